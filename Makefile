@@ -1,0 +1,64 @@
+.DEFAULT_GOAL := help
+.SUFFIXES:
+
+BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest
+# The Python code that exists: a checkout need not have every folder.
+CODE := $(wildcard src tests benchmarks examples scripts)
+
+export PYTHON
+
+.PHONY: help
+help: ## Say what can be made
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: .venv ## Watch jobs survive an outage
+	@$(BIN)/reprieve demo
+
+.PHONY: test
+test: .venv ## Run the tests
+	@$(PYTEST) -n 2
+
+.PHONY: check
+check: .venv ## Lint, check formats, types and layers, and cover every branch of the core
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy $(CODE)
+	$(BIN)/lint-imports --no-logo
+	$(PYTEST) tests/core --cov --cov-report=term
+
+.PHONY: bench
+bench: .venv ## Measure the claims about speed
+	@$(BIN)/python -m benchmarks
+
+.PHONY: faults
+faults: .venv ## Run the long fault histories
+	@REPRIEVE_FAULTS=1 $(PYTEST) -m faults
+
+.PHONY: mutants
+mutants: .venv-mutants ## Change the core in small ways and count the changes that the tests notice
+	@.venv-mutants/bin/python scripts/mutants.py
+
+.PHONY: lock
+lock: .venv-lock ## Pin the newest dependencies in requirements/
+	@scripts/lock
+
+.PHONY: format
+format: .venv ## Format the code and fix what can be fixed by rule
+	@$(BIN)/ruff check --fix-only
+	@$(BIN)/ruff format
+
+.PHONY: clean
+clean: ## Remove everything that make made
+	@rm -rf .venv .venv-lock .venv-mutants .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist mutants
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Phony: the script itself knows whether there is anything to do.
+.PHONY: .venv .venv-lock .venv-mutants
+.venv:
+	@scripts/venv .venv requirements/dev.txt --editable
+.venv-lock:
+	@scripts/venv .venv-lock requirements/lock.txt
+.venv-mutants:
+	@scripts/venv .venv-mutants requirements/mutants.txt
