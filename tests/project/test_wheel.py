@@ -15,7 +15,7 @@ DIST_INFO = f"reprieve-{reprieve.__version__}.dist-info"
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("wheel")
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(directory)]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    subprocess.run(build, cwd=ROOT, check=True)
     (wheel,) = directory.iterdir()
     return wheel
 
@@ -26,7 +26,7 @@ def run_with(wheel: Path, directory: Path, code: str) -> str:
         archive.extractall(directory)
     code = f"import sys; sys.path.insert(0, {str(directory)!r}); {code}"
     command = [sys.executable, "-I", "-c", code]
-    return subprocess.run(command, cwd=directory, check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run(command, cwd=directory, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
 
 
 def test_wheel_carries_the_version_of_the_package(wheel: Path) -> None:
