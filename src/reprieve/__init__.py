@@ -1,0 +1,67 @@
+"""Reprieve: background jobs that survive failure."""
+
+from reprieve.core import presets, rules
+from reprieve.core.backoff import (
+    Bounded,
+    Decorrelated,
+    Equal,
+    Exponential,
+    Formula,
+    Full,
+    Linear,
+    PlusMinus,
+    Steps,
+    fast_then_slow,
+    fixed,
+)
+from reprieve.core.classify import classify
+from reprieve.core.policy import Override, Policy
+from reprieve.core.rule import Rule
+from reprieve.core.verdict import Verdict
+from reprieve.core.window import Window
+from reprieve.errors import ReprieveError
+from reprieve.mechanism import (
+    RetryPolicy,
+    calculate_backoff_delay,
+    calculate_next_retry,
+    calculate_round_robin_priority,
+    handle_failed_job,
+    is_retryable_error,
+    retry_failed_job,
+    should_retry,
+    validate_dlq_entry,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Bounded",
+    "Decorrelated",
+    "Equal",
+    "Exponential",
+    "Formula",
+    "Full",
+    "Linear",
+    "Override",
+    "PlusMinus",
+    "Policy",
+    "ReprieveError",
+    "RetryPolicy",
+    "Rule",
+    "Steps",
+    "Verdict",
+    "Window",
+    "calculate_backoff_delay",
+    "calculate_next_retry",
+    "calculate_round_robin_priority",
+    "classify",
+    "fast_then_slow",
+    "fixed",
+    "handle_failed_job",
+    "is_retryable_error",
+    "presets",
+    "retry_failed_job",
+    "rules",
+    "should_retry",
+    "validate_dlq_entry",
+]

@@ -1,0 +1,44 @@
+"""What happened to a job, as others hear of it. Replaying a job's events rebuilds the job."""
+
+from collections.abc import Iterable
+
+from reprieve.core.job import Job
+from reprieve.core.move import Move, evolve
+from reprieve.core.record import Record
+
+_NAMES = {
+    "Start": "JobStarted",
+    "Succeed": "JobSucceeded",
+    "Retry": "RetryScheduled",
+    "Park": "JobParked",
+    "Dead": "JobDied",
+    "Snooze": "JobSnoozed",
+    "Return": "JobReturned",
+    "Cancel": "JobCancelled",
+    "ManualRetry": "ManualRetryRequested",
+    "Revive": "JobRevived",
+}
+_OF_A_RETRY = {"JobStarted": "RetryStarted", "JobSucceeded": "RetrySucceeded"}
+
+
+class Event(Record):
+    """One move of one job. `attempt` and `version` are those after the move."""
+
+    job_id: str
+    at: int
+    attempt: int
+    version: int
+    move: Move
+
+    @property
+    def name(self) -> str:
+        """The event's public name; from the second attempt on a start and a success are those of a retry."""
+        name = _NAMES[type(self.move).__name__]
+        return _OF_A_RETRY.get(name, name) if self.attempt > 1 else name
+
+
+def replay(job: Job, events: Iterable[Event]) -> Job:
+    """Rebuild a job from its beginning and all that happened to it, in order."""
+    for event in events:
+        job = evolve(job, event.move, event.at)
+    return job

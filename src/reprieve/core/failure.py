@@ -1,0 +1,261 @@
+"""The facts of a failure, read from an exception or a text, before anybody judges them.
+
+Exceptions are read by their attributes, never by importing the library that raised them. What an external
+system wrote is clipped and cleaned here, once, so that nothing behind this module meets 10 MB of control
+characters or a Retry-After of minus one.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from functools import lru_cache
+from http import HTTPStatus
+from typing import Literal, NamedTuple, TypeAlias
+
+from reprieve.core.duration import clamp
+from reprieve.core.record import Record
+
+Protocol: TypeAlias = Literal["", "smtp", "http", "aws"]
+
+LONGEST_MESSAGE = 2_000
+"""Characters of a message that are kept."""
+
+LONGEST_NAME = 80
+"""Characters of a single word that may still be the name of an error."""
+
+LONGEST_PUSH_BACK = 5 * 86_400.0
+"""Seconds that an external system can make us wait: as long as a job may stay parked."""
+
+
+class Failure(Record):
+    """What went wrong in one attempt: facts, no judgement."""
+
+    message: str
+    types: tuple[str, ...] = ()
+    code: str = ""
+    enhanced: str = ""
+    protocol: Protocol = ""
+    retry_after: float | None = None
+    dependency: str = ""
+    cause: "Failure | None" = None
+
+    @property
+    def type(self) -> str:
+        """The exception's class, without its module; empty when a text was read."""
+        return self.types[0].rpartition(".")[2] if self.types else ""
+
+
+Error: TypeAlias = BaseException | str | int | Failure
+"""What can be read: an exception, a message or code as text, a bare code, or facts read before."""
+
+
+class _Facts(NamedTuple):
+    message: str = ""
+    code: str = ""
+    enhanced: str = ""
+    protocol: Protocol = ""
+    retry_after: float | None = None
+
+
+def read(error: Error, *, dependency: str = "", now: int | None = None) -> Failure:
+    """Read the facts of a failure; `now` dates a Retry-After that names a moment."""
+    match error:
+        case Failure():
+            return error
+        case BaseException():
+            return _read_exception(error, dependency, now)
+        case _:
+            text = clean(str(error))
+            facts = _read_text(text)
+            types = (text,) if text.isidentifier() and len(text) <= LONGEST_NAME else ()
+            code = facts.code or (text if types else "")
+            return _failure(facts._replace(code=code), text or "unknown error", types, dependency)
+
+
+def clean(text: str) -> str:
+    """Make a text printable on one line and bounded, whatever wrote it."""
+    return " ".join(_UNPRINTABLE.sub(" ", text[:LONGEST_MESSAGE]).split())
+
+
+def class_name(kind: type) -> str:
+    """Name a class in full, a builtin without its module."""
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+_UNPRINTABLE = re.compile(
+    r"\x1b\[[0-9;]{0,20}[A-Za-z]|[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
+)
+_AWS = re.compile(r"An error occurred \((\w{1,80})\) when calling")
+_HTTP = re.compile(
+    r"\bHTTP(?:/\d(?:\.\d)?)?(?: (?:status|error|code|response))*[ :]{1,3}([1-5]\d\d)\b"
+    r"|^([1-5]\d\d)(?: (?:Client|Server) Error:|, message=)",
+    re.IGNORECASE,
+)
+_SMTP = re.compile(
+    r"^(?:SMTP(?: error)?[ :]{1,3})?([2-5]\d\d)(?![\d.])(?:[ -]{1,2}\(?\[?#?([245]\.\d{1,3}\.\d{1,3})(?!\.?\d))?",
+    re.IGNORECASE,
+)
+_ENHANCED = re.compile(r"^([45]\.\d{1,3}\.\d{1,3})(?!\.?\d)|\(#([45]\.\d{1,3}\.\d{1,3})\)")
+_PUSH_BACK = re.compile(
+    r"(?:try again|retry|wait|come back)\D{0,30}?(\d{1,6}) ?(s|m|h)(?:ec|in|our|r)?(?:ond|ute)?s?\b", re.IGNORECASE
+)
+_PUSH_BACK_UNITS = {"s": 1, "m": 60, "h": 3_600}
+_DEEPEST = 3
+_REASONS = {str(status.value): status.phrase.lower() for status in HTTPStatus}
+
+
+def _failure(
+    facts: _Facts, message: str, types: tuple[str, ...], dependency: str, cause: Failure | None = None
+) -> Failure:
+    return Failure(
+        message=message,
+        types=types,
+        code=facts.code,
+        enhanced=facts.enhanced,
+        protocol=facts.protocol,
+        retry_after=_push_back_in(message) if facts.retry_after is None else facts.retry_after,
+        dependency=dependency,
+        cause=cause,
+    )
+
+
+def _read_text(text: str) -> _Facts:
+    if aws := _AWS.search(text):
+        return _Facts(code=aws[1], protocol="aws")
+    if http := _HTTP.search(text):
+        return _Facts(code=http[1] or http[2], protocol="http")
+    if not (smtp := _SMTP.match(text)):
+        enhanced = _ENHANCED.search(text)
+        status = (enhanced[1] or enhanced[2]) if enhanced else ""
+        return _Facts(code=status, enhanced=status, protocol="smtp" if status else "")
+    code, enhanced_status = smtp[1], smtp[2] or ""
+    if not enhanced_status and text[smtp.end() :].strip(" :-").lower() == _REASONS.get(code):
+        return _Facts(code=code, protocol="http")
+    says_smtp = enhanced_status or text[:4].lower() == "smtp"
+    return _Facts(code=code, enhanced=enhanced_status, protocol="smtp" if says_smtp else "")
+
+
+def _read_exception(error: BaseException, dependency: str, now: int | None, depth: int = 0) -> Failure:
+    error = _spokesman(error)
+    types = _class_names(type(error))  # type: ignore[arg-type]  # mypy doubts that a class can be hashed
+    facts = _read_smtp(error, types) or _read_aws(error) or _read_http(error, types, now) or _Facts()
+    message = clean(facts.message or _text_of(error)) or types[0]
+    if facts.retry_after is None:
+        facts = facts._replace(retry_after=_number(getattr(error, "retry_after", None)))
+    cause = error.__cause__
+    # Causes may run in a circle, so only the first few are read.
+    known = None if cause is None or depth == _DEEPEST else _read_exception(cause, dependency, now, depth + 1)
+    return _failure(facts, message, types, dependency, known)
+
+
+def _spokesman(error: BaseException) -> BaseException:
+    """Answer the exception that says what happened, inside one that only passes it on."""
+    if isinstance(error, BaseExceptionGroup):
+        # The first of a group: its siblings were most likely cancelled because of it.
+        return _spokesman(error.exceptions[0])
+    # urllib's URLError keeps the socket's error as its reason, not as its cause.
+    reason = getattr(error, "reason", None)
+    return reason if isinstance(reason, BaseException) else error
+
+
+def _read_smtp(error: BaseException, types: tuple[str, ...]) -> _Facts | None:
+    """Read smtplib's and aiosmtplib's exceptions; of several refused recipients the first speaks."""
+    code: object = getattr(error, "smtp_code", None)
+    text: object = getattr(error, "smtp_error", b"")
+    recipients: object = getattr(error, "recipients", None)
+    if isinstance(recipients, Mapping) and recipients:
+        code, text = next(iter(recipients.values()))
+    elif isinstance(recipients, list | tuple) and recipients:
+        return _read_smtp(recipients[0], types)
+    elif code is None and any(name.startswith("aiosmtplib.") for name in types):
+        code, text = getattr(error, "code", None), getattr(error, "message", "")
+    if not isinstance(code, int):
+        return None
+    message = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
+    facts = _read_text(clean(f"{code} {message}"))
+    return facts._replace(message=f"{code} {message}", protocol="smtp")
+
+
+def _read_aws(error: BaseException) -> _Facts | None:
+    """Read botocore's ClientError, whose response is a mapping."""
+    response = getattr(error, "response", None)
+    if not isinstance(response, Mapping) or not isinstance(response.get("Error"), Mapping):
+        return None
+    headers = (response.get("ResponseMetadata") or {}).get("HTTPHeaders") or {}
+    return _Facts(
+        message=clean(str(error)),
+        code=str(response["Error"].get("Code", "")),
+        protocol="aws",
+        retry_after=_retry_after(headers, None),
+    )
+
+
+def _read_http(error: BaseException, types: tuple[str, ...], now: int | None) -> _Facts | None:
+    """Read the status from requests, httpx, aiohttp, urllib and whatever else carries one."""
+    response = getattr(error, "response", None)
+    places = [(response, "status_code"), (response, "status"), (error, "status_code"), (error, "status")]
+    if "urllib.error.HTTPError" in types:
+        places.append((error, "code"))
+    for holder, name in places:
+        status = getattr(holder, name, None)
+        if isinstance(status, int) and 100 <= status <= 599:  # noqa: PLR2004 - the range of HTTP statuses
+            headers = getattr(holder, "headers", None)
+            return _Facts(code=str(int(status)), protocol="http", retry_after=_retry_after(headers, now))
+    return None
+
+
+def _retry_after(headers: object, now: int | None) -> float | None:
+    get = getattr(headers, "get", None)
+    if get is None:
+        return None
+    value = get("Retry-After") or get("retry-after")
+    if value is None or (number := _number(value)) is not None:
+        return None if value is None else number
+    reference = _moment(get("Date") or get("date"))
+    moment = _moment(value)
+    if reference is None and now is not None:
+        reference = now / 1_000
+    if moment is None or reference is None:
+        return None
+    return clamp(moment - reference, LONGEST_PUSH_BACK)
+
+
+def _moment(value: object) -> float | None:
+    try:
+        parsed: datetime = parsedate_to_datetime(str(value))
+    except ValueError:
+        return None
+    return parsed.timestamp() if parsed.tzinfo else None
+
+
+def _number(value: object) -> float | None:
+    """Read a number of seconds, clamped; what is no number is nothing."""
+    if not isinstance(value, str | int | float):
+        return None
+    try:
+        number = float(value)
+    except ValueError:
+        return None
+    return None if math.isnan(number) else clamp(number, LONGEST_PUSH_BACK)
+
+
+def _push_back_in(message: str) -> float | None:
+    found = _PUSH_BACK.search(message)
+    if found is None:
+        return None
+    return clamp(int(found[1]) * _PUSH_BACK_UNITS[found[2].lower()], LONGEST_PUSH_BACK)
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - a foreign __str__ may raise anything, and the failure must still be recorded
+        return ""
+
+
+@lru_cache(maxsize=512)
+def _class_names(kind: type) -> tuple[str, ...]:
+    """Name the exception's classes, most specific first."""
+    return tuple(class_name(ancestor) for ancestor in kind.__mro__ if ancestor is not object)

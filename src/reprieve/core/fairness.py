@@ -1,0 +1,125 @@
+"""Whose job is next: the executable specification that every store's claim follows.
+
+The next job goes to the waiting tenant that holds the fewest slots for its weight. Slots held, not jobs served, make
+it fair in seconds: a tenant with long jobs holds its slots longer and is passed over meanwhile. Among equals virtual
+time decides, so that they take turns.
+"""
+
+import math
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from reprieve.core.record import Record
+
+MOST_IN_A_ROW = 3
+"""Jobs of one tenant in a row while another waits below its share."""
+
+MOST_SLOTS = 0.9
+"""The share of all slots that one tenant takes at the most while others were active in the last minute."""
+
+BASE_PRIORITY = 5
+PRIORITY_INCREMENT = 1
+
+
+class Tenant(Record):
+    """A tenant as the choice sees it."""
+
+    name: str
+    weight: float = 1.0
+    running: int = 0
+    finish: float = 0.0
+    """Its virtual time: when, in rounds, it has had its share."""
+    served: int = 0
+    served_at: int | None = None
+
+
+class Turn(Record):
+    """What a queue remembers from one grant to the next."""
+
+    clock: float = 0.0
+    """The queue's virtual time, in rounds."""
+    last: str = ""
+    streak: int = 0
+
+
+class Crowd(Record):
+    """Everybody who matters to the choice: who waits, who was active in the last minute, and how many slots there are."""
+
+    waiting: tuple[Tenant, ...]
+    active: tuple[Tenant, ...] = ()
+    """Tenants that do not wait, but run jobs or did so in the last minute."""
+    slots: int
+
+    def share_of(self, tenant: Tenant) -> float:
+        """Answer the slots that are this tenant's by weight."""
+        total = sum(other.weight for other in (*self.waiting, *self.active))
+        return self.slots * tenant.weight / total
+
+
+class Metrics(Record):
+    """Fairness as people watch it, a tenant at a time."""
+
+    tenant: str
+    rounds_without_processing: int
+    current_priority: int
+    consecutive_batch_count: int
+    total_processed: int
+    last_processed_at: int | None
+
+
+def choose(crowd: Crowd, turn: Turn) -> Tenant | None:
+    """Choose whose job is leased next; None when nobody may take a slot."""
+    eligible = _below_ceiling(crowd)
+    if not eligible:
+        return None
+    best = _least(eligible, turn)
+    if best.name != turn.last or turn.streak < MOST_IN_A_ROW:
+        return best
+    others = [tenant for tenant in eligible if tenant is not best and tenant.running < crowd.share_of(tenant)]
+    return _least(others, turn) if others else best
+
+
+def grant(tenant: Tenant, turn: Turn, now: int) -> tuple[Tenant, Turn]:
+    """Give one slot to the tenant; answer it and the turn as they are afterwards."""
+    start = max(tenant.finish, turn.clock)
+    after = replace(
+        tenant,
+        running=tenant.running + 1,
+        finish=start + 1 / tenant.weight,
+        served=tenant.served + 1,
+        served_at=now,
+    )
+    streak = turn.streak + 1 if tenant.name == turn.last else 1
+    return after, Turn(clock=start, last=tenant.name, streak=streak)
+
+
+def measure(tenant: Tenant, turn: Turn) -> Metrics:
+    """Put a tenant's standing into the words that people watch."""
+    rounds = max(0, math.floor(turn.clock - tenant.finish))
+    return Metrics(
+        tenant=tenant.name,
+        rounds_without_processing=rounds,
+        current_priority=aged_priority(rounds),
+        consecutive_batch_count=turn.streak if tenant.name == turn.last else 0,
+        total_processed=tenant.served,
+        last_processed_at=tenant.served_at,
+    )
+
+
+def aged_priority(rounds: int, base: int = BASE_PRIORITY, increment: int = PRIORITY_INCREMENT) -> int:
+    """Answer the priority of a tenant that was passed over for so many rounds: 1 is the most urgent."""
+    return max(1, base - increment * rounds)
+
+
+def _below_ceiling(crowd: Crowd) -> Sequence[Tenant]:
+    if len(crowd.waiting) + len(crowd.active) < 2:  # noqa: PLR2004 - one tenant alone may have everything
+        return crowd.waiting
+    ceiling = max(1, math.floor(crowd.slots * MOST_SLOTS))
+    return [tenant for tenant in crowd.waiting if tenant.running < ceiling]
+
+
+def _least(tenants: Sequence[Tenant], turn: Turn) -> Tenant:
+    return min(
+        tenants, key=lambda tenant: (tenant.running / tenant.weight, max(tenant.finish, turn.clock), tenant.name)
+    )

@@ -1,0 +1,47 @@
+"""Job ids: UUIDs of version 7, so they sort by time, fit a `uuid` column and carry their partition.
+
+48 bits of milliseconds, 12 bits of partition, 62 bits of chance. The client makes them, so that an enqueue
+repeated after a lost reply is recognised.
+"""
+
+from uuid import UUID
+
+from reprieve.errors import InvalidId
+
+PARTITIONS = 4096
+"""How many partitions an id can name."""
+
+_LATEST = (1 << 48) - 1
+_CHANCE = (1 << 62) - 1
+
+
+def make_id(now: int, chance: int, partition: int = 0) -> str:
+    """Make the id of a job created at `now`; `chance` is 62 random bits."""
+    if not 0 <= now <= _LATEST or not 0 <= partition < PARTITIONS:
+        message = f"an id holds times up to the year 10889 and partitions below {PARTITIONS}, not {now} and {partition}"
+        raise InvalidId(message)
+    bits = now << 80 | 7 << 76 | partition << 64 | 2 << 62 | chance & _CHANCE
+    text = f"{bits:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def parse_id(text: str) -> str:
+    """Answer the id in its one canonical form, or say that the text is none."""
+    try:
+        uuid = UUID(text)
+    except (ValueError, AttributeError, TypeError):
+        uuid = None
+    if uuid is None or uuid.version != 7:  # noqa: PLR2004 - the version this module makes
+        message = f"{str(text)[:80]!r} is not a job id; ids look like 0192f0c8-7a10-7000-8000-2f6e11c40ae1"
+        raise InvalidId(message)
+    return str(uuid)
+
+
+def created_at(job_id: str) -> int:
+    """Read the moment of creation out of an id."""
+    return int(job_id[:8] + job_id[9:13], 16)
+
+
+def partition_of(job_id: str) -> int:
+    """Read the partition out of an id."""
+    return int(job_id[15:18], 16)

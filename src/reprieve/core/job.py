@@ -1,0 +1,89 @@
+"""A job: one stored call of a task, and everything that is remembered about it."""
+
+from typing import Literal, TypeAlias
+
+from reprieve.core.policy import Override
+from reprieve.core.record import Record
+from reprieve.core.verdict import Kind
+
+State: TypeAlias = Literal["waiting", "running", "succeeded", "dead", "cancelled"]
+"""The five stored states. No job rests in "failed": a failed attempt, the decision and the new state are one write."""
+
+Wait: TypeAlias = Literal["turn", "schedule", "retry", "gate", "budget"]
+"""What a waiting job waits for: its turn, a time that its caller set, a retry, its dependency, or a budget."""
+
+Death: TypeAlias = Literal["exhausted", "permanent", "expired", "poison", "futile", "undecodable", "manual"]
+"""Why a job is dead."""
+
+HIGH, NORMAL, LOW = 1, 5, 9
+"""Priorities run from 1, the first, to 9."""
+
+
+class Cause(Record):
+    """Why an attempt failed, as the job remembers it."""
+
+    reason: str
+    code: str = ""
+    kind: Kind = "unknown"
+    fingerprint: str = ""
+
+
+class Job(Record):
+    """One stored call of a task.
+
+    `attempt` counts leases and only grows. `charged` counts the failures that use up the limit, `spared` those
+    that do not, `crashes` the workers that died with it. `granted` is what people added to the limit.
+    """
+
+    id: str
+    task: str
+    queue: str = "default"
+    tenant: str = ""
+    dependency: str = ""
+    key: str = ""
+    priority: int = NORMAL
+    payload: bytes = b""
+    override: Override | None = None
+
+    state: State = "waiting"
+    version: int = 0
+    created_at: int
+    due_at: int
+    waiting_for: Wait = "turn"
+    deadline_at: int | None = None
+    parked_since_at: int | None = None
+    parked_on: str = ""
+
+    max_attempts: int | None = None
+    granted: int = 0
+    attempt: int = 0
+    charged: int = 0
+    spared: int = 0
+    crashes: int = 0
+    snoozes: int = 0
+    delay: float = 0.0
+    is_manual: bool = False
+
+    session: str = ""
+    leased_at: int | None = None
+    cancel_requested: bool = False
+
+    cause: Cause | None = None
+    failed_at: int | None = None
+    death: Death | None = None
+    finished_at: int | None = None
+
+    @property
+    def limit(self) -> int | None:
+        """How many charged failures end this job; None when only its deadline does."""
+        return None if self.max_attempts is None else self.max_attempts + self.granted
+
+    @property
+    def has_attempts_left(self) -> bool:
+        """Whether another charged failure would still be within the limit."""
+        return self.limit is None or self.charged < self.limit
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether a worker died with this job, so that it must run alone until it is cleared."""
+        return self.crashes > 0

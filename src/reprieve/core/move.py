@@ -1,0 +1,175 @@
+"""The moves of a job's life: what may happen to it, from where, and what it is afterwards.
+
+A decision is a move, an event is a move that happened, and `evolve` is the only place that changes a job.
+"""
+
+from typing import TypeAlias, assert_never
+
+from msgspec.structs import replace
+
+from reprieve.core.job import Cause, Death, Job, State, Wait
+from reprieve.core.record import Record
+from reprieve.errors import IllegalMove
+
+
+class Start(Record, tag=True):
+    """A worker's session takes the lease."""
+
+    session: str
+
+
+class Succeed(Record, tag=True):
+    """The attempt did what it should."""
+
+
+class Retry(Record, tag=True):
+    """Wait for a time, then try again. `delay` is the wait in seconds that the backoff chose."""
+
+    due_at: int
+    cause: Cause
+    delay: float
+    charged: bool = True
+    max_attempts: int | None = None
+
+
+class Park(Record, tag=True):
+    """Wait for a gate or a budget to open, without spending an attempt."""
+
+    gate: str
+    due_at: int
+    cause: Cause
+    waiting_for: Wait = "gate"
+
+
+class Dead(Record, tag=True):
+    """Never try again by itself."""
+
+    death: Death
+    cause: Cause
+    charged: bool = False
+    crashed: bool = False
+
+
+class Snooze(Record, tag=True):
+    """The task asked to be called again later."""
+
+    due_at: int
+
+
+class Return(Record, tag=True):
+    """The lease ends without a result: the worker stopped or died. The job is ready again at once."""
+
+    crashed: bool = False
+
+
+class Cancel(Record, tag=True):
+    """A person, or the task itself, gave the job up."""
+
+    by: str = ""
+    reason: str = ""
+
+
+class ManualRetry(Record, tag=True):
+    """A person wants the job to run again, and says why."""
+
+    by: str
+    reason: str
+    due_at: int
+    granted: int = 0
+
+
+class Revive(Record, tag=True):
+    """A dead job is given another chance automatically."""
+
+    due_at: int
+    granted: int = 0
+
+
+Move: TypeAlias = Start | Succeed | Retry | Park | Dead | Snooze | Return | Cancel | ManualRetry | Revive
+
+LEGAL: dict[type[Move], tuple[frozenset[State], State]] = {
+    Start: (frozenset({"waiting"}), "running"),
+    Succeed: (frozenset({"running"}), "succeeded"),
+    Retry: (frozenset({"running"}), "waiting"),
+    Park: (frozenset({"running"}), "waiting"),
+    Snooze: (frozenset({"running"}), "waiting"),
+    Return: (frozenset({"running"}), "waiting"),
+    Dead: (frozenset({"running", "waiting"}), "dead"),
+    Cancel: (frozenset({"running", "waiting"}), "cancelled"),
+    ManualRetry: (frozenset({"running", "waiting", "dead", "cancelled"}), "waiting"),
+    Revive: (frozenset({"dead"}), "waiting"),
+}
+"""From where a move may start, and where it leads. Success is final."""
+
+
+def evolve(job: Job, move: Move, at: int) -> Job:
+    """Answer the job after the move; its version grows, so that whoever saw it before is fenced off."""
+    origins, state = LEGAL[type(move)]
+    if job.state not in origins:
+        message = f"job {job.id} is {job.state}; {type(move).__name__} is a move from {' or '.join(sorted(origins))}"
+        raise IllegalMove(message)
+    return replace(job, state=state, version=job.version + 1, **_changes(job, move, at))
+
+
+_UNLEASED: dict[str, object] = {"session": "", "leased_at": None, "cancel_requested": False}
+_UNPARKED: dict[str, object] = {"parked_since_at": None, "parked_on": ""}
+_ALIVE: dict[str, object] = {"death": None, "finished_at": None}
+
+
+def _changes(job: Job, move: Move, at: int) -> dict[str, object]:
+    match move:
+        case Start():
+            return {"session": move.session, "leased_at": at, "attempt": job.attempt + 1, "waiting_for": "turn"}
+        case Succeed():
+            return _UNLEASED | {"finished_at": at}
+        case Retry():
+            return _after_retry(job, move, at)
+        case Park():
+            return _UNLEASED | {
+                "due_at": move.due_at,
+                "waiting_for": move.waiting_for,
+                "parked_on": move.gate,
+                # A job that is released, tried and parked again has been waiting since the first time.
+                "parked_since_at": at if job.parked_since_at is None else job.parked_since_at,
+                "spared": job.spared + 1,
+                "cause": move.cause,
+                "failed_at": at,
+            }
+        case Snooze():
+            # A snooze is not a failure: the limit does not move.
+            return _UNLEASED | {"due_at": move.due_at, "waiting_for": "schedule", "snoozes": job.snoozes + 1}
+        case Return():
+            return _UNLEASED | {"due_at": at, "crashes": job.crashes + move.crashed}
+        case Dead():
+            ending = {"death": move.death, "finished_at": at, "cause": move.cause, "failed_at": at}
+            counters = {"charged": job.charged + move.charged, "crashes": job.crashes + move.crashed}
+            return _UNLEASED | _UNPARKED | ending | counters
+        case Cancel():
+            return _UNLEASED | _UNPARKED | {"finished_at": at}
+        case ManualRetry() | Revive():
+            manual = isinstance(move, ManualRetry)
+            again = {"due_at": move.due_at, "waiting_for": "retry" if move.due_at > at else "turn"}
+            grant = {"granted": job.granted + move.granted, "is_manual": manual}
+            return _UNLEASED | _UNPARKED | _ALIVE | again | grant
+        case _:
+            assert_never(move)
+
+
+def _after_retry(job: Job, move: Retry, at: int) -> dict[str, object]:
+    counters = {"charged": job.charged + 1} if move.charged else {"spared": job.spared + 1}
+    # A charged failure says that the dependency is well: the wait for it is over.
+    parked = _UNPARKED if move.charged else {}
+    return (
+        _UNLEASED
+        | parked
+        | counters
+        | {
+            "due_at": move.due_at,
+            "waiting_for": "retry",
+            "delay": move.delay,
+            "cause": move.cause,
+            "failed_at": at,
+            "is_manual": False,
+            "max_attempts": move.max_attempts,
+        }
+    )

@@ -1,0 +1,188 @@
+"""A policy: how often a job may fail, how long it waits in between, and which failures are treated otherwise."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from reprieve.core.backoff import Backoff, Exponential, Formula, Full
+from reprieve.core.classify import TABLES
+from reprieve.core.duration import Duration, seconds
+from reprieve.core.failure import Failure
+from reprieve.core.record import Record
+from reprieve.core.rule import Rule, Rules, require_agreement
+from reprieve.core.window import Window
+from reprieve.errors import InvalidPolicy
+
+DAY = 86_400.0
+
+STANDARD = Exponential("2s", factor=3, cap="15m", jitter=Full("1s"))
+"""The backoff of whoever names none: wide enough for an outage of an hour, spread enough for a herd."""
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Policy:
+    """What happens to the jobs of a task when they fail.
+
+    `max_attempts` limits charged failures and includes the first execution; None means that only the deadline
+    limits them. `deadline` counts from enqueue. `max_crashes` limits how often a job may take its worker down,
+    `max_parked` how long it may wait for its dependency.
+    """
+
+    max_attempts: int | None
+    backoff: Backoff
+    rules: tuple[Rules, ...]
+    window: Window | None
+    deadline: float | None
+    max_crashes: int
+    max_parked: float
+
+    def __init__(  # noqa: PLR0913 - the whole of a policy: all keywords, each with a default
+        self,
+        *,
+        max_attempts: int | None = 10,
+        retries: int | None = None,
+        backoff: Backoff | Callable[[int], float] | None = None,
+        rules: Sequence[Rules] = TABLES,
+        window: Window | None = None,
+        deadline: Duration | None = None,
+        max_crashes: int = 3,
+        max_parked: Duration = 5 * DAY,
+    ) -> None:
+        """Accept durations as people write them, a plain function as backoff, and `retries` for max_attempts − 1."""
+        object.__setattr__(self, "max_attempts", max_attempts if retries is None else retries + 1)
+        object.__setattr__(self, "backoff", _backoff(backoff))
+        object.__setattr__(self, "rules", tuple(rules))
+        object.__setattr__(self, "window", window)
+        object.__setattr__(self, "deadline", None if deadline is None else seconds(deadline, "deadline"))
+        object.__setattr__(self, "max_crashes", max_crashes)
+        object.__setattr__(self, "max_parked", seconds(max_parked, "max_parked"))
+        self._require_sense()
+
+    def delay(self, failures: int, u: float | None = None, previous: float | None = None) -> float:
+        """Answer the wait in seconds after that many charged failures; see `Backoff.delay`."""
+        return self.backoff.delay(failures, u, previous)
+
+    def rule_for(self, failure: Failure) -> Rule | None:
+        """Answer the first rule that treats this failure in its own way."""
+        for rule in self.rules:
+            if isinstance(rule, Rule) and (rule.backoff or rule.max_attempts) and rule.matches(failure):
+                return rule
+        return None
+
+    def _require_sense(self) -> None:
+        _require_attempts(self.max_attempts)
+        if self.max_attempts is None and self.deadline is None:
+            message = "a policy without max_attempts needs a deadline, or a job could fail for ever"
+            raise InvalidPolicy(message)
+        if self.max_crashes < 1:
+            message = f"max_crashes {self.max_crashes} leaves no attempt; give 1 or more"
+            raise InvalidPolicy(message)
+        require_agreement(self.rules)
+
+
+class Override(Record):
+    """What one job or one tenant changes of a policy; None leaves it as it is. Waits are in seconds."""
+
+    max_attempts: int | None = None
+    retry_delay: float | None = None
+    max_retry_delay: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what no policy could mean."""
+        for name in ("retry_delay", "max_retry_delay"):
+            if (wait := getattr(self, name)) is not None:
+                seconds(wait, name)
+        _require_attempts(self.max_attempts)
+
+    @classmethod
+    def from_json(cls, options: Mapping[str, object]) -> "Override":
+        """Read the options of a job as JSON carries them: waits in milliseconds."""
+        return cls(
+            max_attempts=_whole(options, "max_attempts"),
+            retry_delay=_milliseconds(options, "retry_delay"),
+            max_retry_delay=_milliseconds(options, "max_retry_delay"),
+        )
+
+    def apply(self, policy: Policy) -> Policy:
+        """Answer the policy as this override leaves it.
+
+        A `retry_delay` doubles with each failure up to `max_retry_delay` (a day unless it is given), without
+        jitter: whoever names the wait of one job means exactly that wait.
+        """
+        backoff = policy.backoff
+        if self.retry_delay is not None:
+            cap = DAY if self.max_retry_delay is None else self.max_retry_delay
+            backoff = Exponential(self.retry_delay, cap=cap)
+        elif self.max_retry_delay is not None:
+            backoff = Capped(policy.backoff, self.max_retry_delay)
+        attempts = policy.max_attempts if self.max_attempts is None else self.max_attempts
+        return amend(policy, max_attempts=attempts, backoff=backoff)
+
+
+@dataclass(frozen=True, slots=True)
+class Capped(Backoff):
+    """Another backoff that never waits longer than this."""
+
+    inner: Backoff
+    longest: float
+
+    def raw(self, failures: int) -> float:
+        """Answer the inner wait."""
+        return self.inner.raw(failures)
+
+    def delay(self, failures: int, u: float | None = None, previous: float | None = None) -> float:
+        """Answer the inner delay, or the longest one."""
+        return min(self.longest, self.inner.delay(failures, u, previous))
+
+
+def amend(policy: Policy, **changes: object) -> Policy:
+    """Answer a copy of the policy with some of its words replaced, checked as a new one is."""
+    facts = {name: getattr(policy, name) for name in Policy.__dataclass_fields__}
+    return Policy(**{**facts, **changes})
+
+
+def resolve(default: Policy, *stronger: Policy | Override | None) -> Policy:
+    """Answer the policy in force: each of `stronger` (task, tenant, job) goes over what stands before it."""
+    policy = default
+    for layer in stronger:
+        match layer:
+            case Policy():
+                policy = layer
+            case Override():
+                policy = layer.apply(policy)
+            case None:
+                pass
+    return policy
+
+
+def _backoff(backoff: Backoff | Callable[[int], float] | None) -> Backoff:
+    match backoff:
+        case None:
+            return STANDARD
+        case Backoff():
+            return backoff
+        case _:
+            return Formula(backoff)
+
+
+def _require_attempts(attempts: int | None) -> None:
+    if attempts is not None and attempts < 1:
+        message = f"max_attempts {attempts} leaves no attempt; it includes the first, so give 1 or more"
+        raise InvalidPolicy(message)
+
+
+def _whole(options: Mapping[str, object], name: str) -> int | None:
+    value = options.get(name)
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    message = f"{name} {value!r} is not a whole number"
+    raise InvalidPolicy(message)
+
+
+def _milliseconds(options: Mapping[str, object], name: str) -> float | None:
+    value = options.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        message = f"{name} {value!r} is not a number of milliseconds"
+        raise InvalidPolicy(message)
+    return seconds(value / 1_000, name)

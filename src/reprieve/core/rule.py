@@ -1,0 +1,154 @@
+"""A rule: which failures it matches, what they are, and how a policy treats them."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import NoReturn, Protocol, get_args
+
+from reprieve.core.backoff import Backoff
+from reprieve.core.duration import Duration, seconds
+from reprieve.core.failure import Failure, class_name
+from reprieve.core.verdict import Kind, Scope, Verdict
+from reprieve.errors import ContradictoryRules, InvalidRule
+
+
+class Rules(Protocol):
+    """A table of classification: anything that can judge a failure, a module with a `judge` as well."""
+
+    def judge(self, failure: Failure, /) -> Verdict | None:
+        """Answer what the failure is, or None when this table does not know it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Rule:
+    """Matches failures by code, exception, message and dependency (all that are given), and says what follows.
+
+    `code` and `dependency` are patterns with `*`; `exception` is a class or its name, with or without its
+    module, and matches subclasses; `message` is a regular expression, searched in any case of letters.
+    `kind`, `scope` and `retry_after` classify; `backoff` and `max_attempts` replace those of the policy.
+    """
+
+    code: str
+    exception: str
+    message: str
+    dependency: str
+    kind: Kind | None
+    scope: Scope
+    retry_after: float | None
+    backoff: Backoff | None
+    max_attempts: int | None
+
+    def __init__(  # noqa: PLR0913 - four ways to match, five things to say: all keywords, most left out
+        self,
+        *,
+        code: str | int = "",
+        exception: type[BaseException] | str = "",
+        message: str = "",
+        dependency: str = "",
+        kind: Kind | None = None,
+        scope: Scope = "job",
+        retry_after: Duration | None = None,
+        backoff: Backoff | None = None,
+        max_attempts: int | None = None,
+    ) -> None:
+        """Accept classes, bare codes and durations as people write them."""
+        name = exception if isinstance(exception, str) else class_name(exception)
+        wait = None if retry_after is None else seconds(retry_after, "retry_after")
+        facts: dict[str, object] = {
+            "code": str(code),
+            "exception": name,
+            "message": message,
+            "dependency": dependency,
+            "kind": kind,
+            "scope": scope,
+            "retry_after": wait,
+            "backoff": backoff,
+            "max_attempts": max_attempts,
+        }
+        for field, value in facts.items():
+            object.__setattr__(self, field, value)
+        self._require_sense()
+
+    def matches(self, failure: Failure) -> bool:
+        """Whether everything that this rule names is found in the failure."""
+        return (
+            (not self.code or any(fnmatchcase(code, self.code) for code in (failure.code, failure.enhanced) if code))
+            and (not self.exception or any(_same_class(name, self.exception) for name in failure.types))
+            and (not self.dependency or fnmatchcase(failure.dependency, self.dependency))
+            and (not self.message or re.search(self.message, failure.message, re.IGNORECASE) is not None)
+        )
+
+    def judge(self, failure: Failure) -> Verdict | None:
+        """Answer this rule's verdict, or None when it does not match or does not classify."""
+        if self.kind is None or not self.matches(failure):
+            return None
+        return Verdict(
+            kind=self.kind,
+            scope=self.scope,
+            code=failure.code or failure.type,
+            retry_after=failure.retry_after if self.retry_after is None else self.retry_after,
+            rule=str(self),
+        )
+
+    def __str__(self) -> str:
+        """Name the rule by what it matches."""
+        return "rule:" + ",".join(f"{name}={value}" for name, value in self._matchers().items() if value)
+
+    def _matchers(self) -> dict[str, str]:
+        names = ("code", "exception", "message", "dependency")
+        return {name: getattr(self, name) for name in names}
+
+    def _require_sense(self) -> None:
+        if not any(self._matchers().values()):
+            _refuse("a rule needs a code, an exception, a message or a dependency to match")
+        if self.kind is None and self.backoff is None and self.max_attempts is None:
+            _refuse(f"{self} says nothing; give it a kind, a backoff or max_attempts")
+        if self.kind is not None and self.kind not in get_args(Kind):
+            _refuse(f"{self} has kind {self.kind!r}; the kinds are {', '.join(get_args(Kind))}")
+        if self.scope not in get_args(Scope):
+            _refuse(f"{self} has scope {self.scope!r}; the scopes are {', '.join(get_args(Scope))}")
+        if self.max_attempts is not None and self.max_attempts < 1:
+            _refuse(f"{self} allows {self.max_attempts} attempts; give 1 or more")
+        try:
+            re.compile(self.message)
+        except re.error as error:
+            _refuse(f"message {self.message!r} is not a regular expression: {error}")
+        if self.kind in ("permanent", "poison") and (self.backoff or self.max_attempts or self.retry_after):
+            text = f"{self} is {self.kind} and yet says how to retry; keep one of the two"
+            raise ContradictoryRules(text)
+
+
+def parse_rules(tables: Iterable[Mapping[str, object]]) -> tuple[Rule, ...]:
+    """Read an operator's rules from configuration, where all values are texts and numbers."""
+    parsed = []
+    for table in tables:
+        unknown = set(table) - {"code", "exception", "message", "dependency", "kind", "scope", "retry_after", "max_attempts"}
+        if unknown:
+            _refuse(f"a rule knows no {', '.join(sorted(map(repr, unknown)))}")
+        try:
+            parsed.append(Rule(**table))  # type: ignore[arg-type]  # the constructor checks what the file said
+        except (TypeError, AttributeError) as error:
+            _refuse(f"rule {dict(table)!r} cannot be read: {error}")
+    require_agreement(parsed)
+    return tuple(parsed)
+
+
+def require_agreement(rules: Iterable[object]) -> None:
+    """Refuse two rules that match exactly the same and say different things."""
+    seen: dict[tuple[str, ...], Rule] = {}
+    for rule in rules:
+        if isinstance(rule, Rule):
+            matchers = (rule.code, rule.exception, rule.message, rule.dependency)
+            if seen.setdefault(matchers, rule) != rule:
+                text = f"two rules match {rule} and disagree; keep one of them"
+                raise ContradictoryRules(text)
+
+
+def _same_class(name: str, wanted: str) -> bool:
+    return name == wanted or name.rpartition(".")[2] == wanted
+
+
+def _refuse(message: str) -> NoReturn:
+    raise InvalidRule(message)

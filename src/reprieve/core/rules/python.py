@@ -1,0 +1,64 @@
+"""Python's exceptions and those of well-known libraries: the most specific class that is known wins."""
+
+import re
+
+from reprieve.core.failure import Failure
+from reprieve.core.verdict import Kind, Scope, Verdict
+
+_CLASSES: dict[tuple[Kind, Scope], str] = {
+    ("transient", "dependency"): """
+        TimeoutError ConnectionError socket.gaierror socket.herror ssl.SSLError
+        smtplib.SMTPServerDisconnected aiosmtplib.errors.SMTPServerDisconnected
+        http.client.IncompleteRead http.client.BadStatusLine
+        requests.exceptions.ConnectionError requests.exceptions.Timeout requests.exceptions.ChunkedEncodingError
+        httpx.TransportError httpcore.NetworkError httpcore.TimeoutException
+        aiohttp.client_exceptions.ClientConnectionError aiohttp.client_exceptions.ClientPayloadError
+        urllib3.exceptions.HTTPError
+        botocore.exceptions.HTTPClientError
+        psycopg.OperationalError psycopg2.OperationalError asyncpg.exceptions.PostgresConnectionError
+        redis.exceptions.ConnectionError redis.exceptions.TimeoutError redis.exceptions.BusyLoadingError
+        pymongo.errors.ConnectionFailure
+    """,
+    ("transient", "job"): """
+        OSError MemoryError EOFError
+        sqlite3.OperationalError psycopg.errors.SerializationFailure psycopg.errors.DeadlockDetected
+        asyncpg.exceptions.SerializationError asyncpg.exceptions.DeadlockDetectedError
+    """,
+    ("permanent", "job"): """
+        ValueError TypeError NotImplementedError PermissionError FileNotFoundError FileExistsError
+        IsADirectoryError NotADirectoryError ssl.SSLCertVerificationError
+        psycopg.IntegrityError psycopg.ProgrammingError psycopg.DataError
+        asyncpg.exceptions.IntegrityConstraintViolationError sqlite3.IntegrityError sqlite3.ProgrammingError
+        reprieve.errors.InvalidState reprieve.errors.InsufficientCredits
+    """,
+}
+_JUDGEMENTS: dict[str, tuple[Kind, Scope]] = {
+    name: judgement for judgement, names in _CLASSES.items() for name in names.split()
+}
+_NETWORK = re.compile(
+    r"connection (?:refused|reset|aborted|closed|timed out)|timed? ?out|temporary failure in name resolution"
+    r"|name or service not known|network is unreachable|no route to host|broken pipe"
+    r"|\bE(?:CONNREFUSED|CONNRESET|TIMEDOUT|HOSTUNREACH|NETUNREACH|AI_AGAIN|PIPE)\b",
+    re.IGNORECASE,
+)
+
+
+def judge(failure: Failure) -> Verdict | None:
+    """Judge by the classes of the exception, then by the words that network errors use."""
+    for name in failure.types:
+        short = name.rpartition(".")[2]
+        judgement = _JUDGEMENTS.get(name)
+        # Every library has a ValidationError of its own, and none passes by trying again.
+        if judgement is None and short == "ValidationError":
+            judgement = ("permanent", "job")
+        if judgement is not None:
+            return _verdict(judgement, failure, f"python:{short}")
+    if words := _NETWORK.search(failure.message):
+        return _verdict(("transient", "dependency"), failure, f"python:{words[0].lower()}")
+    return None
+
+
+def _verdict(judgement: tuple[Kind, Scope], failure: Failure, rule: str) -> Verdict:
+    kind, scope = judgement
+    code = failure.code or failure.type
+    return Verdict(kind=kind, scope=scope, code=code, retry_after=failure.retry_after, rule=rule)

@@ -1,0 +1,85 @@
+"""SMTP replies: RFC 5321 codes and RFC 3463 enhanced status codes.
+
+The class of the enhanced status decides first (4 passes, 5 does not), else the first digit of the code.
+What the tables below add is whose fault it is: a full mailbox is one recipient's, a full server everybody's.
+"""
+
+import re
+from http import HTTPStatus
+
+from reprieve.core.failure import Failure
+from reprieve.core.verdict import Scope, Verdict
+
+_REPLIES: dict[str, Scope] = {
+    "421": "dependency",  # service not available, closing the channel
+    "432": "tenant",  # a password transition is needed
+    "450": "job",  # mailbox unavailable
+    "451": "dependency",  # local error in processing
+    "452": "dependency",  # insufficient system storage
+    "454": "dependency",  # temporary authentication or TLS failure
+    "455": "job",  # server unable to accommodate parameters
+    "500": "job",
+    "501": "job",
+    "502": "job",
+    "503": "job",
+    "504": "job",
+    "521": "job",  # the host accepts no mail
+    "530": "tenant",  # authentication required
+    "534": "tenant",
+    "535": "tenant",  # credentials invalid
+    "538": "tenant",
+    "550": "job",
+    "551": "job",
+    "552": "job",
+    "553": "job",
+    "554": "job",
+    "555": "job",
+    "556": "job",  # the domain accepts no mail
+}
+"""The replies that SMTP defines, each with its scope when no enhanced status says more."""
+
+_HTTP_ONLY = {str(status.value) for status in HTTPStatus} - set(_REPLIES)
+
+_SUBJECTS: dict[str, Scope] = {"3": "dependency", "4": "dependency"}
+"""Of a 4.s.d status: mail system (s = 3) and network (s = 4) are everybody's, the rest the recipient's."""
+
+_RATE = re.compile(
+    r"too many (?:connections|messages|requests|emails|mails|concurrent)|\brate\b|throttl|slow down|sending (?:limit|quota)",
+    re.IGNORECASE,
+)
+
+
+def judge(failure: Failure) -> Verdict | None:
+    """Judge an SMTP reply; a bare number counts as one unless only HTTP knows it."""
+    code = failure.code
+    if failure.protocol not in ("", "smtp") or not _is_reply(failure):
+        return None
+    if (failure.enhanced or code)[0] == "5":
+        return Verdict(kind="permanent", scope=_REPLIES.get(code, "job"), code=code, rule=_rule(failure))
+    rate = _RATE.search(failure.message)
+    return Verdict(
+        kind="throttled" if rate else "transient",
+        scope="dependency" if rate else _scope(failure),
+        code=code,
+        retry_after=failure.retry_after,
+        rule=_rule(failure),
+    )
+
+
+def _is_reply(failure: Failure) -> bool:
+    code = failure.code
+    if failure.enhanced or failure.protocol == "smtp":
+        return code[:1] in ("4", "5")
+    # Unmarked, a number is ambiguous: 503 is a refused command here and an outage in HTTP. SMTP's own come
+    # first, then HTTP's, and what neither defines goes by its first digit.
+    return code in _REPLIES or (code.isdigit() and code[:1] in ("4", "5") and code not in _HTTP_ONLY)
+
+
+def _scope(failure: Failure) -> Scope:
+    if failure.enhanced:
+        return _SUBJECTS.get(failure.enhanced.split(".")[1], "job")
+    return _REPLIES.get(failure.code, "dependency")
+
+
+def _rule(failure: Failure) -> str:
+    return f"smtp:{failure.enhanced or failure.code}"

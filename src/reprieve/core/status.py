@@ -1,0 +1,68 @@
+"""How a job looks to people: a view derived from its state, the clock and the gates; nothing of it is stored."""
+
+from typing import Literal, TypeAlias, get_args
+
+from reprieve.core.duration import milliseconds
+from reprieve.core.job import Job
+from reprieve.errors import ValidationError
+
+Status: TypeAlias = Literal[
+    "ready", "scheduled", "retrying", "parked", "running", "stuck", "succeeded", "dead", "cancelled"
+]
+
+STUCK_AFTER = 30 * 60.0
+"""Seconds after which a running job counts as stuck, unless its task says otherwise."""
+
+_WAITING: frozenset[Status] = frozenset({"ready", "scheduled", "retrying", "parked"})
+_ALIASES: dict[str, frozenset[Status]] = {
+    "waiting": _WAITING,
+    "pending": _WAITING,
+    "queued": _WAITING,
+    "delayed": frozenset({"scheduled", "retrying"}),
+    "processing": frozenset({"running", "stuck"}),
+    "completed": frozenset({"succeeded"}),
+    "sent": frozenset({"succeeded"}),
+    "failed": frozenset({"retrying", "parked", "dead"}),
+    "permanently_failed": frozenset({"dead"}),
+}
+
+
+def status_of(job: Job, now: int, *, held: bool = False, stuck_after: float = STUCK_AFTER) -> Status:
+    """Answer how the job stands; `held` says that its gate lets nothing through."""
+    match job.state:
+        case "running":
+            return "stuck" if is_stuck(job, now, stuck_after) else "running"
+        case "waiting":
+            return _status_of_waiting(job, now, held=held)
+        case _:
+            return job.state
+
+
+def is_stuck(job: Job, now: int, stuck_after: float) -> bool:
+    """Whether the job runs for longer than anybody expects."""
+    return job.leased_at is not None and now - job.leased_at >= milliseconds(stuck_after)
+
+
+def matching(word: str) -> frozenset[Status]:
+    """Answer the statuses that a word of a filter means: a status itself, or one of its many other names."""
+    wanted = word.lower()
+    if wanted in _ALIASES:
+        return _ALIASES[wanted]
+    found = frozenset(status for status in get_args(Status) if status == wanted)
+    if not found:
+        words = ", ".join((*get_args(Status), *_ALIASES))
+        message = f"{word!r} is no status; the words are {words}"
+        raise ValidationError(message)
+    return found
+
+
+def _status_of_waiting(job: Job, now: int, *, held: bool) -> Status:
+    if job.due_at <= now:
+        return "parked" if held else "ready"
+    match job.waiting_for:
+        case "retry":
+            return "retrying"
+        case "gate" | "budget":
+            return "parked"
+        case "turn" | "schedule":
+            return "scheduled"

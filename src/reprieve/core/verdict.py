@@ -1,0 +1,27 @@
+"""What we make of a failure: its kind, whose fault it is, and which rule said so."""
+
+from typing import Literal, TypeAlias
+
+from reprieve.core.record import Record
+
+Kind: TypeAlias = Literal["transient", "throttled", "permanent", "poison", "unknown"]
+"""Transient passes by itself; throttled asks us to slow down; permanent never passes; poison kills its
+worker; unknown is retried like transient, but blames nobody."""
+
+Scope: TypeAlias = Literal["job", "tenant", "dependency"]
+"""Who else would fail in the same way now: nobody, the tenant's other jobs, or everybody who calls it."""
+
+
+class Verdict(Record):
+    """The classification of one failure."""
+
+    kind: Kind
+    scope: Scope = "job"
+    code: str = ""
+    retry_after: float | None = None
+    rule: str = "unknown"
+
+    @property
+    def is_retryable(self) -> bool:
+        """Whether another attempt can help."""
+        return self.kind not in ("permanent", "poison")

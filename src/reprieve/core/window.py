@@ -1,0 +1,118 @@
+"""Retry windows: hours of the week in which no retry may start, in the time zone of the people who said so."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import NoReturn
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from reprieve.errors import InvalidWindow, UnknownTimeZone, WindowNeverOpens
+
+_DAY = 24 * 60
+_WEEK = 7 * _DAY
+_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_SPAN = re.compile(r"(?:([a-z]{3})(?:-([a-z]{3}))? )?(\d\d):(\d\d)-(\d\d):(\d\d)")
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Window:
+    """When retries may start: always but in the `closed` spans, or only in the `open` ones.
+
+    A span is `"mon-fri 09:00-17:00"`, `"sun 00:00-24:00"`, or without days every day; one that ends before
+    it begins runs past midnight.
+    """
+
+    zone: str
+    closed: tuple[tuple[int, int], ...]
+    """Minutes of the week, half open, in order, not touching each other; the last may run past Sunday."""
+
+    def __init__(
+        self, *, closed: str | Iterable[str] = (), open: str | Iterable[str] = (), zone: str = "UTC"
+    ) -> None:
+        """Read the spans; exactly one of the two kinds must be given."""
+        shut = _minutes(closed)
+        if spans := _minutes(open):
+            if shut:
+                message = "a window is closed at some times or open at some times; give one of the two"
+                raise InvalidWindow(message)
+            shut = set(range(_WEEK)) - spans
+        if len(shut) == _WEEK:
+            message = "the window never opens, so a retry would wait for ever; leave some time open"
+            raise WindowNeverOpens(message)
+        _load_zone(zone)
+        object.__setattr__(self, "zone", zone)
+        object.__setattr__(self, "closed", _spans_of(shut))
+
+    def opens_at(self, at: int) -> int:
+        """Answer the first moment from `at` on at which a retry may start."""
+        local = datetime.fromtimestamp(at / 1_000, _load_zone(self.zone))
+        opening = local
+        while (end := self._end_of_span(opening)) is not None:
+            days, minute = divmod(end - opening.weekday() * _DAY, _DAY)
+            # The fold stays: in the second run of an hour that happens twice, its second end is meant.
+            opening = (opening + timedelta(days=days)).replace(
+                hour=minute // 60, minute=minute % 60, second=0, microsecond=0, fold=opening.fold
+            )
+        return at if opening is local else round(opening.timestamp() * 1_000)
+
+    def _end_of_span(self, local: datetime) -> int | None:
+        minute = local.weekday() * _DAY + local.hour * 60 + local.minute
+        for start, end in self.closed:
+            if start <= minute < end:
+                return end
+            if start <= minute + _WEEK < end:
+                return end - _WEEK
+        return None
+
+
+def _minutes(spans: str | Iterable[str]) -> set[int]:
+    texts = [spans] if isinstance(spans, str) else list(spans)
+    return {minute for text in texts for minute in _read_span(text)}
+
+
+def _read_span(text: str) -> set[int]:
+    found = _SPAN.fullmatch(text.strip().lower())
+    if found is None:
+        _refuse(text)
+    first, last, *clock = found.groups()
+    start_hour, start_minute, end_hour, end_minute = map(int, clock)
+    start, end = start_hour * 60 + start_minute, end_hour * 60 + end_minute
+    if start_minute > 59 or end_minute > 59 or start >= _DAY or end > _DAY or start == end:  # noqa: PLR2004 - a clock
+        _refuse(text)
+    if any(day not in (None, *_DAYS) for day in (first, last)):
+        _refuse(text)
+    length = (end - start) % _DAY or _DAY
+    return {(day * _DAY + start + minute) % _WEEK for day in _days(first, last) for minute in range(length)}
+
+
+def _days(first: str | None, last: str | None) -> list[int]:
+    if first is None:
+        return list(range(7))
+    start = _DAYS.index(first)
+    count = (_DAYS.index(last or first) - start) % 7 + 1
+    return [(start + day) % 7 for day in range(count)]
+
+
+def _spans_of(minutes: set[int]) -> tuple[tuple[int, int], ...]:
+    # A span that runs over the end of the week is one span, so begin right after a minute that is open.
+    first = next(minute for minute in range(_WEEK) if minute not in minutes)
+    spans: list[tuple[int, int]] = []
+    for minute in range(first, first + _WEEK):
+        if minute % _WEEK in minutes:
+            start = spans.pop()[0] if spans and spans[-1][1] == minute else minute
+            spans.append((start, minute + 1))
+    return tuple(spans)
+
+
+def _load_zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        message = f'no time zone {name!r} is known; name one like "Europe/Lisbon" or "UTC"'
+        raise UnknownTimeZone(message) from error
+
+
+def _refuse(text: str) -> NoReturn:
+    message = f'{text!r} is not a span of time; write it like "mon-fri 09:00-17:00" or "22:00-06:00"'
+    raise InvalidWindow(message)

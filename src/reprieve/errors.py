@@ -1,0 +1,139 @@
+"""Every exception that Reprieve raises, in one tree, each with a stable `code`.
+
+The codes are the words of the Python API, the HTTP API and the CLI alike. A message says what happened
+to which thing and what to do about it; the facts behind it are attributes.
+"""
+
+from typing import ClassVar
+
+
+class ReprieveError(Exception):
+    """The root of every error that Reprieve raises."""
+
+    code: ClassVar[str] = "reprieve_error"
+
+
+class ValidationError(ReprieveError, ValueError):
+    """A value that a person or a program supplied makes no sense."""
+
+    code = "validation_error"
+
+
+class InvalidDuration(ValidationError):
+    """A text, number or timedelta that is no length of time."""
+
+    code = "invalid_duration"
+
+
+class InvalidBackoff(ValidationError):
+    """A backoff or jitter whose numbers contradict each other."""
+
+    code = "invalid_backoff"
+
+
+class InvalidPolicy(ValidationError):
+    """A policy that could never run a job, or an override of one that makes no sense."""
+
+    code = "invalid_policy"
+
+
+class UnknownPreset(ValidationError):
+    """A preset name that does not exist."""
+
+    code = "unknown_preset"
+
+
+class InvalidRule(ValidationError):
+    """A classification rule that matches nothing, says nothing, or cannot be read."""
+
+    code = "invalid_rule"
+
+
+class ContradictoryRules(InvalidRule):
+    """Two rules match the same failure and disagree about it."""
+
+    code = "contradictory_rules"
+
+
+class InvalidWindow(ValidationError):
+    """A retry window that cannot be read."""
+
+    code = "invalid_window"
+
+
+class WindowNeverOpens(InvalidWindow):
+    """A retry window that would hold a job back for ever."""
+
+    code = "window_never_opens"
+
+
+class UnknownTimeZone(InvalidWindow):
+    """A time zone that the time zone database does not know."""
+
+    code = "unknown_time_zone"
+
+
+class InvalidBudget(ValidationError):
+    """A retry budget whose limits make no sense."""
+
+    code = "invalid_budget"
+
+
+class InvalidId(ValidationError):
+    """A text that is no job id."""
+
+    code = "invalid_id"
+
+
+class InvalidDeadLetter(ValidationError):
+    """A dead-letter entry without what an entry must say, above all without a reason."""
+
+    code = "invalid_dead_letter"
+
+
+class InvalidState(ReprieveError):
+    """Raised by a task whose own subject is in the wrong state; retrying cannot help."""
+
+    code = "invalid_state"
+
+
+class IllegalMove(ReprieveError):
+    """A change that the life of a job does not know, such as a start of a dead job."""
+
+    code = "illegal_move"
+
+
+class JobNotFound(ReprieveError):
+    """No job has this id."""
+
+    code = "job_not_found"
+
+
+class InvalidRetryState(ReprieveError):
+    """The job is in a state that a person cannot retry it from."""
+
+    code = "invalid_retry_state"
+
+
+class MaxRetriesExceeded(ReprieveError):
+    """The job has used all its attempts, and the retry was not forced."""
+
+    code = "max_retries_exceeded"
+
+
+class ConcurrentModification(ReprieveError):
+    """Somebody else holds the job, or changed it first."""
+
+    code = "concurrent_modification"
+
+
+class InsufficientCredits(ReprieveError):
+    """The tenant cannot pay for this run of the job."""
+
+    code = "insufficient_credits"
+
+    def __init__(self, *, required: int, available: int) -> None:
+        """Keep both sides of the comparison for the caller."""
+        super().__init__(f"{required} credits are required and {available} are available; add credits and retry")
+        self.required = required
+        self.available = available
