@@ -26,7 +26,8 @@ def run_with(wheel: Path, directory: Path, code: str) -> str:
         archive.extractall(directory)
     code = f"import sys; sys.path.insert(0, {str(directory)!r}); {code}"
     command = [sys.executable, "-I", "-c", code]
-    return subprocess.run(command, cwd=directory, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+    answer = subprocess.run(command, cwd=directory, check=True, stdout=subprocess.PIPE, text=True)
+    return answer.stdout.strip()
 
 
 def test_wheel_carries_the_version_of_the_package(wheel: Path) -> None:
