@@ -1,0 +1,136 @@
+"""The retry mechanism and use case under the names that existing systems know them by."""
+
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from msgspec.structs import replace
+
+import reprieve
+from reprieve import (
+    Override,
+    RetryPolicy,
+    calculate_backoff_delay,
+    calculate_next_retry,
+    calculate_round_robin_priority,
+    handle_failed_job,
+    is_retryable_error,
+    presets,
+    retry_failed_job,
+    should_retry,
+    validate_dlq_entry,
+)
+from reprieve import clock
+from reprieve.core import change
+from reprieve.core.job import Cause, Job
+from reprieve.errors import InsufficientCredits, MaxRetriesExceeded, ValidationError
+
+NOW = 1_760_000_000_000
+OPTIONS = Override.from_json({"max_attempts": 5, "retry_delay": 60_000, "max_retry_delay": 3_600_000})
+WAITING = Job(id="job_123", task="send", created_at=NOW, due_at=NOW, override=OPTIONS, max_attempts=5)
+
+
+def running(job: Job = WAITING) -> Job:
+    return change.lease(job, "w", NOW).job
+
+
+def test_the_public_names_are_all_there() -> None:
+    assert all(hasattr(reprieve, name) for name in reprieve.__all__)
+
+
+def test_the_backoff_of_the_mail_gateway_in_milliseconds() -> None:
+    assert [calculate_backoff_delay(attempt, 0.5) for attempt in range(1, 8)] == [
+        1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000,
+    ]  # fmt: skip
+    drawn = Counter(calculate_backoff_delay(3) for _ in range(200))
+    assert min(drawn) >= 3_000
+    assert max(drawn) <= 5_000
+    assert len(drawn) > 20
+
+
+@pytest.mark.parametrize("code", [421, 450, "451", "452", "Throttling", "ServiceUnavailable", TimeoutError("late")])
+def test_errors_that_can_pass(code: int | str | Exception) -> None:
+    assert is_retryable_error(code)
+
+
+@pytest.mark.parametrize("code", [500, "550", "554", "MessageRejected", "MailFromDomainNotVerified", ValueError("x")])
+def test_errors_that_cannot_pass(code: int | str | Exception) -> None:
+    assert not is_retryable_error(code)
+
+
+def test_round_robin_priority() -> None:
+    assert [calculate_round_robin_priority(rounds) for rounds in (0, 3, 9)] == [5, 2, 1]
+
+
+def test_a_job_is_retried_while_it_has_attempts_and_its_error_can_pass() -> None:
+    passing = Cause(reason="down", kind="transient")
+    assert should_retry(WAITING)
+    assert should_retry(replace(WAITING, charged=4, cause=passing))
+    assert not should_retry(replace(WAITING, charged=5, cause=passing))
+    assert should_retry(replace(WAITING, charged=5, granted=1, cause=passing))
+    assert not should_retry(replace(WAITING, charged=1, cause=Cause(reason="invalid", kind="permanent")))
+    assert should_retry(replace(WAITING, charged=99, override=None), presets.mta)
+    assert not should_retry(replace(WAITING, charged=3, override=None))
+
+
+def test_the_next_retry_follows_the_jobs_own_options() -> None:
+    moments = [calculate_next_retry(replace(WAITING, charged=charged, failed_at=NOW)) for charged in (1, 2, 3, 4)]
+    start = datetime.fromtimestamp(NOW / 1_000, UTC)
+    assert [(moment - start).total_seconds() for moment in moments] == [60, 120, 240, 480]
+
+
+def test_a_job_that_has_not_failed_counts_from_now() -> None:
+    before = datetime.fromtimestamp(clock.now() / 1_000, UTC)
+    assert timedelta(seconds=50) < calculate_next_retry(WAITING) - before < timedelta(seconds=70)
+
+
+def test_a_failed_job_is_rescheduled_until_its_limit() -> None:
+    job, waits = WAITING, []
+    for _ in range(4):
+        made = handle_failed_job(running(job), "421 down", now=NOW, u=0.5)
+        job = made.job
+        waits.append((job.due_at - NOW) / 1_000)
+        assert (job.state, job.waiting_for) == ("waiting", "retry")
+    assert waits == [60, 120, 240, 480]
+    last = handle_failed_job(running(job), "421 down").job
+    assert (last.state, last.death, last.charged) == ("dead", "exhausted", 5)
+
+
+def test_a_validation_error_does_not_trigger_a_retry() -> None:
+    ended = handle_failed_job(running(), ValueError("no such address")).job
+    assert (ended.state, ended.death, ended.charged) == ("dead", "permanent", 1)
+
+
+def test_an_administrator_retries_with_a_justification_and_may_go_over_the_limit() -> None:
+    job = WAITING
+    for _ in range(5):
+        job = handle_failed_job(running(job), "421 down", now=NOW).job
+    with pytest.raises(MaxRetriesExceeded):
+        retry_failed_job(job, "Serviço externo indisponível")
+    forced = retry_failed_job(job, "Serviço externo indisponível", force_retry=True, now=NOW + 5).job
+    assert (forced.state, forced.due_at, forced.limit) == ("waiting", NOW + 5, 6)
+    with pytest.raises(ValidationError):
+        retry_failed_job(job, " ", force_retry=True)
+
+
+def test_a_retry_policy_answers_three_questions() -> None:
+    policy = RetryPolicy()
+    assert [policy.calculate_delay(number).total_seconds() for number in (1, 2, 3)] == [5, 25, 125]
+    assert policy.get_max_retries() == 3
+    assert RetryPolicy(presets.mta).get_max_retries() is None
+    assert policy.should_retry(TimeoutError("late"))
+    assert policy.should_retry(ConnectionRefusedError("no"))
+    assert policy.should_retry(OSError("i/o"))
+    assert not policy.should_retry(ValueError("argument"))
+    assert not policy.should_retry(PermissionError("security"))
+    assert not policy.should_retry(InsufficientCredits(required=1, available=0))
+
+
+def test_insufficient_credits_say_both_sides() -> None:
+    error = InsufficientCredits(required=2, available=1)
+    assert (error.code, error.required, error.available) == ("insufficient_credits", 2, 1)
+
+
+def test_a_dead_letter_without_a_reason_is_refused() -> None:
+    with pytest.raises(ValidationError):
+        validate_dlq_entry({"jobId": "x"})

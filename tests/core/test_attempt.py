@@ -1,0 +1,50 @@
+"""The attempts of a job, read from its events."""
+
+from reprieve.core import change
+from reprieve.core.attempt import Attempt, timeline
+from reprieve.core.change import Change, Request
+from reprieve.core.job import Cause, Job
+from reprieve.core.move import Dead, Move, Park, Retry, Return
+
+NOW = 1_760_000_000_000
+CAUSE = Cause(reason="down", code="421", kind="transient")
+WAITING = Job(id="j", task="send", created_at=NOW, due_at=NOW)
+
+
+def history(*moves: Move) -> list[Change]:
+    made, job = [], WAITING
+    for number, move in enumerate(moves):
+        made.append(change.lease(job, f"w{number}", NOW + 10 * number))
+        made.append(change.make(made[-1].job, move, NOW + 10 * number + 5))
+        job = made[-1].job
+    return made
+
+
+def test_each_lease_is_an_attempt_with_its_end() -> None:
+    moves = [
+        Retry(due_at=NOW, cause=CAUSE, delay=1),
+        Park(gate="ses", due_at=NOW, cause=CAUSE),
+        Return(),
+        Dead(death="exhausted", cause=CAUSE),
+    ]
+    attempts = timeline(made.event for made in history(*moves))
+    assert [attempt.number for attempt in attempts] == [1, 2, 3, 4]
+    assert [attempt.ended_with for attempt in attempts] == ["RetryScheduled", "JobParked", "JobReturned", "JobDied"]
+    assert [attempt.cause for attempt in attempts] == [CAUSE, CAUSE, None, CAUSE]
+    assert attempts[1] == Attempt(
+        number=2, session="w1", started_at=NOW + 10, ended_at=NOW + 15, ended_with="JobParked", cause=CAUSE
+    )
+
+
+def test_an_attempt_without_an_end_is_under_way() -> None:
+    started = history(Return())[0]
+    assert timeline([started.event]) == [Attempt(number=1, session="w0", started_at=NOW)]
+
+
+def test_what_happens_between_attempts_ends_none() -> None:
+    made = history(Retry(due_at=NOW, cause=CAUSE, delay=1))
+    manual = change.retry(made[-1].job, Request(by="ana", reason="now"), NOW + 99, 1_800)
+    attempts = timeline([*(one.event for one in made), manual.event])
+    assert [attempt.ended_at for attempt in attempts] == [NOW + 5]
+    cancelled = change.cancel(WAITING, Request(by="ana", reason="no"), NOW)
+    assert timeline([cancelled.event]) == []

@@ -1,0 +1,169 @@
+"""Changes: the one way to write a job."""
+
+import pytest
+from msgspec.structs import replace
+
+from reprieve.core import change
+from reprieve.core.change import Request
+from reprieve.core.events import Event, replay
+from reprieve.core.job import Cause, Job
+from reprieve.core.move import Cancel, Dead, ManualRetry, Move, Park, Retry, Return, Revive, Snooze, Succeed
+from reprieve.errors import (
+    ConcurrentModification,
+    IllegalMove,
+    InvalidRetryState,
+    MaxRetriesExceeded,
+    ValidationError,
+)
+
+NOW = 1_760_000_000_000
+STUCK_AFTER = 1_800.0
+CAUSE = Cause(reason="down", code="421", kind="transient")
+WAITING = Job(id="j", task="send", created_at=NOW, due_at=NOW, max_attempts=3)
+RUNNING = change.lease(WAITING, "w1", NOW).job
+RETRYING = change.settle(RUNNING, Retry(due_at=NOW + 25_000, cause=CAUSE, delay=25, max_attempts=3), NOW).job
+DEAD = change.settle(RUNNING, Dead(death="permanent", cause=CAUSE, charged=True), NOW).job
+EXHAUSTED = replace(DEAD, charged=3, death="exhausted")
+ANA = Request(by="ana", reason="the provider is back")
+ANA_INSISTS = Request(by="ana", reason="the provider is back", force=True)
+
+
+def test_a_change_guards_the_version_that_was_read_and_carries_its_event() -> None:
+    made = change.settle(RUNNING, Succeed(), NOW + 7)
+    assert (made.version, made.job.version, made.job.state) == (1, 2, "succeeded")
+    assert made.event == Event(job_id="j", at=NOW + 7, attempt=1, version=2, move=Succeed())
+
+
+def test_a_manual_retry_replaces_the_one_that_was_scheduled() -> None:
+    made = change.retry(RETRYING, ANA, NOW + 15_000, STUCK_AFTER)
+    assert (made.job.state, made.job.due_at, made.job.is_manual) == ("waiting", NOW + 15_000, True)
+    assert made.version == RETRYING.version
+    assert made.event.move == ManualRetry(by="ana", reason="the provider is back", due_at=NOW + 15_000)
+    assert made.job.cause == CAUSE
+
+
+def test_a_manual_retry_may_wait() -> None:
+    later = Request(by="ana", reason="at night", delay=60)
+    assert change.retry(DEAD, later, NOW, STUCK_AFTER).job.due_at == NOW + 60_000
+
+
+def test_a_job_with_attempts_left_needs_no_force() -> None:
+    assert change.retry(DEAD, ANA, NOW, STUCK_AFTER).job.granted == 0
+    assert change.retry(DEAD, ANA_INSISTS, NOW, STUCK_AFTER).job.granted == 0
+
+
+def test_a_job_without_attempts_left_needs_force_which_grants_one() -> None:
+    with pytest.raises(MaxRetriesExceeded, match="job j has used its 3 attempts"):
+        change.retry(EXHAUSTED, ANA, NOW, STUCK_AFTER)
+    forced = change.retry(EXHAUSTED, ANA_INSISTS, NOW, STUCK_AFTER).job
+    assert (forced.granted, forced.limit, forced.charged, forced.attempt) == (1, 4, 3, EXHAUSTED.attempt)
+    assert change.retry(replace(EXHAUSTED, charged=5), ANA_INSISTS, NOW, STUCK_AFTER).job.limit == 6
+
+
+def test_a_job_without_a_limit_is_never_exceeded() -> None:
+    unlimited = replace(EXHAUSTED, max_attempts=None)
+    assert change.retry(unlimited, ANA, NOW, STUCK_AFTER).job.granted == 0
+
+
+def test_a_running_job_is_retried_only_when_it_is_stuck() -> None:
+    with pytest.raises(ConcurrentModification, match="leased to w1"):
+        change.retry(RUNNING, ANA, NOW + 1_799_999, STUCK_AFTER)
+    freed = change.retry(RUNNING, ANA, NOW + 1_800_000, STUCK_AFTER)
+    assert (freed.job.state, freed.job.session) == ("waiting", "")
+    assert freed.job.version > RUNNING.version
+
+
+@pytest.mark.parametrize("job", [WAITING, replace(RUNNING, state="succeeded")])
+def test_a_job_that_has_not_failed_is_not_retried(job: Job) -> None:
+    with pytest.raises(InvalidRetryState, match="has not failed") as caught:
+        change.retry(job, ANA, NOW, STUCK_AFTER)
+    assert caught.value.code == "invalid_retry_state"
+
+
+def test_a_parked_and_a_cancelled_job_can_be_retried() -> None:
+    parked = change.settle(RUNNING, Park(gate="ses", due_at=NOW, cause=CAUSE), NOW).job
+    cancelled = change.cancel(WAITING, ANA, NOW).job
+    for job in (parked, cancelled):
+        assert change.retry(job, ANA, NOW, STUCK_AFTER).job.waiting_for == "turn"
+
+
+@pytest.mark.parametrize(("by", "reason"), [("", "why"), ("ana", ""), ("ana", "  "), (" ", "why")])
+def test_a_request_says_who_and_why(by: str, reason: str) -> None:
+    with pytest.raises(ValidationError, match="audit trail"):
+        Request(by=by, reason=reason)
+
+
+def test_a_waiting_job_is_cancelled_at_once() -> None:
+    made = change.cancel(RETRYING, ANA, NOW)
+    assert made.job.state == "cancelled"
+    assert made.event.move == Cancel(by="ana", reason="the provider is back")
+
+
+def test_a_running_job_must_be_asked_to_stop() -> None:
+    with pytest.raises(ConcurrentModification, match="ask it to stop"):
+        change.cancel(RUNNING, ANA, NOW)
+
+
+def test_what_has_ended_is_not_cancelled() -> None:
+    with pytest.raises(IllegalMove):
+        change.cancel(DEAD, ANA, NOW)
+
+
+def test_a_revived_job_has_all_its_attempts_anew() -> None:
+    revived = change.revive(EXHAUSTED, NOW + 9).job
+    assert (revived.limit, revived.charged, revived.due_at) == (6, 3, NOW + 9)
+    assert change.revive(replace(EXHAUSTED, granted=1, charged=4), NOW).job.limit == 7
+    assert change.revive(replace(EXHAUSTED, granted=5), NOW).job.granted == 5
+    assert change.revive(replace(EXHAUSTED, max_attempts=None), NOW).job.granted == 0
+
+
+def test_a_job_whose_time_is_up_dies_with_its_last_cause() -> None:
+    expired = change.expire(RETRYING, NOW).job
+    assert (expired.state, expired.death) == ("dead", "expired")
+    assert expired.cause is not None
+    assert expired.cause.reason == "its time was up before it could run; last: down"
+    assert expired.cause.code == "expired"
+    never_ran = change.expire(WAITING, NOW).job
+    assert never_ran.cause is not None
+    assert never_ran.cause.reason.endswith("it never ran")
+
+
+NAMES: list[tuple[Move, str]] = [
+    (Succeed(), "JobSucceeded"),
+    (Retry(due_at=NOW, cause=CAUSE, delay=1), "RetryScheduled"),
+    (Park(gate="ses", due_at=NOW, cause=CAUSE), "JobParked"),
+    (Dead(death="permanent", cause=CAUSE), "JobDied"),
+    (Snooze(due_at=NOW), "JobSnoozed"),
+    (Return(), "JobReturned"),
+    (Cancel(), "JobCancelled"),
+    (ManualRetry(by="ana", reason="x", due_at=NOW), "ManualRetryRequested"),
+    (Revive(due_at=NOW), "JobRevived"),
+]
+
+
+@pytest.mark.parametrize(("move", "name"), NAMES)
+def test_events_have_public_names(move: Move, name: str) -> None:
+    assert Event(job_id="j", at=NOW, attempt=1, version=2, move=move).name == name
+
+
+def test_from_the_second_attempt_on_it_is_a_retry_that_starts_and_succeeds() -> None:
+    start = change.lease(WAITING, "w1", NOW)
+    again = change.lease(RETRYING, "w2", NOW)
+    assert (start.event.name, again.event.name) == ("JobStarted", "RetryStarted")
+    assert change.settle(again.job, Succeed(), NOW).event.name == "RetrySucceeded"
+
+
+def test_replaying_the_events_of_a_job_rebuilds_it() -> None:
+    job, events = WAITING, []
+    moves: list[Move] = [
+        Retry(due_at=NOW + 5, cause=CAUSE, delay=5, max_attempts=3),
+        Park(gate="ses", due_at=NOW + 9, cause=CAUSE),
+        Dead(death="exhausted", cause=CAUSE, charged=True),
+    ]
+    for number, move in enumerate(moves):
+        started = change.lease(job, f"w{number}", NOW + number)
+        ended = change.make(started.job, move, NOW + number)
+        events += [started.event, ended.event]
+        job = ended.job
+    revived = change.revive(job, NOW + 99)
+    assert replay(WAITING, [*events, revived.event]) == revived.job

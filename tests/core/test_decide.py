@@ -1,0 +1,339 @@
+"""What follows an attempt."""
+
+import math
+
+import pytest
+
+from reprieve import presets
+from reprieve.core.backoff import Decorrelated, fixed
+from reprieve.core.decide import Conditions, decide, decide_failure
+from reprieve.core.failure import Failure, read
+from reprieve.core.gate import Gate
+from reprieve.core.job import Job
+from reprieve.core.move import Cancel, Dead, Park, Retry, Return, Snooze, Succeed
+from reprieve.core.outcome import (
+    Crashed,
+    Failed,
+    Interrupted,
+    Outcome,
+    Snoozed,
+    Stopped,
+    Succeeded,
+    overran,
+    undecodable,
+)
+from reprieve.core.policy import Policy
+from reprieve.core.rule import Rule
+from reprieve.core.verdict import Kind, Scope, Verdict
+from reprieve.core.window import Window
+
+NOW = 1_760_000_000_000
+RUNNING = Job(
+    id="j", task="send", dependency="ses", created_at=NOW - 1_000, due_at=NOW - 1_000, state="running", attempt=1
+)
+POLICY = Policy(max_attempts=3, backoff=fixed("10s"))
+NORMAL = Conditions(now=NOW, u=0.5)
+OPEN = Gate(dependency="ses")
+UNWELL = Gate(dependency="ses", failing=0.5)
+HELD = Gate(dependency="ses", mode="held", probe_at=NOW + 5_000)
+PROBING = Gate(dependency="ses", mode="probing", ramp=4)
+
+
+def failed(
+    kind: Kind = "transient", scope: Scope = "dependency", retry_after: float | None = None, message: str = "421 down"
+) -> Failed:
+    verdict = Verdict(kind=kind, scope=scope, code="421", retry_after=retry_after, rule="test")
+    return Failed(failure=read(message), verdict=verdict)
+
+
+def under(gate: Gate | None, budget_opens_at: int = 0) -> Conditions:
+    return Conditions(now=NOW, u=0.5, gate=gate, budget_opens_at=budget_opens_at)
+
+
+def job(**changes: object) -> Job:
+    facts = {name: getattr(RUNNING, name) for name in RUNNING.__struct_fields__}
+    return Job(**{**facts, **changes})
+
+
+def test_a_success_succeeds() -> None:
+    assert decide(RUNNING, Succeeded(), POLICY, NORMAL) == Succeed()
+
+
+def test_a_failure_that_can_pass_waits_for_its_backoff_and_is_charged() -> None:
+    decision = decide(RUNNING, failed(), POLICY, NORMAL)
+    assert isinstance(decision, Retry)
+    assert (decision.due_at, decision.delay, decision.charged) == (NOW + 10_000, 10.0, True)
+    assert decision.max_attempts == 3
+    assert (decision.cause.reason, decision.cause.code, decision.cause.kind) == ("421 down", "421", "transient")
+    assert decision.cause.fingerprint
+
+
+def test_an_unknown_failure_is_retried_too() -> None:
+    assert isinstance(decide(RUNNING, failed("unknown", "job"), POLICY, NORMAL), Retry)
+
+
+def test_the_wait_follows_the_failures_that_are_charged() -> None:
+    decision = decide(job(charged=1, spared=9), failed(), presets.swift, NORMAL)
+    assert isinstance(decision, Retry)
+    assert decision.delay == 5
+
+
+def test_the_wait_is_drawn_by_chance() -> None:
+    early = decide(RUNNING, failed(), presets.email, Conditions(now=NOW, u=0.0))
+    late = decide(RUNNING, failed(), presets.email, Conditions(now=NOW, u=0.75))
+    assert isinstance(early, Retry)
+    assert isinstance(late, Retry)
+    assert (early.delay, late.delay) == (0.75, 1.125)
+    assert late.due_at == NOW + 1_125
+
+
+def test_a_backoff_that_continues_gets_the_wait_before() -> None:
+    policy = Policy(backoff=Decorrelated("1s"))
+    decision = decide(job(charged=1, delay=10.0), failed(), policy, NORMAL)
+    assert isinstance(decision, Retry)
+    assert decision.delay == 1 + 29 / 2
+    first = decide(RUNNING, failed(), policy, NORMAL)
+    assert isinstance(first, Retry)
+    assert first.delay == 1
+
+
+def test_the_last_attempt_that_fails_is_the_end() -> None:
+    assert isinstance(decide(job(charged=1), failed(), POLICY, NORMAL), Retry)
+    decision = decide(job(charged=2), failed(), POLICY, NORMAL)
+    assert isinstance(decision, Dead)
+    assert (decision.death, decision.charged, decision.crashed) == ("exhausted", True, False)
+    assert decision.cause.reason == "421 down"
+
+
+def test_what_people_granted_moves_the_limit() -> None:
+    assert isinstance(decide(job(charged=2, granted=1), failed(), POLICY, NORMAL), Retry)
+    assert isinstance(decide(job(charged=3, granted=1), failed(), POLICY, NORMAL), Dead)
+
+
+def test_without_a_limit_only_the_deadline_ends_a_job() -> None:
+    assert isinstance(decide(job(charged=10_000), failed(), presets.mta, NORMAL), Retry)
+
+
+@pytest.mark.parametrize(
+    ("kind", "death"), [("permanent", "permanent"), ("poison", "poison")]
+)
+def test_a_failure_that_cannot_pass_is_dead_at_once(kind: Kind, death: str) -> None:
+    decision = decide(RUNNING, failed(kind, "job"), POLICY, under(HELD))
+    assert isinstance(decision, Dead)
+    assert (decision.death, decision.charged) == (death, True)
+
+
+def test_what_nobody_can_decode_is_dead_at_once() -> None:
+    decision = decide(RUNNING, undecodable("task 'send' is not registered here"), POLICY, NORMAL)
+    assert isinstance(decision, Dead)
+    assert (decision.death, decision.cause.code) == ("undecodable", "undecodable")
+    assert decision.cause.reason == "task 'send' is not registered here"
+    assert decision.cause.kind == "permanent"
+
+
+def test_an_attempt_that_ran_too_long_fails_and_may_pass() -> None:
+    decision = decide(RUNNING, overran(30), POLICY, under(OPEN))
+    assert isinstance(decision, Retry)
+    assert (decision.cause.reason, decision.cause.code) == ("stopped after 30 s without an end", "timeout")
+    assert decision.charged
+    assert isinstance(decide(RUNNING, overran(30), POLICY, under(HELD)), Park)
+
+
+def test_a_push_back_lengthens_the_wait_and_never_shortens_it() -> None:
+    longer = decide(RUNNING, failed(retry_after=60), POLICY, NORMAL)
+    shorter = decide(RUNNING, failed(retry_after=2), POLICY, NORMAL)
+    assert isinstance(longer, Retry)
+    assert isinstance(shorter, Retry)
+    assert (longer.delay, shorter.delay) == (60, 10)
+
+
+def test_the_task_itself_may_choose_the_wait() -> None:
+    asked = Failed(failure=read("x"), verdict=Verdict(kind="transient"), retry_in=3)
+    decision = decide(RUNNING, asked, POLICY, NORMAL)
+    assert isinstance(decision, Retry)
+    assert (decision.delay, decision.due_at, decision.charged) == (3, NOW + 3_000, True)
+
+
+@pytest.mark.parametrize("wait", [0.0, -5.0, math.nan])
+def test_no_retry_follows_at_once(wait: float) -> None:
+    asked = Failed(failure=read("x"), verdict=Verdict(kind="transient", retry_after=wait), retry_in=wait)
+    decision = decide(RUNNING, asked, POLICY, NORMAL)
+    assert isinstance(decision, Retry)
+    assert decision.due_at == NOW + 1
+
+
+def test_a_held_gate_parks_without_spending_an_attempt() -> None:
+    for gate in (HELD, PROBING):
+        decision = decide(job(charged=2), failed(), POLICY, under(gate))
+        assert isinstance(decision, Park)
+        assert (decision.gate, decision.waiting_for, decision.due_at) == ("ses", "gate", NOW + 1_000)
+        assert decision.cause.reason == "421 down"
+
+
+def test_a_failure_of_the_job_itself_is_charged_whatever_the_gate() -> None:
+    decision = decide(job(charged=2), failed(scope="job"), POLICY, under(HELD))
+    assert isinstance(decision, Dead)
+    assert decision.death == "exhausted"
+
+
+def test_a_failure_is_charged_only_when_the_dependency_is_otherwise_well() -> None:
+    well = decide(RUNNING, failed(), POLICY, under(OPEN))
+    unwell = decide(job(charged=2), failed(), POLICY, under(UNWELL))
+    assert isinstance(well, Retry)
+    assert well.charged
+    assert isinstance(unwell, Retry)
+    assert not unwell.charged
+
+
+def test_spared_failures_lengthen_the_wait() -> None:
+    decision = decide(job(charged=1, spared=1), failed(), presets.swift, under(UNWELL))
+    assert isinstance(decision, Retry)
+    assert decision.delay == 25
+
+
+def test_a_throttled_call_is_not_charged_where_there_is_a_gate() -> None:
+    gated = decide(job(charged=2), failed("throttled"), POLICY, under(OPEN))
+    ungated = decide(job(charged=2), failed("throttled"), POLICY, under(None))
+    assert isinstance(gated, Retry)
+    assert not gated.charged
+    assert isinstance(ungated, Dead)
+
+
+def test_a_job_parked_for_too_long_expires() -> None:
+    policy = Policy(max_parked="1h")
+    parked = job(parked_since_at=NOW - 3_600_000)
+    for gate in (HELD, UNWELL):
+        decision = decide(parked, failed(), policy, under(gate))
+        assert isinstance(decision, Dead)
+        assert (decision.death, decision.charged) == ("expired", False)
+    assert isinstance(decide(job(parked_since_at=NOW - 3_599_999), failed(), policy, under(HELD)), Park)
+
+
+def test_no_job_is_parked_past_its_deadline() -> None:
+    assert isinstance(decide(job(deadline_at=NOW + 1), failed(), POLICY, under(HELD)), Park)
+    decision = decide(job(deadline_at=NOW), failed(), POLICY, under(HELD))
+    assert isinstance(decision, Dead)
+    assert decision.death == "expired"
+
+
+def test_a_retry_that_would_start_at_its_deadline_or_later_expires() -> None:
+    assert isinstance(decide(job(deadline_at=NOW + 10_001), failed(), POLICY, NORMAL), Retry)
+    decision = decide(job(deadline_at=NOW + 10_000), failed(), POLICY, NORMAL)
+    assert isinstance(decision, Dead)
+    assert (decision.death, decision.charged) == ("expired", True)
+
+
+def test_a_retry_in_a_closed_window_moves_to_its_end() -> None:
+    policy = Policy(backoff=fixed("1s"), window=Window(closed="08:00-17:00"))
+    decision = decide(RUNNING, failed(), policy, NORMAL)
+    assert isinstance(decision, Retry)
+    assert decision.due_at == NOW + (8 * 3_600 + 6 * 60 + 40) * 1_000
+    assert decision.delay == 1
+    expiring = decide(job(deadline_at=NOW + 3_600_000), failed(), policy, NORMAL)
+    assert isinstance(expiring, Dead)
+
+
+def test_an_empty_budget_parks_until_it_has_room() -> None:
+    decision = decide(RUNNING, failed(), POLICY, under(None, NOW + 60_000))
+    assert isinstance(decision, Park)
+    assert (decision.gate, decision.waiting_for, decision.due_at) == ("budget", "budget", NOW + 60_000)
+    assert decision.cause.code == "421"
+
+
+def test_a_budget_that_opens_sooner_does_not_shorten_the_wait() -> None:
+    decision = decide(RUNNING, failed(), POLICY, under(None, NOW + 1))
+    assert isinstance(decision, Park)
+    assert decision.due_at == NOW + 10_000
+    assert isinstance(decide(RUNNING, failed(), POLICY, under(None, NOW)), Retry)
+
+
+def test_a_budget_that_opens_after_the_deadline_is_too_late() -> None:
+    decision = decide(job(deadline_at=NOW + 60_000), failed(), POLICY, under(None, NOW + 60_000))
+    assert isinstance(decision, Dead)
+    assert isinstance(decide(job(deadline_at=NOW + 60_001), failed(), POLICY, under(None, NOW + 60_000)), Park)
+
+
+def test_a_rule_may_change_the_wait_and_the_limit() -> None:
+    policy = Policy(
+        max_attempts=3,
+        backoff=fixed("10s"),
+        rules=[Rule(message="slow", backoff=fixed("7m")), Rule(message="stubborn", max_attempts=2)],
+    )
+    slow = decide(RUNNING, failed(message="slow"), policy, NORMAL)
+    assert isinstance(slow, Retry)
+    assert (slow.delay, slow.max_attempts) == (420, 3)
+    stubborn = decide(RUNNING, failed(message="stubborn"), policy, NORMAL)
+    assert isinstance(stubborn, Retry)
+    assert stubborn.delay == 10
+    assert isinstance(decide(job(charged=1), failed(message="stubborn"), policy, NORMAL), Dead)
+    assert isinstance(decide(job(charged=1), failed(message="slow"), policy, NORMAL), Retry)
+
+
+def test_a_snooze_waits_and_costs_nothing() -> None:
+    assert decide(RUNNING, Snoozed(delay=90), POLICY, NORMAL) == Snooze(due_at=NOW + 90_000)
+
+
+@pytest.mark.parametrize("delay", [0.0, -1.0, math.nan])
+def test_a_snooze_is_never_a_hot_loop(delay: float) -> None:
+    assert decide(RUNNING, Snoozed(delay=delay), POLICY, NORMAL) == Snooze(due_at=NOW + 100)
+
+
+def test_a_snooze_past_the_deadline_expires() -> None:
+    decision = decide(job(deadline_at=NOW + 90_000), Snoozed(delay=90), POLICY, NORMAL)
+    assert isinstance(decision, Dead)
+    assert (decision.death, decision.cause.reason, decision.cause.code) == (
+        "expired",
+        "snoozed past its deadline",
+        "expired",
+    )
+    assert not decision.charged
+    assert isinstance(decide(job(deadline_at=NOW + 90_001), Snoozed(delay=90), POLICY, NORMAL), Snooze)
+
+
+def test_an_interrupted_job_goes_back_uncharged() -> None:
+    assert decide(RUNNING, Interrupted(), POLICY, NORMAL) == Return(crashed=False)
+
+
+def test_a_job_that_only_lay_in_a_dead_worker_is_no_suspect() -> None:
+    assert decide(job(crashes=2), Crashed(started=False), POLICY, NORMAL) == Return(crashed=False)
+
+
+def test_a_job_that_takes_its_worker_down_too_often_is_poison() -> None:
+    assert decide(job(crashes=1), Crashed(), POLICY, NORMAL) == Return(crashed=True)
+    decision = decide(job(crashes=2), Crashed(), POLICY, NORMAL)
+    assert isinstance(decision, Dead)
+    assert (decision.death, decision.crashed, decision.charged) == ("poison", True, False)
+    assert (decision.cause.reason, decision.cause.code, decision.cause.kind) == (
+        "took its worker down 3 times",
+        "poison",
+        "poison",
+    )
+
+
+def test_a_task_that_stops_itself_is_cancelled() -> None:
+    assert decide(RUNNING, Stopped(reason="order was withdrawn"), POLICY, NORMAL) == Cancel(
+        reason="order was withdrawn"
+    )
+
+
+@pytest.mark.parametrize("outcome", [failed(), Snoozed(delay=1), Interrupted(), Crashed(), Crashed(started=False)])
+def test_a_cancel_request_wins_over_everything_but_success(outcome: Outcome) -> None:
+    wanted = job(cancel_requested=True)
+    assert decide(wanted, outcome, POLICY, NORMAL) == Cancel(reason="cancelled while it ran")
+    assert decide(wanted, Succeeded(), POLICY, NORMAL) == Succeed()
+
+
+def test_a_failure_always_has_a_reason() -> None:
+    silent = Failed(failure=Failure(message=""), verdict=Verdict(kind="permanent"))
+    decision = decide_failure(RUNNING, silent, POLICY, NORMAL)
+    assert isinstance(decision, Dead)
+    assert decision.cause.reason == "unknown error"
+    typed = Failed(failure=Failure(message="", types=("a.KeyError",)), verdict=Verdict(kind="permanent"))
+    assert decide_failure(RUNNING, typed, POLICY, NORMAL).cause.reason == "KeyError"
+
+
+def test_failures_that_differ_only_in_what_varies_have_one_fingerprint() -> None:
+    one = decide_failure(RUNNING, failed(message="421 4.3.2 mx1 down (id 12345)"), POLICY, NORMAL)
+    two = decide_failure(RUNNING, failed(message="421 4.3.2 mx1 down (id 99)"), POLICY, NORMAL)
+    other = decide_failure(RUNNING, failed(message="450 mailbox busy"), POLICY, NORMAL)
+    assert one.cause.fingerprint == two.cause.fingerprint != other.cause.fingerprint
