@@ -13,6 +13,7 @@ from reprieve import (
     calculate_backoff_delay,
     calculate_next_retry,
     calculate_round_robin_priority,
+    clock,
     handle_failed_job,
     is_retryable_error,
     presets,
@@ -20,7 +21,6 @@ from reprieve import (
     should_retry,
     validate_dlq_entry,
 )
-from reprieve import clock
 from reprieve.core import change
 from reprieve.core.job import Cause, Job
 from reprieve.errors import InsufficientCredits, MaxRetriesExceeded, ValidationError

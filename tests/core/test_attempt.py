@@ -21,7 +21,7 @@ def history(*moves: Move) -> list[Change]:
 
 
 def test_each_lease_is_an_attempt_with_its_end() -> None:
-    moves = [
+    moves: list[Move] = [
         Retry(due_at=NOW, cause=CAUSE, delay=1),
         Park(gate="ses", due_at=NOW, cause=CAUSE),
         Return(),
@@ -29,7 +29,12 @@ def test_each_lease_is_an_attempt_with_its_end() -> None:
     ]
     attempts = timeline(made.event for made in history(*moves))
     assert [attempt.number for attempt in attempts] == [1, 2, 3, 4]
-    assert [attempt.ended_with for attempt in attempts] == ["RetryScheduled", "JobParked", "JobReturned", "JobDied"]
+    assert [attempt.ended_with for attempt in attempts] == [
+        "RetryScheduled",
+        "JobParked",
+        "JobReturned",
+        "JobDied",
+    ]
     assert [attempt.cause for attempt in attempts] == [CAUSE, CAUSE, None, CAUSE]
     assert attempts[1] == Attempt(
         number=2, session="w1", started_at=NOW + 10, ended_at=NOW + 15, ended_with="JobParked", cause=CAUSE

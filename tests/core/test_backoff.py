@@ -140,7 +140,7 @@ def test_decorrelated_without_a_wait_before_uses_the_unjittered_one() -> None:
         lambda: PlusMinus(-0.1),
         lambda: PlusMinus(math.nan),
         lambda: Bounded(0.51),
-        lambda: Steps(),
+        Steps,
         lambda: fast_then_slow("1s", 0, "1m"),
         lambda: fixed("1s").delay(0),
         lambda: fixed("1s").delay(1, 1.0),

@@ -58,7 +58,11 @@ def test_a_day_that_is_spent_opens_at_midnight() -> None:
 
 @pytest.mark.parametrize(
     ("now", "opens"),
-    [("2025-10-09 10:00", "2025-11-01"), ("2025-12-31 23:59", "2026-01-01"), ("2024-01-31 12:00", "2024-02-01")],
+    [
+        ("2025-10-09 10:00", "2025-11-01"),
+        ("2025-12-31 23:59", "2026-01-01"),
+        ("2024-01-31 12:00", "2024-02-01"),
+    ],
 )
 def test_a_month_that_is_spent_opens_on_the_first(now: str, opens: str) -> None:
     budget = spend(Budget(monthly=1, daily=9), 1, instant(now))
@@ -90,8 +94,16 @@ def test_a_clock_that_goes_back_gives_nothing_away() -> None:
 
 @pytest.mark.parametrize(
     "limits",
-    [{"daily": -1}, {"monthly": -1}, {"cost": math.nan}, {"burst": 0}, {"per_second": 0}, {"per_second": math.inf}]
-    + [{"per_second": math.nan}, {"per_second": -1}],
+    [
+        {"daily": -1},
+        {"monthly": -1},
+        {"cost": math.nan},
+        {"burst": 0},
+        {"per_second": 0},
+        {"per_second": math.inf},
+        {"per_second": math.nan},
+        {"per_second": -1},
+    ],
 )
 def test_limits_that_make_no_sense_are_refused(limits: dict[str, float]) -> None:
     with pytest.raises(InvalidBudget) as caught:

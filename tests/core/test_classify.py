@@ -41,8 +41,20 @@ def test_smtp_replies_that_do_not_pass(code: str) -> None:
         ("452 4.2.2 mailbox full", "transient", "job", "452", "smtp:4.2.2"),
         ("452 4.5.3 too many recipients", "transient", "job", "452", "smtp:4.5.3"),
         ("421 4.7.0 too many connections", "throttled", "dependency", "421", "smtp:4.7.0"),
-        ("450 4.2.1 receiving mail at a rate that is too high", "throttled", "dependency", "450", "smtp:4.2.1"),
-        ("454 Throttling failure: Maximum sending rate exceeded", "throttled", "dependency", "454", "smtp:454"),
+        (
+            "450 4.2.1 receiving mail at a rate that is too high",
+            "throttled",
+            "dependency",
+            "450",
+            "smtp:4.2.1",
+        ),
+        (
+            "454 Throttling failure: Maximum sending rate exceeded",
+            "throttled",
+            "dependency",
+            "454",
+            "smtp:454",
+        ),
         ("421", "transient", "dependency", "421", "smtp:421"),
         ("450", "transient", "job", "450", "smtp:450"),
         ("451", "transient", "dependency", "451", "smtp:451"),
@@ -207,14 +219,24 @@ def test_an_unknown_wrapper_shows_a_cause_that_passes() -> None:
     wrapper = RuntimeError("could not send")
     wrapper.__cause__ = smtplib.SMTPDataError(421, b"4.3.2 down, try again in 9 seconds")
     verdict = classify(wrapper)
-    assert (verdict.kind, verdict.scope, verdict.code, verdict.retry_after) == ("transient", "dependency", "421", 9)
+    assert (verdict.kind, verdict.scope, verdict.code, verdict.retry_after) == (
+        "transient",
+        "dependency",
+        "421",
+        9,
+    )
 
 
 def test_an_unknown_wrapper_hides_a_cause_that_does_not_pass() -> None:
     wrapper = RuntimeError("could not send, retry in 4 s")
     wrapper.__cause__ = ValueError("x")
     verdict = classify(wrapper)
-    assert (verdict.kind, verdict.code, verdict.rule, verdict.retry_after) == ("unknown", "RuntimeError", "unknown", 4)
+    assert (verdict.kind, verdict.code, verdict.rule, verdict.retry_after) == (
+        "unknown",
+        "RuntimeError",
+        "unknown",
+        4,
+    )
 
 
 def test_a_known_wrapper_speaks_for_itself() -> None:

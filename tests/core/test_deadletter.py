@@ -15,7 +15,9 @@ NOW = 1_760_000_000_000
 WAITING = Job(id="j", task="send", tenant="acme", key="out-1", created_at=NOW, due_at=NOW)
 RUNNING = change.lease(WAITING, "w", NOW + 1_000).job
 DEAD = change.settle(
-    RUNNING, Dead(death="permanent", cause=Cause(reason="550 no such user", code="550"), charged=True), NOW + 2_000
+    RUNNING,
+    Dead(death="permanent", cause=Cause(reason="550 no such user", code="550"), charged=True),
+    NOW + 2_000,
 ).job
 ENTRY: dict[str, object] = {
     "jobId": "123e4567-e89b-12d3-a456-426614174000",

@@ -29,7 +29,13 @@ from reprieve.core.window import Window
 
 NOW = 1_760_000_000_000
 RUNNING = Job(
-    id="j", task="send", dependency="ses", created_at=NOW - 1_000, due_at=NOW - 1_000, state="running", attempt=1
+    id="j",
+    task="send",
+    dependency="ses",
+    created_at=NOW - 1_000,
+    due_at=NOW - 1_000,
+    state="running",
+    attempt=1,
 )
 POLICY = Policy(max_attempts=3, backoff=fixed("10s"))
 NORMAL = Conditions(now=NOW, u=0.5)
@@ -40,7 +46,10 @@ PROBING = Gate(dependency="ses", mode="probing", ramp=4)
 
 
 def failed(
-    kind: Kind = "transient", scope: Scope = "dependency", retry_after: float | None = None, message: str = "421 down"
+    kind: Kind = "transient",
+    scope: Scope = "dependency",
+    retry_after: float | None = None,
+    message: str = "421 down",
 ) -> Failed:
     verdict = Verdict(kind=kind, scope=scope, code="421", retry_after=retry_after, rule="test")
     return Failed(failure=read(message), verdict=verdict)
@@ -64,7 +73,11 @@ def test_a_failure_that_can_pass_waits_for_its_backoff_and_is_charged() -> None:
     assert isinstance(decision, Retry)
     assert (decision.due_at, decision.delay, decision.charged) == (NOW + 10_000, 10.0, True)
     assert decision.max_attempts == 3
-    assert (decision.cause.reason, decision.cause.code, decision.cause.kind) == ("421 down", "421", "transient")
+    assert (decision.cause.reason, decision.cause.code, decision.cause.kind) == (
+        "421 down",
+        "421",
+        "transient",
+    )
     assert decision.cause.fingerprint
 
 
@@ -114,9 +127,7 @@ def test_without_a_limit_only_the_deadline_ends_a_job() -> None:
     assert isinstance(decide(job(charged=10_000), failed(), presets.mta, NORMAL), Retry)
 
 
-@pytest.mark.parametrize(
-    ("kind", "death"), [("permanent", "permanent"), ("poison", "poison")]
-)
+@pytest.mark.parametrize(("kind", "death"), [("permanent", "permanent"), ("poison", "poison")])
 def test_a_failure_that_cannot_pass_is_dead_at_once(kind: Kind, death: str) -> None:
     decision = decide(RUNNING, failed(kind, "job"), POLICY, under(HELD))
     assert isinstance(decision, Dead)

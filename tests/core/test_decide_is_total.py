@@ -39,9 +39,15 @@ BACKOFFS: st.SearchStrategy[Backoff] = st.one_of(
     st.lists(WAITS, min_size=1, max_size=5).map(lambda waits: Steps(*waits)),
     st.floats(allow_nan=True, allow_infinity=True).map(lambda answer: Formula(lambda _: answer)),
 )
-WINDOWS = st.sampled_from([None, Window(closed="mon-fri 09:00-17:00"), Window(open="sun 03:00-04:00", zone="Asia/Tokyo")])
+WINDOWS = st.sampled_from(
+    [None, Window(closed="mon-fri 09:00-17:00"), Window(open="sun 03:00-04:00", zone="Asia/Tokyo")]
+)
 RULES = st.sampled_from(
-    [(), (Rule(code="421", max_attempts=2),), (Rule(message="x", backoff=Steps("1m")), Rule(code="4*", max_attempts=50))]
+    [
+        (),
+        (Rule(code="421", max_attempts=2),),
+        (Rule(message="x", backoff=Steps("1m")), Rule(code="4*", max_attempts=50)),
+    ]
 )
 POLICIES = st.builds(
     Policy,
@@ -77,7 +83,9 @@ VERDICTS = st.builds(
     code=st.sampled_from(["", "421", "550"]),
     retry_after=st.none() | st.floats(allow_nan=True, allow_infinity=True),
 )
-FAILURES = st.builds(Failed, failure=st.builds(Failure, message=st.text(), code=st.sampled_from(["", "421"])), verdict=VERDICTS)
+FAILURES = st.builds(
+    Failed, failure=st.builds(Failure, message=st.text(), code=st.sampled_from(["", "421"])), verdict=VERDICTS
+)
 OUTCOMES: st.SearchStrategy[Outcome] = st.one_of(
     FAILURES,
     st.builds(Succeeded),
@@ -186,7 +194,12 @@ def test_no_history_charges_more_than_the_limit(
         job = replace(job, state="running")
 
 
-@given(JOBS, POLICIES, CONDITIONS, st.sampled_from([Snoozed(delay=1), Interrupted(), Crashed(), Crashed(started=False)]))
+@given(
+    JOBS,
+    POLICIES,
+    CONDITIONS,
+    st.sampled_from([Snoozed(delay=1), Interrupted(), Crashed(), Crashed(started=False)]),
+)
 def test_what_is_no_failure_never_moves_the_limit(
     job: Job, policy: Policy, conditions: Conditions, outcome: Outcome
 ) -> None:

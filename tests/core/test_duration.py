@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprieve.core.duration import LONGEST, clamp, milliseconds, seconds
+from reprieve.core.duration import LONGEST, clamp, milliseconds, seconds, spell
 from reprieve.errors import InvalidDuration
 
 
@@ -38,7 +38,21 @@ def test_numbers_and_timedeltas_are_seconds() -> None:
 
 @pytest.mark.parametrize(
     "nonsense",
-    ["5 minuts", "", "m", "5", "-5s", "5s!", "s5", "1e3s", -1, math.nan, math.inf, True, timedelta(seconds=-1)],
+    [
+        "5 minuts",
+        "",
+        "m",
+        "5",
+        "-5s",
+        "5s!",
+        "s5",
+        "1e3s",
+        -1,
+        math.nan,
+        math.inf,
+        True,
+        timedelta(seconds=-1),
+    ],
 )
 def test_nonsense_is_refused_with_a_way_out(nonsense: str | float | timedelta) -> None:
     with pytest.raises(InvalidDuration, match="write it like") as caught:
@@ -70,3 +84,20 @@ def test_milliseconds_are_never_early() -> None:
     assert milliseconds(1.0011) == 1_002
     # 1.1 · 1000 is 1100.0000000000002 in floating point, which is noise and no microsecond.
     assert milliseconds(1.1) == 1_100
+
+
+@pytest.mark.parametrize(
+    ("length", "text"),
+    [
+        (0.5, "0.5s"),
+        (2, "2s"),
+        (59.9, "59.9s"),
+        (60, "1m"),
+        (90, "1m30s"),
+        (5_400, "1h30m"),
+        (86_400, "1d"),
+        (90_061, "1d1h"),
+    ],
+)
+def test_a_length_is_spelled_as_people_would(length: float, text: str) -> None:
+    assert spell(length) == text

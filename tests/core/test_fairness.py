@@ -1,7 +1,7 @@
 """Whose job is next, and where it comes from."""
 
 import heapq
-from collections import Counter
+from collections import defaultdict
 
 import pytest
 from msgspec.structs import replace
@@ -23,7 +23,7 @@ class Fleet:
         self.now = 0.0
         self.turn = Turn()
         self.running: list[tuple[float, str]] = []
-        self.seconds: Counter[str] = Counter()
+        self.seconds: dict[str, float] = defaultdict(float)
         self.order: list[str] = []
 
     def run(self, length: float) -> None:
@@ -149,9 +149,17 @@ def test_metrics_are_those_that_people_watch() -> None:
     waiting = Tenant(name="a", finish=1.0, served=12, served_at=NOW)
     metrics = measure(waiting, Turn(clock=4.5, last="b", streak=2))
     assert (metrics.tenant, metrics.rounds_without_processing, metrics.current_priority) == ("a", 3, 2)
-    assert (metrics.consecutive_batch_count, metrics.total_processed, metrics.last_processed_at) == (0, 12, NOW)
+    assert (metrics.consecutive_batch_count, metrics.total_processed, metrics.last_processed_at) == (
+        0,
+        12,
+        NOW,
+    )
     served = measure(Tenant(name="b", finish=9.0), Turn(clock=4.5, last="b", streak=2))
-    assert (served.rounds_without_processing, served.current_priority, served.consecutive_batch_count) == (0, 5, 2)
+    assert (served.rounds_without_processing, served.current_priority, served.consecutive_batch_count) == (
+        0,
+        5,
+        2,
+    )
 
 
 def test_priority_ages_by_round_and_stops_at_one() -> None:

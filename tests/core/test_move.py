@@ -83,7 +83,13 @@ def test_whatever_ends_an_attempt_gives_up_the_lease() -> None:
 def test_a_charged_retry_counts_and_ends_the_parking() -> None:
     parked = replace(RUNNING, parked_since_at=NOW, parked_on="ses", is_manual=True)
     after = evolve(parked, Retry(due_at=NOW + 60, cause=CAUSE, delay=2.5, max_attempts=7), NOW + 9)
-    assert (after.charged, after.spared, after.due_at, after.delay, after.max_attempts) == (1, 0, NOW + 60, 2.5, 7)
+    assert (after.charged, after.spared, after.due_at, after.delay, after.max_attempts) == (
+        1,
+        0,
+        NOW + 60,
+        2.5,
+        7,
+    )
     assert (after.waiting_for, after.cause, after.failed_at) == ("retry", CAUSE, NOW + 9)
     assert (after.parked_since_at, after.parked_on, after.is_manual) == (None, "", False)
 
@@ -119,7 +125,12 @@ def test_a_returned_job_is_due_at_once_and_remembers_a_crash() -> None:
 
 
 def test_death_has_a_reason_and_a_moment() -> None:
-    assert (DEAD.death, DEAD.cause, DEAD.failed_at, DEAD.finished_at) == ("exhausted", CAUSE, NOW + 9, NOW + 9)
+    assert (DEAD.death, DEAD.cause, DEAD.failed_at, DEAD.finished_at) == (
+        "exhausted",
+        CAUSE,
+        NOW + 9,
+        NOW + 9,
+    )
     assert (DEAD.charged, DEAD.crashes) == (1, 0)
     poisoned = evolve(RUNNING, Dead(death="poison", cause=CAUSE, crashed=True), NOW)
     assert (poisoned.charged, poisoned.crashes) == (0, 1)

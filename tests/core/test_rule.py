@@ -51,7 +51,12 @@ def test_a_verdict_carries_what_the_rule_says() -> None:
     rule = Rule(code="451", message="grey", kind="throttled", scope="tenant", retry_after="2m")
     verdict = rule.judge(GREYLISTED)
     assert verdict is not None
-    assert (verdict.kind, verdict.scope, verdict.code, verdict.retry_after) == ("throttled", "tenant", "451", 120)
+    assert (verdict.kind, verdict.scope, verdict.code, verdict.retry_after) == (
+        "throttled",
+        "tenant",
+        "451",
+        120,
+    )
     assert verdict.rule == "rule:code=451,message=grey"
 
 

@@ -86,8 +86,20 @@ def test_an_end_that_does_not_exist_that_day_comes_an_hour_later_on_the_clock() 
 
 @pytest.mark.parametrize(
     "text",
-    ["9-17", "mon 9:00-17:00", "mon-fri", "noday 09:00-17:00", "mon-xyz 09:00-10:00", "10:60-11:00", "10:00-11:60"]
-    + ["24:00-25:00", "09:00-09:00", "10:00-24:01", "", "mon  09:00-10:00"],
+    [
+        "9-17",
+        "mon 9:00-17:00",
+        "mon-fri",
+        "noday 09:00-17:00",
+        "mon-xyz 09:00-10:00",
+        "10:60-11:00",
+        "10:00-11:60",
+        "24:00-25:00",
+        "09:00-09:00",
+        "10:00-24:01",
+        "",
+        "mon  09:00-10:00",
+    ],
 )
 def test_a_span_that_nobody_can_read_is_refused(text: str) -> None:
     with pytest.raises(InvalidWindow, match="write it like") as caught:

@@ -104,7 +104,7 @@ class Backoff(ABC):
     def raw(self, failures: int) -> float:
         """Answer the wait in seconds before cap and jitter; it may be infinite."""
 
-    def delay(self, failures: int, u: float | None = None, previous: float | None = None) -> float:
+    def delay(self, failures: int, u: float | None = None, previous: float | None = None) -> float:  # noqa: ARG002 - for backoffs that continue
         """Answer the wait in seconds: before jitter, or with a `u` in [0, 1) after it.
 
         `previous` is the wait before this one, for the backoffs that continue from it.

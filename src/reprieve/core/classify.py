@@ -11,9 +11,7 @@ TABLES: tuple[Rules, ...] = (smtp, ses, http)
 """The tables that are asked when nobody names others; Python's exceptions always come last."""
 
 
-def classify(
-    error: Error, *, rules: Sequence[Rules] = TABLES, dependency: str = "", now: int | None = None
-) -> Verdict:
+def classify(error: Error, *, rules: Sequence[Rules] = TABLES, dependency: str = "", now: int | None = None) -> Verdict:
     """Classify an exception, a message such as `"550 4.7.1 greylisted"`, or a bare code.
 
     `rules` are asked in order, then Python's exceptions. A bare number is read as the first table that
@@ -35,6 +33,4 @@ def judge(failure: Failure, rules: Sequence[Rules]) -> Verdict:
         verdict = judge(failure.cause, rules)
         if verdict.is_retryable:
             return verdict
-    return Verdict(
-        kind="unknown", code=failure.code or failure.type, retry_after=failure.retry_after, rule="unknown"
-    )
+    return Verdict(kind="unknown", code=failure.code or failure.type, retry_after=failure.retry_after, rule="unknown")

@@ -88,9 +88,7 @@ def cause_of(failed: Failed) -> Cause:
     return Cause(reason=reason, code=verdict.code, kind=verdict.kind, fingerprint=mark.id)
 
 
-def _retry(
-    job: Job, failed: Failed, policy: Policy, conditions: Conditions, *, charged: bool = True
-) -> Sentence:
+def _retry(job: Job, failed: Failed, policy: Policy, conditions: Conditions, *, charged: bool = True) -> Sentence:
     cause, now = cause_of(failed), conditions.now
     rule = policy.rule_for(failed.failure)
     attempts = (rule and rule.max_attempts) or policy.max_attempts
@@ -106,9 +104,7 @@ def _retry(
     if job.deadline_at is not None and max(due_at, conditions.budget_opens_at) >= job.deadline_at:
         return Dead(death="expired", cause=cause, charged=charged)
     if conditions.budget_opens_at > now:
-        return Park(
-            gate="budget", due_at=max(due_at, conditions.budget_opens_at), cause=cause, waiting_for="budget"
-        )
+        return Park(gate="budget", due_at=max(due_at, conditions.budget_opens_at), cause=cause, waiting_for="budget")
     return Retry(due_at=due_at, cause=cause, delay=delay, charged=charged, max_attempts=policy.max_attempts)
 
 

@@ -54,3 +54,15 @@ def _parse(text: str) -> float:
         total += float(part[1]) * _UNITS[part[2]]
         position = part.end()
     return total if text and position == len(text) else math.nan
+
+
+def spell(length: float) -> str:
+    """Write seconds as people would: `"1h30m"`, `"2.5s"`."""
+    if length < 60:  # noqa: PLR2004 - a minute
+        return f"{length:.3g}s"
+    rest, parts = round(length), []
+    for unit in ("d", "h", "m", "s"):
+        count, rest = divmod(rest, int(_UNITS[unit]))
+        if count:
+            parts.append(f"{count}{unit}")
+    return "".join(parts[:2])

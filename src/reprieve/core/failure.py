@@ -99,7 +99,8 @@ _SMTP = re.compile(
 )
 _ENHANCED = re.compile(r"^([45]\.\d{1,3}\.\d{1,3})(?!\.?\d)|\(#([45]\.\d{1,3}\.\d{1,3})\)")
 _PUSH_BACK = re.compile(
-    r"(?:try again|retry|wait|come back)\D{0,30}?(\d{1,6}) ?(s|m|h)(?:ec|in|our|r)?(?:ond|ute)?s?\b", re.IGNORECASE
+    r"(?:try again|retry|wait|come back)\D{0,30}?(\d{1,6}) ?(s|m|h)(?:ec|in|our|r)?(?:ond|ute)?s?\b",
+    re.IGNORECASE,
 )
 _PUSH_BACK_UNITS = {"s": 1, "m": 60, "h": 3_600}
 _DEEPEST = 3

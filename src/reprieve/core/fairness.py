@@ -44,7 +44,7 @@ class Turn(Record):
 
 
 class Crowd(Record):
-    """Everybody who matters to the choice: who waits, who was active in the last minute, and how many slots there are."""
+    """Everybody who matters to the choice: who waits, who was active in the last minute, and how many slots are."""
 
     waiting: tuple[Tenant, ...]
     active: tuple[Tenant, ...] = ()
@@ -121,5 +121,6 @@ def _below_ceiling(crowd: Crowd) -> Sequence[Tenant]:
 
 def _least(tenants: Sequence[Tenant], turn: Turn) -> Tenant:
     return min(
-        tenants, key=lambda tenant: (tenant.running / tenant.weight, max(tenant.finish, turn.clock), tenant.name)
+        tenants,
+        key=lambda tenant: (tenant.running / tenant.weight, max(tenant.finish, turn.clock), tenant.name),
     )

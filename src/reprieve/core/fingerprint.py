@@ -1,4 +1,9 @@
-"""The error fingerprint: what the failures of millions of jobs have in common, for a person to work with."""
+"""The error fingerprint: it groups the failures of millions of jobs into the few causes a person works with.
+
+Failures share a fingerprint if their type, code, in-app frames and message template are the same. The
+template is the message with what varies masked: who, where, when, how many. Names that live in code
+(a column, a key, an attribute) and codes of a protocol (550 5.1.1, HTTP 502) stay: they are the cause.
+"""
 
 import hashlib
 import re
@@ -6,84 +11,155 @@ from collections.abc import Sequence
 
 from reprieve.core.record import Record
 
-CLIP = 1_024
-LIMIT = 300
-
-_NUMBER = r"""
-    (?:(?:\d[^\W_]*|[^\W\d_]{1,2}\d[^\W_]*|[^\W\d_]+\d+[^\W\d_]+\d[^\W_]*)
-"""
-
-_TLD = "com|net|org|edu|gov|mil|info|biz|io|dev|app|ai|co|eu|br|pt|es|fr|de|it|nl|be|at|ch|uk|ie|se|fi|dk|pl|cz|ru|us|ca|mx|ar|cl|au|nz|jp|cn|tw|kr|hk|sg|za|local|internal|localdomain|arpa|example|test|invalid"
-
-_PATTERN = re.compile(
-    rf"""
-    (?P<keep>
-        <[a-z]{{1,6}}>
-      | \b(?:Errno|WinError|[Ss]tatus|[Cc]ode|HTTP|[Ee]rror|answered|returned|signal|failed:|Rejeição)(?:\ [Ee]rror|\ code)?['"]?[ :=]{{1,2}}['"]?-?\d{{1,5}}\b
-      | (?<=')[1-5]\d\d(?=\ [A-Z])
-      | (?<=['"#(])[245]\.\d{{1,2}}\.\d{{1,3}}(?![\w.])
-      | \b(?:[Uu][Tt][Ff]-?\d+|latin-?1|base64|[Ss][Hh][Aa]-?\d+|[Mm][Dd]5|IPv[46]|S3|s3(?=:)|EC2|HTTP/\d(?:\.\d)?|TLSv1(?:\.\d)?|x86_64|OAuth2?)\b
-      | "[A-Za-z_][A-Za-z_.]*" (?!\ is\ not\ a)
-      | (?<![\w:]\ )(?<![\w>])'[A-Za-z_][A-Za-z_.]*' (?!\ is\ not\ a)
-    )
-  | (?P<reply> (?<![\w.])[245]\d\d[ -][245]\.\d{{1,2}}\.\d{{1,3}}(?![\w.]) | ^\(?[1-5]\d\d(?=[ -]["A-Z<]|,))
-  | (?P<url> [A-Za-z][A-Za-z0-9+.-]{{1,20}}://(?:\[[^\]\s]*\])?[^\s'"<>)\]]* | data:[\w/+.-]+;base64,\S+ | arn:[^\s'"`,]+ | (?<=url:\ )/\S*)
-  | (?P<str>
-        ['"](?<=[\w)]:\ .)(?<!argument:\ .)(?<!arguments:\ .)(?<!type:\ .)(?<!input:\ .) (?:(?<=')[^']{{0,200}}'|(?<=")[^"]{{0,200}}")
-      | (?<=input_value=).{{0,200}}?(?=,\ input_type)
-      | (?<=\)=\()[^)]{{0,200}}(?=\))
-      | (?<=contains\ \().{{0,300}}(?=\))
-      | '[^\s']{{0,100}}[\d@-][^\s']{{0,100}}'
-      | "[^\s"]{{0,100}}[\d@-][^\s"]{{0,100}}"
-    )
-  | (?P<email> <?[\w.+'%=-]{{1,64}}@[\w-][\w.-]{{0,200}}>?)
-  | (?P<host>
-        (?<![\w>.])(?:(?:[\w-]{{1,63}}\.){{1,8}}(?:{_TLD})\b|\d{{1,3}}\.\d{{1,3}}\.\d{{1,3}}\.\d{{1,3}}\b|[0-9a-fA-F]{{0,4}}:(?:[0-9a-fA-F]{{0,4}}:){{1,6}}[0-9a-fA-F]{{0,4}}|localhost\b)\.?
-        (?:\[[0-9a-fA-F.:]+\])?(?::\d{{1,5}}\b)?
-      | (?:(?<=host\ )|(?<=to\ )|(?<=from\ )|(?<=host='))[\w.-]{{1,100}}(?::\d{{2,5}}\b|(?='))
-    )
-  | (?P<path> (?<![\w>/.])(?:[A-Za-z]:\\|\.{{0,2}}/)[^\s'"<>,;)]+ | [\w()-]{{1,100}}(?:/[\w()-]{{1,100}}){{0,10}}\.(?:pdf|png|jpe?g|gif|svg|csv|xml|html?|txt|json|xlsx?|docx?|zip|gz|exe|toml)\b)
-  | (?P<n> (?:(?<![\w>])[+#-]|n[º°]\ |(?:R|US)?[$€£]\ ?)?
-        (?:0x[0-9a-fA-F]+
-         |(?<![\w>])[0-9a-f]{{8,64}}\b
-         |(?<![\w>])(?:[A-Z]{{1,5}}-){{1,3}}\d[\w/-]*
-         |(?<![\w>])[A-Za-z]{{2}}-[A-Za-z]{{4,10}}-\d\b
-         |(?<![\w>])[a-z]{{2,5}}_(?=[A-Za-z]*\d)[A-Za-z0-9]{{8,}}
-         |(?<![\w>])(?:[A-Za-z]{{1,2}}\d|[A-Za-z]+\d+[A-Za-z]+\d)[^\W_]*
-         |\d[^\W_]*)
-        (?:[.,:/_+-]{{1,2}}\d[^\W_]*|\ ?%|,?\ \d[^\W_]*|-\w{{1,3}}\b|\ (?:[KMGT]?i?B|bytes|ms|s|sec|seconds|min|minutes|h|hours|d|days)\b)*
-    )
-    """,
-    re.VERBOSE,
-)
+READ = 1_024  # characters of a message that are looked at, so that no message costs much more than another
+LIMIT = 300  # characters of a template
+FRAMES = 3  # innermost frames that count: further out, one cause has many callers
 
 
 class Frame(Record):
+    """A call in the application's own code; without its line, which every release moves."""
+
     module: str
     function: str
 
 
 class Fingerprint(Record):
+    """A group of failures: the same `id` in every process, and the `template` for people."""
+
     id: str
     template: str
 
 
-def _masked(match: re.Match[str]) -> str:
-    kind = match.lastgroup
-    if kind == "keep":
-        return match[0]
-    if kind == "reply":
-        return match[0].replace("-", " ")
-    return f"<{kind}>"
+def fingerprint(message: str, *, type: str = "", code: str = "", frames: Sequence[Frame] = ()) -> Fingerprint:  # noqa: A002 - the failure's word
+    """Fingerprint a failure; `frames` has the innermost call last, as a traceback does."""
+    template = mask(message)
+    calls = [(frame.module, frame.function) for frame in frames[-FRAMES:]]
+    # ascii() keeps the parts apart whatever they hold, and spells what UTF-8 cannot.
+    parts = ascii((type, code, template, calls)).encode()
+    return Fingerprint(id=hashlib.blake2b(parts, digest_size=8).hexdigest(), template=template)
 
 
 def mask(message: str) -> str:
-    text = " ".join(message[:CLIP].split())
-    text = _PATTERN.sub(_masked, text)
-    return text[:LIMIT]
+    """Turn any text into a template: one printable line of at most `LIMIT` characters, its own template."""
+    text = " ".join(message[:READ].split())
+    if not text.isprintable():
+        text = " ".join("".join(c if c.isprintable() else " " for c in _ANSI.sub("", text)).split())
+    # The space in front lets the first word begin as any other does.
+    text = _VARIES.sub(_masked, " " + text.rstrip(" ."))
+    while len(text) > LIMIT:
+        # The cut may turn the last word into one that varies, and its mask may be longer than it was.
+        text = _VARIES.sub(_masked, text[: LIMIT - 1] + "…")
+    return text[1:]
 
 
-def fingerprint(message: str, *, type: str = "", code: str = "", frames: Sequence[Frame] = ()) -> Fingerprint:
-    template = mask(message)
-    parts = ascii((type, code, template, [(f.module, f.function) for f in frames[-3:]]))
-    return Fingerprint(id=hashlib.blake2b(parts.encode(), digest_size=8).hexdigest(), template=template)
+def _masked(match: re.Match[str]) -> str:
+    if match.lastgroup is None:
+        return match[0]
+    return f"{match.string[match.start() : match.start(match.lastgroup)]}<{match.lastgroup}>"
+
+
+def _any(*patterns: str) -> str:
+    return f"(?:{'|'.join(patterns)})"
+
+
+def _quoted(inside: str) -> str:
+    return _any(*(f"{quote}{inside.replace('Q', quote)}{quote}" for quote in "'\""))
+
+
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+
+# What varies is found in one pass of one expression. Three habits keep it cheap, and make a template its own
+# template: a match begins after a character that belongs neither to a word nor to a mask; a repeated group is
+# bounded or gives nothing back (`*+`); and where a match may end, a mask counts as the word that it hides.
+_BEGIN = r"""[^\w>](?=[\w'"<./+#$€£:(-])"""
+_END = r"(?![\w<])"
+# Most of a message is plain words; passing over them first makes it three times as fast.
+_NOT_PLAIN = r"(?![^\W\d_]++[^\w\s@/=\\<-]{0,2}+(?: (?![-+]?\d)|$))"
+
+_FILE = r"\.(?:csv|docx?|exe|gif|gz|html?|jpe?g|json|log|pdf|png|svg|tiff?|tmp|toml|txt|xlsx?|xml|ya?ml|zip)"
+_ZONE = (
+    r"\.(?:(?i:arpa|biz|cloud|com|dev|edu|example|gov|info|internal|local|net|org|shop|site|test|top|xyz)"
+    r"|(?!db|id|js|md|py|sh|so|to)[a-z]{2})"  # a country, and not the end of a file or an attribute
+)
+_MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*"
+_TEXT = _quoted(r"[^Q<]{0,99}")
+
+_KEPT = _any(
+    r"[245]\d\d[ -][245]\.\d{1,2}\.\d{1,3}(?![\w.<])",  # 550 5.1.1
+    r"""[245](?<=['"#(].)\.\d{1,2}\.\d{1,3}(?![\w.<])""",  # (#5.1.1)
+    r"[345]\d\d(?= (?:[A-Z][a-z]|<)|-[\"A-Z<])",  # 404 Not Found
+    r"(?:[Ss]tatus|[Cc]ode|[Ee]rror|Errno|WinError|HTTP|answered|returned|signal|failed:)"
+    r"""['"]?[ :=]{1,2}['"]?-?\d{1,5}""" + _END,
+    r"(?:[Uu][Tt][Ff]-?\d+|[Ll]atin-?1|base64|[Ss][Hh][Aa]-?\d+|[Mm][Dd]5|IPv[46]|[Ss]3|EC2|OAuth2|urllib3"
+    r"|HTTP/\d(?:\.\d)?|TLSv1(?:\.\d)?|x86_64)" + _END,
+)
+_URL = _any(
+    r"""['"]?[A-Za-z][A-Za-z0-9+.-]{1,20}+://(?:\[[^\]\s<]{0,99}\])?[^\s'"<>)\]]+['"]?""",
+    r"/(?<=url: .)[^\s<>]*",
+    r"arn:[^\s'\"`,<>]+",
+)
+_VALUE = _any(
+    r"(?<=server at )" + _TEXT + r"(?: \([^)<]{0,99}\))?",  # PostgreSQL: "db" (10.0.0.7)
+    r"\((?<=\)=.)[^)<]{0,299}\)",  # PostgreSQL: Key (email)=(ana@acme.example)
+    r"\((?<=contains .)[^<]{0,299}\)",  # PostgreSQL: Failing row contains (42, null)
+    r"input_value=[^<]{0,299}?(?=, input_type)",  # pydantic
+    # After a colon stands what somebody typed, unless it names the argument or the type that is wrong.
+    r"(?<=[\w)]: )(?<!argument: )(?<!arguments: )(?<!type: )(?<!input: )b?" + _TEXT,
+    _TEXT + r"(?= is not a valid )",
+    # A quoted word that cannot be a name in code.
+    _quoted(
+        rf"(?=[^\sQ<]{{0,99}}\w)(?=[^\sQ<]{{0,99}}(?:[^A-Za-z_.\sQ<]|(?:localhost|{_FILE}|{_ZONE})Q))[^\sQ<]{{1,99}}"
+    ),
+)
+_EMAIL = r"<?[\w.+'%=-]{1,64}+@[\w-][\w.-]{0,200}>?"
+_HOST = _any(
+    r"HTTPS?ConnectionPool\(host='[^'<]{0,99}', port=\d+\)",
+    _any(
+        r"(?:[\w-]{1,63}+\.){0,8}[\w-]{1,63}+" + _ZONE + r"(?!\.?[\w<])",
+        r"\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}" + _END,
+        r"(?=[0-9a-fA-F:]{0,40}::|(?:[0-9a-fA-F]{1,4}:){7})[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}" + _END,
+        r"localhost(?=:\d)",
+    )
+    + r"(?:\[[0-9a-fA-F.:]+\])?(?::\d{1,5}(?![\w<]))?"  # Postfix: mx.acme.example[192.0.2.7]:25
+    + r"(?: \d{4}-\d\d-\d\dT\S{8,20} [0-9A-F]{16})?",  # Exchange: its host, at times with a stamp and a trace
+)
+_PATH = _any(
+    r"(?:[A-Za-z]:\\|\.{0,2}/)[^\s'\"<>,;)]+",
+    r"[\w()-]{1,99}+(?:/[\w()-]{1,99}+){0,9}+" + _FILE + _END,
+)
+_NUMBER = (
+    rf"(?:[+#-](?<!\w.)|(?:R|US)?[$€£] ?|(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), )?(?:{_MONTH} )?)"
+    + _any(
+        r"\d[^\W_]*+",
+        r"(?=[a-f]*+\d)[0-9a-f]{8,}+(?![^\W_]|<)",
+        r"(?:[A-Z]{1,5}+-){1,3}(?=[A-Z]*+\d)[^\W_]++",  # ORD-2025
+        r"[A-Za-z]{2}-[A-Za-z]{4,10}-\d" + _END,  # eu-west-1
+        r"[a-z]{2,5}_(?=[A-Za-z]*+\d)[A-Za-z0-9]{8,}+",  # cus_NffrFeUfNV2Hib
+        r"(?:[A-Za-z]{1,2}\d|[A-Za-z]++\d++[A-Za-z]++\d)[^\W_]*+",  # x2k4p
+        r"(?=[A-Za-z+/]{0,99}+\d)(?=[a-z\d+/]{0,99}+[A-Z])(?=[A-Z\d+/]{0,99}+[a-z])[A-Za-z\d+/]{16,}+",
+    )
+    + _any(
+        r"[.,:/_+=-]{1,2}[^\W\d_]*+\d[^\W_]*+",  # 2025-03-11T10:00:00
+        r",? [+-]?\d[^\W_]*+",  # 17, 44, 98
+        r" \(\d{1,4}\) \d[^\W_]*+",  # +55 (11) 98765-4321
+        r"-[^\W\d_]{1,8}(?=[-.]\d)",  # 1.0-beta.3
+        r"-[^\W_]{1,3}" + _END,
+        r"={1,2}" + _END,
+        r" ?(?:%|(?:[KMGT]i?B|bytes|ms|s|sec|seconds|min|minutes|h|hours|d|days|UTC|GMT)(?![\w<]))",
+        rf" {_MONTH}(?= \d)",
+    )
+    + "*+"
+)
+_VARIES = re.compile(
+    _BEGIN
+    + _NOT_PLAIN
+    + _any(
+        _KEPT,
+        f"(?P<url>{_URL})",
+        f"(?P<value>{_VALUE}(?:, {_TEXT})*+)",
+        f"(?P<email>{_EMAIL}(?:, {_EMAIL})*+)",
+        f"(?P<host>{_HOST})",
+        f"(?P<path>{_PATH})",
+        rf"(?:|[^\W\d]++)(?P<n>{_NUMBER})",
+    )
+)

@@ -80,6 +80,8 @@ class Gate(Record):
                 return 0
             case "probing":
                 return max(0, self.ramp - under_way)
+            case _:
+                assert_never(self.mode)
 
 
 class Calls(Record):
@@ -154,6 +156,8 @@ def _hear(gate: Gate, calls: Calls, now: int) -> Gate:
             return gate
         case "probing":
             return _climb(gate, calls, now)
+        case _:
+            assert_never(gate.mode)
 
 
 def _weigh(gate: Gate, calls: Calls, now: int) -> Gate:
@@ -196,7 +200,15 @@ def _hold(gate: Gate, probe_at: int | None, now: int) -> Gate:
     since_at = gate.since_at if gate.mode == "held" else now
     down_at = now if gate.down_at is None else gate.down_at
     return replace(
-        gate, mode="held", since_at=since_at, probe_at=probe_at, down_at=down_at, oks=0, fails=0, evidence=0.0, ramp=0
+        gate,
+        mode="held",
+        since_at=since_at,
+        probe_at=probe_at,
+        down_at=down_at,
+        oks=0,
+        fails=0,
+        evidence=0.0,
+        ramp=0,
     )
 
 

@@ -119,7 +119,12 @@ _ALIVE: dict[str, object] = {"death": None, "finished_at": None}
 def _changes(job: Job, move: Move, at: int) -> dict[str, object]:
     match move:
         case Start():
-            return {"session": move.session, "leased_at": at, "attempt": job.attempt + 1, "waiting_for": "turn"}
+            return {
+                "session": move.session,
+                "leased_at": at,
+                "attempt": job.attempt + 1,
+                "waiting_for": "turn",
+            }
         case Succeed():
             return _UNLEASED | {"finished_at": at}
         case Retry():

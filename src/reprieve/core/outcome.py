@@ -54,7 +54,7 @@ def undecodable(message: str) -> Failed:
 
 
 def overran(timeout: float) -> Failed:
-    """Report an attempt that was stopped because it ran for too long: more often its dependency's fault than its own."""
+    """Report an attempt that was stopped because it ran for too long: more often its dependency's fault."""
     failure = Failure(message=f"stopped after {timeout:g} s without an end", types=("TimeoutError",), code="timeout")
     return Failed(
         failure=failure, verdict=Verdict(kind="transient", scope="dependency", code="timeout", rule="timeout")

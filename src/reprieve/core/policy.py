@@ -144,13 +144,10 @@ def resolve(default: Policy, *stronger: Policy | Override | None) -> Policy:
     """Answer the policy in force: each of `stronger` (task, tenant, job) goes over what stands before it."""
     policy = default
     for layer in stronger:
-        match layer:
-            case Policy():
-                policy = layer
-            case Override():
-                policy = layer.apply(policy)
-            case None:
-                pass
+        if isinstance(layer, Override):
+            policy = layer.apply(policy)
+        elif layer is not None:
+            policy = layer
     return policy
 
 

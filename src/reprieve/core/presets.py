@@ -42,9 +42,7 @@ standard = Policy()
 mta = Policy(max_attempts=None, deadline="5d", backoff=Steps("5m", "25m", "2h", jitter=Bounded(0.1)))
 """Mail transfer as RFC 5321, 4.5.4.1 wants it: soon, then every two hours, for five days."""
 
-webhook = Policy(
-    max_attempts=8, backoff=Steps("5s", "5m", "30m", "2h", "5h", "10h", "10h", jitter=Bounded(0.1))
-)
+webhook = Policy(max_attempts=8, backoff=Steps("5s", "5m", "30m", "2h", "5h", "10h", "10h", jitter=Bounded(0.1)))
 """Webhooks: from seconds to hours, over more than a day."""
 
 ALL: dict[str, Policy] = {

@@ -124,7 +124,16 @@ def parse_rules(tables: Iterable[Mapping[str, object]]) -> tuple[Rule, ...]:
     """Read an operator's rules from configuration, where all values are texts and numbers."""
     parsed = []
     for table in tables:
-        unknown = set(table) - {"code", "exception", "message", "dependency", "kind", "scope", "retry_after", "max_attempts"}
+        unknown = set(table) - {
+            "code",
+            "exception",
+            "message",
+            "dependency",
+            "kind",
+            "scope",
+            "retry_after",
+            "max_attempts",
+        }
         if unknown:
             _refuse(f"a rule knows no {', '.join(sorted(map(repr, unknown)))}")
         try:

@@ -1,6 +1,6 @@
 """How a job looks to people: a view derived from its state, the clock and the gates; nothing of it is stored."""
 
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, assert_never, get_args
 
 from reprieve.core.duration import milliseconds
 from reprieve.core.job import Job
@@ -66,3 +66,5 @@ def _status_of_waiting(job: Job, now: int, *, held: bool) -> Status:
             return "parked"
         case "turn" | "schedule":
             return "scheduled"
+        case _:
+            assert_never(job.waiting_for)

@@ -28,9 +28,13 @@ class Window:
     """Minutes of the week, half open, in order, not touching each other; the last may run past Sunday."""
 
     def __init__(
-        self, *, closed: str | Iterable[str] = (), open: str | Iterable[str] = (), zone: str = "UTC"
+        self,
+        *,
+        closed: str | Iterable[str] = (),
+        open: str | Iterable[str] = (),  # noqa: A002 - the word that people mean
+        zone: str = "UTC",
     ) -> None:
-        """Read the spans; exactly one of the two kinds must be given."""
+        """Read the spans; both kinds at once would contradict each other."""
         shut = _minutes(closed)
         if spans := _minutes(open):
             if shut:

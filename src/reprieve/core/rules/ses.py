@@ -16,8 +16,8 @@ _CODES: dict[tuple[Kind, Scope], str] = {
     ("transient", "tenant"): "ExpiredToken RequestExpired RequestTimeTooSkewed",
     ("permanent", "tenant"): """
         MailFromDomainNotVerified FromEmailAddressNotVerified ConfigurationSetDoesNotExist AccountSuspended
-        AccessDenied AuthFailure InvalidClientTokenId UnrecognizedClient SignatureDoesNotMatch MissingAuthenticationToken
-        OptInRequired NotAuthorized
+        AccessDenied AuthFailure InvalidClientTokenId UnrecognizedClient SignatureDoesNotMatch
+        MissingAuthenticationToken OptInRequired NotAuthorized
     """,
     ("permanent", "job"): """
         MessageRejected InvalidParameterValue InvalidParameterCombination InvalidParameter MissingParameter

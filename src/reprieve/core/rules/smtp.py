@@ -44,7 +44,8 @@ _SUBJECTS: dict[str, Scope] = {"3": "dependency", "4": "dependency"}
 """Of a 4.s.d status: mail system (s = 3) and network (s = 4) are everybody's, the rest the recipient's."""
 
 _RATE = re.compile(
-    r"too many (?:connections|messages|requests|emails|mails|concurrent)|\brate\b|throttl|slow down|sending (?:limit|quota)",
+    r"too many (?:connections|messages|requests|emails|mails|concurrent)|\brate\b|throttl|slow down"
+    r"|sending (?:limit|quota)",
     re.IGNORECASE,
 )
 
