@@ -26,7 +26,7 @@ check: .venv ## Lint, check formats, types and layers, and cover every branch of
 	$(BIN)/ruff format --check
 	$(BIN)/mypy $(CODE)
 	$(BIN)/lint-imports --no-logo
-	$(PYTEST) tests/core --cov --cov-report=term
+	$(PYTEST) -n 2 tests/core --cov --cov-report=term
 
 .PHONY: bench
 bench: .venv ## Measure the claims about speed
