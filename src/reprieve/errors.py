@@ -137,3 +137,87 @@ class InsufficientCredits(ReprieveError):
         super().__init__(f"{required} credits are required and {available} are available; add credits and retry")
         self.required = required
         self.available = available
+
+
+class StoreError(ReprieveError):
+    """The store could not do what it was asked. What was not acknowledged can be repeated."""
+
+    code = "store_error"
+
+
+class InvalidUrl(ValidationError):
+    """A store URL that cannot be read."""
+
+    code = "invalid_url"
+
+
+class InvalidName(ValidationError):
+    """A name that is empty, too long, or holds control characters."""
+
+    code = "invalid_name"
+
+
+class PayloadTooLarge(ValidationError):
+    """A payload, result or progress over the limit of the store."""
+
+    code = "payload_too_large"
+
+
+class InvalidCursor(ValidationError):
+    """A cursor that this store did not hand out."""
+
+    code = "invalid_cursor"
+
+
+class SessionDead(StoreError):
+    """The session's time was up: whatever it holds belongs to others now."""
+
+    code = "session_dead"
+
+
+class StaleCall(StoreError):
+    """A call with a lower number than one that the session has made already."""
+
+    code = "stale_call"
+
+
+class StoreLocked(StoreError):
+    """Somebody holds the store's write lock for too long."""
+
+    code = "store_locked"
+
+
+class StoreReadOnly(StoreError):
+    """The store cannot be written."""
+
+    code = "store_read_only"
+
+
+class StoreFull(StoreError):
+    """There is no room for more jobs; nothing of the call was stored."""
+
+    code = "store_full"
+
+
+class StoreCorrupt(StoreError):
+    """The store's file is damaged."""
+
+    code = "store_corrupt"
+
+
+class ForeignStore(StoreError):
+    """The file or database belongs to something else."""
+
+    code = "foreign_store"
+
+
+class NewerSchema(StoreError):
+    """The store was made by a newer release."""
+
+    code = "newer_schema"
+
+
+class StoreClosed(StoreError):
+    """The store was closed."""
+
+    code = "store_closed"

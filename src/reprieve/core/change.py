@@ -20,6 +20,11 @@ class Change(Record):
     job: Job
     version: int
     event: Event
+    session: str = ""
+    """The session whose lease this ends; empty when the job was not running."""
+    result: bytes | None = None
+    """What a success returned, if it is to be kept."""
+    result_ttl: float = 0.0
 
 
 class Request(Record):
@@ -41,7 +46,7 @@ def make(job: Job, move: Move, now: int) -> Change:
     """Turn a move into the change that carries it out."""
     after = evolve(job, move, now)
     event = Event(job_id=job.id, at=now, attempt=after.attempt, version=after.version, move=move)
-    return Change(job=after, version=job.version, event=event)
+    return Change(job=after, version=job.version, event=event, session=job.session)
 
 
 def lease(job: Job, session: str, now: int) -> Change:

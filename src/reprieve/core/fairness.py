@@ -29,7 +29,7 @@ class Tenant(Record):
     weight: float = 1.0
     running: int = 0
     finish: float = 0.0
-    """Its virtual time: when, in rounds, it has had its share."""
+    """Its virtual time: when, in rounds, it has had its share. Never behind the queue's clock as it begins to wait."""
     served: int = 0
     served_at: int | None = None
 
@@ -68,30 +68,34 @@ class Metrics(Record):
     last_processed_at: int | None
 
 
+def arrive(tenant: Tenant, turn: Turn) -> Tenant:
+    """Let a tenant begin to wait: what it did not use while it was away is gone."""
+    return replace(tenant, finish=max(tenant.finish, turn.clock))
+
+
 def choose(crowd: Crowd, turn: Turn) -> Tenant | None:
     """Choose whose job is leased next; None when nobody may take a slot."""
     eligible = _below_ceiling(crowd)
     if not eligible:
         return None
-    best = _least(eligible, turn)
+    best = _least(eligible)
     if best.name != turn.last or turn.streak < MOST_IN_A_ROW:
         return best
     others = [tenant for tenant in eligible if tenant is not best and tenant.running < crowd.share_of(tenant)]
-    return _least(others, turn) if others else best
+    return _least(others) if others else best
 
 
 def grant(tenant: Tenant, turn: Turn, now: int) -> tuple[Tenant, Turn]:
     """Give one slot to the tenant; answer it and the turn as they are afterwards."""
-    start = max(tenant.finish, turn.clock)
     after = replace(
         tenant,
         running=tenant.running + 1,
-        finish=start + 1 / tenant.weight,
+        finish=tenant.finish + 1 / tenant.weight,
         served=tenant.served + 1,
         served_at=now,
     )
     streak = turn.streak + 1 if tenant.name == turn.last else 1
-    return after, Turn(clock=start, last=tenant.name, streak=streak)
+    return after, Turn(clock=max(turn.clock, tenant.finish), last=tenant.name, streak=streak)
 
 
 def measure(tenant: Tenant, turn: Turn) -> Metrics:
@@ -119,8 +123,5 @@ def _below_ceiling(crowd: Crowd) -> Sequence[Tenant]:
     return [tenant for tenant in crowd.waiting if tenant.running < ceiling]
 
 
-def _least(tenants: Sequence[Tenant], turn: Turn) -> Tenant:
-    return min(
-        tenants,
-        key=lambda tenant: (tenant.running / tenant.weight, max(tenant.finish, turn.clock), tenant.name),
-    )
+def _least(tenants: Sequence[Tenant]) -> Tenant:
+    return min(tenants, key=lambda tenant: (tenant.running / tenant.weight, tenant.finish, tenant.name))

@@ -40,7 +40,9 @@ class Job(Record):
     queue: str = "default"
     tenant: str = ""
     dependency: str = ""
+    group: str = ""
     key: str = ""
+    key_ttl: float | None = None
     priority: int = NORMAL
     payload: bytes = b""
     override: Override | None = None

@@ -1,4 +1,4 @@
-"""Lanes: the waiting jobs of one queue, tenant, task and dependency. Part of the specification of the claim.
+"""Lanes: the waiting jobs of one queue, tenant, task, dependency and group. Part of the specification of the claim.
 
 A lane keeps a shelf per priority. Pausing a task or holding a dependency puts whole lanes aside, so neither ever
 searches for jobs.
@@ -20,6 +20,7 @@ class Lane(Record):
     tenant: str
     task: str
     dependency: str
+    group: str = ""
 
 
 class Shelf(Record):
@@ -32,7 +33,7 @@ class Shelf(Record):
 
 def lane_of(job: Job) -> Lane:
     """Answer the lane that a job waits in."""
-    return Lane(queue=job.queue, tenant=job.tenant, task=job.task, dependency=job.dependency)
+    return Lane(queue=job.queue, tenant=job.tenant, task=job.task, dependency=job.dependency, group=job.group)
 
 
 def choose_shelf(shelves: Sequence[Shelf], pick: int) -> Shelf:

@@ -1,0 +1,64 @@
+"""A rate: at most so many in any window of so many seconds, wherever the window is laid.
+
+The meter remembers grants in 64 buckets a window and counts a bucket until it has wholly left, so that no window ever
+exceeds the rate; the price is that a sixty-fourth of the window may go unused.
+"""
+
+from reprieve.core.duration import milliseconds
+from reprieve.core.record import Record
+from reprieve.errors import ValidationError
+
+BUCKETS = 64
+
+
+class Rate(Record):
+    """At most `count` grants in any `window` seconds."""
+
+    count: int
+    window: float
+
+    def __post_init__(self) -> None:
+        """Refuse a rate that would never grant anything, or any number."""
+        if self.count < 1 or not 0.064 <= self.window <= 31 * 86_400:  # noqa: PLR2004 - a bucket of 1 ms up to a month
+            message = f"a rate of {self.count} in {self.window} s is none; give 1 or more in 64 ms up to 31 days"
+            raise ValidationError(message)
+
+    @property
+    def bucket(self) -> int:
+        """Milliseconds of one bucket."""
+        return -(-milliseconds(self.window) // BUCKETS)
+
+
+Meter = tuple[tuple[int, int], ...]
+"""Buckets with grants in them, oldest first: the bucket's number and its grants."""
+
+
+def room(rate: Rate, meter: Meter, now: int) -> int:
+    """Answer how many may be granted now."""
+    return max(0, rate.count - sum(grants for _, grants in _current(rate, meter, now)))
+
+
+def spend(rate: Rate, meter: Meter, now: int, grants: int) -> Meter:
+    """Answer the meter after so many grants at `now`; a clock that went back counts as the newest bucket."""
+    current = _current(rate, meter, now)
+    number = max(now // rate.bucket, current[-1][0]) if current else now // rate.bucket
+    if current and current[-1][0] == number:
+        return (*current[:-1], (number, current[-1][1] + grants))
+    return (*current, (number, grants))
+
+
+def opens_at(rate: Rate, meter: Meter, now: int) -> int:
+    """Answer when there is room for one more: now, or when the oldest bucket that stands in the way has left."""
+    current = _current(rate, meter, now)
+    excess = sum(grants for _, grants in current) - rate.count + 1
+    for number, grants in current:
+        if excess <= 0:
+            break
+        excess -= grants
+        now = max(now, (number + BUCKETS + 1) * rate.bucket)
+    return now
+
+
+def _current(rate: Rate, meter: Meter, now: int) -> Meter:
+    oldest = now // rate.bucket - BUCKETS
+    return tuple(entry for entry in meter if entry[0] >= oldest)

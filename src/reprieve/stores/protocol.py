@@ -1,0 +1,292 @@
+"""The store protocol: what every store promises, in the fewest operations that the product needs.
+
+Every write is atomic: all of it is stored, with its events, or none. `now` is an instant in the store's time base and
+comes from the caller. A store chooses and moves; why, the core has decided before.
+
+After a lost reply the caller repeats the same call: an enqueue by the ids of its jobs, a claim by its number, an apply
+by its events. A repeat changes nothing and answers what the first call would have answered.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, Protocol, TypeAlias
+
+from msgspec import UNSET, UnsetType
+
+from reprieve.core.change import Change
+from reprieve.core.events import Event
+from reprieve.core.job import Death, Job
+from reprieve.core.rate import Rate
+from reprieve.core.record import Record
+from reprieve.core.status import Status
+
+LARGEST_PAYLOAD = 256 * 1024
+"""Bytes of a job's payload that a store accepts unless it is told otherwise."""
+
+LONGEST_NAME = 255
+"""Characters of a queue, tenant, task, dependency, group or key."""
+
+KEY_KEPT = 86_400.0
+"""Seconds after its enqueue for which a key is kept when its job is long gone."""
+
+Answer: TypeAlias = Literal["applied", "already", "refused", "missing"]
+"""What became of a change: done now; done by an earlier call of the same; refused, since the store holds another
+version, lease or state; or there is no such job (any more)."""
+
+Subject: TypeAlias = Literal["queue", "tenant", "task", "dependency", "group"]
+
+
+class Claim(Record):
+    """A session settles what it finished and asks for more, in one step.
+
+    `number` counts the session's calls from 1. Repeated, a number does nothing and answers as before; a number lower
+    than the last is refused whole (`StaleCall`).
+    """
+
+    session: str
+    number: int
+    now: int
+    queues: tuple[str, ...] = ()
+    """Served in this order: what the first leaves of the limit goes to the next."""
+    limit: int = 0
+    """At most so many jobs; 0 only settles."""
+    changes: tuple[Change, ...] = ()
+
+
+class Claimed(Record):
+    """What a claim brought.
+
+    The jobs are leased: running, with their version, attempt, session and `leased_at` as `change.lease` makes them.
+    """
+
+    answers: tuple[Answer, ...]
+    jobs: tuple[Job, ...]
+    next_at: int | None
+    """When to look again: at once if it is not later than now, None to wait for the bell."""
+
+
+class Beat(Record):
+    """A session says that it lives, for so many seconds more, and what it believes to hold."""
+
+    session: str
+    now: int
+    lease: float
+    slots: int
+    """How many jobs it runs at once: fairness counts in shares of all slots."""
+    is_new: bool = False
+    """Opens the session. Any other beat of a session that the store does not know is answered with its death."""
+    claimed: int = 0
+    """The number of the last claim whose answer arrived."""
+    holds: tuple[str, ...] | None = None
+    """The jobs in hand. What was leased up to `claimed` and is not among them goes back uncharged; None skips this."""
+
+
+class Pulse(Record):
+    """What a beat is answered with. A dead session must stop everything: its jobs belong to others."""
+
+    is_alive: bool
+    stop: tuple[str, ...] = ()
+    """Jobs that this session runs and that somebody asked to stop."""
+    returned: int = 0
+    """Jobs that went back because the session did not hold them."""
+
+
+class Mark(Record):
+    """Something that stands beside a job's version, so that it never fences an honest worker.
+
+    A cancel request is taken for a job that runs; progress is taken from the session that runs it. Both are gone when
+    the attempt ends.
+    """
+
+    job_id: str
+    now: int
+    cancel: bool = False
+    session: str = ""
+    progress: bytes | None = None
+
+
+class Regulation(Record):
+    """What the claim honours from now on, for one queue, tenant, task, dependency or group.
+
+    Whatever is UNSET stays as it is. A new limit counts at once, also for what already waits for the old one.
+    """
+
+    subject: Subject
+    name: str
+    queue: str = ""
+    """The tenant's queue; empty for everything else."""
+    permits: int | UnsetType | None = UNSET
+    """How many may be under way: 0 holds, a number is a step of the ramp, None opens."""
+    max_running: int | UnsetType | None = UNSET
+    rate: Rate | UnsetType | None = UNSET
+    weight: float | UnsetType = UNSET
+    """A tenant's weight."""
+    pauses: tuple[Literal["schedule", "retry"], ...] | UnsetType = UNSET
+    """Of a queue: which waits do not end while they are paused."""
+
+
+class Gauge(Record):
+    """What the store knows of one queue, tenant, task, dependency or group."""
+
+    subject: Subject
+    name: str
+    queue: str = ""
+    running: int = 0
+    permits: int | None = None
+    max_running: int | None = None
+    rate: Rate | None = None
+    weight: float = 1.0
+    pauses: tuple[str, ...] = ()
+    served: int = 0
+    served_at: int | None = None
+    streak: int = 0
+    rounds: int = 0
+
+
+class Cell(Record):
+    """A small named value with a version, for whatever the fleet must agree on. Version 0 is no cell."""
+
+    key: str
+    version: int
+    value: bytes
+
+
+class Filter(Record):
+    """Which jobs are meant; what is None or empty does not narrow."""
+
+    ids: tuple[str, ...] | None = None
+    queue: str = ""
+    tenant: str | None = None
+    task: str = ""
+    dependency: str | None = None
+    key: str = ""
+    statuses: frozenset[Status] = frozenset()
+    death: Death | None = None
+    code: str = ""
+    fingerprint: str = ""
+    session: str = ""
+
+
+class Page(Record):
+    """Some of the jobs that were asked for, oldest first, and where to go on; an empty cursor is the end."""
+
+    jobs: tuple[Job, ...]
+    cursor: str = ""
+
+
+Tally: TypeAlias = Literal["status", "queue", "tenant", "task", "dependency", "death", "code", "fingerprint"]
+
+
+class Retention(Record):
+    """How long what has ended is kept."""
+
+    now: int
+    succeeded: int = 1_000
+    """Succeeded jobs of a queue that are kept at the most."""
+    succeeded_for: float = 86_400.0
+    cancelled_for: float = 7 * 86_400.0
+    events_for: float = 7 * 86_400.0
+    archived: tuple[Change, ...] = ()
+    """Dead jobs that were archived and may go, each with the version that was archived."""
+
+
+class Pruned(Record):
+    """What went."""
+
+    succeeded: int = 0
+    cancelled: int = 0
+    dead: int = 0
+    events: int = 0
+    keys: int = 0
+    results: int = 0
+
+
+class Store(Protocol):
+    """A store. Errors are `StoreError`s: what was not acknowledged may or may not be stored, and can be repeated."""
+
+    def new_id(self, now: int, queue: str) -> str:
+        """Make the id of a new job, in the client: it names the partition that the job will live in."""
+        ...
+
+    async def enqueue(self, jobs: Sequence[Job], now: int) -> list[str]:
+        """Store new jobs; answer for each the id under which it is known.
+
+        A job whose (task, tenant, key) is taken is not stored: the answer is the id of the job that has it, be it
+        waiting, running, dead or recently ended. A job whose id is stored already is left alone. Held lanes stay held.
+        """
+        ...
+
+    async def claim(self, claim: Claim) -> Claimed:
+        """Apply the changes, then choose and lease jobs, fairly, within every gate, limit, rate and pause.
+
+        Due jobs are taken whether or not anybody promoted them. A job past its deadline is not leased but dies. Raises
+        `SessionDead` when the session is not alive; its changes are then still judged one by one by their versions.
+        """
+        ...
+
+    async def apply(self, changes: Sequence[Change], now: int) -> list[Answer]:
+        """Carry out changes that no session makes: retry, cancel, recover, expire, revive. Each stands alone."""
+        ...
+
+    async def beat(self, beat: Beat) -> Pulse:
+        """Keep a session alive, or open it. A lease of 0 ends it: what it still holds is for recovery at once."""
+        ...
+
+    async def recover(self, now: int, limit: int = 100) -> list[Job]:
+        """Declare dead every session whose time is up, and answer running jobs that the dead still hold.
+
+        The jobs stay leased until a change takes them back: a result that comes first still counts.
+        """
+        ...
+
+    async def mark(self, marks: Sequence[Mark]) -> list[bool]:
+        """Request a cancel or note progress; answer for each whether the job was running (in that session)."""
+        ...
+
+    async def regulate(self, regulations: Sequence[Regulation], now: int) -> None:
+        """Change gates, limits, weights and pauses, all at once. Holding is O(1); what returns is bounded a claim."""
+        ...
+
+    async def swap(
+        self, key: str, version: int, value: bytes | None, regulations: Sequence[Regulation] = (), now: int = 0
+    ) -> Cell | None:
+        """Set a cell (or delete it, with None) if it still has this version, together with regulations.
+
+        Answers the cell as it is now, or None when somebody else was first and nothing was changed.
+        """
+        ...
+
+    async def prune(self, retention: Retention) -> Pruned:
+        """Forget what has ended long enough ago. Dead jobs go only when they are named as archived."""
+        ...
+
+    async def find(self, wanted: Filter, now: int, cursor: str = "", limit: int = 100) -> Page:
+        """Answer jobs as they are. A page may be short, or empty, and still have a cursor."""
+        ...
+
+    async def tally(self, by: Tally, wanted: Filter, now: int) -> dict[str, int]:
+        """Count jobs by something. Counts of what waits and runs are kept, so they cost no scan."""
+        ...
+
+    async def events(self, after: int = 0, limit: int = 1_000, job_id: str = "") -> list[tuple[int, Event]]:
+        """Answer events in the order in which they happened, each with its place in the stream."""
+        ...
+
+    async def result(self, job_id: str) -> bytes | None:
+        """Answer what a succeeded job returned, while it is kept."""
+        ...
+
+    async def cells(self, prefix: str = "") -> list[Cell]:
+        """Answer the cells whose key begins so, in order."""
+        ...
+
+    async def gauges(self, subject: Subject, queue: str = "") -> list[Gauge]:
+        """Answer what is known of every queue, tenant, task, dependency or group."""
+        ...
+
+    async def wait(self, queues: Sequence[str], at_most: float) -> bool:
+        """Wait for the bell, at most so many seconds: a hint that something may be claimable, never a guarantee."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of files, threads and connections. What was acknowledged stays."""
+        ...
