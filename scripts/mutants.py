@@ -3,6 +3,7 @@
 What is mutated, and which tests judge it, stands in pyproject.toml under tool.mutmut.
 """
 
+import os
 import shutil
 import subprocess
 import sys
@@ -27,8 +28,13 @@ def main() -> int:
     """Run mutmut afresh, print the kill rates, and answer with the exit status."""
     mutmut = Path(sys.executable).with_name("mutmut")
     shutil.rmtree("mutants", ignore_errors=True)
+    # For the processes that tests start: mutmut prepares only its own. The folder must exist from the
+    # beginning, or mutmut's interpreter remembers that it does not.
+    mutated = Path("mutants/src").absolute()
+    mutated.mkdir(parents=True)
+    environment = {**os.environ, "PYTHONPATH": str(mutated)}
     try:
-        subprocess.run([mutmut, "run", "--max-children", "2"], check=True, timeout=LIMIT)
+        subprocess.run([mutmut, "run", "--max-children", "2"], check=True, timeout=LIMIT, env=environment)
     except subprocess.CalledProcessError:
         print("reprieve: mutmut could not run; its output above says why", file=sys.stderr)
         return 1
