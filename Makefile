@@ -33,8 +33,8 @@ bench: .venv ## Measure the claims about speed
 	@$(BIN)/python -m benchmarks
 
 .PHONY: faults
-faults: .venv ## Run the long fault histories
-	@REPRIEVE_FAULTS=1 $(PYTEST) -m faults
+faults: .venv ## Run the long fault histories, and the property tests with twenty times the examples
+	@REPRIEVE_FAULTS=1 $(PYTEST) -n 2 -m "faults or hypothesis"
 
 .PHONY: mutants
 mutants: .venv-mutants ## Change the core in small ways and count the changes that the tests notice
