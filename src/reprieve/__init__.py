@@ -1,20 +1,25 @@
 """Reprieve: background jobs that survive failure."""
 
+from reprieve import errors
 from reprieve.core import presets, rules
 from reprieve.core.backoff import (
+    Backoff,
     Bounded,
     Decorrelated,
     Equal,
     Exponential,
     Formula,
     Full,
+    Jitter,
     Linear,
     PlusMinus,
     Steps,
     fast_then_slow,
     fixed,
 )
+from reprieve.core.change import Change
 from reprieve.core.classify import classify
+from reprieve.core.job import Job
 from reprieve.core.policy import Override, Policy
 from reprieve.core.rule import Rule
 from reprieve.core.verdict import Verdict
@@ -35,12 +40,16 @@ from reprieve.mechanism import (
 __version__ = "0.1.0"
 
 __all__ = [
+    "Backoff",
     "Bounded",
+    "Change",
     "Decorrelated",
     "Equal",
     "Exponential",
     "Formula",
     "Full",
+    "Jitter",
+    "Job",
     "Linear",
     "Override",
     "PlusMinus",
@@ -55,6 +64,7 @@ __all__ = [
     "calculate_next_retry",
     "calculate_round_robin_priority",
     "classify",
+    "errors",
     "fast_then_slow",
     "fixed",
     "handle_failed_job",

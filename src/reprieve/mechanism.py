@@ -1,18 +1,20 @@
 """The retry mechanism and use case under the names that existing systems know them by.
 
 Thin words over the core: each is one line of policy that could also be written with `Policy`, `classify` and
-`presets`. Time and chance may be given; left out, they are drawn from the machine.
+`presets`. Time and chance may be given; left out, the machine is asked for them.
 """
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+
+from msgspec.structs import replace
 
 from reprieve import clock, rng
 from reprieve.core import change, presets
 from reprieve.core.change import Change, Request
 from reprieve.core.classify import classify, judge
 from reprieve.core.deadletter import validate_dlq_entry
-from reprieve.core.decide import Conditions, decide_failure
+from reprieve.core.decide import Conditions, decide
 from reprieve.core.duration import milliseconds
 from reprieve.core.failure import Error, read
 from reprieve.core.fairness import aged_priority
@@ -50,17 +52,20 @@ def calculate_round_robin_priority(rounds_without_processing: int) -> int:
 
 
 def should_retry(job: Job, policy: Policy = presets.patient) -> bool:
-    """Whether a job that failed may be tried again: its error can pass, and it has attempts left."""
-    limit = resolve(policy, job.override).max_attempts
-    has_attempts = limit is None or job.charged < limit + job.granted
-    return has_attempts and (job.cause is None or job.cause.kind not in ("permanent", "poison"))
+    """Whether a job that failed may be tried again: it has not ended, its error can pass, and it has attempts left."""
+    if job.state not in ("waiting", "running"):
+        return False
+    in_force = replace(job, max_attempts=resolve(policy, job.override).max_attempts)
+    return in_force.has_attempts_left and (job.cause is None or job.cause.kind not in ("permanent", "poison"))
 
 
 def calculate_next_retry(job: Job, policy: Policy = presets.patient, u: float | None = None) -> datetime:
-    """Answer when a job that failed is tried again: its last failure and the wait that follows it."""
+    """Answer when a job that failed is tried again: when it is due, or when its last failure and its wait say."""
+    if job.state == "waiting" and job.waiting_for == "retry":
+        return _moment(job.due_at)
     failed_at = clock.now() if job.failed_at is None else job.failed_at
     wait = resolve(policy, job.override).delay(max(1, job.charged), u, job.delay or None)
-    return datetime.fromtimestamp((failed_at + milliseconds(wait)) / 1_000, UTC)
+    return _moment(failed_at + milliseconds(wait))
 
 
 def handle_failed_job(
@@ -72,7 +77,9 @@ def handle_failed_job(
     failure = read(error, dependency=job.dependency, now=moment)
     failed = Failed(failure=failure, verdict=judge(failure, in_force.rules))
     conditions = Conditions(now=moment, u=rng.draw() if u is None else u)
-    return change.settle(job, decide_failure(job, failed, in_force, conditions), moment)
+    if job.deadline_at is None:
+        job = replace(job, deadline_at=in_force.deadline_of(job.created_at))
+    return change.settle(job, decide(job, failed, in_force, conditions), moment)
 
 
 def retry_failed_job(
@@ -100,3 +107,7 @@ class RetryPolicy:
     def get_max_retries(self) -> int | None:
         """Answer how many executions may follow the first; None when only the deadline limits them."""
         return None if self.policy.max_attempts is None else self.policy.max_attempts - 1
+
+
+def _moment(at: int) -> datetime:
+    return datetime.fromtimestamp(at / 1_000, UTC)

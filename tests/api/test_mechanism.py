@@ -71,6 +71,25 @@ def test_a_job_is_retried_while_it_has_attempts_and_its_error_can_pass() -> None
     assert not should_retry(replace(WAITING, charged=1, cause=Cause(reason="invalid", kind="permanent")))
     assert should_retry(replace(WAITING, charged=99, override=None), presets.mta)
     assert not should_retry(replace(WAITING, charged=3, override=None))
+    assert not should_retry(replace(WAITING, state="succeeded"))
+
+
+def test_a_deadline_ends_the_retries_of_a_preset() -> None:
+    job, now, calls = replace(WAITING, override=None), NOW, 0
+    while job.state == "waiting":
+        job = handle_failed_job(change.lease(job, "w", now).job, "421 down", presets.mta, now=now).job
+        now, calls = job.due_at, calls + 1
+    assert (job.death, calls < 70) == ("expired", True)
+
+
+def test_a_cancel_request_is_not_lost_in_a_failure() -> None:
+    asked = replace(running(), cancel_requested=True)
+    assert handle_failed_job(asked, "421 down").job.state == "cancelled"
+
+
+def test_a_scheduled_retry_says_its_own_time() -> None:
+    pushed = handle_failed_job(running(), "421 retry in 2 hours", now=NOW, u=0.5).job
+    assert calculate_next_retry(pushed) == datetime.fromtimestamp(NOW / 1_000 + 7_200, UTC)
 
 
 def test_the_next_retry_follows_the_jobs_own_options() -> None:

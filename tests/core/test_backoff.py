@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from reprieve.core.backoff import (
     Backoff,
     Bounded,
+    Capped,
     Decorrelated,
     Equal,
     Exponential,
@@ -126,8 +127,12 @@ def test_decorrelated_without_a_wait_before_uses_the_unjittered_one() -> None:
     assert delays(backoff, 3) == [1, 3, 9]
     assert Decorrelated("1s", factor=3, cap=5).delay(3) == 5
     assert backoff.delay(3, ALMOST_ONE) == pytest.approx(9)
-    assert backoff.delay(1, ALMOST_ONE) == pytest.approx(1)
-    assert backoff.delay(2, 0.5, previous=0.1) == 1
+    assert backoff.delay(2, 0.5, previous=0.1) == 2
+
+
+def test_decorrelated_spreads_the_first_wave_already() -> None:
+    assert Decorrelated("1s").delay(1, 0.0) == 1
+    assert Decorrelated("1s").delay(1, ALMOST_ONE) == pytest.approx(3)
 
 
 @pytest.mark.parametrize(
@@ -171,8 +176,62 @@ def test_waits_that_are_no_durations_are_refused(make: Callable[[], object]) -> 
         make()
 
 
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Exponential("1s", factor=0.5), "factor 0.5 would shrink the wait; give one of 1 or more"),
+        (lambda: PlusMinus(2), "jitter fraction 2 is outside 0 … 1.0"),
+        (lambda: Bounded(-1), "jitter fraction -1 is outside 0 … 0.5"),
+        (Steps, 'steps need at least one wait, for example Steps("5s", "5m", "2h")'),
+        (lambda: fast_then_slow("1s", 0, "1m"), "times 0 leaves no fast retry; give 1 or more"),
+        (lambda: fixed("1s").delay(0), "failures 0 is not a count from 1: the wait follows a failure"),
+        (lambda: Decorrelated("1s").delay(1, 2.0), "u 2.0 is outside [0, 1)"),
+    ],
+)
+def test_a_refusal_says_what_is_wrong(make: Callable[[], object], words: str) -> None:
+    with pytest.raises(InvalidBackoff) as caught:
+        make()
+    assert str(caught.value) == words
+
+
+@pytest.mark.parametrize(
+    ("make", "word"),
+    [
+        (lambda: Exponential(-1), "base"),
+        (lambda: Exponential(1, cap=-1), "cap"),
+        (lambda: Decorrelated(-1), "base"),
+        (lambda: Linear(-1), "base"),
+        (lambda: Linear(1, step=-1), "step"),
+        (lambda: Steps(-1), "step"),
+        (lambda: Full(-1), "jitter floor"),
+    ],
+)
+def test_a_wait_that_is_none_is_named(make: Callable[[], object], word: str) -> None:
+    with pytest.raises(InvalidDuration, match=f"^{word} -1 is not a length of time"):
+        make()
+
+
+def test_every_backoff_keeps_its_cap_and_jitter() -> None:
+    half = PlusMinus(0.5)
+    backoffs = [
+        Exponential(8, cap=6, jitter=half),
+        Linear(8, cap=6, jitter=half),
+        Steps(8, cap=6, jitter=half),
+        Formula(lambda _: 8, cap=6, jitter=half),
+        Capped(fixed(6, jitter=half), 9),
+    ]
+    assert [backoff.delay(1, 0.0) for backoff in backoffs] == [3] * 5
+    assert [backoff.jitter for backoff in backoffs] == [half] * 5
+    assert fast_then_slow(6, 1, 8, jitter=half).delay(1, 0.0) == 3
+    assert Capped(fixed(8), 6).delay(1) == Capped(fixed(8), 6).cap == 6
+    assert Capped(fixed(8), 6).raw(1) == 8
+    assert (Full().floor, Linear(1).jitter, Formula(lambda _: 1).jitter) == (0.0, NoJitter(), NoJitter())
+    assert Decorrelated(1, cap=2).cap == 2
+
+
 def test_the_edges_of_what_is_allowed() -> None:
     assert PlusMinus(1).spread(10, 60, 0.0) == 0
+    assert PlusMinus(0).spread(10, 60, 0.0) == 10
     assert Bounded(0.5).spread(60, 60, 0.0) == 0
     assert Exponential("1s", factor=1).delay(9) == 1
     assert fast_then_slow("1s", 1, "9s").delay(2) == 9

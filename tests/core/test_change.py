@@ -117,15 +117,20 @@ def test_a_revived_job_has_all_its_attempts_anew() -> None:
     assert change.revive(replace(EXHAUSTED, max_attempts=None), NOW).job.granted == 0
 
 
+def test_another_chance_comes_with_its_time_anew() -> None:
+    expired = change.expire(replace(RETRYING, deadline_at=NOW + 60_000), NOW + 60_000).job
+    retried = change.retry(expired, ANA, NOW + 90_000, STUCK_AFTER).job
+    assert (retried.due_at, retried.deadline_at) == (NOW + 90_000, NOW + 150_000)
+    assert change.revive(expired, NOW + 90_000).job.deadline_at == NOW + 150_000
+
+
 def test_a_job_whose_time_is_up_dies_with_its_last_cause() -> None:
     expired = change.expire(RETRYING, NOW).job
     assert (expired.state, expired.death) == ("dead", "expired")
-    assert expired.cause is not None
-    assert expired.cause.reason == "its time was up before it could run; last: down"
-    assert expired.cause.code == "expired"
+    assert (expired.cause, expired.failed_at) == (CAUSE, RETRYING.failed_at)
     never_ran = change.expire(WAITING, NOW).job
     assert never_ran.cause is not None
-    assert never_ran.cause.reason.endswith("it never ran")
+    assert (never_ran.cause.reason, never_ran.cause.code) == ("its time was up before it could run", "expired")
 
 
 NAMES: list[tuple[Move, str]] = [

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from reprieve.core import change
 from reprieve.core.deadletter import MAX_SIZE, TTL, entry_of, validate_dlq_entry
@@ -49,9 +50,9 @@ def test_a_dead_job_is_described() -> None:
 
 
 def test_an_entry_on_the_wire_has_the_known_words() -> None:
-    wire = msgspec.json.decode(msgspec.json.encode(entry_of(DEAD, None, ttl=5)))
+    wire = msgspec.json.decode(msgspec.json.encode(entry_of(replace(DEAD, key=""), None)))
     assert wire["movedToDLQAt"] == "2025-10-09T08:53:22Z"
-    assert wire["ttl"] == 5
+    assert (wire["ttl"], wire["outboxId"]) == (604_800_000, "")
     assert set(ENTRY) - set(wire) == set()
 
 
@@ -89,6 +90,7 @@ def test_a_complete_entry_is_valid() -> None:
         ({"failedAttempts": -1, "reasonKind": "expired"}, "failedAttempts is -1"),
         ({"ttl": 0}, "ttl is 0"),
         ({"enqueuedAt": "yesterday"}, "enqueuedAt"),
+        ({"enqueuedAt": "2025-10-19T10:00:00"}, "enqueuedAt"),
         ({"reasonKind": "bored"}, "reasonKind"),
     ],
 )

@@ -5,12 +5,13 @@ import math
 import pytest
 
 from reprieve import presets
-from reprieve.core.backoff import Decorrelated, fixed
+from reprieve.core.backoff import Backoff, Decorrelated, Exponential, Formula, fixed
 from reprieve.core.decide import Conditions, decide, decide_failure
+from reprieve.core.duration import LONGEST
 from reprieve.core.failure import Failure, read
 from reprieve.core.gate import Gate
 from reprieve.core.job import Job
-from reprieve.core.move import Cancel, Dead, Park, Retry, Return, Snooze, Succeed
+from reprieve.core.move import Cancel, Dead, Park, Retry, Return, Snooze, Start, Succeed, evolve
 from reprieve.core.outcome import (
     Crashed,
     Failed,
@@ -40,7 +41,8 @@ RUNNING = Job(
 POLICY = Policy(max_attempts=3, backoff=fixed("10s"))
 NORMAL = Conditions(now=NOW, u=0.5)
 OPEN = Gate(dependency="ses")
-UNWELL = Gate(dependency="ses", failing=0.5)
+UNWELL = Gate(dependency="ses", failing=0.5, witnesses=("a", "b", "c"))
+LONELY = Gate(dependency="ses", failing=1.0, witnesses=("j", "k"))
 HELD = Gate(dependency="ses", mode="held", probe_at=NOW + 5_000)
 PROBING = Gate(dependency="ses", mode="probing", ramp=4)
 
@@ -107,14 +109,15 @@ def test_a_backoff_that_continues_gets_the_wait_before() -> None:
     assert decision.delay == 1 + 29 / 2
     first = decide(RUNNING, failed(), policy, NORMAL)
     assert isinstance(first, Retry)
-    assert first.delay == 1
+    assert first.delay == 2
 
 
 def test_the_last_attempt_that_fails_is_the_end() -> None:
     assert isinstance(decide(job(charged=1), failed(), POLICY, NORMAL), Retry)
     decision = decide(job(charged=2), failed(), POLICY, NORMAL)
     assert isinstance(decision, Dead)
-    assert (decision.death, decision.charged, decision.crashed) == ("exhausted", True, False)
+    assert (decision.death, decision.charged, decision.spared, decision.crashed) == ("exhausted", True, False, False)
+    assert decision.max_attempts == 3
     assert decision.cause.reason == "421 down"
 
 
@@ -155,7 +158,9 @@ def test_a_push_back_lengthens_the_wait_and_never_shortens_it() -> None:
     shorter = decide(RUNNING, failed(retry_after=2), POLICY, NORMAL)
     assert isinstance(longer, Retry)
     assert isinstance(shorter, Retry)
-    assert (longer.delay, shorter.delay) == (60, 10)
+    assert (longer.due_at, shorter.due_at) == (NOW + 60_000, NOW + 10_000)
+    # What the backoff chose is remembered, not what the other side asked for: the next wait follows from it.
+    assert (longer.delay, shorter.delay) == (10, 10)
 
 
 def test_the_task_itself_may_choose_the_wait() -> None:
@@ -194,6 +199,9 @@ def test_a_failure_is_charged_only_when_the_dependency_is_otherwise_well() -> No
     assert well.charged
     assert isinstance(unwell, Retry)
     assert not unwell.charged
+    lonely = decide(RUNNING, failed(), POLICY, under(LONELY))
+    assert isinstance(lonely, Retry)
+    assert lonely.charged
 
 
 def test_spared_failures_lengthen_the_wait() -> None:
@@ -216,7 +224,8 @@ def test_a_job_parked_for_too_long_expires() -> None:
     for gate in (HELD, UNWELL):
         decision = decide(parked, failed(), policy, under(gate))
         assert isinstance(decision, Dead)
-        assert (decision.death, decision.charged) == ("expired", False)
+        assert (decision.death, decision.charged, decision.spared) == ("expired", False, True)
+        assert decision.max_attempts == 10
     assert isinstance(decide(job(parked_since_at=NOW - 3_599_999), failed(), policy, under(HELD)), Park)
 
 
@@ -248,7 +257,58 @@ def test_an_empty_budget_parks_until_it_has_room() -> None:
     decision = decide(RUNNING, failed(), POLICY, under(None, NOW + 60_000))
     assert isinstance(decision, Park)
     assert (decision.gate, decision.waiting_for, decision.due_at) == ("budget", "budget", NOW + 60_000)
-    assert decision.cause.code == "421"
+    assert (decision.cause.code, decision.max_attempts) == ("421", 3)
+
+
+def test_an_empty_budget_makes_a_job_wait_and_its_own_failures_still_count() -> None:
+    own = decide(job(charged=1), failed(scope="job"), POLICY, under(UNWELL, NOW + 60_000))
+    theirs = decide(job(charged=1), failed(), POLICY, under(UNWELL, NOW + 60_000))
+    assert isinstance(own, Park)
+    assert isinstance(theirs, Park)
+    assert (own.charged, theirs.charged) == (True, False)
+    last = decide(job(charged=2), failed(scope="job"), POLICY, under(None, NOW + 60_000))
+    assert isinstance(last, Dead)
+
+
+def test_no_wait_ends_in_a_closed_window() -> None:
+    policy = Policy(max_attempts=3, window=Window(closed="08:00-17:00"))
+    evening = NOW + (8 * 3_600 + 6 * 60 + 40) * 1_000
+    parked = decide(RUNNING, failed(), policy, under(HELD))
+    short_of_budget = decide(RUNNING, failed(), policy, under(None, NOW + 60_000))
+    assert isinstance(parked, Park)
+    assert isinstance(short_of_budget, Park)
+    assert (parked.due_at, short_of_budget.due_at) == (evening, evening)
+
+
+def test_a_spared_retry_is_never_a_hot_loop_and_ends() -> None:
+    policy = Policy(max_attempts=3, backoff=fixed(0), max_parked="1h")
+    running, now, calls = RUNNING, NOW, 0
+    while running.state == "running":
+        conditions = Conditions(now=now, u=0.5, gate=UNWELL)
+        waiting = evolve(running, decide(running, failed("throttled"), policy, conditions), now)
+        assert waiting.state == "dead" or waiting.due_at >= now + 1_000
+        calls, now = calls + 1, waiting.due_at
+        running = waiting if waiting.state == "dead" else evolve(waiting, Start(session="w"), now)
+    assert (running.death, running.charged) == ("expired", 0)
+    assert calls <= 3_602
+
+
+def _raise(_: int) -> float:
+    raise ZeroDivisionError
+
+
+class WildJitter:
+    def spread(self, raw: float, cap: float, u: float) -> float:
+        return math.inf
+
+
+@pytest.mark.parametrize(
+    "backoff", [Formula(_raise), Formula(lambda k: 2.0 ** (k * 2_000)), Exponential("1s", jitter=WildJitter())]
+)
+def test_a_backoff_that_fails_does_not_stop_the_job(backoff: Backoff) -> None:
+    decision = decide(RUNNING, failed(), Policy(backoff=backoff), NORMAL)
+    assert isinstance(decision, Retry)
+    assert decision.delay in (1.5, LONGEST)
 
 
 def test_a_budget_that_opens_sooner_does_not_shorten_the_wait() -> None:
@@ -273,10 +333,16 @@ def test_a_rule_may_change_the_wait_and_the_limit() -> None:
     slow = decide(RUNNING, failed(message="slow"), policy, NORMAL)
     assert isinstance(slow, Retry)
     assert (slow.delay, slow.max_attempts) == (420, 3)
+    wrapped = Failed(failure=Failure(message="x", cause=read("slow")), verdict=Verdict(kind="transient"))
+    caused = decide(RUNNING, wrapped, policy, NORMAL)
+    assert isinstance(caused, Retry)
+    assert caused.delay == 420
     stubborn = decide(RUNNING, failed(message="stubborn"), policy, NORMAL)
     assert isinstance(stubborn, Retry)
-    assert stubborn.delay == 10
-    assert isinstance(decide(job(charged=1), failed(message="stubborn"), policy, NORMAL), Dead)
+    assert (stubborn.delay, stubborn.max_attempts) == (10, 2)
+    ended = decide(job(charged=1), failed(message="stubborn"), policy, NORMAL)
+    assert isinstance(ended, Dead)
+    assert ended.max_attempts == 2
     assert isinstance(decide(job(charged=1), failed(message="slow"), policy, NORMAL), Retry)
 
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reprieve.core.backoff import (
+    STANDARD,
     Backoff,
     Bounded,
     Decorrelated,
@@ -19,10 +20,11 @@ from reprieve.core.backoff import (
     Steps,
 )
 from reprieve.core.decide import Conditions, decide, decide_failure
+from reprieve.core.duration import LONGEST
 from reprieve.core.failure import Failure
 from reprieve.core.gate import Gate, Mode
 from reprieve.core.job import Job
-from reprieve.core.move import Cancel, Dead, Park, Retry, Return, Snooze, Succeed, evolve
+from reprieve.core.move import Cancel, Dead, Park, Retry, Return, Snooze, Start, Succeed, evolve
 from reprieve.core.outcome import Crashed, Failed, Interrupted, Outcome, Snoozed, Stopped, Succeeded
 from reprieve.core.policy import Policy
 from reprieve.core.rule import Rule
@@ -52,7 +54,7 @@ RULES = st.sampled_from(
 POLICIES = st.builds(
     Policy,
     max_attempts=st.integers(1, 20),
-    backoff=BACKOFFS,
+    backoff=BACKOFFS | st.just(Formula(lambda failures: 1 / (failures - 1))),
     rules=RULES,
     window=WINDOWS,
     max_crashes=st.integers(1, 5),
@@ -144,7 +146,9 @@ def test_a_failed_attempt_ends_in_retry_park_or_dead(
         case Park():
             assert failed.verdict.is_retryable
             assert decision.due_at > NOW
-            assert after.charged == job.charged
+            assert policy.window is None or policy.window.opens_at(decision.due_at) == decision.due_at
+            assert after.charged - job.charged == int(decision.charged)
+            assert not decision.charged or decision.waiting_for == "budget"
         case Dead(death="exhausted"):
             assert failed.verdict.is_retryable
             assert job.charged + 1 >= limit_of(job, failed, policy)
@@ -173,9 +177,28 @@ def test_the_wait_lies_within_what_the_backoff_allows(job: Job, policy: Policy, 
     open_policy = _without_window(policy)
     decision = decide_failure(replace(job, deadline_at=None), failed, open_policy, Conditions(now=NOW, u=u))
     if isinstance(decision, Retry):
-        expected = policy.backoff.delay(job.charged + 1, u, job.delay or None)
-        assert decision.delay == max(0.001, expected)
+        try:
+            expected = policy.backoff.delay(job.charged + 1, u, job.delay or None)
+        except ZeroDivisionError:
+            expected = STANDARD.delay(job.charged + 1, u)
+        assert decision.delay == max(0.001, min(expected, LONGEST))
         assert -1e-6 <= decision.due_at - NOW - decision.delay * 1_000 <= 1
+
+
+@settings(max_examples=200)
+@given(POLICIES, st.floats(0, 1, exclude_max=True), st.booleans(), st.sampled_from(get_args(Scope)))
+def test_every_job_that_always_fails_comes_to_an_end(policy: Policy, u: float, is_unwell: bool, scope: Scope) -> None:
+    policy = Policy(max_attempts=policy.max_attempts, backoff=policy.backoff, window=policy.window, max_parked="30m")
+    gate = Gate(dependency="ses", failing=0.9, witnesses=("a", "b", "c") if is_unwell else ())
+    failed = Failed(failure=Failure(message="down"), verdict=Verdict(kind="throttled", scope=scope))
+    job, now = Job(id="j", task="send", dependency="ses", created_at=NOW, due_at=NOW), NOW
+    for _ in range(1_900):
+        running = evolve(job, Start(session="w"), now)
+        job = evolve(running, decide(running, failed, policy, Conditions(now=now, u=u, gate=gate)), now)
+        if job.state == "dead":
+            break
+        now = job.due_at
+    assert job.death in ("exhausted", "expired")
 
 
 @settings(max_examples=300)

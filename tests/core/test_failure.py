@@ -1,5 +1,6 @@
 """The facts of failures, read from texts and from the exceptions of libraries that are not imported."""
 
+import json
 import math
 import smtplib
 import urllib.error
@@ -63,6 +64,12 @@ class ClientError(Exception):
         ("mailbox is full (#5.2.2)", "5.2.2", "5.2.2", "smtp"),
         ("503 Service Unavailable", "503", "", "http"),
         ("503: service unavailable", "503", "", "http"),
+        ("503 Service Temporarily Unavailable", "503", "", "http"),
+        ("504 Gateway Time-out", "504", "", "http"),
+        ("502 Bad Gateway: upstream", "502", "", "http"),
+        ("(535, b'5.7.8 Username and Password not accepted')", "535", "5.7.8", "smtp"),
+        ("(421, b'bye')", "421", "", "smtp"),
+        ("550 2.1.5 strange", "550", "", ""),
         ("429 Too Many Requests", "429", "", "http"),
         ("HTTP 503", "503", "", "http"),
         ("HTTP/1.1 404 Not Found", "404", "", "http"),
@@ -90,7 +97,9 @@ def test_a_bare_number_is_a_code() -> None:
 
 
 def test_a_single_word_may_be_the_name_of_an_error() -> None:
-    assert read("TimeoutError").types == ("TimeoutError",)
+    assert read("Throttled").types == ("Throttled",)
+    assert read("TimeoutError").types[:2] == ("TimeoutError", "OSError")
+    assert read("print").types == ("print",)
     assert read("x" * 80).types == ("x" * 80,)
     assert read("x" * 81).types == ()
     assert read("two words").types == ()
@@ -111,14 +120,18 @@ def test_smtplib_speaks_by_its_attributes() -> None:
     assert failure.type == "SMTPDataError"
 
 
-def test_the_first_refused_recipient_speaks() -> None:
-    refused = smtplib.SMTPRecipientsRefused({"a@x": (550, b"5.1.1 unknown"), "b@x": (450, b"4.2.1 busy")})
-    assert read(refused).enhanced == "5.1.1"
+def test_a_recipient_that_may_still_get_the_mail_speaks_for_all() -> None:
+    replies = [("a@x", (550, b"5.1.1 unknown")), ("b@x", (450, b"4.2.1 busy"))]
+    assert read(smtplib.SMTPRecipientsRefused(dict(replies))).enhanced == "4.2.1"
+    assert read(smtplib.SMTPRecipientsRefused(dict(reversed(replies)))).enhanced == "4.2.1"
+    assert read(smtplib.SMTPRecipientsRefused(dict(replies[:1]))).enhanced == "5.1.1"
     assert read(smtplib.SMTPRecipientsRefused({})).code == ""
 
 
 def test_a_reply_that_looks_like_http_is_still_smtp() -> None:
     assert read(smtplib.SMTPResponseException(503, "Service Unavailable")).protocol == "smtp"
+    filtered = read(smtplib.SMTPDataError(451, b"4.3.0 content filter answered HTTP 503"))
+    assert (filtered.code, filtered.enhanced, filtered.protocol) == ("451", "4.3.0", "smtp")
 
 
 def test_aiosmtplib_speaks_by_its_attributes() -> None:
@@ -127,8 +140,12 @@ def test_aiosmtplib_speaks_by_its_attributes() -> None:
     one.code, one.message = 550, "5.7.1 blocked"
     assert read(one).enhanced == "5.7.1"
     many = kind("refused")
+    later = kind("refused")
+    later.code, later.message = 450, "4.2.1 busy"
     many.recipients = [one]
     assert read(many).enhanced == "5.7.1"
+    many.recipients = [one, later]
+    assert read(many).enhanced == "4.2.1"
     assert read(kind("no code")).code == ""
     many.recipients = []
     assert read(many).code == ""
@@ -220,6 +237,11 @@ def test_headers_that_are_no_mapping_are_ignored() -> None:
         ("come back in 90s", 90),
         ("retry in 3 min", 180),
         ("try again in 999999 hours", LONGEST_PUSH_BACK),
+        ("retry after 500ms", 0.5),
+        ("retry after 500 milliseconds", 0.5),
+        ("451 Greylisted - resend in 300 seconds", 300),
+        ("Timed out after waiting 300 seconds", None),
+        ("waited 50 s", None),
         ("try again later", None),
         ("retried 3 times", None),
     ],
@@ -274,6 +296,59 @@ def test_causes_that_run_in_a_circle_end() -> None:
     while failure is not None:
         failure, depth = failure.cause, depth + 1
     assert depth == 4
+
+
+class Hostile(Exception):
+    """Everything about it is a trap."""
+
+    def __init__(self, **attributes: object) -> None:
+        super().__init__("hostile")
+        vars(self).update(attributes)
+
+    @property
+    def response(self) -> object:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Hostile(),
+        Hostile(recipients={"a@b": "full"}),
+        Hostile(retry_after=10**400),
+        Hostile(status=503, headers={"Retry-After": "Thu, 09 Oct 2025 08:54:20 +9999999999"}),
+    ],
+)
+def test_attributes_that_are_traps_do_not_stop_the_reading(error: Exception) -> None:
+    assert read(error, now=NOW).message == "hostile"
+
+
+def test_a_date_that_overflows_is_no_push_back() -> None:
+    dates = {"Retry-After": "Thu, 09 Oct 9999 08:54:20 -2359"}
+    assert read(HTTPStatusError(Response(503, dates)), now=NOW).retry_after in (None, LONGEST_PUSH_BACK)
+    assert read(HTTPStatusError(Response(503, {"Retry-After": "1" * 400})), now=NOW).retry_after == LONGEST_PUSH_BACK
+
+
+def test_a_code_of_megabytes_is_clipped() -> None:
+    assert len(read(ClientError("x" * 1_000_000)).code) == 80
+
+
+def test_groups_nested_without_end_are_read() -> None:
+    error: Exception = ValueError("x")
+    for _ in range(5_000):
+        error = ExceptionGroup("g", [error])
+    assert read(error).type == "ExceptionGroup"
+
+
+def test_the_calls_of_the_application_are_kept_and_those_of_libraries_are_not() -> None:
+    def ask() -> None:
+        json.loads("{")
+
+    with pytest.raises(ValueError, match="Expecting") as caught:
+        ask()
+    frames = read(caught.value).frames
+    assert [frame.function.rpartition(".")[2] for frame in frames][-1] == "ask"
+    assert not any(frame.module.startswith("json") for frame in frames)
 
 
 def test_an_exception_without_words_is_named_by_its_class() -> None:

@@ -6,9 +6,10 @@ from collections import defaultdict
 import pytest
 from msgspec.structs import replace
 
-from reprieve.core.fairness import Crowd, Tenant, Turn, aged_priority, arrive, choose, grant, measure
+from reprieve.core.fairness import Crowd, Fairness, Tenant, Turn, aged_priority, arrive, choose, grant, measure
 from reprieve.core.job import Job
 from reprieve.core.lane import Lane, Shelf, choose_shelf, lane_of
+from reprieve.errors import ValidationError
 
 NOW = 1_760_000_000_000
 
@@ -166,7 +167,29 @@ def test_metrics_are_those_that_people_watch() -> None:
 
 def test_priority_ages_by_round_and_stops_at_one() -> None:
     assert [aged_priority(rounds) for rounds in (0, 1, 3, 4, 100)] == [5, 4, 2, 1, 1]
-    assert aged_priority(2, base=9, increment=3) == 3
+    assert aged_priority(2, Fairness(base_priority=9, priority_increment=3)) == 3
+    assert measure(Tenant(name="a"), Turn(clock=2.0), Fairness(priority_increment=2)).current_priority == 1
+
+
+def test_the_numbers_of_fairness_can_be_others() -> None:
+    crowd = Crowd(waiting=(Tenant(name="new"), Tenant(name="hog", running=20)), slots=50)
+    chosen = choose(crowd, Turn(last="new", streak=3), Fairness(most_in_a_row=4))
+    assert chosen is not None
+    assert chosen.name == "new"
+    full = Crowd(waiting=(Tenant(name="a", running=45),), active=(Tenant(name="b"),), slots=50)
+    assert choose(full, Turn(), Fairness(most_slots=1)) is not None
+
+
+@pytest.mark.parametrize("numbers", [{"most_in_a_row": 0}, {"most_slots": 0}, {"most_slots": 1.1}])
+def test_numbers_that_would_stop_everything_are_refused(numbers: dict[str, float]) -> None:
+    with pytest.raises(ValidationError):
+        Fairness(**numbers)  # type: ignore[arg-type]  # which is the point
+
+
+@pytest.mark.parametrize("weight", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_weight_that_is_none_is_refused(weight: float) -> None:
+    with pytest.raises(ValidationError, match="give a number above 0"):
+        Tenant(name="a", weight=weight)
 
 
 def shelf(task: str, priority: int, served: int = 0) -> Shelf:
@@ -179,11 +202,15 @@ def test_inside_a_tenant_the_best_priority_comes_first_and_equals_take_turns() -
     assert choose_shelf([*shelves, shelf("d", 1, served=9)], 15).priority == 1
 
 
-def test_every_sixteenth_pick_takes_the_lowest_priority() -> None:
-    shelves = [shelf("a", 1), shelf("b", 9, served=3), shelf("c", 9, served=1)]
-    picks = [choose_shelf(shelves, pick).priority for pick in range(1, 33)]
-    assert [number + 1 for number, priority in enumerate(picks) if priority == 9] == [16, 32]
-    assert choose_shelf(shelves, 16) is shelves[2]
+def test_every_sixteenth_pick_takes_from_what_was_served_longest_ago() -> None:
+    shelves = {priority: shelf("a", priority) for priority in (1, 5, 9)}
+    served: list[int] = []
+    for pick in range(1, 97):
+        chosen = choose_shelf(list(shelves.values()), pick)
+        shelves[chosen.priority] = replace(chosen, served=pick)
+        served.append(chosen.priority)
+    assert [served[pick - 1] for pick in range(16, 97, 16)] == [9, 5, 9, 5, 9, 5]
+    assert served.count(1) == 90
 
 
 def test_a_lane_is_what_its_jobs_have_in_common() -> None:

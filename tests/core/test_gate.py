@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprieve.core.gate import Calls, Gate, Hold, PushBack, Release, Signal, Tick, Well, step
+from reprieve.core.gate import Calls, Gate, Hold, PushBack, Release, Signal, Tick, Well, signal_of, step
+from reprieve.core.verdict import Kind, Scope, Verdict
 
 NOW = 1_760_000_000_000
 OPEN = Gate(dependency="ses")
@@ -112,9 +113,32 @@ def test_the_share_of_failures_follows_the_newest_calls() -> None:
 def test_a_gate_is_healthy_while_it_is_open_and_most_calls_get_through() -> None:
     assert OPEN.is_healthy
     assert Gate(dependency="ses", failing=0.499).is_healthy
-    assert not Gate(dependency="ses", failing=0.5).is_healthy
+    assert not Gate(dependency="ses", failing=0.5, witnesses=("a", "b", "c")).is_healthy
+    assert Gate(dependency="ses", failing=1.0, witnesses=("a", "b")).is_healthy
     assert not held().is_healthy
     assert not probing().is_healthy
+
+
+def test_one_job_alone_does_not_make_a_dependency_unwell() -> None:
+    bad = Calls(fails=1, failed=("bad",))
+    gate = feed(OPEN, *[bad] * 20)
+    assert (gate.mode, gate.witnesses, gate.is_healthy) == ("open", ("bad",), True)
+    gate = feed(gate, Calls(fails=2, failed=("x", "y")))
+    assert (gate.witnesses, gate.is_healthy) == (("x", "y", "bad"), False)
+    assert feed(gate, Calls(fails=1, failed=("z",))).witnesses == ("z", "x", "y")
+    assert feed(gate, *[OK] * 10).witnesses == ()
+
+
+def test_what_a_call_tells_its_gate() -> None:
+    def verdict(kind: Kind, scope: Scope, retry_after: float | None = None) -> Verdict:
+        return Verdict(kind=kind, scope=scope, retry_after=retry_after)
+
+    assert signal_of("j", None, NOW) == Calls(oks=1)
+    assert signal_of("j", verdict("transient", "job"), NOW) is None
+    assert signal_of("j", verdict("throttled", "tenant", 5), NOW) is None
+    assert signal_of("j", verdict("transient", "dependency", 5), NOW) == Calls(fails=1, failed=("j",))
+    assert signal_of("j", verdict("throttled", "dependency"), NOW) == Calls(fails=1, failed=("j",))
+    assert signal_of("j", verdict("throttled", "dependency", 5), NOW) == PushBack(until_at=NOW + 5_000)
 
 
 def test_an_open_gate_permits_everything_and_a_held_one_nothing() -> None:
@@ -164,6 +188,7 @@ def test_a_step_whose_calls_mostly_fail_holds_the_gate_again() -> None:
     assert feed(probing(2), FAIL, FAIL).mode == "held"
     assert step(probing(64), Calls(fails=51), NOW).mode == "probing"
     assert step(probing(64), Calls(fails=52), NOW).mode == "held"
+    assert step(probing(1), Calls(oks=50, fails=1), NOW).mode == "probing"
 
 
 def test_held_again_the_outage_goes_on_since_its_beginning() -> None:
@@ -208,6 +233,7 @@ def test_a_push_back_holds_the_gate_until_its_moment() -> None:
     longer = step(gate, PushBack(until_at=NOW + 40_000), NOW + 1)
     assert longer.probe_at == NOW + 40_000
     assert step(longer, PushBack(until_at=NOW + 35_000), NOW + 2) == longer
+    assert step(OPEN, PushBack(until_at=NOW), NOW) == OPEN
 
 
 def test_a_push_back_does_not_shorten_what_a_person_holds() -> None:

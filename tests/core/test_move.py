@@ -98,6 +98,14 @@ def test_a_spared_retry_does_not_move_the_limit_and_leaves_the_parking() -> None
     parked = replace(RUNNING, parked_since_at=NOW, parked_on="ses")
     after = evolve(parked, Retry(due_at=NOW, cause=CAUSE, delay=1, charged=False), NOW)
     assert (after.charged, after.spared, after.parked_since_at, after.parked_on) == (0, 1, NOW, "ses")
+    first = evolve(RUNNING, Retry(due_at=NOW, cause=CAUSE, delay=1, charged=False), NOW + 7)
+    assert first.parked_since_at == NOW + 7
+    assert first.max_attempts == RUNNING.max_attempts
+
+
+def test_a_wait_for_a_budget_may_be_charged() -> None:
+    after = evolve(RUNNING, Park(gate="budget", due_at=NOW, cause=CAUSE, waiting_for="budget", charged=True), NOW)
+    assert (after.charged, after.spared, after.parked_since_at, after.waiting_for) == (1, 0, NOW, "budget")
 
 
 def test_parking_counts_from_the_first_time() -> None:
@@ -111,7 +119,8 @@ def test_parking_counts_from_the_first_time() -> None:
 
 
 def test_a_snooze_is_counted_apart() -> None:
-    after = evolve(RUNNING, Snooze(due_at=NOW + 7), NOW)
+    after = evolve(replace(RUNNING, parked_since_at=NOW, parked_on="ses"), Snooze(due_at=NOW + 7), NOW)
+    assert (after.parked_since_at, after.parked_on) == (None, "")
     assert (after.snoozes, after.charged, after.spared) == (1, 0, 0)
     assert (after.due_at, after.waiting_for) == (NOW + 7, "schedule")
 
@@ -134,6 +143,8 @@ def test_death_has_a_reason_and_a_moment() -> None:
     assert (DEAD.charged, DEAD.crashes) == (1, 0)
     poisoned = evolve(RUNNING, Dead(death="poison", cause=CAUSE, crashed=True), NOW)
     assert (poisoned.charged, poisoned.crashes) == (0, 1)
+    expired = evolve(RUNNING, Dead(death="expired", cause=CAUSE, spared=True, max_attempts=7), NOW)
+    assert (expired.charged, expired.spared, expired.max_attempts) == (0, 1, 7)
 
 
 def test_success_and_cancel_end_the_job() -> None:

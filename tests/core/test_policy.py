@@ -6,9 +6,11 @@ from collections.abc import Callable
 import pytest
 
 from reprieve import presets, rules
-from reprieve.core.backoff import Exponential, Formula, fixed
+from reprieve.core.backoff import STANDARD, Exponential, Formula, fixed
 from reprieve.core.classify import TABLES
-from reprieve.core.policy import STANDARD, Override, Policy, amend, resolve
+from reprieve.core.failure import read
+from reprieve.core.policy import Override, Policy, amend, resolve
+from reprieve.core.rule import Rule
 from reprieve.core.window import Window
 from reprieve.errors import InvalidDuration, InvalidPolicy
 
@@ -54,6 +56,8 @@ def test_a_plain_function_is_a_backoff() -> None:
     [
         lambda: Policy(max_attempts=0),
         lambda: Policy(retries=-1),
+        lambda: Policy(max_attempts=5, retries=1),
+        lambda: Override.from_json({"maxAttempts": 5}),
         lambda: Policy(max_attempts=None),
         lambda: Policy(max_crashes=0),
         lambda: Override(max_attempts=0),
@@ -115,6 +119,22 @@ def test_the_stronger_goes_over_the_weaker() -> None:
     assert resolve(presets.standard, task, None, None) is task
     assert resolve(presets.standard, None) is presets.standard
     assert resolve(presets.standard, task, tenant, Override(max_attempts=4)).max_attempts == 4
+
+
+def test_the_options_of_a_job_go_over_the_rules_of_its_policy() -> None:
+    slow = Rule(code="421", backoff=fixed("5m"), max_attempts=9)
+    both = Policy(rules=[slow, rules.smtp])
+    failure = read("421")
+    assert resolve(both, Override(max_attempts=2, retry_delay=60)).rule_for(failure) is None
+    assert resolve(both, Override(max_attempts=2)).rule_for(failure) == Rule(code="421", backoff=fixed("5m"))
+    assert resolve(both, Override(max_retry_delay=60)).rule_for(failure) == Rule(code="421", max_attempts=9)
+    classifying = Policy(rules=[Rule(code="421", kind="transient", max_attempts=9)])
+    assert resolve(classifying, Override(max_attempts=2)).rules == (Rule(code="421", kind="transient"),)
+
+
+def test_a_deadline_counts_from_the_creation_of_the_job() -> None:
+    assert presets.mta.deadline_of(1_000) == 1_000 + 432_000_000
+    assert presets.swift.deadline_of(1_000) is None
 
 
 def test_an_amended_policy_is_checked_like_a_new_one() -> None:

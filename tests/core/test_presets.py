@@ -113,3 +113,5 @@ def test_an_unknown_preset_is_refused_with_the_known_ones() -> None:
     with pytest.raises(UnknownPreset, match="swift, patient") as caught:
         presets.named("speedy")
     assert caught.value.code == "unknown_preset"
+    with pytest.raises(UnknownPreset, match="production, development"):
+        presets.named("smtp", "developement")  # type: ignore[arg-type]  # which is the point

@@ -66,6 +66,14 @@ def test_without_a_wait_of_its_own_the_failures_push_back_stays() -> None:
     assert verdict.retry_after == 5
 
 
+def test_a_rule_never_shortens_a_push_back() -> None:
+    rule = Rule(code="451", kind="transient", retry_after="5s")
+    for text, expected in (("451 retry in 1 hour", 3_600), ("451", 5)):
+        verdict = rule.judge(read(text))
+        assert verdict is not None
+        assert (verdict.retry_after, verdict.scope) == (expected, "job")
+
+
 def test_the_code_of_an_exception_without_one_is_its_class() -> None:
     verdict = Rule(exception=KeyError, kind="permanent").judge(read(KeyError("x")))
     assert verdict is not None
@@ -109,7 +117,10 @@ def test_rules_are_read_from_configuration() -> None:
         ({"code": "1", "max_attempts": 0}, "1 or more"),
         ({"message": "(", "kind": "permanent"}, "regular expression"),
         ({"code": "1", "kind": "permanent", "colour": "red"}, "'colour'"),
+        ({"code": "1", "scope": "tenant", "max_attempts": 2}, "no kind"),
+        ({"code": "1", "retry_after": 5, "max_attempts": 2}, "no kind"),
         ({"code": "1", "max_attempts": "many"}, "cannot be read"),
+        ({"dependency": 5, "kind": "permanent"}, "cannot be read"),
         ({"exception": 5, "kind": "permanent"}, "cannot be read"),
     ],
 )

@@ -163,7 +163,7 @@ class Decorrelated(Exponential):
         if u is None:
             return unjittered
         before = clamp(self.raw(failures - 1)) if previous is None else previous
-        return min(self.cap, _between(self.base, max(self.base, self.factor * before), u))
+        return min(self.cap, _between(self.base, self.factor * max(self.base, before), u))
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -238,6 +238,28 @@ class Formula(Backoff):
         return float(self.function(failures))
 
 
+@dataclass(frozen=True, slots=True, init=False)
+class Capped(Backoff):
+    """Another backoff that never waits longer than this."""
+
+    inner: Backoff
+    cap: float
+    jitter: Jitter
+
+    def __init__(self, inner: Backoff, cap: Duration) -> None:
+        """Keep the inner jitter: the cap comes after it."""
+        object.__setattr__(self, "inner", inner)
+        _set_limits(self, cap, inner.jitter)
+
+    def raw(self, failures: int) -> float:
+        """Answer the inner wait."""
+        return self.inner.raw(failures)
+
+    def delay(self, failures: int, u: float | None = None, previous: float | None = None) -> float:
+        """Answer the inner delay, or the cap."""
+        return min(self.cap, self.inner.delay(failures, u, previous))
+
+
 def fixed(wait: Duration, *, jitter: Jitter | float = 0.0) -> Steps:
     """Wait the same time after every failure."""
     return Steps(wait, jitter=jitter)
@@ -275,3 +297,7 @@ def _require_draw(failures: int, u: float | None) -> None:
 
 def _between(low: float, high: float, u: float) -> float:
     return low + (high - low) * u
+
+
+STANDARD = Exponential("2s", factor=3, cap="15m", jitter=Full("1s"))
+"""The backoff of whoever names none, and of whoever names one that fails."""

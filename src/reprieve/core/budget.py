@@ -1,16 +1,21 @@
 """A retry budget: how many retries somebody may cause, per second, day and month, and what they may cost.
 
-An empty budget makes jobs wait; it never kills them. Days and months are those of UTC.
+An empty budget makes jobs wait; it never kills them. Every request is granted, now or for later: what is granted for
+later is reserved, so that those who wait do not all come back at once. Days and months are those of UTC.
 """
 
 import math
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 
+import msgspec
 from msgspec.structs import replace
 
 from reprieve.core.duration import milliseconds
 from reprieve.core.record import Record
 from reprieve.errors import InvalidBudget
+
+FURTHEST = 400
+"""Days that are looked ahead: whoever finds no room in them waits for longer than any job may."""
 
 
 class Budget(Record):
@@ -23,14 +28,12 @@ class Budget(Record):
     cost: float | None = None
     """What the retries of a month may cost."""
 
-    tokens: float | None = None
-    """Retries that may start at once; None is a full burst."""
-    filled_at: int = 0
-    day: str = ""
-    month: str = ""
-    spent_today: int = 0
-    spent_this_month: int = 0
-    cost_this_month: float = 0.0
+    free_at: float = 0.0
+    """When, in milliseconds, the bucket will be full again: the more lies ahead, the less is left in it."""
+    days: dict[str, int] = msgspec.field(default_factory=dict)
+    """Retries granted for today and the days to come."""
+    months: dict[str, tuple[int, float]] = msgspec.field(default_factory=dict)
+    """Retries granted for this month and those to come, and what they cost."""
 
     def __post_init__(self) -> None:
         """Refuse limits below zero, and a rate that never gives a token."""
@@ -44,72 +47,56 @@ class Budget(Record):
 
 
 class Spending(Record):
-    """The budget after a request, and when it has room: not later than the request when it was granted."""
+    """The budget after a request, and when the retry that was asked for may start."""
 
     budget: Budget
     opens_at: int
 
 
 def step(budget: Budget, now: int, cost: float = 0.0) -> Spending:
-    """Ask for one retry that costs so much. Granted, it is spent; refused, nothing is."""
-    budget = _turn_over(budget, now)
-    opens_at = max(_opens_by_calendar(budget, cost, now), _opens_by_rate(budget, now))
-    if opens_at > now:
-        return Spending(budget=budget, opens_at=opens_at)
-    return Spending(
-        budget=replace(
-            budget,
-            tokens=_tokens(budget) - 1,
-            spent_today=budget.spent_today + 1,
-            spent_this_month=budget.spent_this_month + 1,
-            cost_this_month=budget.cost_this_month + cost,
-        ),
-        opens_at=now,
-    )
+    """Grant one retry that costs so much, for the first moment that has room for it."""
+    day = _first_day(budget, _date(now), cost)
+    opens_at = max(now, _instant(day))
+    if budget.per_second is not None:
+        gap = 1_000 / budget.per_second
+        opens_at = max(opens_at, math.ceil(round(budget.free_at - (budget.burst - 1) * gap, 6)))
+        budget = replace(budget, free_at=max(budget.free_at, opens_at) + gap)
+    return Spending(budget=_note(budget, _date(opens_at), cost, today=_date(now)), opens_at=opens_at)
 
 
-def _turn_over(budget: Budget, now: int) -> Budget:
-    """Begin a new day or month where one has begun, and fill the bucket for the time that has passed."""
-    today = _date(now)
-    day, month = today.strftime("%Y-%m-%d"), today.strftime("%Y-%m")
-    gained = 0.0 if budget.per_second is None else max(0, now - budget.filled_at) / 1_000 * budget.per_second
-    return replace(
-        budget,
-        tokens=min(float(budget.burst), _tokens(budget) + gained),
-        filled_at=max(now, budget.filled_at),
-        day=day,
-        month=month,
-        spent_today=budget.spent_today if budget.day == day else 0,
-        spent_this_month=budget.spent_this_month if budget.month == month else 0,
-        cost_this_month=budget.cost_this_month if budget.month == month else 0.0,
-    )
+def _first_day(budget: Budget, today: date, cost: float) -> date:
+    day = today
+    for _ in range(FURTHEST):
+        granted, spent = budget.months.get(_month(day), (0, 0.0))
+        is_month_full = budget.monthly is not None and granted >= budget.monthly
+        is_too_dear = budget.cost is not None and spent + cost > budget.cost
+        if is_month_full or is_too_dear:
+            day = (day.replace(day=1) + timedelta(days=32)).replace(day=1)
+        elif budget.daily is not None and budget.days.get(day.isoformat(), 0) >= budget.daily:
+            day += timedelta(days=1)
+        else:
+            break
+    return day
 
 
-def _opens_by_calendar(budget: Budget, cost: float, now: int) -> int:
-    midnight = _date(now).replace(hour=0, minute=0, second=0, microsecond=0)
-    is_month_full = budget.monthly is not None and budget.spent_this_month >= budget.monthly
-    is_too_dear = budget.cost is not None and budget.cost_this_month + cost > budget.cost
-    if is_month_full or is_too_dear:
-        return _instant((midnight.replace(day=1) + timedelta(days=32)).replace(day=1))
-    if budget.daily is not None and budget.spent_today >= budget.daily:
-        return _instant(midnight + timedelta(days=1))
-    return now
+def _note(budget: Budget, day: date, cost: float, *, today: date) -> Budget:
+    # What has passed is forgotten, but for yesterday: two clocks do not agree on midnight.
+    yesterday = today - timedelta(days=1)
+    days = {name: count for name, count in budget.days.items() if name >= yesterday.isoformat()}
+    months = {name: spent for name, spent in budget.months.items() if name >= _month(yesterday)}
+    days[day.isoformat()] = days.get(day.isoformat(), 0) + 1
+    granted, spent = months.get(_month(day), (0, 0.0))
+    months[_month(day)] = (granted + 1, spent + cost)
+    return replace(budget, days=days, months=months)
 
 
-def _opens_by_rate(budget: Budget, now: int) -> int:
-    missing = 1 - _tokens(budget)
-    if budget.per_second is None or missing <= 0:
-        return now
-    return now + milliseconds(missing / budget.per_second)
+def _month(day: date) -> str:
+    return day.isoformat()[:7]
 
 
-def _tokens(budget: Budget) -> float:
-    return float(budget.burst) if budget.tokens is None or budget.per_second is None else budget.tokens
+def _date(at: int) -> date:
+    return datetime.fromtimestamp(at / 1_000, UTC).date()
 
 
-def _date(at: int) -> datetime:
-    return datetime.fromtimestamp(at / 1_000, UTC)
-
-
-def _instant(date: datetime) -> int:
-    return round(date.timestamp() * 1_000)
+def _instant(day: date) -> int:
+    return milliseconds(datetime.combine(day, time(), UTC).timestamp())

@@ -93,7 +93,6 @@ def revive(job: Job, now: int) -> Change:
 
 
 def expire(job: Job, now: int) -> Change:
-    """End a waiting job whose time is up."""
-    last = job.cause.reason if job.cause else "it never ran"
-    cause = Cause(reason=f"its time was up before it could run; last: {last}", code="expired")
+    """End a waiting job whose time is up; why it last failed stays what it was."""
+    cause = job.cause or Cause(reason="its time was up before it could run", code="expired")
     return make(job, Dead(death="expired", cause=cause), now)

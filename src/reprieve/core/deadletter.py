@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Annotated, TypeAlias
 
 import msgspec
 
@@ -15,10 +16,13 @@ TTL = 7 * 86_400_000
 MAX_SIZE = 10_000
 """Entries of a queue that are kept before the oldest are archived."""
 
+Moment: TypeAlias = Annotated[datetime, msgspec.Meta(tz=True)]
+"""A moment that says its time zone."""
+
 _MAY_NEVER_HAVE_RUN: frozenset[Death] = frozenset({"expired", "undecodable", "manual"})
 
 
-class DeadLetter(Record):
+class DeadLetter(Record, omit_defaults=False):
     """One entry, as it is listed, exported and archived; moments are ISO 8601 on the wire, `ttl` milliseconds."""
 
     job_id: str
@@ -28,9 +32,9 @@ class DeadLetter(Record):
     failed_attempts: int
     last_failure_reason: str
     last_failure_code: str | None = None
-    last_failure_timestamp: datetime
-    enqueued_at: datetime
-    moved_at: datetime = msgspec.field(name="movedToDLQAt")
+    last_failure_timestamp: Moment
+    enqueued_at: Moment
+    moved_at: Moment = msgspec.field(name="movedToDLQAt")
     ttl: int = TTL
     reason_kind: Death = "exhausted"
 

@@ -6,6 +6,9 @@ with a reason. Everything that the answer depends on is an argument.
 
 from typing import TypeAlias, assert_never
 
+from msgspec.structs import replace
+
+from reprieve.core.backoff import STANDARD
 from reprieve.core.duration import clamp, milliseconds
 from reprieve.core.fingerprint import fingerprint
 from reprieve.core.gate import Gate
@@ -22,13 +25,13 @@ Decision: TypeAlias = Sentence | Succeed | Snooze | Return | Cancel
 """What can follow any attempt."""
 
 SOONEST = 0.001
-"""Seconds between a failure and its retry at the least. The limit on attempts ends such a loop."""
+"""Seconds between a charged failure and its retry at the least. The limit on attempts ends such a loop."""
 
 SHORTEST_SNOOZE = 0.1
 """Seconds of a snooze at the least: nothing limits how often a task may snooze."""
 
 STEP_ASIDE = 1.0
-"""Seconds for which a parked job lets others go first, so that the next probe is another job."""
+"""Seconds for which a spared job lets others go first: the next probe is another job, and no loop is hot."""
 
 
 class Conditions(Record):
@@ -66,52 +69,68 @@ def decide(job: Job, outcome: Outcome, policy: Policy, conditions: Conditions) -
 
 def decide_failure(job: Job, failed: Failed, policy: Policy, conditions: Conditions) -> Sentence:
     """Decide what follows a failed attempt: retry, park or dead."""
-    verdict, gate, now = failed.verdict, conditions.gate, conditions.now
+    verdict, gate = failed.verdict, conditions.gate
+    rule = policy.rule_for(failed.failure)
+    job = replace(job, max_attempts=(rule and rule.max_attempts) or policy.max_attempts)
     if not verdict.is_retryable:
-        return Dead(death=_death_of(failed), cause=cause_of(failed), charged=True)
+        return Dead(death=_death_of(failed), cause=cause_of(failed), charged=True, max_attempts=job.max_attempts)
     if gate is None or verdict.scope != "dependency":
         return _retry(job, failed, policy, conditions)
-    if _has_waited_enough(job, policy, now):
-        return Dead(death="expired", cause=cause_of(failed))
-    if gate.mode != "open":
-        return Park(gate=gate.dependency, due_at=_later(now, STEP_ASIDE), cause=cause_of(failed))
     # A failure is charged only when the dependency is otherwise well and did not ask us to slow down.
-    is_theirs = verdict.kind == "throttled" or not gate.is_healthy
-    return _retry(job, failed, policy, conditions, charged=not is_theirs)
+    if gate.is_healthy and verdict.kind != "throttled":
+        return _retry(job, failed, policy, conditions)
+    if _has_waited_enough(job, policy, conditions.now):
+        return Dead(death="expired", cause=cause_of(failed), spared=True, max_attempts=job.max_attempts)
+    if gate.mode == "open":
+        return _retry(job, failed, policy, conditions, charged=False)
+    due_at = _opens_at(policy, _later(conditions.now, STEP_ASIDE))
+    return Park(gate=gate.dependency, due_at=due_at, cause=cause_of(failed), max_attempts=job.max_attempts)
 
 
 def cause_of(failed: Failed) -> Cause:
     """Answer what the job will remember of a failure."""
     failure, verdict = failed.failure, failed.verdict
     reason = failure.message or failure.type or "unknown error"
-    mark = fingerprint(reason, type=failure.type, code=failure.code)
+    mark = fingerprint(reason, type=failure.type, code=failure.code, frames=failure.frames)
     return Cause(reason=reason, code=verdict.code, kind=verdict.kind, fingerprint=mark.id)
 
 
 def _retry(job: Job, failed: Failed, policy: Policy, conditions: Conditions, *, charged: bool = True) -> Sentence:
     cause, now = cause_of(failed), conditions.now
+    if charged and job.limit is not None and job.charged + 1 >= job.limit:
+        return Dead(death="exhausted", cause=cause, charged=True, max_attempts=job.max_attempts)
+    delay = _delay(job, failed, policy, conditions.u, charged=charged)
+    # The other side's push-back lengthens a wait and never shortens it.
+    due_at = _opens_at(policy, _later(now, max(delay, clamp(failed.verdict.retry_after or 0.0))))
+    is_budget_empty = conditions.budget_opens_at > now
+    if is_budget_empty:
+        due_at = _opens_at(policy, max(due_at, conditions.budget_opens_at))
+    if job.deadline_at is not None and due_at >= job.deadline_at:
+        return Dead(death="expired", cause=cause, charged=charged, spared=not charged, max_attempts=job.max_attempts)
+    if is_budget_empty:
+        return Park(
+            gate="budget",
+            due_at=due_at,
+            cause=cause,
+            waiting_for="budget",
+            charged=charged,
+            max_attempts=job.max_attempts,
+        )
+    return Retry(due_at=due_at, cause=cause, delay=delay, charged=charged, max_attempts=job.max_attempts)
+
+
+def _delay(job: Job, failed: Failed, policy: Policy, u: float, *, charged: bool) -> float:
+    if failed.retry_in is not None:
+        return max(SOONEST, clamp(failed.retry_in))
     rule = policy.rule_for(failed.failure)
-    attempts = (rule and rule.max_attempts) or policy.max_attempts
-    if charged and attempts is not None and job.charged + 1 >= attempts + job.granted:
-        return Dead(death="exhausted", cause=cause, charged=True)
+    backoff = (rule and rule.backoff) or policy.backoff
     # Spared failures lengthen the wait as well: a dependency in trouble must not be asked every second.
     failures = job.charged + 1 if charged else job.charged + job.spared + 1
-    backoff = (rule and rule.backoff) or policy.backoff
-    delay = _delay(failed, backoff.delay(failures, conditions.u, job.delay or None))
-    due_at = _later(now, delay)
-    if policy.window is not None:
-        due_at = policy.window.opens_at(due_at)
-    if job.deadline_at is not None and max(due_at, conditions.budget_opens_at) >= job.deadline_at:
-        return Dead(death="expired", cause=cause, charged=charged)
-    if conditions.budget_opens_at > now:
-        return Park(gate="budget", due_at=max(due_at, conditions.budget_opens_at), cause=cause, waiting_for="budget")
-    return Retry(due_at=due_at, cause=cause, delay=delay, charged=charged, max_attempts=policy.max_attempts)
-
-
-def _delay(failed: Failed, backoff_delay: float) -> float:
-    wanted = backoff_delay if failed.retry_in is None else clamp(failed.retry_in)
-    # The other side's push-back lengthens a wait and never shortens it.
-    return max(SOONEST, wanted, clamp(failed.verdict.retry_after or 0.0))
+    try:
+        wait = clamp(backoff.delay(failures, u, job.delay or None))
+    except Exception:  # noqa: BLE001 - a backoff or jitter may be anybody's function, and the job must go on
+        wait = STANDARD.delay(failures, u)
+    return max(SOONEST if charged else STEP_ASIDE, wait)
 
 
 def _snooze(job: Job, delay: float, now: int) -> Snooze | Dead:
@@ -138,6 +157,10 @@ def _death_of(failed: Failed) -> Death:
     if failed.verdict.kind == "poison":
         return "poison"
     return "undecodable" if failed.verdict.rule == "undecodable" else "permanent"
+
+
+def _opens_at(policy: Policy, at: int) -> int:
+    return at if policy.window is None else policy.window.opens_at(at)
 
 
 def _later(now: int, delay: float) -> int:

@@ -5,6 +5,7 @@ system wrote is clipped and cleaned here, once, so that nothing behind this modu
 characters or a Retry-After of minus one.
 """
 
+import builtins
 import math
 import re
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from http import HTTPStatus
 from typing import Literal, NamedTuple, TypeAlias
 
 from reprieve.core.duration import clamp
+from reprieve.core.fingerprint import FRAMES, Frame
 from reprieve.core.record import Record
 
 Protocol: TypeAlias = Literal["", "smtp", "http", "aws"]
@@ -39,6 +41,7 @@ class Failure(Record):
     protocol: Protocol = ""
     retry_after: float | None = None
     dependency: str = ""
+    frames: tuple[Frame, ...] = ()
     cause: "Failure | None" = None
 
     @property
@@ -69,14 +72,24 @@ def read(error: Error, *, dependency: str = "", now: int | None = None) -> Failu
         case _:
             text = clean(str(error))
             facts = _read_text(text)
-            types = (text,) if text.isidentifier() and len(text) <= LONGEST_NAME else ()
-            code = facts.code or (text if types else "")
+            types = _types_in(text)
+            code = facts.code or (types[0] if types else "")
             return _failure(facts._replace(code=code), text or "unknown error", types, dependency)
 
 
 def clean(text: str) -> str:
     """Make a text printable on one line and bounded, whatever wrote it."""
     return " ".join(_UNPRINTABLE.sub(" ", text[:LONGEST_MESSAGE]).split())
+
+
+def _types_in(text: str) -> tuple[str, ...]:
+    """Read a single word as the name of an error, and a built-in exception with all its classes."""
+    if not text.isidentifier() or len(text) > LONGEST_NAME:
+        return ()
+    known = getattr(builtins, text, None)
+    if isinstance(known, type) and issubclass(known, BaseException):
+        return _class_names(known)  # type: ignore[arg-type]  # as above
+    return (text,)
 
 
 def class_name(kind: type) -> str:
@@ -94,21 +107,31 @@ _HTTP = re.compile(
     re.IGNORECASE,
 )
 _SMTP = re.compile(
-    r"^(?:SMTP(?: error)?[ :]{1,3})?([2-5]\d\d)(?![\d.])(?:[ -]{1,2}\(?\[?#?([245]\.\d{1,3}\.\d{1,3})(?!\.?\d))?",
+    r"^(?:SMTP(?: error)?[ :]{1,3}|\()?([2-5]\d\d)(?![\d.])"
+    r"(?:(?:[ -]{1,2}|, b?['\"])\(?\[?#?([45]\.\d{1,3}\.\d{1,3})(?!\.?\d))?",
     re.IGNORECASE,
 )
-_ENHANCED = re.compile(r"^([45]\.\d{1,3}\.\d{1,3})(?!\.?\d)|\(#([45]\.\d{1,3}\.\d{1,3})\)")
+_ENHANCED = re.compile(r"^\[?([45]\.\d{1,3}\.\d{1,3})(?!\.?\d)|\(#([45]\.\d{1,3}\.\d{1,3})\)")
 _PUSH_BACK = re.compile(
-    r"(?:try again|retry|wait|come back)\D{0,30}?(\d{1,6}) ?(s|m|h)(?:ec|in|our|r)?(?:ond|ute)?s?\b",
+    r"\b(?:try again|retry|resend|come back|wait)\b[^\d.]{0,30}?"
+    r"\b(\d{1,6}) ?(ms|milli|s|m|h)[a-z]{0,7}\b",
     re.IGNORECASE,
 )
-_PUSH_BACK_UNITS = {"s": 1, "m": 60, "h": 3_600}
+_PUSH_BACK_UNITS = {"ms": 0.001, "milli": 0.001, "s": 1, "m": 60, "h": 3_600}
 _DEEPEST = 3
-_REASONS = {str(status.value): status.phrase.lower() for status in HTTPStatus}
+_LIBRARY = re.compile(r"[/\\](?:site-packages|dist-packages|lib[/\\]python\d\.\d+)[/\\]|^<")
+_PHRASES = {str(status.value): [status.phrase.lower()] for status in HTTPStatus}
+_PHRASES["503"].append("service temporarily unavailable")
+_PHRASES["504"].append("gateway time-out")
 
 
 def _failure(
-    facts: _Facts, message: str, types: tuple[str, ...], dependency: str, cause: Failure | None = None
+    facts: _Facts,
+    message: str,
+    types: tuple[str, ...],
+    dependency: str,
+    cause: Failure | None = None,
+    frames: tuple[Frame, ...] = (),
 ) -> Failure:
     return Failure(
         message=message,
@@ -118,6 +141,7 @@ def _failure(
         protocol=facts.protocol,
         retry_after=_push_back_in(message) if facts.retry_after is None else facts.retry_after,
         dependency=dependency,
+        frames=frames,
         cause=cause,
     )
 
@@ -132,33 +156,56 @@ def _read_text(text: str) -> _Facts:
         status = (enhanced[1] or enhanced[2]) if enhanced else ""
         return _Facts(code=status, enhanced=status, protocol="smtp" if status else "")
     code, enhanced_status = smtp[1], smtp[2] or ""
-    if not enhanced_status and text[smtp.end() :].strip(" :-").lower() == _REASONS.get(code):
+    if not enhanced_status and text[smtp.end() :].strip(" :-").lower().startswith(tuple(_PHRASES.get(code, ()))):
         return _Facts(code=code, protocol="http")
-    says_smtp = enhanced_status or text[:4].lower() == "smtp"
+    says_smtp = enhanced_status or text[:4].lower() == "smtp" or text[0] == "("
     return _Facts(code=code, enhanced=enhanced_status, protocol="smtp" if says_smtp else "")
 
 
 def _read_exception(error: BaseException, dependency: str, now: int | None, depth: int = 0) -> Failure:
     error = _spokesman(error)
     types = _class_names(type(error))  # type: ignore[arg-type]  # mypy doubts that a class can be hashed
-    facts = _read_smtp(error, types) or _read_aws(error) or _read_http(error, types, now) or _Facts()
+    facts = _facts_of(error, types, now)
     message = clean(facts.message or _text_of(error)) or types[0]
-    if facts.retry_after is None:
-        facts = facts._replace(retry_after=_number(getattr(error, "retry_after", None)))
     cause = error.__cause__
     # Causes may run in a circle, so only the first few are read.
     known = None if cause is None or depth == _DEEPEST else _read_exception(cause, dependency, now, depth + 1)
-    return _failure(facts, message, types, dependency, known)
+    return _failure(facts, message, types, dependency, known, _frames_of(error))
+
+
+def _facts_of(error: BaseException, types: tuple[str, ...], now: int | None) -> _Facts:
+    try:
+        facts = _read_smtp(error, types) or _read_aws(error) or _read_http(error, types, now) or _Facts()
+        if facts.retry_after is None:
+            facts = facts._replace(retry_after=_number(getattr(error, "retry_after", None)))
+    except Exception:  # noqa: BLE001 - foreign attributes may raise anything, and the failure must still be recorded
+        return _Facts()
+    return facts._replace(code=clean(facts.code)[:LONGEST_NAME])
+
+
+def _frames_of(error: BaseException) -> tuple[Frame, ...]:
+    """Answer the innermost calls of the application's own code: not those of libraries."""
+    frames: list[Frame] = []
+    trace = error.__traceback__
+    while trace is not None:
+        code, module = trace.tb_frame.f_code, trace.tb_frame.f_globals.get("__name__", "")
+        if not _LIBRARY.search(code.co_filename) and not str(module).startswith("reprieve."):
+            frames.append(Frame(module=str(module), function=code.co_qualname))
+        trace = trace.tb_next
+    return tuple(frames[-FRAMES:])
 
 
 def _spokesman(error: BaseException) -> BaseException:
-    """Answer the exception that says what happened, inside one that only passes it on."""
-    if isinstance(error, BaseExceptionGroup):
+    """Answer the exception that says what happened, inside those that only pass it on."""
+    for _ in range(_DEEPEST + 1):
         # The first of a group: its siblings were most likely cancelled because of it.
-        return _spokesman(error.exceptions[0])
-    # urllib's URLError keeps the socket's error as its reason, not as its cause.
-    reason = getattr(error, "reason", None)
-    return reason if isinstance(reason, BaseException) else error
+        inner = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else None
+        # urllib's URLError keeps the socket's error as its reason, not as its cause.
+        inner = getattr(error, "reason", None) if inner is None and "URLError" in type(error).__name__ else inner
+        if not isinstance(inner, BaseException):
+            break
+        error = inner
+    return error
 
 
 def _read_smtp(error: BaseException, types: tuple[str, ...]) -> _Facts | None:
@@ -167,16 +214,18 @@ def _read_smtp(error: BaseException, types: tuple[str, ...]) -> _Facts | None:
     text: object = getattr(error, "smtp_error", b"")
     recipients: object = getattr(error, "recipients", None)
     if isinstance(recipients, Mapping) and recipients:
-        code, text = next(iter(recipients.values()))
+        # A recipient that may still get the mail speaks for all: a retry that is refused again costs less than a loss.
+        code, text = min(recipients.values(), key=lambda reply: reply[0])
     elif isinstance(recipients, list | tuple) and recipients:
-        return _read_smtp(recipients[0], types)
+        return _read_smtp(min(recipients, key=lambda refused: getattr(refused, "code", 999)), types)
     elif code is None and any(name.startswith("aiosmtplib.") for name in types):
         code, text = getattr(error, "code", None), getattr(error, "message", "")
     if not isinstance(code, int):
         return None
     message = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
-    facts = _read_text(clean(f"{code} {message}"))
-    return facts._replace(message=f"{code} {message}", protocol="smtp")
+    enhanced = _ENHANCED.search(clean(message))
+    status = (enhanced[1] or enhanced[2]) if enhanced else ""
+    return _Facts(message=f"{code} {message}", code=str(code), enhanced=status, protocol="smtp")
 
 
 def _read_aws(error: BaseException) -> _Facts | None:
@@ -226,7 +275,7 @@ def _retry_after(headers: object, now: int | None) -> float | None:
 def _moment(value: object) -> float | None:
     try:
         parsed: datetime = parsedate_to_datetime(str(value))
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return parsed.timestamp() if parsed.tzinfo else None
 
@@ -237,7 +286,7 @@ def _number(value: object) -> float | None:
         return None
     try:
         number = float(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return None if math.isnan(number) else clamp(number, LONGEST_PUSH_BACK)
 

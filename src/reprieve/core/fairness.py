@@ -11,15 +11,27 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from reprieve.core.record import Record
+from reprieve.errors import ValidationError
 
-MOST_IN_A_ROW = 3
-"""Jobs of one tenant in a row while another waits below its share."""
 
-MOST_SLOTS = 0.9
-"""The share of all slots that one tenant takes at the most while others were active in the last minute."""
+class Fairness(Record):
+    """The numbers of fairness, for those who want others."""
 
-BASE_PRIORITY = 5
-PRIORITY_INCREMENT = 1
+    most_in_a_row: int = 3
+    """Jobs of one tenant in a row while another waits below its share."""
+    most_slots: float = 0.9
+    """The share of all slots that one tenant takes at the most while others were active in the last minute."""
+    base_priority: int = 5
+    priority_increment: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that would stop everything."""
+        if self.most_in_a_row < 1 or not 0 < self.most_slots <= 1:
+            message = "most_in_a_row is 1 or more, and most_slots a share above 0 and up to 1"
+            raise ValidationError(message)
+
+
+STANDARD = Fairness()
 
 
 class Tenant(Record):
@@ -32,6 +44,12 @@ class Tenant(Record):
     """Its virtual time: when, in rounds, it has had its share. Never behind the queue's clock as it begins to wait."""
     served: int = 0
     served_at: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a weight that is none."""
+        if not 0 < self.weight < math.inf:
+            message = f"tenant {self.name!r} has weight {self.weight!r}; give a number above 0"
+            raise ValidationError(message)
 
 
 class Turn(Record):
@@ -73,13 +91,13 @@ def arrive(tenant: Tenant, turn: Turn) -> Tenant:
     return replace(tenant, finish=max(tenant.finish, turn.clock))
 
 
-def choose(crowd: Crowd, turn: Turn) -> Tenant | None:
+def choose(crowd: Crowd, turn: Turn, rules: Fairness = STANDARD) -> Tenant | None:
     """Choose whose job is leased next; None when nobody may take a slot."""
-    eligible = _below_ceiling(crowd)
+    eligible = _below_ceiling(crowd, rules)
     if not eligible:
         return None
     best = _least(eligible)
-    if best.name != turn.last or turn.streak < MOST_IN_A_ROW:
+    if best.name != turn.last or turn.streak < rules.most_in_a_row:
         return best
     others = [tenant for tenant in eligible if tenant is not best and tenant.running < crowd.share_of(tenant)]
     return _least(others) if others else best
@@ -98,28 +116,28 @@ def grant(tenant: Tenant, turn: Turn, now: int) -> tuple[Tenant, Turn]:
     return after, Turn(clock=max(turn.clock, tenant.finish), last=tenant.name, streak=streak)
 
 
-def measure(tenant: Tenant, turn: Turn) -> Metrics:
+def measure(tenant: Tenant, turn: Turn, rules: Fairness = STANDARD) -> Metrics:
     """Put a tenant's standing into the words that people watch."""
     rounds = max(0, math.floor(turn.clock - tenant.finish))
     return Metrics(
         tenant=tenant.name,
         rounds_without_processing=rounds,
-        current_priority=aged_priority(rounds),
+        current_priority=aged_priority(rounds, rules),
         consecutive_batch_count=turn.streak if tenant.name == turn.last else 0,
         total_processed=tenant.served,
         last_processed_at=tenant.served_at,
     )
 
 
-def aged_priority(rounds: int, base: int = BASE_PRIORITY, increment: int = PRIORITY_INCREMENT) -> int:
+def aged_priority(rounds: int, rules: Fairness = STANDARD) -> int:
     """Answer the priority of a tenant that was passed over for so many rounds: 1 is the most urgent."""
-    return max(1, base - increment * rounds)
+    return max(1, rules.base_priority - rules.priority_increment * rounds)
 
 
-def _below_ceiling(crowd: Crowd) -> Sequence[Tenant]:
+def _below_ceiling(crowd: Crowd, rules: Fairness) -> Sequence[Tenant]:
     if len(crowd.waiting) + len(crowd.active) < 2:  # noqa: PLR2004 - one tenant alone may have everything
         return crowd.waiting
-    ceiling = max(1, math.floor(crowd.slots * MOST_SLOTS))
+    ceiling = max(1, math.floor(crowd.slots * rules.most_slots))
     return [tenant for tenant in crowd.waiting if tenant.running < ceiling]
 
 

@@ -13,8 +13,9 @@ from typing import Literal, TypeAlias, assert_never
 
 from msgspec.structs import replace
 
-from reprieve.core.duration import milliseconds
+from reprieve.core.duration import clamp, milliseconds
 from reprieve.core.record import Record
+from reprieve.core.verdict import Verdict
 
 Mode: TypeAlias = Literal["open", "held", "probing"]
 
@@ -34,11 +35,17 @@ MOST = 0.8
 FEWEST = 20
 """Calls below which nothing is concluded."""
 
+MOST_FAIL = 0.5
+"""The running share of failures from which on most calls fail."""
+
 MEMORY = 0.1
 """The weight of the newest call in the running share of failures."""
 
 PROBE_SHARE, PROBE_SOONEST, PROBE_LATEST = 0.1, 1.0, 30.0
 """A probe follows after this share of the outage so far, in seconds at least and at most."""
+
+WITNESSES = 3
+"""Different jobs that must have failed before a dependency counts as unwell: one job may be bad all by itself."""
 
 TOP = 64
 """The last step of the ramp: whoever passes it is open again."""
@@ -54,6 +61,8 @@ class Gate(Record):
 
     failing: float = 0.0
     """The running share of failures, for blame."""
+    witnesses: tuple[str, ...] = ()
+    """The last few different jobs that failed while most calls did."""
     evidence: float = 0.0
     oks: int = 0
     fails: int = 0
@@ -68,8 +77,8 @@ class Gate(Record):
 
     @property
     def is_healthy(self) -> bool:
-        """Whether a failure is more likely the job's own: the gate is open and most calls get through."""
-        return self.mode == "open" and self.failing < 0.5  # noqa: PLR2004 - most
+        """Whether a failure is more likely the job's own: most calls get through, or only this job complains."""
+        return self.mode == "open" and (self.failing < MOST_FAIL or len(self.witnesses) < WITNESSES)
 
     def permits(self, under_way: int) -> int | None:
         """Answer how many more calls may start now; None is any number."""
@@ -93,6 +102,8 @@ class Calls(Record):
     oks: int = 0
     fails: int = 0
     under_way: int = 0
+    failed: tuple[str, ...] = ()
+    """Ids of jobs whose calls failed; a few are enough."""
 
 
 class Tick(Record):
@@ -120,6 +131,17 @@ class Release(Record):
 
 
 Signal: TypeAlias = Calls | Tick | Well | PushBack | Hold | Release
+
+
+def signal_of(job_id: str, verdict: Verdict | None, now: int) -> Signal | None:
+    """Answer what one call tells its gate: None of a failure that was the job's own. No verdict is a success."""
+    if verdict is None:
+        return Calls(oks=1)
+    if verdict.scope != "dependency":
+        return None
+    if verdict.kind == "throttled" and verdict.retry_after:
+        return PushBack(until_at=now + milliseconds(clamp(verdict.retry_after)))
+    return Calls(fails=1, failed=(job_id,))
 
 
 def step(gate: Gate, signal: Signal, now: int) -> Gate:
@@ -166,11 +188,13 @@ def _weigh(gate: Gate, calls: Calls, now: int) -> Gate:
     failing = gate.failing
     if total := calls.oks + calls.fails:
         failing += (calls.fails / total - failing) * (1 - (1 - MEMORY) ** total)
+    witnesses = tuple(dict.fromkeys((*calls.failed, *gate.witnesses)))[:WITNESSES]
+    gate = replace(gate, failing=failing, witnesses=witnesses if calls.fails or failing >= MOST_FAIL else ())
     if evidence <= 0:
-        return replace(gate, failing=failing, evidence=0.0, oks=0, fails=0, down_at=None)
+        return replace(gate, evidence=0.0, oks=0, fails=0, down_at=None)
     oks, fails = gate.oks + calls.oks, gate.fails + calls.fails
     down_at = now if gate.down_at is None else gate.down_at
-    gate = replace(gate, failing=failing, evidence=evidence, oks=oks, fails=fails, down_at=down_at)
+    gate = replace(gate, evidence=evidence, oks=oks, fails=fails, down_at=down_at)
     ended = oks + fails
     if evidence >= ENOUGH and ended >= FEWEST and fails >= MOST * (ended + calls.under_way):
         return _hold(gate, now + _probe_delay(gate, now), now)
@@ -180,7 +204,7 @@ def _weigh(gate: Gate, calls: Calls, now: int) -> Gate:
 def _climb(gate: Gate, calls: Calls, now: int) -> Gate:
     """Judge a step of the ramp: most of its calls failed, and it is held again; all are in, and it goes on."""
     oks, fails = gate.oks + calls.oks, gate.fails + calls.fails
-    if fails >= MOST * gate.ramp:
+    if fails >= MOST * max(gate.ramp, oks + fails):
         return _hold(gate, now + _probe_delay(gate, now), now)
     if oks + fails < gate.ramp:
         return replace(gate, oks=oks, fails=fails)
@@ -191,7 +215,7 @@ def _climb(gate: Gate, calls: Calls, now: int) -> Gate:
 
 def _push_back(gate: Gate, until_at: int, now: int) -> Gate:
     # A shorter push-back does not shorten a hold that stands, least of all a person's.
-    if gate.mode == "held" and (gate.probe_at is None or gate.probe_at >= until_at):
+    if until_at <= now or (gate.mode == "held" and (gate.probe_at is None or gate.probe_at >= until_at)):
         return gate
     return _hold(gate, until_at, now)
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from reprieve.core.job import Job
 from reprieve.core.record import Record
 
-LOWEST_EVERY = 16
-"""Every sixteenth pick of a tenant takes its lowest priority, so that nothing starves."""
+OLDEST_EVERY = 16
+"""Every sixteenth pick of a tenant takes from whatever was served longest ago, so that nothing starves."""
 
 
 class Lane(Record):
@@ -24,7 +24,7 @@ class Lane(Record):
 
 
 class Shelf(Record):
-    """The jobs of one priority in a lane. `served` is the tenant's pick that last took from this lane."""
+    """The jobs of one priority in a lane. `served` is the tenant's pick that last took from this shelf."""
 
     lane: Lane
     priority: int
@@ -37,10 +37,10 @@ def lane_of(job: Job) -> Lane:
 
 
 def choose_shelf(shelves: Sequence[Shelf], pick: int) -> Shelf:
-    """Choose where a tenant's pick-th job comes from: best priority first, equal ones in turn, the lowest now and then.
+    """Choose where a tenant's pick-th job comes from: best priority first, equal ones in turn.
 
     `shelves` are the tenant's shelves that are not empty and not put aside; picks count from 1.
     """
-    if pick % LOWEST_EVERY == 0:
-        return min(shelves, key=lambda shelf: (-shelf.priority, shelf.served))
+    if pick % OLDEST_EVERY == 0:
+        return min(shelves, key=lambda shelf: (shelf.served, -shelf.priority))
     return min(shelves, key=lambda shelf: (shelf.priority, shelf.served))

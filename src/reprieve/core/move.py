@@ -23,7 +23,7 @@ class Succeed(Record, tag=True):
 
 
 class Retry(Record, tag=True):
-    """Wait for a time, then try again. `delay` is the wait in seconds that the backoff chose."""
+    """Wait for a time, then try again. `delay` is what the backoff chose, in seconds; a push-back may be longer."""
 
     due_at: int
     cause: Cause
@@ -39,6 +39,9 @@ class Park(Record, tag=True):
     due_at: int
     cause: Cause
     waiting_for: Wait = "gate"
+    charged: bool = False
+    """A failure that was the job's own is charged, also when its retry has to wait for a budget."""
+    max_attempts: int | None = None
 
 
 class Dead(Record, tag=True):
@@ -47,7 +50,9 @@ class Dead(Record, tag=True):
     death: Death
     cause: Cause
     charged: bool = False
+    spared: bool = False
     crashed: bool = False
+    max_attempts: int | None = None
 
 
 class Snooze(Record, tag=True):
@@ -128,53 +133,49 @@ def _changes(job: Job, move: Move, at: int) -> dict[str, object]:
         case Succeed():
             return _UNLEASED | {"finished_at": at}
         case Retry():
-            return _after_retry(job, move, at)
+            waiting = {"due_at": move.due_at, "waiting_for": "retry", "delay": move.delay, "is_manual": False}
+            return _UNLEASED | _after_failure(job, move, at) | waiting
         case Park():
-            return _UNLEASED | {
-                "due_at": move.due_at,
-                "waiting_for": move.waiting_for,
-                "parked_on": move.gate,
-                # A job that is released, tried and parked again has been waiting since the first time.
-                "parked_since_at": at if job.parked_since_at is None else job.parked_since_at,
-                "spared": job.spared + 1,
-                "cause": move.cause,
-                "failed_at": at,
-            }
+            waiting = {"due_at": move.due_at, "waiting_for": move.waiting_for, "parked_on": move.gate}
+            return _UNLEASED | _after_failure(job, move, at) | waiting
         case Snooze():
             # A snooze is not a failure: the limit does not move.
-            return _UNLEASED | {"due_at": move.due_at, "waiting_for": "schedule", "snoozes": job.snoozes + 1}
+            waiting = {"due_at": move.due_at, "waiting_for": "schedule", "snoozes": job.snoozes + 1}
+            return _UNLEASED | _UNPARKED | waiting
         case Return():
             return _UNLEASED | {"due_at": at, "crashes": job.crashes + move.crashed}
         case Dead():
-            ending = {"death": move.death, "finished_at": at, "cause": move.cause, "failed_at": at}
-            counters = {"charged": job.charged + move.charged, "crashes": job.crashes + move.crashed}
-            return _UNLEASED | _UNPARKED | ending | counters
+            ending = {"death": move.death, "finished_at": at, "crashes": job.crashes + move.crashed}
+            failure = _after_failure(job, move, at) if job.state == "running" else {"cause": move.cause}
+            return _UNLEASED | failure | _UNPARKED | ending
         case Cancel():
             return _UNLEASED | _UNPARKED | {"finished_at": at}
         case ManualRetry() | Revive():
             manual = isinstance(move, ManualRetry)
             again = {"due_at": move.due_at, "waiting_for": "retry" if move.due_at > at else "turn"}
             grant = {"granted": job.granted + move.granted, "is_manual": manual}
-            return _UNLEASED | _UNPARKED | _ALIVE | again | grant
+            return _UNLEASED | _UNPARKED | _ALIVE | again | grant | _anew(job, move.due_at)
         case _:
             assert_never(move)
 
 
-def _after_retry(job: Job, move: Retry, at: int) -> dict[str, object]:
-    counters = {"charged": job.charged + 1} if move.charged else {"spared": job.spared + 1}
-    # A charged failure says that the dependency is well: the wait for it is over.
-    parked = _UNPARKED if move.charged else {}
-    return (
-        _UNLEASED
-        | parked
-        | counters
-        | {
-            "due_at": move.due_at,
-            "waiting_for": "retry",
-            "delay": move.delay,
-            "cause": move.cause,
-            "failed_at": at,
-            "is_manual": False,
-            "max_attempts": move.max_attempts,
-        }
-    )
+def _after_failure(job: Job, move: Retry | Park | Dead, at: int) -> dict[str, object]:
+    spared = not move.charged if isinstance(move, Retry | Park) else move.spared
+    changes: dict[str, object] = {
+        "charged": job.charged + move.charged,
+        "spared": job.spared + spared,
+        "cause": move.cause,
+        "failed_at": at,
+        "max_attempts": job.max_attempts if move.max_attempts is None else move.max_attempts,
+    }
+    if move.charged and not isinstance(move, Park):
+        # A charged failure says that the dependency is well: the wait for it is over.
+        return changes | _UNPARKED
+    # A job that is released, tried and spared again has been waiting for others since the first time.
+    since = at if job.parked_since_at is None else job.parked_since_at
+    return changes | {"parked_since_at": since}
+
+
+def _anew(job: Job, due_at: int) -> dict[str, object]:
+    """A job that is given another chance is given its time anew as well, or it would expire at once."""
+    return {} if job.deadline_at is None else {"deadline_at": due_at + job.deadline_at - job.created_at}

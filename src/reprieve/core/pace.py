@@ -4,6 +4,8 @@ It grows by one call for each round of successes and shrinks by a share when the
 fleet settles just below what the dependency can take.
 """
 
+import math
+
 from msgspec.structs import replace
 
 from reprieve.core.duration import milliseconds
@@ -51,8 +53,10 @@ class Results(Record):
 def step(pace: Pace, results: Results, now: int) -> Pace:
     """Answer the pace after some results."""
     if results.refusals:
-        is_news = pace.cut_at is None or now - pace.cut_at >= milliseconds(CALM)
+        # A clock that went back must not make refusals old for as long as it went back.
+        is_news = pace.cut_at is None or not 0 <= now - pace.cut_at < milliseconds(CALM)
         return replace(pace, limit=max(pace.least, pace.limit * CUT), cut_at=now) if is_news else pace
     if results.under_way < BUSY * pace.limit:
         return pace
-    return replace(pace, limit=min(pace.most, pace.limit + results.oks / pace.limit))
+    # One more call for each round of successes: a batch counts as its successes would one by one.
+    return replace(pace, limit=min(pace.most, math.sqrt(pace.limit**2 + 2 * results.oks)))

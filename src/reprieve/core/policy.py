@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from reprieve.core.backoff import Backoff, Exponential, Formula, Full
+from reprieve.core.backoff import STANDARD, Backoff, Capped, Exponential, Formula
 from reprieve.core.classify import TABLES
-from reprieve.core.duration import Duration, seconds
+from reprieve.core.duration import Duration, milliseconds, seconds
 from reprieve.core.failure import Failure
 from reprieve.core.record import Record
 from reprieve.core.rule import Rule, Rules, require_agreement
@@ -13,9 +13,7 @@ from reprieve.core.window import Window
 from reprieve.errors import InvalidPolicy
 
 DAY = 86_400.0
-
-STANDARD = Exponential("2s", factor=3, cap="15m", jitter=Full("1s"))
-"""The backoff of whoever names none: wide enough for an outage of an hour, spread enough for a herd."""
+_ATTEMPTS = 10
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -38,7 +36,7 @@ class Policy:
     def __init__(  # noqa: PLR0913 - the whole of a policy: all keywords, each with a default
         self,
         *,
-        max_attempts: int | None = 10,
+        max_attempts: int | None = _ATTEMPTS,
         retries: int | None = None,
         backoff: Backoff | Callable[[int], float] | None = None,
         rules: Sequence[Rules] = TABLES,
@@ -48,6 +46,9 @@ class Policy:
         max_parked: Duration = 5 * DAY,
     ) -> None:
         """Accept durations as people write them, a plain function as backoff, and `retries` for max_attempts − 1."""
+        if retries is not None and max_attempts != _ATTEMPTS:
+            message = "max_attempts and retries say the same thing; give one of the two"
+            raise InvalidPolicy(message)
         object.__setattr__(self, "max_attempts", max_attempts if retries is None else retries + 1)
         object.__setattr__(self, "backoff", _backoff(backoff))
         object.__setattr__(self, "rules", tuple(rules))
@@ -62,11 +63,15 @@ class Policy:
         return self.backoff.delay(failures, u, previous)
 
     def rule_for(self, failure: Failure) -> Rule | None:
-        """Answer the first rule that treats this failure in its own way."""
+        """Answer the first rule that treats this failure, or else what caused it, in its own way."""
         for rule in self.rules:
             if isinstance(rule, Rule) and (rule.backoff or rule.max_attempts) and rule.matches(failure):
                 return rule
-        return None
+        return None if failure.cause is None else self.rule_for(failure.cause)
+
+    def deadline_of(self, created_at: int) -> int | None:
+        """Answer the moment after which a job that was created then must not start any more."""
+        return None if self.deadline is None else created_at + milliseconds(self.deadline)
 
     def _require_sense(self) -> None:
         _require_attempts(self.max_attempts)
@@ -96,6 +101,9 @@ class Override(Record):
     @classmethod
     def from_json(cls, options: Mapping[str, object]) -> "Override":
         """Read the options of a job as JSON carries them: waits in milliseconds."""
+        if unknown := set(options) - {"max_attempts", "retry_delay", "max_retry_delay"}:
+            message = f"a job has no retry option {', '.join(sorted(map(repr, unknown)))}"
+            raise InvalidPolicy(message)
         return cls(
             max_attempts=_whole(options, "max_attempts"),
             retry_delay=_milliseconds(options, "retry_delay"),
@@ -103,7 +111,7 @@ class Override(Record):
         )
 
     def apply(self, policy: Policy) -> Policy:
-        """Answer the policy as this override leaves it.
+        """Answer the policy as this override leaves it: it goes over the policy's rules as well.
 
         A `retry_delay` doubles with each failure up to `max_retry_delay` (a day unless it is given), without
         jitter: whoever names the wait of one job means exactly that wait.
@@ -115,23 +123,13 @@ class Override(Record):
         elif self.max_retry_delay is not None:
             backoff = Capped(policy.backoff, self.max_retry_delay)
         attempts = policy.max_attempts if self.max_attempts is None else self.max_attempts
-        return amend(policy, max_attempts=attempts, backoff=backoff)
-
-
-@dataclass(frozen=True, slots=True)
-class Capped(Backoff):
-    """Another backoff that never waits longer than this."""
-
-    inner: Backoff
-    longest: float
-
-    def raw(self, failures: int) -> float:
-        """Answer the inner wait."""
-        return self.inner.raw(failures)
-
-    def delay(self, failures: int, u: float | None = None, previous: float | None = None) -> float:
-        """Answer the inner delay, or the longest one."""
-        return min(self.longest, self.inner.delay(failures, u, previous))
+        rules = tuple(
+            rule.without(backoff=backoff is not policy.backoff, max_attempts=self.max_attempts is not None)
+            if isinstance(rule, Rule)
+            else rule
+            for rule in policy.rules
+        )
+        return amend(policy, max_attempts=attempts, backoff=backoff, rules=[rule for rule in rules if rule])
 
 
 def amend(policy: Policy, **changes: object) -> Policy:

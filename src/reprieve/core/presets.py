@@ -3,6 +3,8 @@
 The first nine are those of real systems, to the digit; `standard`, `mta` and `webhook` are ours.
 """
 
+from typing import Literal, TypeAlias, get_args
+
 from reprieve.core.backoff import Bounded, Exponential, Formula, PlusMinus, Steps, fixed
 from reprieve.core.policy import Policy
 from reprieve.errors import UnknownPreset
@@ -37,7 +39,7 @@ bull = Policy(max_attempts=5, backoff=Formula(lambda failures: 2.0 ** min(failur
 """What Bull's "exponential" with a delay of 1 s really does: (2^k − 1) s."""
 
 standard = Policy()
-"""The default: ten attempts over about half an hour to an hour and a half, widely spread."""
+"""The default: ten attempts over half an hour on average, an hour at the most, widely spread."""
 
 mta = Policy(max_attempts=None, deadline="5d", backoff=Steps("5m", "25m", "2h", jitter=Bounded(0.1)))
 """Mail transfer as RFC 5321, 4.5.4.1 wants it: soon, then every two hours, for five days."""
@@ -64,8 +66,14 @@ ALL: dict[str, Policy] = {
 _IN_DEVELOPMENT = {"smtp": "smtp_dev"}
 
 
-def named(name: str, profile: str = "production") -> Policy:
+Profile: TypeAlias = Literal["production", "development"]
+
+
+def named(name: str, profile: Profile = "production") -> Policy:
     """Answer the preset of that name; in the `development` profile its quicker twin, where it has one."""
+    if profile not in get_args(Profile):
+        message = f"there is no profile {profile!r}; the profiles are {', '.join(get_args(Profile))}"
+        raise UnknownPreset(message)
     name = _IN_DEVELOPMENT.get(name, name) if profile == "development" else name
     try:
         return ALL[name]

@@ -35,7 +35,7 @@ class Rule:
     message: str
     dependency: str
     kind: Kind | None
-    scope: Scope
+    scope: Scope | None
     retry_after: float | None
     backoff: Backoff | None
     max_attempts: int | None
@@ -48,7 +48,7 @@ class Rule:
         message: str = "",
         dependency: str = "",
         kind: Kind | None = None,
-        scope: Scope = "job",
+        scope: Scope | None = None,
         retry_after: Duration | None = None,
         backoff: Backoff | None = None,
         max_attempts: int | None = None,
@@ -86,11 +86,23 @@ class Rule:
             return None
         return Verdict(
             kind=self.kind,
-            scope=self.scope,
+            scope=self.scope or "job",
             code=failure.code or failure.type,
-            retry_after=failure.retry_after if self.retry_after is None else self.retry_after,
+            # The other side's push-back is never shortened, not even by a rule.
+            retry_after=max(
+                (wait for wait in (failure.retry_after, self.retry_after) if wait is not None), default=None
+            ),
             rule=str(self),
         )
+
+    def without(self, *, backoff: bool, max_attempts: bool) -> "Rule | None":
+        """Answer this rule without some of its treatment; None when nothing is left of it."""
+        kept_backoff = None if backoff else self.backoff
+        kept_attempts = None if max_attempts else self.max_attempts
+        if self.kind is None and kept_backoff is None and kept_attempts is None:
+            return None
+        facts = {name: getattr(self, name) for name in Rule.__dataclass_fields__}
+        return Rule(**{**facts, "backoff": kept_backoff, "max_attempts": kept_attempts})
 
     def __str__(self) -> str:
         """Name the rule by what it matches."""
@@ -107,7 +119,9 @@ class Rule:
             _refuse(f"{self} says nothing; give it a kind, a backoff or max_attempts")
         if self.kind is not None and self.kind not in get_args(Kind):
             _refuse(f"{self} has kind {self.kind!r}; the kinds are {', '.join(get_args(Kind))}")
-        if self.scope not in get_args(Scope):
+        if self.kind is None and (self.scope is not None or self.retry_after is not None):
+            _refuse(f"{self} has a scope or a retry_after, which classify, and no kind; give it one")
+        if self.scope is not None and self.scope not in get_args(Scope):
             _refuse(f"{self} has scope {self.scope!r}; the scopes are {', '.join(get_args(Scope))}")
         if self.max_attempts is not None and self.max_attempts < 1:
             _refuse(f"{self} allows {self.max_attempts} attempts; give 1 or more")
@@ -120,26 +134,28 @@ class Rule:
             raise ContradictoryRules(text)
 
 
+_CONFIGURABLE: dict[str, tuple[type, ...]] = {
+    "code": (str, int),
+    "exception": (str,),
+    "message": (str,),
+    "dependency": (str,),
+    "kind": (str,),
+    "scope": (str,),
+    "retry_after": (str, int, float),
+    "max_attempts": (int,),
+}
+
+
 def parse_rules(tables: Iterable[Mapping[str, object]]) -> tuple[Rule, ...]:
     """Read an operator's rules from configuration, where all values are texts and numbers."""
     parsed = []
     for table in tables:
-        unknown = set(table) - {
-            "code",
-            "exception",
-            "message",
-            "dependency",
-            "kind",
-            "scope",
-            "retry_after",
-            "max_attempts",
-        }
-        if unknown:
-            _refuse(f"a rule knows no {', '.join(sorted(map(repr, unknown)))}")
-        try:
-            parsed.append(Rule(**table))  # type: ignore[arg-type]  # the constructor checks what the file said
-        except (TypeError, AttributeError) as error:
-            _refuse(f"rule {dict(table)!r} cannot be read: {error}")
+        for name, value in table.items():
+            if name not in _CONFIGURABLE:
+                _refuse(f"a rule knows no {name!r}")
+            if not isinstance(value, _CONFIGURABLE[name]):
+                _refuse(f"{name} {value!r} of a rule cannot be read")
+        parsed.append(Rule(**table))  # type: ignore[arg-type]  # checked above, name by name
     require_agreement(parsed)
     return tuple(parsed)
 

@@ -9,12 +9,14 @@ import random
 from collections import Counter, deque
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from reprieve.core import change
 from reprieve.core.classify import TABLES, judge
 from reprieve.core.decide import Conditions, decide
 from reprieve.core.duration import milliseconds
 from reprieve.core.failure import read
-from reprieve.core.gate import Calls, Gate, Tick, step
+from reprieve.core.gate import Calls, Gate, Tick, signal_of, step
 from reprieve.core.ids import make_id
 from reprieve.core.job import Job
 from reprieve.core.outcome import Failed, Outcome, Succeeded
@@ -116,8 +118,9 @@ class _Play:
         leased_at = job.leased_at or 0
         is_down = leased_at < self.down_until
         if self.gate is not None and (self.gate.mode == "open" or leased_at >= self.gate.since_at):
-            calls = Calls(oks=not is_down, fails=is_down, under_way=self.under_way)
-            self.gate = step(self.gate, calls, now)
+            signal = signal_of(job.id, self.failed.verdict if is_down else None, now)
+            if isinstance(signal, Calls):
+                self.gate = step(self.gate, replace(signal, under_way=self.under_way), now)
         outcome: Outcome = self.failed if is_down else Succeeded()
         conditions = Conditions(now=now, u=self.rng.random(), gate=self.gate)
         job = change.settle(job, decide(job, outcome, self.policy, conditions), now).job

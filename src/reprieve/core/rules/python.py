@@ -14,8 +14,9 @@ _CLASSES: dict[tuple[Kind, Scope], str] = {
         httpx.TransportError httpcore.NetworkError httpcore.TimeoutException
         aiohttp.client_exceptions.ClientConnectionError aiohttp.client_exceptions.ClientPayloadError
         urllib3.exceptions.HTTPError
-        botocore.exceptions.HTTPClientError
-        psycopg.OperationalError psycopg2.OperationalError asyncpg.exceptions.PostgresConnectionError
+        botocore.exceptions.HTTPClientError botocore.exceptions.ConnectionError
+        botocore.exceptions.EndpointConnectionError
+        asyncpg.exceptions.PostgresConnectionError
         redis.exceptions.ConnectionError redis.exceptions.TimeoutError redis.exceptions.BusyLoadingError
         pymongo.errors.ConnectionFailure
     """,
@@ -27,14 +28,25 @@ _CLASSES: dict[tuple[Kind, Scope], str] = {
     ("permanent", "job"): """
         ValueError TypeError NotImplementedError PermissionError FileNotFoundError FileExistsError
         IsADirectoryError NotADirectoryError ssl.SSLCertVerificationError
-        psycopg.IntegrityError psycopg.ProgrammingError psycopg.DataError
-        asyncpg.exceptions.IntegrityConstraintViolationError sqlite3.IntegrityError sqlite3.ProgrammingError
+        requests.exceptions.InvalidURL requests.exceptions.MissingSchema requests.exceptions.InvalidSchema
+        asyncpg.exceptions.IntegrityConstraintViolationError
         reprieve.errors.InvalidState reprieve.errors.InsufficientCredits
     """,
 }
 _JUDGEMENTS: dict[str, tuple[Kind, Scope]] = {
     name: judgement for judgement, names in _CLASSES.items() for name in names.split()
 }
+_NAMES: dict[str, tuple[Kind, Scope]] = {
+    # Every library has a ValidationError of its own, and none passes by trying again.
+    "ValidationError": ("permanent", "job"),
+    # The names that Python's database interface gives to what every driver raises.
+    "IntegrityError": ("permanent", "job"),
+    "ProgrammingError": ("permanent", "job"),
+    "DataError": ("permanent", "job"),
+    "OperationalError": ("transient", "dependency"),
+    "InterfaceError": ("transient", "dependency"),
+}
+_CERTIFICATE = re.compile(r"certificate[ _]verify[ _]failed", re.IGNORECASE)
 _NETWORK = re.compile(
     r"connection (?:refused|reset|aborted|closed|timed out)|timed? ?out|temporary failure in name resolution"
     r"|name or service not known|network is unreachable|no route to host|broken pipe"
@@ -45,12 +57,11 @@ _NETWORK = re.compile(
 
 def judge(failure: Failure) -> Verdict | None:
     """Judge by the classes of the exception, then by the words that network errors use."""
+    if _CERTIFICATE.search(failure.message):
+        return _verdict(("permanent", "job"), failure, "python:certificate")
     for name in failure.types:
         short = name.rpartition(".")[2]
-        judgement = _JUDGEMENTS.get(name)
-        # Every library has a ValidationError of its own, and none passes by trying again.
-        if judgement is None and short == "ValidationError":
-            judgement = ("permanent", "job")
+        judgement = _JUDGEMENTS.get(name) or _NAMES.get(short)
         if judgement is not None:
             return _verdict(judgement, failure, f"python:{short}")
     if words := _NETWORK.search(failure.message):

@@ -40,9 +40,10 @@ _REPLIES: dict[str, Scope] = {
 
 _HTTP_ONLY = {str(status.value) for status in HTTPStatus} - set(_REPLIES)
 
-_SUBJECTS: dict[str, Scope] = {"3": "dependency", "4": "dependency"}
-"""Of a 4.s.d status: mail system (s = 3) and network (s = 4) are everybody's, the rest the recipient's."""
+_RECIPIENTS = {("5", "3"), ("7", "1")}
+"""Too many recipients, and what most servers say of a greylisted one."""
 
+_GREYLISTED = re.compile(r"gr[ae]y-?list", re.IGNORECASE)
 _RATE = re.compile(
     r"too many (?:connections|messages|requests|emails|mails|concurrent)|\brate\b|throttl|slow down"
     r"|sending (?:limit|quota)",
@@ -60,7 +61,7 @@ def judge(failure: Failure) -> Verdict | None:
     rate = _RATE.search(failure.message)
     return Verdict(
         kind="throttled" if rate else "transient",
-        scope="dependency" if rate else _scope(failure),
+        scope=_scope(failure, is_rate=rate is not None),
         code=code,
         retry_after=failure.retry_after,
         rule=_rule(failure),
@@ -76,10 +77,14 @@ def _is_reply(failure: Failure) -> bool:
     return code in _REPLIES or (code.isdigit() and code[:1] in ("4", "5") and code not in _HTTP_ONLY)
 
 
-def _scope(failure: Failure) -> Scope:
-    if failure.enhanced:
-        return _SUBJECTS.get(failure.enhanced.split(".")[1], "job")
-    return _REPLIES.get(failure.code, "dependency")
+def _scope(failure: Failure, *, is_rate: bool) -> Scope:
+    _, subject, detail = failure.enhanced.split(".") if failure.enhanced else ("", "", "")
+    # A greylisted recipient, a full mailbox, a busy user: nobody else waits for that.
+    if subject in ("1", "2") or (subject, detail) in _RECIPIENTS or _GREYLISTED.search(failure.message):
+        return "job"
+    if is_rate or subject in ("3", "4", "7"):
+        return "dependency"
+    return _REPLIES.get(failure.code, "job" if subject else "dependency")
 
 
 def _rule(failure: Failure) -> str:
