@@ -1,0 +1,51 @@
+"""The conformance suite: what the store protocol promises, as checks that any store must pass.
+
+Each of `CHECKS` is a sentence and a coroutine function that takes a fresh, empty store and raises AssertionError when
+the store breaks its promise. `reprieve.testing.conformance.machine` looks for the histories that nobody thought of.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType, ModuleType
+
+from reprieve.stores.protocol import Store
+from reprieve.testing.conformance import (
+    claiming,
+    enqueueing,
+    fairness,
+    finding,
+    gates,
+    keeping,
+    limits,
+    operating,
+    ringing,
+    sessions,
+    settling,
+)
+
+__all__ = ["CHECKS", "Check"]
+
+Check = Callable[[Store], Awaitable[None]]
+
+_MODULES: tuple[ModuleType, ...] = (
+    enqueueing,
+    claiming,
+    settling,
+    operating,
+    sessions,
+    gates,
+    limits,
+    fairness,
+    keeping,
+    finding,
+    ringing,
+)
+
+CHECKS: Mapping[str, Check] = MappingProxyType(
+    {
+        name.removeprefix("check_"): check
+        for module in _MODULES
+        for name, check in vars(module).items()
+        if name.startswith("check_")
+    }
+)
+"""Every check by its sentence, in the order of the protocol."""

@@ -1,0 +1,281 @@
+# ruff: noqa: D103, PLR2004 - a check's name is its sentence, and its numbers stand beside what they are compared with
+"""Checks of what is read: find, tally, events and gauges."""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import get_args
+
+from reprieve.core import change
+from reprieve.core.change import Change
+from reprieve.core.events import Event, replay
+from reprieve.core.job import Cause, Job
+from reprieve.core.move import LEGAL, Return, Start
+from reprieve.core.rate import Rate
+from reprieve.core.status import STUCK_AFTER, Status, status_of
+from reprieve.errors import InvalidCursor
+from reprieve.stores.protocol import Filter, Gauge, Regulation, Store, Subject, Tally
+from reprieve.testing.conformance.expect import expect, expect_equal, expect_error, expect_ids, expect_job
+from reprieve.testing.conformance.stage import (
+    HOUR,
+    OPERATOR,
+    SECOND,
+    START,
+    Worker,
+    enqueue,
+    enqueued,
+    fail,
+    find_all,
+    kill,
+    make,
+    new_job,
+    new_jobs,
+    park,
+    regulate,
+    snooze,
+    stop,
+    succeed,
+)
+
+NOW = START + HOUR
+"""When the crowd is looked at: what runs since the start is stuck, and what waited for seconds is due."""
+
+
+async def populate(store: Store) -> dict[Status, list[Job]]:
+    """Fill a store with jobs of every status; answer them as they are at `NOW`."""
+    worker = await Worker.open(store)
+    jobs = [
+        new_job(store, START + number, queue=f"q{number % 2}", tenant="ab"[number % 3 == 0], task="st"[number % 5 == 0])
+        for number in range(16)
+    ]
+    await enqueue(store, *jobs, at=START + 100)
+    taken = await worker.take(16, START + 100, queues=("q0", "q1"))
+    at = START + 200
+    other = Cause(reason="no such user", code="550", kind="permanent", fingerprint="nobody")
+    changes = [succeed(taken[0], at), succeed(taken[1], at), stop(taken[2], at), kill(taken[3], at)]
+    changes += [kill(taken[4], at, "exhausted", other), fail(taken[5], at, NOW + HOUR), fail(taken[6], at, at + 1)]
+    changes += [park(taken[7], at, NOW + HOUR), snooze(taken[8], at, NOW + HOUR), make(taken[9], Return(), at)]
+    await worker.settle(*changes, at=at)
+    after = [item.job for item in changes]
+    late = new_jobs(store, 2, START + 300, queue="q0", dependency="ses", key="late")[:1]
+    held = new_jobs(store, 2, START + 300, queue="q1", dependency="down")
+    await enqueue(store, *late, *held, at=START + 300)
+    fresh = await worker.take(1, NOW - SECOND, queues=("q0",))
+    await regulate(store, Regulation(subject="dependency", name="down", permits=0), at=NOW)
+    crowd = [job for job in (*after, *late, *held) if job.id != fresh[0].id] + taken[10:] + fresh
+    found: dict[Status, list[Job]] = {status: [] for status in get_args(Status)}
+    for job in crowd:
+        found[status_of(job, NOW, held=job.dependency == "down")].append(job)
+    return found
+
+
+async def check_every_status_is_found(store: Store) -> None:
+    crowd = await populate(store)
+    for status, jobs in crowd.items():
+        expect(len(jobs) > 0, f"the crowd has a job that is {status}")
+        found = await find_all(store, Filter(statuses=frozenset({status})), NOW)
+        expect_ids(found, jobs, f"jobs that are {status}")
+        for job in found:
+            expect_job(job, next(other for other in jobs if other.id == job.id), f"a {status} job")
+    two: frozenset[Status] = frozenset({"dead", "parked"})
+    found = await find_all(store, Filter(statuses=two), NOW)
+    expect_ids(found, [*crowd["dead"], *crowd["parked"]], "jobs that are dead or parked")
+
+
+async def check_every_filter_narrows(store: Store) -> None:
+    jobs = [job for jobs in (await populate(store)).values() for job in jobs]
+    filters: dict[str, tuple[Filter, Callable[[Job], object]]] = {
+        "queue": (Filter(queue="q0"), lambda job: job.queue == "q0"),
+        "tenant": (Filter(tenant="a"), lambda job: job.tenant == "a"),
+        "empty tenant": (Filter(tenant=""), lambda job: job.tenant == ""),
+        "task": (Filter(task="s"), lambda job: job.task == "s"),
+        "dependency": (Filter(dependency="ses"), lambda job: job.dependency == "ses"),
+        "no dependency": (Filter(dependency=""), lambda job: job.dependency == ""),
+        "key": (Filter(key="late"), lambda job: job.key == "late"),
+        "death": (Filter(death="exhausted"), lambda job: job.death == "exhausted"),
+        "code": (Filter(code="450"), lambda job: job.cause is not None and job.cause.code == "450"),
+        "fingerprint": (Filter(fingerprint="nobody"), lambda job: job.cause and job.cause.fingerprint == "nobody"),
+        "session": (Filter(session="worker-1"), lambda job: job.session == "worker-1"),
+        "two": (Filter(queue="q1", tenant="b"), lambda job: job.queue == "q1" and job.tenant == "b"),
+        "dead of a queue": (
+            Filter(queue="q0", statuses=frozenset({"dead"})),
+            lambda job: job.queue == "q0" and job.state == "dead",
+        ),
+        "nobody": (Filter(tenant="nobody"), lambda _: False),
+        "all": (Filter(), lambda _: True),
+    }
+    for name, (wanted, matches) in filters.items():
+        found = await find_all(store, wanted, NOW)
+        expect_ids(found, [job for job in jobs if matches(job)], f"jobs found by {name}")
+
+
+async def check_find_answers_the_ids_that_exist(store: Store) -> None:
+    jobs = [await enqueued(store, START + number) for number in range(5)]
+    ids = (jobs[3].id, new_job(store).id, jobs[1].id)
+    expect_ids(await find_all(store, Filter(ids=ids)), [jobs[1], jobs[3]], "jobs found by ids")
+    expect_equal(await find_all(store, Filter(ids=())), [], "jobs found by no ids")
+    expect_equal(await find_all(store, Filter(ids=ids, tenant="other")), [], "jobs found by ids of another tenant")
+
+
+async def check_oldest_jobs_are_found_first(store: Store) -> None:
+    jobs = [new_job(store, START + number) for number in range(10)]
+    await enqueue(store, *jobs[5:], *jobs[:5])
+    found = await find_all(store, Filter(), limit=3)
+    expect_equal([job.id for job in found], [job.id for job in jobs], "jobs in the order in which they are found")
+
+
+async def check_cursors_lead_through_everything_exactly_once(store: Store) -> None:
+    jobs = [job for jobs in (await populate(store)).values() for job in jobs]
+    for wanted in (Filter(), Filter(queue="q0"), Filter(statuses=frozenset({"ready", "running", "stuck", "dead"}))):
+        whole = [job.id for job in await find_all(store, wanted, NOW, 1_000)]
+        for limit in (1, 2, 7):
+            pages = [job.id for job in await find_all(store, wanted, NOW, limit)]
+            expect_equal(pages, whole, f"jobs found in pages of {limit}")
+    page = await store.find(Filter(), NOW, limit=4)
+    expect(len(page.jobs) <= 4, f"a page of four has no more, not {len(page.jobs)}")
+    expect(bool(page.cursor), f"it leads on, since there are {len(jobs)} jobs")
+
+
+async def check_job_that_changes_between_pages_is_not_lost(store: Store) -> None:
+    jobs = [await enqueued(store, START + number) for number in range(10)]
+    page = await store.find(Filter(), START, limit=4)
+    await store.apply([change.cancel(jobs[7], OPERATOR, START), change.cancel(jobs[0], OPERATOR, START)], START)
+    seen, cursor = list(page.jobs), page.cursor
+    while cursor:
+        page = await store.find(Filter(), START, cursor, 4)
+        seen, cursor = [*seen, *page.jobs], page.cursor
+    expect_ids(seen, jobs, "jobs seen while two of them changed")
+
+
+async def check_broken_cursor_is_refused(store: Store) -> None:
+    await enqueue(store, *new_jobs(store, 3))
+    for cursor in ("nonsense", "-1", "\x00", "💥", "a" * 500):
+        await expect_error(store.find(Filter(), START, cursor), InvalidCursor, f"find with the cursor {cursor[:20]!r}")
+
+
+async def check_tally_equals_a_recount(store: Store) -> None:
+    crowd = await populate(store)
+    for wanted in (Filter(), Filter(queue="q0"), Filter(tenant="a"), Filter(statuses=frozenset({"dead", "running"}))):
+        ids = {job.id for job in await find_all(store, wanted, NOW)}
+        for by in get_args(Tally):
+            counts: Counter[str] = Counter()
+            for status, jobs in crowd.items():
+                counts.update(_label(job, by, status) for job in jobs if job.id in ids)
+            answer = await store.tally(by, wanted, NOW)
+            expect_equal(_named(answer, by), _named(counts, by), f"the tally by {by} of {wanted!r}")
+
+
+def _label(job: Job, by: Tally, status: Status) -> str:
+    match by:
+        case "status":
+            return status
+        case "code" | "fingerprint":
+            return getattr(job.cause, by) if job.cause else ""
+        case _:
+            return getattr(job, by) or ""
+
+
+def _named(counts: dict[str, int] | Counter[str], by: Tally) -> dict[str, int]:
+    # Whether those count that have no dependency, death, code or fingerprint is left to the store.
+    optional = by in ("dependency", "death", "code", "fingerprint")
+    return {name: count for name, count in counts.items() if count and (name or not optional)}
+
+
+async def check_tally_follows_every_move(store: Store) -> None:
+    await enqueue(store, *new_jobs(store, 6))
+    worker = await Worker.open(store)
+    taken = await worker.take(5)
+    await worker.settle(succeed(taken[0]), kill(taken[1]), fail(taken[2]), fail(taken[2]), make(taken[3], Return()))
+    wanted = {"ready": 2, "running": 1, "succeeded": 1, "dead": 1, "retrying": 1}
+    counts = await store.tally("status", Filter(), START)
+    expect_equal({name: count for name, count in counts.items() if count}, wanted, "the tally by status")
+    counts = await store.tally("status", Filter(), START + HOUR)
+    wanted = {"ready": 3, "stuck": 1, "succeeded": 1, "dead": 1}
+    expect_equal({name: count for name, count in counts.items() if count}, wanted, "the tally an hour later")
+
+
+async def check_events_come_in_order(store: Store) -> None:
+    jobs = [await enqueued(store) for _ in range(5)]
+    changes = [change.cancel(job, OPERATOR, START + number) for number, job in enumerate(jobs)]
+    for item in changes:
+        await store.apply([item], START)
+    events = await store.events()
+    expect_equal([event for _, event in events], [item.event for item in changes], "the events of five cancels")
+    places = [place for place, _ in events]
+    expect(places == sorted(set(places)) and places[0] > 0, f"places in the stream only grow, not {places!r}")
+    expect_equal(await store.events(after=places[2]), events[3:], "events after the third")
+    expect_equal(await store.events(limit=2), events[:2], "the first two events")
+    expect_equal(await store.events(after=places[-1]), [], "events after the last")
+    expect_equal(await store.events(job_id=jobs[3].id), [events[3]], "events of one job")
+
+
+async def check_events_rebuild_the_job(store: Store) -> None:
+    job = await enqueued(store, dependency="ses")
+    worker = await Worker.open(store)
+    at = START
+    endings: tuple[Callable[[Job, int], Change], ...] = (fail, snooze, park, kill)
+    for number, ending in enumerate(endings):
+        at += HOUR
+        leased = await worker.one(at=at)
+        last = ending(leased, at + number)
+        await worker.settle(last, at=at)
+    retry = change.retry(last.job, OPERATOR, at, STUCK_AFTER)
+    cancel = change.cancel(retry.job, OPERATOR, at + 1)
+    await store.apply([retry, cancel], at)
+    events = [event for _, event in await store.events(job_id=job.id)]
+    told = [event for event in events if event.name not in ("JobStarted", "RetryStarted")]
+    names = ["RetryScheduled", "JobSnoozed", "JobParked", "JobDied", "ManualRetryRequested", "JobCancelled"]
+    expect_equal([event.name for event in told], names, "what happened to the job")
+    expect_job(rebuild(job, events), cancel.job, "the job that its events rebuild")
+
+
+def rebuild(job: Job, events: list[Event]) -> Job:
+    """Replay what happened; a start that a store does not keep left nothing behind but the attempt that it counted."""
+    for event in events:
+        if event.version == job.version + 2 and job.state in LEGAL[Start][0]:
+            start = Event(job_id=job.id, at=event.at, attempt=0, version=0, move=Start(session="?"))
+            job = replay(job, [start])
+        job = replay(job, [event])
+    return job
+
+
+async def check_gauges_say_what_runs(store: Store) -> None:
+    await enqueue(store, *new_jobs(store, 4, tenant="acme", task="send", dependency="ses", group="news"))
+    worker = await Worker.open(store)
+    for job in (await worker.take(3, START + 5))[:1]:
+        await worker.settle(succeed(job))
+    subjects: dict[Subject, str] = {"queue": "default", "tenant": "acme", "task": "send"}
+    subjects |= {"dependency": "ses", "group": "news"}
+    for subject, name in subjects.items():
+        gauge = await _gauge(store, subject, name)
+        expect_equal(gauge.running, 2, f"running jobs of the {subject}")
+    tenant = await _gauge(store, "tenant", "acme")
+    expect_equal((tenant.queue, tenant.served, tenant.served_at), ("default", 3, START + 5), "what the tenant got")
+
+
+async def check_gauges_say_what_was_regulated(store: Store) -> None:
+    rate = Rate(count=5, window=60.0)
+    await regulate(
+        store,
+        Regulation(subject="dependency", name="ses", permits=4, max_running=9, rate=rate),
+        Regulation(subject="tenant", name="acme", queue="default", weight=2.5, max_running=3),
+        Regulation(subject="queue", name="default", pauses=("retry",)),
+        Regulation(subject="group", name="news", max_running=1),
+        Regulation(subject="task", name="send", permits=0),
+    )
+    ses = await _gauge(store, "dependency", "ses")
+    expect_equal((ses.permits, ses.max_running, ses.rate, ses.running), (4, 9, rate, 0), "what holds for ses")
+    acme = await _gauge(store, "tenant", "acme")
+    expect_equal((acme.weight, acme.max_running, acme.permits), (2.5, 3, None), "what holds for acme")
+    expect_equal((await _gauge(store, "queue", "default")).pauses, ("retry",), "what is paused")
+    expect_equal((await _gauge(store, "group", "news")).max_running, 1, "what holds for news")
+    expect_equal((await _gauge(store, "task", "send")).permits, 0, "what holds for send")
+    await regulate(store, Regulation(subject="dependency", name="ses", permits=None, rate=None))
+    left = [gauge for gauge in await store.gauges("dependency") if gauge.name == "ses"]
+    expect_equal([(g.permits, g.max_running, g.rate) for g in left], [(None, 9, None)], "what still holds for ses")
+
+
+async def _gauge(store: Store, subject: Subject, name: str) -> Gauge:
+    gauges = await store.gauges(subject, "default" if subject == "tenant" else "")
+    found = [gauge for gauge in gauges if gauge.name == name]
+    expect_equal(len(found), 1, f"gauges of the {subject} {name}")
+    return found[0]

@@ -1,0 +1,193 @@
+# ruff: noqa: D103 - a check's name is its sentence, and its numbers stand beside what they are compared with
+"""Checks of cells and of prune: what the fleet agrees on, and what is forgotten when."""
+
+import asyncio
+
+from msgspec.structs import replace
+
+from reprieve.core import change
+from reprieve.core.job import Job
+from reprieve.core.status import STUCK_AFTER
+from reprieve.stores.protocol import Cell, Filter, Pruned, Regulation, Retention, Store
+from reprieve.testing.conformance.expect import expect, expect_equal, expect_ids, expect_job
+from reprieve.testing.conformance.stage import (
+    DAY,
+    HOUR,
+    MINUTE,
+    OPERATOR,
+    SECOND,
+    START,
+    Worker,
+    enqueue,
+    enqueued,
+    fail,
+    find_all,
+    get,
+    kill,
+    new_jobs,
+    park,
+    succeed,
+)
+
+
+async def check_cell_is_made_changed_and_deleted(store: Store) -> None:
+    made = await store.swap("leader", 0, b"one")
+    expect(made is not None and made.version > 0, "a cell that was not there is made")
+    made = made or Cell(key="", version=0, value=b"")
+    expect_equal((made.key, made.value), ("leader", b"one"), "the cell that was made")
+    changed = await store.swap("leader", made.version, b"two")
+    expect(changed is not None and changed.version > made.version, "its version grows with every change")
+    changed = changed or made
+    expect_equal(await store.cells("leader"), [changed], "the cell as it is kept")
+    expect(await store.swap("leader", changed.version, None) is not None, "it is deleted by whoever knows its version")
+    expect_equal(await store.cells("leader"), [], "cells after it was deleted")
+    expect(await store.swap("leader", 0, b"three") is not None, "and it can be made again")
+
+
+async def check_cell_with_another_version_is_not_changed(store: Store) -> None:
+    made = await store.swap("leader", 0, b"one")
+    version = made.version if made else 0
+    for wrong in (0, version + 1):
+        for value in (b"two", None):
+            expect_equal(await store.swap("leader", wrong, value), None, f"the answer to a swap of version {wrong}")
+    expect_equal(await store.swap("other", 3, b"x"), None, "the answer to a swap of a cell that is not there")
+    expect_equal([cell.value for cell in await store.cells()], [b"one"], "the cells")
+
+
+async def check_of_two_swaps_exactly_one_is_first(store: Store) -> None:
+    answers = await asyncio.gather(*(store.swap("leader", 0, f"{number}".encode()) for number in range(5)))
+    winners = [cell for cell in answers if cell is not None]
+    expect_equal(len(winners), 1, "winners among five who make the same cell")
+    expect_equal(await store.cells(), winners, "the cell")
+
+
+async def check_cells_are_answered_by_prefix_in_order(store: Store) -> None:
+    for key in ("budget/b", "budget/a", "budge", "budget0", "budget/a/1", "x%", "x_y"):
+        await store.swap(key, 0, key.encode())
+    found = [cell.key for cell in await store.cells("budget/")]
+    expect_equal(found, ["budget/a", "budget/a/1", "budget/b"], "the keys that begin with budget/")
+    expect_equal([cell.key for cell in await store.cells("x%")], ["x%"], "the keys that begin with x%")
+    expect_equal([cell.key for cell in await store.cells("x_")], ["x_y"], "the keys that begin with x_")
+    expect_equal(len(await store.cells()), 7, "cells in all")
+
+
+async def check_swap_carries_its_regulations_or_none(store: Store) -> None:
+    await enqueue(store, *new_jobs(store, 2, dependency="ses"))
+    hold = Regulation(subject="dependency", name="ses", permits=0)
+    worker = await Worker.open(store)
+    expect_equal(await store.swap("gate/ses", 7, b"held", [hold], START), None, "the answer to a swap that lost")
+    expect_equal(len(await worker.take()), 1, "jobs leased after a swap that lost")
+    expect(await store.swap("gate/ses", 0, b"held", [hold], START) is not None, "a swap that won")
+    expect_equal(await worker.take(), [], "jobs leased after a swap that held the gate")
+
+
+async def _ended(store: Store, at: int, count: int = 1, queue: str = "default") -> list[Job]:
+    jobs = new_jobs(store, count, at, queue=queue)
+    await enqueue(store, *jobs, at=at)
+    worker = await Worker.open(store, f"worker-{queue}-{at}", at=at)
+    taken = await worker.take(count, at, queues=(queue,))
+    await worker.settle(*(succeed(job, at) for job in taken), at=at)
+    return taken
+
+
+async def check_prune_forgets_succeeded_jobs_by_age(store: Store) -> None:
+    await _ended(store, START, 3)
+    young = await _ended(store, START + 2 * HOUR, 2)
+    pruned = await store.prune(Retention(now=START + 3 * HOUR, succeeded_for=2 * 3_600))
+    expect_equal(pruned.succeeded, 3, "succeeded jobs that went")
+    expect_ids(await find_all(store, Filter()), young, "jobs that stayed")
+
+
+async def check_prune_keeps_so_many_succeeded_jobs_of_each_queue(store: Store) -> None:
+    await _ended(store, START, 3)
+    here = await _ended(store, START + SECOND, 2)
+    there = await _ended(store, START, 2, "other")
+    pruned = await store.prune(Retention(now=START + MINUTE, succeeded=2))
+    expect_equal(pruned.succeeded, 3, "succeeded jobs that went")
+    expect_ids(await find_all(store, Filter()), [*here, *there], "the youngest of each queue stay")
+
+
+async def check_prune_forgets_cancelled_jobs_by_age(store: Store) -> None:
+    jobs = [await enqueued(store), await enqueued(store)]
+    for job, at in zip(jobs, (START, START + 2 * DAY), strict=True):
+        await store.apply([change.cancel(job, OPERATOR, at)], at)
+    pruned = await store.prune(Retention(now=START + 3 * DAY, cancelled_for=2 * 86_400, succeeded=0, succeeded_for=0))
+    expect_equal((pruned.cancelled, pruned.succeeded), (1, 0), "cancelled and succeeded jobs that went")
+    expect_ids(await find_all(store, Filter()), jobs[1:], "jobs that stayed")
+
+
+async def check_prune_forgets_nothing_that_waits_runs_or_is_dead(store: Store) -> None:
+    await enqueue(store, *new_jobs(store, 4, dependency="ses"))
+    worker = await Worker.open(store)
+    running, retrying, parked, dead = await worker.exactly(4)
+    await worker.settle(fail(retrying), park(parked), kill(dead))
+    waiting = await enqueued(store)
+    later = START + 365 * DAY
+    strict = Retention(now=later, succeeded=0, succeeded_for=0, cancelled_for=0, events_for=0)
+    pruned = await store.prune(strict)
+    expect_equal((pruned.succeeded, pruned.cancelled, pruned.dead), (0, 0, 0), "jobs that went")
+    found = await find_all(store, Filter(), later)
+    expect_ids(found, [running, retrying, parked, dead, waiting], "jobs that stayed")
+
+
+async def check_dead_job_goes_only_when_it_was_archived(store: Store) -> None:
+    await enqueue(store, *new_jobs(store, 3))
+    worker = await Worker.open(store)
+    archived, retried, kept = await worker.exactly(3)
+    deaths = [kill(job) for job in (archived, retried, kept)]
+    await worker.settle(*deaths)
+    await store.apply([change.retry(deaths[1].job, OPERATOR, START, STUCK_AFTER)], START)
+    named = tuple(replace(death, version=death.job.version) for death in deaths[:2])
+    pruned = await store.prune(Retention(now=START + MINUTE, archived=named))
+    expect_equal(pruned.dead, 1, "dead jobs that went")
+    expect_equal(await get(store, archived), None, "the job that was archived")
+    expect_ids(await find_all(store, Filter()), [retried, kept], "the jobs that stayed")
+
+
+async def check_dead_job_that_died_again_does_not_go_under_its_old_version(store: Store) -> None:
+    await enqueued(store)
+    worker = await Worker.open(store)
+    first = kill(await worker.one())
+    await worker.settle(first)
+    await store.apply([change.revive(first.job, START)], START)
+    again = kill(await worker.one())
+    await worker.settle(again)
+    named = replace(first, version=first.job.version)
+    expect_equal((await store.prune(Retention(now=START + MINUTE, archived=(named,)))).dead, 0, "dead jobs that went")
+    expect_job(await get(store, again.job), again.job)
+
+
+async def check_prune_forgets_events_by_age(store: Store) -> None:
+    job = await enqueued(store)
+    cancelled = change.cancel(job, OPERATOR, START)
+    await store.apply([cancelled], START)
+    expect_equal([event for _, event in await store.events()], [cancelled.event], "events before")
+    kept = await store.prune(Retention(now=START + 2 * DAY))
+    expect_equal((kept.events, len(await store.events())), (0, 1), "events that went, and stayed, after two days")
+    pruned = await store.prune(Retention(now=START + 8 * DAY))
+    expect_equal((pruned.events, await store.events()), (1, []), "events that went, and stayed, after eight days")
+
+
+async def check_prune_forgets_results_by_their_own_time(store: Store) -> None:
+    await enqueue(store, *new_jobs(store, 2))
+    worker = await Worker.open(store)
+    short, long = await worker.exactly(2)
+    await worker.settle(succeed(short, result=b"short", ttl=60.0), succeed(long, result=b"long", ttl=3_600.0))
+    pruned = await store.prune(Retention(now=START + 2 * MINUTE))
+    expect_equal((pruned.results, pruned.succeeded), (1, 0), "results and jobs that went")
+    expect_equal((await store.result(short.id), await store.result(long.id)), (None, b"long"), "the two results")
+
+
+async def check_prune_of_nothing_says_so(store: Store) -> None:
+    expect_equal(await store.prune(Retention(now=START)), Pruned(), "what went of an empty store")
+    await enqueued(store)
+    expect_equal(await store.prune(Retention(now=START + 365 * DAY)), Pruned(), "what went of a job that waits")
+
+
+async def check_repeat_of_a_pruned_jobs_change_is_missing(store: Store) -> None:
+    await enqueued(store)
+    worker = await Worker.open(store)
+    done = succeed(await worker.one())
+    await worker.settle(done)
+    await store.prune(Retention(now=START + MINUTE, succeeded=0))
+    expect_equal(await store.apply([done], START + MINUTE), ["missing"], "the answer to the change of a job that went")

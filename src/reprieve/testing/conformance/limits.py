@@ -1,0 +1,238 @@
+# ruff: noqa: D103, PLR2004 - a check's name is its sentence, and its numbers stand beside what they are compared with
+"""Checks of limits and rates: counted in the claim itself, exact, never leaking."""
+
+from msgspec.structs import replace
+
+from reprieve.core.move import Return
+from reprieve.core.rate import Rate
+from reprieve.stores.protocol import Regulation, Store
+from reprieve.testing.conformance.expect import expect, expect_equal, expect_ids
+from reprieve.testing.conformance.gates import SUBJECTS, affected, open_worker, regulation
+from reprieve.testing.conformance.stage import (
+    SECOND,
+    START,
+    Worker,
+    enqueue,
+    enqueued,
+    fail,
+    kill,
+    make,
+    new_jobs,
+    park,
+    regulate,
+    snooze,
+    stop,
+    succeed,
+)
+
+
+async def check_limit_of_every_subject_is_kept(store: Store) -> None:
+    worker = await open_worker(store)
+    for subject in SUBJECTS:
+        await regulate(store, regulation(subject, max_running=2))
+        await enqueue(store, *new_jobs(store, 5, **affected(subject)))
+        taken = await worker.take(10)
+        expect_equal(len(taken), 2, f"jobs leased of a {subject} that may run two")
+        expect_equal(await worker.take(10), [], f"jobs leased of a {subject} that is full")
+        taken += (await worker.ask(10, changes=[succeed(taken[0])])).jobs
+        expect_equal(len(taken), 3, f"jobs leased of a {subject} after one of two has ended")
+        await regulate(store, regulation(subject, max_running=None))
+        taken += await worker.take(10)
+        expect_equal(len(taken), 5, f"jobs leased of a {subject} without limit")
+
+
+async def check_limits_count_across_sessions_and_queues(store: Store) -> None:
+    await regulate(store, Regulation(subject="dependency", name="ses", max_running=3))
+    await enqueue(store, *new_jobs(store, 3, dependency="ses"), *new_jobs(store, 3, dependency="ses", queue="x"))
+    first, second = await Worker.open(store, "a"), await Worker.open(store, "b")
+    second.queues = ("x",)
+    expect_equal(len(await first.take(2)), 2, "jobs leased by the first")
+    expect_equal(len(await second.take(5)), 1, "jobs leased by the second")
+    expect_equal(await first.take(5), [], "jobs leased when the dependency is full")
+
+
+async def check_limit_of_a_tenant_is_that_of_its_queue(store: Store) -> None:
+    await regulate(store, Regulation(subject="tenant", name="acme", queue="default", max_running=1))
+    await enqueue(store, *new_jobs(store, 3, tenant="acme"), *new_jobs(store, 3, tenant="acme", queue="x"))
+    worker = await open_worker(store)
+    taken = await worker.take(10)
+    queues = [job.queue for job in taken]
+    expect_equal((queues.count("default"), queues.count("x")), (1, 3), "jobs leased in the two queues")
+
+
+async def check_several_limits_all_count(store: Store) -> None:
+    await regulate(
+        store,
+        Regulation(subject="queue", name="default", max_running=7),
+        Regulation(subject="tenant", name="acme", queue="default", max_running=3),
+        Regulation(subject="task", name="slow", max_running=2),
+    )
+    await enqueue(
+        store,
+        *new_jobs(store, 10, tenant="acme", task="slow"),
+        *new_jobs(store, 10, tenant="acme", task="fast"),
+        *new_jobs(store, 10, tenant="other", task="slow"),
+        *new_jobs(store, 10, tenant="other", task="fast"),
+    )
+    worker = await Worker.open(store)
+    taken = await worker.take(30)
+    expect_equal(len(taken), 7, "jobs leased of the queue")
+    expect_equal(sum(job.tenant == "acme" for job in taken), 3, "jobs leased of the tenant")
+    expect(sum(job.task == "slow" for job in taken) <= 2, "no more than two slow ones run")
+
+
+async def check_limit_leaks_no_slot_however_an_attempt_ends(store: Store) -> None:
+    for subject in SUBJECTS:
+        await regulate(store, regulation(subject, max_running=1))
+    await enqueue(store, *new_jobs(store, 30, tenant="x", task="x", dependency="x", group="x", queue="x"))
+    worker = await open_worker(store)
+    endings = (succeed, fail, kill, park, snooze, stop, lambda job: make(job, Return()))
+    for ending in endings * 2:
+        leased = await worker.one(2)
+        await worker.settle(ending(leased))
+    # The other ways out: taken back by recovery, not held any more, taken by a person.
+    leased = await worker.one(2)
+    await store.apply([make(leased, Return(crashed=True))], START)
+    leased = await worker.one(2)
+    await worker.beat(claimed=worker.number, holds=())
+    expect_equal(len(await worker.take(2)), 1, "jobs leased after every way out")
+
+
+async def check_refused_change_frees_no_slot(store: Store) -> None:
+    await regulate(store, Regulation(subject="task", name="send", max_running=1))
+    await enqueue(store, *new_jobs(store, 3))
+    worker = await Worker.open(store)
+    leased = await worker.one(3)
+    await store.apply([make(leased, Return(crashed=True))], START)
+    again = await worker.one(3)
+    for _ in range(2):
+        await worker.settle(succeed(leased))
+    expect_equal(await worker.take(3), [], "jobs leased after a refused result")
+    for _ in range(2):
+        await worker.settle(succeed(again))
+    expect_equal(len(await worker.take(3)), 1, "jobs leased after a result that was given twice")
+
+
+async def check_lowered_limit_counts_at_once(store: Store) -> None:
+    await enqueue(store, *new_jobs(store, 10))
+    worker = await Worker.open(store)
+    running = await worker.take(4)
+    await regulate(store, Regulation(subject="queue", name="default", max_running=2))
+    expect_equal(await worker.take(10), [], "jobs leased when four run and two may")
+    await worker.settle(*(succeed(job) for job in running[:3]))
+    expect_equal(len(await worker.take(10)), 1, "jobs leased when one runs and two may")
+
+
+async def check_raised_limit_frees_at_once_what_waited(store: Store) -> None:
+    for subject in SUBJECTS:
+        await regulate(store, regulation(subject, max_running=1))
+    worker = await open_worker(store)
+    for subject in SUBJECTS:
+        await enqueue(store, *new_jobs(store, 6, **affected(subject)))
+        expect_equal(len(await worker.take(10)), 1, f"jobs leased of a {subject} that may run one")
+        await regulate(store, regulation(subject, max_running=4))
+        expect_equal(len(await worker.take(10)), 3, f"jobs leased of a {subject} that may now run four")
+        await regulate(store, regulation(subject, max_running=None))
+        expect_equal(len(await worker.take(10)), 2, f"jobs leased of a {subject} without limit")
+
+
+async def check_jobs_wait_for_a_limit_in_their_order(store: Store) -> None:
+    await regulate(store, Regulation(subject="dependency", name="ses", max_running=1))
+    jobs = [await enqueued(store, START + number, dependency="ses") for number in range(6)]
+    worker = await Worker.open(store)
+    taken = []
+    for _ in jobs:
+        leased = await worker.one(3, START + SECOND)
+        taken.append(leased.id)
+        await worker.settle(succeed(leased, START + SECOND), at=START + SECOND)
+    expect_equal(taken, [job.id for job in jobs], "the order of jobs that waited for a limit")
+
+
+async def check_no_window_sees_more_than_the_rate(store: Store) -> None:
+    rate = Rate(count=5, window=10.0)
+    await regulate(store, Regulation(subject="dependency", name="ses", rate=rate))
+    await enqueue(store, *new_jobs(store, 60, dependency="ses"))
+    worker = await Worker.open(store)
+    times: list[int] = []
+    at = START
+    for _ in range(400):
+        claimed = await worker.ask(2, at)
+        times.extend([at] * len(claimed.jobs))
+        await worker.settle(*(succeed(job, at) for job in claimed.jobs), at=at)
+        at += 333
+    for start in times:
+        seen = sum(start <= time < start + 10 * SECOND for time in times)
+        expect(seen <= 5, f"{seen} jobs were leased in a window of ten seconds that allows five")
+    # A sixty-fourth of a window may go unused, and the claim asks only now and then.
+    expect(len(times) >= 55, f"only {len(times)} of 60 jobs were leased in the time of 13 windows")
+
+
+async def check_rate_says_exactly_when_to_look_again(store: Store) -> None:
+    await regulate(store, Regulation(subject="queue", name="default", rate=Rate(count=3, window=60.0)))
+    await enqueue(store, *new_jobs(store, 10))
+    worker = await Worker.open(store)
+    at, taken = START, 0
+    for _ in range(4):
+        claimed = await worker.ask(10, at)
+        expect(len(claimed.jobs) >= 1, "the time that a claim named brings a job")
+        taken += len(claimed.jobs)
+        if taken == 10:
+            return
+        if claimed.next_at is None or claimed.next_at <= at:
+            claimed = await worker.ask(10, at)
+        expect(claimed.next_at is not None, "a claim that met a rate says when to look again")
+        next_at = claimed.next_at or 0
+        expect(at + 60 * SECOND <= next_at <= at + 62 * SECOND, f"in a minute, not in {next_at - at} ms")
+        expect_equal(await worker.take(10, next_at - 1), [], "jobs leased a millisecond before that")
+        at = next_at
+    expect_equal(taken, 10, "jobs leased in four windows")
+
+
+async def check_rate_of_every_subject_is_kept(store: Store) -> None:
+    worker = await open_worker(store)
+    for subject in SUBJECTS:
+        await regulate(store, regulation(subject, rate=Rate(count=2, window=60.0)))
+        jobs = new_jobs(store, 5, **affected(subject))
+        await enqueue(store, *jobs)
+        taken = await worker.take(10)
+        expect_equal(len(taken), 2, f"jobs leased of a {subject} with a rate of two")
+        await worker.settle(*(succeed(job) for job in taken))
+        expect_equal(await worker.take(10), [], f"jobs leased after they have ended: the {subject} has spent its rate")
+        await regulate(store, regulation(subject, rate=None))
+        expect_equal(len(await worker.take(10)), 3, f"jobs leased of a {subject} without rate")
+
+
+async def check_raised_rate_frees_at_once_what_waited(store: Store) -> None:
+    limit = Regulation(subject="tenant", name="", queue="default")
+    await regulate(store, replace(limit, rate=Rate(count=1, window=3_600.0)))
+    await enqueue(store, *new_jobs(store, 6))
+    worker = await Worker.open(store)
+    expect_equal(len(await worker.take(10)), 1, "jobs leased at a rate of one")
+    await regulate(store, replace(limit, rate=Rate(count=4, window=3_600.0)))
+    taken = len(await worker.take(10))
+    expect(3 <= taken <= 4, f"a rate of four lets three more through, or four if it began anew, not {taken}")
+
+
+async def check_rate_of_one_lane_does_not_stop_another(store: Store) -> None:
+    await regulate(store, Regulation(subject="dependency", name="ses", rate=Rate(count=1, window=60.0)))
+    await enqueue(store, *new_jobs(store, 3, dependency="ses"))
+    others = new_jobs(store, 3, dependency="smtp")
+    await enqueue(store, *others)
+    worker = await Worker.open(store)
+    taken = await worker.take(10)
+    expect_ids([job for job in taken if job.dependency == "smtp"], others, "jobs leased of the other lane")
+    expect_equal(len(taken), 4, "jobs leased in all")
+
+
+async def check_refused_grant_spends_no_rate(store: Store) -> None:
+    await regulate(
+        store,
+        Regulation(subject="queue", name="default", rate=Rate(count=2, window=60.0)),
+        Regulation(subject="task", name="held", permits=0),
+    )
+    await enqueue(store, *new_jobs(store, 5, task="held"))
+    worker = await Worker.open(store)
+    for _ in range(5):
+        expect_equal(await worker.take(5), [], "jobs leased of a held task")
+    await enqueue(store, *new_jobs(store, 5))
+    expect_equal(len(await worker.take(5)), 2, "jobs leased within the rate")

@@ -1,0 +1,89 @@
+# ruff: noqa: D103 - a check's name is its sentence, and its numbers stand beside what they are compared with
+"""Checks of wait and close. Only these use real time, and little of it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from reprieve.core import change
+from reprieve.errors import StoreClosed
+from reprieve.stores.protocol import Beat, Claim, Filter, Mark, Regulation, Retention, Store
+from reprieve.testing.conformance.expect import expect, expect_error
+from reprieve.testing.conformance.stage import OPERATOR, START, Worker, enqueue, enqueued, new_job, new_jobs
+
+LONG, SHORT = 2.0, 0.05
+
+
+async def _rings(store: Store, act: Callable[[], Awaitable[object]], queues: tuple[str, ...] = ("default",)) -> bool:
+    bell = asyncio.ensure_future(store.wait(queues, LONG))
+    # The bell may only be heard by who listens already.
+    for _ in range(3):
+        await asyncio.sleep(0.01)
+    await act()
+    return await bell
+
+
+async def check_bell_rings_on_enqueue(store: Store) -> None:
+    expect(await _rings(store, lambda: enqueue(store, new_job(store))), "the bell rings when a job comes")
+
+
+async def check_bell_rings_for_any_of_the_queues(store: Store) -> None:
+    job = new_job(store, queue="b")
+    expect(await _rings(store, lambda: enqueue(store, job), ("a", "b")), "the bell rings for the second queue too")
+
+
+async def check_bell_rings_on_a_manual_retry(store: Store) -> None:
+    job = await enqueued(store)
+    cancel = change.cancel(job, OPERATOR, START)
+    await store.apply([cancel], START)
+    retry = change.retry(cancel.job, OPERATOR, START, 1_800.0)
+    expect(await _rings(store, lambda: store.apply([retry], START)), "the bell rings when a person retries a job")
+
+
+async def check_bell_rings_on_a_release(store: Store) -> None:
+    hold = Regulation(subject="dependency", name="ses", permits=0)
+    await store.regulate([hold], START)
+    await enqueue(store, *new_jobs(store, 2, dependency="ses"))
+    release = Regulation(subject="dependency", name="ses", permits=None)
+    worker = await Worker.open(store)
+    await worker.take()
+    expect(await _rings(store, lambda: store.regulate([release], START)), "the bell rings when a gate is released")
+
+
+async def check_bell_rings_on_a_cancel_request(store: Store) -> None:
+    await enqueued(store)
+    worker = await Worker.open(store)
+    leased = await worker.one()
+    mark = Mark(job_id=leased.id, now=START, cancel=True)
+    expect(await _rings(store, lambda: store.mark([mark])), "the bell rings when a running job is asked to stop")
+
+
+async def check_wait_ends_by_itself(store: Store) -> None:
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    expect(not await store.wait(("default",), SHORT), "nothing happened, so the bell did not ring")
+    expect(loop.time() - began < LONG, "a wait ends when its time is up")
+
+
+async def check_closed_store_says_so(store: Store) -> None:
+    job = await enqueued(store)
+    await store.close()
+    calls: dict[str, Callable[[], Awaitable[object]]] = {
+        "enqueue": lambda: enqueue(store, job),
+        "claim": lambda: store.claim(Claim(session="s", number=1, now=START, queues=("default",), limit=1)),
+        "apply": lambda: store.apply([change.cancel(job, OPERATOR, START)], START),
+        "beat": lambda: store.beat(Beat(session="s", now=START, lease=1.0, slots=1, is_new=True)),
+        "recover": lambda: store.recover(START),
+        "mark": lambda: store.mark([Mark(job_id=job.id, now=START, cancel=True)]),
+        "regulate": lambda: store.regulate([Regulation(subject="task", name="send", permits=0)], START),
+        "swap": lambda: store.swap("leader", 0, b""),
+        "prune": lambda: store.prune(Retention(now=START)),
+        "find": lambda: store.find(Filter(), START),
+        "tally": lambda: store.tally("status", Filter(), START),
+        "events": store.events,
+        "result": lambda: store.result(job.id),
+        "cells": store.cells,
+        "gauges": lambda: store.gauges("queue"),
+        "wait": lambda: store.wait(("default",), SHORT),
+    }
+    for name, call in calls.items():
+        await expect_error(call(), StoreClosed, f"{name} after close")

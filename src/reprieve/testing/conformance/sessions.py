@@ -1,0 +1,282 @@
+# ruff: noqa: D103 - a check's name is its sentence, and its numbers stand beside what they are compared with
+"""Checks of beat, recover and mark: sessions live, die, and give back what they held."""
+
+from reprieve.core import change
+from reprieve.core.move import Return
+from reprieve.errors import PayloadTooLarge, SessionDead
+from reprieve.stores.protocol import LARGEST_PAYLOAD, Mark, Store
+from reprieve.testing.conformance.expect import expect, expect_equal, expect_error, expect_ids, expect_job
+from reprieve.testing.conformance.stage import (
+    HOUR,
+    MINUTE,
+    OPERATOR,
+    SECOND,
+    START,
+    Worker,
+    enqueue,
+    enqueued,
+    fail,
+    get,
+    kill,
+    make,
+    new_job,
+    new_jobs,
+    succeed,
+)
+
+LEASE = 15.0
+END = START + 15 * SECOND
+
+
+async def check_first_beat_opens_a_session(store: Store) -> None:
+    await enqueued(store)
+    worker = Worker(store, "worker-1")
+    pulse = await worker.beat(is_new=True)
+    expect_equal((pulse.is_alive, pulse.stop, pulse.returned), (True, (), 0), "the answer to the first beat")
+    expect_equal(len(await worker.take()), 1, "jobs leased")
+
+
+async def check_opening_beat_can_be_repeated(store: Store) -> None:
+    worker = Worker(store, "worker-1")
+    for _ in range(2):
+        expect((await worker.beat(is_new=True)).is_alive, "a session that was just opened lives")
+    expect((await worker.beat()).is_alive, "and goes on living")
+
+
+async def check_beat_of_an_unknown_session_is_answered_with_its_death(store: Store) -> None:
+    expect(not (await Worker(store, "nobody").beat()).is_alive, "a session that never was is dead")
+
+
+async def check_session_lives_until_its_time_is_up(store: Store) -> None:
+    worker = await Worker.open(store, lease=LEASE)
+    expect((await worker.beat(END, lease=LEASE)).is_alive, "a session lives at the last moment of its lease")
+    again = END + 15 * SECOND
+    expect((await worker.beat(again, lease=LEASE)).is_alive, "a beat gives it another lease")
+    expect(not (await worker.beat(again + 15 * SECOND + 1, lease=LEASE)).is_alive, "a millisecond too late it is dead")
+
+
+async def check_claim_works_until_the_last_moment_of_the_lease(store: Store) -> None:
+    await enqueue(store, *new_jobs(store, 2))
+    worker = await Worker.open(store, lease=LEASE)
+    expect_equal(len(await worker.take(at=END)), 1, "jobs leased at the last moment")
+    await expect_error(worker.ask(1, END + 1), SessionDead, "a claim after the lease")
+
+
+async def check_lease_of_zero_ends_the_session(store: Store) -> None:
+    await enqueued(store)
+    worker = await Worker.open(store)
+    leased = await worker.one()
+    await worker.beat(lease=0)
+    expect(not (await worker.beat(START + 1)).is_alive, "a session that ended is dead")
+    expect_ids(await store.recover(START + 1), [leased], "jobs for recovery, at once")
+
+
+async def check_job_that_the_session_does_not_hold_goes_back_uncharged(store: Store) -> None:
+    await enqueue(store, *new_jobs(store, 3))
+    worker = await Worker.open(store)
+    kept, *lost = await worker.exactly(3)
+    pulse = await worker.beat(START + SECOND, claimed=worker.number, holds=(kept.id,))
+    expect_equal((pulse.is_alive, pulse.returned), (True, 2), "the answer to a beat that holds one of three jobs")
+    for job in lost:
+        wanted = make(job, Return(), START + SECOND)
+        expect_job(await get(store, job), wanted.job, "a job that went back")
+        expect(wanted.event in [event for _, event in await store.events(job_id=job.id)], "its event is stored")
+    expect_job(await get(store, kept), kept, "the job in hand")
+    expect_ids(await worker.take(5, START + SECOND), lost, "jobs that can be leased again")
+    expect_equal(await worker.settle(succeed(lost[0])), ["refused"], "the result of a lease that went back")
+
+
+async def check_beat_leaves_claims_alone_whose_answer_may_be_under_way(store: Store) -> None:
+    await enqueue(store, *new_jobs(store, 2))
+    worker = await Worker.open(store)
+    early = await worker.one()
+    late = await worker.one()
+    pulse = await worker.beat(claimed=1, holds=())
+    expect_equal(pulse.returned, 1, "jobs that went back")
+    expect_job(await get(store, late), late, "the job of the later claim")
+    expect_job(await get(store, early), make(early, Return()).job, "the job of the earlier claim")
+
+
+async def check_beat_without_holds_returns_nothing(store: Store) -> None:
+    await enqueued(store)
+    worker = await Worker.open(store)
+    leased = await worker.one()
+    expect_equal((await worker.beat(claimed=worker.number)).returned, 0, "jobs that went back")
+    expect_job(await get(store, leased), leased)
+
+
+async def check_beat_returns_nothing_of_another_session(store: Store) -> None:
+    await enqueue(store, *new_jobs(store, 2))
+    first, second = await Worker.open(store, "a"), await Worker.open(store, "b")
+    mine, theirs = await first.one(), await second.one()
+    await first.beat(claimed=1, holds=(theirs.id,))
+    expect_job(await get(store, theirs), theirs, "the other session's job")
+    expect_job(await get(store, mine), make(mine, Return()).job, "the job that was not held")
+
+
+async def check_beat_that_holds_what_was_settled_changes_nothing(store: Store) -> None:
+    await enqueued(store)
+    worker = await Worker.open(store)
+    leased = await worker.one()
+    done = succeed(leased)
+    await worker.settle(done)
+    pulse = await worker.beat(claimed=worker.number, holds=(leased.id, new_job(store).id))
+    expect_equal((pulse.is_alive, pulse.returned), (True, 0), "the answer to a beat")
+    expect_job(await get(store, leased), done.job)
+
+
+async def check_recovery_answers_what_the_dead_held(store: Store) -> None:
+    await enqueue(store, *new_jobs(store, 3))
+    dying, living = await Worker.open(store, "dying", lease=LEASE), await Worker.open(store, "living")
+    lost = await dying.take(2)
+    kept = await living.one()
+    expect_equal(await store.recover(END), [], "jobs to recover while everybody lives")
+    found = await store.recover(END + 1)
+    expect_ids(found, lost, "jobs to recover")
+    for job in found:
+        wanted = next(other for other in lost if other.id == job.id)
+        expect_job(job, wanted, "a job to recover is still leased")
+        expect_job(await get(store, job, END + 1), wanted, "and stays so")
+    expect_job(await get(store, kept, END + 1), kept, "the job of the session that lives")
+
+
+async def check_recovery_repeats_what_was_not_taken_back(store: Store) -> None:
+    await enqueue(store, *new_jobs(store, 3))
+    worker = await Worker.open(store, lease=LEASE)
+    lost = await worker.take(3)
+    expect_ids(await store.recover(END + 1), lost, "jobs to recover")
+    await store.apply([make(lost[0], Return(crashed=True), END + 1)], END + 1)
+    expect_ids(await store.recover(END + 2), lost[1:], "jobs still to recover")
+
+
+async def check_recovery_answers_no_more_than_its_limit(store: Store) -> None:
+    await enqueue(store, *new_jobs(store, 5))
+    worker = await Worker.open(store, lease=LEASE)
+    lost = await worker.take(5)
+    recovered = []
+    for wanted in (2, 2, 1, 0):
+        found = await store.recover(END + 1, 2)
+        expect_equal(len(found), wanted, "jobs to recover at a time")
+        await store.apply([make(job, Return(crashed=True), END + 1) for job in found], END + 1)
+        recovered.extend(found)
+    expect_ids(recovered, lost, "jobs recovered in all")
+
+
+async def check_recovered_job_runs_again(store: Store) -> None:
+    await enqueued(store)
+    worker = await Worker.open(store, lease=LEASE)
+    lost = await worker.one()
+    await store.recover(END + 1)
+    taken_back = make(lost, Return(crashed=True), END + 1)
+    expect_equal(await store.apply([taken_back], END + 1), ["applied"], "the answer to the take-back")
+    other = await Worker.open(store, "other", at=END + 1)
+    again = await other.one(at=END + 1)
+    expect_job(again, change.lease(taken_back.job, "other", END + 1).job, "the job, leased again")
+
+
+async def check_of_two_recoveries_exactly_one_takes_the_job_back(store: Store) -> None:
+    await enqueued(store)
+    worker = await Worker.open(store, lease=LEASE)
+    await worker.take()
+    first, second = (await store.recover(END + 1))[0], (await store.recover(END + 2))[0]
+    expect_equal(await store.apply([make(first, Return(crashed=True), END + 1)], END + 1), ["applied"], "the first")
+    expect_equal(await store.apply([kill(second, END + 2)], END + 2), ["refused"], "the second")
+
+
+async def check_late_result_counts_until_the_job_is_taken_back(store: Store) -> None:
+    await enqueue(store, *new_jobs(store, 2))
+    worker = await Worker.open(store, lease=LEASE)
+    one, two = await worker.exactly(2)
+    await store.recover(END + 1)
+    done = succeed(one, END + 2)
+    expect_equal(await store.apply([done], END + 2), ["applied"], "a result before the take-back")
+    expect_equal(await store.apply([make(one, Return(crashed=True), END + 3)], END + 3), ["refused"], "the take-back")
+    await store.apply([make(two, Return(crashed=True), END + 3)], END + 3)
+    expect_equal(await store.apply([succeed(two, END + 4)], END + 4), ["refused"], "a result after the take-back")
+
+
+async def check_changes_of_a_dead_session_are_judged_by_their_versions(store: Store) -> None:
+    await enqueue(store, *new_jobs(store, 3))
+    worker = await Worker.open(store, lease=LEASE)
+    one, two, waiting = await worker.exactly(3)
+    await store.recover(END + 1)
+    taken_back = make(two, Return(crashed=True), END + 1)
+    await store.apply([taken_back], END + 1)
+    changes = [succeed(one, END + 2), succeed(two, END + 2)]
+    await expect_error(worker.ask(5, END + 2, changes), SessionDead, "a claim of a session that died")
+    expect_job(await get(store, one, END + 2), changes[0].job, "the job whose lease still stood")
+    expect_job(await get(store, two, END + 2), taken_back.job, "the job that was taken back")
+    expect_job(await get(store, waiting, END + 2), waiting, "the job that it did not settle")
+
+
+async def check_dead_session_stays_dead(store: Store) -> None:
+    worker = await Worker.open(store, lease=LEASE)
+    await store.recover(END + 1)
+    expect(not (await worker.beat(END + 2)).is_alive, "a beat after death is answered with it")
+    expect(not (await worker.beat(END - 1)).is_alive, "also when the clock went back")
+    await expect_error(worker.ask(1, END - 1), SessionDead, "a claim after death when the clock went back")
+
+
+async def check_dead_sessions_beat_returns_nothing(store: Store) -> None:
+    await enqueued(store)
+    worker = await Worker.open(store, lease=LEASE)
+    leased = await worker.one()
+    pulse = await worker.beat(END + 1, claimed=1, holds=())
+    expect_equal((pulse.is_alive, pulse.returned), (False, 0), "the answer to the beat of a dead session")
+    expect_job(await get(store, leased, END + 1), leased, "its job waits for recovery")
+    expect_ids(await store.recover(END + 1), [leased], "jobs to recover")
+
+
+async def check_cancel_request_is_taken_for_a_running_job(store: Store) -> None:
+    await enqueue(store, *new_jobs(store, 2))
+    worker = await Worker.open(store)
+    one, two = await worker.exactly(2)
+    expect_equal(await store.mark([Mark(job_id=one.id, now=START, cancel=True)]), [True], "the answer to a mark")
+    expect_equal((await worker.beat()).stop, (one.id,), "jobs that the session is asked to stop")
+    found = await get(store, one)
+    expect(found is not None and found.cancel_requested, "the job shows the request")
+    expect_equal(found and found.version, one.version, "the version of a job that is asked to stop")
+    expect_job(await get(store, two), two, "its neighbour")
+
+
+async def check_cancel_request_does_not_fence_an_honest_worker(store: Store) -> None:
+    await enqueue(store, *new_jobs(store, 2))
+    worker = await Worker.open(store)
+    one, two = await worker.exactly(2)
+    await store.mark([Mark(job_id=job.id, now=START, cancel=True) for job in (one, two)])
+    changes = [succeed(one), fail(two)]
+    expect_equal(await worker.settle(*changes), ["applied", "applied"], "the answers to results after a request")
+    expect_equal((await worker.beat()).stop, (), "jobs to stop after all have ended")
+    for job, wanted in zip((one, two), changes, strict=True):
+        expect_job(await get(store, job), wanted.job)
+    again = await worker.one(at=START + HOUR)
+    expect(not again.cancel_requested, "the request is gone when the attempt has ended")
+
+
+async def check_cancel_request_is_not_taken_for_a_job_that_does_not_run(store: Store) -> None:
+    waiting, done = await enqueued(store, due_at=START + MINUTE), await enqueued(store)
+    worker = await Worker.open(store)
+    await worker.settle(succeed(await worker.one()))
+    jobs = (waiting, done, new_job(store))
+    marks = [Mark(job_id=job.id, now=START, cancel=True) for job in jobs]
+    expect_equal(await store.mark(marks), [False, False, False], "the answers to three marks")
+    expect_job(await get(store, waiting), waiting, "the waiting job")
+    expect_equal(await store.apply([change.cancel(waiting, OPERATOR, START)], START), ["applied"], "its cancel")
+
+
+async def check_progress_is_taken_from_the_session_that_runs_the_job(store: Store) -> None:
+    await enqueued(store)
+    worker = await Worker.open(store)
+    leased = await worker.one()
+    marks = [Mark(job_id=leased.id, now=START, session=name, progress=b"50%") for name in (worker.session, "other")]
+    expect_equal(await store.mark(marks), [True, False], "the answers to progress of two sessions")
+    expect_job(await get(store, leased), leased, "the job beside its progress")
+    expect_equal(await worker.settle(succeed(leased)), ["applied"], "the result after progress")
+
+
+async def check_progress_over_the_limit_is_refused(store: Store) -> None:
+    await enqueued(store)
+    worker = await Worker.open(store)
+    leased = await worker.one()
+    large = Mark(job_id=leased.id, now=START, session=worker.session, progress=b"x" * (LARGEST_PAYLOAD + 1))
+    await expect_error(store.mark([large]), PayloadTooLarge, "progress that is too large")

@@ -1,0 +1,198 @@
+"""What a check plays with: jobs, a worker that counts its calls, and the changes that befall a job."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, Self
+
+from msgspec.structs import replace
+
+from reprieve.core import change
+from reprieve.core.change import Change, Request
+from reprieve.core.job import Cause, Death, Job
+from reprieve.core.move import Cancel, Dead, Move, Park, Retry, Snooze, Succeed
+from reprieve.stores.protocol import Answer, Beat, Claim, Claimed, Filter, Pulse, Regulation, Store
+from reprieve.testing.conformance.expect import expect_equal
+
+START = 1_700_000_000_000
+"""When every check begins."""
+
+SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
+
+CAUSE = Cause(reason="450 mailbox busy", code="450", kind="transient", fingerprint="busy")
+
+OPERATOR = Request(by="ana", reason="the provider is back", force=True)
+ANOTHER = Request(by="bea", reason="the customer called", force=True)
+
+
+def new_job(store: Store, at: int = START, **fields: Any) -> Job:  # noqa: ANN401 - whatever a job is made of
+    """Make a job that waits for its turn, or for its time when `due_at` is later than its making."""
+    waiting_for = "schedule" if fields.get("due_at", at) > at else "turn"
+    queue = fields.get("queue", "default")
+    facts: dict[str, Any] = {
+        "task": "send",
+        "created_at": at,
+        "due_at": at,
+        "waiting_for": waiting_for,
+        "max_attempts": 10,
+    } | fields
+    return Job(id=store.new_id(at, queue), **facts)
+
+
+def new_jobs(store: Store, count: int, at: int = START, **fields: Any) -> list[Job]:  # noqa: ANN401 - as above
+    """Make so many jobs alike."""
+    return [new_job(store, at, **fields) for _ in range(count)]
+
+
+async def enqueue(store: Store, *jobs: Job, at: int = START) -> list[str]:
+    """Enqueue jobs in one call."""
+    return await store.enqueue(jobs, at)
+
+
+async def enqueued(store: Store, at: int = START, **fields: Any) -> Job:  # noqa: ANN401 - as above
+    """Make one job and enqueue it."""
+    job = new_job(store, at, **fields)
+    await store.enqueue([job], at)
+    return job
+
+
+class Worker:
+    """A session that counts its calls as a worker does."""
+
+    def __init__(self, store: Store, session: str, queues: Sequence[str] = ("default",)) -> None:
+        """Prepare the session; `open` makes it known to the store."""
+        self.store = store
+        self.session = session
+        self.queues = tuple(queues)
+        self.number = 0
+
+    @classmethod
+    async def open(
+        cls, store: Store, session: str = "worker-1", *, slots: int = 1_000, lease: float = 30 * 86_400, at: int = START
+    ) -> Self:
+        """Open a session; by default its lease outlasts every check, and its slots every claim."""
+        worker = cls(store, session)
+        await worker.beat(at, lease=lease, slots=slots, is_new=True)
+        return worker
+
+    async def beat(self, at: int = START, **fields: Any) -> Pulse:  # noqa: ANN401 - whatever a beat carries
+        """Beat once."""
+        facts: dict[str, Any] = {"lease": 30 * 86_400, "slots": 1_000} | fields
+        return await self.store.beat(Beat(session=self.session, now=at, **facts))
+
+    async def ask(
+        self, limit: int = 1, at: int = START, changes: Iterable[Change] = (), queues: Sequence[str] | None = None
+    ) -> Claimed:
+        """Claim under the next number."""
+        self.number += 1
+        return await self.again(limit, at, changes, queues)
+
+    async def again(
+        self, limit: int = 1, at: int = START, changes: Iterable[Change] = (), queues: Sequence[str] | None = None
+    ) -> Claimed:
+        """Claim under the same number once more, as after a lost reply."""
+        return await self.store.claim(
+            Claim(
+                session=self.session,
+                number=self.number,
+                now=at,
+                queues=self.queues if queues is None else tuple(queues),
+                limit=limit,
+                changes=tuple(changes),
+            )
+        )
+
+    async def take(self, limit: int = 1, at: int = START, queues: Sequence[str] | None = None) -> list[Job]:
+        """Claim and answer the jobs alone."""
+        return list((await self.ask(limit, at, queues=queues)).jobs)
+
+    async def exactly(self, count: int, at: int = START) -> list[Job]:
+        """Claim and expect so many jobs, no more and no less."""
+        jobs = await self.take(count, at)
+        expect_equal(len(jobs), count, f"jobs leased to {self.session}")
+        return jobs
+
+    async def one(self, limit: int = 1, at: int = START, queues: Sequence[str] | None = None) -> Job:
+        """Claim and expect a single job."""
+        jobs = await self.take(limit, at, queues)
+        expect_equal(len(jobs), 1, f"jobs leased to {self.session}")
+        return jobs[0]
+
+    async def settle(self, *changes: Change, at: int = START) -> list[Answer]:
+        """Settle and ask for nothing."""
+        return list((await self.ask(0, at, changes)).answers)
+
+
+async def get(store: Store, job: Job, at: int = START) -> Job | None:
+    """Answer the job as the store has it now."""
+    page = await store.find(Filter(ids=(job.id,)), at)
+    return page.jobs[0] if page.jobs else None
+
+
+async def find_all(store: Store, wanted: Filter, at: int = START, limit: int = 100) -> list[Job]:
+    """Answer every page of a search."""
+    found: list[Job] = []
+    cursor = ""
+    for _ in range(1_000):
+        page = await store.find(wanted, at, cursor, limit)
+        found.extend(page.jobs)
+        cursor = page.cursor
+        if not cursor:
+            return found
+    message = "a search had no end after 1,000 pages"
+    raise AssertionError(message)
+
+
+async def regulate(store: Store, *regulations: Regulation, at: int = START) -> None:
+    """Regulate in one call."""
+    await store.regulate(regulations, at)
+
+
+def succeed(job: Job, at: int = START, result: bytes | None = None, ttl: float = 0.0) -> Change:
+    """Let an attempt succeed."""
+    return replace(change.settle(job, Succeed(), at), result=result, result_ttl=ttl)
+
+
+def fail(job: Job, at: int = START, due_at: int | None = None) -> Change:
+    """Let an attempt fail and be tried again, by default in ten seconds."""
+    due_at = at + 10 * SECOND if due_at is None else due_at
+    return change.settle(job, Retry(due_at=due_at, cause=CAUSE, delay=10.0, max_attempts=10), at)
+
+
+def kill(job: Job, at: int = START, death: Death = "permanent", cause: Cause = CAUSE) -> Change:
+    """Let a job die."""
+    return change.make(job, Dead(death=death, cause=cause, charged=True), at)
+
+
+def park(job: Job, at: int = START, due_at: int | None = None) -> Change:
+    """Let a job wait for its dependency, by default for a second."""
+    due_at = at + SECOND if due_at is None else due_at
+    return change.settle(job, Park(gate=job.dependency or "ses", due_at=due_at, cause=CAUSE), at)
+
+
+def snooze(job: Job, at: int = START, due_at: int | None = None) -> Change:
+    """Let a task ask to be called again, by default in a second."""
+    return change.settle(job, Snooze(due_at=at + SECOND if due_at is None else due_at), at)
+
+
+def stop(job: Job, at: int = START) -> Change:
+    """Let an attempt end as cancelled."""
+    return change.settle(job, Cancel(reason="asked to stop"), at)
+
+
+def make(job: Job, move: Move, at: int = START) -> Change:
+    """Carry out any move."""
+    return change.make(job, move, at)
+
+
+def count_by(jobs: Iterable[Job], field: str) -> Counter[str]:
+    """Count jobs by one of their fields."""
+    return Counter(getattr(job, field) for job in jobs)
+
+
+def longest_run(names: Sequence[str], name: str) -> int:
+    """Answer how often a name stands in a row at the most."""
+    longest = current = 0
+    for other in names:
+        current = current + 1 if other == name else 0
+        longest = max(longest, current)
+    return longest
