@@ -167,7 +167,7 @@ class Filter(Record):
 
 
 class Page(Record):
-    """Some of the jobs that were asked for, oldest first, and where to go on; an empty cursor is the end."""
+    """Some of the jobs that were asked for, in the store's order, and where to go on; an empty cursor is the end."""
 
     jobs: tuple[Job, ...]
     cursor: str = ""
@@ -185,8 +185,8 @@ class Retention(Record):
     succeeded_for: float = 86_400.0
     cancelled_for: float = 7 * 86_400.0
     events_for: float = 7 * 86_400.0
-    archived: tuple[Change, ...] = ()
-    """Dead jobs that were archived and may go, each with the version that was archived."""
+    archived: tuple[Job, ...] = ()
+    """Dead jobs that were archived, as they were archived: each goes if it still has that version."""
 
 
 class Pruned(Record):
@@ -218,8 +218,9 @@ class Store(Protocol):
     async def claim(self, claim: Claim) -> Claimed:
         """Apply the changes, then choose and lease jobs, fairly, within every gate, limit, rate and pause.
 
-        Due jobs are taken whether or not anybody promoted them. A job past its deadline is not leased but dies. Raises
-        `SessionDead` when the session is not alive; its changes are then still judged one by one by their versions.
+        Due jobs are taken whether or not anybody promoted them. A job past its deadline is not leased but dies. A
+        session that is not alive is leased nothing: its changes are still judged by their versions and answered, and
+        without any it raises `SessionDead`, as it does for a session that the store does not know.
         """
         ...
 

@@ -1,0 +1,39 @@
+"""Opening a store by its URL."""
+
+from pathlib import Path
+from typing import Literal
+from urllib.parse import unquote, urlsplit
+
+from reprieve.errors import InvalidUrl
+from reprieve.stores.protocol import LARGEST_PAYLOAD, Store
+
+
+async def open_store(
+    url: str, *, durability: Literal["full", "fast"] = "full", largest_payload: int = LARGEST_PAYLOAD
+) -> Store:
+    """Open the store that a URL names: `sqlite:///relative.db`, `sqlite:////absolute.db` or `sqlite://:memory:`."""
+    scheme, _, rest = url.partition("://")
+    if scheme == "sqlite":
+        from reprieve.stores.sqlite import SqliteStore  # noqa: PLC0415 - a store is imported when it is used
+
+        return SqliteStore(_path(url, rest), durability=durability, largest_payload=largest_payload)
+    message = f"no store answers to {_masked(url)!r}; write sqlite:///jobs.db or sqlite://:memory:"
+    raise InvalidUrl(message)
+
+
+def _path(url: str, rest: str) -> Path | None:
+    if rest in (":memory:", "/:memory:"):
+        return None
+    if not rest.startswith("/") or len(rest) == 1 or "?" in rest:
+        message = f"{url!r} names no file; write sqlite:///jobs.db, with three slashes, or four for an absolute path"
+        raise InvalidUrl(message)
+    return Path(unquote(rest[1:]))
+
+
+def _masked(url: str) -> str:
+    """Hide the password of a URL."""
+    try:
+        password = urlsplit(url).password
+    except ValueError:
+        return url[:20] + "…"
+    return url.replace(password, "***") if password else url[:200]

@@ -1,0 +1,370 @@
+"""The claim: settle, promote what is due, let return what may, choose, and lease, in one transaction."""
+
+import sqlite3
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from reprieve.core.job import Job
+from reprieve.core.rate import Meter, Rate
+from reprieve.errors import SessionDead, StaleCall
+from reprieve.stores.protocol import Answer, Claim, Claimed
+from reprieve.stores.sqlite import settle
+from reprieve.stores.sqlite.places import Places
+from reprieve.stores.sqlite.plan import Limits, Plan, Shelf, Tenant, Turn, load_of
+from reprieve.stores.sqlite.rows import COUNTERS, Lease, Row, unpack
+from reprieve.stores.sqlite.statements import run, statements
+
+FEW = 4
+"""Shelves that give at most so many jobs are read apart from the others: the limit of a read is that of its largest."""
+
+SHELVES = 16
+"""Open shelves of a tenant that a claim reads at once."""
+
+_decode = msgspec.json.decode
+_pack = msgspec.msgpack.encode
+
+
+class Called(msgspec.Struct, array_like=True):
+    """What a session's last call was answered with, for a repeat."""
+
+    answers: list[Answer]
+    next_at: int | None
+
+
+def claim(tx: sqlite3.Connection, places: Places, request: Claim) -> Claimed:
+    """Carry out a claim."""
+    sql = statements("claim")
+    row = tx.execute(sql["session"], {"session": request.session, "now": request.now}).fetchone()
+    if row is None:
+        message = f"session {request.session!r} is not open; open it with a beat"
+        raise SessionDead(message)
+    session, number, answered, is_alive, slots = row
+    if request.number < number:
+        message = f"call {request.number} of session {request.session!r} comes after call {number}"
+        raise StaleCall(message)
+    if request.number == number:
+        called = msgspec.msgpack.decode(answered, type=Called)
+        jobs = _held(tx, places, session << 32 | number, request.session)
+        return Claimed(answers=tuple(called.answers), jobs=jobs, next_at=called.next_at)
+    if not is_alive and not request.changes:
+        message = f"session {request.session!r} is dead: its time was up, and others have its jobs"
+        raise SessionDead(message)
+    answers, released = settle.settle(tx, places, request.changes, request.now)
+    leased: list[Job] = []
+    next_at = None
+    if is_alive and request.limit > 0:
+        leased, next_at = _claim(tx, places, request, session, slots, released)
+    for tenants in released.values():
+        settle.release(tx, tenants)
+    tx.execute(sql["called"], (request.number, _pack(Called(answers, next_at)), session))
+    return Claimed(answers=tuple(answers), jobs=tuple(leased), next_at=next_at)
+
+
+def _claim(
+    tx: sqlite3.Connection, places: Places, request: Claim, session: int, slots: int, released: settle.Released
+) -> tuple[list[Job], int | None]:
+    """Take jobs from each queue in its turn; answer them and the next moment at which there may be more."""
+    taken: list[Job] = []
+    moments: list[int] = []
+    leased: dict[int, tuple[int, int]] = {}
+    for name in request.queues:
+        if len(taken) < request.limit:
+            visit = _Visit(tx, places, request, slots, name, released)
+            taken += visit.take(request.limit - len(taken), leased)
+            moments += visit.moments
+    if leased:
+        tx.execute(statements("claim")["lease"], (session << 32 | request.number, request.now, _pack(leased)))
+    if len(taken) >= request.limit:
+        return taken, request.now
+    return taken, min(moments, default=None)
+
+
+class _Visit:
+    """A claim's visit to one queue."""
+
+    def __init__(
+        self,
+        tx: sqlite3.Connection,
+        places: Places,
+        request: Claim,
+        slots: int,
+        name: str,
+        released: settle.Released,
+    ) -> None:
+        self.tx = tx
+        self.released = released
+        self.places = places
+        self.sql = statements("claim")
+        self.now = request.now
+        self.session = request.session
+        self.slots = slots
+        self.name = name
+        self.moments: list[int] = []
+        """When there may be more."""
+
+    def take(self, limit: int, leased: dict[int, tuple[int, int]]) -> list[Job]:
+        row = self.tx.execute(self.sql["queue"], (self.name,)).fetchone()
+        if row is None:
+            return []
+        self.queue, clock, last, streak, last_at, other_at, pauses, *gate = row
+        pause = {"schedule": 0 if pauses & 1 else self.now, "retry": 0 if pauses & 2 else self.now}
+        self._promote(limit, pause)
+        self._return_shelves()
+        self.tx.execute(self.sql["tenants_back"], (self.now,))
+        tenants, last_loaded = self._candidates(limit)
+        jobs: list[Job] = []
+        if tenants:
+            busy = self.tx.execute(self.sql["busy_weight"], (self.queue,)).fetchone()[0]
+            turn = Turn(clock, last, streak, last_at, other_at)
+            plan = Plan(
+                tenants, turn, _limits(gate), slots=self.slots, other_weight=busy, last=last_loaded, now=self.now
+            )
+            plan.run(limit)
+            jobs = self._carry_out(plan, leased)
+            if plan.is_cut:
+                self.moments.append(self.now)
+            if plan.ceiling_until is not None:
+                self.moments.append(plan.ceiling_until)
+            if (queue_back := plan.queue.back_at(self.now)) is not None:
+                self.moments.append(queue_back)
+        for moment in (
+            self.tx.execute(self.sql["next_due"], {"queue": self.queue, **pause}).fetchone()[0],
+            self.tx.execute(self.sql["next_back"]).fetchone()[0],
+        ):
+            if moment is not None:
+                self.moments.append(moment)
+        return jobs
+
+    def _promote(self, limit: int, pause: dict[str, int]) -> None:
+        """Move due jobs to their shelves."""
+        parameters = {"queue": self.queue, "now": self.now, "limit": max(50, 2 * limit), **pause}
+        due: list[list[int]] = _decode(self.tx.execute(self.sql["due"], parameters).fetchone()[0])
+        if due:
+            promote(self.tx, self.places, self.queue, due)
+
+    def _return_shelves(self) -> None:
+        """Let shelves return from behind gates that have room again, a few tenants more than there is room for."""
+        for *limits, _aside, cursor in self.tx.execute(self.sql["gates_back"], (self.now,)).fetchall():
+            gate = _limits(limits)
+            room = gate.room(self.now)
+            if room == 0:
+                back = {"gate": gate.id, "cursor": cursor, "back_at": gate.back_at(self.now)}
+                self.tx.execute(self.sql["gate_returned"], back)
+                continue
+            count = 256 if room is None else min(256, room + 1)
+            tenants = [row[0] for row in self.tx.execute(self.sql["returning"], (gate.id, cursor, count))]
+            if len(tenants) < count:
+                more = self.tx.execute(self.sql["returning"], (gate.id, 0, count - len(tenants)))
+                tenants += [row[0] for row in more if row[0] <= cursor]
+            self.tx.execute(self.sql["return_shelves"], (gate.id, msgspec.json.encode(tenants).decode()))
+            run(self.tx, statements("enqueue")["ring"], [(tenant,) for tenant in tenants])
+            is_left = self.tx.execute(self.sql["returning"], (gate.id, 0, 1)).fetchone() is not None
+            back = {
+                "gate": gate.id,
+                "cursor": tenants[-1] if tenants else 0,
+                "back_at": self.now if is_left else None,
+            }
+            self.tx.execute(self.sql["gate_returned"], back)
+
+    def _candidates(self, limit: int) -> tuple[list[Tenant], tuple[int, int] | None]:
+        """Read the tenants that may be next, with their open shelves and gates; and up to where they were read."""
+        wanted = {"queue": self.queue, "limit": limit + 2}
+        rows = _decode(self.tx.execute(self.sql["candidates"], wanted).fetchone()[0])
+        last = (load_of(rows[-1][6], rows[-1][7]), rows[-1][8]) if len(rows) >= limit + 2 else None
+        given = self.released.pop(self.queue, None)
+        if given:
+            rows += self._release({row[0] for row in rows}, given, last)
+        gates = self._gates({gate for row in rows for shelf in row[10] for gate in shelf[4:] if gate})
+        tenants = []
+        for row in rows:
+            shelves = [_shelf(shelf, gates) for shelf in row[10][:SHELVES]]
+            has_more = len(row[10]) > SHELVES
+            if has_more:
+                self._add_oldest(row[0], shelves, gates)
+            tenant = Tenant(_limits(row[:7]), row[7], row[8], row[9], shelves, has_more=has_more)
+            if given and given[row[0]]:
+                tenant.limits.running -= given[row[0]]
+                tenant.limits.is_changed = True
+            tenants.append(tenant)
+        return tenants, last
+
+    def _release(self, read: set[int], given: Counter[int], last: tuple[int, int] | None) -> list[list[Any]]:
+        """Write the slots that tenants gave back, but for those that were read and will be written with the plan.
+
+        Answers those of them that now belong among the tenants that were read.
+        """
+        others = Counter({tenant: count for tenant, count in given.items() if tenant not in read})
+        if not others:
+            return []
+        settle.release(self.tx, others)
+        load, finish = last or (0, 0)
+        parameters = {
+            "tenants": msgspec.json.encode(list(others)).decode(),
+            "is_cut": last is not None,
+            "load": load,
+            "finish": finish,
+        }
+        near = [tenant for (tenant,) in self.tx.execute(self.sql["released"], parameters)]
+        for tenant in others:
+            del given[tenant]
+        if not near:
+            return []
+        ids = {"tenants": msgspec.json.encode(near).decode()}
+        rows: list[list[Any]] = _decode(self.tx.execute(self.sql["candidates_by_id"], ids).fetchone()[0])
+        return rows
+
+    def _add_oldest(self, tenant: int, shelves: list[Shelf], gates: dict[int, Limits]) -> None:
+        oldest = self.tx.execute(self.sql["oldest_shelf"], (tenant,)).fetchone()
+        if oldest[0] not in {shelf.id for shelf in shelves}:
+            gates |= self._gates({gate for gate in oldest[4:] if gate and gate not in gates})
+            shelves.append(_shelf(oldest, gates))
+
+    def _gates(self, ids: set[int]) -> dict[int, Limits]:
+        rows = _decode(self.tx.execute(self.sql["gates"], (msgspec.json.encode(list(ids)).decode(),)).fetchone()[0])
+        return {row[0]: _limits(row) for row in rows}
+
+    def _carry_out(self, plan: Plan, leased: dict[int, tuple[int, int]]) -> list[Job]:
+        """Take the jobs that were planned, and write back what the plan changed."""
+        jobs, lost = self._take(plan, leased)
+        self._write_shelves(plan)
+        self._write_tenants(plan)
+        self._write_gates(plan)
+        turn = plan.turn
+        self.tx.execute(self.sql["turn"], (turn.clock, turn.last, turn.streak, turn.last_at, turn.other_at, self.queue))
+        if lost:
+            settle.bury(self.tx, self.places, lost, self.now)
+            self.moments.append(self.now)
+        return jobs
+
+    def _take(self, plan: Plan, leased: dict[int, tuple[int, int]]) -> tuple[list[Job], list[tuple[int, Job]]]:
+        """Read the planned jobs and take them off their shelves; answer those to run, and those whose time is up."""
+        found: dict[int, list[tuple[Row, bytes]]] = defaultdict(list)
+        counts = Counter(shelf.id for shelf in plan.picks)
+        few = [shelf for shelf, count in counts.items() if count <= FEW]
+        many = [shelf for shelf, count in counts.items() if count > FEW]
+        for wanted in (few, many):
+            if wanted:
+                most = max(counts[shelf] for shelf in wanted)
+                self._read(wanted, most, found)
+        self.places.load(self.tx, counts)
+        lease = Lease(self.session, self.now)
+        run(
+            self.tx,
+            self.sql["unready"],
+            [(shelf, row.id) for shelf, count in counts.items() for row, _ in found[shelf][:count]],
+        )
+        jobs, lost, place = [], [], Counter[int]()
+        for shelf in plan.picks:
+            row, rec = found[shelf.id][place[shelf.id]]
+            place[shelf.id] += 1
+            job = unpack(row, rec, self.places[shelf.id], lease)
+            if job.deadline_at is not None and job.deadline_at <= self.now:
+                lost.append((shelf.id, unpack(row, rec, self.places[shelf.id])))
+            else:
+                leased[row.id] = (shelf.id, job.version)
+                jobs.append(job)
+        return jobs, lost
+
+    def _read(self, shelves: Sequence[int], most: int, found: dict[int, list[tuple[Row, bytes]]]) -> None:
+        wanted = msgspec.json.encode(shelves).decode()
+        heads, recs = self.tx.execute(self.sql["take"], (wanted, most)).fetchone()
+        start = 0
+        for shelf, row, version, wait, due, length in _decode(heads):
+            found[shelf].append((Row(row, 0, version, wait, due), recs[start : start + length]))
+            start += length
+
+    def _write_shelves(self, plan: Plan) -> None:
+        taken = {shelf.id: shelf for shelf in plan.picks}
+        run(self.tx, self.sql["count"], [(shelf.id, shelf.taken) for shelf in taken.values()])
+        moved = [
+            (shelf.id, int(shelf.ready > 0), 0, shelf.served)
+            for shelf in taken.values()
+            if shelf.id not in plan.asides and not (shelf.is_alone and shelf.ready)
+        ]
+        moved += [(shelf.id, 0, gate.id, shelf.served) for shelf, gate in plan.asides.values()]
+        run(self.tx, self.sql["shelves"], moved)
+
+    def _write_tenants(self, plan: Plan) -> None:
+        rows = []
+        for tenant in plan.tenants.values():
+            limits = tenant.limits
+            blocked = plan.blocked.get(limits.id, 0)
+            is_ringed = not blocked and limits.id not in plan.empty
+            if not limits.is_changed and is_ringed:
+                continue
+            rows.append(
+                (
+                    limits.id,
+                    limits.running,
+                    load_of(limits.running, tenant.weight),
+                    tenant.finish,
+                    int(is_ringed),
+                    blocked,
+                    limits.back_at(self.now) if blocked else None,
+                    tenant.served,
+                    self.now if tenant.taken else None,
+                    _meter(limits),
+                )
+            )
+        run(self.tx, self.sql["tenants"], rows)
+
+    def _write_gates(self, plan: Plan) -> None:
+        asides = Counter(gate.id for _, gate in plan.asides.values())
+        gates = {gate.id: gate for shelf in plan.picks for gate in shelf.gates}
+        gates |= {gate.id: gate for _, gate in plan.asides.values()}
+        if plan.picks:
+            gates[plan.queue.id] = plan.queue
+        rows = [
+            (gate.id, gate.running, _meter(gate), asides[gate.id], gate.back_at(self.now)) for gate in gates.values()
+        ]
+        run(self.tx, self.sql["gates_taken"], rows)
+
+
+def promote(tx: sqlite3.Connection, places: Places, queue: int, due: Sequence[Sequence[int]]) -> None:
+    """Move jobs that wait for a time to their shelves: rows of wait, due, id and shelf."""
+    sql = statements("claim")
+    run(tx, sql["undelay"], [(queue, wait, at, row) for wait, at, row, _ in due])
+    run(tx, statements("enqueue")["ready"], [(shelf, row) for _, _, row, shelf in due])
+    counts: dict[int, Counter[str]] = defaultdict(Counter)
+    for wait, _, _, shelf in due:
+        counts[shelf][COUNTERS[wait]] += 1
+    run(tx, sql["promote"], [(shelf, c["scheduled"], c["retrying"], c["parked"]) for shelf, c in counts.items()])
+    run(tx, statements("enqueue")["open"], [(shelf,) for shelf in counts])
+    places.load(tx, counts)
+    tenants = {places[shelf].tenant_id for shelf in counts}
+    run(tx, statements("enqueue")["ring"], [(tenant,) for tenant in tenants])
+
+
+def _held(tx: sqlite3.Connection, places: Places, lease: int, session: str) -> tuple[Job, ...]:
+    """Answer the jobs that a claim leased and that are still held: a repeat gets what the first call got."""
+    row = tx.execute("select at, jobs from lease where id = ?", (lease,)).fetchone()
+    if row is None:
+        return ()
+    at, packed = row
+    jobs = msgspec.msgpack.decode(packed, type=dict[int, tuple[int, int]])
+    places.load(tx, {shelf for shelf, _ in jobs.values()})
+    answer = []
+    for row_id, (shelf, _) in jobs.items():
+        found = tx.execute("select id, state, version, wait, due, rec from job where id = ?", (row_id,)).fetchone()
+        answer.append(unpack(Row(*found[:5]), found[5], places[shelf], Lease(session, at)))
+    return tuple(answer)
+
+
+def _limits(row: Sequence[Any]) -> Limits:
+    number, permits, max_running, rate_count, rate_window, meter, running = row
+    if rate_count is None:
+        return Limits(number, permits, max_running, None, (), running)
+    rate = Rate(count=rate_count, window=rate_window)
+    return Limits(number, permits, max_running, rate, _decode(meter, type=Meter), running)
+
+
+def _meter(limits: Limits) -> str:
+    return msgspec.json.encode(limits.meter).decode()
+
+
+def _shelf(row: Sequence[int], gates: dict[int, Limits]) -> Shelf:
+    shelf, priority, served, ready, *ids = row
+    return Shelf(shelf, priority, served, ready, [gates[gate] for gate in ids if gate])

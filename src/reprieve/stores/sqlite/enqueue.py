@@ -1,0 +1,145 @@
+"""New jobs: their rows, their place in line, and the counters of their shelves."""
+
+import json
+import sqlite3
+from collections import defaultdict
+from collections.abc import Sequence
+
+from reprieve.core.duration import milliseconds
+from reprieve.core.job import HIGH, LOW, Job
+from reprieve.errors import InvalidName, PayloadTooLarge, StoreError, ValidationError
+from reprieve.stores.protocol import KEY_KEPT, LONGEST_NAME
+from reprieve.stores.sqlite.places import Places
+from reprieve.stores.sqlite.rows import COUNTERS, NUMBERS, id_of, key_of, pack, row_id
+from reprieve.stores.sqlite.statements import Tx, run, statements
+
+_NAMES = ("queue", "task", "tenant", "dependency", "group", "key")
+
+
+def check(jobs: Sequence[Job], largest_payload: int) -> None:
+    """Refuse what must not be stored, before anything is."""
+    for job in jobs:
+        for what in _NAMES:
+            name = getattr(job, what)
+            if len(name) > LONGEST_NAME or not name.isprintable() or (not name and what in ("queue", "task")):
+                message = f"{what} {name[:80]!r} is no name; give up to {LONGEST_NAME} printable characters"
+                raise InvalidName(message)
+        if not HIGH <= job.priority <= LOW:
+            message = f"priority {job.priority} is none; give one from {HIGH}, the first, to {LOW}"
+            raise ValidationError(message)
+        check_size(job.payload, f"payload of a {job.task} job", largest_payload)
+
+
+def check_size(data: bytes, what: str, largest: int) -> None:
+    """Refuse what is too large."""
+    if len(data) > largest:
+        message = (
+            f"the {what} has {len(data):,} bytes, and the store takes {largest:,}; "
+            "keep the data elsewhere and pass a reference to it"
+        )
+        raise PayloadTooLarge(message)
+
+
+def enqueue(tx: Tx, places: Places, jobs: Sequence[Job], now: int) -> list[str]:
+    """Store new jobs, and answer the id under which each is known."""
+    ids = [row_id(job.id) for job in jobs]
+    stored = _stored(tx, ids, jobs)
+    known = _take_keys(tx, jobs, ids, stored, now) if any(job.key for job in jobs) else {}
+    fresh = []
+    for number, row in enumerate(ids):
+        if number not in known and row not in stored:
+            stored.add(row)
+            fresh.append(number)
+    _insert(tx, places, [(ids[number], jobs[number]) for number in fresh], now)
+    return [known.get(number, job.id) for number, job in enumerate(jobs)]
+
+
+def enqueue_in(connection: sqlite3.Connection, jobs: Sequence[Job], now: int) -> list[str]:
+    """Store new jobs in the caller's transaction, inside a savepoint: a failure leaves the rest of it alone."""
+    if not connection.in_transaction:
+        message = "the connection has no open transaction; begin one, best with BEGIN IMMEDIATE"
+        raise StoreError(message)
+    cursor = connection.cursor()
+    cursor.row_factory = None
+    cursor.execute("savepoint reprieve")
+    try:
+        # What this transaction makes may be rolled back without our knowing, so nothing of it is remembered.
+        answers = enqueue(cursor, Places(), jobs, now)
+    except BaseException:
+        cursor.execute("rollback to reprieve")
+        cursor.execute("release reprieve")
+        raise
+    cursor.execute("release reprieve")
+    return answers
+
+
+def _insert(tx: Tx, places: Places, fresh: Sequence[tuple[int, Job]], now: int) -> None:
+    sql = statements("enqueue")
+    job_rows, ready_rows, delayed_rows = [], [], []
+    counts: dict[int, dict[str, int]] = defaultdict(lambda: dict.fromkeys(COUNTERS, 0))
+    tenants: set[int] = set()
+    for row, job in fresh:
+        shelf, place = places.of_job(tx, job)
+        wait = NUMBERS[job.waiting_for]
+        job_rows.append((row, shelf, job.version, wait, job.due_at, pack(job)))
+        if job.due_at <= now:
+            ready_rows.append((shelf, row))
+            counts[shelf]["ready"] += 1
+            tenants.add(place.tenant_id)
+        else:
+            # A job that is due later waits for its time, whatever else its caller said.
+            wait = wait or NUMBERS["schedule"]
+            delayed_rows.append((place.queue_id, wait, job.due_at, row, shelf))
+            counts[shelf][COUNTERS[wait]] += 1
+    run(tx, sql["jobs"], job_rows)
+    run(tx, sql["ready"], ready_rows)
+    run(tx, sql["delayed"], delayed_rows)
+    run(
+        tx,
+        sql["count"],
+        [(shelf, *(count[name] for name in dict.fromkeys(COUNTERS))) for shelf, count in counts.items()],
+    )
+    run(tx, sql["open"], [(shelf,) for shelf in {shelf for shelf, _ in ready_rows}])
+    run(tx, sql["ring"], [(tenant,) for tenant in tenants])
+
+
+def _stored(tx: Tx, ids: list[int], jobs: Sequence[Job]) -> set[int]:
+    """Answer which of the jobs are stored already: this is a repeat."""
+    sql = statements("enqueue")
+    found = tx.execute(sql["known"], (json.dumps(ids),)).fetchall()
+    # Ids grow with time, so only one that is older than something finished can itself have finished.
+    newest = (tx.execute(sql["newest_finished"]).fetchone() or (0,))[0]
+    finished = {
+        row for row in ids if row <= newest and tx.execute(sql["finished"], (row.to_bytes(8, "big"),)).fetchone()[0]
+    }
+    by_id = dict(zip(ids, jobs, strict=True))
+    for row, rec in found:
+        # The same short id under another public id: somebody made it elsewhere, and was unlucky.
+        if id_of(row, rec) != by_id[row].id:
+            message = f"job id {by_id[row].id} collides with another; make ids with the store's new_id"
+            raise StoreError(message)
+    return finished | {row for row, _ in found}
+
+
+def _take_keys(tx: Tx, jobs: Sequence[Job], ids: list[int], stored: set[int], now: int) -> dict[int, str]:
+    """Take the keys of new jobs; answer, for those whose key is taken, the id of the job that has it."""
+    sql = statements("enqueue")
+    keyed = {number: key_of(job) for number, job in enumerate(jobs) if job.key and ids[number] not in stored}
+    holders: dict[bytes, str] = {}
+    for start in range(0, len(keyed), 500):
+        part = list(keyed.values())[start : start + 500]
+        marks = ",".join("?" * len(part))
+        rows = tx.execute(sql["keys"].replace("{marks}", marks), part).fetchall()
+        holders |= {key: holder for key, holder, expires, is_stored in rows if expires > now or is_stored}
+    known: dict[int, str] = {}
+    taken: dict[bytes, tuple[bytes, str, int, int]] = {}
+    for number, key in keyed.items():
+        job = jobs[number]
+        if key in holders:
+            known[number] = holders[key]
+        else:
+            holders[key] = job.id
+            ttl = KEY_KEPT if job.key_ttl is None else job.key_ttl
+            taken[key] = (key, job.id, ids[number], now + milliseconds(ttl))
+    run(tx, sql["take_keys"], list(taken.values()))
+    return known

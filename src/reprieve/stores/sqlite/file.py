@@ -1,0 +1,135 @@
+"""The file: how it is opened, what it must be, and how its layout grows."""
+
+import os
+import sqlite3
+from importlib.resources import files
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from reprieve.errors import ForeignStore, NewerSchema, StoreError, StoreReadOnly
+from reprieve.stores.sqlite.faults import translate
+
+Durability: TypeAlias = Literal["full", "fast"]
+"""Full survives the loss of power; fast survives every crash of ours, but may lose the last moments with the power."""
+
+APPLICATION = 0x52505256
+"""Marks our files, as SQLite's application id."""
+
+OLDEST = (3, 37, 0)
+PATIENCE = 10_000
+"""Milliseconds for which a foreign transaction may hold the file before a call fails."""
+
+_NETWORKS = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "fuse.sshfs", "fuse.glusterfs"}
+
+
+def connect(path: Path | None, durability: Durability) -> sqlite3.Connection:
+    """Open a connection for the writer's thread."""
+    if path is None:
+        connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=512, check_same_thread=False)
+        _migrate(connection)
+        return connection
+    connection = sqlite3.connect(path, isolation_level=None, cached_statements=512, check_same_thread=False)
+    connection.execute(f"pragma busy_timeout = {PATIENCE}")
+    connection.execute(f"pragma synchronous = {'full' if durability == 'full' else 'normal'}")
+    connection.execute("pragma temp_store = memory")
+    connection.execute("pragma cache_size = -65536")
+    connection.execute("pragma mmap_size = 268435456")
+    connection.execute("pragma journal_size_limit = 67108864")
+    return connection
+
+
+def prepare(path: Path | None, durability: Durability) -> int:
+    """Check the machine and the file, bring its layout up to date, and answer a number for this process."""
+    if sqlite3.sqlite_version_info < OLDEST:
+        message = f"SQLite {sqlite3.sqlite_version} is too old; Reprieve needs 3.37 or newer"
+        raise StoreError(message)
+    if path is None:
+        return 0
+    _require_place(path)
+    try:
+        connection = connect(path, durability)
+        try:
+            _require_ours(connection, path)
+            connection.execute("pragma journal_mode = wal")
+            _migrate(connection)
+            connection.execute("begin immediate")
+            node = connection.execute("update counter set value = value + 1 where name = 'node' returning value")
+            number = int(node.fetchone()[0])
+            connection.execute("commit")
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        raise translate(error) from error
+    return number
+
+
+def file_system_of(path: Path, mounts: str) -> str:
+    """Answer the kind of file system that holds a path, by the lines of /proc/self/mountinfo."""
+    kinds = {}
+    for line in mounts.splitlines():
+        place, _, kind = line.partition(" - ")
+        if kind:
+            kinds[place.split()[4].encode().decode("unicode_escape")] = kind.split()[0]
+    here = [point for point in kinds if path == Path(point) or Path(point) in path.parents]
+    return kinds[max(here, key=len)] if here else ""
+
+
+def _require_place(path: Path, mounts: Path = Path("/proc/self/mountinfo")) -> None:
+    folder = path.parent
+    if not folder.is_dir():
+        message = f"folder {folder} does not exist; make it, or name another file"
+        raise StoreReadOnly(message)
+    if path.is_dir():
+        message = f"{path} is a folder; name a file"
+        raise ForeignStore(message)
+    if mounts.exists() and (kind := file_system_of(folder.resolve(), mounts.read_text())) in _NETWORKS:
+        message = (
+            f"{path} lies on a network file system ({kind}), whose locks lose jobs; use a local disk or PostgreSQL"
+        )
+        raise StoreError(message)
+    if (path.exists() and not os.access(path, os.W_OK)) or not os.access(folder, os.W_OK):
+        message = f"{path} cannot be written; check the permissions of the file and of its folder"
+        raise StoreReadOnly(message)
+
+
+def _require_ours(connection: sqlite3.Connection, path: Path) -> None:
+    application = connection.execute("pragma application_id").fetchone()[0]
+    if application != APPLICATION and connection.execute("select count(*) from sqlite_master").fetchone()[0]:
+        message = f"{path} is a database of something else; name another file"
+        raise ForeignStore(message)
+
+
+def migrations() -> list[str]:
+    """Answer the steps of the layout, in order."""
+    folder = files(__package__ or "") / "migrations"
+    return [step.read_text("utf-8") for step in sorted(folder.iterdir(), key=lambda step: step.name)]
+
+
+def _migrate(connection: sqlite3.Connection) -> None:
+    """Bring the layout up to date; whoever comes second finds it done."""
+    steps = migrations()
+    connection.execute("begin immediate")
+    try:
+        version = connection.execute("pragma user_version").fetchone()[0]
+        _require_known(version, len(steps))
+        for step in steps[version:]:
+            for statement in _split(step):
+                connection.execute(statement)
+        connection.execute(f"pragma user_version = {len(steps)}")
+        connection.execute(f"pragma application_id = {APPLICATION}")
+        connection.execute("commit")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("rollback")
+        raise
+
+
+def _require_known(version: int, newest: int) -> None:
+    if version > newest:
+        message = f"the store has layout {version}, and this release knows {newest}; update Reprieve"
+        raise NewerSchema(message)
+
+
+def _split(script: str) -> list[str]:
+    lines = [line.partition("--")[0] for line in script.splitlines()]
+    return [statement for statement in "\n".join(lines).split(";") if statement.strip()]

@@ -1,0 +1,165 @@
+-- The first layout. Ids of queues, tenants, gates and shelves never change and are never used again, so that
+-- processes may remember them.
+
+create table queue (
+    id       integer primary key,
+    name     text    not null unique,
+    gate     integer not null,                -- its own limits
+    clock    integer not null default 0,      -- virtual time, in millionths of a round
+    last     integer not null default 0,      -- the tenant that was served last
+    streak   integer not null default 0,      -- and how often in a row
+    last_at  integer not null default 0,
+    other_at integer not null default 0,      -- when a tenant other than the last was served
+    pauses   integer not null default 0       -- bit 1: schedule, bit 2: retry
+) strict;
+
+create table gate (
+    id          integer primary key,
+    subject     text    not null,
+    name        text    not null,
+    permits     integer,                      -- null: open, 0: held, else a step of the ramp
+    max_running integer,
+    rate_count  integer,
+    rate_window real,
+    meter       text    not null default '[]',
+    running     integer not null default 0,
+    aside       integer not null default 0,   -- shelves set aside because of this gate
+    cursor      integer not null default 0,   -- the tenant whose shelves returned last
+    back_at     integer,                      -- when to look at what is set aside
+    unique (subject, name)
+) strict;
+create index gate_back on gate (back_at) where back_at is not null;
+
+create table tenant (
+    id          integer primary key,
+    queue       integer not null,
+    name        text    not null,
+    weight      real    not null default 1,
+    load        integer not null default 0,   -- running / weight, in millionths
+    finish      integer not null default 0,   -- virtual time, in millionths of a round
+    running     integer not null default 0,
+    ringed      integer not null default 0,   -- may have a job that can be claimed
+    blocked     integer not null default 0,   -- 1: by max_running, 2: by rate, 3: held
+    permits     integer,
+    max_running integer,
+    rate_count  integer,
+    rate_window real,
+    meter       text    not null default '[]',
+    back_at     integer,
+    served      integer not null default 0,
+    served_at   integer,
+    unique (queue, name)
+) strict;
+create index tenant_ring on tenant (queue, load, finish, id) where ringed = 1;
+create index tenant_busy on tenant (queue, weight) where running > 0 and ringed = 0;
+create index tenant_back on tenant (back_at) where back_at is not null;
+
+create table shelf (                          -- the jobs of one priority in a lane, counted
+    id         integer primary key,
+    queue      integer not null,
+    tenant     integer not null,
+    task       text    not null,
+    dependency text    not null,
+    "group"    text    not null,
+    priority   integer not null,
+    task_gate       integer not null,
+    dependency_gate integer not null,         -- 0: none
+    group_gate      integer not null,         -- 0: none
+    ready      integer not null default 0,
+    scheduled  integer not null default 0,
+    retrying   integer not null default 0,
+    parked     integer not null default 0,
+    dead       integer not null default 0,
+    is_open    integer not null default 0,    -- has ready jobs and waits for no gate
+    aside      integer not null default 0,    -- the gate that it waits for
+    served     integer not null default 0,    -- the tenant's pick that last took from it
+    unique (tenant, task, dependency, "group", priority)
+) strict;
+-- Only `is_open` and `served` move an entry of this index; counting jobs does not.
+create index shelf_open on shelf (tenant, priority, served) where is_open = 1;
+create index shelf_aside on shelf (aside, tenant) where aside > 0;
+
+create table job (
+    id      integer primary key,              -- the time and the low bits of its public id
+    shelf   integer not null,
+    state   integer not null,                 -- 0: waiting or running, 1: dead, 2: cancelled
+    version integer not null,                 -- not counting a lease
+    wait    integer not null,                 -- what it waits for; may lag behind `ready`
+    due     integer not null,
+    rec     blob    not null
+) strict;
+
+create table ready (shelf integer not null, id integer not null, primary key (shelf, id)) strict, without rowid;
+
+create table delayed (
+    queue integer not null,
+    wait  integer not null,
+    due   integer not null,
+    id    integer not null,
+    shelf integer not null,
+    primary key (queue, wait, due, id)
+) strict, without rowid;
+
+create table session (
+    id         integer primary key,
+    name       text    not null unique,
+    expires_at integer not null,
+    slots      integer not null,
+    is_dead    integer not null default 0,
+    number     integer not null default 0,    -- of the last claim
+    answers    blob                           -- and what its changes were answered with
+) strict;
+
+create table lease (                          -- one row for each claim
+    id   integer primary key,                 -- session << 32 | number
+    at   integer not null,
+    jobs blob    not null                     -- {job: [shelf, version]}
+) strict;
+
+create table ended (                          -- the dead and the cancelled
+    queue       integer not null,
+    state       integer not null,
+    at          integer not null,
+    id          integer not null,
+    shelf       integer not null,
+    death       text    not null,
+    code        text    not null,
+    fingerprint text    not null,
+    primary key (queue, state, at, id)
+) strict, without rowid;
+
+create table finished (                       -- succeeded jobs, one row for each settlement
+    seq   integer primary key,
+    queue integer not null,
+    at    integer not null,
+    count integer not null,
+    newest integer not null,                  -- the largest id in this and all rows before it
+    ids   blob    not null,                   -- 8 bytes each
+    jobs  blob    not null
+) strict;
+create index finished_queue on finished (queue, seq);
+
+create table uniq (
+    key     blob    primary key,
+    id      text    not null,                 -- the public id of the job that has it
+    job     integer not null,
+    expires integer not null
+) strict, without rowid;
+
+create table mark (id integer primary key, cancel integer not null default 0, progress blob) strict;
+
+create table result (id integer primary key, expires_at integer not null, value blob not null) strict;
+
+create table event (
+    seq     integer primary key autoincrement,
+    at      integer not null,
+    job     integer not null,
+    version integer not null,
+    data    blob    not null
+) strict;
+create index event_job on event (job, version);
+
+create table cell (key text primary key, version integer not null, value blob not null) strict, without rowid;
+
+create table counter (name text primary key, value integer not null) strict, without rowid;
+insert into counter values ('node', 0), ('session', 0), ('cell', 0), ('finished', 0);

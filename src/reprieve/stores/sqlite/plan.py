@@ -1,0 +1,283 @@
+"""Whose jobs a claim takes: the choice itself, in memory, from what the claim has read.
+
+The rules are those of `core.fairness` and `core.lane`, for a whole batch at a time: loads are kept in a heap instead of
+being compared one by one. Everything here is changed by planning and then written back.
+"""
+
+import heapq
+import math
+
+from reprieve.core.fairness import STANDARD, Fairness
+from reprieve.core.lane import OLDEST_EVERY
+from reprieve.core.rate import Meter, Rate, opens_at, room, spend
+
+ROUND = 1_000_000
+"""Loads and virtual times are whole millionths, so that they survive every store unchanged."""
+
+MOST_ASIDE = 256
+"""Shelves that one claim puts aside at the most; the next goes on."""
+
+HELD, FULL, SPENT = 3, 1, 2
+"""Why a tenant is blocked: it is held, at its limit, or has spent its rate."""
+
+
+class Limits:
+    """What a gate or a tenant may have under way, and has."""
+
+    __slots__ = ("id", "is_changed", "max_running", "meter", "permits", "rate", "running")
+
+    def __init__(
+        self,
+        id: int,  # noqa: A002 - a row's word
+        permits: int | None,
+        max_running: int | None,
+        rate: Rate | None,
+        meter: Meter,
+        running: int,
+    ) -> None:
+        """Take a row as it was read."""
+        self.id = id
+        self.permits = permits
+        self.max_running = max_running
+        self.rate = rate
+        self.meter = meter
+        self.running = running
+        self.is_changed = False
+
+    def room(self, now: int) -> int | None:
+        """Answer how many more may start; None is any number."""
+        limits = [limit - self.running for limit in (self.permits, self.max_running) if limit is not None]
+        if self.rate is not None:
+            limits.append(room(self.rate, self.meter, now))
+        return max(0, min(limits)) if limits else None
+
+    def take(self, now: int) -> None:
+        """Count one more."""
+        self.running += 1
+        self.is_changed = True
+        if self.rate is not None:
+            self.meter = spend(self.rate, self.meter, now, 1)
+
+    def back_at(self, now: int) -> int | None:
+        """Answer when to look again if there is no room; None when only an end or a person makes some."""
+        if self.rate is None or room(self.rate, self.meter, now):
+            return None
+        return opens_at(self.rate, self.meter, now)
+
+
+class Shelf:
+    """An open shelf of a tenant."""
+
+    __slots__ = ("gates", "id", "is_alone", "priority", "ready", "served", "taken")
+
+    def __init__(self, id: int, priority: int, served: int, ready: int, gates: list[Limits]) -> None:  # noqa: A002 - a row's word
+        """Take a row as it was read."""
+        self.id = id
+        self.priority = priority
+        self.served = served
+        self.ready = ready
+        self.gates = gates
+        self.taken = 0
+        self.is_alone = False
+        """Whether its tenant has no other: then nobody asks whose turn it is."""
+
+
+class Tenant:
+    """A tenant that may have a job for us."""
+
+    __slots__ = ("finish", "has_more", "limits", "served", "shelves", "taken", "weight")
+
+    def __init__(
+        self, limits: Limits, weight: float, finish: int, served: int, shelves: list[Shelf], *, has_more: bool
+    ) -> None:
+        """Take a row as it was read, with its first shelves; `has_more` says that there are others."""
+        self.limits = limits
+        self.weight = weight
+        self.finish = finish
+        self.served = served
+        self.shelves = shelves
+        self.has_more = has_more
+        self.taken = 0
+        if len(shelves) == 1:
+            shelves[0].is_alone = True
+
+    @property
+    def load(self) -> int:
+        """Slots held for its weight."""
+        return load_of(self.limits.running, self.weight)
+
+
+class Turn:
+    """What the queue remembers from one claim to the next."""
+
+    __slots__ = ("clock", "last", "last_at", "other_at", "streak")
+
+    def __init__(self, clock: int, last: int, streak: int, last_at: int, other_at: int) -> None:
+        """Take a row as it was read."""
+        self.clock = clock
+        self.last = last
+        self.streak = streak
+        self.last_at = last_at
+        self.other_at = other_at
+
+
+class Plan:
+    """Plans one claim of one queue."""
+
+    def __init__(  # noqa: PLR0913 - everything that the choice depends on
+        self,
+        tenants: list[Tenant],
+        turn: Turn,
+        queue: Limits,
+        *,
+        slots: int,
+        other_weight: float,
+        last: tuple[int, int] | None,
+        now: int,
+        rules: Fairness = STANDARD,
+    ) -> None:
+        """Take what was read: beyond `last`, a load and a finish, others may wait; `other_weight` only runs."""
+        self.tenants = {tenant.limits.id: tenant for tenant in tenants}
+        self.turn = turn
+        self.queue = queue
+        self.now = now
+        self.rules = rules
+        self.picks: list[Shelf] = []
+        self.asides: dict[int, tuple[Shelf, Limits]] = {}
+        self.blocked: dict[int, int] = {}
+        self.empty: set[int] = set()
+        self.is_cut = False
+        """Whether to look again at once."""
+        self.ceiling_until: int | None = None
+        self._slots = slots
+        self._share = slots / (sum(tenant.weight for tenant in tenants) + other_weight or 1)
+        self._heap = [(tenant.load, tenant.finish, tenant.limits.id) for tenant in tenants]
+        heapq.heapify(self._heap)
+        self._last = last
+
+    def run(self, limit: int) -> None:
+        """Pick jobs until the limit, or until there is nothing that may run."""
+        room_of_queue = self.queue.room(self.now)
+        limit = limit if room_of_queue is None else min(limit, room_of_queue)
+        while len(self.picks) < limit:
+            tenant = self._choose()
+            if tenant is None:
+                return
+            shelf = self._shelf_of(tenant)
+            if shelf is not None:
+                self._take(tenant, shelf)
+            if len(self.asides) >= MOST_ASIDE:
+                self.is_cut = True
+                return
+
+    def _choose(self) -> Tenant | None:
+        """Answer the tenant that is next, taken off the heap; it is put back when it has been served."""
+        passed: list[tuple[int, int, int]] = []
+        chosen, fallback = None, None
+        while self._heap:
+            entry = heapq.heappop(self._heap)
+            if self._last is not None and entry[:2] > self._last:
+                # Beyond what was read others may be next.
+                passed.append(entry)
+                self.is_cut = True
+                break
+            tenant = self.tenants[entry[2]]
+            if not self._may_run(tenant):
+                continue
+            is_third = entry[2] == self.turn.last and self.turn.streak >= self.rules.most_in_a_row
+            if is_third and fallback is None:
+                fallback = entry
+            elif fallback is None or tenant.limits.running < self._share * tenant.weight:
+                chosen = entry
+                break
+            else:
+                passed.append(entry)
+        if chosen is None:
+            chosen, fallback = fallback, None
+        for entry in (*passed, *([fallback] if fallback else [])):
+            heapq.heappush(self._heap, entry)
+        return None if chosen is None else self.tenants[chosen[2]]
+
+    def _may_run(self, tenant: Tenant) -> bool:
+        """Whether the tenant is within its own limits and the ceiling; if not, it leaves this claim."""
+        limits = tenant.limits
+        if limits.room(self.now) == 0:
+            is_spent = limits.rate is not None and not room(limits.rate, limits.meter, self.now)
+            self.blocked[limits.id] = HELD if limits.permits == 0 else SPENT if is_spent else FULL
+            return False
+        return limits.running < self._ceiling() or not self._has_company(limits.id)
+
+    def _ceiling(self) -> int:
+        return max(1, math.floor(self._slots * self.rules.most_slots))
+
+    def _has_company(self, tenant: int) -> bool:
+        """Whether another tenant waits, or was served in the last minute."""
+        if len(self.tenants) > 1:
+            return True
+        seen_at = self.turn.other_at if self.turn.last == tenant else max(self.turn.last_at, self.turn.other_at)
+        if self.now - seen_at < _MINUTE:
+            self.ceiling_until = seen_at + _MINUTE
+            return True
+        return False
+
+    def _shelf_of(self, tenant: Tenant) -> Shelf | None:
+        """Answer the shelf that is next and may give a job; those that may not are put aside."""
+        is_oldest_turn = (tenant.served + 1) % OLDEST_EVERY == 0
+        while tenant.shelves:
+            shelf = min(tenant.shelves, key=_by_age if is_oldest_turn else _by_priority)
+            gate = next((gate for gate in shelf.gates if gate.room(self.now) == 0), None)
+            if gate is None:
+                return shelf
+            self.asides[shelf.id] = (shelf, gate)
+            tenant.shelves.remove(shelf)
+        if tenant.has_more:
+            self.is_cut = True
+        else:
+            self.empty.add(tenant.limits.id)
+        return None
+
+    def _take(self, tenant: Tenant, shelf: Shelf) -> None:
+        tenant.served += 1
+        tenant.taken += 1
+        tenant.limits.take(self.now)
+        self.turn.clock = max(self.turn.clock, tenant.finish)
+        tenant.finish += round(ROUND / tenant.weight)
+        shelf.served = tenant.served
+        shelf.taken += 1
+        shelf.ready -= 1
+        for gate in shelf.gates:
+            gate.take(self.now)
+        self.queue.take(self.now)
+        self._remember(tenant.limits.id)
+        self.picks.append(shelf)
+        if not shelf.ready:
+            tenant.shelves.remove(shelf)
+        if tenant.shelves or tenant.has_more:
+            heapq.heappush(self._heap, (tenant.load, tenant.finish, tenant.limits.id))
+        else:
+            self.empty.add(tenant.limits.id)
+
+    def _remember(self, tenant: int) -> None:
+        turn = self.turn
+        if tenant == turn.last:
+            turn.streak += 1
+        else:
+            turn.other_at = max(turn.other_at, turn.last_at)
+            turn.last, turn.streak = tenant, 1
+        turn.last_at = max(turn.last_at, self.now)
+
+
+_MINUTE = 60_000
+
+
+def load_of(running: int, weight: float) -> int:
+    """Answer the slots held for a weight, in whole millionths."""
+    return int(running * ROUND / weight)
+
+
+def _by_priority(shelf: Shelf) -> tuple[int, int]:
+    return shelf.priority, shelf.served
+
+
+def _by_age(shelf: Shelf) -> tuple[int, int]:
+    return shelf.served, -shelf.priority

@@ -1,0 +1,226 @@
+"""Jobs as rows: the short integer id inside a public id, and the record that a row carries."""
+
+import hashlib
+from typing import Final
+
+import msgspec
+
+from reprieve.core.ids import make_id
+from reprieve.core.job import Cause, Death, Job, Wait
+from reprieve.core.policy import Override
+
+EPOCH: Final = 1_577_836_800_000
+"""2020 began: counted from here, 41 bits of milliseconds last until 2089."""
+
+_LOW_BITS: Final = 22
+_LOW: Final = (1 << _LOW_BITS) - 1
+_NODES: Final = 1 << 10
+_COUNT: Final = 1 << 12
+
+WAITS: tuple[Wait, ...] = ("turn", "schedule", "retry", "gate", "budget")
+"""What a job waits for, by the number that rows know it by."""
+
+COUNTERS: Final = ("ready", "scheduled", "retrying", "parked", "parked")
+"""The counter of a shelf for each of them."""
+
+NUMBERS: dict[Wait, int] = {wait: number for number, wait in enumerate(WAITS)}
+
+WAITING, DEAD, CANCELLED = 0, 1, 2
+STATES: Final = {DEAD: "dead", CANCELLED: "cancelled"}
+
+
+class Ids:
+    """Makes ids whose low bits no other process on this file makes in the same millisecond."""
+
+    def __init__(self, node: int) -> None:
+        """Take a number that no other open process has."""
+        self._node = node % _NODES
+        self._last = 0
+        self._count = 0
+
+    def make(self, now: int, chance: int) -> str:
+        """Make an id for a moment; `chance` fills the bits that nobody counts."""
+        if now > self._last:
+            self._last, self._count = now, 0
+        elif self._count == _COUNT - 1:
+            # More than 4,096 in a millisecond: borrow from the next.
+            self._last, self._count = self._last + 1, 0
+        else:
+            self._count += 1
+        low = self._node << 12 | self._count
+        return make_id(self._last, (chance & ~_LOW) | low)
+
+
+def row_id(job_id: str) -> int:
+    """Answer the integer by which a file knows a job."""
+    moment = int(job_id[:8] + job_id[9:13], 16) - EPOCH
+    return moment << _LOW_BITS | int(job_id[-6:], 16) & _LOW
+
+
+def public_id(row: int, tail: int) -> str:
+    """Put a public id together again from a row's id and the rest that its record keeps."""
+    partition, chance = divmod(tail, 1 << 40)
+    return make_id((row >> _LOW_BITS) + EPOCH, chance << _LOW_BITS | row & _LOW, partition)
+
+
+def tail_of(job_id: str) -> int:
+    """Answer the part of a public id that a row's id does not hold."""
+    number = int(job_id.replace("-", ""), 16)
+    partition = number >> 64 & 0xFFF
+    return partition << 40 | (number & (1 << 62) - 1) >> _LOW_BITS
+
+
+class History(msgspec.Struct, array_like=True, frozen=True):
+    """What a job has been through; a fresh one has none."""
+
+    parked_since_at: int | None
+    parked_on: str
+    granted: int
+    attempt: int
+    charged: int
+    spared: int
+    crashes: int
+    snoozes: int
+    delay: float
+    is_manual: bool
+    cause: Cause | None
+    failed_at: int | None
+    death: Death | None
+    finished_at: int | None
+
+
+class Rec(msgspec.Struct, array_like=True, frozen=True):
+    """The record of a job's row."""
+
+    tail: int
+    created_at: int
+    payload: bytes
+    max_attempts: int | None
+    deadline_at: int | None
+    key: str
+    key_ttl: float | None
+    override: Override | None
+    history: History | None
+
+
+_FRESH = History(None, "", 0, 0, 0, 0, 0, 0, 0.0, False, None, None, None, None)  # noqa: FBT003 - a row, not a call
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Rec).decode
+
+
+def pack(job: Job) -> bytes:
+    """Pack what a row does not keep in columns of its own."""
+    history = History(
+        job.parked_since_at,
+        job.parked_on,
+        job.granted,
+        job.attempt,
+        job.charged,
+        job.spared,
+        job.crashes,
+        job.snoozes,
+        job.delay,
+        job.is_manual,
+        job.cause,
+        job.failed_at,
+        job.death,
+        job.finished_at,
+    )
+    return _encode(
+        Rec(
+            tail_of(job.id),
+            job.created_at,
+            job.payload,
+            job.max_attempts,
+            job.deadline_at,
+            job.key,
+            job.key_ttl,
+            job.override,
+            None if history == _FRESH else history,
+        )
+    )
+
+
+class Place(msgspec.Struct, frozen=True):
+    """What the jobs of a shelf have in common, with the ids of their rows."""
+
+    queue: str
+    tenant: str
+    task: str
+    dependency: str
+    group: str
+    priority: int
+    queue_id: int
+    tenant_id: int
+    gates: tuple[int, ...]
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """Who holds a job, and since when."""
+
+    session: str
+    at: int
+    cancel: bool = False
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A job's row without its record."""
+
+    id: int
+    state: int
+    version: int
+    wait: int
+    due: int
+
+
+def unpack(row: Row, data: bytes, place: Place, lease: Lease | None = None) -> Job:
+    """Rebuild a job; one that is leased counts that lease as its attempt and version, as `change.lease` does."""
+    rec = _decode(data)
+    past = rec.history or _FRESH
+    return Job(
+        id=public_id(row.id, rec.tail),
+        task=place.task,
+        queue=place.queue,
+        tenant=place.tenant,
+        dependency=place.dependency,
+        group=place.group,
+        key=rec.key,
+        key_ttl=rec.key_ttl,
+        priority=place.priority,
+        payload=rec.payload,
+        override=rec.override,
+        state="running" if lease else STATES.get(row.state, "waiting"),  # type: ignore[arg-type]  # two of the five
+        version=row.version + (lease is not None),
+        created_at=rec.created_at,
+        due_at=row.due,
+        waiting_for="turn" if lease else WAITS[row.wait],
+        deadline_at=rec.deadline_at,
+        parked_since_at=past.parked_since_at,
+        parked_on=past.parked_on,
+        max_attempts=rec.max_attempts,
+        granted=past.granted,
+        attempt=past.attempt + (lease is not None),
+        charged=past.charged,
+        spared=past.spared,
+        crashes=past.crashes,
+        snoozes=past.snoozes,
+        delay=past.delay,
+        is_manual=past.is_manual,
+        session=lease.session if lease else "",
+        leased_at=lease.at if lease else None,
+        cancel_requested=lease.cancel if lease else False,
+        cause=past.cause,
+        failed_at=past.failed_at,
+        death=past.death,
+        finished_at=past.finished_at,
+    )
+
+
+def id_of(row: int, data: bytes) -> str:
+    """Answer the public id of a row."""
+    return public_id(row, _decode(data).tail)
+
+
+def key_of(job: Job) -> bytes:
+    """Answer the short form of a job's unique key."""
+    return hashlib.blake2b(f"{job.task}\0{job.tenant}\0{job.key}".encode(), digest_size=16).digest()

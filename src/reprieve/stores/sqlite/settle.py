@@ -1,0 +1,244 @@
+"""Changes carried out: each is checked against the lease or version that it guards, then all are written at once."""
+
+import sqlite3
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from reprieve.core import change as changes_of
+from reprieve.core.change import Change
+from reprieve.core.duration import milliseconds
+from reprieve.core.events import Event
+from reprieve.core.job import Job
+from reprieve.core.move import Start, Succeed
+from reprieve.stores.protocol import Answer
+from reprieve.stores.sqlite.places import Places
+from reprieve.stores.sqlite.rows import CANCELLED, COUNTERS, DEAD, NUMBERS, WAITING, Place, Row, pack, row_id, unpack
+from reprieve.stores.sqlite.statements import run, statements
+
+_COLUMNS = ("ready", "scheduled", "retrying", "parked", "dead")
+_encode = msgspec.msgpack.Encoder().encode
+_decode_jobs = msgspec.msgpack.Decoder(list[Job]).decode
+_decode_lease = msgspec.msgpack.Decoder(dict[int, tuple[int, int]]).decode
+_decode_event = msgspec.msgpack.Decoder(Event).decode
+
+
+Released: TypeAlias = dict[int, Counter[int]]
+"""Slots that tenants gave back, by queue and tenant."""
+
+
+def apply(tx: sqlite3.Connection, places: Places, changes: Sequence[Change], now: int) -> list[Answer]:
+    """Carry out changes; each stands alone."""
+    answers, released = settle(tx, places, changes, now)
+    for tenants in released.values():
+        release(tx, tenants)
+    return answers
+
+
+def release(tx: sqlite3.Connection, tenants: Counter[int]) -> None:
+    """Give back tenants' slots; whoever was at its limit may go on."""
+    run(tx, statements("settle")["tenants"], list(tenants.items()))
+
+
+def settle(
+    tx: sqlite3.Connection, places: Places, changes: Sequence[Change], now: int
+) -> tuple[list[Answer], Released]:
+    """Carry out changes, all but the slots that tenants give back: a claim may hand them out again at once."""
+    if not changes:
+        return [], {}
+    leases = _Leases(tx, {change.session for change in changes if change.session})
+    ledger = _Ledger(tx, places, now)
+    answers: list[Answer] = []
+    applied: dict[int, Event] = {}
+    for change in changes:
+        row = row_id(change.job.id)
+        if change.session:
+            shelf = leases.end(change.session, row, change.version)
+        else:
+            shelf = _take_out(tx, places, ledger, row, change)
+        if shelf is None:
+            is_repeated = applied.get(row) == change.event
+            answers.append("already" if is_repeated else _why_not(tx, row, change))
+        else:
+            applied[row] = change.event
+            ledger.enter(row, shelf, change, was_running=bool(change.session))
+            answers.append("applied")
+    leases.write()
+    ledger.write()
+    return answers, ledger.released
+
+
+def bury(tx: sqlite3.Connection, places: Places, lost: Sequence[tuple[int, Job]], now: int) -> None:
+    """End jobs that a claim took off their shelves and found past their deadline."""
+    ledger = _Ledger(tx, places, now)
+    for shelf, job in lost:
+        ledger.enter(row_id(job.id), shelf, changes_of.expire(job, now), was_running=True)
+    ledger.write()
+    for tenants in ledger.released.values():
+        release(tx, tenants)
+
+
+class _Leases:
+    """The leases of some sessions, from which jobs are taken."""
+
+    def __init__(self, tx: sqlite3.Connection, sessions: Iterable[str]) -> None:
+        sql = statements("settle")
+        self._tx = tx
+        self._rows: dict[int, dict[int, tuple[int, int]]] = {}
+        self._changed: set[int] = set()
+        self._of_session: dict[str, list[int]] = {}
+        names = msgspec.json.encode(list(sessions)).decode()
+        for session, name in tx.execute(sql["sessions"], (names,)).fetchall():
+            first = session << 32
+            rows = tx.execute(sql["leases"], (first, first | 0xFFFF_FFFF)).fetchall()
+            self._rows |= {lease: _decode_lease(jobs) for lease, jobs in rows}
+            self._of_session[name] = [lease for lease, _ in rows]
+
+    def end(self, session: str, row: int, version: int) -> int | None:
+        """Take a job out of its session's lease; answer its shelf, or None when the session does not hold it so."""
+        for lease in self._of_session.get(session, ()):
+            held = self._rows[lease].get(row)
+            if held is not None and held[1] == version:
+                del self._rows[lease][row]
+                self._changed.add(lease)
+                return held[0]
+        return None
+
+    def write(self) -> None:
+        sql = statements("settle")
+        for lease in self._changed:
+            if self._rows[lease]:
+                self._tx.execute(sql["release"], (_encode(self._rows[lease]), lease))
+            else:
+                self._tx.execute(sql["release_all"], (lease,))
+
+
+class _Ledger:
+    """What a batch of changes writes, gathered so that each table is written once."""
+
+    def __init__(self, tx: sqlite3.Connection, places: Places, now: int) -> None:
+        self._tx = tx
+        self._places = places
+        self._now = now
+        self.counts: dict[int, Counter[str]] = defaultdict(Counter)
+        self.released: Released = defaultdict(Counter)
+        self._gates: Counter[int] = Counter()
+        self._queues: Counter[str] = Counter()
+        self._ringing: set[int] = set()
+        self._succeeded: dict[int, list[Job]] = defaultdict(list)
+        self._forgotten: list[int] = []
+        self._ran: list[int] = []
+        self._rows: list[tuple[object, ...]] = []
+        self._ready: list[tuple[int, int]] = []
+        self._delayed: list[tuple[int, int, int, int, int]] = []
+        self._ended: list[tuple[object, ...]] = []
+        self._events: list[tuple[int, int, int, bytes]] = []
+        self._results: list[tuple[int, int, bytes]] = []
+
+    def enter(self, row: int, shelf: int, change: Change, *, was_running: bool) -> None:
+        """Note one change of a job that was found on, or leased from, a shelf."""
+        job = change.job
+        self._places.load(self._tx, (shelf,))
+        place = self._places[shelf]
+        if was_running:
+            self._ran.append(row)
+            self.released[place.queue_id][place.tenant_id] += 1
+            self._gates.update(place.gates)
+            self._queues[place.queue] += 1
+        if not isinstance(change.event.move, Start | Succeed):
+            self._events.append((change.event.at, row, change.event.version, _encode(change.event)))
+        if change.result is not None:
+            self._results.append((row, self._now + milliseconds(change.result_ttl), change.result))
+        if job.state == "succeeded":
+            self._forgotten.append(row)
+            self._succeeded[place.queue_id].append(job)
+            return
+        target, place = self._places.of_job(self._tx, job)
+        self._place(row, target, place, job)
+
+    def _place(self, row: int, shelf: int, place: Place, job: Job) -> None:
+        wait, state = NUMBERS[job.waiting_for], WAITING
+        if job.state in ("dead", "cancelled"):
+            state = DEAD if job.state == "dead" else CANCELLED
+            if state == DEAD:
+                self.counts[shelf]["dead"] += 1
+            code = job.cause.code if job.cause else ""
+            mark = job.cause.fingerprint if job.cause else ""
+            at = job.finished_at or self._now
+            self._ended.append((place.queue_id, state, at, row, shelf, job.death or "", code, mark))
+        elif job.due_at > self._now:
+            wait = wait or NUMBERS["schedule"]
+            self._delayed.append((place.queue_id, wait, job.due_at, row, shelf))
+            self.counts[shelf][COUNTERS[wait]] += 1
+        else:
+            self._ready.append((shelf, row))
+            self.counts[shelf]["ready"] += 1
+            self._ringing.add(place.tenant_id)
+        self._rows.append((row, shelf, state, job.version, NUMBERS[job.waiting_for], job.due_at, pack(job)))
+
+    def write(self) -> None:
+        """Write everything that was noted."""
+        tx, sql, enqueue = self._tx, statements("settle"), statements("enqueue")
+        if self._forgotten:
+            tx.execute(sql["forget"], (msgspec.json.encode(self._forgotten).decode(),))
+        for queue, jobs in self._succeeded.items():
+            tx.execute("update counter set value = value + 1 where name = 'finished'")
+            ids = b"".join(row_id(job.id).to_bytes(8, "big") for job in jobs)
+            newest = max(row_id(job.id) for job in jobs)
+            tx.execute(sql["finish"], (queue, self._now, len(jobs), newest, ids, _encode(jobs)))
+        run(tx, sql["rewrite"], self._rows)
+        run(tx, enqueue["ready"], self._ready)
+        run(tx, enqueue["delayed"], self._delayed)
+        run(tx, sql["end"], self._ended)
+        run(tx, sql["events"], self._events)
+        run(tx, sql["results"], self._results)
+        run(tx, sql["count"], [(shelf, *(count[name] for name in _COLUMNS)) for shelf, count in self.counts.items()])
+        for queue_name, count in self._queues.items():
+            gate = tx.execute("select gate from queue where name = ?", (queue_name,)).fetchone()[0]
+            self._gates[gate] += count
+        run(tx, sql["gates"], list(self._gates.items()))
+        run(tx, enqueue["open"], [(shelf,) for shelf in {shelf for shelf, _ in self._ready}])
+        run(tx, enqueue["ring"], [(tenant,) for tenant in self._ringing])
+        if self._ran:
+            tx.execute(sql["unmark"], (msgspec.json.encode(self._ran).decode(),))
+
+
+def _take_out(tx: sqlite3.Connection, places: Places, ledger: _Ledger, row: int, change: Change) -> int | None:
+    """Take a job that does not run from where it is; answer its shelf, or None when it is not as the change saw it."""
+    sql = statements("settle")
+    found = tx.execute(sql["job"], (row,)).fetchone()
+    if found is None or found[2] != change.version:
+        return None
+    _, state, _, wait, due, shelf, rec = found
+    places.load(tx, (shelf,))
+    queue = places[shelf].queue_id
+    if state == WAITING:
+        if tx.execute(sql["undelay"], (queue, wait or NUMBERS["schedule"], due, row)).rowcount:
+            ledger.counts[shelf][COUNTERS[wait or NUMBERS["schedule"]]] -= 1
+        elif tx.execute(sql["unready"], (shelf, row)).rowcount:
+            ledger.counts[shelf]["ready"] -= 1
+        else:
+            return None  # somebody runs it
+        return int(shelf)
+    job = unpack(Row(*found[:5]), rec, places[shelf])
+    tx.execute(sql["unend"], (queue, state, job.finished_at, row))
+    if state == DEAD:
+        ledger.counts[shelf]["dead"] -= 1
+    return int(shelf)
+
+
+def _why_not(tx: sqlite3.Connection, row: int, change: Change) -> Answer:
+    """Answer why a change was not carried out."""
+    sql = statements("settle")
+    recorded = tx.execute(sql["event"], (row, change.event.version)).fetchall()
+    if any(_decode_event(data) == change.event for (data,) in recorded):
+        return "already"
+    if tx.execute(sql["job"], (row,)).fetchone() is not None:
+        return "refused"
+    for (jobs,) in tx.execute(sql["finished"], (row.to_bytes(8, "big"),)):
+        for job in _decode_jobs(jobs):
+            if job.id == change.job.id:
+                return "already" if job == change.job else "refused"
+    return "missing"

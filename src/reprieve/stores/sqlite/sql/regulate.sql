@@ -1,0 +1,36 @@
+-- name: gate
+update gate
+set permits = case when :sets_permits then :permits else permits end,
+    max_running = case when :sets_max_running then :max_running else max_running end,
+    rate_count = case when :sets_rate then :rate_count else rate_count end,
+    rate_window = case when :sets_rate then :rate_window else rate_window end,
+    meter = case when :sets_rate then '[]' else meter end,
+    back_at = 0
+where id = :id;
+
+-- name: tenant
+update tenant
+set permits = case when :sets_permits then :permits else permits end,
+    max_running = case when :sets_max_running then :max_running else max_running end,
+    rate_count = case when :sets_rate then :rate_count else rate_count end,
+    rate_window = case when :sets_rate then :rate_window else rate_window end,
+    meter = case when :sets_rate then '[]' else meter end,
+    weight = coalesce(:weight, weight),
+    load = cast(running * 1000000 / coalesce(:weight, weight) as integer),
+    blocked = 0, ringed = 1, back_at = null,
+    finish = max(finish, (select clock from queue where id = tenant.queue))
+where id = :id;
+
+-- name: pauses
+update queue set pauses = ? where id = ?;
+
+-- name: gauges
+select gate.name, gate.running, gate.permits, gate.max_running, gate.rate_count, gate.rate_window,
+       coalesce(queue.pauses, 0)
+from gate left join queue on queue.gate = gate.id where gate.subject = ? order by gate.name;
+
+-- name: tenants
+select tenant.name, queue.name, tenant.running, tenant.permits, tenant.max_running, tenant.rate_count,
+       tenant.rate_window, tenant.weight, tenant.served, tenant.served_at,
+       case queue.last when tenant.id then queue.streak else 0 end, max(0, (queue.clock - tenant.finish) / 1000000)
+from tenant join queue on queue.id = tenant.queue where queue.name = ? or ? = '' order by queue.name, tenant.name;

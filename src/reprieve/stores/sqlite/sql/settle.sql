@@ -1,0 +1,79 @@
+-- name: sessions
+select id, name from session where name in (select value from json_each(?));
+
+-- name: leases
+select id, jobs from lease where id between ? and ?;
+
+-- name: release
+update lease set jobs = ? where id = ?;
+
+-- name: release_all
+delete from lease where id = ?;
+
+-- name: job
+select id, state, version, wait, due, shelf, rec from job where id = ?;
+
+-- name: forget
+delete from job where id in (select value from json_each(?));
+
+-- name: undelay
+delete from delayed where queue = ? and wait = ? and due = ? and id = ?;
+
+-- name: unready
+delete from ready where shelf = ? and id = ?;
+
+-- name: unend
+delete from ended where queue = ? and state = ? and at = ? and id = ?;
+
+-- name: rewrite
+update job
+set shelf = v.column2, state = v.column3, version = v.column4, wait = v.column5, due = v.column6, rec = v.column7
+from (values {values}) as v where job.id = v.column1;
+
+-- name: end
+insert into ended (queue, state, at, id, shelf, death, code, fingerprint)
+select column1, column2, column3, column4, column5, column6, column7, column8 from (values {values})
+where column1 is not null;
+
+-- name: finish
+insert into finished (seq, queue, at, count, newest, ids, jobs)
+values (
+    (select value from counter where name = 'finished'), ?, ?, ?,
+    max(?, coalesce((select newest from finished order by seq desc limit 1), 0)), ?, ?
+);
+
+-- name: finished
+select jobs from finished where instr(ids, ?) limit 4;
+
+-- name: count
+update shelf
+set ready = ready + v.column2, scheduled = scheduled + v.column3, retrying = retrying + v.column4,
+    parked = parked + v.column5, dead = dead + v.column6,
+    is_open = case when ready + v.column2 > 0 then is_open else 0 end
+from (values {values}) as v where shelf.id = v.column1;
+
+-- name: tenants
+update tenant
+set running = running - v.column2, load = cast((running - v.column2) * 1000000 / weight as integer),
+    ringed = case blocked when 1 then 1 else ringed end, blocked = case blocked when 1 then 0 else blocked end,
+    finish = case blocked when 1 then max(finish, (select clock from queue where id = tenant.queue)) else finish end
+from (values {values}) as v where tenant.id = v.column1;
+
+-- name: gates
+update gate set running = running - v.column2, back_at = case when aside > 0 then 0 else back_at end
+from (values {values}) as v where gate.id = v.column1;
+
+-- name: unmark
+delete from mark where id in (select value from json_each(?));
+
+-- name: results
+insert into result (id, expires_at, value)
+select column1, column2, column3 from (values {values}) where column1 is not null
+on conflict (id) do update set expires_at = excluded.expires_at, value = excluded.value;
+
+-- name: events
+insert into event (at, job, version, data)
+select column1, column2, column3, column4 from (values {values}) where column1 is not null;
+
+-- name: event
+select data from event where job = ? and version = ?;

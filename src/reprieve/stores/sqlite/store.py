@@ -1,0 +1,191 @@
+"""The SQLite store: the protocol, each operation a transaction in the writer's thread."""
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import TypeVar
+
+from reprieve import rng
+from reprieve.core.change import Change
+from reprieve.core.events import Event
+from reprieve.core.ids import parse_id
+from reprieve.core.job import Job
+from reprieve.errors import StoreClosed
+from reprieve.stores.protocol import (
+    LARGEST_PAYLOAD,
+    Answer,
+    Beat,
+    Cell,
+    Claim,
+    Claimed,
+    Filter,
+    Gauge,
+    Mark,
+    Page,
+    Pruned,
+    Pulse,
+    Regulation,
+    Retention,
+    Subject,
+    Tally,
+)
+from reprieve.stores.sqlite import cells, enqueue, find, prune, regulate, sessions, settle
+from reprieve.stores.sqlite.bell import Bell
+from reprieve.stores.sqlite.claim import claim
+from reprieve.stores.sqlite.file import Durability, connect, prepare
+from reprieve.stores.sqlite.places import Places
+from reprieve.stores.sqlite.rows import Ids
+from reprieve.stores.sqlite.writer import Point, Writer
+
+T = TypeVar("T")
+
+
+class SqliteStore:
+    """Jobs in one SQLite file, for any number of processes of one machine; or in memory, for one."""
+
+    def __init__(
+        self, path: Path | None, *, durability: Durability = "full", largest_payload: int = LARGEST_PAYLOAD
+    ) -> None:
+        """Open the file, and make it if it is missing; None keeps everything in memory."""
+        self._largest_payload = largest_payload
+        self._places = Places()
+        self._is_closed = False
+        self._ids_lock = threading.Lock()
+        node = prepare(path, durability)
+        lock = None if path is None else path.with_name(path.name + "-lock")
+        self._bell = Bell(path)
+        self._writer = Writer(lambda: connect(path, durability), lock, self._bell.ring, self._places.forget)
+        self._ids = Ids(node)
+
+    # what follows is the protocol, in its order
+
+    def new_id(self, now: int, queue: str) -> str:  # noqa: ARG002 - one file is one partition
+        """Make the id of a new job."""
+        with self._ids_lock:
+            return self._ids.make(now, rng.bits(62))
+
+    async def enqueue(self, jobs: Sequence[Job], now: int) -> list[str]:
+        """Store new jobs; answer for each the id under which it is known."""
+        enqueue.check(jobs, self._largest_payload)
+        return await self._write(lambda tx: enqueue.enqueue(tx, self._places, jobs, now))
+
+    def enqueue_in(self, connection: sqlite3.Connection, jobs: Sequence[Job], now: int) -> list[str]:
+        """Store new jobs in the caller's own transaction: both are there after its commit, or neither."""
+        enqueue.check(jobs, self._largest_payload)
+        return enqueue.enqueue_in(connection, jobs, now)
+
+    async def claim(self, request: Claim) -> Claimed:
+        """Apply changes, then choose and lease jobs."""
+        return await self._write(lambda tx: claim(tx, self._places, request))
+
+    async def apply(self, changes: Sequence[Change], now: int) -> list[Answer]:
+        """Carry out changes that no session makes."""
+        return await self._write(lambda tx: settle.apply(tx, self._places, changes, now))
+
+    async def beat(self, beat: Beat) -> Pulse:
+        """Keep a session alive, or open it."""
+        return await self._write(lambda tx: sessions.beat(tx, self._places, beat))
+
+    async def recover(self, now: int, limit: int = 100) -> list[Job]:
+        """Declare the dead, and answer what they hold."""
+        return await self._write(lambda tx: sessions.recover(tx, self._places, now, limit))
+
+    async def mark(self, marks: Sequence[Mark]) -> list[bool]:
+        """Request a cancel or note progress."""
+        for mark in marks:
+            enqueue.check_size(mark.progress or b"", "progress", self._largest_payload)
+        return await self._write(lambda tx: [sessions.mark(tx, mark) for mark in marks])
+
+    async def regulate(self, regulations: Sequence[Regulation], now: int) -> None:  # noqa: ARG002 - nothing here is dated
+        """Change gates, limits, weights and pauses."""
+        for regulation in regulations:
+            regulate.check(regulation)
+
+        def work(tx: sqlite3.Connection) -> None:
+            for regulation in regulations:
+                regulate.regulate(tx, regulation)
+
+        await self._write(work)
+
+    async def swap(
+        self,
+        key: str,
+        version: int,
+        value: bytes | None,
+        regulations: Sequence[Regulation] = (),
+        now: int = 0,  # noqa: ARG002 - as above
+    ) -> Cell | None:
+        """Set or delete a cell if nobody was first, together with regulations."""
+        for regulation in regulations:
+            regulate.check(regulation)
+
+        def work(tx: sqlite3.Connection) -> Cell | None:
+            cell = cells.swap(tx, key, version, value)
+            for regulation in regulations if cell is not None else ():
+                regulate.regulate(tx, regulation)
+            return cell
+
+        return await self._write(work)
+
+    async def prune(self, retention: Retention) -> Pruned:
+        """Forget what has ended long enough ago."""
+        return await self._write(lambda tx: prune.prune(tx, retention))
+
+    async def find(self, wanted: Filter, now: int, cursor: str = "", limit: int = 100) -> Page:
+        """Answer jobs as they are."""
+        if wanted.ids is not None:
+            for job_id in wanted.ids:
+                parse_id(job_id)
+        return await self._write(lambda tx: find.find(tx, self._places, wanted, now, cursor, limit))
+
+    async def tally(self, by: Tally, wanted: Filter, now: int) -> dict[str, int]:
+        """Count jobs by something."""
+        return await self._write(lambda tx: find.tally(tx, self._places, by, wanted, now))
+
+    async def events(self, after: int = 0, limit: int = 1_000, job_id: str = "") -> list[tuple[int, Event]]:
+        """Answer events in the order in which they happened."""
+        return await self._write(lambda tx: find.events(tx, after, limit, job_id))
+
+    async def result(self, job_id: str) -> bytes | None:
+        """Answer what a succeeded job returned."""
+        return await self._write(lambda tx: find.result(tx, job_id))
+
+    async def cells(self, prefix: str = "") -> list[Cell]:
+        """Answer the cells whose key begins so."""
+        return await self._write(lambda tx: cells.cells(tx, prefix))
+
+    async def gauges(self, subject: Subject, queue: str = "") -> list[Gauge]:
+        """Answer what is known of every queue, tenant, task, dependency or group."""
+        return await self._write(lambda tx: regulate.gauges(tx, subject, queue))
+
+    async def wait(self, queues: Sequence[str], at_most: float) -> bool:  # noqa: ARG002 - one bell for all
+        """Wait for the bell."""
+        self._require_open()
+        return await self._bell.wait(at_most)
+
+    async def close(self) -> None:
+        """Let go of the file."""
+        if not self._is_closed:
+            self._is_closed = True
+            await asyncio.to_thread(self._writer.close)
+            self._bell.close()
+
+    def inject(self, point: Point) -> None:
+        """Make the next transaction fail before or after its commit: for tests of whoever uses the store."""
+        self._writer.inject(point)
+
+    def submit(self, work: Callable[[sqlite3.Connection], T]) -> Future[T]:
+        """Have something done in a transaction, from code without a loop."""
+        self._require_open()
+        return self._writer.submit(work)
+
+    async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        return await asyncio.wrap_future(self.submit(work))
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            message = "the store was closed; open it again"
+            raise StoreClosed(message)
