@@ -1,7 +1,9 @@
-"""The bell: tells those who wait that something was written, by them or by another process.
+"""The bell: tells those who wait that something was written, by this process or by another.
 
-Inside the process every commit rings. Other processes are heard by SQLite's own counter of foreign commits, which costs
-microseconds to read and is read every two milliseconds while somebody waits, never otherwise.
+Inside the process every transaction that changed anything rings. Other processes are heard by SQLite's own counter of
+foreign commits, which costs microseconds to read and is read every two milliseconds while somebody waits, never
+otherwise. What is heard is compared with what stood there before the last claim: something that happened between a
+claim and the wait after it must not be missed.
 """
 
 import asyncio
@@ -17,62 +19,57 @@ class Bell:
 
     def __init__(self, path: Path | None) -> None:
         """Listen to a file; None only to this process."""
-        self._path = path
         self._lock = threading.Lock()
-        self._count = 0
+        self._rung = 0
         self._waiting: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
-        self._heard = 0
-        self._ears: sqlite3.Connection | None = None
+        self._ears = None if path is None else sqlite3.connect(path, check_same_thread=False)
+        self._seen = self._hear()
 
     def ring(self) -> None:
         """Wake everybody who waits; called in the writer's thread."""
         with self._lock:
-            self._count += 1
+            self._rung += 1
             waiting = list(self._waiting)
         for loop, event in waiting:
-            try:
+            if not loop.is_closed():
                 loop.call_soon_threadsafe(event.set)
-            except RuntimeError:  # its loop has ended meanwhile
-                self._waiting.discard((loop, event))
+
+    def look(self) -> None:
+        """Remember what has happened so far: whoever calls this is about to look for work."""
+        self._seen = self._hear()
 
     async def wait(self, at_most: float) -> bool:
-        """Wait until the bell rings; answer False when it did not."""
-        loop = asyncio.get_running_loop()
-        event = asyncio.Event()
+        """Wait until something happens that had not when `look` was called; answer False when nothing did."""
+        me = (asyncio.get_running_loop(), asyncio.Event())
         with self._lock:
-            self._waiting.add((loop, event))
+            self._waiting.add(me)
         try:
             async with asyncio.timeout(at_most):
-                if self._path is None:
-                    await event.wait()
-                else:
-                    await self._listen(event)
+                await self._listen(me[1])
         except TimeoutError:
             return False
         finally:
             with self._lock:
-                self._waiting.discard((loop, event))
+                self._waiting.discard(me)
         return True
 
     def close(self) -> None:
         """Stop listening."""
         if self._ears is not None:
             self._ears.close()
-            self._ears = None
 
     async def _listen(self, event: asyncio.Event) -> None:
-        while not event.is_set():
-            heard = self._foreign_commits()
-            if heard != self._heard:
-                self._heard = heard
-                return
-            try:
-                async with asyncio.timeout(LISTEN_EVERY):
-                    await event.wait()
-            except TimeoutError:
-                continue
+        while (heard := self._hear()) == self._seen:
+            if self._ears is None:
+                await event.wait()
+            else:
+                try:
+                    async with asyncio.timeout(LISTEN_EVERY):
+                        await event.wait()
+                except TimeoutError:
+                    continue
+        self._seen = heard
 
-    def _foreign_commits(self) -> int:
-        if self._ears is None:
-            self._ears = sqlite3.connect(f"file:{self._path}?mode=ro", uri=True, check_same_thread=False)
-        return int(self._ears.execute("pragma data_version").fetchone()[0])
+    def _hear(self) -> tuple[int, int]:
+        commits = 0 if self._ears is None else self._ears.execute("pragma data_version").fetchone()[0]
+        return self._rung, commits

@@ -59,7 +59,9 @@ def claim(tx: sqlite3.Connection, places: Places, request: Claim) -> Claimed:
         leased, next_at = _claim(tx, places, request, session, slots, released)
     for tenants in released.values():
         settle.release(tx, tenants)
-    tx.execute(sql["called"], (request.number, _pack(Called(answers, next_at)), session))
+    if request.changes or leased:
+        # A call that did nothing can be repeated as it is; recording it would wake everybody who waits.
+        tx.execute(sql["called"], (request.number, _pack(Called(answers, next_at)), session))
     return Claimed(answers=tuple(answers), jobs=tuple(leased), next_at=next_at)
 
 

@@ -114,6 +114,7 @@ class Writer:
         return True
 
     def _transact(self, connection: sqlite3.Connection, descriptor: int | None, works: list[Work[Any]]) -> list[object]:
+        before = connection.total_changes
         if descriptor is not None:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         try:
@@ -136,7 +137,9 @@ class Writer:
         finally:
             if descriptor is not None:
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
-        self._on_commit()
+        # Whoever looked and found nothing has changed nothing, and must not wake those who look as well.
+        if connection.total_changes != before:
+            self._on_commit()
         return answers
 
 

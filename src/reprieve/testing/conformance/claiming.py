@@ -228,7 +228,10 @@ async def check_numbers_count_for_each_session_alone(store: Store) -> None:
 
 async def check_unknown_session_leases_nothing(store: Store) -> None:
     job = await enqueued(store)
-    await expect_error(Worker(store, "nobody").ask(5), SessionDead, "a claim of a session that never was")
+    nobody = Worker(store, "nobody")
+    await expect_error(nobody.ask(5), SessionDead, "a claim of a session that never was")
+    forged = succeed(change.lease(job, "nobody", START).job)
+    await expect_error(nobody.ask(5, changes=[forged]), SessionDead, "its settlement")
     expect_job(await get(store, job), job)
 
 

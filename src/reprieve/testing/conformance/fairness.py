@@ -223,6 +223,36 @@ async def check_priority_is_a_matter_inside_a_tenant(store: Store) -> None:
     expect_equal(dict(counts), {"loud": 5, "modest": 5}, "slots of a tenant that calls everything urgent")
 
 
+async def check_every_one_of_many_tenants_gets_its_turn(store: Store) -> None:
+    tenants = [f"tenant-{number}" for number in range(120)]
+    await enqueue(store, *(new_job(store, tenant=tenant) for tenant in tenants for _ in range(2)))
+    worker = await Worker.open(store)
+    order: list[str] = []
+    while len(order) < 240:
+        taken = await worker.take(7)
+        expect(len(taken) > 0, f"{240 - len(order)} jobs were left behind")
+        order += [job.tenant for job in taken]
+    expect_equal(sorted(order[:120]), sorted(tenants), "tenants of the first round")
+
+
+async def check_many_held_lanes_hide_no_open_one(store: Store) -> None:
+    tasks = [f"task-{number}" for number in range(80)]
+    await enqueue(store, *(new_job(store, task=task, tenant=tenant) for task in tasks for tenant in "ab"))
+    await regulate(store, *(Regulation(subject="task", name=task, permits=0) for task in tasks[:-1]))
+    worker = await Worker.open(store)
+    taken: list[str] = []
+    for _ in range(40):
+        claimed = await worker.ask(3)
+        taken += [job.task for job in claimed.jobs]
+        if claimed.next_at is None or claimed.next_at > START:
+            break
+    expect_equal(taken, [tasks[-1]] * 2, "tasks leased while all others are held")
+    await regulate(store, *(Regulation(subject="task", name=task, permits=None) for task in tasks[:-1]))
+    for _ in range(200):
+        taken += [job.task for job in await worker.take(10)]
+    expect_equal(len(taken), 160, "jobs leased after all were released")
+
+
 async def check_held_tenant_does_not_stop_the_others(store: Store) -> None:
     hold = Regulation(subject="tenant", name="held", queue="default", permits=0)
     await regulate(store, hold)

@@ -198,15 +198,17 @@ async def check_late_result_counts_until_the_job_is_taken_back(store: Store) -> 
 async def check_changes_of_a_dead_session_are_judged_by_their_versions(store: Store) -> None:
     await enqueue(store, *new_jobs(store, 3))
     worker = await Worker.open(store, lease=LEASE)
-    one, two, waiting = await worker.exactly(3)
+    one, two, rest = await worker.exactly(3)
     await store.recover(END + 1)
     taken_back = make(two, Return(crashed=True), END + 1)
     await store.apply([taken_back], END + 1)
     changes = [succeed(one, END + 2), succeed(two, END + 2)]
-    await expect_error(worker.ask(5, END + 2, changes), SessionDead, "a claim of a session that died")
+    claimed = await worker.ask(5, END + 2, changes)
+    expect_equal((claimed.answers, claimed.jobs), (("applied", "refused"), ()), "what a dead session is answered")
+    await expect_error(worker.ask(5, END + 2), SessionDead, "a claim of a dead session that settles nothing")
     expect_job(await get(store, one, END + 2), changes[0].job, "the job whose lease still stood")
     expect_job(await get(store, two, END + 2), taken_back.job, "the job that was taken back")
-    expect_job(await get(store, waiting, END + 2), waiting, "the job that it did not settle")
+    expect_job(await get(store, rest, END + 2), rest, "the job that it did not settle")
 
 
 async def check_dead_session_stays_dead(store: Store) -> None:
