@@ -79,6 +79,7 @@ class SqliteStore:
 
     async def claim(self, request: Claim) -> Claimed:
         """Apply changes, then choose and lease jobs."""
+        self._require_open()
         self._bell.look()
         return await self._write(lambda tx: claim(tx, self._places, request))
 

@@ -185,12 +185,13 @@ async def check_repeated_claim_answers_the_same_jobs(store: Store) -> None:
     expect_equal(len(await worker.take(3)), 2, "jobs leased by the next claim")
 
 
-async def check_repeated_claim_that_found_nothing_finds_nothing(store: Store) -> None:
+async def check_repeated_claim_that_found_nothing_leases_each_job_once(store: Store) -> None:
     worker = await Worker.open(store)
     await worker.ask(3)
     await enqueued(store)
-    expect_equal((await worker.again(3)).jobs, (), "the jobs of a repeated claim that had found nothing")
-    expect_equal(len(await worker.take(3)), 1, "jobs leased by the next claim")
+    # Such a call need not be remembered, so the repeat may find what has come since; but the next must not find it again.
+    found = (await worker.again(3)).jobs
+    expect_equal(len(found) + len(await worker.take(3)), 1, "jobs leased by a repeated claim and the next")
 
 
 async def check_repeated_claim_answers_its_changes_as_before(store: Store) -> None:
@@ -212,11 +213,11 @@ async def check_claim_with_a_lower_number_is_refused_whole(store: Store) -> None
     await enqueue(store, *new_jobs(store, 3))
     worker = await Worker.open(store)
     one = await worker.one()
-    await worker.ask(0)
+    await worker.one()
     stale = Claim(session=worker.session, number=1, now=START, queues=("default",), limit=5, changes=(succeed(one),))
     await expect_error(store.claim(stale), StaleCall, "a claim with a lower number")
     expect_job(await get(store, one), one, "the job that a stale call would settle")
-    expect_equal(len(await find_all(store, Filter(session=worker.session))), 1, "jobs that the session holds")
+    expect_equal(len(await find_all(store, Filter(session=worker.session))), 2, "jobs that the session holds")
 
 
 async def check_numbers_count_for_each_session_alone(store: Store) -> None:
