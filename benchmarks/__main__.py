@@ -1,6 +1,7 @@
 """Every benchmark: `make bench`."""
 
-from benchmarks import core, fingerprint
+from benchmarks import core, fingerprint, store
 
 core.main()
 fingerprint.main()
+store.main()

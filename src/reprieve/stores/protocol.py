@@ -39,8 +39,8 @@ class Claim(Record):
     """A session settles what it finished and asks for more, in one step.
 
     `number` counts the session's calls from 1. Repeated, a number does nothing and answers as before; a number lower
-    than the last is refused whole (`StaleCall`). A call that changed nothing and brought nothing need not be remembered:
-    a store that did would write, and wake everybody, whenever somebody looks in vain.
+    than the last is refused whole (`StaleCall`). A call that changed and brought nothing need not be remembered: to
+    do so a store would have to write, and wake everybody, whenever somebody looks in vain.
     """
 
     session: str

@@ -14,6 +14,7 @@ from reprieve.core.events import Event
 from reprieve.core.ids import parse_id
 from reprieve.core.job import Job
 from reprieve.errors import StoreClosed
+from reprieve.stores.coalesce import Coalescer
 from reprieve.stores.protocol import (
     LARGEST_PAYLOAD,
     Answer,
@@ -59,6 +60,7 @@ class SqliteStore:
         self._bell = Bell(path)
         self._writer = Writer(lambda: connect(path, durability), lock, self._bell.ring, self._places.forget)
         self._ids = Ids(node)
+        self._coalescer = Coalescer(self._enqueue)
 
     # what follows is the protocol, in its order
 
@@ -69,8 +71,9 @@ class SqliteStore:
 
     async def enqueue(self, jobs: Sequence[Job], now: int) -> list[str]:
         """Store new jobs; answer for each the id under which it is known."""
+        self._require_open()
         enqueue.check(jobs, self._largest_payload)
-        return await self._write(lambda tx: enqueue.enqueue(tx, self._places, jobs, now))
+        return await self._coalescer.enqueue(jobs, now)
 
     def enqueue_in(self, connection: sqlite3.Connection, jobs: Sequence[Job], now: int) -> list[str]:
         """Store new jobs in the caller's own transaction: both are there after its commit, or neither."""
@@ -186,6 +189,9 @@ class SqliteStore:
 
     async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         return await asyncio.wrap_future(self.submit(work))
+
+    async def _enqueue(self, jobs: Sequence[Job], now: int) -> list[str]:
+        return await self._write(lambda tx: enqueue.enqueue(tx, self._places, jobs, now))
 
     def _require_open(self) -> None:
         if self._is_closed:

@@ -1,0 +1,261 @@
+"""What a store costs a job, by itself: `python -m benchmarks.store`.
+
+Through the store's own API, in one process: no worker, no tasks. Sizes are those of the claims in the documents; give a
+smaller scale with `--scale 0.1` to try it out.
+"""
+
+import argparse
+import asyncio
+import itertools
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from reprieve.core import change
+from reprieve.core.change import Change, Request
+from reprieve.core.job import Cause, Job
+from reprieve.core.move import Retry, Succeed
+from reprieve.stores.protocol import Beat, Claim, Regulation, Store
+from reprieve.stores.sqlite import SqliteStore
+
+NOW = 1_760_000_000_000
+PAYLOAD = b"x" * 200
+LEASE = 10_000_000
+MANY = 1_000_000
+CAUSE = Cause(reason="421 try again", code="421", kind="transient")
+console = Console()
+
+
+class Bench:
+    """One store in a file of its own, and a session that works on it."""
+
+    def __init__(self, folder: Path, durability: str = "full") -> None:
+        """Open an empty store."""
+        self.path = folder / f"{next(_names)}.db"
+        self.store = SqliteStore(self.path, durability="fast" if durability == "fast" else "full")
+        self.number = 0
+
+    async def open(self, slots: int = 1_000) -> None:
+        """Open the session."""
+        await self.store.beat(Beat(session="bench", now=NOW, lease=LEASE, slots=slots, is_new=True))
+
+    async def fill(self, count: int, tenants: int = 1, *, due_in: int = 0, chunk: int = 1_000) -> float:
+        """Enqueue jobs in bulk; answer jobs per second."""
+        wait = "schedule" if due_in else "turn"
+        started = time.perf_counter()
+        for start in track(
+            range(0, count, chunk), f"enqueue {count:,}", console=console, transient=True, disable=count < 100_000
+        ):
+            jobs = [
+                self.job(f"tenant-{number % tenants}", due_in=due_in and due_in + number, wait=wait)
+                for number in range(start, min(count, start + chunk))
+            ]
+            await self.store.enqueue(jobs, NOW)
+        return count / (time.perf_counter() - started)
+
+    def job(self, tenant: str, *, due_in: int = 0, wait: str = "turn") -> Job:
+        """Make a job."""
+        return Job(
+            id=self.store.new_id(NOW, "mail"),
+            task="send",
+            queue="mail",
+            tenant=tenant,
+            dependency="ses",
+            payload=PAYLOAD,
+            created_at=NOW,
+            due_at=NOW + due_in,
+            waiting_for="schedule" if wait == "schedule" else "turn",
+        )
+
+    async def drain(self, count: int, batch: int, settle: Callable[[Job], Change]) -> tuple[float, float]:
+        """Claim and settle so many jobs; answer jobs per second, and microseconds of processor time for each."""
+        done = 0
+        changes: tuple[Change, ...] = ()
+        started, cpu = time.perf_counter(), time.process_time()
+        while done < count:
+            self.number += 1
+            claim = Claim(session="bench", number=self.number, now=NOW, queues=("mail",), limit=batch, changes=changes)
+            claimed = await self.store.claim(claim)
+            done += claimed.answers.count("applied")
+            changes = tuple(map(settle, claimed.jobs))
+            if not claimed.jobs and not claimed.answers:
+                break
+        elapsed = time.perf_counter() - started
+        return done / elapsed, (time.process_time() - cpu) / done * 1e6
+
+    async def close(self) -> None:
+        """Close and remove the store."""
+        await self.store.close()
+        for file in self.path.parent.glob(self.path.name + "*"):
+            file.unlink()
+
+
+_names = itertools.count()
+
+
+def succeed(job: Job) -> Change:
+    """Settle a success."""
+    return change.settle(job, Succeed(), NOW)
+
+
+def retry(job: Job) -> Change:
+    """Settle a first failure with a retry that is due at once, and then a success."""
+    if job.attempt > 1:
+        return succeed(job)
+    return change.settle(job, Retry(due_at=NOW, cause=CAUSE, delay=0.001), NOW)
+
+
+async def by_batch(folder: Path, scale: float) -> Table:
+    """Claim and settle by batch size."""
+    table = Table("batch", "full: jobs/s", "µs CPU", "fast: jobs/s", "µs CPU", title="Claim + settle, 100 tenants")
+    for batch in (1, 10, 100, 250):
+        cells = [str(batch)]
+        for durability in ("full", "fast"):
+            bench = Bench(folder, durability)
+            await bench.open()
+            count = round(min(30_000, 3_000 * batch) * scale)
+            await bench.fill(count, 100)
+            speed, cpu = await bench.drain(count, batch, succeed)
+            cells += [f"{speed:,.0f}", f"{cpu:.1f}"]
+            await bench.close()
+        table.add_row(*cells)
+    return table
+
+
+async def by_shape(folder: Path, scale: float) -> Table:
+    """Claim and settle by tenants and backlog, batches of 100, full durability."""
+    many = round(MANY * scale)
+    shapes: list[tuple[str, int, int, int, Callable[[Job], Change]]] = [
+        ("1 tenant", 30_000, 1, 0, succeed),
+        ("10 tenants", 30_000, 10, 0, succeed),
+        ("100 tenants", 30_000, 100, 0, succeed),
+        ("10,000 tenants", 30_000, 10_000, 0, succeed),
+        (f"100 tenants, {many:,} waiting", many, 100, 0, succeed),
+        (f"100 tenants, and {many:,} delayed", 30_000, 100, many, succeed),
+        (f"10,000 tenants, {many:,} waiting", many, 10_000, 0, succeed),
+        ("10 tenants, each job fails once", 15_000, 10, 0, retry),
+    ]
+    table = Table("shape", "jobs/s", "of 100 tenants", "µs CPU", "rows written", "bytes a job", title="Claim + settle")
+    base = 0.0
+    for name, waiting, tenants, delayed, settle in shapes:
+        bench = Bench(folder)
+        await bench.open()
+        if delayed:
+            await bench.fill(delayed, tenants, due_in=3_600_000)
+        await bench.fill(waiting, tenants)
+        size = bench.path.stat().st_size / (waiting + delayed)
+        before = await _changes(bench.store)
+        attempts = 2 if settle is retry else 1
+        count = min(30_000, waiting)
+        speed, cpu = await bench.drain(attempts * count, 100, settle)
+        speed, cpu = speed / attempts, cpu * attempts
+        rows = (await _changes(bench.store) - before) / count
+        base = speed if name == "100 tenants" else base
+        ratio = f"{speed / base:.0%}" if base else ""
+        table.add_row(name, f"{speed:,.0f}", ratio, f"{cpu:.1f}", f"{rows:.2f}", f"{size:.0f}")
+        await bench.close()
+    return table
+
+
+async def enqueueing(folder: Path, scale: float) -> Table:
+    """Enqueue one by one, by many callers at once, and in bulk."""
+    table = Table("enqueue", "full: jobs/s", "fast: jobs/s", title="Enqueue, 10 tenants")
+    rows: dict[str, list[str]] = {"one by one": [], "100 callers at once": [], "bulk of 1,000": []}
+    for durability in ("full", "fast"):
+        bench = Bench(folder, durability)
+        await bench.open()
+        count = round(2_000 * scale)
+        rows["one by one"].append(f"{await _paced(bench, count):,.0f}")
+        started = time.perf_counter()
+        each = round(200 * scale)
+        await asyncio.gather(*(_enqueue_many(bench, each) for _ in range(100)))
+        rows["100 callers at once"].append(f"{100 * each / (time.perf_counter() - started):,.0f}")
+        rows["bulk of 1,000"].append(f"{await bench.fill(round(100_000 * scale), 10):,.0f}")
+        await bench.close()
+    for name, cells in rows.items():
+        table.add_row(name, *cells)
+    return table
+
+
+async def operations(folder: Path, scale: float) -> Table:
+    """Single operations on a large store."""
+    table = Table("operation", "p50 ms", "p99 ms", title="Single operations, full durability")
+    bench = Bench(folder)
+    await bench.open()
+    await bench.fill(round(100_000 * scale), 1)
+    hold = Regulation(subject="dependency", name="ses", permits=0)
+    release = Regulation(subject="dependency", name="ses", permits=None)
+    times = []
+    for _ in range(20):
+        started = time.perf_counter()
+        await bench.store.regulate([hold], NOW)
+        await bench.store.regulate([release], NOW)
+        times.append(time.perf_counter() - started)
+    table.add_row(f"hold + release, {round(100_000 * scale):,} jobs in one lane", *_percentiles(times))
+    await bench.close()
+    bench = Bench(folder)
+    await bench.open()
+    many = round(MANY * scale)
+    await bench.fill(many, 100, due_in=3_600_000)
+    jobs = [bench.job("tenant-0", due_in=3_600_000 + 7 * number, wait="schedule") for number in range(200)]
+    failed = [
+        change.settle(change.lease(job, "x", NOW).job, Retry(due_at=job.due_at, cause=CAUSE, delay=1), NOW).job
+        for job in jobs
+    ]
+    await bench.store.enqueue(failed, NOW)
+    times = []
+    for job in failed:
+        made = change.retry(job, Request(by="ana", reason="now"), NOW, 1_800)
+        started = time.perf_counter()
+        assert await bench.store.apply([made], NOW) == ["applied"]
+        times.append(time.perf_counter() - started)
+    table.add_row(f"retry now among {many:,} delayed", *_percentiles(times))
+    await bench.close()
+    return table
+
+
+def _percentiles(times: list[float]) -> Iterator[str]:
+    ordered = sorted(times)
+    yield f"{statistics.median(ordered) * 1e3:.2f}"
+    yield f"{ordered[int(len(ordered) * 0.99)] * 1e3:.2f}"
+
+
+async def _changes(store: Store) -> int:
+    assert isinstance(store, SqliteStore)
+    return await asyncio.wrap_future(store.submit(lambda tx: tx.total_changes))
+
+
+async def _enqueue_many(bench: Bench, count: int) -> None:
+    for number in range(count):
+        await bench.store.enqueue([bench.job(f"tenant-{number % 10}")], NOW)
+
+
+async def _paced(bench: Bench, count: int) -> float:
+    started = time.perf_counter()
+    await _enqueue_many(bench, count)
+    return count / (time.perf_counter() - started)
+
+
+async def run(scale: float) -> None:
+    """Print every table."""
+    with tempfile.TemporaryDirectory() as folder:
+        for measure in (by_batch, by_shape, enqueueing, operations):
+            console.print(await measure(Path(folder), scale))
+
+
+def main() -> None:
+    """Measure the SQLite store."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--scale", type=float, default=1.0, help="a share of the full sizes")
+    arguments, _ = parser.parse_known_args()
+    asyncio.run(run(arguments.scale))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""Concurrent enqueues become one: while a call is under way others gather, and the next call takes them all.
+
+Batches find their own size this way: one job when callers come one at a time, hundreds when they crowd.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from weakref import WeakKeyDictionary
+
+from reprieve.core.job import Job
+from reprieve.errors import ReprieveError
+
+Send = Callable[[Sequence[Job], int], Awaitable[list[str]]]
+
+LARGEST = 5_000
+"""Jobs of one call at the most."""
+
+
+class Coalescer:
+    """Gathers the enqueues of each event loop."""
+
+    def __init__(self, send: Send) -> None:
+        """Take what carries out a call."""
+        self._send = send
+        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Gathering] = WeakKeyDictionary()
+
+    async def enqueue(self, jobs: Sequence[Job], now: int) -> list[str]:
+        """Enqueue jobs, together with whatever others enqueue at this moment."""
+        loop = asyncio.get_running_loop()
+        gathering = self._loops.get(loop)
+        if gathering is None:
+            gathering = self._loops[loop] = _Gathering(self._send)
+        return await gathering.join(jobs, now)
+
+
+class _Gathering:
+    """The enqueues of one event loop that wait for their turn."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._waiting: list[tuple[Sequence[Job], int, asyncio.Future[list[str]]]] = []
+        self._sender: asyncio.Task[None] | None = None
+
+    async def join(self, jobs: Sequence[Job], now: int) -> list[str]:
+        future: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
+        self._waiting.append((jobs, now, future))
+        if self._sender is None:
+            self._sender = asyncio.create_task(self._send_all())
+        # A caller that gives up must not take its jobs out of a call that others share.
+        return await asyncio.shield(future)
+
+    async def _send_all(self) -> None:
+        while self._waiting:
+            batch = self._take()
+            if not await self._attempt(batch):
+                # Something spoiled the call for all: each stands alone now, and only the guilty fails.
+                for entry in batch:
+                    await self._attempt([entry])
+        self._sender = None
+
+    def _take(self) -> list[tuple[Sequence[Job], int, asyncio.Future[list[str]]]]:
+        count = 0
+        for number, (jobs, _, _) in enumerate(self._waiting):
+            count += len(jobs)
+            if count > LARGEST and number:
+                break
+        else:
+            number = len(self._waiting)
+        batch, self._waiting = self._waiting[:number], self._waiting[number:]
+        return batch
+
+    async def _attempt(self, batch: list[tuple[Sequence[Job], int, asyncio.Future[list[str]]]]) -> bool:
+        """Send a batch in one call. Answer False when it has to be sent again, one by one."""
+        try:
+            ids = await self._send([job for jobs, _, _ in batch for job in jobs], max(now for _, now, _ in batch))
+        except ReprieveError as error:
+            if len(batch) > 1:
+                return False
+            batch[0][2].set_exception(error)
+            return True
+        for jobs, _, future in batch:
+            future.set_result(ids[: len(jobs)])
+            ids = ids[len(jobs) :]
+        return True
