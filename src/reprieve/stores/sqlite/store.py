@@ -59,6 +59,11 @@ class SqliteStore:
         lock = None if path is None else path.with_name(path.name + "-lock")
         self._bell = Bell(path)
         self._writer = Writer(lambda: connect(path, durability), lock, self._bell.ring, self._places.forget)
+        self._reader, self._shown = self._writer, self._places
+        if path is not None:
+            # Looking at many jobs must not keep anybody from working on them.
+            self._shown = Places()
+            self._reader = Writer(lambda: connect(path, durability), None, _nothing, _nothing, "deferred")
         self._ids = Ids(node)
         self._coalescer = Coalescer(self._enqueue)
 
@@ -144,27 +149,27 @@ class SqliteStore:
         if wanted.ids is not None:
             for job_id in wanted.ids:
                 parse_id(job_id)
-        return await self._write(lambda tx: find.find(tx, self._places, wanted, now, cursor, limit))
+        return await self._read(lambda tx: find.find(tx, self._shown, wanted, now, cursor, limit))
 
     async def tally(self, by: Tally, wanted: Filter, now: int) -> dict[str, int]:
         """Count jobs by something."""
-        return await self._write(lambda tx: find.tally(tx, self._places, by, wanted, now))
+        return await self._read(lambda tx: find.tally(tx, self._shown, by, wanted, now))
 
     async def events(self, after: int = 0, limit: int = 1_000, job_id: str = "") -> list[tuple[int, Event]]:
         """Answer events in the order in which they happened."""
-        return await self._write(lambda tx: find.events(tx, after, limit, job_id))
+        return await self._read(lambda tx: find.events(tx, after, limit, job_id))
 
     async def result(self, job_id: str) -> bytes | None:
         """Answer what a succeeded job returned."""
-        return await self._write(lambda tx: find.result(tx, job_id))
+        return await self._read(lambda tx: find.result(tx, job_id))
 
     async def cells(self, prefix: str = "") -> list[Cell]:
         """Answer the cells whose key begins so."""
-        return await self._write(lambda tx: cells.cells(tx, prefix))
+        return await self._read(lambda tx: cells.cells(tx, prefix))
 
     async def gauges(self, subject: Subject, queue: str = "") -> list[Gauge]:
         """Answer what is known of every queue, tenant, task, dependency or group."""
-        return await self._write(lambda tx: regulate.gauges(tx, subject, queue))
+        return await self._read(lambda tx: regulate.gauges(tx, subject, queue))
 
     async def wait(self, queues: Sequence[str], at_most: float) -> bool:  # noqa: ARG002 - one bell for all
         """Wait for the bell."""
@@ -175,6 +180,7 @@ class SqliteStore:
         """Let go of the file."""
         if not self._is_closed:
             self._is_closed = True
+            await asyncio.to_thread(self._reader.close)
             await asyncio.to_thread(self._writer.close)
             self._bell.close()
 
@@ -190,6 +196,10 @@ class SqliteStore:
     async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         return await asyncio.wrap_future(self.submit(work))
 
+    async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        self._require_open()
+        return await asyncio.wrap_future(self._reader.submit(work))
+
     async def _enqueue(self, jobs: Sequence[Job], now: int) -> list[str]:
         return await self._write(lambda tx: enqueue.enqueue(tx, self._places, jobs, now))
 
@@ -197,3 +207,7 @@ class SqliteStore:
         if self._is_closed:
             message = "the store was closed; open it again"
             raise StoreClosed(message)
+
+
+def _nothing() -> None:
+    """Nobody has to hear of a look."""

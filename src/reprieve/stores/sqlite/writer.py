@@ -33,8 +33,14 @@ class Writer:
         lock: Path | None,
         on_commit: Callable[[], None],
         on_rollback: Callable[[], None],
+        begin: Literal["immediate", "deferred"] = "immediate",
     ) -> None:
-        """Start the thread; `lock` is the file that processes take turns by, None where there is only this one."""
+        """Start the thread; `lock` is the file that processes take turns by, None where nobody has to.
+
+        A deferred transaction only reads, and disturbs no writer.
+        """
+        self._begin = f"begin {begin}"
+        self._process = os.getpid()
         self._connect = connect
         self._lock = lock
         self._on_commit = on_commit
@@ -50,7 +56,9 @@ class Writer:
     def submit(self, work: Work[T]) -> Future[T]:
         """Have something done; the answer comes when it is durable."""
         future: Future[T] = Future()
-        if self._is_closed:
+        if os.getpid() != self._process:
+            future.set_exception(StoreError("the store was opened before this process was forked; open it here again"))
+        elif self._is_closed:
             future.set_exception(StoreClosed("the store was closed; open it again"))
         else:
             self._waiting.put((work, future))
@@ -76,6 +84,8 @@ class Writer:
         descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600) if self._lock else None
         self._ready.set_result(None)
         while (batch := self._next_batch()) is not None:
+            # Who has given up before the work began gets none; who gives up later gets it done all the same.
+            batch = [(work, future) for work, future in batch if future.set_running_or_notify_cancel()]
             if not self._attempt(connection, descriptor, batch):
                 # Something spoiled the transaction for all: each stands alone now, and only the guilty fails.
                 for entry in batch:
@@ -118,7 +128,7 @@ class Writer:
         if descriptor is not None:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         try:
-            connection.execute("begin immediate")
+            connection.execute(self._begin)
             answers: list[object] = []
             for work in works:
                 try:

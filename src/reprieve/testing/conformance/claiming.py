@@ -189,7 +189,7 @@ async def check_repeated_claim_that_found_nothing_leases_each_job_once(store: St
     worker = await Worker.open(store)
     await worker.ask(3)
     await enqueued(store)
-    # Such a call need not be remembered, so the repeat may find what has come since; but the next must not find it again.
+    # Such a call need not be remembered, so the repeat may find what has come since; the next must not find it again.
     found = (await worker.again(3)).jobs
     expect_equal(len(found) + len(await worker.take(3)), 1, "jobs leased by a repeated claim and the next")
 
