@@ -86,7 +86,7 @@ class Writer:
         while (batch := self._next_batch()) is not None:
             # Who has given up before the work began gets none; who gives up later gets it done all the same.
             batch = [(work, future) for work, future in batch if future.set_running_or_notify_cancel()]
-            if not self._attempt(connection, descriptor, batch):
+            if batch and not self._attempt(connection, descriptor, batch):
                 # Something spoiled the transaction for all: each stands alone now, and only the guilty fails.
                 for entry in batch:
                     self._attempt(connection, descriptor, [entry])

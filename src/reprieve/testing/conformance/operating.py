@@ -103,3 +103,23 @@ async def check_of_a_cancel_and_a_claim_exactly_one_wins(store: Store) -> None:
         expect_equal(len(taken), 1 if answer == "refused" else 0, f"jobs leased when the cancel was {answer}")
         if taken:
             await worker.settle(succeed(taken[0]))
+
+
+async def check_of_two_operators_in_one_batch_the_first_is_heard(store: Store) -> None:
+    for seconds in (0.0, 60.0):
+        _, dead = await dead_job(store)
+        requests = [replace(request, delay=seconds) for request in (OPERATOR, ANOTHER, OPERATOR)]
+        retries = [change.retry(dead, request, START, STUCK_AFTER) for request in requests]
+        answers = await store.apply(retries, START)
+        expect_equal(answers, ["applied", "refused", "already"], "the answers to two operators, one of them twice")
+        expect_job(await get(store, dead), retries[0].job, "the job after both")
+        await store.apply([change.cancel(retries[0].job, OPERATOR, START)], START)
+
+
+async def check_of_two_operators_the_first_cancel_of_a_waiting_job_is_heard(store: Store) -> None:
+    for due_at in (START, LATER):
+        job = await enqueued(store, due_at=due_at)
+        cancels = [change.cancel(job, request, START) for request in (OPERATOR, ANOTHER, OPERATOR)]
+        answers = await store.apply(cancels, START)
+        expect_equal(answers, ["applied", "refused", "already"], "the answers to two operators, one of them twice")
+        expect_job(await get(store, job), cancels[0].job, "the job after both")
