@@ -21,6 +21,7 @@ from reprieve.testing.conformance.stage import (
     enqueued,
     fail,
     get,
+    kill,
     new_job,
     succeed,
 )
@@ -106,13 +107,16 @@ async def check_of_a_cancel_and_a_claim_exactly_one_wins(store: Store) -> None:
 
 
 async def check_of_two_operators_in_one_batch_the_first_is_heard(store: Store) -> None:
+    worker = await Worker.open(store)
     for seconds in (0.0, 60.0):
-        _, dead = await dead_job(store)
+        await enqueued(store)
+        death = kill(await worker.one())
+        await worker.settle(death)
         requests = [replace(request, delay=seconds) for request in (OPERATOR, ANOTHER, OPERATOR)]
-        retries = [change.retry(dead, request, START, STUCK_AFTER) for request in requests]
+        retries = [change.retry(death.job, request, START, STUCK_AFTER) for request in requests]
         answers = await store.apply(retries, START)
         expect_equal(answers, ["applied", "refused", "already"], "the answers to two operators, one of them twice")
-        expect_job(await get(store, dead), retries[0].job, "the job after both")
+        expect_job(await get(store, death.job), retries[0].job, "the job after both")
         await store.apply([change.cancel(retries[0].job, OPERATOR, START)], START)
 
 

@@ -1,0 +1,241 @@
+"""A state machine that looks for the history that a store does not survive. Needs hypothesis.
+
+It plays enqueues, claims, failures, deaths, zombies, operators, gates, limits, jumping clocks, prunes and lost replies
+on a store and on a plain model at once, and compares them after every step. For a store of your own:
+
+    TestMyStore = make_machine(open_my_store).TestCase
+"""
+
+import sys
+from typing import ClassVar
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+from msgspec.structs import replace
+
+from reprieve.core import change
+from reprieve.core.change import Change
+from reprieve.core.job import Job
+from reprieve.core.status import STUCK_AFTER
+from reprieve.errors import ConcurrentModification, IllegalMove, InvalidRetryState
+from reprieve.stores.protocol import Regulation, Store
+from reprieve.testing.conformance.machine.drain import drain
+from reprieve.testing.conformance.machine.driver import OpenStore, Point
+from reprieve.testing.conformance.machine.play import Play
+from reprieve.testing.conformance.machine.shapes import (
+    OUTCOMES,
+    REGULATIONS,
+    REQUESTS,
+    SHAPES,
+    STEPS,
+    Shape,
+    regulation,
+    retentions,
+    shape,
+)
+
+__all__ = ["StoreMachine", "make_machine"]
+
+AUDIT_EVERY = 10
+"""Steps from one full audit to the next."""
+
+_WORKERS = st.integers(0, 2)
+_ANY = st.integers(0, 999)
+_OUTCOME = st.sampled_from((0, 1, 0, 1, *range(len(OUTCOMES))))
+_SHAPE = st.integers(0, len(SHAPES) - 1).map(shape)
+_REGULATION = st.integers(0, len(REGULATIONS) - 1).map(regulation)
+_QUEUES = st.sampled_from((("q",), ("q", "r"), ("r", "q")))
+
+
+async def _no_store() -> Store:
+    message = "make a machine of your store with make_machine"
+    raise NotImplementedError(message)
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """Histories of a store; `open_store` opens a fresh, empty one."""
+
+    open_store: ClassVar[OpenStore] = staticmethod(_no_store)
+
+    def __init__(self) -> None:
+        """Open a store for this history."""
+        super().__init__()
+        self.play = Play(type(self).open_store)
+        self.steps = 0
+        self.can_fail = self.play.driver.can_fail
+
+    @rule(shapes=st.lists(_SHAPE, min_size=1, max_size=5))
+    def enqueue(self, shapes: list[Shape]) -> None:
+        """Somebody enqueues a few jobs."""
+        self.play.enqueue(shapes)
+
+    @precondition(lambda self: self.play.batches)
+    @rule(which=_ANY)
+    def enqueue_again(self, which: int) -> None:
+        """A reply was lost, and the enqueue is repeated."""
+        batch = self.play.batches[which % len(self.play.batches)]
+        # An id that was pruned is nobody's any more: enqueueing it again makes a job of it again.
+        if all(job.id in self.play.model.jobs for job in batch):
+            self.play.enqueue_jobs(batch)
+
+    @rule(worker=_WORKERS, limit=st.integers(0, 6), queues=_QUEUES, outcomes=st.lists(_OUTCOME, max_size=4))
+    def work(self, worker: int, limit: int, queues: tuple[str, ...], outcomes: list[int]) -> None:
+        """A worker settles some of what it holds and claims more."""
+        hand = list(self.play.worker(worker).hand.values())
+        settled = [self.play.settlement(job, outcome) for job, outcome in zip(hand, outcomes, strict=False)]
+        self.play.claim(worker, limit, queues, settled)
+
+    @rule(worker=_WORKERS, queues=_QUEUES)
+    def work_a_lot(self, worker: int, queues: tuple[str, ...]) -> None:
+        """A worker is done with everything and takes what it can."""
+        hand = list(self.play.worker(worker).hand.values())
+        self.play.claim(worker, 10, queues, [self.play.settlement(job, 0) for job in hand])
+
+    @rule(worker=_WORKERS)
+    def claim_again(self, worker: int) -> None:
+        """A reply was lost, and the claim is repeated."""
+        self.play.repeat_claim(worker)
+
+    @precondition(lambda self: self.play.leases)
+    @rule(which=_ANY, outcome=_OUTCOME, worker=_WORKERS, how=st.integers(0, 4))
+    def come_back_late(self, which: int, outcome: int, worker: int, how: int) -> None:
+        """A worker that was given up settles after all, or somebody settles what is not his."""
+        job = self.play.leases[-1 - which % min(len(self.play.leases), 20)]
+        made = self.play.settlement(job, outcome)
+        if how == 0:
+            made = replace(made, session=self.play.workers[worker].name)
+        elif how == 1:
+            made = replace(made, session="")
+        if how == 4:  # noqa: PLR2004 - one way of five
+            self.play.apply([made, made])
+        elif how == 3:  # noqa: PLR2004 - another
+            self.play.apply([made])
+        else:
+            self.play.claim(worker, 0, (), [made])
+
+    @precondition(lambda self: self.play.changes)
+    @rule(which=_ANY)
+    def change_again(self, which: int) -> None:
+        """A reply was lost, and a change is repeated, however much later."""
+        self.play.apply([self.play.changes[-1 - which % min(len(self.play.changes), 20)]])
+
+    @rule(worker=_WORKERS, drop=st.integers(0, 3), behind=st.integers(0, 1))
+    def beat(self, worker: int, drop: int, behind: int) -> None:
+        """A worker says that it lives, and what it holds."""
+        self.play.beat(worker, drop, behind)
+
+    @rule(worker=_WORKERS, limit=st.sampled_from((100, 2)), early=st.booleans())
+    def die(self, worker: int, limit: int, early: bool) -> None:  # noqa: FBT001 - drawn
+        """A worker is silent for too long, or nearly so, and what it held is recovered."""
+        session = self.play.workers[worker]
+        if not session.is_dead:
+            self.play.step(max(0, session.expires_at + (not early) - self.play.model.now))
+        self.play.recover(limit)
+
+    @rule(worker=_WORKERS)
+    def end(self, worker: int) -> None:
+        """A worker stops."""
+        self.play.end(worker)
+
+    @rule(limit=st.sampled_from((100, 1)))
+    def recover(self, limit: int) -> None:
+        """Recovery runs on its timer."""
+        self.play.recover(limit)
+
+    @precondition(lambda self: self.play.model.jobs)
+    @rule(which=_ANY, first=st.integers(0, 4), second=st.integers(0, 4))
+    def operate(self, which: int, first: int, second: int) -> None:
+        """Two people look at the same job, and each wants something of it."""
+        job = self._job(which)
+        made = [self._request(job, kind, person) for person, kind in enumerate((first, second))]
+        changes = [item for item in made if item is not None]
+        if changes:
+            self.play.apply(changes)
+
+    def _request(self, job: Job, kind: int, person: int) -> Change | None:
+        now = self.play.model.now
+        try:
+            match kind:
+                case 0:
+                    return change.cancel(job, REQUESTS[person], now)
+                case 1:
+                    return change.revive(job, now)
+                case 2:
+                    return change.retry(job, REQUESTS[2], now, STUCK_AFTER)
+                case _:
+                    return change.retry(job, REQUESTS[person], now, STUCK_AFTER if kind == 3 else 0.0)  # noqa: PLR2004 - one kind of five
+        except (ConcurrentModification, InvalidRetryState, IllegalMove):
+            return None
+
+    @precondition(lambda self: self.play.model.jobs)
+    @rule(which=_ANY)
+    def ask_to_stop(self, which: int) -> None:
+        """Somebody asks a job to stop."""
+        self.play.ask_to_stop(self._job(which))
+
+    @precondition(lambda self: self.play.leases)
+    @rule(which=_ANY, worker=_WORKERS)
+    def note(self, which: int, worker: int) -> None:
+        """A worker notes progress."""
+        job = self.play.model.jobs.get(self.play.leases[-1 - which % len(self.play.leases)].id)
+        if job is not None:
+            self.play.note(job, self.play.workers[worker].name)
+
+    @rule(regulations=st.lists(_REGULATION, min_size=1, max_size=2))
+    def regulate(self, regulations: list[Regulation]) -> None:
+        """Somebody holds, releases, limits or pauses something."""
+        self.play.regulate(regulations)
+
+    @rule(jump=st.sampled_from(STEPS))
+    def pass_time(self, jump: int) -> None:
+        """Time passes, or a clock goes back a little."""
+        self.play.step(jump)
+
+    @precondition(lambda self: any(job.state == "waiting" for job in self.play.model.jobs.values()))
+    @rule(early=st.booleans())
+    def wait_for_the_next(self, early: bool) -> None:  # noqa: FBT001 - drawn
+        """Time passes until a job is due, or to just before."""
+        now = self.play.model.now
+        due = [job.due_at for job in self.play.model.jobs.values() if job.state == "waiting" and job.due_at > now]
+        if due:
+            self.play.step(min(due) - now - early)
+
+    @rule(which=_ANY, how=_ANY)
+    def prune(self, which: int, how: int) -> None:
+        """What has ended is forgotten; some of the dead were archived, perhaps in an older version."""
+        dead = [job for job in self.play.model.jobs.values() if job.state == "dead"]
+        archived = [replace(job, version=job.version - how % 2) for job in dead[: which % 3]]
+        ways = retentions(self.play.model.now)
+        self.play.prune(replace(ways[how % len(ways)], archived=tuple(archived)))
+
+    @precondition(lambda self: self.can_fail)
+    @rule(point=st.sampled_from(("before", "after")))
+    def fail_the_next_write(self, point: Point) -> None:
+        """The next write is lost, or only its reply, and it is repeated."""
+        self.play.driver.fault = point
+
+    def _job(self, which: int) -> Job:
+        jobs = self.play.model.jobs
+        return list(jobs.values())[which % len(jobs)]
+
+    def check_invariants(self, *arguments: object) -> None:
+        """Compare store and model after every step, and everything now and then."""
+        super().check_invariants(*arguments)  # type: ignore[arg-type, no-untyped-call, unused-ignore] # as hypothesis calls it
+        self.steps += 1
+        look = self.play.audit.everything if self.steps % AUDIT_EVERY == 0 else self.play.audit.look
+        self.play.driver.run(look())
+
+    def teardown(self) -> None:
+        """Audit what is left, and let it run to its end; a history that broke already says enough."""
+        try:
+            if sys.exc_info()[0] is None:
+                self.play.driver.run(self.play.audit.everything())
+                drain(self.play)
+                self.play.driver.run(self.play.audit.everything())
+        finally:
+            self.play.driver.close()
+
+
+def make_machine(open_store: OpenStore) -> type[StoreMachine]:
+    """Make the machine for a store; `open_store` opens a fresh, empty one, and the machine closes it."""
+    return type("Histories", (StoreMachine,), {"open_store": staticmethod(open_store)})

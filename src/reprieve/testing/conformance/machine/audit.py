@@ -1,0 +1,171 @@
+"""The audit: everything that a store says, against the model."""
+
+from collections import Counter
+from typing import get_args
+
+from reprieve.core.events import Event
+from reprieve.core.job import Job
+from reprieve.core.status import status_of
+from reprieve.stores.protocol import Filter, Pruned, Retention, Store, Subject
+from reprieve.testing.conformance.expect import expect, expect_equal
+from reprieve.testing.conformance.machine.model import Model
+
+HAPPY = frozenset({"JobStarted", "RetryStarted", "JobSucceeded", "RetrySucceeded"})
+"""Events that a store need not keep."""
+
+
+class Audit:
+    """Looks at a store from time to time, and remembers how far it has read the events."""
+
+    def __init__(self, store: Store, model: Model) -> None:
+        """Begin at the beginning of the stream."""
+        self._store = store
+        self._model = model
+        self._place = 0
+        self._turn = 0
+
+    async def look(self) -> None:
+        """Compare what the last step touched."""
+        model = self._model
+        touched, model.touched = tuple(model.touched), set()
+        if not touched:
+            return
+        page = await self._store.find(Filter(ids=touched), model.now, limit=len(touched))
+        model.compare(page.jobs, touched)
+        for job_id in touched:
+            model.require_sense(job_id)
+
+    async def everything(self) -> None:
+        """Compare everything."""
+        model = self._model
+        found = await self.all_jobs()
+        expect_equal({job.id for job in found} ^ model.jobs.keys(), set(), "jobs that only store or model have")
+        model.compare(found, model.jobs)
+        for job_id in model.jobs:
+            model.require_sense(job_id)
+        await self.events()
+        await self._tally()
+        subjects: tuple[Subject, ...] = get_args(Subject)
+        self._turn += 1
+        await self._gauges(subjects[self._turn % len(subjects)])
+
+    async def all_jobs(self) -> list[Job]:
+        """Answer every stored job."""
+        jobs: list[Job] = []
+        cursor, is_first = "", True
+        while cursor or is_first:
+            page = await self._store.find(Filter(), self._model.now, cursor, 1_000)
+            jobs.extend(page.jobs)
+            cursor, is_first = page.cursor, False
+        return jobs
+
+    async def events(self) -> None:
+        """Check that what happened since the last look has its events, those of a job in order."""
+        found: list[tuple[int, Event]] = []
+        while page := await self._store.events(self._place, 1_000):
+            found.extend(page)
+            expect(page[0][0] > self._place, "places in the stream only grow")
+            self._place = page[-1][0]
+        told = [event for _, event in found if event.name not in HAPPY]
+        wanted, self._model.untold = self._model.untold, []
+        order = {(event.job_id, event.version): event for event in wanted}
+        expect_equal(len(told), len(wanted), f"events among {[event.name for event in told]}")
+        seen: dict[str, int] = {}
+        for event in told:
+            expect_equal(event, order.get((event.job_id, event.version)), "an event in the stream")
+            expect(event.version > seen.get(event.job_id, 0), f"the events of job {event.job_id} are out of order")
+            seen[event.job_id] = event.version
+
+    async def _tally(self) -> None:
+        model = self._model
+        found = await self._store.tally("status", Filter(), model.now)
+        wanted = Counter(_broad(status_of(job, model.now)) for job in model.jobs.values())
+        counts: Counter[str] = Counter()
+        for status, count in found.items():
+            counts[_broad(status)] += count
+        expect_equal(+counts, wanted, "the tally by status")
+        if self._is_clear():
+            exact = Counter(self._status(job) for job in model.jobs.values())
+            expect_equal({name: count for name, count in found.items() if count}, dict(exact), "the exact tally")
+        by_tenant = await self._store.tally("tenant", Filter(queue="q"), model.now)
+        tenants = Counter(job.tenant for job in model.jobs.values() if job.queue == "q")
+        expect_equal({name: count for name, count in by_tenant.items() if count}, dict(tenants), "the tally by tenant")
+
+    def _is_clear(self) -> bool:
+        """Whether nothing is held or paused whose status people could argue about."""
+        held = any(rule.permits == 0 and name[0] != "dependency" for name, rule in self._model.rules.items())
+        paused = any(rule.pauses for rule in self._model.rules.values())
+        return not held and not paused and self._model.now >= self._model.latest
+
+    def _status(self, job: Job) -> str:
+        permits = self._model.rule(("dependency", job.dependency, "")).permits if job.dependency else None
+        return status_of(job, self._model.now, held=permits == 0)
+
+    async def _gauges(self, subject: Subject) -> None:
+        running = self._model.running()
+        wanted = {name[1:]: count for name, count in running.items() if name[0] == subject and count}
+        found = {
+            (gauge.name, gauge.queue if subject == "tenant" else ""): gauge.running
+            for gauge in await self._store.gauges(subject)
+            if gauge.running
+        }
+        expect_equal(found, wanted, f"what runs, by {subject}")
+
+    async def pruned(self, retention: Retention, pruned: Pruned) -> None:
+        """Follow a prune: check that what is gone may be gone, and that what must go went."""
+        model = self._model
+        left = {job.id for job in await self.all_jobs()}
+        gone = [job for job in model.jobs.values() if job.id not in left]
+        counts = Counter(job.state for job in gone)
+        expect_equal(counts, +Counter(_counts(pruned)), "jobs that went, against what prune says")
+        archived = {(job.id, job.version) for job in retention.archived}
+        for job in model.jobs.values():
+            must, may = _fate(job, retention, archived, self._is_over(job, retention))
+            expect(may or job.id in left, f"job {job.id}, {job.state} at {job.finished_at}, was pruned")
+            expect(not must or job.id not in left, f"job {job.id}, {job.state} at {job.finished_at}, was not pruned")
+        for job in gone:
+            model.forget(job.id)
+        for queue in {job.queue for job in model.jobs.values()}:
+            kept = sum(job.state == "succeeded" for job in model.jobs.values() if job.queue == queue)
+            expect(kept <= retention.succeeded, f"{kept} succeeded jobs of {queue} were kept")
+        await self._pruned_events(retention)
+
+    def _is_over(self, job: Job, retention: Retention) -> bool:
+        others = (other for other in self._model.jobs.values() if other.queue == job.queue)
+        return sum(other.state == "succeeded" for other in others) > retention.succeeded
+
+    async def _pruned_events(self, retention: Retention) -> None:
+        left = {(event.job_id, event.version) for _, event in await self._store.events(limit=100_000)}
+        model = self._model
+        for place, event in model.done.items():
+            if place in left or place in model.forgotten or event.name in HAPPY:
+                continue
+            is_old = event.at + retention.events_for * 1_000 <= retention.now
+            expect(is_old or event.job_id not in model.jobs, f"the event {event!r} was pruned before its time")
+            model.forgotten.add(place)
+
+
+def _broad(status: str) -> str:
+    """Answer a status without what depends on gates and clocks."""
+    return {"ready": "waiting", "scheduled": "waiting", "retrying": "waiting", "parked": "waiting"}.get(
+        status, "running" if status == "stuck" else status
+    )
+
+
+def _counts(pruned: Pruned) -> dict[str, int]:
+    return {"succeeded": pruned.succeeded, "cancelled": pruned.cancelled, "dead": pruned.dead}
+
+
+def _fate(job: Job, retention: Retention, archived: set[tuple[str, int]], is_over: bool) -> tuple[bool, bool]:  # noqa: FBT001 - a fact about the job's queue
+    """Answer whether a job must go, and whether it may."""
+    age = retention.now - (job.finished_at or 0)
+    match job.state:
+        case "succeeded":
+            must = age > retention.succeeded_for * 1_000
+            return must, must or is_over or age >= retention.succeeded_for * 1_000
+        case "cancelled":
+            return age > retention.cancelled_for * 1_000, age >= retention.cancelled_for * 1_000
+        case "dead":
+            return (job.id, job.version) in archived, (job.id, job.version) in archived
+        case _:
+            return False, False

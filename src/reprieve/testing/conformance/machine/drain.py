@@ -1,0 +1,40 @@
+"""The end of a history: everything is opened, and whatever still waits or runs must come to its end."""
+
+from msgspec.structs import replace
+
+from reprieve.stores.protocol import Claimed, Regulation
+from reprieve.testing.conformance.expect import expect
+from reprieve.testing.conformance.machine.play import Play
+from reprieve.testing.conformance.machine.shapes import QUEUES
+
+LONGEST = 400
+"""Calls after which what still waits was lost."""
+
+
+def drain(play: Play) -> None:
+    """Let everything run to its end."""
+    model = play.model
+    for (subject, name, queue), rule in model.rules.items():
+        opened = Regulation(subject=subject, name=name, queue=queue, permits=None, max_running=None, rate=None)
+        play.regulate([replace(opened, pauses=()) if rule.pauses else opened])
+    for _ in range(LONGEST):
+        if not any(job.state in ("waiting", "running") for job in model.jobs.values()):
+            return
+        play.recover(100)
+        session = play.worker(1)
+        changes = [play.settlement(job, 0) for job in session.hand.values()]
+        claimed = play.claim(1, 20, QUEUES, changes)
+        if claimed is not None and not session.hand:
+            _pass_time(play, claimed)
+    left = [job for job in model.jobs.values() if job.state in ("waiting", "running")]
+    expect(not left, f"{len(left)} jobs never came to an end, such as {left[:1]!r}")
+
+
+def _pass_time(play: Play, claimed: Claimed) -> None:
+    """Go where the claim says, or to the death of the sessions that hold what is left."""
+    model = play.model
+    ends = [session.expires_at + 1 for session in model.sessions.values() if not session.is_dead]
+    ends = [at for at in ends if at > model.now] if model.leases else []
+    times = [at for at in (claimed.next_at, *ends) if at is not None]
+    if times:
+        play.step(max(0, min(times) - model.now))

@@ -1,0 +1,202 @@
+"""The judge of a claim: was every lease allowed, whose turn was it, and was anything left behind.
+
+Where the protocol leaves something free, the judge is lenient: a job may be surely claimable, surely not, or neither.
+"""
+
+import math
+from collections import Counter
+
+from msgspec.structs import replace
+
+from reprieve.core import change
+from reprieve.core.duration import milliseconds
+from reprieve.core.job import Job
+from reprieve.core.rate import BUCKETS, Rate
+from reprieve.stores.protocol import Claim, Claimed
+from reprieve.testing.conformance.expect import expect, expect_equal, expect_job
+from reprieve.testing.conformance.machine.model import Model, Name, names_of
+
+IN_A_ROW, MOST_SLOTS, OLDEST_EVERY = 3, 0.9, 16
+NOBODY, UNKNOWN = ("", 1), ("?", 0)
+"""Who was served last, and how often in a row: nobody yet; or only the store knows, since jobs expired in between."""
+CLOSE = 1e-4
+"""Loads that differ by less may be taken for equal."""
+
+
+def judge_grants(model: Model, claim: Claim, claimed: Claimed, *, is_whole: bool = True) -> None:
+    """Check the leases of a claim one by one, in the order of the answer, and what it left behind if it is whole."""
+    expect(len(claimed.jobs) <= claim.limit, f"{len(claimed.jobs)} jobs for a limit of {claim.limit}")
+    running = model.running()
+    reached = 0
+    for leased in claimed.jobs:
+        job = model.jobs.get(leased.id)
+        if job is None or job.state != "waiting":
+            message = f"job {leased.id} was leased, but it is {job.state if job else 'unknown'}"
+            raise AssertionError(message)
+        expect(job.queue in claim.queues[reached:], f"job {job.id} of queue {job.queue} was leased out of order")
+        reached = claim.queues.index(job.queue)
+        _require_allowed(model, job, running, claim.now)
+        if job.queue not in model.expired:
+            _require_turn(model, job, running, claim.now)
+        _grant(model, leased, claim, running)
+        expect_job(leased, model.jobs[leased.id], "the leased job")
+    model.turns.update(dict.fromkeys(model.expired, UNKNOWN))
+    model.expired.clear()
+    if is_whole and len(claimed.jobs) < claim.limit:
+        _require_nothing_left(model, claim, claimed, running)
+
+
+def _grant(model: Model, leased: Job, claim: Claim, running: Counter[Name]) -> None:
+    before = model.jobs[leased.id]
+    model.move(change.lease(before, claim.session, claim.now).event)
+    model.leases[before.id] = (claim.session, claim.number)
+    last, streak = model.turns.get(before.queue, NOBODY)
+    if last == before.tenant:
+        model.turns[before.queue] = (last, streak + 1 if streak else 0)
+    else:
+        model.turns[before.queue] = (before.tenant, 0 if last == UNKNOWN[0] else 1)
+    model.served[before.queue, before.tenant] += 1
+    for name in names_of(before):
+        running[name] += 1
+        if name in model.rules:
+            model.rules[name].grants.append(claim.now)
+
+
+def _require_allowed(model: Model, job: Job, running: Counter[Name], now: int) -> None:
+    expect(job.due_at <= max(now, model.latest), f"job {job.id} was leased {job.due_at - now} ms early")
+    expect(job.deadline_at is None or now <= job.deadline_at, f"job {job.id} was leased after its deadline")
+    is_paused = job.waiting_for in model.rule(("queue", job.queue, "")).pauses
+    expect(not is_paused or job.id in model.limbo, f"job {job.id} was leased though its {job.waiting_for} is paused")
+    for name in names_of(job):
+        rule, count = model.rule(name), running[name]
+        expect(rule.permits is None or count < rule.permits, f"{name} has {rule.permits} permits, and {count} run")
+        expect(rule.max_running is None or count < rule.max_running, f"{name} may run {rule.max_running}: {count} do")
+        if rule.rate is not None:
+            _require_rate(name, rule.rate, [*rule.grants[rule.since :], now], now)
+
+
+def _require_rate(name: Name, rate: Rate, grants: list[int], now: int) -> None:
+    window = milliseconds(rate.window)
+    for start in {time for time in grants if now - window < time <= now}:
+        seen = sum(start <= time < start + window for time in grants)
+        expect(seen <= rate.count, f"{name} has {seen} leases in {rate.window} s, and {rate.count} are allowed")
+
+
+def _is_open(model: Model, job: Job, running: Counter[Name]) -> bool:
+    """Whether nothing but time keeps a waiting job: no hold, no limit, no pause."""
+    if job.waiting_for in model.rule(("queue", job.queue, "")).pauses:
+        return False
+    for name in names_of(job):
+        rule = model.rules.get(name)
+        if rule is None:
+            continue
+        if rule.permits is not None and running[name] >= rule.permits:
+            return False
+        if rule.max_running is not None and running[name] >= rule.max_running:
+            return False
+    return True
+
+
+def _opens_at(model: Model, job: Job, now: int) -> int:
+    """Answer when a job is claimable at the latest, by its due time and its rates."""
+    at = job.due_at
+    for name in names_of(job):
+        rule = model.rules.get(name)
+        if rule is None or rule.rate is None:
+            continue
+        # A meter counts in whole buckets, so it may see a grant a little longer than the window.
+        seen = (BUCKETS + 2) * rule.rate.bucket
+        recent = sorted(time + seen for time in rule.grants if time + seen > now)
+        if len(recent) >= rule.rate.count:
+            at = max(at, recent[-rule.rate.count])
+    return at
+
+
+def claimable(model: Model, queue: str, running: Counter[Name], now: int) -> dict[str, list[Job]]:
+    """Answer by tenant the jobs of a queue that are surely claimable, the ceiling of tenants aside."""
+    found: dict[str, list[Job]] = {}
+    for job in model.waiting((queue,)):
+        is_in_time = job.deadline_at is None or now < job.deadline_at
+        if job.due_at <= now and is_in_time and _is_open(model, job, running) and _opens_at(model, job, now) <= now:
+            found.setdefault(job.tenant, []).append(job)
+    return found
+
+
+def _require_turn(model: Model, job: Job, running: Counter[Name], now: int) -> None:
+    """Check that it was this tenant's turn, and the turn of this priority."""
+    waiting = claimable(model, job.queue, running, now)
+    sure, most = model.slots()
+    count, weight = running["tenant", job.tenant, job.queue], model.rule(("tenant", job.tenant, job.queue)).weight
+    last, streak = model.turns.get(job.queue, NOBODY)
+    total = sum(_weights(model, job.queue).values())
+    for tenant in waiting:
+        if tenant == job.tenant:
+            continue
+        other: Name = ("tenant", tenant, job.queue)
+        others, others_weight = running[other], model.rule(other).weight
+        expect(
+            count < max(1, math.floor(most * MOST_SLOTS)),
+            f"tenant {job.tenant!r} got slot {count + 1} of {most} while {tenant!r} waits",
+        )
+        if others >= max(1, math.floor(sure * MOST_SLOTS)) or not streak:
+            continue
+        is_relieved = last == tenant and streak >= IN_A_ROW and count < most * weight / (weight + others_weight)
+        expect(
+            is_relieved or count / weight <= others / others_weight + CLOSE,
+            f"tenant {job.tenant!r} with {count} slots (weight {weight}) was served before {tenant!r} "
+            f"with {others} (weight {others_weight}); {last!r} was served {streak} times in a row",
+        )
+        expect(
+            last != job.tenant or streak < IN_A_ROW or others + CLOSE >= sure * others_weight / total,
+            f"tenant {job.tenant!r} was served {streak + 1} times in a row while {tenant!r} is below its share",
+        )
+    priorities = {other.priority for other in waiting.get(job.tenant, ())} | {job.priority}
+    best = min(priorities)
+    if job.priority != best and (job.queue, job.tenant) not in model.unsure:
+        served = model.served[job.queue, job.tenant] + 1
+        message = f"priority {job.priority} of tenant {job.tenant!r} was picked before {best}, by pick {served}"
+        expect(served % OLDEST_EVERY == 0, message)
+
+
+def _weights(model: Model, queue: str) -> dict[str, float]:
+    tenants = {job.tenant for job in model.jobs.values() if job.queue == queue}
+    return {tenant: model.rule(("tenant", tenant, queue)).weight for tenant in tenants}
+
+
+def _require_nothing_left(model: Model, claim: Claim, claimed: Claimed, running: Counter[Name]) -> None:
+    if claimed.next_at is not None and claimed.next_at <= claim.now:
+        return
+    ceiling = max(1, math.floor(model.slots()[0] * MOST_SLOTS))
+    latest = math.inf if claimed.next_at is None else claimed.next_at
+    for queue in claim.queues:
+        for job in model.waiting((queue,)):
+            is_at_ceiling = running["tenant", job.tenant, queue] >= ceiling
+            if is_at_ceiling or job.deadline_at is not None or not _is_open(model, job, running):
+                continue
+            at = _opens_at(model, job, claim.now)
+            expect(at > claim.now, f"job {job.id} could be leased, and was left behind")
+            expect(at >= latest, f"job {job.id} can be leased at {at}, and the claim says to look at {claimed.next_at}")
+
+
+def expire(model: Model, job: Job, found: Job | None, now: int) -> None:
+    """Follow a store that let a job die in a claim because its deadline had passed, or left it for later.
+
+    The dead job may have been its tenant's turn, so whose turn it is now cannot be known from outside.
+    """
+    if found is None or found.state != "dead":
+        return
+    wanted = change.expire(job, now)
+    expect_job(found, wanted.job, "a job past its deadline")
+    model.move(wanted.event)
+    model.unsure.add((job.queue, job.tenant))
+    model.expired.add(job.queue)
+
+
+def same_jobs(first: tuple[Job, ...], again: tuple[Job, ...], held: set[str]) -> None:
+    """Check the jobs of a repeated claim: those of the first time, but for what the session lost since."""
+    marked = {job.id: replace(job, cancel_requested=False) for job in first}
+    for job in again:
+        expect_job(replace(job, cancel_requested=False), marked.get(job.id, job), "a job of a repeated claim")
+        expect(job.id in marked, f"job {job.id} was leased by a repeat of another claim")
+    missing = held & marked.keys() - {job.id for job in again}
+    expect_equal(missing, set(), "jobs that a repeated claim left out")

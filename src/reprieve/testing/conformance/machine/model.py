@@ -1,0 +1,205 @@
+"""What a store should hold: plain dicts that only the core's `evolve` changes. Slow, and obviously right."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from reprieve.core.change import Change
+from reprieve.core.duration import milliseconds
+from reprieve.core.events import Event
+from reprieve.core.job import Job
+from reprieve.core.move import LEGAL, Start, Succeed, evolve
+from reprieve.core.rate import Rate
+from reprieve.stores.protocol import KEY_KEPT, Answer, Claim, Claimed, Regulation, Subject
+from reprieve.testing.conformance.expect import expect, expect_job
+
+Name: TypeAlias = tuple[Subject, str, str]
+"""A subject, its name, and the queue of a tenant."""
+
+
+@dataclass(slots=True)
+class Session:
+    """A session as the model knows it."""
+
+    name: str
+    expires_at: int
+    slots: int
+    number: int = 0
+    is_dead: bool = False
+    last: tuple[Claim, Claimed] | None = None
+    hand: dict[str, Job] = field(default_factory=dict)
+    """What its worker believes to hold: the leases whose answers arrived."""
+
+    def is_alive(self, now: int) -> bool:
+        """Whether its time is not up."""
+        return not self.is_dead and now <= self.expires_at
+
+
+@dataclass(slots=True)
+class Rule:
+    """What was regulated of one subject."""
+
+    permits: int | None = None
+    max_running: int | None = None
+    rate: Rate | None = None
+    weight: float = 1.0
+    pauses: tuple[str, ...] = ()
+    grants: list[int] = field(default_factory=list)
+    """When its jobs were leased."""
+    since: int = 0
+    """The first grant that counts for this rate."""
+
+
+def names_of(job: Job) -> list[Name]:
+    """Answer all that may be regulated about a job."""
+    names: list[Name] = [("queue", job.queue, ""), ("tenant", job.tenant, job.queue), ("task", job.task, "")]
+    if job.dependency:
+        names.append(("dependency", job.dependency, ""))
+    if job.group:
+        names.append(("group", job.group, ""))
+    return names
+
+
+class Model:
+    """The jobs, and whatever decides about them."""
+
+    def __init__(self, now: int) -> None:
+        """Begin empty."""
+        self.now = self.latest = now
+        self.jobs: dict[str, Job] = {}
+        self.keys: dict[tuple[str, str, str], tuple[str, int]] = {}
+        self.done: dict[tuple[str, int], Event] = {}
+        self.forgotten: set[tuple[str, int]] = set()
+        self.untold: list[Event] = []
+        """Events that must be stored, and were not looked for yet."""
+        self.leases: dict[str, tuple[str, int]] = {}
+        """Running jobs: the session and the number of its claim."""
+        self.sessions: dict[str, Session] = {}
+        self.rules: dict[Name, Rule] = {}
+        self.limbo: set[str] = set()
+        """Jobs whose wait had ended before it was paused: whether they may run is left to the store."""
+        self.turns: dict[str, tuple[str, int]] = {}
+        self.served: Counter[tuple[str, str]] = Counter()
+        self.unsure: set[tuple[str, str]] = set()
+        """Tenants of a queue whose picks cannot be counted from outside, since an expired job may be one."""
+        self.expired: set[str] = set()
+        """Queues in which jobs expired during the claim that is judged."""
+        self.touched: set[str] = set()
+
+    def add(self, job: Job) -> None:
+        """Store a new job."""
+        self.jobs[job.id] = job
+        self.touched.add(job.id)
+        if job.key:
+            kept = KEY_KEPT if job.key_ttl is None else job.key_ttl
+            self.keys[job.task, job.tenant, job.key] = (job.id, self.now + milliseconds(kept))
+
+    def holder(self, job: Job) -> tuple[str | None, bool]:
+        """Answer who has a job's key, and whether that may be forgotten by now."""
+        found = self.keys.get((job.task, job.tenant, job.key)) if job.key else None
+        if found is None:
+            return None, False
+        return found[0], found[0] not in self.jobs and self.now > found[1]
+
+    def judge(self, change: Change) -> frozenset[Answer]:
+        """Answer what may become of a change; more than one answer only when its event was pruned."""
+        job, place = self.jobs.get(change.job.id), (change.job.id, change.event.version)
+        if job is None:
+            return frozenset({"missing"})
+        if self.done.get(place) == change.event:
+            return frozenset({"already", "refused"} if place in self.forgotten else {"already"})
+        is_wanted = job.version == change.version and job.session == change.session
+        if is_wanted and job.state in LEGAL[type(change.event.move)][0]:
+            return frozenset({"applied"})
+        return frozenset({"refused"})
+
+    def carry_out(self, change: Change) -> Answer:
+        """Carry out a change, or leave it; answer which."""
+        (answer, *_) = sorted(self.judge(change))
+        if answer == "applied":
+            self.move(change.event)
+        return answer
+
+    def move(self, event: Event) -> None:
+        """Move a job: the one place where the model changes one."""
+        before = self.jobs[event.job_id]
+        after = evolve(before, event.move, event.at)
+        place = (event.job_id, event.version)
+        expect(after.version == event.version, f"the event {event!r} is that of another version")
+        expect(place not in self.done, f"version {before.version} of job {before.id} was settled twice")
+        expect(after.attempt >= before.attempt, f"the attempts of job {before.id} went back")
+        self.jobs[event.job_id] = after
+        self.touched.add(event.job_id)
+        self.limbo.discard(event.job_id)
+        if isinstance(event.move, Start):
+            return
+        self.leases.pop(event.job_id, None)
+        self.done[place] = event
+        if not isinstance(event.move, Succeed):
+            self.untold.append(event)
+
+    def ask_to_stop(self, job: Job) -> None:
+        """Note a cancel request."""
+        self.jobs[job.id] = replace(job, cancel_requested=True)
+        self.touched.add(job.id)
+
+    def forget(self, job_id: str) -> None:
+        """Let a job go that was pruned; its key stays for its time."""
+        del self.jobs[job_id]
+        self.touched.discard(job_id)
+
+    def rule(self, name: Name) -> Rule:
+        """Answer what holds for a subject."""
+        return self.rules.get(name) or Rule()
+
+    def regulate(self, regulation: Regulation) -> None:
+        """Change what holds for a subject."""
+        rule = self.rules.setdefault((regulation.subject, regulation.name, regulation.queue), Rule())
+        for fact in ("permits", "max_running", "rate", "weight", "pauses"):
+            value = getattr(regulation, fact)
+            if value is UNSET:
+                continue
+            if fact == "rate" and value != rule.rate:
+                rule.since = len(rule.grants)
+            setattr(rule, fact, value)
+        if regulation.pauses is not UNSET and regulation.subject == "queue":
+            ended = (job for job in self.waiting((regulation.name,)) if job.due_at <= self.latest)
+            self.limbo.update(job.id for job in ended if job.waiting_for in regulation.pauses)
+
+    def waiting(self, queues: Iterable[str]) -> Iterator[Job]:
+        """Answer the waiting jobs of some queues."""
+        wanted = frozenset(queues)
+        return (job for job in self.jobs.values() if job.state == "waiting" and job.queue in wanted)
+
+    def running(self) -> Counter[Name]:
+        """Count what runs, by everything that may be regulated."""
+        return Counter(name for job in self.jobs.values() if job.state == "running" for name in names_of(job))
+
+    def lost(self) -> list[Job]:
+        """Answer the running jobs of sessions that are dead."""
+        dead = {name for name, session in self.sessions.items() if not session.is_alive(self.now)}
+        return [self.jobs[job_id] for job_id, (session, _) in self.leases.items() if session in dead]
+
+    def slots(self) -> tuple[int, int]:
+        """Answer the slots of the sessions that live, without and with those whose death nobody has declared."""
+        sure = sum(session.slots for session in self.sessions.values() if session.is_alive(self.now))
+        return sure, sum(session.slots for session in self.sessions.values() if not session.is_dead)
+
+    def require_sense(self, job_id: str) -> None:
+        """Check what is true of every job at any time."""
+        job = self.jobs[job_id]
+        is_running = job.state == "running"
+        expect(is_running == (job_id in self.leases), f"job {job_id} is {job.state}, and its lease says otherwise")
+        expect(is_running == bool(job.session), f"job {job_id} is {job.state} in session {job.session!r}")
+        expect(job.state != "dead" or (job.death and job.cause) is not None, f"job {job_id} is dead without a reason")
+        expect(job.limit is None or job.charged <= job.limit, f"job {job_id} was charged more than its limit")
+
+    def compare(self, found: Iterable[Job], wanted: Iterable[str]) -> None:
+        """Check that the jobs that were found are those of the model, field by field."""
+        stored = {job.id: job for job in found}
+        for job_id in wanted:
+            expect_job(stored.get(job_id), self.jobs[job_id])

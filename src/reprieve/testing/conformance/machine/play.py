@@ -1,0 +1,285 @@
+"""One history on a store and a model side by side: each act is carried out on both, and the answers are compared."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from reprieve.core import change
+from reprieve.core.change import Change
+from reprieve.core.decide import Conditions, decide
+from reprieve.core.duration import milliseconds
+from reprieve.core.job import Job
+from reprieve.core.move import Return, Succeed
+from reprieve.core.outcome import Crashed, Succeeded
+from reprieve.errors import SessionDead, StaleCall
+from reprieve.stores.protocol import Answer, Beat, Claim, Claimed, Filter, Mark, Regulation, Retention
+from reprieve.testing.conformance.expect import expect, expect_equal, expect_job
+from reprieve.testing.conformance.machine.audit import Audit
+from reprieve.testing.conformance.machine.driver import Driver, OpenStore
+from reprieve.testing.conformance.machine.grants import expire, judge_grants, same_jobs
+from reprieve.testing.conformance.machine.model import Model, Session
+from reprieve.testing.conformance.machine.shapes import OUTCOMES, POLICY, Shape
+
+START = 1_700_000_000_000
+LEASES = (30.0, 300.0, 30.0)
+"""Seconds that each of the three workers lives without a beat."""
+
+SLOTS = (2, 10, 20)
+"""Their slots: what one tenant may take changes much when one of them dies."""
+
+RESULT_KEPT = 600.0
+
+
+class Play:
+    """A store, its model, and three workers."""
+
+    def __init__(self, open_store: OpenStore) -> None:
+        """Open the store and the workers' sessions."""
+        self.driver = Driver(open_store)
+        self.store = self.driver.store
+        self.model = Model(START)
+        self.audit = Audit(self.store, self.model)
+        self.workers: list[Session] = []
+        self.batches: list[list[Job]] = []
+        self.leases: list[Job] = []
+        """Every lease that was ever answered, for those who come back late."""
+        self.changes: list[Change] = []
+        for number in range(len(LEASES)):
+            self.workers.append(self._open(number))
+
+    def step(self, jump: int) -> None:
+        """Let time pass, or go back a little."""
+        self.model.now += jump
+        self.model.latest = max(self.model.latest, self.model.now)
+
+    def worker(self, number: int) -> Session:
+        """Answer a worker's session; one that knows of its death has opened another."""
+        if self.workers[number].is_dead:
+            self.workers[number] = self._open(number)
+        return self.workers[number]
+
+    def _open(self, number: int) -> Session:
+        model = self.model
+        name = f"worker-{number}-{len(model.sessions)}"
+        session = Session(name=name, expires_at=model.now + milliseconds(LEASES[number]), slots=SLOTS[number])
+        beat = Beat(session=name, now=model.now, lease=LEASES[number], slots=session.slots, is_new=True)
+        expect(self.driver.write(lambda: self.store.beat(beat))[0].is_alive, "a session that was just opened lives")
+        model.sessions[name] = session
+        return session
+
+    def enqueue(self, shapes: Sequence[Shape]) -> None:
+        """Enqueue new jobs."""
+        now = self.model.now
+        self.enqueue_jobs([shape.job(self.store.new_id(now, shape.queue), now) for shape in shapes])
+
+    def enqueue_jobs(self, jobs: list[Job]) -> None:
+        """Enqueue these jobs, perhaps not for the first time."""
+        ids, _ = self.driver.write(lambda: self.store.enqueue(jobs, self.model.now))
+        expect_equal(len(ids), len(jobs), "ids of an enqueue")
+        for job, answer in zip(jobs, ids, strict=True):
+            if job.id in self.model.jobs:
+                expect_equal(answer, job.id, "the id of a job that is stored already")
+                continue
+            holder, may_be_free = self.model.holder(job)
+            if holder is not None and not (may_be_free and answer == job.id):
+                expect_equal(answer, holder, f"the id for the key {job.key!r} that is taken")
+                continue
+            expect_equal(answer, job.id, "the id of a new job")
+            self.model.add(job)
+        self.batches.append(jobs)
+
+    def settlement(self, job: Job, outcome: int) -> Change:
+        """Decide what follows an attempt as a worker does."""
+        kind, gate = OUTCOMES[outcome]
+        now, known = self.model.now, self.model.jobs.get(job.id)
+        is_wanted = known is not None and known.version == job.version and known.cancel_requested
+        job = replace(job, cancel_requested=is_wanted)
+        decision = decide(job, kind, POLICY, Conditions(now=now, u=0.5, gate=gate if job.dependency else None))
+        made = change.settle(job, decision, now)
+        result = kind.result if isinstance(kind, Succeeded) else None
+        return made if result is None else replace(made, result=result, result_ttl=RESULT_KEPT)
+
+    def claim(self, number: int, limit: int, queues: tuple[str, ...], changes: Sequence[Change] = ()) -> Claimed | None:
+        """Settle and claim; None when the session turns out to be dead."""
+        session, model = self.worker(number), self.model
+        session.number += 1
+        claim = Claim(
+            session=session.name,
+            number=session.number,
+            now=model.now,
+            queues=queues,
+            limit=limit,
+            changes=tuple(changes),
+        )
+        self.changes.extend(changes)
+        if not session.is_alive(model.now):
+            self._expect_death(session, claim)
+            return None
+        claimed, _ = self.driver.write(lambda: self.store.claim(claim))
+        self._compare(claimed.answers, claim.changes)
+        for made in changes:
+            session.hand.pop(made.job.id, None)
+        self._expire(claim)
+        judge_grants(model, claim, claimed)
+        self._receive(session, claim, claimed)
+        return claimed
+
+    def _expect_death(self, session: Session, claim: Claim) -> None:
+        """A dead session leases nothing; what it settles counts as far as its leases still stand."""
+        session.is_dead = True
+        try:
+            claimed = self.driver.run(self.store.claim(claim))
+        except SessionDead:
+            expect(not claim.changes, f"the changes of the dead session {session.name} were not judged")
+            return
+        expect(bool(claim.changes), f"the dead session {session.name} was answered {claimed!r}")
+        expect_equal(claimed.jobs, (), f"jobs leased to the dead session {session.name}")
+        self._compare(claimed.answers, claim.changes)
+
+    def _compare(self, answers: Sequence[Answer], changes: Sequence[Change], *, is_repeat: bool = False) -> None:
+        expect_equal(len(answers), len(changes), "answers to changes")
+        for answer, made in zip(answers, changes, strict=True):
+            wanted = self.model.judge(made)
+            if self.model.carry_out(made) == "applied":
+                if is_repeat:
+                    wanted = frozenset({"already"})
+                if isinstance(made.event.move, Succeed):
+                    self._expect_result(made)
+            expect(answer in wanted, f"{made.event!r} was answered {answer}, not {' or '.join(sorted(wanted))}")
+
+    def _expect_result(self, made: Change) -> None:
+        expect_equal(self.driver.run(self.store.result(made.job.id)), made.result, "the result of a job")
+
+    def _expire(self, claim: Claim) -> None:
+        waiting = self.model.waiting(claim.queues)
+        late = [job for job in waiting if job.deadline_at is not None and job.deadline_at <= claim.now]
+        if not late:
+            return
+        page = self.driver.run(self.store.find(Filter(ids=tuple(job.id for job in late)), claim.now, limit=len(late)))
+        found = {job.id: job for job in page.jobs}
+        for job in late:
+            expire(self.model, job, found.get(job.id), claim.now)
+
+    def repeat_claim(self, number: int) -> None:
+        """Repeat the last claim of a session, as after a lost reply."""
+        session = self.workers[number]
+        if session.last is None or not session.is_alive(self.model.now):
+            return
+        claim, first = session.last
+        claim = replace(claim, now=self.model.now)
+        claimed = self.driver.run(self.store.claim(claim))
+        if not first.jobs and "applied" not in first.answers:
+            self._follow(session, claim, first, claimed)
+            return
+        expect_equal(claimed.answers, first.answers, "the answers to a repeated claim")
+        mine = (session.name, claim.number)
+        same_jobs(first.jobs, claimed.jobs, {job_id for job_id, lease in self.model.leases.items() if lease == mine})
+        if claim.number > 1:
+            self._expect_stale(replace(claim, number=claim.number - 1, now=self.model.now))
+
+    def _follow(self, session: Session, claim: Claim, first: Claimed, claimed: Claimed) -> None:
+        """Follow the repeat of a claim that had done nothing: it may be answered as before, or anew."""
+        for made, before, answer in zip(claim.changes, first.answers, claimed.answers, strict=True):
+            wanted = self.model.judge(made) | {before}
+            expect(answer in wanted, f"{made.event!r} was answered {answer}, not {' or '.join(sorted(wanted))}")
+            if answer == "applied":
+                self.model.carry_out(made)
+        self._expire(claim)
+        judge_grants(self.model, claim, claimed, is_whole=False)
+        self._receive(session, claim, claimed)
+
+    def _receive(self, session: Session, claim: Claim, claimed: Claimed) -> None:
+        session.last = (claim, claimed)
+        session.hand.update((job.id, job) for job in claimed.jobs)
+        self.leases.extend(claimed.jobs)
+
+    def _expect_stale(self, claim: Claim) -> None:
+        try:
+            self.driver.run(self.store.claim(claim))
+        except StaleCall:
+            return
+        message = f"call {claim.number} of {claim.session} was answered after a later one"
+        raise AssertionError(message)
+
+    def apply(self, changes: Sequence[Change]) -> None:
+        """Apply changes that no session makes."""
+        answers, is_repeat = self.driver.write(lambda: self.store.apply(changes, self.model.now))
+        self._compare(answers, changes, is_repeat=is_repeat)
+        self.changes.extend(changes)
+
+    def beat(self, number: int, drop: int, behind: int) -> None:
+        """Beat for a session that lost some of its jobs, and may still wait for the answers to its last claims."""
+        session, model = self.workers[number], self.model
+        for job_id in list(session.hand)[:drop]:
+            del session.hand[job_id]
+        lease = LEASES[number]
+        beat = Beat(
+            session=session.name,
+            now=model.now,
+            lease=lease,
+            slots=session.slots,
+            claimed=max(0, session.number - behind),
+            holds=tuple(session.hand),
+        )
+        pulse = self.driver.run(self.store.beat(beat))
+        expect_equal(pulse.is_alive, session.is_alive(model.now), f"whether {session.name} lives")
+        if not pulse.is_alive:
+            session.is_dead = True
+            return
+        session.expires_at = model.now + milliseconds(lease)
+        held = [job_id for job_id, (name, _) in model.leases.items() if name == session.name]
+        arrived = (job_id for job_id in held if model.leases[job_id][1] <= beat.claimed)
+        lost = [job_id for job_id in arrived if job_id not in session.hand]
+        for job_id in lost:
+            model.move(change.make(model.jobs[job_id], Return(), model.now).event)
+        expect_equal(pulse.returned, len(lost), "jobs that went back")
+        stop = {job_id for job_id in held if job_id in model.leases and model.jobs[job_id].cancel_requested}
+        expect_equal(set(pulse.stop), stop, "jobs that a session is asked to stop")
+
+    def recover(self, limit: int) -> None:
+        """Recover what dead sessions hold."""
+        model = self.model
+        found = self.driver.run(self.store.recover(model.now, limit))
+        lost = {job.id: job for job in model.lost()}
+        for session in model.sessions.values():
+            session.is_dead = session.is_dead or not session.is_alive(model.now)
+        expect_equal(len(found), min(limit, len(lost)), "jobs to recover")
+        expect_equal({job.id for job in found} - lost.keys(), set(), "jobs to recover that nobody lost")
+        for job in found:
+            expect_job(job, lost[job.id], "a job to recover")
+        conditions = Conditions(now=model.now, u=0.5)
+        self.apply([change.settle(job, decide(job, Crashed(), POLICY, conditions), model.now) for job in found])
+
+    def end(self, number: int) -> None:
+        """End a session that may still hold jobs."""
+        session = self.workers[number]
+        if not session.is_alive(self.model.now):
+            return
+        beat = Beat(session=session.name, now=self.model.now, lease=0, slots=session.slots)
+        self.driver.run(self.store.beat(beat))
+        session.is_dead = True
+
+    def ask_to_stop(self, job: Job) -> None:
+        """Ask a job to stop."""
+        (is_taken,) = self.driver.run(self.store.mark([Mark(job_id=job.id, now=self.model.now, cancel=True)]))
+        expect_equal(is_taken, job.state == "running", f"whether a {job.state} job is asked to stop")
+        if is_taken:
+            self.model.ask_to_stop(job)
+
+    def note(self, job: Job, session: str) -> None:
+        """Note progress, of a session's own job or of another's."""
+        mark = Mark(job_id=job.id, now=self.model.now, session=session, progress=b"half")
+        (is_taken,) = self.driver.run(self.store.mark([mark]))
+        expect_equal(is_taken, job.session == session, f"whether {session} notes progress for {job.session!r}")
+
+    def regulate(self, regulations: Sequence[Regulation]) -> None:
+        """Change gates, limits, weights and pauses."""
+        self.driver.run(self.store.regulate(regulations, self.model.now))
+        for regulation in regulations:
+            self.model.regulate(regulation)
+
+    def prune(self, retention: Retention) -> None:
+        """Forget what has ended."""
+        self.driver.run(self.audit.events())
+        pruned = self.driver.run(self.store.prune(retention))
+        self.driver.run(self.audit.pruned(retention, pruned))

@@ -1,0 +1,172 @@
+"""What the machine draws: jobs, outcomes, regulations and requests, each from a short list, the simplest first."""
+
+from itertools import product
+
+from reprieve.core.backoff import Exponential
+from reprieve.core.change import Request
+from reprieve.core.failure import Failure
+from reprieve.core.gate import Gate
+from reprieve.core.job import Job
+from reprieve.core.outcome import Failed, Interrupted, Outcome, Snoozed, Stopped, Succeeded
+from reprieve.core.policy import Policy
+from reprieve.core.rate import Rate
+from reprieve.core.record import Record
+from reprieve.core.verdict import Verdict
+from reprieve.stores.protocol import Regulation, Retention
+
+SECOND = 1_000
+
+QUEUES = ("q", "r")
+TENANTS = ("a", "b", "c")
+TASKS = ("send", "render")
+DEPENDENCIES = ("", "ses", "smtp")
+
+POLICY = Policy(max_attempts=3, backoff=Exponential("1s", cap="60s"), max_crashes=2)
+
+
+class Shape(Record):
+    """What a drawn job is like."""
+
+    queue: str
+    tenant: str
+    task: str
+    dependency: str
+    group: str
+    priority: int
+    delay: int
+    key: str
+    lifetime: int | None
+
+    def job(self, job_id: str, now: int) -> Job:
+        """Make a job of it."""
+        return Job(
+            id=job_id,
+            task=self.task,
+            queue=self.queue,
+            tenant=self.tenant,
+            dependency=self.dependency,
+            group=self.group,
+            key=self.key,
+            key_ttl=20.0 if self.key == "l" else None,
+            priority=self.priority,
+            created_at=now,
+            due_at=now + self.delay,
+            waiting_for="schedule" if self.delay else "turn",
+            deadline_at=None if self.lifetime is None else now + self.delay + self.lifetime,
+            max_attempts=POLICY.max_attempts,
+        )
+
+
+SHAPES = tuple(
+    Shape(
+        queue=queue,
+        tenant=tenant,
+        task=task,
+        dependency=dependency,
+        group=group,
+        priority=priority,
+        delay=delay,
+        key=key,
+        lifetime=lifetime,
+    )
+    for queue, key, lifetime, group, delay, dependency, task, priority, tenant in product(
+        QUEUES,
+        ("", "k", "l"),
+        (None, 5 * SECOND),
+        ("", "g"),
+        (0, 0, 0, SECOND, 70 * SECOND),
+        DEPENDENCIES,
+        TASKS,
+        (5, 1, 9),
+        TENANTS,
+    )
+    # Keys and deadlines are rare, so that histories stay busy.
+    if not (key and lifetime)
+)
+
+
+def _failed(kind: str, scope: str, code: str) -> Failed:
+    verdict = Verdict(kind=kind, scope=scope, code=code)  # type: ignore[arg-type] # the words of a table
+    return Failed(failure=Failure(message=f"{code} went wrong", code=code), verdict=verdict)
+
+
+OUTCOMES: tuple[tuple[Outcome, Gate | None], ...] = (
+    (Succeeded(), None),
+    (_failed("transient", "job", "450"), None),
+    (_failed("permanent", "job", "550"), None),
+    (_failed("transient", "dependency", "421"), Gate(dependency="ses", mode="held")),
+    (_failed("throttled", "dependency", "429"), Gate(dependency="ses")),
+    (Snoozed(delay=1.0), None),
+    (Interrupted(), None),
+    (Stopped(reason="no longer wanted"), None),
+    (Succeeded(result=b"done"), None),
+)
+
+_LIMITS: tuple[dict[str, object], ...] = (
+    {"permits": None},
+    {"permits": 0},
+    {"permits": 1},
+    {"permits": 4},
+    {"max_running": None},
+    {"max_running": 1},
+    {"max_running": 3},
+    {"rate": None},
+    {"rate": Rate(count=1, window=1.0)},
+    {"rate": Rate(count=3, window=10.0)},
+)
+_NAMED = (
+    *((("dependency", name, "")) for name in ("ses", "smtp")),
+    *((("task", name, "")) for name in TASKS),
+    *((("tenant", name, "q")) for name in TENANTS),
+    ("queue", "q", ""),
+    ("queue", "r", ""),
+    ("group", "g", ""),
+)
+REGULATIONS = (
+    *(
+        Regulation(subject=subject, name=name, queue=queue, **limit)  # type: ignore[arg-type] # as in the lists above
+        for limit in _LIMITS
+        for subject, name, queue in _NAMED
+    ),
+    *(
+        Regulation(subject="tenant", name=name, queue="q", weight=weight)
+        for weight in (1.0, 0.5, 2.0, 8.0)
+        for name in TENANTS
+    ),
+    *(
+        Regulation(subject="queue", name=name, pauses=pauses)
+        for pauses in ((), ("retry",), ("schedule",), ("schedule", "retry"))
+        for name in QUEUES
+    ),
+)
+
+REQUESTS = (
+    Request(by="ana", reason="the provider is back", force=True),
+    Request(by="bea", reason="the customer called", force=True),
+    Request(by="ana", reason="later", force=True, delay=5.0),
+)
+
+STEPS = (1, 100, SECOND, 3 * SECOND, 12 * SECOND, 40 * SECOND, 61 * SECOND, 3_600 * SECOND, -50, -SECOND)
+"""Milliseconds by which the clock jumps."""
+
+
+def shape(number: int) -> Shape:
+    """Answer a job's shape by its number, as a printed history names it."""
+    return SHAPES[number]
+
+
+def regulation(number: int) -> Regulation:
+    """Answer a regulation by its number, as a printed history names it."""
+    return REGULATIONS[number]
+
+
+def retentions(now: int) -> tuple[Retention, ...]:
+    """Answer ways to prune."""
+    return (
+        Retention(now=now),
+        Retention(now=now, succeeded=2),
+        Retention(now=now, succeeded_for=10.0),
+        Retention(now=now, cancelled_for=10.0),
+        Retention(now=now, events_for=30.0),
+        Retention(now=now, succeeded=0, succeeded_for=0.0, cancelled_for=0.0),
+    )
