@@ -213,6 +213,16 @@ async def check_raised_rate_frees_at_once_what_waited(store: Store) -> None:
     expect(3 <= taken <= 4, f"a rate of four lets three more through, or four if it began anew, not {taken}")
 
 
+async def check_rate_that_is_set_again_goes_on_counting(store: Store) -> None:
+    limit = Regulation(subject="queue", name="default", rate=Rate(count=2, window=60.0))
+    await regulate(store, limit)
+    await enqueue(store, *new_jobs(store, 5))
+    worker = await Worker.open(store)
+    expect_equal(len(await worker.take(5)), 2, "jobs leased at a rate of two")
+    await regulate(store, limit)
+    expect_equal(await worker.take(5), [], "jobs leased after the same rate was set again")
+
+
 async def check_rate_of_one_lane_does_not_stop_another(store: Store) -> None:
     await regulate(store, Regulation(subject="dependency", name="ses", rate=Rate(count=1, window=60.0)))
     await enqueue(store, *new_jobs(store, 3, dependency="ses"))

@@ -30,6 +30,9 @@ class Session:
     slots: int
     number: int = 0
     is_dead: bool = False
+    """Whether its death was declared: by recovery, or because it ended itself."""
+    is_given_up: bool = False
+    """Whether it was told of its death. If the clock goes back before recovery, only the store knows."""
     last: tuple[Claim, Claimed] | None = None
     hand: dict[str, Job] = field(default_factory=dict)
     """What its worker believes to hold: the leases whose answers arrived."""
@@ -103,14 +106,17 @@ class Model:
         found = self.keys.get((job.task, job.tenant, job.key)) if job.key else None
         if found is None:
             return None, False
-        return found[0], found[0] not in self.jobs and self.now > found[1]
+        other = self.jobs.get(found[0])
+        is_over = other is None or other.state in ("succeeded", "cancelled")
+        return found[0], is_over and self.now >= found[1]
 
     def judge(self, change: Change) -> frozenset[Answer]:
-        """Answer what may become of a change; more than one answer only when its event was pruned."""
+        """Answer what may become of a change; more than one answer only for what was pruned."""
         job, place = self.jobs.get(change.job.id), (change.job.id, change.event.version)
+        is_done = self.done.get(place) == change.event
         if job is None:
-            return frozenset({"missing"})
-        if self.done.get(place) == change.event:
+            return frozenset({"missing", "already"} if is_done else {"missing"})
+        if is_done:
             return frozenset({"already", "refused"} if place in self.forgotten else {"already"})
         is_wanted = job.version == change.version and job.session == change.session
         if is_wanted and job.state in LEGAL[type(change.event.move)][0]:
@@ -179,14 +185,18 @@ class Model:
         """Count what runs, by everything that may be regulated."""
         return Counter(name for job in self.jobs.values() if job.state == "running" for name in names_of(job))
 
-    def lost(self) -> list[Job]:
-        """Answer the running jobs of sessions that are dead."""
-        dead = {name for name, session in self.sessions.items() if not session.is_alive(self.now)}
-        return [self.jobs[job_id] for job_id, (session, _) in self.leases.items() if session in dead]
+    def lost(self, *, surely: bool) -> dict[str, Job]:
+        """Answer the running jobs of sessions that are dead, or may be."""
+        sessions = self.sessions.values()
+        dead = {session.name for session in sessions if not session.is_alive(self.now)}
+        if not surely:
+            dead |= {session.name for session in sessions if session.is_given_up}
+        return {job_id: self.jobs[job_id] for job_id, (session, _) in self.leases.items() if session in dead}
 
     def slots(self) -> tuple[int, int]:
         """Answer the slots of the sessions that live, without and with those whose death nobody has declared."""
-        sure = sum(session.slots for session in self.sessions.values() if session.is_alive(self.now))
+        living = (session for session in self.sessions.values() if session.is_alive(self.now))
+        sure = sum(session.slots for session in living if not session.is_given_up)
         return sure, sum(session.slots for session in self.sessions.values() if not session.is_dead)
 
     def require_sense(self, job_id: str) -> None:
