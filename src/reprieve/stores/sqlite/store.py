@@ -8,12 +8,12 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import TypeVar
 
-from reprieve import rng
 from reprieve.core.change import Change
 from reprieve.core.events import Event
 from reprieve.core.ids import parse_id
 from reprieve.core.job import Job
 from reprieve.errors import StoreClosed
+from reprieve.rng import bits
 from reprieve.stores.coalesce import Coalescer
 from reprieve.stores.protocol import (
     LARGEST_PAYLOAD,
@@ -72,7 +72,7 @@ class SqliteStore:
     def new_id(self, now: int, queue: str) -> str:  # noqa: ARG002 - one file is one partition
         """Make the id of a new job."""
         with self._ids_lock:
-            return self._ids.make(now, rng.bits(62))
+            return self._ids.make(now, bits(62))
 
     async def enqueue(self, jobs: Sequence[Job], now: int) -> list[str]:
         """Store new jobs; answer for each the id under which it is known."""
