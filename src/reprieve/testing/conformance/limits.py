@@ -234,6 +234,15 @@ async def check_rate_of_one_lane_does_not_stop_another(store: Store) -> None:
     expect_equal(len(taken), 4, "jobs leased in all")
 
 
+async def check_job_past_its_deadline_spends_no_rate(store: Store) -> None:
+    await regulate(store, Regulation(subject="dependency", name="ses", rate=Rate(count=1, window=3_600.0)))
+    await enqueue(store, *new_jobs(store, 5, dependency="ses", deadline_at=START + SECOND))
+    fine = await enqueued(store, START + 1, dependency="ses")
+    worker = await Worker.open(store)
+    taken = [job for _ in range(10) for job in await worker.take(2, START + 2 * SECOND)]
+    expect_ids(taken, [fine], "jobs leased behind five whose time is up, at a rate of one an hour")
+
+
 async def check_refused_grant_spends_no_rate(store: Store) -> None:
     await regulate(
         store,
