@@ -25,7 +25,7 @@ check: .venv ## Lint, check formats, types and layers, and cover every branch of
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy $(CODE)
-	$(BIN)/lint-imports --no-logo
+	$(BIN)/lint-imports --no-logo --no-cache
 	$(PYTEST) -n 2 tests/core --cov --cov-report=term
 
 .PHONY: bench

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprieve.core.rate import Meter, Rate, opens_at, room, spend
+from reprieve.core.rate import Meter, Rate, carry, opens_at, refund, room, spend
 from reprieve.errors import ValidationError
 
 NOW = 1_760_000_000_000
@@ -47,6 +47,22 @@ def test_a_clock_that_went_back_gives_nothing_away() -> None:
     meter = spend(HUNDRED_A_MINUTE, (), NOW, 60)
     meter = spend(HUNDRED_A_MINUTE, meter, NOW - 30_000, 40)
     assert room(HUNDRED_A_MINUTE, meter, NOW + 59_000) == 0
+
+
+def test_grants_that_came_to_nothing_are_taken_back() -> None:
+    meter = spend(HUNDRED_A_MINUTE, spend(HUNDRED_A_MINUTE, (), NOW, 30), NOW + 30_000, 20)
+    assert room(HUNDRED_A_MINUTE, refund(meter, 5), NOW + 30_000) == 55
+    assert room(HUNDRED_A_MINUTE, refund(meter, 20), NOW + 30_000) == 70
+    assert room(HUNDRED_A_MINUTE, refund(meter, 45), NOW + 30_000) == 95
+    assert refund(meter, 99) == ()
+
+
+def test_a_rate_that_replaces_another_counts_what_was_granted() -> None:
+    meter = spend(HUNDRED_A_MINUTE, spend(HUNDRED_A_MINUTE, (), NOW, 30), NOW + 30_000, 20)
+    assert carry(HUNDRED_A_MINUTE, meter, Rate(count=60, window=60), NOW + 30_000) == meter
+    ten_minutes = Rate(count=60, window=600)
+    assert room(ten_minutes, carry(HUNDRED_A_MINUTE, meter, ten_minutes, NOW + 30_000), NOW + 30_000) == 10
+    assert carry(HUNDRED_A_MINUTE, meter, ten_minutes, NOW + 10**6) == ()
 
 
 @pytest.mark.parametrize(("count", "window"), [(0, 60), (-1, 60), (1, 0), (1, 0.01), (1, float("nan")), (1, 1e9)])

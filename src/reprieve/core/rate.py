@@ -47,6 +47,17 @@ def spend(rate: Rate, meter: Meter, now: int, grants: int) -> Meter:
     return (*current, (number, grants))
 
 
+def refund(meter: Meter, grants: int) -> Meter:
+    """Answer the meter without the newest grants: they came to nothing."""
+    kept = list(meter)
+    while grants and kept:
+        number, last = kept.pop()
+        if last > grants:
+            kept.append((number, last - grants))
+        grants -= min(grants, last)
+    return tuple(kept)
+
+
 def opens_at(rate: Rate, meter: Meter, now: int) -> int:
     """Answer when there is room for one more: now, or when the oldest bucket that stands in the way has left."""
     current = _current(rate, meter, now)
@@ -57,6 +68,14 @@ def opens_at(rate: Rate, meter: Meter, now: int) -> int:
         excess -= grants
         now = max(now, (number + BUCKETS + 1) * rate.bucket)
     return now
+
+
+def carry(old: Rate, meter: Meter, new: Rate, now: int) -> Meter:
+    """Answer the meter of a rate that replaces another: what was granted goes on counting, all of it as if just now."""
+    if old.window == new.window:
+        return _current(old, meter, now)
+    granted = sum(grants for _, grants in _current(old, meter, now))
+    return spend(new, (), now, granted) if granted else ()
 
 
 def _current(rate: Rate, meter: Meter, now: int) -> Meter:

@@ -231,17 +231,19 @@ class _Visit:
     def _carry_out(self, plan: Plan, leased: dict[int, tuple[int, int]]) -> list[Job]:
         """Take the jobs that were planned, and write back what the plan changed."""
         jobs, lost = self._take(plan, leased)
+        for shelf, _ in lost:
+            plan.give_back(self.places[shelf.id].tenant_id, shelf)
         self._write_shelves(plan)
         self._write_tenants(plan)
         self._write_gates(plan)
         turn = plan.turn
         self.tx.execute(self.sql["turn"], (turn.clock, turn.last, turn.streak, turn.last_at, turn.other_at, self.queue))
         if lost:
-            settle.bury(self.tx, self.places, lost, self.now)
+            settle.bury(self.tx, self.places, [(shelf.id, job) for shelf, job in lost], self.now)
             self.moments.append(self.now)
         return jobs
 
-    def _take(self, plan: Plan, leased: dict[int, tuple[int, int]]) -> tuple[list[Job], list[tuple[int, Job]]]:
+    def _take(self, plan: Plan, leased: dict[int, tuple[int, int]]) -> tuple[list[Job], list[tuple[Shelf, Job]]]:
         """Read the planned jobs and take them off their shelves; answer those to run, and those whose time is up."""
         found: dict[int, list[tuple[Row, bytes]]] = defaultdict(list)
         counts = Counter(shelf.id for shelf in plan.picks)
@@ -264,7 +266,7 @@ class _Visit:
             place[shelf.id] += 1
             job = unpack(row, rec, self.places[shelf.id], lease)
             if job.deadline_at is not None and job.deadline_at <= self.now:
-                lost.append((shelf.id, unpack(row, rec, self.places[shelf.id])))
+                lost.append((shelf, unpack(row, rec, self.places[shelf.id])))
             else:
                 leased[row.id] = (shelf.id, job.version)
                 jobs.append(job)
@@ -320,7 +322,14 @@ class _Visit:
         if plan.picks:
             gates[plan.queue.id] = plan.queue
         rows = [
-            (gate.id, gate.running, _meter(gate), asides[gate.id], gate.back_at(self.now)) for gate in gates.values()
+            (
+                gate.id,
+                gate.running,
+                _meter(gate),
+                asides[gate.id],
+                gate.back_at(self.now) if gate.room(self.now) == 0 else self.now,
+            )
+            for gate in gates.values()
         ]
         run(self.tx, self.sql["gates_taken"], rows)
 

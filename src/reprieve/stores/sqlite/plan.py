@@ -9,7 +9,7 @@ import math
 
 from reprieve.core.fairness import STANDARD, Fairness
 from reprieve.core.lane import OLDEST_EVERY
-from reprieve.core.rate import Meter, Rate, opens_at, room, spend
+from reprieve.core.rate import Meter, Rate, opens_at, refund, room, spend
 
 ROUND = 1_000_000
 """Loads and virtual times are whole millionths, so that they survive every store unchanged."""
@@ -57,6 +57,11 @@ class Limits:
         self.is_changed = True
         if self.rate is not None:
             self.meter = spend(self.rate, self.meter, now, 1)
+
+    def give_back(self) -> None:
+        """Count one less: what was taken came to nothing."""
+        self.running -= 1
+        self.meter = refund(self.meter, 1)
 
     def back_at(self, now: int) -> int | None:
         """Answer when to look again if there is no room; None when only an end or a person makes some."""
@@ -169,6 +174,12 @@ class Plan:
             if len(self.asides) >= MOST_ASIDE:
                 self.is_cut = True
                 return
+
+    def give_back(self, tenant: int, shelf: Shelf) -> None:
+        """Undo a pick whose job turned out not to be one; whatever it made full has room again."""
+        for limits in (self.tenants[tenant].limits, self.queue, *shelf.gates):
+            limits.give_back()
+        self.blocked.pop(tenant, None)
 
     def _choose(self) -> Tenant | None:
         """Answer the tenant that is next, taken off the heap; it is put back when it has been served."""

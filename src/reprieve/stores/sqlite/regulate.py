@@ -3,9 +3,10 @@
 import sqlite3
 from typing import Literal
 
+import msgspec
 from msgspec import UNSET
 
-from reprieve.core.rate import Rate
+from reprieve.core.rate import Meter, Rate, carry
 from reprieve.errors import ValidationError
 from reprieve.stores.protocol import Gauge, Regulation, Subject
 from reprieve.stores.sqlite.places import gate_of, queue_of, tenant_of
@@ -27,13 +28,14 @@ def check(regulation: Regulation) -> None:
             raise ValidationError(message)
 
 
-def regulate(tx: sqlite3.Connection, regulation: Regulation) -> None:
+def regulate(tx: sqlite3.Connection, regulation: Regulation, now: int) -> None:
     """Change what one queue, tenant, task, dependency or group may do. Whatever waits is looked at again."""
     sql = statements("regulate")
     parameters = _parameters(regulation)
     if regulation.subject == "tenant":
         parameters["id"] = tenant_of(tx, queue_of(tx, regulation.queue), regulation.name)
         parameters["weight"] = None if regulation.weight is UNSET else regulation.weight
+        parameters["meter"] = _carried(tx.execute(sql["tenant_rate"], parameters).fetchone(), regulation, now)
         tx.execute(sql["tenant"], parameters)
         return
     if regulation.subject == "queue":
@@ -41,6 +43,7 @@ def regulate(tx: sqlite3.Connection, regulation: Regulation) -> None:
         if regulation.pauses is not UNSET:
             tx.execute(sql["pauses"], (sum(_PAUSES[pause] for pause in set(regulation.pauses)), queue))
     parameters["id"] = gate_of(tx, regulation.subject, regulation.name)
+    parameters["meter"] = _carried(tx.execute(sql["gate_rate"], parameters).fetchone(), regulation, now)
     tx.execute(sql["gate"], parameters)
 
 
@@ -104,6 +107,16 @@ def _parameters(regulation: Regulation) -> dict[str, object]:
         "rate_count": None if rate is None else rate.count,
         "rate_window": None if rate is None else rate.window,
     }
+
+
+def _carried(row: tuple[int | None, float | None, str], regulation: Regulation, now: int) -> str:
+    """Answer the meter under the new rate: setting a rate again does not forget what was granted."""
+    old = _rate(row[0], row[1])
+    new = None if regulation.rate is UNSET else regulation.rate
+    if old is None or new is None:
+        return "[]"
+    meter = msgspec.json.decode(row[2], type=Meter)
+    return msgspec.json.encode(carry(old, meter, new, now)).decode()
 
 
 def _rate(count: int | None, window: float | None) -> Rate | None:

@@ -54,7 +54,9 @@ def settle(
     applied: dict[int, Event] = {}
     for change in changes:
         row = row_id(change.job.id)
-        if change.session:
+        if row in applied:
+            shelf = None  # the first change of a batch is heard; whatever else it says of the same job has not seen it
+        elif change.session:
             shelf = leases.end(change.session, row, change.version)
         else:
             shelf = _take_out(tx, places, ledger, row, change)
@@ -74,10 +76,8 @@ def bury(tx: sqlite3.Connection, places: Places, lost: Sequence[tuple[int, Job]]
     """End jobs that a claim took off their shelves and found past their deadline."""
     ledger = _Ledger(tx, places, now)
     for shelf, job in lost:
-        ledger.enter(row_id(job.id), shelf, changes_of.expire(job, now), was_running=True)
+        ledger.enter(row_id(job.id), shelf, changes_of.expire(job, now), was_running=False)
     ledger.write()
-    for tenants in ledger.released.values():
-        release(tx, tenants)
 
 
 class _Leases:

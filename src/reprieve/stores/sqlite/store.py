@@ -109,14 +109,14 @@ class SqliteStore:
             enqueue.check_size(mark.progress or b"", "progress", self._largest_payload)
         return await self._write(lambda tx: [sessions.mark(tx, mark) for mark in marks])
 
-    async def regulate(self, regulations: Sequence[Regulation], now: int) -> None:  # noqa: ARG002 - nothing here is dated
+    async def regulate(self, regulations: Sequence[Regulation], now: int) -> None:
         """Change gates, limits, weights and pauses."""
         for regulation in regulations:
             regulate.check(regulation)
 
         def work(tx: sqlite3.Connection) -> None:
             for regulation in regulations:
-                regulate.regulate(tx, regulation)
+                regulate.regulate(tx, regulation, now)
 
         await self._write(work)
 
@@ -126,7 +126,7 @@ class SqliteStore:
         version: int,
         value: bytes | None,
         regulations: Sequence[Regulation] = (),
-        now: int = 0,  # noqa: ARG002 - as above
+        now: int = 0,
     ) -> Cell | None:
         """Set or delete a cell if nobody was first, together with regulations."""
         for regulation in regulations:
@@ -135,7 +135,7 @@ class SqliteStore:
         def work(tx: sqlite3.Connection) -> Cell | None:
             cell = cells.swap(tx, key, version, value)
             for regulation in regulations if cell is not None else ():
-                regulate.regulate(tx, regulation)
+                regulate.regulate(tx, regulation, now)
             return cell
 
         return await self._write(work)

@@ -1,10 +1,16 @@
+-- name: gate_rate
+select rate_count, rate_window, meter from gate where id = :id;
+
+-- name: tenant_rate
+select rate_count, rate_window, meter from tenant where id = :id;
+
 -- name: gate
 update gate
 set permits = case when :sets_permits then :permits else permits end,
     max_running = case when :sets_max_running then :max_running else max_running end,
     rate_count = case when :sets_rate then :rate_count else rate_count end,
     rate_window = case when :sets_rate then :rate_window else rate_window end,
-    meter = case when :sets_rate then '[]' else meter end,
+    meter = case when :sets_rate then :meter else meter end,
     back_at = 0
 where id = :id;
 
@@ -14,7 +20,7 @@ set permits = case when :sets_permits then :permits else permits end,
     max_running = case when :sets_max_running then :max_running else max_running end,
     rate_count = case when :sets_rate then :rate_count else rate_count end,
     rate_window = case when :sets_rate then :rate_window else rate_window end,
-    meter = case when :sets_rate then '[]' else meter end,
+    meter = case when :sets_rate then :meter else meter end,
     weight = coalesce(:weight, weight),
     load = cast(running * 1000000 / coalesce(:weight, weight) as integer),
     blocked = 0, ringed = 1, back_at = null,
