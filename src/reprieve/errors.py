@@ -221,3 +221,15 @@ class StoreClosed(StoreError):
     """The store was closed."""
 
     code = "store_closed"
+
+
+class UnserialisableArgument(ValidationError, TypeError):
+    """An argument or result that cannot be stored, or that the function does not take."""
+
+    code = "unserialisable_argument"
+
+
+class UndecodablePayload(ReprieveError):
+    """A payload that does not fit its task: stored by another release, or by somebody else."""
+
+    code = "undecodable_payload"

@@ -1,0 +1,107 @@
+"""Arguments and results to bytes and back: JSON, and never pickle.
+
+What a function says about its parameters is used to rebuild them: dataclasses, msgspec structs, pydantic models, dates,
+decimals, enums and whatever else msgspec knows arrive as what they were. Without an annotation plain JSON arrives.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, get_type_hints
+
+import msgspec
+
+from reprieve.errors import UndecodablePayload, UnserialisableArgument
+
+
+class Payload(msgspec.Struct, array_like=True, frozen=True):
+    """The arguments of one call."""
+
+    args: list[Any]
+    kwargs: dict[str, Any]
+
+
+class Codec:
+    """Writes and reads the arguments of one function."""
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        """Learn what the function expects."""
+        self._signature = inspect.signature(function)
+        self._hints = _hints_of(function)
+        self._name = getattr(function, "__qualname__", repr(function))
+
+    def encode(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> bytes:
+        """Write the arguments of a call, after checking that the function can be called with them."""
+        try:
+            self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            message = f"{self._name} cannot be called so: {error}"
+            raise UnserialisableArgument(message) from None
+        return dump(Payload(list(args), dict(kwargs)), f"arguments of {self._name}")
+
+    def decode(self, data: bytes) -> tuple[list[object], dict[str, object]]:
+        """Read the arguments of a call, each as what its annotation says."""
+        try:
+            payload = msgspec.json.decode(data, type=Payload)
+            bound = self._signature.bind(*payload.args, **payload.kwargs)
+            for name, value in bound.arguments.items():
+                bound.arguments[name] = self._rebuild(name, value)
+        except (msgspec.MsgspecError, NotImplementedError, TypeError, ValueError) as error:
+            message = f"the payload does not fit {self._name}: {error}"
+            raise UndecodablePayload(message) from error
+        return list(bound.args), dict(bound.kwargs)
+
+    def _rebuild(self, name: str, value: object) -> object:
+        parameter = self._signature.parameters[name]
+        hint = self._hints.get(name, Any)
+        match parameter.kind:
+            case inspect.Parameter.VAR_POSITIONAL:
+                return tuple(_convert(item, hint) for item in value)  # type: ignore[attr-defined]  # bind makes it a tuple
+            case inspect.Parameter.VAR_KEYWORD:
+                return {key: _convert(item, hint) for key, item in value.items()}  # type: ignore[attr-defined]  # a dict
+            case _:
+                return _convert(value, hint)
+
+
+def dump(value: object, what: str) -> bytes:
+    """Write a value as JSON, or say which cannot be."""
+    try:
+        return msgspec.json.encode(value, enc_hook=_encode_foreign)
+    except (NotImplementedError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        message = f"the {what} cannot be stored as JSON: {error}; pass plain data, a dataclass, a struct or a model"
+        raise UnserialisableArgument(message) from error
+
+
+def load(data: bytes) -> object:
+    """Read a value that `dump` wrote."""
+    return msgspec.json.decode(data)
+
+
+def _convert(value: object, hint: Any) -> object:  # noqa: ANN401 - an annotation is anything
+    if hint is Any or hint is object:
+        return value
+    return msgspec.convert(value, hint, dec_hook=_decode_foreign)
+
+
+def _encode_foreign(value: object) -> object:
+    """Write what msgspec does not know: pydantic's models, by their own method."""
+    dump_model = getattr(value, "model_dump", None)
+    if callable(dump_model):
+        return dump_model(mode="json")
+    message = f"{type(value).__name__} is no plain data"
+    raise NotImplementedError(message)
+
+
+def _decode_foreign(kind: type, value: object) -> object:
+    validate = getattr(kind, "model_validate", None)
+    if callable(validate):
+        return validate(value)
+    message = f"{kind.__name__} cannot be rebuilt from JSON"
+    raise NotImplementedError(message)
+
+
+def _hints_of(function: Callable[..., object]) -> dict[str, Any]:
+    try:
+        return get_type_hints(function)
+    except (NameError, TypeError):
+        # An annotation that only a type checker can read: its parameter arrives as plain JSON.
+        return {}

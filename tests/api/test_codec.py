@@ -1,0 +1,151 @@
+"""Arguments to bytes and back."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from enum import Enum
+
+import msgspec
+import pytest
+
+from reprieve.codec import Codec, dump, load
+from reprieve.errors import UndecodablePayload, UnserialisableArgument
+
+
+@dataclass
+class Address:
+    street: str
+    number: int = 1
+
+
+class Order(msgspec.Struct):
+    id: int
+    to: Address
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+class Model:
+    """The shape of a pydantic model."""
+
+    def __init__(self, **fields: object) -> None:
+        self.fields = fields
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Model) and self.fields == other.fields
+
+    __hash__ = None  # type: ignore[assignment]  # as pydantic's models have it
+
+    def model_dump(self, *, mode: str) -> dict[str, object]:
+        assert mode == "json"
+        return self.fields
+
+    @classmethod
+    def model_validate(cls, value: dict[str, object]) -> "Model":
+        if "id" not in value:
+            message = "id is missing"
+            raise ValueError(message)
+        return cls(**value)
+
+
+def send(user: int, *, template: str = "hello") -> None: ...
+
+
+def ship(  # noqa: PLR0917 - one of each kind
+    order: Order, address: Address, at: datetime, price: Decimal, colour: Colour, model: Model, raw: object = None
+) -> None: ...
+
+
+def collect(*numbers: int, **words: Address) -> None: ...
+
+
+def untyped(value, other=2):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201 - which is the point
+    return value, other
+
+
+def test_plain_arguments_come_back_as_they_were() -> None:
+    codec = Codec(send)
+    assert codec.decode(codec.encode((42,), {"template": "ünïcode"})) == ([42], {"template": "ünïcode"})
+    assert codec.decode(codec.encode((), {"user": 1})) == ([1], {})
+
+
+def test_arguments_come_back_as_what_their_annotations_say() -> None:
+    codec = Codec(ship)
+    arguments = (
+        Order(7, Address("Rua Augusta", 3)),
+        Address("Main"),
+        datetime(2025, 10, 9, tzinfo=UTC),
+        Decimal("1.10"),
+        Colour.RED,
+        Model(id=5),
+        {"deep": [1, None, 2.5]},
+    )
+    args, kwargs = codec.decode(codec.encode(arguments, {}))
+    assert tuple(args) == arguments
+    assert kwargs == {}
+
+
+def test_any_number_of_arguments_is_converted_one_by_one() -> None:
+    codec = Codec(collect)
+    decoded = codec.decode(codec.encode((1, 2, 3), {"home": Address("A"), "work": Address("B", 2)}))
+    assert decoded == ([1, 2, 3], {"home": Address("A"), "work": Address("B", 2)})
+
+
+def test_without_annotations_plain_json_arrives() -> None:
+    codec = Codec(untyped)
+    assert codec.decode(codec.encode((Address("A"),), {"other": (1, 2)})) == (
+        [{"street": "A", "number": 1}, [1, 2]],
+        {},
+    )
+
+
+def test_an_annotation_that_only_a_type_checker_can_read_is_ignored() -> None:
+    def task(value: "OnlyForTypes") -> None: ...  # type: ignore[name-defined]  # noqa: F821 - which is the point
+
+    codec = Codec(task)
+    assert codec.decode(codec.encode((1,), {})) == ([1], {})
+
+
+@pytest.mark.parametrize(("args", "kwargs"), [((), {}), ((1, 2), {}), ((1,), {"colour": "red"}), ((1,), {"user": 1})])
+def test_a_call_that_the_function_does_not_take_is_refused_before_it_is_stored(
+    args: tuple[object, ...], kwargs: dict[str, object]
+) -> None:
+    with pytest.raises(UnserialisableArgument, match="send cannot be called so") as caught:
+        Codec(send).encode(args, kwargs)
+    assert caught.value.code == "unserialisable_argument"
+
+
+@pytest.mark.parametrize("value", [object(), {1, object()}, lambda: None, float("nan").__class__])
+def test_what_is_no_data_is_refused_by_name(value: object) -> None:
+    with pytest.raises(UnserialisableArgument, match="arguments of untyped cannot be stored as JSON"):
+        Codec(untyped).encode((value,), {})
+
+
+def test_a_value_that_contains_itself_is_refused() -> None:
+    circle: list[object] = []
+    circle.append(circle)
+    with pytest.raises(UnserialisableArgument):
+        dump(circle, "result")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"\xff\x00", b"{}", b"[[1]]", b'[["many"], {}]', b"[[1, 2], {}]", b'[[], {"nobody": 1}]', b"cos\nsystem\n"],
+)
+def test_a_payload_that_does_not_fit_is_refused(data: bytes) -> None:
+    with pytest.raises(UndecodablePayload, match="does not fit send") as caught:
+        Codec(send).decode(data)
+    assert caught.value.code == "undecodable_payload"
+
+
+def test_a_model_that_refuses_its_data_is_a_payload_that_does_not_fit() -> None:
+    def task(model: Model) -> None: ...
+
+    with pytest.raises(UndecodablePayload, match="id is missing"):
+        Codec(task).decode(b"[[{}], {}]")
+
+
+def test_results_come_back_as_plain_data() -> None:
+    assert load(dump({"to": Address("A")}, "result")) == {"to": {"street": "A", "number": 1}}
