@@ -10,7 +10,7 @@ import sys
 from typing import ClassVar
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from msgspec.structs import replace
 
 from reprieve.core import change
@@ -41,8 +41,9 @@ AUDIT_EVERY = 10
 
 _WORKERS = st.integers(0, 2)
 _ANY = st.integers(0, 999)
+_LIMIT = st.sampled_from((100, 2, 1))
 _OUTCOME = st.sampled_from((0, 1, 0, 1, *range(len(OUTCOMES))))
-_SHAPE = st.integers(0, len(SHAPES) - 1).map(shape)
+_SHAPE = st.integers(0, SHAPES - 1).map(shape)
 _REGULATION = st.integers(0, len(REGULATIONS) - 1).map(regulation)
 _QUEUES = st.sampled_from((("q",), ("q", "r"), ("r", "q")))
 
@@ -64,23 +65,21 @@ class StoreMachine(RuleBasedStateMachine):
         self.steps = 0
         self.can_fail = self.play.driver.can_fail
 
+    @initialize(shapes=st.lists(_SHAPE, min_size=1, max_size=10))
+    def begin(self, shapes: list[Shape]) -> None:
+        """There is work from the beginning, whatever else this history is made of, and somebody who has begun it."""
+        self.play.enqueue(shapes)
+        self.play.claim(2, 3, ("q",))
+
     @rule(shapes=st.lists(_SHAPE, min_size=1, max_size=5))
     def enqueue(self, shapes: list[Shape]) -> None:
         """Somebody enqueues a few jobs."""
         self.play.enqueue(shapes)
 
-    @precondition(lambda self: self.play.batches)
-    @rule(which=_ANY)
-    def enqueue_again(self, which: int) -> None:
-        """A reply was lost, and the enqueue is repeated."""
-        batch = self.play.batches[which % len(self.play.batches)]
-        # An id that was pruned is nobody's any more: enqueueing it again makes a job of it again.
-        if all(job.id in self.play.model.jobs for job in batch):
-            self.play.enqueue_jobs(batch)
-
     @rule(worker=_WORKERS, limit=st.integers(0, 6), queues=_QUEUES, outcomes=st.lists(_OUTCOME, max_size=4))
     def work(self, worker: int, limit: int, queues: tuple[str, ...], outcomes: list[int]) -> None:
         """A worker settles some of what it holds and claims more."""
+        worker = self.play.busy(worker) if outcomes else worker
         hand = list(self.play.worker(worker).hand.values())
         settled = [self.play.settlement(job, outcome) for job, outcome in zip(hand, outcomes, strict=False)]
         self.play.claim(worker, limit, queues, settled)
@@ -91,10 +90,12 @@ class StoreMachine(RuleBasedStateMachine):
         hand = list(self.play.worker(worker).hand.values())
         self.play.claim(worker, 10, queues, [self.play.settlement(job, 0) for job in hand])
 
-    @rule(worker=_WORKERS)
-    def claim_again(self, worker: int) -> None:
-        """A reply was lost, and the claim is repeated."""
-        self.play.repeat_claim(worker)
+    @rule(worker=_WORKERS, outcome=_OUTCOME, limit=st.integers(1, 3))
+    def work_on(self, worker: int, outcome: int, limit: int) -> None:
+        """A worker is done with one job, and takes a few others."""
+        worker = self.play.busy(worker)
+        hand = list(self.play.worker(worker).hand.values())[:1]
+        self.play.claim(worker, limit, ("q", "r"), [self.play.settlement(job, outcome) for job in hand])
 
     @precondition(lambda self: self.play.leases)
     @rule(which=_ANY, outcome=_OUTCOME, worker=_WORKERS, how=st.integers(0, 4))
@@ -113,33 +114,33 @@ class StoreMachine(RuleBasedStateMachine):
         else:
             self.play.claim(worker, 0, (), [made])
 
-    @precondition(lambda self: self.play.changes)
-    @rule(which=_ANY)
-    def change_again(self, which: int) -> None:
-        """A reply was lost, and a change is repeated, however much later."""
-        self.play.apply([self.play.changes[-1 - which % min(len(self.play.changes), 20)]])
+    @rule(what=st.sampled_from(("claim", "change", "enqueue")), which=_ANY)
+    def repeat(self, what: str, which: int) -> None:
+        """A reply was lost, and the call is repeated, perhaps much later."""
+        play = self.play
+        if what == "claim":
+            play.repeat_claim(which % len(play.workers))
+        elif what == "change" and play.changes:
+            play.apply([play.changes[-1 - which % min(len(play.changes), 20)]])
+        elif what == "enqueue":
+            batch = play.batches[which % len(play.batches)]
+            # An id that was pruned is nobody's any more: enqueueing it again makes a job of it again.
+            if all(job.id in play.model.jobs for job in batch):
+                play.enqueue_jobs(batch)
 
     @rule(worker=_WORKERS, drop=st.integers(0, 3), behind=st.integers(0, 1))
     def beat(self, worker: int, drop: int, behind: int) -> None:
         """A worker says that it lives, and what it holds."""
-        self.play.beat(worker, drop, behind)
+        self.play.beat(self.play.busy(worker) if drop else worker, drop, behind)
 
-    @rule(worker=_WORKERS, limit=st.sampled_from((100, 2)), early=st.booleans())
-    def die(self, worker: int, limit: int, early: bool) -> None:  # noqa: FBT001 - drawn
-        """A worker is silent for too long, or nearly so, and what it held is recovered."""
+    @rule(how=st.sampled_from(("silent", "nearly silent", "stopped", "as before")), worker=_WORKERS, limit=_LIMIT)
+    def recover(self, how: str, worker: int, limit: int) -> None:
+        """A worker is silent for too long, or nearly so, or stops, and recovery takes what the dead hold."""
         session = self.play.workers[worker]
-        if not session.is_dead:
-            self.play.step(max(0, session.expires_at + (not early) - self.play.model.now))
-        self.play.recover(limit)
-
-    @rule(worker=_WORKERS)
-    def end(self, worker: int) -> None:
-        """A worker stops."""
-        self.play.end(worker)
-
-    @rule(limit=st.sampled_from((100, 1)))
-    def recover(self, limit: int) -> None:
-        """Recovery runs on its timer."""
+        if how == "stopped":
+            self.play.end(worker)
+        elif how != "as before" and not session.is_dead:
+            self.play.step(max(0, session.expires_at + (how == "silent") - self.play.model.now))
         self.play.recover(limit)
 
     @precondition(lambda self: self.play.model.jobs)
@@ -167,18 +168,14 @@ class StoreMachine(RuleBasedStateMachine):
         except (ConcurrentModification, InvalidRetryState, IllegalMove):
             return None
 
-    @precondition(lambda self: self.play.model.jobs)
-    @rule(which=_ANY)
-    def ask_to_stop(self, which: int) -> None:
-        """Somebody asks a job to stop."""
-        self.play.ask_to_stop(self._job(which))
-
     @precondition(lambda self: self.play.leases)
-    @rule(which=_ANY, worker=_WORKERS)
-    def note(self, which: int, worker: int) -> None:
-        """A worker notes progress."""
+    @rule(which=_ANY, worker=_WORKERS, is_request=st.booleans())
+    def mark(self, which: int, worker: int, is_request: bool) -> None:  # noqa: FBT001 - drawn
+        """Somebody asks a job to stop, or a worker notes progress."""
         job = self.play.model.jobs.get(self.play.leases[-1 - which % len(self.play.leases)].id)
-        if job is not None:
+        if job is not None and is_request:
+            self.play.ask_to_stop(job)
+        elif job is not None:
             self.play.note(job, self.play.workers[worker].name)
 
     @rule(regulations=st.lists(_REGULATION, min_size=1, max_size=2))

@@ -124,7 +124,7 @@ def claimable(model: Model, queue: str, running: Counter[Name], now: int) -> dic
 
 def _require_turn(model: Model, job: Job, running: Counter[Name], now: int) -> None:
     """Check that it was this tenant's turn, and the turn of this priority."""
-    waiting = claimable(model, job.queue, running, now)
+    waiting = _present(model, claimable(model, job.queue, running, now))
     sure, most = model.slots()
     count, weight = running["tenant", job.tenant, job.queue], model.rule(("tenant", job.tenant, job.queue)).weight
     last, streak = model.turns.get(job.queue, NOBODY)
@@ -156,6 +156,15 @@ def _require_turn(model: Model, job: Job, running: Counter[Name], now: int) -> N
         served = model.served[job.queue, job.tenant] + 1
         message = f"priority {job.priority} of tenant {job.tenant!r} was picked before {best}, by pick {served}"
         expect(served % OLDEST_EVERY == 0, message)
+
+
+def _present(model: Model, jobs: dict[str, list[Job]]) -> dict[str, list[Job]]:
+    """Leave out what may have been put aside by a gate: what returns is bounded a claim, so its turn may come later."""
+    free = {
+        tenant: [job for job in waiting if not any(name in model.rules for name in names_of(job)[2:])]
+        for tenant, waiting in jobs.items()
+    }
+    return {tenant: waiting for tenant, waiting in free.items() if waiting}
 
 
 def _weights(model: Model, queue: str) -> dict[str, float]:

@@ -21,7 +21,7 @@ from reprieve.testing.conformance.machine.model import Model, Session
 from reprieve.testing.conformance.machine.shapes import OUTCOMES, POLICY, Shape
 
 START = 1_700_000_000_000
-LEASES = (30.0, 300.0, 30.0)
+LEASES = (30.0, 600.0, 60.0)
 """Seconds that each of the three workers lives without a beat."""
 
 SLOTS = (2, 10, 20)
@@ -51,6 +51,11 @@ class Play:
         """Let time pass, or go back a little."""
         self.model.now += jump
         self.model.latest = max(self.model.latest, self.model.now)
+
+    def busy(self, number: int) -> int:
+        """Answer a worker that holds something, this one or the next, or this one if none does."""
+        order = [(number + other) % len(self.workers) for other in range(len(self.workers))]
+        return next((worker for worker in order if self.workers[worker].hand), number)
 
     def worker(self, number: int) -> Session:
         """Answer a worker's session; one that knows of its death has opened another."""

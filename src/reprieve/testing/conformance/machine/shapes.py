@@ -1,6 +1,8 @@
 """What the machine draws: jobs, outcomes, regulations and requests, each from a short list, the simplest first."""
 
-from itertools import product
+import math
+
+import msgspec
 
 from reprieve.core.backoff import Exponential
 from reprieve.core.change import Request
@@ -57,32 +59,30 @@ class Shape(Record):
         )
 
 
-SHAPES = tuple(
-    Shape(
-        queue=queue,
-        tenant=tenant,
-        task=task,
-        dependency=dependency,
-        group=group,
-        priority=priority,
-        delay=delay,
-        key=key,
-        lifetime=lifetime,
-    )
-    for queue, key, lifetime, group, delay, dependency, task, priority, tenant in product(
-        QUEUES,
-        ("", "k", "l"),
-        (None, 5 * SECOND),
-        ("", "g"),
-        (0, 0, 0, SECOND, 70 * SECOND),
-        DEPENDENCIES,
-        TASKS,
-        (5, 1, 9),
-        TENANTS,
-    )
-    # Keys and deadlines are rare, so that histories stay busy.
-    if not (key and lifetime)
-)
+_FACTS: dict[str, tuple[object, ...]] = {
+    "tenant": TENANTS,
+    "priority": (5, 5, 1, 9),
+    "task": TASKS,
+    "dependency": DEPENDENCIES,
+    "delay": (0, 0, 0, 0, 0, 0, SECOND, 70 * SECOND),
+    "group": ("", "", "g"),
+    "key": ("", "", "", "", "", "", "k", "l"),
+    "lifetime": (None, None, None, None, None, 5 * SECOND),
+    "queue": ("q", "q", "q", "r"),
+}
+"""What a job may be like, the rare among the frequent."""
+
+SHAPES = math.prod(len(values) for values in _FACTS.values())
+"""How many shapes there are."""
+
+
+def shape(number: int) -> Shape:
+    """Answer a job's shape by its number, as a printed history names it; 0 is the plainest."""
+    facts: dict[str, object] = {}
+    for name, values in _FACTS.items():
+        number, place = divmod(number, len(values))
+        facts[name] = values[place]
+    return msgspec.convert(facts, Shape)
 
 
 def _failed(kind: str, scope: str, code: str) -> Failed:
@@ -146,13 +146,8 @@ REQUESTS = (
     Request(by="ana", reason="later", force=True, delay=5.0),
 )
 
-STEPS = (1, 100, SECOND, 3 * SECOND, 12 * SECOND, 40 * SECOND, 61 * SECOND, 3_600 * SECOND, -50, -SECOND)
+STEPS = (1, 100, SECOND, SECOND, 3 * SECOND, 3 * SECOND, 12 * SECOND, 61 * SECOND, 3_600 * SECOND, -50, -SECOND)
 """Milliseconds by which the clock jumps."""
-
-
-def shape(number: int) -> Shape:
-    """Answer a job's shape by its number, as a printed history names it."""
-    return SHAPES[number]
 
 
 def regulation(number: int) -> Regulation:

@@ -1,0 +1,315 @@
+"""The suite notices: bugs are planted in copies of the SQLite store, and each must be found.
+
+A bug is a replacement of text that stands in the store exactly once. When the store has changed so that it no longer
+does, plant the same bug anew.
+"""
+
+import asyncio
+import importlib
+import shutil
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+import reprieve.stores.sqlite
+from reprieve.stores.protocol import Store
+from reprieve.testing.conformance import CHECKS
+from reprieve.testing.conformance.machine import make_machine
+
+ORIGINAL = "reprieve.stores.sqlite"
+HISTORIES = "histories"
+"""What finds a bug that no single check looks for."""
+
+
+@dataclass(frozen=True)
+class Bug:
+    name: str
+    file: str
+    old: str
+    new: str
+    found_by: str
+
+
+BUGS = (
+    Bug(
+        "the fencing token is not compared",
+        "settle.py",
+        "if held is not None and held[1] == version:",
+        "if held is not None:",
+        "refused_change_frees_no_slot",
+    ),
+    Bug(
+        "the version of a waiting job is not compared",
+        "settle.py",
+        "if found is None or found[2] != change.version:",
+        "if found is None:",
+        "change_with_a_future_version_is_refused",
+    ),
+    Bug(
+        "the attempt is counted when it fails, not by its lease",
+        "rows.py",
+        "attempt=past.attempt + (lease is not None),",
+        "attempt=past.attempt,",
+        "attempt_is_counted_by_the_lease",
+    ),
+    Bug(
+        "a leased job stays on its shelf",
+        "sql/claim.sql",
+        "cast(column2 as integer) from (values {values}));",
+        "cast(column2 as integer) from (values {values}) where 0);",
+        "leased_job_is_leased_once",
+    ),
+    Bug(
+        "recovery takes from the living",
+        "sql/sessions.sql",
+        "where is_dead = 0 and expires_at < ?",
+        "where is_dead = 0 and expires_at < ? + 60000",
+        "recovery_answers_what_the_dead_held",
+    ),
+    Bug(
+        "limits of tasks, dependencies and groups leak a slot",
+        "settle.py",
+        "self._gates.update(place.gates)",
+        "pass",
+        "limit_leaks_no_slot_however_an_attempt_ends",
+    ),
+    Bug(
+        "keys are forgotten",
+        "enqueue.py",
+        'run(tx, sql["take_keys"], list(taken.values()))',
+        "pass",
+        "key_that_is_taken_answers_the_job_that_has_it",
+    ),
+    Bug(
+        "due jobs are promoted early",
+        "sql/claim.sql",
+        "wait = 1 and due <= :schedule",
+        "wait = 1 and due <= :schedule + 1000",
+        "due_job_is_taken_exactly_when_it_is_due",
+    ),
+    Bug(
+        "events are lost",
+        "settle.py",
+        'run(tx, sql["events"], self._events)',
+        "pass",
+        "events_are_stored_with_their_change",
+    ),
+    Bug(
+        "permits are ignored",
+        "plan.py",
+        "for limit in (self.permits, self.max_running)",
+        "for limit in (self.max_running,)",
+        "ramp_lets_so_many_be_under_way",
+    ),
+    Bug(
+        "a repeated claim forgets what was refused",
+        "claim.py",
+        "_pack(Called(answers, next_at))",
+        '_pack(Called(["already"] * len(answers), next_at))',
+        "repeated_claim_answers_its_changes_as_before",
+    ),
+    Bug(
+        "a repeated claim leases again",
+        "claim.py",
+        "if request.number == number:",
+        "if request.number == -1:",
+        "repeated_claim_answers_the_same_jobs",
+    ),
+    Bug(
+        "a stale call is served",
+        "claim.py",
+        "if request.number < number:",
+        "if request.number < 0:",
+        "claim_with_a_lower_number_is_refused_whole",
+    ),
+    Bug(
+        "sessions never die by themselves",
+        "sql/sessions.sql",
+        "where name = :name and is_dead = 0 and expires_at >= :now",
+        "where name = :name and is_dead = 0",
+        "session_lives_until_its_time_is_up",
+    ),
+    Bug(
+        "a cancel request fences the worker",
+        "sessions.py",
+        'tx.execute(sql["mark"], (row, int(request.cancel), request.progress))',
+        'tx.execute("delete from lease where id between ? and ?", (first, first | 0xFFFF_FFFF))',
+        "cancel_request_does_not_fence_an_honest_worker",
+    ),
+    Bug(
+        "a beat returns jobs whose answer is still under way",
+        "sessions.py",
+        "up_to=request.claimed, but=known",
+        "but=known",
+        "beat_leaves_claims_alone_whose_answer_may_be_under_way",
+    ),
+    Bug(
+        "jobs run after their deadline",
+        "claim.py",
+        "job.deadline_at <= self.now",
+        "job.deadline_at <= 0",
+        "job_past_its_deadline_dies_instead",
+    ),
+    Bug(
+        "another change of the same version passes for a repeat",
+        "settle.py",
+        "if any(_decode_event(data) == change.event for (data,) in recorded):",
+        "if recorded:",
+        "another_change_of_the_same_version_is_refused",
+    ),
+    Bug(
+        "a flood may be served for ever",
+        "plan.py",
+        "and self.turn.streak >= self.rules.most_in_a_row",
+        "and self.turn.streak >= 1_000",
+        "no_tenant_gets_more_than_three_in_a_row_while_another_is_below_its_share",
+    ),
+    Bug(
+        "one tenant may take every slot",
+        "plan.py",
+        "return limits.running < self._ceiling() or",
+        "return True or",
+        "no_tenant_takes_more_than_nine_tenths_while_others_wait",
+    ),
+    Bug(
+        "weights are ignored",
+        "plan.py",
+        "return int(running * ROUND / weight)",
+        "return running * ROUND",
+        "slots_are_shared_by_weight",
+    ),
+    Bug(
+        "rates are not spent",
+        "plan.py",
+        "self.meter = spend(self.rate, self.meter, now, 1)",
+        "pass",
+        "no_window_sees_more_than_the_rate",
+    ),
+    Bug(
+        "a pause of retries is ignored",
+        "claim.py",
+        '"retry": 0 if pauses & 2 else self.now',
+        '"retry": self.now',
+        "pause_of_retries_keeps_them_waiting",
+    ),
+    Bug(
+        "a dead job is pruned in whatever version it is",
+        "prune.py",
+        "or found[1] != DEAD or found[2] != version:",
+        "or found[1] != DEAD:",
+        "dead_job_that_died_again_does_not_go_under_its_old_version",
+    ),
+    Bug(
+        "returned jobs are charged as crashes",
+        "sessions.py",
+        "change.settle(job, Return(), request.now)",
+        "change.settle(job, Return(crashed=True), request.now)",
+        HISTORIES,
+    ),
+    Bug(
+        "a job that waits for a full gate is forgotten when it has room again",
+        "sql/settle.sql",
+        "back_at = case when aside > 0 then 0 else back_at end",
+        "back_at = back_at",
+        HISTORIES,
+    ),
+    Bug(
+        "the counters of a shelf drift",
+        "settle.py",
+        'ledger.counts[shelf]["dead"] -= 1',
+        "pass",
+        HISTORIES,
+    ),
+)
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Iterator[Callable[[Bug | None], Callable[[], Awaitable[Store]]]]:
+    """Make copies of the store, with and without a bug, and forget them afterwards."""
+    made: list[str] = []
+    sys.path.insert(0, str(tmp_path))
+    sys.dont_write_bytecode, before = True, sys.dont_write_bytecode
+
+    def make(bug: Bug | None) -> Callable[[], Awaitable[Store]]:
+        name = f"planted_{tmp_path.name}_{len(made)}"
+        made.append(name)
+        _copy(tmp_path / name, name, bug)
+        importlib.invalidate_caches()
+        planted = importlib.import_module(name)
+
+        async def open_one() -> Store:
+            store: Store = planted.SqliteStore(None)
+            return store
+
+        return open_one
+
+    yield make
+    sys.dont_write_bytecode = before
+    sys.path.remove(str(tmp_path))
+    for module in [module for module in sys.modules if module.partition(".")[0] in made]:
+        del sys.modules[module]
+
+
+def _copy(folder: Path, name: str, bug: Bug | None) -> None:
+    shutil.copytree(Path(reprieve.stores.sqlite.__file__).parent, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    if bug is not None:
+        text = (folder / bug.file).read_text("utf-8")
+        found = text.count(bug.old)
+        assert found == 1, f"{bug.file} has {bug.old!r} {found} times; plant the bug anew"
+        (folder / bug.file).write_text(text.replace(bug.old, bug.new), "utf-8")
+    for module in folder.rglob("*.py"):
+        module.write_text(module.read_text("utf-8").replace(ORIGINAL, name), "utf-8")
+
+
+def _survives(open_one: Callable[[], Awaitable[Store]], name: str) -> bool:
+    async def check() -> None:
+        store = await open_one()
+        try:
+            await CHECKS[name](store)
+        finally:
+            await store.close()
+
+    try:
+        asyncio.run(check())
+    except Exception:  # noqa: BLE001 - a bug may also break the store outright
+        return False
+    return True
+
+
+def _survives_histories(open_one: Callable[[], Awaitable[Store]]) -> bool:
+    try:
+        run_state_machine_as_test(
+            seed(0)(make_machine(open_one)),
+            settings=settings(
+                max_examples=150,
+                stateful_step_count=50,
+                phases=[Phase.generate],
+                database=None,
+                report_multiple_bugs=False,
+                suppress_health_check=list(HealthCheck),
+            ),
+        )
+    except Exception:  # noqa: BLE001 - as above
+        return False
+    return True
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_planted_bug_is_found(bug: Bug, copy: Callable[[Bug | None], Callable[[], Awaitable[Store]]]) -> None:
+    planted = copy(bug)
+    if bug.found_by == HISTORIES:
+        assert not _survives_histories(planted)
+    else:
+        assert not _survives(planted, bug.found_by)
+
+
+def test_copy_without_a_bug_survives(copy: Callable[[Bug | None], Callable[[], Awaitable[Store]]]) -> None:
+    sound = copy(None)
+    for name in {bug.found_by for bug in BUGS} - {HISTORIES}:
+        assert _survives(sound, name), name
+    assert _survives_histories(sound)
