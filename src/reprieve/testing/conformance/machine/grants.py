@@ -5,6 +5,7 @@ Where the protocol leaves something free, the judge is lenient: a job may be sur
 
 import math
 from collections import Counter
+from itertools import accumulate
 
 from msgspec.structs import replace
 
@@ -104,9 +105,10 @@ def _opens_at(model: Model, job: Job, now: int) -> int:
         rule = model.rules.get(name)
         if rule is None or rule.rate is None:
             continue
-        # A meter counts in whole buckets, so it may see a grant a little longer than the window.
+        # A meter counts in whole buckets, so it may see a grant a little longer than the window, and counts one that
+        # came after the clock went back as if it had not.
         seen = (BUCKETS + 2) * rule.rate.bucket
-        recent = sorted(time + seen for time in rule.grants if time + seen > now)
+        recent = [time + seen for time in accumulate(rule.grants, max) if time + seen > now]
         if len(recent) >= rule.rate.count:
             at = max(at, recent[-rule.rate.count])
     return at
