@@ -139,6 +139,12 @@ class InsufficientCredits(ReprieveError):
         self.available = available
 
 
+class InvalidSetting(ValidationError):
+    """A setting from the environment or the configuration file that cannot be used."""
+
+    code = "invalid_setting"
+
+
 class StoreError(ReprieveError):
     """The store could not do what it was asked. What was not acknowledged can be repeated."""
 

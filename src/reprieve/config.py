@@ -1,0 +1,177 @@
+"""Settings: from `REPRIEVE_*` in the environment, then `reprieve.toml`, then the defaults; each knows its source."""
+
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast, get_args
+
+import msgspec
+
+from reprieve.core import presets
+from reprieve.core.duration import seconds
+from reprieve.core.policy import Override, Policy, resolve
+from reprieve.core.presets import Profile
+from reprieve.core.record import Record
+from reprieve.core.rule import Rule, parse_rules
+from reprieve.errors import InvalidSetting, ReprieveError
+
+FILE = "reprieve.toml"
+PREFIX = "REPRIEVE_"
+
+
+class Settings(Record):
+    """What an installation of Reprieve is told from outside. Durations are seconds."""
+
+    url: str = "sqlite:///reprieve.db"
+    profile: Profile = "production"
+    policy: str = "standard"
+    """The preset of tasks that name no policy."""
+    durability: Literal["full", "fast"] = "full"
+    largest_payload: int = 256 * 1024
+    processes: int = 0
+    """Worker processes; 0 is one for each core."""
+    slots: int = 20
+    """Jobs that each worker process runs at once."""
+    lease: float = 15.0
+    heartbeat: float = 5.0
+    stuck_after: float = 1_800.0
+    grace: float = 30.0
+    """How long a worker that is told to stop lets running jobs finish."""
+    rules: tuple[Rule, ...] = ()
+    """Classification rules of the operator; they go before everything else."""
+    policies: dict[str, Policy] = msgspec.field(default_factory=dict)
+    """Policies by task, instead of those in the code."""
+
+    def __post_init__(self) -> None:
+        """Refuse settings that contradict each other."""
+        if self.heartbeat * 2 > self.lease:
+            message = f"heartbeat {self.heartbeat:g} s is too slow for a lease of {self.lease:g} s; leave room for two"
+            raise InvalidSetting(message)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Settings, and for each the place that it came from."""
+
+    settings: Settings
+    sources: dict[str, str]
+
+
+def load(environ: Mapping[str, str] | None = None, folder: Path | None = None) -> Loaded:
+    """Read the settings: the environment goes over the file, the file over the defaults."""
+    environ = os.environ if environ is None else environ
+    path = Path(environ.get(PREFIX + "CONFIG", "")) if environ.get(PREFIX + "CONFIG") else (folder or Path()) / FILE
+    found: dict[str, tuple[Any, str]] = {}
+    if path.exists() or environ.get(PREFIX + "CONFIG"):
+        found |= {name: (value, str(path)) for name, value in _read(path).items()}
+    for name in _PARSERS:
+        variable = PREFIX + name.upper()
+        if variable in environ and name not in _TABLES:
+            found[name] = (environ[variable], variable)
+    for name, (_, source) in found.items():
+        if name not in _PARSERS:
+            message = f"{source} knows no setting {name!r}; the settings are {', '.join(_PARSERS)}"
+            raise InvalidSetting(message)
+    values = {name: _parse(name, value, source) for name, (value, source) in found.items()}
+    sources = {name: found[name][1] if name in found else "default" for name in _PARSERS}
+    return Loaded(Settings(**values), sources)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        message = f"{path} does not exist; mend {PREFIX}CONFIG, or leave it out"
+        raise InvalidSetting(message) from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        message = f"{path} cannot be read: {error}"
+        raise InvalidSetting(message) from error
+
+
+def _parse(name: str, value: object, source: str) -> Any:  # noqa: ANN401 - as many kinds as there are settings
+    try:
+        return _PARSERS[name](value)
+    except (ReprieveError, TypeError, ValueError) as error:
+        message = f"{name} from {source} cannot be used: {error}"
+        raise InvalidSetting(message) from error
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        message = f"{value!r} is no text"
+        raise ValueError(message)
+    return value
+
+
+def _one_of(*words: str) -> Callable[[object], str]:
+    def parse(value: object) -> str:
+        if value not in words:
+            message = f"{value!r} is none of {', '.join(words)}"
+            raise ValueError(message)
+        return str(value)
+
+    return parse
+
+
+def _whole(least: int) -> Callable[[object], int]:
+    def parse(value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, str | int) or int(value) < least:
+            message = f"{value!r} is no whole number from {least}"
+            raise ValueError(message)
+        return int(value)
+
+    return parse
+
+
+def _duration(value: object) -> float:
+    # In the environment everything is text, so a bare number there means seconds.
+    if isinstance(value, str) and value.replace(".", "", 1).isdigit():
+        return seconds(float(value))
+    return seconds(cast("str | float", value))
+
+
+def _rules(value: object) -> tuple[Rule, ...]:
+    return parse_rules(cast("list[dict[str, object]]", value))
+
+
+def _policies(value: object) -> dict[str, Policy]:
+    return {task: _policy(task, table) for task, table in cast("dict[str, dict[str, Any]]", value).items()}
+
+
+def _policy(task: str, table: dict[str, Any]) -> Policy:
+    """Read one task's policy: a preset, and what is changed of it."""
+    unknown = set(table) - {"preset", "max_attempts", "retry_delay", "max_retry_delay"}
+    if unknown:
+        message = f"the policy of {task!r} knows no {', '.join(sorted(map(repr, unknown)))}"
+        raise ValueError(message)
+    override = Override(
+        max_attempts=table.get("max_attempts"),
+        retry_delay=None if "retry_delay" not in table else _duration(table["retry_delay"]),
+        max_retry_delay=None if "max_retry_delay" not in table else _duration(table["max_retry_delay"]),
+    )
+    return resolve(presets.named(table.get("preset", "standard")), override)
+
+
+def _preset(value: object) -> str:
+    presets.named(_text(value))
+    return _text(value)
+
+
+_TABLES = {"rules", "policies"}
+_PARSERS: dict[str, Callable[[object], Any]] = {
+    "url": _text,
+    "profile": _one_of(*get_args(Profile)),
+    "policy": _preset,
+    "durability": _one_of("full", "fast"),
+    "largest_payload": _whole(1),
+    "processes": _whole(0),
+    "slots": _whole(1),
+    "lease": _duration,
+    "heartbeat": _duration,
+    "stuck_after": _duration,
+    "grace": _duration,
+    "rules": _rules,
+    "policies": _policies,
+}
