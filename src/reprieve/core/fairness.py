@@ -13,6 +13,9 @@ from msgspec.structs import replace
 from reprieve.core.record import Record
 from reprieve.errors import ValidationError
 
+LIGHTEST, HEAVIEST = 0.001, 1_000
+"""Weights between these keep loads and virtual times exact in every store."""
+
 
 class Fairness(Record):
     """The numbers of fairness, for those who want others."""
@@ -47,8 +50,8 @@ class Tenant(Record):
 
     def __post_init__(self) -> None:
         """Refuse a weight that is none."""
-        if not 0 < self.weight < math.inf:
-            message = f"tenant {self.name!r} has weight {self.weight!r}; give a number above 0"
+        if not LIGHTEST <= self.weight <= HEAVIEST:
+            message = f"tenant {self.name!r} has weight {self.weight!r}; give a number from {LIGHTEST} to {HEAVIEST}"
             raise ValidationError(message)
 
 

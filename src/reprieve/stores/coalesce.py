@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from weakref import WeakKeyDictionary
 
 from reprieve.core.job import Job
-from reprieve.errors import ReprieveError
+from reprieve.errors import ReprieveError, StoreClosed
 
 Send = Callable[[Sequence[Job], int], Awaitable[list[str]]]
 
@@ -78,6 +78,14 @@ class _Gathering:
                 return False
             batch[0][2].set_exception(error)
             return True
+        except BaseException as error:
+            # Nobody may be left waiting, not even when the loop ends.
+            for _, _, future in batch:
+                future.set_exception(
+                    error if isinstance(error, Exception) else StoreClosed("the enqueue was interrupted")
+                )
+            self._sender = None
+            raise
         for jobs, _, future in batch:
             future.set_result(ids[: len(jobs)])
             ids = ids[len(jobs) :]

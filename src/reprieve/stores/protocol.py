@@ -244,6 +244,10 @@ class Store(Protocol):
         """Request a cancel or note progress; answer for each whether the job was running (in that session)."""
         ...
 
+    async def progress(self, job_id: str) -> bytes | None:
+        """Answer the progress that a running job has noted."""
+        ...
+
     async def regulate(self, regulations: Sequence[Regulation], now: int) -> None:
         """Change gates, limits, weights and pauses, all at once. Holding is O(1); what returns is bounded a claim."""
         ...
@@ -285,8 +289,11 @@ class Store(Protocol):
         """Answer what is known of every queue, tenant, task, dependency or group."""
         ...
 
-    async def wait(self, queues: Sequence[str], at_most: float) -> bool:
-        """Wait for the bell, at most so many seconds: a hint that something may be claimable, never a guarantee."""
+    async def wait(self, queues: Sequence[str], at_most: float, session: str = "") -> bool:
+        """Wait for the bell, at most so many seconds: a hint that something may be claimable, never a guarantee.
+
+        For a session, whatever has happened since its last claim counts; without one, only what happens from now on.
+        """
         ...
 
     async def close(self) -> None:

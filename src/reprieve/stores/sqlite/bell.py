@@ -2,8 +2,8 @@
 
 Inside the process every transaction that changed anything rings. Other processes are heard by SQLite's own counter of
 foreign commits, which costs microseconds to read and is read every two milliseconds while somebody waits, never
-otherwise. What is heard is compared with what stood there before the last claim: something that happened between a
-claim and the wait after it must not be missed.
+otherwise. What a session hears is compared with what stood there before its last claim: something that happened between
+a claim and the wait after it must not be missed, and what one session has heard is still news to another.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ class Bell:
         self._rung = 0
         self._waiting: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
         self._ears = None if path is None else sqlite3.connect(path, check_same_thread=False)
-        self._seen = self._hear()
+        self._seen: dict[str, tuple[int, int]] = {}
 
     def ring(self) -> None:
         """Wake everybody who waits; called in the writer's thread."""
@@ -34,18 +34,23 @@ class Bell:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(event.set)
 
-    def look(self) -> None:
-        """Remember what has happened so far: whoever calls this is about to look for work."""
-        self._seen = self._hear()
+    def look(self, session: str) -> None:
+        """Remember what has happened so far: this session is about to look for work."""
+        self._seen[session] = self._hear()
 
-    async def wait(self, at_most: float) -> bool:
-        """Wait until something happens that had not when `look` was called; answer False when nothing did."""
+    def forget(self, session: str) -> None:
+        """Forget a session that has ended."""
+        self._seen.pop(session, None)
+
+    async def wait(self, session: str, at_most: float) -> bool:
+        """Wait until something happens that had not when the session looked; answer False when nothing did."""
+        seen = self._seen.get(session) or self._hear()
         me = (asyncio.get_running_loop(), asyncio.Event())
         with self._lock:
             self._waiting.add(me)
         try:
             async with asyncio.timeout(at_most):
-                await self._listen(me[1])
+                await self._listen(seen, me[1])
         except TimeoutError:
             return False
         finally:
@@ -58,8 +63,8 @@ class Bell:
         if self._ears is not None:
             self._ears.close()
 
-    async def _listen(self, event: asyncio.Event) -> None:
-        while (heard := self._hear()) == self._seen:
+    async def _listen(self, seen: tuple[int, int], event: asyncio.Event) -> None:
+        while self._hear() == seen:
             if self._ears is None:
                 await event.wait()
             else:
@@ -68,7 +73,7 @@ class Bell:
                         await event.wait()
                 except TimeoutError:
                     continue
-        self._seen = heard
+            event.clear()
 
     def _hear(self) -> tuple[int, int]:
         commits = 0 if self._ears is None else self._ears.execute("pragma data_version").fetchone()[0]

@@ -47,7 +47,8 @@ def claim(tx: sqlite3.Connection, places: Places, request: Claim) -> Claimed:
         raise StaleCall(message)
     if request.number == number:
         called = msgspec.msgpack.decode(answered, type=Called)
-        jobs = _held(tx, places, session << 32 | number, request.session)
+        # The dead are told what became of their changes; what they held belongs to others.
+        jobs = _held(tx, places, session << 32 | number, request.session) if is_alive else ()
         return Claimed(answers=tuple(called.answers), jobs=jobs, next_at=called.next_at)
     if not is_alive and not request.changes:
         message = f"session {request.session!r} is dead: its time was up, and others have its jobs"
@@ -236,8 +237,10 @@ class _Visit:
         self._write_shelves(plan)
         self._write_tenants(plan)
         self._write_gates(plan)
-        turn = plan.turn
-        self.tx.execute(self.sql["turn"], (turn.clock, turn.last, turn.streak, turn.last_at, turn.other_at, self.queue))
+        if plan.picks:
+            turn = plan.turn
+            row = (turn.clock, turn.last, turn.streak, turn.last_at, turn.other_at, self.queue)
+            self.tx.execute(self.sql["turn"], row)
         if lost:
             settle.bury(self.tx, self.places, [(shelf.id, job) for shelf, job in lost], self.now)
             self.moments.append(self.now)

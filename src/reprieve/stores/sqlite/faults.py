@@ -1,7 +1,5 @@
 """What SQLite says when it cannot, in words that help."""
 
-import sqlite3
-
 from reprieve.errors import (
     ForeignStore,
     ReprieveError,
@@ -40,6 +38,6 @@ def translate(error: Exception) -> ReprieveError:
     return unknown
 
 
-def is_busy(error: sqlite3.Error) -> bool:
-    """Whether somebody else was in the way, so that trying again helps."""
-    return (error.sqlite_errorname or "").startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
+def is_busy(error: Exception) -> bool:
+    """Whether somebody else was in the way for as long as anybody waits."""
+    return isinstance(translate(error), StoreLocked)

@@ -289,6 +289,12 @@ def _read_cursor(cursor: str, sources: Sequence[Source]) -> tuple[Source, list[i
     return sources[sources.index(source)], [int(part) for part in key]
 
 
+def progress(tx: sqlite3.Connection, job_id: str) -> bytes | None:
+    """Answer what a running job noted of its progress."""
+    found = tx.execute("select progress from mark where id = ?", (row_id(job_id),)).fetchone()
+    return None if found is None or found[0] is None else bytes(found[0])
+
+
 def result(tx: sqlite3.Connection, job_id: str) -> bytes | None:
     """Answer what a job returned."""
     found = tx.execute("select value from result where id = ?", (row_id(job_id),)).fetchone()

@@ -6,6 +6,7 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET
 
+from reprieve.core.fairness import HEAVIEST, LIGHTEST
 from reprieve.core.rate import Meter, Rate, carry
 from reprieve.errors import ValidationError
 from reprieve.stores.protocol import Gauge, Regulation, Subject
@@ -18,8 +19,11 @@ _PAUSES: dict[Literal["schedule", "retry"], int] = {"schedule": 1, "retry": 2}
 def check(regulation: Regulation) -> None:
     """Refuse what cannot be honoured."""
     weight = regulation.weight
-    if weight is not UNSET and (regulation.subject != "tenant" or not 0 < weight < float("inf")):
-        message = f"weight {weight!r} is none; give a tenant a number above 0"
+    if weight is not UNSET and (regulation.subject != "tenant" or not LIGHTEST <= weight <= HEAVIEST):
+        message = f"weight {weight!r} is none; give a tenant a number from {LIGHTEST} to {HEAVIEST}"
+        raise ValidationError(message)
+    if regulation.subject == "tenant" and not regulation.queue:
+        message = f"tenant {regulation.name!r} is regulated in one queue; name it"
         raise ValidationError(message)
     for name in ("permits", "max_running"):
         value = getattr(regulation, name)

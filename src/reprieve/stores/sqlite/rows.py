@@ -36,17 +36,20 @@ class Ids:
         """Take a number that no other open process has."""
         self._node = node % _NODES
         self._last = 0
+        self._made = 0
         self._count = 0
 
     def make(self, now: int, chance: int) -> str:
         """Make an id for a moment; `chance` fills the bits that nobody counts."""
         if now > self._last:
-            self._last, self._count = now, 0
-        elif self._count == _COUNT - 1:
+            self._last, self._made = now, 0
+        elif self._made == _COUNT - 1:
             # More than 4,096 in a millisecond: borrow from the next.
-            self._last, self._count = self._last + 1, 0
+            self._last, self._made = self._last + 1, 0
         else:
-            self._count += 1
+            self._made += 1
+        # Each millisecond begins somewhere else, should another process have drawn the same number after all.
+        self._count = (self._made + (chance >> 40)) % _COUNT if not self._made else (self._count + 1) % _COUNT
         low = self._node << 12 | self._count
         return make_id(self._last, (chance & ~_LOW) | low)
 

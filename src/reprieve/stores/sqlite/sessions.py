@@ -1,6 +1,7 @@
 """Sessions: who is alive, what they hold, and what becomes of the jobs of the dead."""
 
 import sqlite3
+from collections.abc import Sequence
 
 import msgspec
 
@@ -62,12 +63,13 @@ def held(  # noqa: PLR0913 - which of a session's jobs
     up_to: int = 0xFFFF_FFFF,
     but: frozenset[int] | set[int] = frozenset(),
     only_marked: bool = False,
+    limit: int = 0,
 ) -> list[Job]:
-    """Answer jobs that a session holds."""
+    """Answer jobs that a session holds; at most `limit`, if there is one."""
     sql = statements("sessions")
     first = session << 32
-    marked = {row: bool(cancel) for row, cancel in tx.execute(sql["marks"])}
-    jobs = []
+    marked = {row for (row,) in tx.execute(sql["marks"])}
+    jobs: list[Job] = []
     for at, packed in tx.execute(sql["leases"], (first, first | up_to)).fetchall():
         lease = _decode_lease(packed)
         wanted = [row for row in lease if row not in but and (not only_marked or row in marked)]
@@ -75,7 +77,9 @@ def held(  # noqa: PLR0913 - which of a session's jobs
         for row in wanted:
             found = tx.execute(sql["job"], (row,)).fetchone()
             place = places[lease[row][0]]
-            jobs.append(unpack(Row(*found[:5]), found[5], place, Lease(name, at, marked.get(row, False))))
+            jobs.append(unpack(Row(*found[:5]), found[5], place, Lease(name, at, row in marked)))
+            if len(jobs) == limit:
+                return jobs
     return jobs
 
 
@@ -87,23 +91,26 @@ def recover(tx: sqlite3.Connection, places: Places, now: int, limit: int) -> lis
     for session, name in tx.execute(sql["dead"]).fetchall():
         if len(jobs) >= limit:
             break
-        found = held(tx, places, session, name)
+        found = held(tx, places, session, name, limit=limit - len(jobs))
         if not found:
             tx.execute(sql["close"], (session,))
         jobs += found
-    return jobs[:limit]
+    return jobs
 
 
-def mark(tx: sqlite3.Connection, request: Mark) -> bool:
-    """Note a cancel request or progress beside a job that runs."""
+def mark(tx: sqlite3.Connection, requests: Sequence[Mark]) -> list[bool]:
+    """Note cancel requests and progress beside jobs that run."""
     sql = statements("sessions")
-    row = row_id(request.job_id)
+    holders: dict[int, str] = {}
     for session, name in tx.execute(sql["all"]).fetchall():
-        if request.session and name != request.session:
-            continue
         first = session << 32
         for _, packed in tx.execute(sql["leases"], (first, first | 0xFFFF_FFFF)).fetchall():
-            if row in _decode_lease(packed):
-                tx.execute(sql["mark"], (row, int(request.cancel), request.progress))
-                return True
-    return False
+            holders |= dict.fromkeys(_decode_lease(packed), name)
+    answers = []
+    for request in requests:
+        row = row_id(request.job_id)
+        is_heard = row in holders and request.session in ("", holders[row])
+        if is_heard:
+            tx.execute(sql["mark"], (row, int(request.cancel), request.progress))
+        answers.append(is_heard)
+    return answers

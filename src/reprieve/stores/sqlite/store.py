@@ -8,6 +8,8 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from reprieve.core.change import Change
 from reprieve.core.events import Event
 from reprieve.core.ids import parse_id
@@ -88,7 +90,9 @@ class SqliteStore:
     async def claim(self, request: Claim) -> Claimed:
         """Apply changes, then choose and lease jobs."""
         self._require_open()
-        self._bell.look()
+        for change in request.changes:
+            enqueue.check_size(change.result or b"", "result", self._largest_payload)
+        self._bell.look(request.session)
         return await self._write(lambda tx: claim(tx, self._places, request))
 
     async def apply(self, changes: Sequence[Change], now: int) -> list[Answer]:
@@ -97,7 +101,10 @@ class SqliteStore:
 
     async def beat(self, beat: Beat) -> Pulse:
         """Keep a session alive, or open it."""
-        return await self._write(lambda tx: sessions.beat(tx, self._places, beat))
+        pulse = await self._write(lambda tx: sessions.beat(tx, self._places, beat))
+        if not pulse.is_alive:
+            self._bell.forget(beat.session)
+        return pulse
 
     async def recover(self, now: int, limit: int = 100) -> list[Job]:
         """Declare the dead, and answer what they hold."""
@@ -107,7 +114,11 @@ class SqliteStore:
         """Request a cancel or note progress."""
         for mark in marks:
             enqueue.check_size(mark.progress or b"", "progress", self._largest_payload)
-        return await self._write(lambda tx: [sessions.mark(tx, mark) for mark in marks])
+        return await self._write(lambda tx: sessions.mark(tx, marks))
+
+    async def progress(self, job_id: str) -> bytes | None:
+        """Answer the progress of a running job."""
+        return await self._read(lambda tx: find.progress(tx, parse_id(job_id)))
 
     async def regulate(self, regulations: Sequence[Regulation], now: int) -> None:
         """Change gates, limits, weights and pauses."""
@@ -147,8 +158,7 @@ class SqliteStore:
     async def find(self, wanted: Filter, now: int, cursor: str = "", limit: int = 100) -> Page:
         """Answer jobs as they are."""
         if wanted.ids is not None:
-            for job_id in wanted.ids:
-                parse_id(job_id)
+            wanted = replace(wanted, ids=tuple(map(parse_id, wanted.ids)))
         return await self._read(lambda tx: find.find(tx, self._shown, wanted, now, cursor, limit))
 
     async def tally(self, by: Tally, wanted: Filter, now: int) -> dict[str, int]:
@@ -171,10 +181,10 @@ class SqliteStore:
         """Answer what is known of every queue, tenant, task, dependency or group."""
         return await self._read(lambda tx: regulate.gauges(tx, subject, queue))
 
-    async def wait(self, queues: Sequence[str], at_most: float) -> bool:  # noqa: ARG002 - one bell for all
+    async def wait(self, queues: Sequence[str], at_most: float, session: str = "") -> bool:  # noqa: ARG002 - one bell for all
         """Wait for the bell."""
         self._require_open()
-        return await self._bell.wait(at_most)
+        return await self._bell.wait(session, at_most)
 
     async def close(self) -> None:
         """Let go of the file."""

@@ -9,13 +9,15 @@ import os
 import queue
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from reprieve.errors import ReprieveError, StoreClosed, StoreError
-from reprieve.stores.sqlite.faults import translate
+from reprieve.errors import ReprieveError, StoreClosed, StoreError, StoreLocked
+from reprieve.stores.sqlite import file
+from reprieve.stores.sqlite.faults import is_busy, translate
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
@@ -47,7 +49,10 @@ class Writer:
         self._on_rollback = on_rollback
         self._waiting: queue.SimpleQueue[tuple[Work[Any], Future[Any]] | None] = queue.SimpleQueue()
         self._is_closed = False
+        self._door = threading.Lock()
+        """Nobody comes in while the last one closes it: whatever was let in is answered."""
         self._fault: Point | None = None
+        self._is_changed = False
         self._ready: Future[None] = Future()
         self._thread = threading.Thread(target=self._run, name="reprieve-sqlite", daemon=True)
         self._thread.start()
@@ -58,10 +63,12 @@ class Writer:
         future: Future[T] = Future()
         if os.getpid() != self._process:
             future.set_exception(StoreError("the store was opened before this process was forked; open it here again"))
-        elif self._is_closed:
-            future.set_exception(StoreClosed("the store was closed; open it again"))
-        else:
-            self._waiting.put((work, future))
+            return future
+        with self._door:
+            if self._is_closed:
+                future.set_exception(StoreClosed("the store was closed; open it again"))
+            else:
+                self._waiting.put((work, future))
         return future
 
     def inject(self, point: Point) -> None:
@@ -70,18 +77,19 @@ class Writer:
 
     def close(self) -> None:
         """Finish what waits, and end the thread."""
-        if not self._is_closed:
-            self._is_closed = True
-            self._waiting.put(None)
-            self._thread.join()
+        with self._door:
+            if not self._is_closed:
+                self._is_closed = True
+                self._waiting.put(None)
+        self._thread.join()
 
     def _run(self) -> None:
         try:
             connection = self._connect()
-        except BaseException as error:  # noqa: BLE001 - whoever opens the store gets it, whatever it is
-            self._ready.set_exception(error)
+            descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666) if self._lock else None
+        except Exception as error:  # noqa: BLE001 - whoever opens the store gets it, whatever it is
+            self._ready.set_exception(translate(error))
             return
-        descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600) if self._lock else None
         self._ready.set_result(None)
         while (batch := self._next_batch()) is not None:
             # Who has given up before the work began gets none; who gives up later gets it done all the same.
@@ -112,10 +120,15 @@ class Writer:
         try:
             answers = self._transact(connection, descriptor, [work for work, _ in batch])
         except Exception as error:  # noqa: BLE001 - a thread that dies would hang every caller
-            if len(batch) > 1:
+            # Who was locked out once would only be locked out again, one after the other.
+            if len(batch) > 1 and not is_busy(error):
                 return False
-            batch[0][1].set_exception(translate(error))
+            for _, future in batch:
+                future.set_exception(translate(error))
             return True
+        # Whoever looked and found nothing has changed nothing, and must not wake those who look as well.
+        if self._is_changed:
+            self._on_commit()
         for (_, future), answer in zip(batch, answers, strict=True):
             if isinstance(answer, ReprieveError):
                 future.set_exception(answer)
@@ -126,7 +139,7 @@ class Writer:
     def _transact(self, connection: sqlite3.Connection, descriptor: int | None, works: list[Work[Any]]) -> list[object]:
         before = connection.total_changes
         if descriptor is not None:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            _take_turn(descriptor)
         try:
             connection.execute(self._begin)
             answers: list[object] = []
@@ -147,10 +160,26 @@ class Writer:
         finally:
             if descriptor is not None:
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
-        # Whoever looked and found nothing has changed nothing, and must not wake those who look as well.
-        if connection.total_changes != before:
-            self._on_commit()
+        self._is_changed = connection.total_changes != before
         return answers
+
+
+def _take_turn(descriptor: int) -> None:
+    """Wait for the other processes, as long as for a foreign transaction."""
+    deadline = time.monotonic() + file.PATIENCE / 1_000
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                message = "another process has held the store's turn for too long; end it if it is stopped"
+                raise StoreLocked(message) from None
+            _PAUSE.wait(0.0005)
+        else:
+            return
+
+
+_PAUSE = threading.Event()
 
 
 def _fail(here: Point, wanted: Point | None) -> None:

@@ -47,14 +47,15 @@ select id, permits, max_running, rate_count, rate_window, meter, running, aside,
 from gate where back_at <= ? limit 16;
 
 -- name: returning
-select distinct tenant from shelf where aside = ? and tenant > ? order by tenant limit ?;
+-- `aside > 0` says nothing new, but without it SQLite does not see that the index of what is set aside will do.
+select distinct tenant from shelf where aside = ? and aside > 0 and tenant > ? order by tenant limit ?;
 
 -- name: return_shelves
-update shelf set aside = 0, is_open = ready > 0 where aside = ? and tenant in (select value from json_each(?));
+update shelf set aside = 0, is_open = ready > 0 where aside = ? and aside > 0 and tenant in (select value from json_each(?));
 
 -- name: gate_returned
 update gate
-set cursor = :cursor, back_at = :back_at, aside = (select count(*) from (select 1 from shelf where aside = :gate limit 1))
+set cursor = :cursor, back_at = :back_at, aside = (select count(*) from (select 1 from shelf where aside = :gate and aside > 0 limit 1))
 where id = :gate;
 
 -- name: tenants_back

@@ -29,7 +29,7 @@ select at, jobs from lease where id between ? and ?;
 select id, state, version, wait, due, rec from job where id = ?;
 
 -- name: marks
-select id, cancel from mark;
+select id from mark where cancel = 1;
 
 -- name: mark
 insert into mark (id, cancel, progress) values (?, ?, ?)
