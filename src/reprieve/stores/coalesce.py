@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from weakref import WeakKeyDictionary
 
 from reprieve.core.job import Job
-from reprieve.errors import ReprieveError, StoreClosed
+from reprieve.errors import ReprieveError, StoreClosed, StoreFull, StoreLocked, StoreReadOnly
 
 Send = Callable[[Sequence[Job], int], Awaitable[list[str]]]
 
@@ -74,9 +74,11 @@ class _Gathering:
         try:
             ids = await self._send([job for jobs, _, _ in batch for job in jobs], max(now for _, now, _ in batch))
         except ReprieveError as error:
-            if len(batch) > 1:
+            # A store that was locked, full or closed for all would be so again for each, one after the other.
+            if len(batch) > 1 and not isinstance(error, StoreLocked | StoreFull | StoreReadOnly | StoreClosed):
                 return False
-            batch[0][2].set_exception(error)
+            for _, _, future in batch:
+                future.set_exception(error)
             return True
         except BaseException as error:
             # Nobody may be left waiting, not even when the loop ends.

@@ -27,7 +27,11 @@ def _path(url: str, rest: str) -> Path | None:
     if not rest.startswith("/") or len(rest) == 1 or "?" in rest:
         message = f"{url!r} names no file; write sqlite:///jobs.db, with three slashes, or four for an absolute path"
         raise InvalidUrl(message)
-    return Path(unquote(rest[1:]))
+    path = unquote(rest[1:])
+    if "\0" in path:
+        message = f"{url!r} names no file: its name holds a zero byte"
+        raise InvalidUrl(message)
+    return Path(path)
 
 
 def _masked(url: str) -> str:
@@ -35,5 +39,5 @@ def _masked(url: str) -> str:
     try:
         password = urlsplit(url).password
     except ValueError:
-        return url[:20] + "…"
+        return url.partition("://")[0][:20] + "://…"
     return url.replace(password, "***") if password else url[:200]

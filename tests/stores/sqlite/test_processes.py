@@ -97,7 +97,7 @@ async def test_what_happened_between_claim_and_wait_is_not_missed(path: Path, st
         assert await worker.take() == []
         producer.tell()
         await producer.hear()
-        assert await store.wait(("default",), 10.0)
+        assert await store.wait(("default",), 10.0, worker.session)
         await producer.end()
 
 

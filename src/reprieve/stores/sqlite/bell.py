@@ -11,6 +11,8 @@ import sqlite3
 import threading
 from pathlib import Path
 
+from reprieve.errors import StoreClosed
+
 LISTEN_EVERY = 0.002
 
 
@@ -24,6 +26,7 @@ class Bell:
         self._waiting: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
         self._ears = None if path is None else sqlite3.connect(path, check_same_thread=False)
         self._seen: dict[str, tuple[int, int]] = {}
+        self._is_closed = False
 
     def ring(self) -> None:
         """Wake everybody who waits; called in the writer's thread."""
@@ -59,9 +62,11 @@ class Bell:
         return True
 
     def close(self) -> None:
-        """Stop listening."""
+        """Stop listening; whoever still waits is told."""
+        self._is_closed = True
         if self._ears is not None:
             self._ears.close()
+        self.ring()
 
     async def _listen(self, seen: tuple[int, int], event: asyncio.Event) -> None:
         while self._hear() == seen:
@@ -76,5 +81,8 @@ class Bell:
             event.clear()
 
     def _hear(self) -> tuple[int, int]:
+        if self._is_closed:
+            message = "the store was closed; open it again"
+            raise StoreClosed(message)
         commits = 0 if self._ears is None else self._ears.execute("pragma data_version").fetchone()[0]
         return self._rung, commits

@@ -13,7 +13,7 @@ from reprieve.errors import SessionDead, StaleCall
 from reprieve.stores.protocol import Answer, Claim, Claimed
 from reprieve.stores.sqlite import settle
 from reprieve.stores.sqlite.places import Places
-from reprieve.stores.sqlite.plan import Limits, Plan, Shelf, Tenant, Turn, load_of
+from reprieve.stores.sqlite.plan import Limits, Place, Plan, Shelf, Tenant, Turn, load_of
 from reprieve.stores.sqlite.rows import COUNTERS, Lease, Row, unpack
 from reprieve.stores.sqlite.statements import run, statements
 
@@ -112,20 +112,29 @@ class _Visit:
         row = self.tx.execute(self.sql["queue"], (self.name,)).fetchone()
         if row is None:
             return []
-        self.queue, clock, last, streak, last_at, other_at, pauses, *gate = row
+        self.queue, clock, served_last, streak, last_at, other_at, pauses, *gate = row
         pause = {"schedule": 0 if pauses & 1 else self.now, "retry": 0 if pauses & 2 else self.now}
         self._promote(limit, pause)
         self._return_shelves()
         self.tx.execute(self.sql["tenants_back"], (self.now,))
-        tenants, last_loaded = self._candidates(limit)
+        tenants, last = self._candidates(limit, (-1, -1, -1))
         jobs: list[Job] = []
         if tenants:
-            busy = self.tx.execute(self.sql["busy_weight"], (self.queue,)).fetchone()[0]
-            turn = Turn(clock, last, streak, last_at, other_at)
+            waiting, running = self.tx.execute(self.sql["weights"], {"queue": self.queue}).fetchone()
             plan = Plan(
-                tenants, turn, _limits(gate), slots=self.slots, other_weight=busy, last=last_loaded, now=self.now
+                tenants,
+                Turn(clock, served_last, streak, last_at, other_at),
+                _limits(gate),
+                slots=self.slots,
+                weight=waiting + running,
+                others_run=running > 0,
+                last=last,
+                now=self.now,
             )
             plan.run(limit)
+            while plan.wants_more:
+                plan.add(*self._candidates(limit, plan.last or (-1, -1, -1)))
+                plan.run(limit)
             jobs = self._carry_out(plan, leased)
             if plan.is_cut:
                 self.moments.append(self.now)
@@ -172,11 +181,12 @@ class _Visit:
             }
             self.tx.execute(self.sql["gate_returned"], back)
 
-    def _candidates(self, limit: int) -> tuple[list[Tenant], tuple[int, int] | None]:
+    def _candidates(self, limit: int, after: Place) -> tuple[list[Tenant], Place | None]:
         """Read the tenants that may be next, with their open shelves and gates; and up to where they were read."""
-        wanted = {"queue": self.queue, "limit": limit + 2}
+        load, finish, tenant_id = after
+        wanted = {"queue": self.queue, "limit": limit + 2, "load": load, "finish": finish, "id": tenant_id}
         rows = _decode(self.tx.execute(self.sql["candidates"], wanted).fetchone()[0])
-        last = (load_of(rows[-1][6], rows[-1][7]), rows[-1][8]) if len(rows) >= limit + 2 else None
+        last = (load_of(rows[-1][6], rows[-1][7]), rows[-1][8], rows[-1][0]) if len(rows) >= limit + 2 else None
         given = self.released.pop(self.queue, None)
         if given:
             rows += self._release({row[0] for row in rows}, given, last)
@@ -194,7 +204,7 @@ class _Visit:
             tenants.append(tenant)
         return tenants, last
 
-    def _release(self, read: set[int], given: Counter[int], last: tuple[int, int] | None) -> list[list[Any]]:
+    def _release(self, read: set[int], given: Counter[int], last: Place | None) -> list[list[Any]]:
         """Write the slots that tenants gave back, but for those that were read and will be written with the plan.
 
         Answers those of them that now belong among the tenants that were read.
@@ -203,7 +213,7 @@ class _Visit:
         if not others:
             return []
         settle.release(self.tx, others)
-        load, finish = last or (0, 0)
+        load, finish, _ = last or (0, 0, 0)
         parameters = {
             "tenants": msgspec.json.encode(list(others)).decode(),
             "is_cut": last is not None,

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 
 from reprieve.core.duration import milliseconds
 from reprieve.core.job import HIGH, LOW, Job
-from reprieve.errors import InvalidName, PayloadTooLarge, StoreError, ValidationError
+from reprieve.errors import InvalidId, InvalidName, PayloadTooLarge, StoreError, ValidationError
 from reprieve.stores.protocol import KEY_KEPT, LONGEST_NAME
+from reprieve.stores.sqlite.faults import translate
+from reprieve.stores.sqlite.finished import finished_jobs
 from reprieve.stores.sqlite.places import Places
-from reprieve.stores.sqlite.rows import COUNTERS, NUMBERS, id_of, key_of, pack, row_id
+from reprieve.stores.sqlite.rows import COUNTERS, NUMBERS, id_of, is_id, key_of, pack, row_id
 from reprieve.stores.sqlite.statements import Tx, run, statements
 
 _NAMES = ("queue", "task", "tenant", "dependency", "group", "key")
@@ -19,15 +21,22 @@ _NAMES = ("queue", "task", "tenant", "dependency", "group", "key")
 def check(jobs: Sequence[Job], largest_payload: int) -> None:
     """Refuse what must not be stored, before anything is."""
     for job in jobs:
+        if not is_id(job.id):
+            message = f"{job.id[:80]!r} is not an id of this store; make ids with its new_id"
+            raise InvalidId(message)
         for what in _NAMES:
-            name = getattr(job, what)
-            if len(name) > LONGEST_NAME or not name.isprintable() or (not name and what in ("queue", "task")):
-                message = f"{what} {name[:80]!r} is no name; give up to {LONGEST_NAME} printable characters"
-                raise InvalidName(message)
+            check_name(getattr(job, what), what, may_be_empty=what not in ("queue", "task"))
         if not HIGH <= job.priority <= LOW:
             message = f"priority {job.priority} is none; give one from {HIGH}, the first, to {LOW}"
             raise ValidationError(message)
         check_size(job.payload, f"payload of a {job.task} job", largest_payload)
+
+
+def check_name(name: str, what: str, *, may_be_empty: bool = False) -> None:
+    """Refuse what is no name."""
+    if len(name) > LONGEST_NAME or not name.isprintable() or not (name or may_be_empty):
+        message = f"{what} {name[:80]!r} is no name; give up to {LONGEST_NAME} printable characters"
+        raise InvalidName(message)
 
 
 def check_size(data: bytes, what: str, largest: int) -> None:
@@ -61,14 +70,15 @@ def enqueue_in(connection: sqlite3.Connection, jobs: Sequence[Job], now: int) ->
         raise StoreError(message)
     cursor = connection.cursor()
     cursor.row_factory = None
-    cursor.execute("savepoint reprieve")
     try:
+        cursor.execute("savepoint reprieve")
         # What this transaction makes may be rolled back without our knowing, so nothing of it is remembered.
         answers = enqueue(cursor, Places(), jobs, now)
-    except BaseException:
-        cursor.execute("rollback to reprieve")
-        cursor.execute("release reprieve")
-        raise
+    except Exception as error:
+        if connection.in_transaction:
+            cursor.execute("rollback to reprieve")
+            cursor.execute("release reprieve")
+        raise translate(error) from error
     cursor.execute("release reprieve")
     return answers
 
@@ -107,18 +117,18 @@ def _stored(tx: Tx, ids: list[int], jobs: Sequence[Job]) -> set[int]:
     """Answer which of the jobs are stored already: this is a repeat."""
     sql = statements("enqueue")
     found = tx.execute(sql["known"], (json.dumps(ids),)).fetchall()
+    stored = {row: id_of(row, rec) for row, rec in found}
     # Ids grow with time, so only one that is older than something finished can itself have finished.
     newest = (tx.execute(sql["newest_finished"]).fetchone() or (0,))[0]
-    finished = {
-        row for row in ids if row <= newest and tx.execute(sql["finished"], (row.to_bytes(8, "big"),)).fetchone()[0]
-    }
-    by_id = dict(zip(ids, jobs, strict=True))
-    for row, rec in found:
-        # The same short id under another public id: somebody made it elsewhere, and was unlucky.
-        if id_of(row, rec) != by_id[row].id:
-            message = f"job id {by_id[row].id} collides with another; make ids with the store's new_id"
+    for row in ids:
+        for job in finished_jobs(tx, row) if row <= newest else ():
+            stored[row] = job.id
+    for row, job in zip(ids, jobs, strict=True):
+        # The same short id under another public id: two processes have drawn the same number, and were unlucky.
+        if stored.get(row, job.id) != job.id:
+            message = f"job id {job.id} collides with another, {stored[row]}; make a new one"
             raise StoreError(message)
-    return finished | {row for row, _ in found}
+    return set(stored)
 
 
 def _take_keys(tx: Tx, jobs: Sequence[Job], ids: list[int], stored: set[int], now: int) -> dict[int, str]:
@@ -130,7 +140,12 @@ def _take_keys(tx: Tx, jobs: Sequence[Job], ids: list[int], stored: set[int], no
         part = list(keyed.values())[start : start + 500]
         marks = ",".join("?" * len(part))
         rows = tx.execute(sql["keys"].replace("{marks}", marks), part).fetchall()
-        holders |= {key: holder for key, holder, expires, is_stored in rows if expires > now or is_stored}
+        # Somebody else's connection may be told to answer texts as bytes.
+        holders |= {
+            key: holder if isinstance(holder, str) else bytes(holder).decode()
+            for key, holder, expires, is_stored in rows
+            if expires > now or is_stored
+        }
     known: dict[int, str] = {}
     taken: dict[bytes, tuple[bytes, str, int, int]] = {}
     for number, key in keyed.items():

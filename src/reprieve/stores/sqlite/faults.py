@@ -1,5 +1,7 @@
 """What SQLite says when it cannot, in words that help."""
 
+import msgspec
+
 from reprieve.errors import (
     ForeignStore,
     ReprieveError,
@@ -33,6 +35,14 @@ def translate(error: Exception) -> ReprieveError:
             translated: StoreError = kind(f"{advice} ({error})")
             translated.__cause__ = error
             return translated
+    if isinstance(error, msgspec.MsgspecError):
+        damaged = StoreCorrupt(f"a record of the store cannot be read; restore the file from a backup ({error})")
+        damaged.__cause__ = error
+        return damaged
+    if isinstance(error, OSError):
+        unusable = StoreReadOnly(f"the file cannot be used; check its name and its permissions ({error})")
+        unusable.__cause__ = error
+        return unusable
     unknown = StoreError(f"SQLite failed: {type(error).__name__}: {error}")
     unknown.__cause__ = error
     return unknown

@@ -1,6 +1,7 @@
 """The file: how it is opened, what it must be, and how its layout grows."""
 
 import os
+import re
 import sqlite3
 from importlib.resources import files
 from pathlib import Path
@@ -22,6 +23,12 @@ PATIENCE = 10_000
 _NETWORKS = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "fuse.sshfs", "fuse.glusterfs"}
 
 
+_OCTAL = re.compile(r"\\([0-7]{3})")
+
+WAL_LIMIT = 16 * 1024 * 1024
+"""Bytes of the write-ahead log from which on readers are waited for, so that it can begin anew."""
+
+
 def connect(path: Path | None, durability: Durability) -> sqlite3.Connection:
     """Open a connection for the writer's thread."""
     if path is None:
@@ -33,7 +40,6 @@ def connect(path: Path | None, durability: Durability) -> sqlite3.Connection:
     connection.execute(f"pragma synchronous = {'full' if durability == 'full' else 'normal'}")
     connection.execute("pragma temp_store = memory")
     connection.execute("pragma cache_size = -65536")
-    connection.execute("pragma mmap_size = 268435456")
     connection.execute("pragma journal_size_limit = 67108864")
     return connection
 
@@ -45,8 +51,8 @@ def prepare(path: Path | None, durability: Durability) -> int:
         raise StoreError(message)
     if path is None:
         return 0
-    _require_place(path)
     try:
+        _require_place(path)
         connection = connect(path, durability)
         try:
             _require_ours(connection, path)
@@ -58,9 +64,18 @@ def prepare(path: Path | None, durability: Durability) -> int:
             connection.execute("commit")
         finally:
             connection.close()
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OSError) as error:
         raise translate(error) from error
     return number
+
+
+def keep_wal_small(connection: sqlite3.Connection, path: Path) -> None:
+    """Begin the write-ahead log anew when it has grown: readers that come and go would let it grow for ever."""
+    wal = path.with_name(path.name + "-wal")
+    if wal.exists() and wal.stat().st_size > WAL_LIMIT:
+        connection.execute("pragma busy_timeout = 100")
+        connection.execute("pragma wal_checkpoint(restart)").fetchall()
+        connection.execute(f"pragma busy_timeout = {PATIENCE}")
 
 
 def file_system_of(path: Path, mounts: str) -> str:
@@ -69,7 +84,7 @@ def file_system_of(path: Path, mounts: str) -> str:
     for line in mounts.splitlines():
         place, _, kind = line.partition(" - ")
         if kind:
-            kinds[place.split()[4].encode().decode("unicode_escape")] = kind.split()[0]
+            kinds[_OCTAL.sub(lambda found: chr(int(found[1], 8)), place.split()[4])] = kind.split()[0]
     here = [point for point in kinds if path == Path(point) or Path(point) in path.parents]
     return kinds[max(here, key=len)] if here else ""
 

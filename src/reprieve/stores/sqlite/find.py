@@ -13,6 +13,7 @@ from reprieve.core.job import Job
 from reprieve.core.status import Status, status_of
 from reprieve.errors import InvalidCursor
 from reprieve.stores.protocol import Filter, Page, Tally
+from reprieve.stores.sqlite.finished import finished_jobs, unpack_jobs
 from reprieve.stores.sqlite.places import Places
 from reprieve.stores.sqlite.rows import COUNTERS, Lease, Place, Row, row_id, unpack
 from reprieve.stores.sqlite.statements import statements
@@ -20,7 +21,6 @@ from reprieve.stores.sqlite.statements import statements
 EXAMINED = 5_000
 """Rows that one page looks at: a page may come back short, but never late."""
 
-_decode_jobs = msgspec.msgpack.Decoder(list[Job]).decode
 _decode_lease = msgspec.msgpack.Decoder(dict[int, tuple[int, int]]).decode
 _decode_event = msgspec.msgpack.Decoder(Event).decode
 
@@ -61,8 +61,7 @@ class Search:
                 if job.id == job_id:
                     yield job, shelf
                 continue
-            for (jobs,) in self._tx.execute(sql["finished_job"], (row.to_bytes(8, "big"),)):
-                yield from ((job, 0) for job in _decode_jobs(jobs) if job.id == job_id)
+            yield from ((job, 0) for job in finished_jobs(self._tx, row) if job.id == job_id)
 
     def walk(self, source: Source, after: Sequence[int], wanted: Filter) -> Iterator[Step]:
         """Answer the jobs of one source after a key, each with its own key; now and then none, to take a breath."""
@@ -118,7 +117,7 @@ class Search:
         sql = statements("find")["finished"]
         seq, place = after or (0, -1)
         while (found := self._tx.execute(sql, (seq,)).fetchone()) is not None:
-            for number, job in enumerate(_decode_jobs(found[1])):
+            for number, job in enumerate(unpack_jobs(found[1])):
                 if found[0] > seq or number > place:
                     yield [found[0], number], job, 0
             seq, place = found[0] + 1, -1
@@ -182,7 +181,7 @@ def tally(tx: sqlite3.Connection, places: Places, by: Tally, wanted: Filter, now
             if number and _is_in(place, wanted) and (not wanted.statuses or status in wanted.statuses):
                 counts[_name(by, status, place)] += number
         for (jobs,) in tx.execute(statements("find")["all_finished"]):
-            for job in _decode_jobs(jobs):
+            for job in unpack_jobs(jobs):
                 if _is_in(job, wanted) and (not wanted.statuses or "succeeded" in wanted.statuses):
                     counts[_name(by, "succeeded", job)] += 1
     return dict(counts)

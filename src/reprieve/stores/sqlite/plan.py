@@ -6,6 +6,7 @@ being compared one by one. Everything here is changed by planning and then writt
 
 import heapq
 import math
+from typing import TypeAlias
 
 from reprieve.core.fairness import STANDARD, Fairness
 from reprieve.core.lane import OLDEST_EVERY
@@ -19,6 +20,10 @@ MOST_ASIDE = 256
 
 HELD, FULL, SPENT = 3, 1, 2
 """Why a tenant is blocked: it is held, at its limit, or has spent its rate."""
+
+
+Place: TypeAlias = tuple[int, int, int]
+"""Where a tenant stands in the ring: its load, its virtual time and its id."""
 
 
 class Limits:
@@ -136,12 +141,13 @@ class Plan:
         queue: Limits,
         *,
         slots: int,
-        other_weight: float,
-        last: tuple[int, int] | None,
+        weight: float,
+        others_run: bool,
+        last: Place | None,
         now: int,
         rules: Fairness = STANDARD,
     ) -> None:
-        """Take what was read: beyond `last`, a load and a finish, others may wait; `other_weight` only runs."""
+        """Take what was read: `weight` is that of everybody who waits or runs; beyond `last` others may wait."""
         self.tenants = {tenant.limits.id: tenant for tenant in tenants}
         self.turn = turn
         self.queue = queue
@@ -153,12 +159,24 @@ class Plan:
         self.empty: set[int] = set()
         self.is_cut = False
         """Whether to look again at once."""
+        self.wants_more = False
+        """Whether the tenants that were read are through, and others may wait beyond them."""
         self.ceiling_until: int | None = None
         self._slots = slots
-        self._share = slots / (sum(tenant.weight for tenant in tenants) + other_weight or 1)
+        self._share = slots / (weight or 1)
+        self._others_run = others_run
         self._heap = [(tenant.load, tenant.finish, tenant.limits.id) for tenant in tenants]
         heapq.heapify(self._heap)
-        self._last = last
+        self.last = last
+
+    def add(self, tenants: list[Tenant], last: Place | None) -> None:
+        """Go on with more tenants, read up to another last one."""
+        for tenant in tenants:
+            if tenant.limits.id not in self.tenants:
+                self.tenants[tenant.limits.id] = tenant
+                heapq.heappush(self._heap, (tenant.load, tenant.finish, tenant.limits.id))
+        self.last = last
+        self.wants_more = False
 
     def run(self, limit: int) -> None:
         """Pick jobs until the limit, or until there is nothing that may run."""
@@ -187,10 +205,9 @@ class Plan:
         chosen, fallback = None, None
         while self._heap:
             entry = heapq.heappop(self._heap)
-            if self._last is not None and entry[:2] > self._last:
+            if self.last is not None and entry > self.last:
                 # Beyond what was read others may be next.
                 passed.append(entry)
-                self.is_cut = True
                 break
             tenant = self.tenants[entry[2]]
             if not self._may_run(tenant):
@@ -203,7 +220,9 @@ class Plan:
                 break
             else:
                 passed.append(entry)
-        if chosen is None:
+        if chosen is None and self.last is not None:
+            self.wants_more = True
+        elif chosen is None:
             chosen, fallback = fallback, None
         for entry in (*passed, *([fallback] if fallback else [])):
             heapq.heappush(self._heap, entry)
@@ -223,7 +242,7 @@ class Plan:
 
     def _has_company(self, tenant: int) -> bool:
         """Whether another tenant waits, or was served in the last minute."""
-        if len(self.tenants) > 1:
+        if len(self.tenants) > 1 or self._others_run:
             return True
         seen_at = self.turn.other_at if self.turn.last == tenant else max(self.turn.last_at, self.turn.other_at)
         if self.now - seen_at < _MINUTE:

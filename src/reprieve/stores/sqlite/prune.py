@@ -5,13 +5,10 @@ import sqlite3
 import msgspec
 
 from reprieve.core.duration import milliseconds
-from reprieve.core.job import Job
 from reprieve.stores.protocol import Pruned, Retention
+from reprieve.stores.sqlite.finished import shorten
 from reprieve.stores.sqlite.rows import DEAD, row_id
 from reprieve.stores.sqlite.statements import statements
-
-_encode = msgspec.msgpack.Encoder().encode
-_decode_jobs = msgspec.msgpack.Decoder(list[Job]).decode
 
 
 def prune(tx: sqlite3.Connection, retention: Retention) -> Pruned:
@@ -41,20 +38,11 @@ def _prune_finished(tx: sqlite3.Connection, queue: int, retention: Retention) ->
             oldest = seq
             break
         if kept + count > retention.succeeded:
-            gone += _shorten(tx, seq, retention.succeeded - kept)
+            gone += shorten(tx, seq, retention.succeeded - kept)
         kept += count
     since = retention.now - milliseconds(retention.succeeded_for)
     rows = tx.execute(sql["finished"], (queue, oldest, since)).fetchall()
     return gone + sum(int(count) for (count,) in rows)
-
-
-def _shorten(tx: sqlite3.Connection, seq: int, count: int) -> int:
-    sql = statements("prune")
-    jobs = _decode_jobs(tx.execute(sql["jobs_of"], (seq,)).fetchone()[0])
-    newest = jobs[len(jobs) - count :]
-    ids = b"".join(row_id(job.id).to_bytes(8, "big") for job in newest)
-    tx.execute(sql["shorten"], (count, ids, _encode(newest), seq))
-    return len(jobs) - count
 
 
 def _forget_dead(tx: sqlite3.Connection, job_id: str, version: int) -> bool:

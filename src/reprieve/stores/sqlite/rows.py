@@ -1,11 +1,12 @@
 """Jobs as rows: the short integer id inside a public id, and the record that a row carries."""
 
 import hashlib
+import re
 from typing import Final
 
 import msgspec
 
-from reprieve.core.ids import make_id
+from reprieve.core.ids import created_at, make_id
 from reprieve.core.job import Cause, Death, Job, Wait
 from reprieve.core.policy import Override
 
@@ -52,6 +53,15 @@ class Ids:
         self._count = (self._made + (chance >> 40)) % _COUNT if not self._made else (self._count + 1) % _COUNT
         low = self._node << 12 | self._count
         return make_id(self._last, (chance & ~_LOW) | low)
+
+
+_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+_LATEST: Final = EPOCH + (1 << 41) - 1
+
+
+def is_id(job_id: str) -> bool:
+    """Whether a text is a job id in its one form, and of a time that a row can tell."""
+    return _ID.fullmatch(job_id) is not None and EPOCH <= created_at(job_id) <= _LATEST
 
 
 def row_id(job_id: str) -> int:

@@ -14,13 +14,25 @@ from reprieve.core.events import Event
 from reprieve.core.job import Job
 from reprieve.core.move import Start, Succeed
 from reprieve.stores.protocol import Answer
+from reprieve.stores.sqlite.finished import finished_jobs, keep
 from reprieve.stores.sqlite.places import Places
-from reprieve.stores.sqlite.rows import CANCELLED, COUNTERS, DEAD, NUMBERS, WAITING, Place, Row, pack, row_id, unpack
+from reprieve.stores.sqlite.rows import (
+    CANCELLED,
+    COUNTERS,
+    DEAD,
+    NUMBERS,
+    WAITING,
+    Place,
+    Row,
+    is_id,
+    pack,
+    row_id,
+    unpack,
+)
 from reprieve.stores.sqlite.statements import run, statements
 
 _COLUMNS = ("ready", "scheduled", "retrying", "parked", "dead")
 _encode = msgspec.msgpack.Encoder().encode
-_decode_jobs = msgspec.msgpack.Decoder(list[Job]).decode
 _decode_lease = msgspec.msgpack.Decoder(dict[int, tuple[int, int]]).decode
 _decode_event = msgspec.msgpack.Decoder(Event).decode
 
@@ -45,14 +57,42 @@ def release(tx: sqlite3.Connection, tenants: Counter[int]) -> None:
 def settle(
     tx: sqlite3.Connection, places: Places, changes: Sequence[Change], now: int
 ) -> tuple[list[Answer], Released]:
-    """Carry out changes, all but the slots that tenants give back: a claim may hand them out again at once."""
+    """Carry out changes, all but the slots that tenants give back: a claim may hand them out again at once.
+
+    A change that cannot be written is refused by itself: the batch is split until it stands alone.
+    """
     if not changes:
         return [], {}
+    tx.execute("savepoint settle")
+    try:
+        answer = _settle(tx, places, changes, now)
+    except (OverflowError, TypeError, ValueError, sqlite3.IntegrityError, sqlite3.InterfaceError):
+        tx.execute("rollback to settle")
+        tx.execute("release settle")
+        places.forget()
+        if len(changes) == 1:
+            return ["refused"], {}
+        half = len(changes) // 2
+        answers, released = settle(tx, places, changes[:half], now)
+        more, also = settle(tx, places, changes[half:], now)
+        for queue, tenants in also.items():
+            released.setdefault(queue, Counter()).update(tenants)
+        return [*answers, *more], released
+    tx.execute("release settle")
+    return answer
+
+
+def _settle(
+    tx: sqlite3.Connection, places: Places, changes: Sequence[Change], now: int
+) -> tuple[list[Answer], Released]:
     leases = _Leases(tx, {change.session for change in changes if change.session})
     ledger = _Ledger(tx, places, now)
     answers: list[Answer] = []
     applied: dict[int, Event] = {}
     for change in changes:
+        if not is_id(change.job.id):
+            answers.append("missing")
+            continue
         row = row_id(change.job.id)
         if row in applied:
             shelf = None  # the first change of a batch is heard; whatever else it says of the same job has not seen it
@@ -184,10 +224,7 @@ class _Ledger:
         if self._forgotten:
             tx.execute(sql["forget"], (msgspec.json.encode(self._forgotten).decode(),))
         for queue, jobs in self._succeeded.items():
-            tx.execute("update counter set value = value + 1 where name = 'finished'")
-            ids = b"".join(row_id(job.id).to_bytes(8, "big") for job in jobs)
-            newest = max(row_id(job.id) for job in jobs)
-            tx.execute(sql["finish"], (queue, self._now, len(jobs), newest, ids, _encode(jobs)))
+            keep(tx, queue, jobs, self._now)
         run(tx, sql["rewrite"], self._rows)
         run(tx, enqueue["ready"], self._ready)
         run(tx, enqueue["delayed"], self._delayed)
@@ -237,8 +274,7 @@ def _why_not(tx: sqlite3.Connection, row: int, change: Change) -> Answer:
         return "already"
     if tx.execute(sql["job"], (row,)).fetchone() is not None:
         return "refused"
-    for (jobs,) in tx.execute(sql["finished"], (row.to_bytes(8, "big"),)):
-        for job in _decode_jobs(jobs):
-            if job.id == change.job.id:
-                return "already" if job == change.job else "refused"
+    for job in finished_jobs(tx, row):
+        if job.id == change.job.id:
+            return "already" if job == change.job else "refused"
     return "missing"

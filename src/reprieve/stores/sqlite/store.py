@@ -38,7 +38,7 @@ from reprieve.stores.protocol import (
 from reprieve.stores.sqlite import cells, enqueue, find, prune, regulate, sessions, settle
 from reprieve.stores.sqlite.bell import Bell
 from reprieve.stores.sqlite.claim import claim
-from reprieve.stores.sqlite.file import Durability, connect, prepare
+from reprieve.stores.sqlite.file import Durability, connect, keep_wal_small, prepare
 from reprieve.stores.sqlite.places import Places
 from reprieve.stores.sqlite.rows import Ids
 from reprieve.stores.sqlite.writer import Point, Writer
@@ -60,7 +60,13 @@ class SqliteStore:
         node = prepare(path, durability)
         lock = None if path is None else path.with_name(path.name + "-lock")
         self._bell = Bell(path)
-        self._writer = Writer(lambda: connect(path, durability), lock, self._bell.ring, self._places.forget)
+        self._writer = Writer(
+            lambda: connect(path, durability),
+            lock,
+            self._bell.ring,
+            self._places.forget,
+            upkeep=_nothing if path is None else lambda connection: keep_wal_small(connection, path),
+        )
         self._reader, self._shown = self._writer, self._places
         if path is not None:
             # Looking at many jobs must not keep anybody from working on them.
@@ -113,6 +119,7 @@ class SqliteStore:
     async def mark(self, marks: Sequence[Mark]) -> list[bool]:
         """Request a cancel or note progress."""
         for mark in marks:
+            parse_id(mark.job_id)
             enqueue.check_size(mark.progress or b"", "progress", self._largest_payload)
         return await self._write(lambda tx: sessions.mark(tx, marks))
 
@@ -171,7 +178,8 @@ class SqliteStore:
 
     async def result(self, job_id: str) -> bytes | None:
         """Answer what a succeeded job returned."""
-        return await self._read(lambda tx: find.result(tx, job_id))
+        known = parse_id(job_id)
+        return await self._read(lambda tx: find.result(tx, known))
 
     async def cells(self, prefix: str = "") -> list[Cell]:
         """Answer the cells whose key begins so."""
@@ -219,5 +227,5 @@ class SqliteStore:
             raise StoreClosed(message)
 
 
-def _nothing() -> None:
+def _nothing(*_: object) -> None:
     """Nobody has to hear of a look."""

@@ -23,6 +23,9 @@ T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
 """Something to do in a transaction. It may raise a ReprieveError only before it has written anything."""
 
+UPKEEP_EVERY = 16
+"""Transactions between two looks at the file itself."""
+
 Point = Literal["before", "after"]
 
 
@@ -36,6 +39,7 @@ class Writer:
         on_commit: Callable[[], None],
         on_rollback: Callable[[], None],
         begin: Literal["immediate", "deferred"] = "immediate",
+        upkeep: Callable[[sqlite3.Connection], None] = lambda _: None,
     ) -> None:
         """Start the thread; `lock` is the file that processes take turns by, None where nobody has to.
 
@@ -43,6 +47,8 @@ class Writer:
         """
         self._begin = f"begin {begin}"
         self._process = os.getpid()
+        self._upkeep = upkeep
+        self._since_upkeep = 0
         self._connect = connect
         self._lock = lock
         self._on_commit = on_commit
@@ -94,6 +100,10 @@ class Writer:
         while (batch := self._next_batch()) is not None:
             # Who has given up before the work began gets none; who gives up later gets it done all the same.
             batch = [(work, future) for work, future in batch if future.set_running_or_notify_cancel()]
+            self._since_upkeep += 1
+            if self._since_upkeep == UPKEEP_EVERY:
+                self._since_upkeep = 0
+                self._upkeep(connection)
             if batch and not self._attempt(connection, descriptor, batch):
                 # Something spoiled the transaction for all: each stands alone now, and only the guilty fails.
                 for entry in batch:

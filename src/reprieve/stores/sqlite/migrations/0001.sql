@@ -50,7 +50,7 @@ create table tenant (
     served_at   integer,
     unique (queue, name)
 ) strict;
-create index tenant_ring on tenant (queue, load, finish, id) where ringed = 1;
+create index tenant_ring on tenant (queue, load, finish, id, weight) where ringed = 1;
 create index tenant_busy on tenant (queue, weight) where running > 0 and ringed = 0;
 create index tenant_back on tenant (back_at) where back_at is not null;
 
@@ -133,11 +133,14 @@ create table finished (                       -- succeeded jobs, one row for eac
     queue integer not null,
     at    integer not null,
     count integer not null,
+    lo     integer not null,                  -- the smallest and
+    hi     integer not null,                  -- the largest id in it
     newest integer not null,                  -- the largest id in this and all rows before it
     ids   blob    not null,                   -- 8 bytes each
     jobs  blob    not null
 ) strict;
 create index finished_queue on finished (queue, seq);
+create index finished_ids on finished (hi, lo);
 
 create table uniq (
     key     blob    primary key,

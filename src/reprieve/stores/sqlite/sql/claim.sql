@@ -74,7 +74,10 @@ select json_group_array(json_array(
             s.id, s.priority, s.served, s.ready, s.task_gate, s.dependency_gate, s.group_gate))
      from (select * from shelf where tenant = t.id and is_open = 1 order by priority, served limit 17) as s)
 ))
-from (select * from tenant where queue = :queue and ringed = 1 order by load, finish, id limit :limit) as t;
+from (
+    select * from tenant where queue = :queue and ringed = 1 and (load, finish, id) > (:load, :finish, :id)
+    order by load, finish, id limit :limit
+) as t;
 
 -- name: candidates_by_id
 select json_group_array(json_array(
@@ -94,8 +97,10 @@ where id in (select value from json_each(:tenants)) and ringed = 1
 select id, priority, served, ready, task_gate, dependency_gate, group_gate
 from shelf where tenant = ? and is_open = 1 order by served, priority desc limit 1;
 
--- name: busy_weight
-select total(weight) from tenant where queue = ? and running > 0 and ringed = 0;
+-- name: weights
+-- Of those who wait, a thousand are enough to tell how small a share is.
+select (select total(weight) from (select weight from tenant where queue = :queue and ringed = 1 limit 1000)),
+       (select total(weight) from tenant where queue = :queue and running > 0 and ringed = 0);
 
 -- name: gates
 select json_group_array(json_array(id, permits, max_running, rate_count, rate_window, meter, running))

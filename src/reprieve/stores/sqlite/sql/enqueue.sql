@@ -4,9 +4,6 @@ select job.id, job.rec from job where job.id in (select value from json_each(?))
 -- name: newest_finished
 select newest from finished order by seq desc limit 1;
 
--- name: finished
-select exists (select 1 from finished where instr(ids, ?));
-
 -- name: keys
 select key, id, expires, exists (select 1 from job where job.id = uniq.job) from uniq where key in ({marks});
 

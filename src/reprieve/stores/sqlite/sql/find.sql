@@ -16,9 +16,6 @@ order by queue, state, at, id limit 100;
 -- name: finished
 select seq, jobs from finished where seq >= ? order by seq limit 1;
 
--- name: finished_job
-select jobs from finished where instr(ids, ?);
-
 -- name: leases
 select lease.id >> 32, session.name, lease.at, lease.jobs
 from lease join session on session.id = lease.id >> 32;

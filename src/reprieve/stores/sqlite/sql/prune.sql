@@ -7,12 +7,6 @@ select seq, count from finished where queue = ? order by seq desc;
 -- name: finished
 delete from finished where queue = ? and (seq <= ? or at < ?) returning count;
 
--- name: jobs_of
-select jobs from finished where seq = ?;
-
--- name: shorten
-update finished set count = ?, ids = ?, jobs = ? where seq = ?;
-
 -- name: cancelled
 delete from ended where state = 2 and at < ? returning id;
 

@@ -35,16 +35,6 @@ insert into ended (queue, state, at, id, shelf, death, code, fingerprint)
 select column1, column2, column3, column4, column5, column6, column7, column8 from (values {values})
 where column1 is not null;
 
--- name: finish
-insert into finished (seq, queue, at, count, newest, ids, jobs)
-values (
-    (select value from counter where name = 'finished'), ?, ?, ?,
-    max(?, coalesce((select newest from finished order by seq desc limit 1), 0)), ?, ?
-);
-
--- name: finished
-select jobs from finished where instr(ids, ?) limit 4;
-
 -- name: count
 update shelf
 set ready = ready + v.column2, scheduled = scheduled + v.column3, retrying = retrying + v.column4,
