@@ -138,7 +138,7 @@ BUGS = (
         "a cancel request fences the worker",
         "sessions.py",
         'tx.execute(sql["mark"], (row, int(request.cancel), request.progress))',
-        'tx.execute("delete from lease where id between ? and ?", (first, first | 0xFFFF_FFFF))',
+        'tx.execute("delete from reprieve_lease as lease where id between ? and ?", (first, first | 0xFFFF_FFFF))',
         "cancel_request_does_not_fence_an_honest_worker",
     ),
     Bug(
@@ -199,9 +199,9 @@ BUGS = (
     ),
     Bug(
         "a dead job is pruned in whatever version it is",
-        "prune.py",
-        "or found[1] != DEAD or found[2] != version:",
-        "or found[1] != DEAD:",
+        "sql/prune.sql",
+        "where job.id = ? and job.state = 1 and job.version = ?;",
+        "where job.id = ?1 and job.state = 1 and ?2 is not null;",
         "dead_job_that_died_again_does_not_go_under_its_old_version",
     ),
     Bug(

@@ -9,14 +9,21 @@ from reprieve.stores.protocol import LARGEST_PAYLOAD, Store
 
 
 async def open_store(
-    url: str, *, durability: Literal["full", "fast"] = "full", largest_payload: int = LARGEST_PAYLOAD
+    url: str,
+    *,
+    durability: Literal["full", "fast"] = "full",
+    largest_payload: int = LARGEST_PAYLOAD,
+    shared: bool = False,
 ) -> Store:
-    """Open the store that a URL names: `sqlite:///relative.db`, `sqlite:////absolute.db` or `sqlite://:memory:`."""
+    """Open the store that a URL names: `sqlite:///relative.db`, `sqlite:////absolute.db` or `sqlite://:memory:`.
+
+    `shared` lets jobs stand in a file that an application has tables of its own in.
+    """
     scheme, _, rest = url.partition("://")
     if scheme == "sqlite":
         from reprieve.stores.sqlite import SqliteStore  # noqa: PLC0415 - a store is imported when it is used
 
-        return SqliteStore(_path(url, rest), durability=durability, largest_payload=largest_payload)
+        return SqliteStore(_path(url, rest), durability=durability, largest_payload=largest_payload, shared=shared)
     message = f"no store answers to {_masked(url)!r}; write sqlite:///jobs.db or sqlite://:memory:"
     raise InvalidUrl(message)
 

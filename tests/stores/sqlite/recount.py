@@ -60,9 +60,19 @@ _RULES = {
 }
 
 
+def _connect(path: Path) -> sqlite3.Connection:
+    """Open a file so that its tables go by their short names."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    for (name,) in connection.execute(
+        "select name from sqlite_master where name like 'reprieve_%' and type = 'table'"
+    ).fetchall():
+        connection.execute(f"create temp view {name.removeprefix('reprieve_')} as select * from {name}")  # noqa: S608 - names from the file itself
+    return connection
+
+
 def complaints(path: Path) -> list[str]:
     """Answer what is wrong with a file, in words; nothing when all is well. Others may go on writing meanwhile."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as tx:
+    with closing(_connect(path)) as tx:
         tx.execute("begin")
         found = [f"integrity: {row[0]}" for row in tx.execute("pragma integrity_check") if row[0] != "ok"]
         for words, sql in _RULES.items():
@@ -73,7 +83,7 @@ def complaints(path: Path) -> list[str]:
 
 def stored_ids(path: Path) -> set[str]:
     """Answer the public id of every job that a file holds, those that succeeded as well."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as tx:
+    with closing(_connect(path)) as tx:
         tx.execute("begin")
         living = {id_of(row, rec) for row, rec in tx.execute("select id, rec from job")}
         return living | {job.id for (jobs,) in tx.execute("select jobs from finished") for job in _decode_jobs(jobs)}
@@ -81,7 +91,7 @@ def stored_ids(path: Path) -> set[str]:
 
 def content(path: Path) -> dict[str, list[tuple[object, ...]]]:
     """Answer every row of every table."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as tx:
+    with closing(_connect(path)) as tx:
         tx.execute("begin")
         tables = [name for (name,) in tx.execute("select name from sqlite_master where type = 'table' order by name")]
         return {table: tx.execute(f"select * from {table} order by 1, 2").fetchall() for table in tables}  # noqa: S608 - our own tables

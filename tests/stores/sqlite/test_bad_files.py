@@ -261,8 +261,8 @@ def test_database_of_something_else_is_left_alone(tmp_path: Path, mode: str) -> 
     path = tmp_path / "shop.db"
     with closing(sqlite3.connect(path)) as shop:
         shop.execute(f"pragma journal_mode = {mode}")
-        shop.execute("create table job (id integer primary key, title text)")
-        shop.execute("insert into job values (1, 'baker')")
+        shop.execute("create table reprieve_job (id integer primary key, title text)")
+        shop.execute("insert into reprieve_job values (1, 'baker')")
         shop.commit()
     before = fingerprints(tmp_path)
     with pytest.raises(ForeignStore, match="database of something else; name another file"):
@@ -274,8 +274,8 @@ async def test_store_of_a_newer_release_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
     await filled(path)
     with closing(sqlite3.connect(path)) as newer:
-        version = newer.execute("pragma user_version").fetchone()[0]
-        newer.execute(f"pragma user_version = {version + 1}")
+        version = newer.execute("select value from reprieve_counter where name = 'layout'").fetchone()[0]
+        newer.execute("update reprieve_counter set value = value + 1 where name = 'layout'")
         newer.commit()
     before = fingerprints(tmp_path)
     with pytest.raises(NewerSchema, match=f"has layout {version + 1}, and this release knows {version}; update"):

@@ -258,7 +258,7 @@ async def play(path: Path, countdown: int = 0) -> Answers:
     with closing(sqlite3.connect(path)) as keeper:
         # Whoever closes the file last syncs it to the disk, and the disk is not what is tested here.
         keeper.execute("pragma synchronous = off")
-        keeper.execute("select count(*) from job").fetchone()
+        keeper.execute("select count(*) from reprieve_job as job").fetchone()
         store = SqliteStore(path, durability="fast")
         FrailConnection.countdown, FrailConnection.failed = countdown, ""
         so_far: Answers = {}
@@ -290,7 +290,7 @@ def expected(clean: Answers, failed: str) -> Answers:
 
 def lasting(path: Path) -> dict[str, list[tuple[object, ...]]]:
     """Answer a file's rows; the number of a session is used up when its opening is repeated."""
-    numbered = ("session", "lease", "counter") if FrailConnection.moment == "after" else ()
+    numbered = ("reprieve_session", "reprieve_lease", "reprieve_counter") if FrailConnection.moment == "after" else ()
     return {table: rows for table, rows in content(path).items() if table not in numbered}
 
 

@@ -99,7 +99,7 @@ async def main():
     waiting = asyncio.create_task(store.wait(("default",), 5.0))
     await asyncio.sleep(0)
     # A commit whose ring is on its way to the loop when somebody else looks.
-    store.submit(lambda tx: tx.execute("update counter set value = value + 1 where name = 'cell'")).result()
+    store.submit(lambda tx: tx.execute("update reprieve_counter set value = value + 1 where name = 'cell'")).result()
     await worker.ask(1, queues=("other",))
     print(await waiting)
 
@@ -158,7 +158,7 @@ async def test_many_calls_on_a_locked_file_share_one_patience(path: Path, monkey
 async def test_new_job_is_never_taken_for_one_that_succeeded(path: Path) -> None:
     one = SqliteStore(path)
     with closing(sqlite3.connect(path)) as connection:  # 1,023 short-lived processes come and go
-        connection.execute("update counter set value = value + 1023 where name = 'node'")
+        connection.execute("update reprieve_counter as counter set value = value + 1023 where name = 'node'")
         connection.commit()
     other = SqliteStore(path)
     worker = await Worker.open(one)
@@ -172,7 +172,7 @@ async def test_new_job_is_never_taken_for_one_that_succeeded(path: Path) -> None
 async def test_processes_that_are_open_together_have_numbers_of_their_own(path: Path) -> None:
     one = SqliteStore(path)
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("update counter set value = value + 1023 where name = 'node'")
+        connection.execute("update reprieve_counter as counter set value = value + 1023 where name = 'node'")
         connection.commit()
     other = SqliteStore(path)
     await one.enqueue([new_job(one)], START)
@@ -189,7 +189,7 @@ async def test_log_stays_small_while_readers_take_turns(path: Path) -> None:
         with closing(sqlite3.connect(path, isolation_level=None)) as reader:
             while not is_over.is_set():
                 reader.execute("begin")
-                reader.execute("select count(*) from job").fetchone()
+                reader.execute("select count(*) from reprieve_job as job").fetchone()
                 is_over.wait(0.01)
                 reader.execute("commit")
 
@@ -310,7 +310,7 @@ def test_file_system_of_a_mount_with_letters_beyond_ascii() -> None:
 async def test_record_that_cannot_be_read_is_damage(path: Path) -> None:
     await filled(path)
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("update finished set jobs = x'93ff'")
+        connection.execute("update reprieve_finished as finished set jobs = x'93ff'")
         connection.commit()
     assert await outcome(path) is StoreCorrupt
 

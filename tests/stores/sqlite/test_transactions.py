@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from reprieve.errors import InvalidName, PayloadTooLarge, StoreError
-from reprieve.stores.protocol import LARGEST_PAYLOAD
+from reprieve.stores.protocol import LARGEST_PAYLOAD, Filter
 from reprieve.stores.sqlite import SqliteStore
 from reprieve.testing.conformance.stage import START, Worker, new_job
 from tests.stores.sqlite.recount import complaints, stored_ids
@@ -213,3 +213,29 @@ async def test_commit_wakes_whoever_waits(store: SqliteStore, shop: sqlite3.Conn
     assert not done
     shop.execute("commit")
     assert await asyncio.wait_for(waiting, 1)
+
+
+async def test_application_that_was_there_first_may_share_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "shop.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as shop:
+        # Names that a store uses as well, and a version of its own: neither is anybody else's business.
+        shop.execute("create table job (id text primary key)")
+        shop.execute("create table session (id text primary key)")
+        shop.execute("pragma user_version = 12")
+        shop.execute("pragma application_id = 7")
+        shop.execute("insert into job values ('theirs')")
+        store = SqliteStore(path, shared=True)
+        job = new_job(store)
+        shop.execute("begin immediate")
+        shop.execute("insert into session values ('also theirs')")
+        store.enqueue_in(shop, [job], START)
+        shop.execute("commit")
+        worker = await Worker.open(store)
+        assert [taken.id for taken in await worker.take()] == [job.id]
+        await store.close()
+        assert shop.execute("pragma user_version").fetchone()[0] == 12
+        assert shop.execute("pragma application_id").fetchone()[0] == 7
+        assert shop.execute("select id from job").fetchall() == [("theirs",)]
+    again = SqliteStore(path)
+    assert await again.tally("status", Filter(), START) == {"running": 1}
+    await again.close()

@@ -15,6 +15,7 @@ from reprieve.stores.sqlite import settle
 from reprieve.stores.sqlite.places import Places
 from reprieve.stores.sqlite.plan import Limits, Place, Plan, Shelf, Tenant, Turn, load_of
 from reprieve.stores.sqlite.rows import COUNTERS, Lease, Row, unpack
+from reprieve.stores.sqlite.sessions import held
 from reprieve.stores.sqlite.statements import run, statements
 
 FEW = 4
@@ -48,8 +49,8 @@ def claim(tx: sqlite3.Connection, places: Places, request: Claim) -> Claimed:
     if request.number == number:
         called = msgspec.msgpack.decode(answered, type=Called)
         # The dead are told what became of their changes; what they held belongs to others.
-        jobs = _held(tx, places, session << 32 | number, request.session) if is_alive else ()
-        return Claimed(answers=tuple(called.answers), jobs=jobs, next_at=called.next_at)
+        jobs = held(tx, places, session, request.session, since=number, up_to=number) if is_alive else []
+        return Claimed(answers=tuple(called.answers), jobs=tuple(jobs), next_at=called.next_at)
     if not is_alive and not request.changes:
         message = f"session {request.session!r} is dead: its time was up, and others have its jobs"
         raise SessionDead(message)
@@ -360,21 +361,6 @@ def promote(tx: sqlite3.Connection, places: Places, queue: int, due: Sequence[Se
     places.load(tx, counts)
     tenants = {places[shelf].tenant_id for shelf in counts}
     run(tx, statements("enqueue")["ring"], [(tenant,) for tenant in tenants])
-
-
-def _held(tx: sqlite3.Connection, places: Places, lease: int, session: str) -> tuple[Job, ...]:
-    """Answer the jobs that a claim leased and that are still held: a repeat gets what the first call got."""
-    row = tx.execute("select at, jobs from lease where id = ?", (lease,)).fetchone()
-    if row is None:
-        return ()
-    at, packed = row
-    jobs = msgspec.msgpack.decode(packed, type=dict[int, tuple[int, int]])
-    places.load(tx, {shelf for shelf, _ in jobs.values()})
-    answer = []
-    for row_id, (shelf, _) in jobs.items():
-        found = tx.execute("select id, state, version, wait, due, rec from job where id = ?", (row_id,)).fetchone()
-        answer.append(unpack(Row(*found[:5]), found[5], places[shelf], Lease(session, at)))
-    return tuple(answer)
 
 
 def _limits(row: Sequence[Any]) -> Limits:

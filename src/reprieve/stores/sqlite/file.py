@@ -13,9 +13,6 @@ from reprieve.stores.sqlite.faults import translate
 Durability: TypeAlias = Literal["full", "fast"]
 """Full survives the loss of power; fast survives every crash of ours, but may lose the last moments with the power."""
 
-APPLICATION = 0x52505256
-"""Marks our files, as SQLite's application id."""
-
 OLDEST = (3, 37, 0)
 PATIENCE = 10_000
 """Milliseconds for which a foreign transaction may hold the file before a call fails."""
@@ -44,8 +41,11 @@ def connect(path: Path | None, durability: Durability) -> sqlite3.Connection:
     return connection
 
 
-def prepare(path: Path | None, durability: Durability) -> int:
-    """Check the machine and the file, bring its layout up to date, and answer a number for this process."""
+def prepare(path: Path | None, durability: Durability, *, shared: bool) -> int:
+    """Check the machine and the file, bring its layout up to date, and answer a number for this process.
+
+    In a file that an application has tables in, ours are made only if it is said to be `shared`.
+    """
     if sqlite3.sqlite_version_info < OLDEST:
         message = f"SQLite {sqlite3.sqlite_version} is too old; Reprieve needs 3.37 or newer"
         raise StoreError(message)
@@ -55,11 +55,14 @@ def prepare(path: Path | None, durability: Durability) -> int:
         _require_place(path)
         connection = connect(path, durability)
         try:
-            _require_ours(connection, path)
+            _require_ours(connection, path, shared=shared)
             connection.execute("pragma journal_mode = wal")
+            _forget_statistics(connection)
             _migrate(connection)
             connection.execute("begin immediate")
-            node = connection.execute("update counter set value = value + 1 where name = 'node' returning value")
+            node = connection.execute(
+                "update reprieve_counter as counter set value = value + 1 where name = 'node' returning value"
+            )
             number = int(node.fetchone()[0])
             connection.execute("commit")
         finally:
@@ -107,11 +110,26 @@ def _require_place(path: Path, mounts: Path = Path("/proc/self/mountinfo")) -> N
         raise StoreReadOnly(message)
 
 
-def _require_ours(connection: sqlite3.Connection, path: Path) -> None:
-    application = connection.execute("pragma application_id").fetchone()[0]
-    if application != APPLICATION and connection.execute("select count(*) from sqlite_master").fetchone()[0]:
-        message = f"{path} is a database of something else; name another file"
+def _require_ours(connection: sqlite3.Connection, path: Path, *, shared: bool) -> None:
+    is_used = connection.execute("select count(*) from sqlite_master").fetchone()[0] > 0
+    if is_used and not shared and not _layout_of(connection):
+        message = (
+            f"{path} is a database of something else; name another file, or say shared=True to keep jobs beside it"
+        )
         raise ForeignStore(message)
+
+
+def _forget_statistics(connection: sqlite3.Connection) -> None:
+    """Forget what an ANALYZE once said of our tables: they are empty one hour and full the next."""
+    if connection.execute("select 1 from sqlite_master where name = 'sqlite_stat1'").fetchone():
+        connection.execute("delete from sqlite_stat1 where tbl like 'reprieve%'")
+
+
+def _layout_of(connection: sqlite3.Connection) -> int:
+    """Answer which layout our tables have; 0 is none."""
+    if not connection.execute("select 1 from sqlite_master where name = 'reprieve_counter'").fetchone():
+        return 0
+    return int(connection.execute("select value from reprieve_counter where name = 'layout'").fetchone()[0])
 
 
 def migrations() -> list[str]:
@@ -125,13 +143,12 @@ def _migrate(connection: sqlite3.Connection) -> None:
     steps = migrations()
     connection.execute("begin immediate")
     try:
-        version = connection.execute("pragma user_version").fetchone()[0]
+        version = _layout_of(connection)
         _require_known(version, len(steps))
         for step in steps[version:]:
             for statement in _split(step):
                 connection.execute(statement)
-        connection.execute(f"pragma user_version = {len(steps)}")
-        connection.execute(f"pragma application_id = {APPLICATION}")
+        connection.execute("update reprieve_counter set value = ? where name = 'layout'", (len(steps),))
         connection.execute("commit")
     except BaseException:
         if connection.in_transaction:

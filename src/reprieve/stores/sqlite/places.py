@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from reprieve.core.job import Job
 from reprieve.stores.sqlite.rows import Place
-from reprieve.stores.sqlite.statements import Tx
+from reprieve.stores.sqlite.statements import Tx, statements
 
 Names: TypeAlias = tuple[str, str, str, str, str, int]
 """Queue, tenant, task, dependency, group and priority."""
@@ -33,7 +33,7 @@ class Places:
         names = (job.queue, job.tenant, job.task, job.dependency, job.group, job.priority)
         shelf = self._by_names.get(names)
         if shelf is None:
-            row = tx.execute(_LOAD + _BY_NAMES, names).fetchone()
+            row = tx.execute(statements("places")["by_names"], (*names[1:], names[0])).fetchone()
             shelf = self._make(tx, names) if row is None else self._remember(row)
         return shelf, self._by_id[shelf]
 
@@ -47,7 +47,7 @@ class Places:
         for start in range(0, len(missing), 500):
             part = missing[start : start + 500]
             marks = ",".join("?" * len(part))
-            for row in tx.execute(_LOAD + f" where shelf.id in ({marks})", part):
+            for row in tx.execute(statements("places")["by_ids"].replace("{marks}", marks), part).fetchall():
                 self._remember(row)
 
     def _remember(self, row: tuple[int, str, str, str, str, str, int, int, int, int, int, int]) -> int:
@@ -68,45 +68,32 @@ class Places:
             gate_of(tx, "dependency", dependency) if dependency else 0,
             gate_of(tx, "group", group) if group else 0,
         )
-        shelf = tx.execute(_INSERT_SHELF, (queue_id, tenant_id, task, dependency, group, priority, *gates)).lastrowid
+        shelf = tx.execute(
+            statements("places")["make_shelf"], (queue_id, tenant_id, task, dependency, group, priority, *gates)
+        ).lastrowid
         return self._remember((shelf or 0, *names, queue_id, tenant_id, *gates))
-
-
-_LOAD = """
-select shelf.id, queue.name, tenant.name, shelf.task, shelf.dependency, shelf."group", shelf.priority,
-       shelf.queue, shelf.tenant, shelf.task_gate, shelf.dependency_gate, shelf.group_gate
-from shelf join queue on queue.id = shelf.queue join tenant on tenant.id = shelf.tenant
-"""
-_BY_NAMES = """
-where shelf.tenant = (select t.id from queue as q join tenant as t on t.queue = q.id where q.name = ? and t.name = ?)
-  and shelf.task = ? and shelf.dependency = ? and shelf."group" = ? and shelf.priority = ?
-"""
-_INSERT_SHELF = """
-insert into shelf (queue, tenant, task, dependency, "group", priority, task_gate, dependency_gate, group_gate)
-values (?, ?, ?, ?, ?, ?, ?, ?, ?)
-"""
 
 
 def queue_of(tx: Tx, name: str) -> int:
     """Answer the id of a queue, made where it is missing."""
-    found = tx.execute("select id from queue where name = ?", (name,)).fetchone()
-    if found is not None:
-        return int(found[0])
-    gate = gate_of(tx, "queue", name)
-    return tx.execute("insert into queue (name, gate) values (?, ?)", (name, gate)).lastrowid or 0
+    sql = statements("places")
+    found = tx.execute(sql["queue"], (name,)).fetchone()
+    return int(found[0]) if found else _made(tx, sql["make_queue"], name, gate_of(tx, "queue", name))
 
 
 def tenant_of(tx: Tx, queue: int, name: str) -> int:
     """Answer the id of a tenant of a queue, made where it is missing."""
-    found = tx.execute("select id from tenant where queue = ? and name = ?", (queue, name)).fetchone()
-    if found is not None:
-        return int(found[0])
-    return tx.execute("insert into tenant (queue, name) values (?, ?)", (queue, name)).lastrowid or 0
+    sql = statements("places")
+    found = tx.execute(sql["tenant"], (queue, name)).fetchone()
+    return int(found[0]) if found else _made(tx, sql["make_tenant"], queue, name)
 
 
 def gate_of(tx: Tx, subject: str, name: str) -> int:
     """Answer the id of a gate, made where it is missing."""
-    found = tx.execute("select id from gate where subject = ? and name = ?", (subject, name)).fetchone()
-    if found is not None:
-        return int(found[0])
-    return tx.execute("insert into gate (subject, name) values (?, ?)", (subject, name)).lastrowid or 0
+    sql = statements("places")
+    found = tx.execute(sql["gate"], (subject, name)).fetchone()
+    return int(found[0]) if found else _made(tx, sql["make_gate"], subject, name)
+
+
+def _made(tx: Tx, statement: str, *values: object) -> int:
+    return tx.execute(statement, values).lastrowid or 0

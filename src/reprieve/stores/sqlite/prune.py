@@ -5,9 +5,10 @@ import sqlite3
 import msgspec
 
 from reprieve.core.duration import milliseconds
+from reprieve.core.job import Job
 from reprieve.stores.protocol import Pruned, Retention
 from reprieve.stores.sqlite.finished import shorten
-from reprieve.stores.sqlite.rows import DEAD, row_id
+from reprieve.stores.sqlite.rows import row_id
 from reprieve.stores.sqlite.statements import statements
 
 
@@ -16,9 +17,11 @@ def prune(tx: sqlite3.Connection, retention: Retention) -> Pruned:
     sql = statements("prune")
     now = retention.now
     succeeded = sum(_prune_finished(tx, queue, retention) for (queue,) in tx.execute(sql["queues"]).fetchall())
-    cancelled = [row for (row,) in tx.execute(sql["cancelled"], (now - milliseconds(retention.cancelled_for),))]
+    before = now - milliseconds(retention.cancelled_for)
+    queues = [queue for (queue,) in tx.execute(sql["all_queues"]).fetchall()]
+    cancelled = [row for queue in queues for (row,) in tx.execute(sql["cancelled"], (queue, before)).fetchall()]
     tx.execute(sql["forget"], (msgspec.json.encode(cancelled).decode(),))
-    dead = sum(_forget_dead(tx, job.id, job.version) for job in retention.archived)
+    dead = sum(_forget_dead(tx, job) for job in retention.archived)
     return Pruned(
         succeeded=succeeded,
         cancelled=len(cancelled),
@@ -45,14 +48,14 @@ def _prune_finished(tx: sqlite3.Connection, queue: int, retention: Retention) ->
     return gone + sum(int(count) for (count,) in rows)
 
 
-def _forget_dead(tx: sqlite3.Connection, job_id: str, version: int) -> bool:
-    row = row_id(job_id)
-    found = tx.execute("select shelf, state, version from job where id = ?", (row,)).fetchone()
-    if found is None or found[1] != DEAD or found[2] != version:
+def _forget_dead(tx: sqlite3.Connection, job: Job) -> bool:
+    sql = statements("prune")
+    row = row_id(job.id)
+    found = tx.execute(sql["dead"], (row, job.version)).fetchone()
+    if found is None:
         return False
-    shelf = found[0]
-    queue = tx.execute("select queue from shelf where id = ?", (shelf,)).fetchone()[0]
-    tx.execute("delete from ended where queue = ? and state = ? and id = ?", (queue, DEAD, row))
-    tx.execute("delete from job where id = ?", (row,))
-    tx.execute("update shelf set dead = dead - 1 where id = ?", (shelf,))
+    shelf, queue = found
+    tx.execute(sql["unlist"], (queue, job.finished_at, row))
+    tx.execute(sql["forget"], (msgspec.json.encode([row]).decode(),))
+    tx.execute(sql["uncount"], (shelf,))
     return True

@@ -60,17 +60,18 @@ def held(  # noqa: PLR0913 - which of a session's jobs
     session: int,
     name: str,
     *,
+    since: int = 0,
     up_to: int = 0xFFFF_FFFF,
     but: frozenset[int] | set[int] = frozenset(),
     only_marked: bool = False,
     limit: int = 0,
 ) -> list[Job]:
-    """Answer jobs that a session holds; at most `limit`, if there is one."""
+    """Answer jobs that a session holds, by the numbers of the claims that brought them; at most `limit`, if given."""
     sql = statements("sessions")
     first = session << 32
     marked = {row for (row,) in tx.execute(sql["marks"])}
     jobs: list[Job] = []
-    for at, packed in tx.execute(sql["leases"], (first, first | up_to)).fetchall():
+    for at, packed in tx.execute(sql["leases"], (first | since, first | up_to)).fetchall():
         lease = _decode_lease(packed)
         wanted = [row for row in lease if row not in but and (not only_marked or row in marked)]
         places.load(tx, {lease[row][0] for row in wanted})

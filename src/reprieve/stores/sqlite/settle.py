@@ -233,7 +233,7 @@ class _Ledger:
         run(tx, sql["results"], self._results)
         run(tx, sql["count"], [(shelf, *(count[name] for name in _COLUMNS)) for shelf, count in self.counts.items()])
         for queue_name, count in self._queues.items():
-            gate = tx.execute("select gate from queue where name = ?", (queue_name,)).fetchone()[0]
+            gate = tx.execute(sql["queue_gate"], (queue_name,)).fetchone()[0]
             self._gates[gate] += count
         run(tx, sql["gates"], list(self._gates.items()))
         run(tx, enqueue["open"], [(shelf,) for shelf in {shelf for shelf, _ in self._ready}])

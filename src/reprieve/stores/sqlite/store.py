@@ -50,14 +50,22 @@ class SqliteStore:
     """Jobs in one SQLite file, for any number of processes of one machine; or in memory, for one."""
 
     def __init__(
-        self, path: Path | None, *, durability: Durability = "full", largest_payload: int = LARGEST_PAYLOAD
+        self,
+        path: Path | None,
+        *,
+        durability: Durability = "full",
+        largest_payload: int = LARGEST_PAYLOAD,
+        shared: bool = False,
     ) -> None:
-        """Open the file, and make it if it is missing; None keeps everything in memory."""
+        """Open the file, and make it if it is missing; None keeps everything in memory.
+
+        `shared` says that the file is an application's, whose tables stay beside ours.
+        """
         self._largest_payload = largest_payload
         self._places = Places()
         self._is_closed = False
         self._ids_lock = threading.Lock()
-        node = prepare(path, durability)
+        node = prepare(path, durability, shared=shared)
         lock = None if path is None else path.with_name(path.name + "-lock")
         self._bell = Bell(path)
         self._writer = Writer(

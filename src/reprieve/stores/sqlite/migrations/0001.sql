@@ -1,7 +1,7 @@
--- The first layout. Ids of queues, tenants, gates and shelves never change and are never used again, so that
+-- The first layout. Its tables may stand beside those of an application, so all of them say whose they are. Ids of queues, tenants, gates and shelves never change and are never used again, so that
 -- processes may remember them.
 
-create table queue (
+create table reprieve_queue (
     id       integer primary key,
     name     text    not null unique,
     gate     integer not null,                -- its own limits
@@ -13,7 +13,7 @@ create table queue (
     pauses   integer not null default 0       -- bit 1: schedule, bit 2: retry
 ) strict;
 
-create table gate (
+create table reprieve_gate (
     id          integer primary key,
     subject     text    not null,
     name        text    not null,
@@ -28,9 +28,9 @@ create table gate (
     back_at     integer,                      -- when to look at what is set aside
     unique (subject, name)
 ) strict;
-create index gate_back on gate (back_at) where back_at is not null;
+create index reprieve_gate_back on reprieve_gate (back_at) where back_at is not null;
 
-create table tenant (
+create table reprieve_tenant (
     id          integer primary key,
     queue       integer not null,
     name        text    not null,
@@ -50,11 +50,11 @@ create table tenant (
     served_at   integer,
     unique (queue, name)
 ) strict;
-create index tenant_ring on tenant (queue, load, finish, id, weight) where ringed = 1;
-create index tenant_busy on tenant (queue, weight) where running > 0 and ringed = 0;
-create index tenant_back on tenant (back_at) where back_at is not null;
+create index reprieve_tenant_ring on reprieve_tenant (queue, load, finish, id, weight) where ringed = 1;
+create index reprieve_tenant_busy on reprieve_tenant (queue, weight) where running > 0 and ringed = 0;
+create index reprieve_tenant_back on reprieve_tenant (back_at) where back_at is not null;
 
-create table shelf (                          -- the jobs of one priority in a lane, counted
+create table reprieve_shelf (                          -- the jobs of one priority in a lane, counted
     id         integer primary key,
     queue      integer not null,
     tenant     integer not null,
@@ -76,10 +76,10 @@ create table shelf (                          -- the jobs of one priority in a l
     unique (tenant, task, dependency, "group", priority)
 ) strict;
 -- Only `is_open` and `served` move an entry of this index; counting jobs does not.
-create index shelf_open on shelf (tenant, priority, served) where is_open = 1;
-create index shelf_aside on shelf (aside, tenant) where aside > 0;
+create index reprieve_shelf_open on reprieve_shelf (tenant, priority, served) where is_open = 1;
+create index reprieve_shelf_aside on reprieve_shelf (aside, tenant) where aside > 0;
 
-create table job (
+create table reprieve_job (
     id      integer primary key,              -- the time and the low bits of its public id
     shelf   integer not null,
     state   integer not null,                 -- 0: waiting or running, 1: dead, 2: cancelled
@@ -89,9 +89,9 @@ create table job (
     rec     blob    not null
 ) strict;
 
-create table ready (shelf integer not null, id integer not null, primary key (shelf, id)) strict, without rowid;
+create table reprieve_ready (shelf integer not null, id integer not null, primary key (shelf, id)) strict, without rowid;
 
-create table delayed (
+create table reprieve_delayed (
     queue integer not null,
     wait  integer not null,
     due   integer not null,
@@ -100,7 +100,7 @@ create table delayed (
     primary key (queue, wait, due, id)
 ) strict, without rowid;
 
-create table session (
+create table reprieve_session (
     id         integer primary key,
     name       text    not null unique,
     expires_at integer not null,
@@ -110,13 +110,13 @@ create table session (
     answers    blob                           -- and what its changes were answered with
 ) strict;
 
-create table lease (                          -- one row for each claim
+create table reprieve_lease (                          -- one row for each claim
     id   integer primary key,                 -- session << 32 | number
     at   integer not null,
     jobs blob    not null                     -- {job: [shelf, version]}
 ) strict;
 
-create table ended (                          -- the dead and the cancelled
+create table reprieve_ended (                          -- the dead and the cancelled
     queue       integer not null,
     state       integer not null,
     at          integer not null,
@@ -128,7 +128,7 @@ create table ended (                          -- the dead and the cancelled
     primary key (queue, state, at, id)
 ) strict, without rowid;
 
-create table finished (                       -- succeeded jobs, one row for each settlement
+create table reprieve_finished (                       -- succeeded jobs, one row for each settlement
     seq   integer primary key,
     queue integer not null,
     at    integer not null,
@@ -139,30 +139,35 @@ create table finished (                       -- succeeded jobs, one row for eac
     ids   blob    not null,                   -- 8 bytes each
     jobs  blob    not null
 ) strict;
-create index finished_queue on finished (queue, seq);
-create index finished_ids on finished (hi, lo);
+create index reprieve_finished_queue on reprieve_finished (queue, seq);
+create index reprieve_finished_ids on reprieve_finished (hi, lo);
 
-create table uniq (
+create table reprieve_uniq (
     key     blob    primary key,
     id      text    not null,                 -- the public id of the job that has it
     job     integer not null,
     expires integer not null
 ) strict, without rowid;
 
-create table mark (id integer primary key, cancel integer not null default 0, progress blob) strict;
+create index reprieve_uniq_expires on reprieve_uniq (expires);
 
-create table result (id integer primary key, expires_at integer not null, value blob not null) strict;
+create table reprieve_mark (id integer primary key, cancel integer not null default 0, progress blob) strict;
 
-create table event (
+create table reprieve_result (id integer primary key, expires_at integer not null, value blob not null) strict;
+
+create index reprieve_result_expires on reprieve_result (expires_at);
+
+create table reprieve_event (
     seq     integer primary key autoincrement,
     at      integer not null,
     job     integer not null,
     version integer not null,
     data    blob    not null
 ) strict;
-create index event_job on event (job, version);
+create index reprieve_event_at on reprieve_event (at);
+create index reprieve_event_job on reprieve_event (job, version);
 
-create table cell (key text primary key, version integer not null, value blob not null) strict, without rowid;
+create table reprieve_cell (key text primary key, version integer not null, value blob not null) strict, without rowid;
 
-create table counter (name text primary key, value integer not null) strict, without rowid;
-insert into counter values ('node', 0), ('session', 0), ('cell', 0), ('finished', 0);
+create table reprieve_counter (name text primary key, value integer not null) strict, without rowid;
+insert into reprieve_counter values ('layout', 0), ('node', 0), ('session', 0), ('cell', 0), ('finished', 0);

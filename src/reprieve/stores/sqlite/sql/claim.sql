@@ -1,81 +1,81 @@
 -- name: session
 select id, number, answers, is_dead = 0 and expires_at >= :now,
-       (select coalesce(sum(slots), 0) from session where is_dead = 0 and expires_at >= :now)
-from session where name = :session;
+       (select coalesce(sum(slots), 0) from reprieve_session as session where is_dead = 0 and expires_at >= :now)
+from reprieve_session as session where name = :session;
 
 -- name: queue
 select queue.id, queue.clock, queue.last, queue.streak, queue.last_at, queue.other_at, queue.pauses,
        gate.id, gate.permits, gate.max_running, gate.rate_count, gate.rate_window, gate.meter, gate.running
-from queue join gate on gate.id = queue.gate where queue.name = ?;
+from reprieve_queue as queue join reprieve_gate as gate on gate.id = queue.gate where queue.name = ?;
 
 -- name: due
 select json_group_array(json_array(wait, due, id, shelf)) from (
-    select * from (select * from delayed where queue = :queue and wait = 1 and due <= :schedule order by due limit :limit)
+    select * from (select * from reprieve_delayed as delayed where queue = :queue and wait = 1 and due <= :schedule order by due limit :limit)
     union all
-    select * from (select * from delayed where queue = :queue and wait = 2 and due <= :retry order by due limit :limit)
+    select * from (select * from reprieve_delayed as delayed where queue = :queue and wait = 2 and due <= :retry order by due limit :limit)
     union all
-    select * from (select * from delayed where queue = :queue and wait = 3 and due <= :now order by due limit :limit)
+    select * from (select * from reprieve_delayed as delayed where queue = :queue and wait = 3 and due <= :now order by due limit :limit)
     union all
-    select * from (select * from delayed where queue = :queue and wait = 4 and due <= :now order by due limit :limit)
+    select * from (select * from reprieve_delayed as delayed where queue = :queue and wait = 4 and due <= :now order by due limit :limit)
 );
 
 -- name: next_due
 select min(due) from (
-    select min(due) as due from delayed where queue = :queue and wait = 1 and :schedule > 0
+    select min(due) as due from reprieve_delayed as delayed where queue = :queue and wait = 1 and :schedule > 0
     union all
-    select min(due) from delayed where queue = :queue and wait = 2 and :retry > 0
+    select min(due) from reprieve_delayed as delayed where queue = :queue and wait = 2 and :retry > 0
     union all
-    select min(due) from delayed where queue = :queue and wait = 3
+    select min(due) from reprieve_delayed as delayed where queue = :queue and wait = 3
     union all
-    select min(due) from delayed where queue = :queue and wait = 4
+    select min(due) from reprieve_delayed as delayed where queue = :queue and wait = 4
 );
 
 -- name: undelay
 -- The casts give the values an affinity; without one SQLite would not use the key, but read the whole table.
-delete from delayed where (queue, wait, due, id) in (
+delete from reprieve_delayed as delayed where (queue, wait, due, id) in (
     select cast(column1 as integer), cast(column2 as integer), cast(column3 as integer), cast(column4 as integer)
     from (values {values}));
 
 -- name: promote
-update shelf
+update reprieve_shelf as shelf
 set ready = ready + v.column2 + v.column3 + v.column4, scheduled = scheduled - v.column2,
     retrying = retrying - v.column3, parked = parked - v.column4
 from (values {values}) as v where shelf.id = v.column1;
 
 -- name: gates_back
 select id, permits, max_running, rate_count, rate_window, meter, running, aside, cursor
-from gate where back_at <= ? limit 16;
+from reprieve_gate as gate where back_at <= ? limit 16;
 
 -- name: returning
 -- `aside > 0` says nothing new, but without it SQLite does not see that the index of what is set aside will do.
-select distinct tenant from shelf where aside = ? and aside > 0 and tenant > ? order by tenant limit ?;
+select distinct tenant from reprieve_shelf as shelf where aside = ? and aside > 0 and tenant > ? order by tenant limit ?;
 
 -- name: return_shelves
-update shelf set aside = 0, is_open = ready > 0 where aside = ? and aside > 0 and tenant in (select value from json_each(?));
+update reprieve_shelf as shelf set aside = 0, is_open = ready > 0 where aside = ? and aside > 0 and tenant in (select value from json_each(?));
 
 -- name: gate_returned
-update gate
-set cursor = :cursor, back_at = :back_at, aside = (select count(*) from (select 1 from shelf where aside = :gate and aside > 0 limit 1))
+update reprieve_gate as gate
+set cursor = :cursor, back_at = :back_at, aside = (select count(*) from (select 1 from reprieve_shelf as shelf where aside = :gate and aside > 0 limit 1))
 where id = :gate;
 
 -- name: tenants_back
-update tenant
-set blocked = 0, ringed = 1, back_at = null, finish = max(finish, (select clock from queue where id = tenant.queue))
+update reprieve_tenant as tenant
+set blocked = 0, ringed = 1, back_at = null, finish = max(finish, (select clock from reprieve_queue as queue where id = tenant.queue))
 where back_at <= ?;
 
 -- name: next_back
-select min(back_at) from (select min(back_at) as back_at from gate where back_at is not null
-    union all select min(back_at) from tenant where back_at is not null);
+select min(back_at) from (select min(back_at) as back_at from reprieve_gate as gate where back_at is not null
+    union all select min(back_at) from reprieve_tenant as tenant where back_at is not null);
 
 -- name: candidates
 select json_group_array(json_array(
     t.id, t.permits, t.max_running, t.rate_count, t.rate_window, t.meter, t.running, t.weight, t.finish, t.served,
     (select json_group_array(json_array(
             s.id, s.priority, s.served, s.ready, s.task_gate, s.dependency_gate, s.group_gate))
-     from (select * from shelf where tenant = t.id and is_open = 1 order by priority, served limit 17) as s)
+     from (select * from reprieve_shelf as shelf where tenant = t.id and is_open = 1 order by priority, served limit 17) as s)
 ))
 from (
-    select * from tenant where queue = :queue and ringed = 1 and (load, finish, id) > (:load, :finish, :id)
+    select * from reprieve_tenant as tenant where queue = :queue and ringed = 1 and (load, finish, id) > (:load, :finish, :id)
     order by load, finish, id limit :limit
 ) as t;
 
@@ -84,66 +84,66 @@ select json_group_array(json_array(
     t.id, t.permits, t.max_running, t.rate_count, t.rate_window, t.meter, t.running, t.weight, t.finish, t.served,
     (select json_group_array(json_array(
             s.id, s.priority, s.served, s.ready, s.task_gate, s.dependency_gate, s.group_gate))
-     from (select * from shelf where tenant = t.id and is_open = 1 order by priority, served limit 17) as s)
+     from (select * from reprieve_shelf as shelf where tenant = t.id and is_open = 1 order by priority, served limit 17) as s)
 ))
-from tenant as t where id in (select value from json_each(:tenants));
+from reprieve_tenant as t where id in (select value from json_each(:tenants));
 
 -- name: released
-select id from tenant
+select id from reprieve_tenant as tenant
 where id in (select value from json_each(:tenants)) and ringed = 1
   and (:is_cut = 0 or (load, finish) < (:load, :finish));
 
 -- name: oldest_shelf
 select id, priority, served, ready, task_gate, dependency_gate, group_gate
-from shelf where tenant = ? and is_open = 1 order by served, priority desc limit 1;
+from reprieve_shelf as shelf where tenant = ? and is_open = 1 order by served, priority desc limit 1;
 
 -- name: weights
 -- Of those who wait, a thousand are enough to tell how small a share is.
-select (select total(weight) from (select weight from tenant where queue = :queue and ringed = 1 limit 1000)),
-       (select total(weight) from tenant where queue = :queue and running > 0 and ringed = 0);
+select (select total(weight) from (select weight from reprieve_tenant as tenant where queue = :queue and ringed = 1 limit 1000)),
+       (select total(weight) from reprieve_tenant as tenant where queue = :queue and running > 0 and ringed = 0);
 
 -- name: gates
 select json_group_array(json_array(id, permits, max_running, rate_count, rate_window, meter, running))
-from gate where id in (select value from json_each(?));
+from reprieve_gate as gate where id in (select value from json_each(?));
 
 -- name: take
 select json_group_array(json_array(shelf, id, version, wait, due, length(rec))), cast(group_concat(rec, '') as blob)
 from (
     select r.shelf, job.id, job.version, job.wait, job.due, job.rec
     from json_each(?) as wanted
-    cross join ready as r on r.shelf = wanted.value
-        and r.id in (select id from ready where shelf = wanted.value order by id limit ?)
-    cross join job on job.id = r.id
+    cross join reprieve_ready as r on r.shelf = wanted.value
+        and r.id in (select id from reprieve_ready as ready where shelf = wanted.value order by id limit ?)
+    cross join reprieve_job as job on job.id = r.id
 );
 
 -- name: unready
-delete from ready where (shelf, id) in (
+delete from reprieve_ready as ready where (shelf, id) in (
     select cast(column1 as integer), cast(column2 as integer) from (values {values}));
 
 -- name: count
-update shelf set ready = ready - v.column2 from (values {values}) as v where shelf.id = v.column1;
+update reprieve_shelf as shelf set ready = ready - v.column2 from (values {values}) as v where shelf.id = v.column1;
 
 -- name: shelves
-update shelf set is_open = v.column2, aside = v.column3, served = v.column4
+update reprieve_shelf as shelf set is_open = v.column2, aside = v.column3, served = v.column4
 from (values {values}) as v where shelf.id = v.column1;
 
 -- name: tenants
-update tenant
+update reprieve_tenant as tenant
 set running = v.column2, load = v.column3, finish = v.column4, ringed = v.column5, blocked = v.column6,
     back_at = v.column7, served = v.column8, served_at = coalesce(v.column9, served_at), meter = v.column10
 from (values {values}) as v where tenant.id = v.column1;
 
 -- name: gates_taken
-update gate
+update reprieve_gate as gate
 set running = v.column2, meter = v.column3, aside = aside + v.column4,
     back_at = case when v.column4 > 0 then v.column5 else back_at end
 from (values {values}) as v where gate.id = v.column1;
 
 -- name: turn
-update queue set clock = ?, last = ?, streak = ?, last_at = ?, other_at = ? where id = ?;
+update reprieve_queue as queue set clock = ?, last = ?, streak = ?, last_at = ?, other_at = ? where id = ?;
 
 -- name: lease
-insert into lease (id, at, jobs) values (?, ?, ?);
+insert into reprieve_lease (id, at, jobs) values (?, ?, ?);
 
 -- name: called
-update session set number = ?, answers = ? where id = ?;
+update reprieve_session as session set number = ?, answers = ? where id = ?;

@@ -1,40 +1,40 @@
 -- name: known
-select job.id, job.rec from job where job.id in (select value from json_each(?));
+select job.id, job.rec from reprieve_job as job where job.id in (select value from json_each(?));
 
 -- name: newest_finished
-select newest from finished order by seq desc limit 1;
+select newest from reprieve_finished as finished order by seq desc limit 1;
 
 -- name: keys
-select key, id, expires, exists (select 1 from job where job.id = uniq.job) from uniq where key in ({marks});
+select key, id, expires, exists (select 1 from reprieve_job as job where job.id = uniq.job) from reprieve_uniq as uniq where key in ({marks});
 
 -- name: take_keys
-insert into uniq (key, id, job, expires)
+insert into reprieve_uniq (key, id, job, expires)
 select column1, column2, column3, column4 from (values {values}) where column1 is not null
 on conflict (key) do update set id = excluded.id, job = excluded.job, expires = excluded.expires;
 
 -- name: jobs
-insert into job (id, shelf, state, version, wait, due, rec)
+insert into reprieve_job (id, shelf, state, version, wait, due, rec)
 select column1, column2, 0, column3, column4, column5, column6 from (values {values}) where column1 is not null;
 
 -- name: ready
-insert into ready (shelf, id)
+insert into reprieve_ready (shelf, id)
 select column1, column2 from (values {values}) where column1 is not null;
 
 -- name: delayed
-insert into delayed (queue, wait, due, id, shelf)
+insert into reprieve_delayed (queue, wait, due, id, shelf)
 select column1, column2, column3, column4, column5 from (values {values}) where column1 is not null;
 
 -- name: count
-update shelf
+update reprieve_shelf as shelf
 set ready = ready + v.column2, scheduled = scheduled + v.column3, retrying = retrying + v.column4,
     parked = parked + v.column5
 from (values {values}) as v where shelf.id = v.column1;
 
 -- name: open
-update shelf set is_open = 1 from (values {values}) as v
+update reprieve_shelf as shelf set is_open = 1 from (values {values}) as v
 where shelf.id = v.column1 and shelf.is_open = 0 and shelf.aside = 0;
 
 -- name: ring
-update tenant set ringed = 1, finish = max(finish, (select clock from queue where queue.id = tenant.queue))
+update reprieve_tenant as tenant set ringed = 1, finish = max(finish, (select clock from reprieve_queue as queue where queue.id = tenant.queue))
 from (values {values}) as v
 where tenant.id = v.column1 and tenant.ringed = 0 and tenant.blocked = 0;

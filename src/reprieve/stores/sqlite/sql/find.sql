@@ -1,52 +1,67 @@
 -- name: jobs
 select id, state, version, wait, due, shelf,
        case when :shelves is null or shelf in (select value from json_each(:shelves)) then rec end
-from job where id > :after order by id limit :most;
+from reprieve_job as job where id > :after order by id limit :most;
 
 -- name: job
-select id, state, version, wait, due, shelf, rec from job where id = ?;
+select id, state, version, wait, due, shelf, rec from reprieve_job as job where id = ?;
 
 -- name: ended
-select queue, state, at, id from ended
+select queue, state, at, id from reprieve_ended as ended
 where (queue, state, at, id) > (:queue, :state, :at, :id)
-  and (:wanted is null or queue = :wanted) and (:death = '' or death = :death) and (:code = '' or code = :code)
+  and (:wanted is null or queue = :wanted) and (:death = '' or death = :death)
+  and (not :is_dead or state = 1) and (not :is_cancelled or state = 2) and (:code = '' or code = :code)
   and (:fingerprint = '' or fingerprint = :fingerprint)
 order by queue, state, at, id limit 100;
 
 -- name: finished
-select seq, jobs from finished where seq >= ? order by seq limit 1;
+select seq, jobs from reprieve_finished as finished where seq >= ? order by seq limit 1;
 
 -- name: leases
 select lease.id >> 32, session.name, lease.at, lease.jobs
-from lease join session on session.id = lease.id >> 32;
+from reprieve_lease as lease join reprieve_session as session on session.id = lease.id >> 32;
 
 -- name: marks
-select id, cancel from mark where cancel = 1;
+select id, cancel from reprieve_mark as mark where cancel = 1;
 
 -- name: shelves
-select shelf.id from shelf join queue on queue.id = shelf.queue join tenant on tenant.id = shelf.tenant
+select shelf.id from reprieve_shelf as shelf join reprieve_queue as queue on queue.id = shelf.queue join reprieve_tenant as tenant on tenant.id = shelf.tenant
 where (:queue = '' or queue.name = :queue) and (:tenant is null or tenant.name = :tenant)
   and (:task = '' or shelf.task = :task) and (:dependency is null or shelf.dependency = :dependency);
 
 -- name: held
-select shelf.id from shelf
-where exists (select 1 from gate where gate.permits = 0
-    and gate.id in (shelf.task_gate, shelf.dependency_gate, shelf.group_gate));
+select id from reprieve_gate where permits = 0;
 
 -- name: counts
-select id, ready, scheduled, retrying, parked, dead from shelf;
+select id, ready, scheduled, retrying, parked, dead from reprieve_shelf as shelf;
 
 -- name: due
-select shelf, wait, count(*) from delayed where due <= ? group by shelf, wait;
+select delayed.shelf, delayed.wait, count(*)
+from reprieve_queue as queue
+cross join (values (1), (2), (3), (4)) as waits
+cross join reprieve_delayed as delayed
+    on delayed.queue = queue.id and delayed.wait = waits.column1 and delayed.due <= ?
+group by delayed.shelf, delayed.wait;
+
+-- name: finished_counts
+select queue.name, sum(finished.count)
+from reprieve_finished as finished join reprieve_queue as queue on queue.id = finished.queue
+where :queue = '' or queue.name = :queue group by queue.name;
 
 -- name: cancelled
-select shelf, count(*) from ended where state = 2 group by shelf;
+select shelf, count(*) from reprieve_ended as ended where state = 2 group by shelf;
 
 -- name: all_finished
-select jobs from finished;
+select jobs from reprieve_finished as finished;
 
 -- name: events
-select event.seq, event.data from event where seq > ? order by seq limit ?;
+select event.seq, event.data from reprieve_event as event where seq > ? order by seq limit ?;
 
 -- name: events_of
-select event.seq, event.data from event where job = ? and seq > ? order by seq limit ?;
+select event.seq, event.data from reprieve_event as event where job = ? and seq > ? order by seq limit ?;
+
+-- name: progress
+select progress from reprieve_mark where id = ?;
+
+-- name: result
+select value from reprieve_result where id = ?;

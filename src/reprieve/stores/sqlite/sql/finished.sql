@@ -1,18 +1,18 @@
 -- name: number
-update counter set value = value + 1 where name = 'finished';
+update reprieve_counter as counter set value = value + 1 where name = 'finished';
 
 -- name: keep
-insert into finished (seq, queue, at, count, lo, hi, newest, ids, jobs)
+insert into reprieve_finished (seq, queue, at, count, lo, hi, newest, ids, jobs)
 values (
-    (select value from counter where name = 'finished'), ?, ?, ?, ?, ?,
-    max(?, coalesce((select newest from finished order by seq desc limit 1), 0)), ?, ?
+    (select value from reprieve_counter as counter where name = 'finished'), ?, ?, ?, ?, ?,
+    max(?, coalesce((select newest from reprieve_finished as finished order by seq desc limit 1), 0)), ?, ?
 );
 
 -- name: find
-select jobs from finished where hi >= ? and lo <= ? and instr(ids, ?);
+select jobs from reprieve_finished as finished where hi >= ? and lo <= ? and instr(ids, ?);
 
 -- name: jobs
-select jobs from finished where seq = ?;
+select jobs from reprieve_finished as finished where seq = ?;
 
 -- name: shorten
-update finished set count = ?, ids = ?, jobs = ? where seq = ?;
+update reprieve_finished as finished set count = ?, ids = ?, jobs = ? where seq = ?;

@@ -1,11 +1,11 @@
 -- name: gate_rate
-select rate_count, rate_window, meter from gate where id = :id;
+select rate_count, rate_window, meter from reprieve_gate as gate where id = :id;
 
 -- name: tenant_rate
-select rate_count, rate_window, meter from tenant where id = :id;
+select rate_count, rate_window, meter from reprieve_tenant as tenant where id = :id;
 
 -- name: gate
-update gate
+update reprieve_gate as gate
 set permits = case when :sets_permits then :permits else permits end,
     max_running = case when :sets_max_running then :max_running else max_running end,
     rate_count = case when :sets_rate then :rate_count else rate_count end,
@@ -15,7 +15,7 @@ set permits = case when :sets_permits then :permits else permits end,
 where id = :id;
 
 -- name: tenant
-update tenant
+update reprieve_tenant as tenant
 set permits = case when :sets_permits then :permits else permits end,
     max_running = case when :sets_max_running then :max_running else max_running end,
     rate_count = case when :sets_rate then :rate_count else rate_count end,
@@ -24,19 +24,19 @@ set permits = case when :sets_permits then :permits else permits end,
     weight = coalesce(:weight, weight),
     load = cast(running * 1000000 / coalesce(:weight, weight) as integer),
     blocked = 0, ringed = 1, back_at = null,
-    finish = max(finish, (select clock from queue where id = tenant.queue))
+    finish = max(finish, (select clock from reprieve_queue as queue where id = tenant.queue))
 where id = :id;
 
 -- name: pauses
-update queue set pauses = ? where id = ?;
+update reprieve_queue as queue set pauses = ? where id = ?;
 
 -- name: gauges
 select gate.name, gate.running, gate.permits, gate.max_running, gate.rate_count, gate.rate_window,
        coalesce(queue.pauses, 0)
-from gate left join queue on queue.gate = gate.id where gate.subject = ? order by gate.name;
+from reprieve_gate as gate left join reprieve_queue as queue on queue.gate = gate.id where gate.subject = ? order by gate.name;
 
 -- name: tenants
 select tenant.name, queue.name, tenant.running, tenant.permits, tenant.max_running, tenant.rate_count,
        tenant.rate_window, tenant.weight, tenant.served, tenant.served_at,
        case queue.last when tenant.id then queue.streak else 0 end, max(0, (queue.clock - tenant.finish) / 1000000)
-from tenant join queue on queue.id = tenant.queue where queue.name = ? or ? = '' order by queue.name, tenant.name;
+from reprieve_tenant as tenant join reprieve_queue as queue on queue.id = tenant.queue where queue.name = ? or ? = '' order by queue.name, tenant.name;

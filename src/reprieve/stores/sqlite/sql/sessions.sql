@@ -1,37 +1,37 @@
 -- name: number
-update counter set value = value + 1 where name = 'session' returning value;
+update reprieve_counter as counter set value = value + 1 where name = 'session' returning value;
 
 -- name: open
-insert into session (id, name, expires_at, slots) values (?, ?, ?, ?) on conflict (name) do nothing;
+insert into reprieve_session (id, name, expires_at, slots) values (?, ?, ?, ?) on conflict (name) do nothing;
 
 -- name: beat
-update session
+update reprieve_session as session
 set expires_at = :expires_at, slots = :slots, is_dead = :is_dead
 where name = :name and is_dead = 0 and expires_at >= :now
 returning id;
 
 -- name: bury
-update session set is_dead = 1 where is_dead = 0 and expires_at < ?;
+update reprieve_session as session set is_dead = 1 where is_dead = 0 and expires_at < ?;
 
 -- name: dead
-select id, name from session where is_dead = 1 order by id;
+select id, name from reprieve_session as session where is_dead = 1 order by id;
 
 -- name: close
-delete from session where id = ?;
+delete from reprieve_session as session where id = ?;
 
 -- name: all
-select id, name from session;
+select id, name from reprieve_session as session;
 
 -- name: leases
-select at, jobs from lease where id between ? and ?;
+select at, jobs from reprieve_lease as lease where id between ? and ?;
 
 -- name: job
-select id, state, version, wait, due, rec from job where id = ?;
+select id, state, version, wait, due, rec from reprieve_job as job where id = ?;
 
 -- name: marks
-select id from mark where cancel = 1;
+select id from reprieve_mark as mark where cancel = 1;
 
 -- name: mark
-insert into mark (id, cancel, progress) values (?, ?, ?)
+insert into reprieve_mark (id, cancel, progress) values (?, ?, ?)
 on conflict (id) do update set
     cancel = max(cancel, excluded.cancel), progress = coalesce(excluded.progress, progress);

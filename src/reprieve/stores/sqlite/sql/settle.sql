@@ -1,69 +1,72 @@
 -- name: sessions
-select id, name from session where name in (select value from json_each(?));
+select id, name from reprieve_session as session where name in (select value from json_each(?));
 
 -- name: leases
-select id, jobs from lease where id between ? and ?;
+select id, jobs from reprieve_lease as lease where id between ? and ?;
 
 -- name: release
-update lease set jobs = ? where id = ?;
+update reprieve_lease as lease set jobs = ? where id = ?;
 
 -- name: release_all
-delete from lease where id = ?;
+delete from reprieve_lease as lease where id = ?;
 
 -- name: job
-select id, state, version, wait, due, shelf, rec from job where id = ?;
+select id, state, version, wait, due, shelf, rec from reprieve_job as job where id = ?;
 
 -- name: forget
-delete from job where id in (select value from json_each(?));
+delete from reprieve_job as job where id in (select value from json_each(?));
 
 -- name: undelay
-delete from delayed where queue = ? and wait = ? and due = ? and id = ?;
+delete from reprieve_delayed as delayed where queue = ? and wait = ? and due = ? and id = ?;
 
 -- name: unready
-delete from ready where shelf = ? and id = ?;
+delete from reprieve_ready as ready where shelf = ? and id = ?;
 
 -- name: unend
-delete from ended where queue = ? and state = ? and at = ? and id = ?;
+delete from reprieve_ended as ended where queue = ? and state = ? and at = ? and id = ?;
 
 -- name: rewrite
-update job
+update reprieve_job as job
 set shelf = v.column2, state = v.column3, version = v.column4, wait = v.column5, due = v.column6, rec = v.column7
 from (values {values}) as v where job.id = v.column1;
 
 -- name: end
-insert into ended (queue, state, at, id, shelf, death, code, fingerprint)
+insert into reprieve_ended (queue, state, at, id, shelf, death, code, fingerprint)
 select column1, column2, column3, column4, column5, column6, column7, column8 from (values {values})
 where column1 is not null;
 
 -- name: count
-update shelf
+update reprieve_shelf as shelf
 set ready = ready + v.column2, scheduled = scheduled + v.column3, retrying = retrying + v.column4,
     parked = parked + v.column5, dead = dead + v.column6,
     is_open = case when ready + v.column2 > 0 then is_open else 0 end
 from (values {values}) as v where shelf.id = v.column1;
 
 -- name: tenants
-update tenant
+update reprieve_tenant as tenant
 set running = running - v.column2, load = cast((running - v.column2) * 1000000 / weight as integer),
     ringed = case blocked when 1 then 1 else ringed end, blocked = case blocked when 1 then 0 else blocked end,
-    finish = case blocked when 1 then max(finish, (select clock from queue where id = tenant.queue)) else finish end
+    finish = case blocked when 1 then max(finish, (select clock from reprieve_queue as queue where id = tenant.queue)) else finish end
 from (values {values}) as v where tenant.id = v.column1;
 
 -- name: gates
-update gate set running = running - v.column2, back_at = case when aside > 0 then 0 else back_at end
+update reprieve_gate as gate set running = running - v.column2, back_at = case when aside > 0 then 0 else back_at end
 from (values {values}) as v where gate.id = v.column1;
 
 -- name: unmark
-delete from mark where id in (select value from json_each(?));
+delete from reprieve_mark as mark where id in (select value from json_each(?));
 
 -- name: results
-insert into result (id, expires_at, value)
+insert into reprieve_result (id, expires_at, value)
 select column1, column2, column3 from (values {values}) where column1 is not null
 on conflict (id) do update set expires_at = excluded.expires_at, value = excluded.value;
 
 -- name: events
-insert into event (at, job, version, data)
+insert into reprieve_event (at, job, version, data)
 select column1, column2, column3, column4 from (values {values}) where column1 is not null;
 
 -- name: event
-select data from event where job = ? and version = ?;
+select data from reprieve_event as event where job = ? and version = ?;
+
+-- name: queue_gate
+select gate from reprieve_queue where name = ?;
