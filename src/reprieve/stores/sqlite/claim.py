@@ -121,14 +121,12 @@ class _Visit:
         tenants, last = self._candidates(limit, (-1, -1, -1))
         jobs: list[Job] = []
         if tenants:
-            waiting, running = self.tx.execute(self.sql["weights"], {"queue": self.queue}).fetchone()
             plan = Plan(
                 tenants,
                 Turn(clock, served_last, streak, last_at, other_at),
                 _limits(gate),
                 slots=self.slots,
-                weight=waiting + running,
-                others_run=running > 0,
+                crowd=self._weigh,
                 last=last,
                 now=self.now,
             )
@@ -229,6 +227,11 @@ class _Visit:
         ids = {"tenants": msgspec.json.encode(near).decode()}
         rows: list[list[Any]] = _decode(self.tx.execute(self.sql["candidates_by_id"], ids).fetchone()[0])
         return rows
+
+    def _weigh(self) -> tuple[float, float]:
+        """Answer the weight of those who wait, and of those who only run."""
+        waiting, running = self.tx.execute(self.sql["weights"], {"queue": self.queue}).fetchone()
+        return waiting, running
 
     def _add_oldest(self, tenant: int, shelves: list[Shelf], gates: dict[int, Limits]) -> None:
         oldest = self.tx.execute(self.sql["oldest_shelf"], (tenant,)).fetchone()

@@ -4,6 +4,7 @@ import json
 import sqlite3
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import lru_cache
 
 from reprieve.core.duration import milliseconds
 from reprieve.core.job import HIGH, LOW, Job
@@ -15,8 +16,6 @@ from reprieve.stores.sqlite.places import Places
 from reprieve.stores.sqlite.rows import COUNTERS, NUMBERS, id_of, is_id, key_of, pack, row_id
 from reprieve.stores.sqlite.statements import Tx, run, statements
 
-_NAMES = ("queue", "task", "tenant", "dependency", "group", "key")
-
 
 def check(jobs: Sequence[Job], largest_payload: int) -> None:
     """Refuse what must not be stored, before anything is."""
@@ -24,14 +23,23 @@ def check(jobs: Sequence[Job], largest_payload: int) -> None:
         if not is_id(job.id):
             message = f"{job.id[:80]!r} is not an id of this store; make ids with its new_id"
             raise InvalidId(message)
-        for what in _NAMES:
-            check_name(getattr(job, what), what, may_be_empty=what not in ("queue", "task"))
+        check_name(job.queue, "queue")
+        check_name(job.task, "task")
+        for name, what in (
+            (job.tenant, "tenant"),
+            (job.dependency, "dependency"),
+            (job.group, "group"),
+            (job.key, "key"),
+        ):
+            if name:
+                check_name(name, what)
         if not HIGH <= job.priority <= LOW:
             message = f"priority {job.priority} is none; give one from {HIGH}, the first, to {LOW}"
             raise ValidationError(message)
         check_size(job.payload, f"payload of a {job.task} job", largest_payload)
 
 
+@lru_cache(maxsize=8_192)
 def check_name(name: str, what: str, *, may_be_empty: bool = False) -> None:
     """Refuse what is no name."""
     if len(name) > LONGEST_NAME or not name.isprintable() or not (name or may_be_empty):

@@ -37,6 +37,7 @@ def connect(path: Path | None, durability: Durability) -> sqlite3.Connection:
     connection.execute(f"pragma synchronous = {'full' if durability == 'full' else 'normal'}")
     connection.execute("pragma temp_store = memory")
     connection.execute("pragma cache_size = -65536")
+    connection.execute("pragma wal_autocheckpoint = 3000")
     connection.execute("pragma journal_size_limit = 67108864")
     return connection
 

@@ -6,6 +6,8 @@ being compared one by one. Everything here is changed by planning and then writt
 
 import heapq
 import math
+from collections.abc import Callable
+from functools import cache
 from typing import TypeAlias
 
 from reprieve.core.fairness import STANDARD, Fairness
@@ -141,13 +143,12 @@ class Plan:
         queue: Limits,
         *,
         slots: int,
-        weight: float,
-        others_run: bool,
+        crowd: Callable[[], tuple[float, float]],
         last: Place | None,
         now: int,
         rules: Fairness = STANDARD,
     ) -> None:
-        """Take what was read: `weight` is that of everybody who waits or runs; beyond `last` others may wait."""
+        """Take what was read: beyond `last` others may wait; `crowd` weighs who waits, and who only runs, if asked."""
         self.tenants = {tenant.limits.id: tenant for tenant in tenants}
         self.turn = turn
         self.queue = queue
@@ -163,8 +164,7 @@ class Plan:
         """Whether the tenants that were read are through, and others may wait beyond them."""
         self.ceiling_until: int | None = None
         self._slots = slots
-        self._share = slots / (weight or 1)
-        self._others_run = others_run
+        self._crowd = cache(crowd)
         self._heap = [(tenant.load, tenant.finish, tenant.limits.id) for tenant in tenants]
         heapq.heapify(self._heap)
         self.last = last
@@ -215,7 +215,7 @@ class Plan:
             is_third = entry[2] == self.turn.last and self.turn.streak >= self.rules.most_in_a_row
             if is_third and fallback is None:
                 fallback = entry
-            elif fallback is None or tenant.limits.running < self._share * tenant.weight:
+            elif fallback is None or tenant.limits.running < self._share_of(tenant):
                 chosen = entry
                 break
             else:
@@ -237,12 +237,15 @@ class Plan:
             return False
         return limits.running < self._ceiling() or not self._has_company(limits.id)
 
+    def _share_of(self, tenant: Tenant) -> float:
+        return self._slots * tenant.weight / sum(self._crowd())
+
     def _ceiling(self) -> int:
         return max(1, math.floor(self._slots * self.rules.most_slots))
 
     def _has_company(self, tenant: int) -> bool:
         """Whether another tenant waits, or was served in the last minute."""
-        if len(self.tenants) > 1 or self._others_run:
+        if len(self.tenants) > 1 or self._crowd()[1] > 0:
             return True
         seen_at = self.turn.other_at if self.turn.last == tenant else max(self.turn.last_at, self.turn.other_at)
         if self.now - seen_at < _MINUTE:

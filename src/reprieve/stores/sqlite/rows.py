@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from reprieve.core.ids import created_at, make_id
+from reprieve.core.ids import make_id
 from reprieve.core.job import Cause, Death, Job, Wait
 from reprieve.core.policy import Override
 
@@ -55,13 +55,14 @@ class Ids:
         return make_id(self._last, (chance & ~_LOW) | low)
 
 
+_EARLIEST: Final = make_id(EPOCH, 0)[:13]
+_LATEST: Final = make_id(EPOCH + (1 << 41) - 1, 0)[:13]
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
-_LATEST: Final = EPOCH + (1 << 41) - 1
 
 
 def is_id(job_id: str) -> bool:
     """Whether a text is a job id in its one form, and of a time that a row can tell."""
-    return _ID.fullmatch(job_id) is not None and EPOCH <= created_at(job_id) <= _LATEST
+    return _ID.fullmatch(job_id) is not None and _EARLIEST <= job_id[:13] <= _LATEST
 
 
 def row_id(job_id: str) -> int:

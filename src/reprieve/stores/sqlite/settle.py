@@ -24,7 +24,6 @@ from reprieve.stores.sqlite.rows import (
     WAITING,
     Place,
     Row,
-    is_id,
     pack,
     row_id,
     unpack,
@@ -90,10 +89,11 @@ def _settle(
     answers: list[Answer] = []
     applied: dict[int, Event] = {}
     for change in changes:
-        if not is_id(change.job.id):
+        try:
+            row = row_id(change.job.id)
+        except ValueError:  # no id at all, so no job either
             answers.append("missing")
             continue
-        row = row_id(change.job.id)
         if row in applied:
             shelf = None  # the first change of a batch is heard; whatever else it says of the same job has not seen it
         elif change.session:
