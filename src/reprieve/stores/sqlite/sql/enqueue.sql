@@ -2,7 +2,7 @@
 select job.id, job.rec from reprieve_job as job where job.id in (select value from json_each(?));
 
 -- name: newest_finished
-select newest from reprieve_finished as finished order by seq desc limit 1;
+select newest from reprieve_finished where seq = (select max(seq) from reprieve_finished);
 
 -- name: keys
 select key, id, expires, exists (select 1 from reprieve_job as job where job.id = uniq.job) from reprieve_uniq as uniq where key in ({marks});

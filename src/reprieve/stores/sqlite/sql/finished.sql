@@ -5,7 +5,7 @@ update reprieve_counter as counter set value = value + 1 where name = 'finished'
 insert into reprieve_finished (seq, queue, at, count, lo, hi, newest, ids, jobs)
 values (
     (select value from reprieve_counter as counter where name = 'finished'), ?, ?, ?, ?, ?,
-    max(?, coalesce((select newest from reprieve_finished as finished order by seq desc limit 1), 0)), ?, ?
+    max(?, coalesce((select newest from reprieve_finished where seq = (select max(seq) from reprieve_finished)), 0)), ?, ?
 );
 
 -- name: find

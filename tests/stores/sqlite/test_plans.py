@@ -1,0 +1,66 @@
+"""The plans of the hot statements: none reads a whole table, whatever statistics say."""
+
+import re
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from reprieve.stores.sqlite import SqliteStore
+from reprieve.stores.sqlite.statements import statements
+from reprieve.testing.conformance.stage import START, Worker, new_jobs
+
+LARGE = {"job", "ready", "delayed", "shelf", "tenant", "gate", "event", "finished", "ended", "uniq", "result"}
+HOT = ("enqueue", "claim", "settle", "finished", "places", "sessions")
+STATEMENTS = [(file, name) for file in HOT for name in statements(file)]
+
+
+def plan_of(connection: sqlite3.Connection, sql: str) -> list[str]:
+    filled = sql.replace("{marks}", "1, 2, 3")
+    if "{values}" in sql:
+        width = max(int(number) for number in re.findall(r"column(\d+)", sql))
+        filled = filled.replace("{values}", ", ".join(["(" + ", ".join("?" * width) + ")"] * 4))
+    names = set(re.findall(r":(\w+)", filled))
+    parameters: object = dict.fromkeys(names, 1) if names else [1] * filled.count("?")
+    return [row[3] for row in connection.execute("explain query plan " + filled, parameters)]  # type: ignore[arg-type]
+
+
+def scans(plan: list[str]) -> list[str]:
+    """Answer the steps that read a whole large table, by no index at all."""
+    return [step for step in plan if (found := re.match(r"SCAN (\w+)$", step)) and _short(found[1]) in LARGE]
+
+
+def _short(table: str) -> str:
+    return table.removeprefix("reprieve_")
+
+
+@pytest.fixture
+async def path(tmp_path: Path) -> Path:
+    path = tmp_path / "jobs.db"
+    store = SqliteStore(path, durability="fast")
+    worker = await Worker.open(store)
+    await store.enqueue(
+        [job for tenant in "abc" for job in new_jobs(store, 20, tenant=tenant, dependency="ses")], START
+    )
+    await worker.take(5)
+    await store.close()
+    return path
+
+
+@pytest.mark.parametrize(("file", "name"), STATEMENTS)
+def test_hot_statement_reads_no_whole_table(path: Path, file: str, name: str) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        assert scans(plan_of(connection, statements(file)[name])) == []
+
+
+async def test_what_an_analyze_said_of_our_tables_is_forgotten(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("create table theirs (x)")
+        connection.execute("create index theirs_x on theirs (x)")
+        connection.execute("insert into theirs values (1)")
+        connection.execute("analyze")
+        connection.commit()
+        await SqliteStore(path).close()
+        tables = {table for (table,) in connection.execute("select tbl from sqlite_stat1")}
+    assert tables == {"theirs"}
