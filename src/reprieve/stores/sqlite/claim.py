@@ -21,7 +21,7 @@ from reprieve.stores.sqlite.statements import run, statements
 FEW = 4
 """Shelves that give at most so many jobs are read apart from the others: the limit of a read is that of its largest."""
 
-SHELVES = 16
+SHELVES = 64
 """Open shelves of a tenant that a claim reads at once."""
 
 _decode = msgspec.json.decode

@@ -72,7 +72,7 @@ select json_group_array(json_array(
     t.id, t.permits, t.max_running, t.rate_count, t.rate_window, t.meter, t.running, t.weight, t.finish, t.served,
     (select json_group_array(json_array(
             s.id, s.priority, s.served, s.ready, s.task_gate, s.dependency_gate, s.group_gate))
-     from (select * from reprieve_shelf as shelf where tenant = t.id and is_open = 1 order by priority, served limit 17) as s)
+     from (select * from reprieve_shelf as shelf where tenant = t.id and is_open = 1 order by priority, served limit 65) as s)
 ))
 from (
     select * from reprieve_tenant as tenant where queue = :queue and ringed = 1 and (load, finish, id) > (:load, :finish, :id)
@@ -84,7 +84,7 @@ select json_group_array(json_array(
     t.id, t.permits, t.max_running, t.rate_count, t.rate_window, t.meter, t.running, t.weight, t.finish, t.served,
     (select json_group_array(json_array(
             s.id, s.priority, s.served, s.ready, s.task_gate, s.dependency_gate, s.group_gate))
-     from (select * from reprieve_shelf as shelf where tenant = t.id and is_open = 1 order by priority, served limit 17) as s)
+     from (select * from reprieve_shelf as shelf where tenant = t.id and is_open = 1 order by priority, served limit 65) as s)
 ))
 from reprieve_tenant as t where id in (select value from json_each(:tenants));
 
