@@ -98,6 +98,17 @@ async def check_no_tenant_gets_more_than_three_in_a_row_while_another_is_below_i
     expect(longest <= IN_A_ROW, f"{longest} jobs in a row while another was below its share")
 
 
+async def check_tenant_without_jobs_has_no_share(store: Store) -> None:
+    # Absent tenants, however heavy, leave the small one its 12 / 11 slots: one that it holds is still below them.
+    await regulate(store, _weight("huge", 10.0), _weight("small", 1.0), _weight("absent", 1_000.0))
+    await enqueue(store, *new_jobs(store, 40, tenant="huge"), *new_jobs(store, 5, tenant="small"))
+    worker = await Worker.open(store, slots=12)
+    order = [job.tenant for job in await worker.take(10)]
+    expect(order.count("small") >= 2, f"the small tenant is served until it holds its share, not {order!r}")
+    longest = longest_run(order[: _position(order, "small", 2)], "huge")
+    expect(longest <= IN_A_ROW, f"{longest} jobs in a row while another was below its share")
+
+
 def _position(names: list[str], name: str, nth: int) -> int:
     places = [place for place, other in enumerate(names) if other == name]
     return places[nth - 1] if len(places) >= nth else len(names)

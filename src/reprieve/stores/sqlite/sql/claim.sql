@@ -98,9 +98,17 @@ select id, priority, served, ready, task_gate, dependency_gate, group_gate
 from reprieve_shelf as shelf where tenant = ? and is_open = 1 order by served, priority desc limit 1;
 
 -- name: weights
--- Of those who wait, a thousand are enough to tell how small a share is.
-select (select total(weight) from (select weight from reprieve_tenant as tenant where queue = :queue and ringed = 1 limit 1000)),
-       (select total(weight) from reprieve_tenant as tenant where queue = :queue and running > 0 and ringed = 0);
+-- Who waits has an open shelf: the ring also holds tenants that are found to be empty only when it is their turn. Of
+-- those in the ring a thousand are enough to tell how small a share is.
+select coalesce(sum(case when is_waiting then weight end), 0.0),
+       coalesce(sum(case when not is_waiting and running > 0 then weight end), 0.0)
+       + (select total(weight) from reprieve_tenant where queue = :queue and running > 0 and ringed = 0)
+from (
+    select ring.weight, ring.running, exists (
+        select 1 from reprieve_shelf as shelf where shelf.tenant = ring.id and shelf.is_open = 1
+    ) as is_waiting
+    from (select id, weight, running from reprieve_tenant where queue = :queue and ringed = 1 limit 1000) as ring
+);
 
 -- name: gates
 select json_group_array(json_array(id, permits, max_running, rate_count, rate_window, meter, running))
