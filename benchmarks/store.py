@@ -149,7 +149,7 @@ async def by_shape(folder: Path, scale: float) -> Table:
         if delayed:
             await bench.fill(delayed, tenants, due_in=3_600_000)
         await bench.fill(waiting, tenants)
-        size = bench.path.stat().st_size / (waiting + delayed)
+        size = await _size(bench.store) / (waiting + delayed)
         before = await _changes(bench.store)
         attempts = 2 if settle is retry else 1
         count = min(30_000, waiting)
@@ -224,6 +224,12 @@ def _percentiles(times: list[float]) -> Iterator[str]:
     ordered = sorted(times)
     yield f"{statistics.median(ordered) * 1e3:.2f}"
     yield f"{ordered[int(len(ordered) * 0.99)] * 1e3:.2f}"
+
+
+async def _size(store: SqliteStore) -> int:
+    """Answer the bytes of the database, those that are still in the write-ahead log as well."""
+    pages = "select page_count * page_size from pragma_page_count, pragma_page_size"
+    return await asyncio.wrap_future(store.submit(lambda tx: int(tx.execute(pages).fetchone()[0])))
 
 
 async def _changes(store: Store) -> int:
