@@ -13,7 +13,9 @@ from reprieve.testing.conformance.stage import START, Worker, new_jobs
 
 LARGE = {"job", "ready", "delayed", "shelf", "tenant", "gate", "event", "finished", "ended", "uniq", "result"}
 HOT = ("enqueue", "claim", "settle", "finished", "places", "sessions")
-STATEMENTS = [(file, name) for file in HOT for name in statements(file)]
+CLAIM, PARTS = statements("claim"), ("in_turn", "by_id")
+STATEMENTS = [(file, name) for file in HOT for name in statements(file) if name not in ("candidates", *PARTS)]
+CANDIDATES = [CLAIM["candidates"].replace("{tenants}", CLAIM[part]) for part in PARTS]
 
 
 def plan_of(connection: sqlite3.Connection, sql: str) -> list[str]:
@@ -52,6 +54,12 @@ async def path(tmp_path: Path) -> Path:
 def test_hot_statement_reads_no_whole_table(path: Path, file: str, name: str) -> None:
     with closing(sqlite3.connect(path)) as connection:
         assert scans(plan_of(connection, statements(file)[name])) == []
+
+
+@pytest.mark.parametrize("sql", CANDIDATES)
+def test_candidates_are_read_without_reading_all_tenants(path: Path, sql: str) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        assert scans(plan_of(connection, sql)) == []
 
 
 async def test_what_an_analyze_said_of_our_tables_is_forgotten(path: Path) -> None:

@@ -184,7 +184,7 @@ class _Visit:
         """Read the tenants that may be next, with their open shelves and gates; and up to where they were read."""
         load, finish, tenant_id = after
         wanted = {"queue": self.queue, "limit": limit + 2, "load": load, "finish": finish, "id": tenant_id}
-        rows = _decode(self.tx.execute(self.sql["candidates"], wanted).fetchone()[0])
+        rows = _decode(self.tx.execute(self._candidates_from("in_turn"), wanted).fetchone()[0])
         last = (load_of(rows[-1][6], rows[-1][7]), rows[-1][8], rows[-1][0]) if len(rows) >= limit + 2 else None
         given = self.released.pop(self.queue, None)
         if given:
@@ -202,6 +202,9 @@ class _Visit:
                 tenant.limits.is_changed = True
             tenants.append(tenant)
         return tenants, last
+
+    def _candidates_from(self, tenants: str) -> str:
+        return self.sql["candidates"].replace("{tenants}", self.sql[tenants])
 
     def _release(self, read: set[int], given: Counter[int], last: Place | None) -> list[list[Any]]:
         """Write the slots that tenants gave back, but for those that were read and will be written with the plan.
@@ -225,7 +228,7 @@ class _Visit:
         if not near:
             return []
         ids = {"tenants": msgspec.json.encode(near).decode()}
-        rows: list[list[Any]] = _decode(self.tx.execute(self.sql["candidates_by_id"], ids).fetchone()[0])
+        rows: list[list[Any]] = _decode(self.tx.execute(self._candidates_from("by_id"), ids).fetchone()[0])
         return rows
 
     def _weigh(self) -> tuple[float, float]:

@@ -14,10 +14,10 @@ LONG, SHORT = 2.0, 0.05
 
 
 async def _rings(store: Store, act: Callable[[], Awaitable[object]], queues: tuple[str, ...] = ("default",)) -> bool:
-    bell = asyncio.ensure_future(store.wait(queues, LONG))
-    # The bell may only be heard by who listens already.
-    for _ in range(3):
-        await asyncio.sleep(0.01)
+    # What happens after a session's claim is heard by its wait, whether it listens already or begins to later.
+    await store.beat(Beat(session="listener", now=START, lease=60.0, slots=1, is_new=True))
+    await store.claim(Claim(session="listener", number=1, now=START, queues=queues))
+    bell = asyncio.ensure_future(store.wait(queues, LONG, "listener"))
     await act()
     return await bell
 

@@ -74,19 +74,16 @@ select json_group_array(json_array(
             s.id, s.priority, s.served, s.ready, s.task_gate, s.dependency_gate, s.group_gate))
      from (select * from reprieve_shelf as shelf where tenant = t.id and is_open = 1 order by priority, served limit 65) as s)
 ))
-from (
-    select * from reprieve_tenant as tenant where queue = :queue and ringed = 1 and (load, finish, id) > (:load, :finish, :id)
-    order by load, finish, id limit :limit
-) as t;
+from {tenants} as t;
 
--- name: candidates_by_id
-select json_group_array(json_array(
-    t.id, t.permits, t.max_running, t.rate_count, t.rate_window, t.meter, t.running, t.weight, t.finish, t.served,
-    (select json_group_array(json_array(
-            s.id, s.priority, s.served, s.ready, s.task_gate, s.dependency_gate, s.group_gate))
-     from (select * from reprieve_shelf as shelf where tenant = t.id and is_open = 1 order by priority, served limit 65) as s)
-))
-from reprieve_tenant as t where id in (select value from json_each(:tenants));
+-- name: in_turn
+(
+    select * from reprieve_tenant where queue = :queue and ringed = 1 and (load, finish, id) > (:load, :finish, :id)
+    order by load, finish, id limit :limit
+)
+
+-- name: by_id
+(select * from reprieve_tenant where id in (select value from json_each(:tenants)))
 
 -- name: released
 select id from reprieve_tenant as tenant
