@@ -1,6 +1,8 @@
 """Reprieve: background jobs that survive failure."""
 
 from reprieve import errors
+from reprieve.app import Reprieve
+from reprieve.context import current_job
 from reprieve.core import presets, rules
 from reprieve.core.backoff import (
     Backoff,
@@ -36,16 +38,20 @@ from reprieve.mechanism import (
     should_retry,
     validate_dlq_entry,
 )
+from reprieve.signals import Cancel, Fail, Retry, Snooze
+from reprieve.task import Receipt, Task
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Backoff",
     "Bounded",
+    "Cancel",
     "Change",
     "Decorrelated",
     "Equal",
     "Exponential",
+    "Fail",
     "Formula",
     "Full",
     "Jitter",
@@ -54,16 +60,22 @@ __all__ = [
     "Override",
     "PlusMinus",
     "Policy",
+    "Receipt",
+    "Reprieve",
     "ReprieveError",
+    "Retry",
     "RetryPolicy",
     "Rule",
+    "Snooze",
     "Steps",
+    "Task",
     "Verdict",
     "Window",
     "calculate_backoff_delay",
     "calculate_next_retry",
     "calculate_round_robin_priority",
     "classify",
+    "current_job",
     "errors",
     "fast_then_slow",
     "fixed",

@@ -149,6 +149,8 @@ class StoreError(ReprieveError):
     """The store could not do what it was asked. What was not acknowledged can be repeated."""
 
     code = "store_error"
+    is_passing: ClassVar[bool] = True
+    """Whether the same call may succeed a little later, without anybody mending anything."""
 
 
 class InvalidUrl(ValidationError):
@@ -179,12 +181,14 @@ class SessionDead(StoreError):
     """The session's time was up: whatever it holds belongs to others now."""
 
     code = "session_dead"
+    is_passing = False
 
 
 class StaleCall(StoreError):
     """A call with a lower number than one that the session has made already."""
 
     code = "stale_call"
+    is_passing = False
 
 
 class StoreLocked(StoreError):
@@ -197,36 +201,42 @@ class StoreReadOnly(StoreError):
     """The store cannot be written."""
 
     code = "store_read_only"
+    is_passing = False
 
 
 class StoreFull(StoreError):
     """There is no room for more jobs; nothing of the call was stored."""
 
     code = "store_full"
+    is_passing = False
 
 
 class StoreCorrupt(StoreError):
     """The store's file is damaged."""
 
     code = "store_corrupt"
+    is_passing = False
 
 
 class ForeignStore(StoreError):
     """The file or database belongs to something else."""
 
     code = "foreign_store"
+    is_passing = False
 
 
 class NewerSchema(StoreError):
     """The store was made by a newer release."""
 
     code = "newer_schema"
+    is_passing = False
 
 
 class StoreClosed(StoreError):
     """The store was closed."""
 
     code = "store_closed"
+    is_passing = False
 
 
 class UnserialisableArgument(ValidationError, TypeError):
@@ -239,3 +249,51 @@ class UndecodablePayload(ReprieveError):
     """A payload that does not fit its task: stored by another release, or by somebody else."""
 
     code = "undecodable_payload"
+
+
+class InvalidTask(ValidationError):
+    """A task that is declared in a way that cannot work."""
+
+    code = "invalid_task"
+
+
+class InvalidDependency(ValidationError):
+    """A dependency that its function could not tell, or that is no name."""
+
+    code = "invalid_dependency"
+
+
+class DuplicateTask(ReprieveError):
+    """Two tasks under one name."""
+
+    code = "duplicate_task"
+
+
+class UnknownTask(ReprieveError):
+    """No task is registered under this name."""
+
+    code = "unknown_task"
+
+
+class AppNotFound(ValidationError):
+    """A module or app that cannot be imported under the name given."""
+
+    code = "app_not_found"
+
+
+class MissingExtra(ReprieveError):
+    """An optional part that is not installed."""
+
+    code = "missing_extra"
+
+
+class NotRunning(ReprieveError):
+    """Something that only a running job can do was asked for outside of one."""
+
+    code = "not_running"
+
+
+class ResultUnavailable(ReprieveError):
+    """A result that is not there: its job has not succeeded (yet), or it was not kept."""
+
+    code = "result_unavailable"

@@ -1,6 +1,6 @@
 """The conformance suite on SQLite: in memory, and on a file."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
@@ -22,7 +22,7 @@ LONG = 50
 
 @pytest.mark.parametrize("name", CHECKS)
 async def test_store_in_memory(name: str) -> None:
-    store = await open_store("sqlite://:memory:")
+    store = open_store("sqlite://:memory:")
     try:
         await CHECKS[name](store)
     finally:
@@ -31,15 +31,18 @@ async def test_store_in_memory(name: str) -> None:
 
 @pytest.mark.parametrize("name", CHECKS)
 async def test_store_in_a_file(name: str, tmp_path: Path) -> None:
-    store = await open_store(f"sqlite:///{tmp_path}/jobs.db")
+    store = open_store(f"sqlite:///{tmp_path}/jobs.db")
     try:
         await CHECKS[name](store)
     finally:
         await store.close()
 
 
-def _play(open_one: Callable[[], Awaitable[Store]], examples: int, number: int | None = None) -> None:
-    machine = make_machine(open_one)
+def _play(open_one: Callable[[], Store], examples: int, number: int | None = None) -> None:
+    async def opened() -> Store:
+        return open_one()
+
+    machine = make_machine(opened)
     run_state_machine_as_test(
         machine if number is None else seed(number)(machine),
         settings=settings(

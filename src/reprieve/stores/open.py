@@ -8,7 +8,7 @@ from reprieve.errors import InvalidUrl
 from reprieve.stores.protocol import LARGEST_PAYLOAD, Store
 
 
-async def open_store(
+def open_store(
     url: str,
     *,
     durability: Literal["full", "fast"] = "full",
@@ -16,6 +16,8 @@ async def open_store(
     shared: bool = False,
 ) -> Store:
     """Open the store that a URL names: `sqlite:///relative.db`, `sqlite:////absolute.db` or `sqlite://:memory:`.
+
+    It can be used from every event loop and thread of this process.
 
     `shared` lets jobs stand in a file that an application has tables of its own in.
     """

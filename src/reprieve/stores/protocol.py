@@ -8,7 +8,7 @@ by its events. A repeat changes nothing and answers what the first call would ha
 """
 
 from collections.abc import Sequence
-from typing import Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import UNSET, UnsetType
 
@@ -298,4 +298,13 @@ class Store(Protocol):
 
     async def close(self) -> None:
         """Let go of files, threads and connections. What was acknowledged stays."""
+        ...
+
+
+@runtime_checkable
+class Transactional(Protocol):
+    """A store that can enqueue inside a transaction of the caller's."""
+
+    def enqueue_in(self, connection: Any, jobs: Sequence[Job], now: int) -> list[str]:  # noqa: ANN401 - the driver's own
+        """Store new jobs in the caller's open transaction: both are there after its commit, or neither."""
         ...

@@ -370,7 +370,7 @@ async def test_job_without_a_place_is_refused(fields: dict[str, object]) -> None
 async def test_url_that_names_no_store_is_refused(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InvalidUrl, match=r"write sqlite:///jobs\.db") as refusal:
-        await open_store(url)
+        open_store(url)
     assert "secret" not in str(refusal.value)
     assert names(tmp_path) == set()
 
@@ -378,5 +378,5 @@ async def test_url_that_names_no_store_is_refused(url: str, tmp_path: Path, monk
 async def test_url_may_be_relative_absolute_and_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for url in ("sqlite:///one.db", f"sqlite:///{tmp_path}/two.db", "sqlite:///thr%65e%20jobs.db"):
-        await (await open_store(url)).close()
+        await open_store(url).close()
     assert {name for name in names(tmp_path) if name.endswith(".db")} == {"one.db", "two.db", "three jobs.db"}

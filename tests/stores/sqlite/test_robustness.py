@@ -293,12 +293,12 @@ async def test_regulation_of_a_tenant_without_its_queue_is_refused(store: Sqlite
 async def test_url_of_an_impossible_file_is_refused(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ReprieveError):
-        await open_store(url)
+        open_store(url)
 
 
 async def test_password_in_a_url_that_cannot_be_read_is_not_shown() -> None:
     with pytest.raises(InvalidUrl) as refusal:
-        await open_store("redis://:secret@[host/jobs")
+        open_store("redis://:secret@[host/jobs")
     assert "secret" not in str(refusal.value)
 
 

@@ -1,0 +1,331 @@
+"""The app: tasks, a store and a clock, put together. Everything that users do begins here."""
+
+import asyncio
+import os
+import threading
+import weakref
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Self, TypedDict, TypeVar, Unpack, overload
+
+from msgspec.structs import replace
+
+from reprieve import config
+from reprieve.admin import cancel, look, retry
+from reprieve.admin.cancel import Cancelled
+from reprieve.admin.retry import Retried
+from reprieve.clock import Clock, SystemClock, ticks
+from reprieve.codec import load
+from reprieve.config import Settings
+from reprieve.core.change import Request
+from reprieve.core.duration import Duration, milliseconds, seconds
+from reprieve.core.job import Job
+from reprieve.core.policy import Policy
+from reprieve.declaration import Dependency, Executor, declare
+from reprieve.errors import ResultUnavailable, StoreError, ValidationError
+from reprieve.portal import Portal
+from reprieve.registry import Registry
+from reprieve.stores.open import open_store
+from reprieve.stores.protocol import Store, Transactional
+from reprieve.task import Call, Options, P, R, Receipt, Task
+from reprieve.worker.middleware import Middleware
+
+T = TypeVar("T")
+
+PATIENCE = 5.0
+"""Seconds for which an enqueue rides out a store that does not answer."""
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
+"""Seconds between two tries of an enqueue."""
+
+BULK = 5_000
+"""Jobs of one call to the store, when many are enqueued."""
+
+
+class TaskOptions(TypedDict, total=False):
+    """What can be said about a task."""
+
+    name: str
+    """What its jobs are stored under; the function's module and name unless given."""
+    queue: str
+    policy: Policy | None
+    dependency: Dependency
+    priority: int
+    timeout: Duration | None
+    executor: Executor | None
+    result_ttl: Duration
+    """How long what it returns is kept; nothing is kept unless given."""
+
+
+class Reprieve:
+    """An application's tasks, on one store."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        policy: Policy | None = None,
+        settings: Settings | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """Make an app. Nothing is opened until it is needed.
+
+        Settings come from `REPRIEVE_*` and `reprieve.toml` unless they are given; `url` goes over both.
+        """
+        self.settings = config.load().settings if settings is None else settings
+        if url is not None:
+            self.settings = replace(self.settings, url=url)
+        self.clock: Clock = clock or SystemClock()
+        self.registry = Registry(self.settings, policy)
+        self.middleware: list[Middleware] = []
+        """What goes around every attempt, the first outermost."""
+        self._lock = threading.Lock()
+        self._store: Store | None = None
+        self._portal = Portal()
+        _apps.add(self)
+
+    # declaring
+
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+    @overload
+    def task(self, /, **options: Unpack[TaskOptions]) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+
+    def task(
+        self, function: Callable[P, R] | None = None, /, **options: Unpack[TaskOptions]
+    ) -> Task[P, R] | Callable[[Callable[P, R]], Task[P, R]]:
+        """Register a function as a task: `@app.task`, or `@app.task(queue="mail", timeout="30s")`."""
+
+        def register(function: Callable[P, R]) -> Task[P, R]:
+            declaration = declare(function, **options)
+            self.registry.add(declaration)
+            return Task(function, declaration, self)
+
+        return register if function is None else register(function)
+
+    # enqueueing
+
+    def enqueue(self, call: Call) -> Receipt:
+        """Store one call, from code without a loop."""
+        return self.enqueue_many([call])[0]
+
+    async def aenqueue(self, call: Call) -> Receipt:
+        """Store one call. Calls that are made at the same time share one trip to the store."""
+        return (await self.aenqueue_many([call]))[0]
+
+    def enqueue_many(self, calls: Iterable[Call]) -> list[Receipt]:
+        """Store many calls, from code without a loop."""
+        return self._portal.run(self.aenqueue_many(calls))
+
+    async def aenqueue_many(self, calls: Iterable[Call]) -> list[Receipt]:
+        """Store many calls, thousands in one trip. Each batch is stored whole or not at all."""
+        receipts: list[Receipt] = []
+        jobs: list[Job] = []
+        for call in calls:
+            if "connection" in call.options:
+                receipts += await self._enqueue(jobs)
+                jobs = []
+                receipts.append(self._enqueue_in(call))
+                continue
+            jobs.append(self.job_of(call))
+            if len(jobs) == BULK:
+                receipts += await self._enqueue(jobs)
+                jobs = []
+        return receipts + await self._enqueue(jobs)
+
+    def job_of(self, call: Call) -> Job:
+        """Make the job that a call will be stored as."""
+        declaration, options, now = call.declaration, call.options, self.clock.now()
+        queue = options.get("queue", declaration.queue)
+        due_at = _due_at(options, now)
+        job = Job(
+            id=self.store.new_id(now, queue),
+            task=declaration.name,
+            queue=queue,
+            tenant=options.get("tenant", ""),
+            dependency=call.dependency,
+            group=options.get("group", ""),
+            key=options.get("key", ""),
+            key_ttl=seconds(options["key_ttl"], "key_ttl") if "key_ttl" in options else None,
+            priority=options.get("priority", declaration.priority),
+            payload=call.payload,
+            override=call.override,
+            created_at=now,
+            due_at=due_at,
+            waiting_for="schedule" if due_at > now else "turn",
+        )
+        policy = self.registry.policy_of(job)
+        deadline_at = policy.deadline_of(now)
+        if "deadline" in options:
+            deadline_at = now + milliseconds(seconds(options["deadline"], "deadline"))
+        return replace(job, max_attempts=policy.max_attempts, deadline_at=deadline_at)
+
+    async def _enqueue(self, jobs: list[Job]) -> list[Receipt]:
+        if not jobs:
+            return []
+        store, clock = self.store, self.clock
+        # The ids are made, so a repeat after a lost reply stores nothing twice.
+        known = await _patiently(lambda: store.enqueue(jobs, clock.now()))
+        return [Receipt(id=name, is_new=name == job.id) for name, job in zip(known, jobs, strict=True)]
+
+    def _enqueue_in(self, call: Call) -> Receipt:
+        if not isinstance(self.store, Transactional):
+            message = "this store cannot join a transaction of yours; use SQLite or PostgreSQL, or leave connection out"
+            raise ValidationError(message)
+        job = self.job_of(call)
+        (known,) = self.store.enqueue_in(call.options["connection"], [job], self.clock.now())
+        return Receipt(id=known, is_new=known == job.id)
+
+    # looking and acting
+
+    async def ajob(self, job_id: str) -> Job:
+        """Answer a job as it is; raises `JobNotFound`."""
+        return await look.get(self.store, self.clock, job_id)
+
+    def job(self, job_id: str) -> Job:
+        """Answer a job as it is, from code without a loop."""
+        return self._portal.run(self.ajob(job_id))
+
+    async def aresult(self, job_id: str, *, wait: Duration = 0.0) -> object:
+        """Answer what a job returned, as plain JSON; `wait` for it to end, if it has not.
+
+        Raises `ResultUnavailable` when the job has not succeeded in time, or its result is not kept.
+        """
+        until = ticks() + seconds(wait, "wait")
+        while True:
+            job = await self.ajob(job_id)
+            left = until - ticks()
+            if job.state not in ("waiting", "running") or left <= 0:
+                return await self._result_of(job)
+            await self.store.wait((job.queue,), min(left, 1.0))
+
+    def result(self, job_id: str, *, wait: Duration = 0.0) -> object:
+        """Answer what a job returned, from code without a loop."""
+        return self._portal.run(self.aresult(job_id, wait=wait))
+
+    async def _result_of(self, job: Job) -> object:
+        if job.state != "succeeded":
+            why = f": {job.cause.reason}" if job.cause is not None else ""
+            message = f"job {job.id} is {job.state} and has no result{why}"
+            raise ResultUnavailable(message)
+        data = await self.store.result(job.id)
+        if data is None:
+            message = f"the result of job {job.id} is not kept; declare {job.task} with a result_ttl"
+            raise ResultUnavailable(message)
+        return load(data)
+
+    async def aprogress(self, job_id: str) -> object:
+        """Answer how far a running job says that it has come; None when it says nothing or does not run."""
+        data = await self.store.progress(job_id)
+        return None if data is None else load(data)
+
+    def progress(self, job_id: str) -> object:
+        """Answer how far a running job has come, from code without a loop."""
+        return self._portal.run(self.aprogress(job_id))
+
+    async def aretry(self, job_id: str, *, by: str, reason: str, force: bool = False, delay: Duration = 0.0) -> Retried:
+        """Let a person run a job again that is dead, cancelled, retrying, parked or stuck.
+
+        `force` grants one more attempt to a job that has used up its own. See `admin.retry` for what is raised.
+        """
+        request = Request(by=by, reason=reason, force=force, delay=seconds(delay, "delay"))
+        return await retry.retry(self.store, self.clock, job_id, request, self.settings.stuck_after)
+
+    def retry(self, job_id: str, *, by: str, reason: str, force: bool = False, delay: Duration = 0.0) -> Retried:
+        """Let a person run a job again, from code without a loop."""
+        return self._portal.run(self.aretry(job_id, by=by, reason=reason, force=force, delay=delay))
+
+    async def acancel(self, job_id: str, *, by: str, reason: str) -> Cancelled:
+        """Give a job up; one that runs is asked to stop and ends as soon as it does."""
+        return await cancel.cancel(self.store, self.clock, job_id, Request(by=by, reason=reason))
+
+    def cancel(self, job_id: str, *, by: str, reason: str) -> Cancelled:
+        """Give a job up, from code without a loop."""
+        return self._portal.run(self.acancel(job_id, by=by, reason=reason))
+
+    # opening and closing
+
+    @property
+    def store(self) -> Store:
+        """The store, opened when it is first needed."""
+        if self._store is None:
+            with self._lock:
+                if self._store is None:
+                    settings = self.settings
+                    self._store = open_store(
+                        settings.url, durability=settings.durability, largest_payload=settings.largest_payload
+                    )
+        return self._store
+
+    async def aclose(self) -> None:
+        """Let go of the store; it is opened again if it is needed again."""
+        store, self._store = self._store, None
+        if store is not None:
+            await store.close()
+        self._portal.close()
+
+    def close(self) -> None:
+        """Let go of the store, from code without a loop."""
+        store, self._store = self._store, None
+        if store is not None:
+            self._portal.run(store.close())
+        self._portal.close()
+
+    def __enter__(self) -> Self:
+        """Use the app and close it in the end."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the app."""
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        """Use the app and close it in the end."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close the app."""
+        await self.aclose()
+
+    def forget(self) -> None:
+        """Forget what a fork has copied but cannot use: threads do not survive it."""
+        self._lock = threading.Lock()
+        self._store = None
+        self._portal = Portal()
+
+
+def _due_at(options: Options, now: int) -> int:
+    at = options.get("at")
+    if at is None:
+        return now + milliseconds(seconds(options.get("delay", 0.0), "delay"))
+    if "delay" in options:
+        message = "at and delay say the same thing; give one of the two"
+        raise ValidationError(message)
+    if at.tzinfo is None:
+        message = f"at {at!r} is no moment; give a datetime with a time zone"
+        raise ValidationError(message)
+    return max(now, milliseconds(at.timestamp()))
+
+
+async def _patiently(call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Repeat a call that can be repeated while the store does not answer, for as long as a caller can wait."""
+    until, pause = ticks() + PATIENCE, FIRST_PAUSE
+    while True:
+        try:
+            return await call()
+        except StoreError as error:
+            if not error.is_passing or ticks() + pause > until:
+                raise
+        await asyncio.sleep(pause)
+        pause = min(LONGEST_PAUSE, pause * 2)
+
+
+_apps: weakref.WeakSet[Reprieve] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for app in _apps:
+        app.forget()
+
+
+os.register_at_fork(after_in_child=_forget_all)

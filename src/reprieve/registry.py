@@ -1,0 +1,78 @@
+"""The registry: every task by its name, and the policy that is in force for a job."""
+
+from collections.abc import Iterator
+
+from reprieve.config import Settings
+from reprieve.core import presets
+from reprieve.core.job import Job
+from reprieve.core.policy import Policy, amend, resolve
+from reprieve.declaration import Declaration
+from reprieve.errors import DuplicateTask, UnknownTask
+
+
+class Registry:
+    """The tasks of one app."""
+
+    def __init__(self, settings: Settings, policy: Policy | None = None) -> None:
+        """Take the operator's settings and the app's default policy."""
+        self._settings = settings
+        self._default = policy or presets.named(settings.policy, settings.profile)
+        self._tasks: dict[str, Declaration] = {}
+        self._policies: dict[str, Policy] = {}
+
+    def __iter__(self) -> Iterator[Declaration]:
+        """Go through the tasks."""
+        return iter(self._tasks.values())
+
+    def add(self, declaration: Declaration) -> None:
+        """Register a task. The same function may come again, when its module is loaded twice; another may not."""
+        known = self._tasks.get(declaration.name)
+        if known is not None and _origin(known) != _origin(declaration):
+            message = (
+                f"two tasks are named {declaration.name!r}: {_origin(known)} and {_origin(declaration)}; "
+                "give one of them another name"
+            )
+            raise DuplicateTask(message)
+        self._tasks[declaration.name] = declaration
+        self._policies.pop(declaration.name, None)
+
+    def find(self, name: str) -> Declaration | None:
+        """Answer a task by its name."""
+        return self._tasks.get(name)
+
+    def get(self, name: str) -> Declaration:
+        """Answer a task by its name, or say which there are."""
+        if name not in self._tasks:
+            known = ", ".join(sorted(self._tasks)) or "none"
+            message = f"no task is named {name!r}; the tasks are: {known}"
+            raise UnknownTask(message)
+        return self._tasks[name]
+
+    def queues(self) -> tuple[str, ...]:
+        """Answer every queue that a task names, in the order in which they were declared."""
+        return tuple(dict.fromkeys(declaration.queue for declaration in self._tasks.values())) or ("default",)
+
+    def policy_of(self, job: Job) -> Policy:
+        """Answer the policy in force: the job's own words over the operator's over the task's over the app's."""
+        policy = self._policies.get(job.task)
+        if policy is None:
+            policy = self._policies[job.task] = self._resolve(job.task)
+        return policy if job.override is None else resolve(policy, job.override)
+
+    def _resolve(self, task: str) -> Policy:
+        declaration = self._tasks.get(task)
+        declared = None if declaration is None else declaration.policy
+        policy = resolve(self._default, declared, self._settings.policies.get(task))
+        # The operator's rules go before everything that the code says.
+        return amend(policy, rules=(*self._settings.rules, *policy.rules)) if self._settings.rules else policy
+
+    def timeout_of(self, task: str) -> float:
+        """Answer how many seconds an attempt may take."""
+        declaration = self._tasks.get(task)
+        if declaration is None or declaration.timeout is None:
+            return self._settings.stuck_after
+        return declaration.timeout
+
+
+def _origin(declaration: Declaration) -> str:
+    return f"{declaration.module}.{declaration.function.__qualname__}"

@@ -1,0 +1,1 @@
+"""The worker: runs jobs, settles them, and survives whatever they do."""

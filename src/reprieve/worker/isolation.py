@@ -1,0 +1,132 @@
+"""Isolation: attempts in processes of their own, each busy with one at a time.
+
+Whatever an attempt does to its process, nobody else is hurt: one that dies takes only its own job with it. What goes
+through the socket is JSON.
+"""
+
+import asyncio
+import contextlib
+import os
+import socket
+import sys
+from typing import Self
+
+import msgspec
+
+from reprieve.context import Running
+from reprieve.core.job import Job
+from reprieve.core.outcome import Crashed, Outcome, undecodable
+from reprieve.core.record import Record
+from reprieve.declaration import Declaration
+
+LONGEST_LINE = 16 * 1024 * 1024
+"""Bytes of one message at the most."""
+
+
+class Order(Record):
+    """What an isolated process is told to run."""
+
+    module: str
+    name: str
+    job: Job
+
+
+class Report(Record):
+    """What it answers: progress at any time, and in the end an outcome."""
+
+    progress: bytes | None = None
+    outcome: Outcome | None = None
+
+
+class Start(Record):
+    """How an isolated process is started."""
+
+    parent: int
+    file: int
+    path: list[str]
+
+
+_decode = msgspec.json.Decoder(Report).decode
+
+
+class Isolated:
+    """One process."""
+
+    def __init__(
+        self, process: asyncio.subprocess.Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Take the process and its end of the socket."""
+        self._process = process
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def start(cls) -> Self:
+        """Start a process."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            start = Start(parent=os.getpid(), file=theirs.fileno(), path=sys.path)
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "reprieve.worker.isolated",
+                msgspec.json.encode(start).decode(),
+                pass_fds=[theirs.fileno()],
+                stdin=asyncio.subprocess.DEVNULL,
+            )
+        reader, writer = await asyncio.open_connection(sock=ours, limit=LONGEST_LINE)
+        return cls(process, reader, writer)
+
+    async def run(self, order: Order, running: Running) -> Outcome:
+        """Run one attempt; a process that ends without an answer has crashed."""
+        with contextlib.suppress(ConnectionError):
+            self._writer.write(msgspec.json.encode(order) + b"\n")
+            await self._writer.drain()
+            while line := await self._reader.readline():
+                report = _decode(line)
+                if report.progress is not None:
+                    running.note(report.progress)
+                if report.outcome is not None:
+                    return report.outcome
+        return Crashed()
+
+    async def kill(self) -> None:
+        """End the process at once."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+        self._writer.close()
+        await self._process.wait()
+
+
+class Processes:
+    """As many isolated processes as attempts need, kept for the next ones."""
+
+    def __init__(self) -> None:
+        """Start none yet."""
+        self._idle: list[Isolated] = []
+
+    async def run(self, declaration: Declaration, running: Running) -> Outcome:
+        """Run one attempt; one that takes its process down is reported as crashed. Cancelled, the process is killed."""
+        if declaration.module == "__main__":
+            return undecodable(
+                f"{declaration.name} is defined in the script itself; a task that runs in a process of its own "
+                "must live in a module that can be imported"
+            )
+        process = self._idle.pop() if self._idle else await Isolated.start()
+        order = Order(module=declaration.module, name=declaration.function.__qualname__, job=running.job)
+        try:
+            outcome = await process.run(order, running)
+        except BaseException:
+            await asyncio.shield(process.kill())
+            raise
+        if isinstance(outcome, Crashed):
+            await process.kill()
+        else:
+            self._idle.append(process)
+        return outcome
+
+    async def close(self) -> None:
+        """End every process."""
+        idle, self._idle = self._idle, []
+        for process in idle:
+            await process.kill()

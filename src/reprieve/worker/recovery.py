@@ -1,0 +1,82 @@
+"""Recovery: what becomes of jobs whose worker is gone. It runs on a timer, in every worker, traffic or not."""
+
+from collections.abc import Callable
+
+import structlog
+
+from reprieve.clock import Clock, ticks
+from reprieve.core import change
+from reprieve.core.decide import Conditions, decide
+from reprieve.core.job import Job
+from reprieve.core.move import Dead
+from reprieve.core.outcome import Crashed, Outcome
+from reprieve.registry import Registry
+from reprieve.rng import draw
+from reprieve.stores.protocol import Store
+from reprieve.worker.journal import note_settled
+
+log = structlog.get_logger("reprieve")
+
+EVERY = 1.0
+"""Seconds between two looks for sessions whose time is up."""
+
+JUMP = 1.0
+"""Seconds by which the time of day may differ from what has passed before it counts as a jump."""
+
+
+class Recovery:
+    """Takes back what the dead hold, once it is sure that they are dead and not merely unheard.
+
+    When the store could not be written, or the clock has jumped, every session looks dead. So nobody is buried until
+    the store was writable and the clock steady for as long as every living session needs to beat.
+    """
+
+    def __init__(self, store: Store, clock: Clock, registry: Registry, heartbeat: float) -> None:
+        """Take what is looked after, and how often the living beat."""
+        self._store = store
+        self._clock = clock
+        self._registry = registry
+        self._heartbeat = heartbeat
+        self._steady_since: float | None = None
+        self._last: tuple[int, float] | None = None
+
+    def unsettle(self) -> None:
+        """Note that the store could not be written: the living may not have been heard."""
+        self._steady_since = None
+
+    async def look(self) -> int:
+        """Recover what is due; answer how many jobs."""
+        self._check_clock()
+        if self._steady_since is None:
+            self._steady_since = ticks()
+        if ticks() - self._steady_since < self._heartbeat + EVERY:
+            return 0
+        return await self.take_back(lambda _: Crashed())
+
+    async def take_back(self, outcome_of: Callable[[Job], Outcome]) -> int:
+        """Take every job back that a dead session holds, each with the outcome that is known or must be assumed."""
+        count = 0
+        while jobs := await self._store.recover(self._clock.now()):
+            now = self._clock.now()
+            changes = []
+            for job in jobs:
+                conditions = Conditions(now=now, u=draw())
+                decision = decide(job, outcome_of(job), self._registry.policy_of(job), conditions)
+                changes.append(change.settle(job, decision, now))
+            answers = await self._store.apply(changes, now)
+            for made, answer in zip(changes, answers, strict=True):
+                if answer == "applied":
+                    log.warning("job recovered", jobId=made.job.id, attempt=made.job.attempt, crashes=made.job.crashes)
+                    if isinstance(made.event.move, Dead):
+                        note_settled(made)
+            count += answers.count("applied")
+        return count
+
+    def _check_clock(self) -> None:
+        now, passed = self._clock.now(), ticks()
+        if self._last is not None:
+            jump = (now - self._last[0]) / 1_000 - (passed - self._last[1])
+            if abs(jump) > JUMP:
+                log.warning("clock jumped", seconds=round(jump, 3))
+                self._steady_since = None
+        self._last = (now, passed)

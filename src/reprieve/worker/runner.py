@@ -1,0 +1,143 @@
+"""The runner: one attempt, from the stored arguments to an outcome. It never raises but when it is cancelled."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial
+from typing import Protocol
+
+from reprieve.clock import Clock
+from reprieve.codec import dump
+from reprieve.context import Running, enter
+from reprieve.core.classify import judge
+from reprieve.core.failure import Failure, read
+from reprieve.core.job import Job
+from reprieve.core.outcome import Failed, Outcome, Snoozed, Stopped, Succeeded, undecodable
+from reprieve.core.policy import Policy
+from reprieve.core.verdict import Verdict
+from reprieve.declaration import Declaration
+from reprieve.errors import UndecodablePayload, UnserialisableArgument
+from reprieve.registry import Registry
+from reprieve.signals import Cancel, Fail, Retry, Signal, Snooze
+from reprieve.worker.middleware import Middleware, through
+
+
+class Isolation(Protocol):
+    """Runs attempts in processes of their own."""
+
+    async def run(self, declaration: Declaration, running: Running) -> Outcome:
+        """Run one attempt; one that takes its process down is reported as crashed. Cancelled, the process is killed."""
+        ...
+
+
+class Runner:
+    """Runs attempts of an app's tasks."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        clock: Clock,
+        *,
+        middleware: list[Middleware],
+        largest_result: int,
+        threads: int,
+        isolation: Isolation,
+    ) -> None:
+        """Take what is run, and where."""
+        self._registry = registry
+        self._clock = clock
+        self._middleware = middleware
+        self._largest_result = largest_result
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="reprieve")
+        self._isolation = isolation
+
+    async def run(self, running: Running) -> Outcome:
+        """Run one attempt and say how it ended."""
+        job = running.job
+        declaration = self._registry.find(job.task)
+        if declaration is None:
+            return undecodable(f"no task is named {job.task!r} in this worker; deploy the code that has it, then retry")
+        if declaration.executor == "process":
+            return await self._isolation.run(declaration, running)
+        return await self.run_here(declaration, running)
+
+    async def run_here(self, declaration: Declaration, running: Running) -> Outcome:
+        """Run one attempt in this process."""
+        job = running.job
+        try:
+            args, kwargs = declaration.codec.decode(job.payload)
+        except UndecodablePayload as error:
+            return undecodable(str(error))
+        call = self._call_of(declaration, running, args, kwargs)
+        try:
+            value = await (through(self._middleware, running, call) if self._middleware else call())
+        except Exception as error:  # noqa: BLE001 - whatever a task raises is its outcome
+            return outcome_of(error, job, self._registry.policy_of(job), self._clock.now())
+        return self.returned(declaration, job, value)
+
+    def returned(self, declaration: Declaration, job: Job, value: object) -> Outcome:
+        """Say what a value that a task returned means: a signal, a result to be kept, or nothing."""
+        if isinstance(value, Signal):
+            return outcome_of(value, job, self._registry.policy_of(job), self._clock.now())
+        if not declaration.result_ttl:
+            return DONE
+        try:
+            result = dump(value, f"result of {job.task}")
+        except UnserialisableArgument as error:
+            return _worthless(str(error))
+        if len(result) > self._largest_result:
+            return _worthless(
+                f"the result of {job.task} has {len(result):,} bytes, and the store takes {self._largest_result:,}; "
+                "return a reference to it"
+            )
+        return Succeeded(result=result)
+
+    def _call_of(
+        self, declaration: Declaration, running: Running, args: list[object], kwargs: dict[str, object]
+    ) -> Callable[[], Awaitable[object]]:
+        enter(running)
+        if declaration.is_async:
+            return partial(declaration.function, *args, **kwargs)  # type: ignore[return-value]  # declared as async
+        work = partial(copy_context().run, declaration.function, *args, **kwargs)
+
+        def call() -> Awaitable[object]:
+            running.thread = self._threads.submit(work)
+            return asyncio.wrap_future(running.thread)
+
+        return call
+
+    def close(self) -> None:
+        """Wait for nobody: a thread that still runs something ends with the process."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+DONE = Succeeded()
+
+
+def outcome_of(error: Exception, job: Job, policy: Policy, now: int) -> Outcome:
+    """Say what an exception, or a signal, means."""
+    if not isinstance(error, Signal):
+        failure = read(error, dependency=job.dependency, now=now)
+        return Failed(failure=failure, verdict=judge(failure, policy.rules))
+    match error:
+        case Snooze():
+            return Snoozed(delay=error.delay)
+        case Cancel():
+            return Stopped(reason=error.reason)
+        case Retry():
+            failure = read(error.__cause__ or error, dependency=job.dependency, now=now)
+            verdict = Verdict(kind="transient", code=failure.code or "retry", rule="the task")
+            return Failed(failure=failure, verdict=verdict, retry_in=error.after)
+        case Fail():
+            failure = Failure(message=error.reason or "the task gave no reason", code="fail")
+            return Failed(failure=failure, verdict=Verdict(kind="permanent", code="fail", rule="the task"))
+        case _:
+            message = f"{type(error).__name__} is no signal that a worker knows"
+            raise AssertionError(message)
+
+
+def _worthless(message: str) -> Failed:
+    """Report work that was done and whose result cannot be kept: doing it again would not help."""
+    failure = Failure(message=message, code="result")
+    return Failed(failure=failure, verdict=Verdict(kind="permanent", code="result", rule="result"))

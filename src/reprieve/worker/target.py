@@ -1,0 +1,34 @@
+"""The target: an app, named by its module and its name in it, as `shop.jobs:app`."""
+
+import importlib
+import sys
+from pathlib import Path
+
+from reprieve.errors import AppNotFound
+from reprieve.worker.worker import Workplace
+
+
+def load(target: str) -> Workplace:
+    """Import the app that a target names; the working folder counts as a place to import from."""
+    module_name, _, attribute = target.partition(":")
+    if not module_name or target.count(":") > 1:
+        message = f"{target!r} names no app; write module:name, for example shop.jobs:app"
+        raise AppNotFound(message)
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and not f"{module_name}.".startswith(f"{error.name}."):
+            raise
+        message = f"there is no module {module_name!r} here; write module:name, and start from the folder that has it"
+        raise AppNotFound(message) from None
+    found = getattr(module, attribute or "app", None)
+    if found is None:
+        message = f"module {module_name!r} has no {attribute or 'app'!r}; the app is named after the colon"
+        raise AppNotFound(message)
+    if not hasattr(found, "registry") or not hasattr(found, "store"):
+        message = f"{target!r} is a {type(found).__name__}, not a Reprieve app"
+        raise AppNotFound(message)
+    return found  # type: ignore[no-any-return]  # looked at above

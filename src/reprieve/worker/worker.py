@@ -1,0 +1,416 @@
+"""The worker: fetches jobs, runs them, and settles them, with exactly one call to the store under way.
+
+Each call carries what has ended since the last one and asks for as much as there is room for, so batches find their own
+size: one job when it is quiet, a hundred under load, and no timer.
+"""
+
+import asyncio
+import contextlib
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Literal, Protocol, TypeAlias
+
+import structlog
+from msgspec.structs import replace
+
+from reprieve.clock import Clock, ticks
+from reprieve.config import Settings
+from reprieve.context import Running
+from reprieve.core.change import Change
+from reprieve.core.classify import judge
+from reprieve.core.failure import read
+from reprieve.core.job import Job
+from reprieve.core.move import Succeed
+from reprieve.core.outcome import Failed, Interrupted, Outcome, Stopped, overran
+from reprieve.errors import SessionDead, StoreError
+from reprieve.registry import Registry
+from reprieve.stores.protocol import Claim, Claimed, Filter, Mark, Store
+from reprieve.worker.board import Board
+from reprieve.worker.gates import Gates
+from reprieve.worker.journal import note_refused, note_settled
+from reprieve.worker.judge import Judge
+from reprieve.worker.middleware import Middleware
+from reprieve.worker.persist import Patience, persist
+from reprieve.worker.runner import Isolation, Runner
+from reprieve.worker.stopwatch import MOST, Stopwatch
+
+log = structlog.get_logger("reprieve")
+
+LISTEN_AT_MOST = 5.0
+"""Seconds after which a worker looks by itself, in case the bell was not heard."""
+
+PULSE_EVERY = 0.5
+"""Seconds between two signs that the loop turns, and between two looks for what has waited for too long."""
+
+STALE_AFTER = 1.0
+"""Seconds for which a fetched job may wait for a slot before it is given back to others."""
+
+LOOK_AGAIN = 0.25
+"""Seconds between two looks for cancel requests, and between two writes of progress."""
+
+Why: TypeAlias = Literal["cancelled", "overran", "stopped"]
+"""Why an attempt was ended from outside."""
+
+
+class Workplace(Protocol):
+    """What a worker works with: an app."""
+
+    settings: Settings
+    clock: Clock
+    registry: Registry
+    middleware: list[Middleware]
+
+    @property
+    def store(self) -> Store:
+        """The store, opened when it is first needed."""
+        ...
+
+
+class Attempt:
+    """A job that is being run here."""
+
+    __slots__ = ("job", "overrun", "running", "slot", "started", "task", "why")
+
+    def __init__(self, running: Running, slot: int, started: float) -> None:
+        """Note what starts, where and when."""
+        self.running = running
+        self.job = running.job
+        self.slot = slot
+        self.started = started
+        self.why: Why | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.overrun: asyncio.TimerHandle | None = None
+
+    def end(self, why: Why) -> None:
+        """End it from outside. The first reason stands."""
+        self.running.is_stopping = True
+        if self.why is None and self.task is not None:
+            self.why = why
+            self.task.cancel()
+
+
+class Worker:
+    """Runs the jobs of one session, up to so many at once."""
+
+    def __init__(
+        self,
+        place: Workplace,
+        session: str,
+        *,
+        queues: Sequence[str] = (),
+        slots: int = 0,
+        isolation: Isolation,
+        board: Board | None = None,
+    ) -> None:
+        """Get ready to work for a session that somebody has opened and keeps alive."""
+        self.session = session
+        self.is_lost = False
+        """Whether the session was found dead: its jobs belong to others."""
+        self._store = place.store
+        self._clock = place.clock
+        self._registry = place.registry
+        self._queues = tuple(queues) or place.registry.queues()
+        self._slots = slots or place.settings.slots
+        self._board = board or Board(self._slots)
+        self._gates = Gates(place.store, place.clock, lambda name: self._calls[name])
+        self._judge = Judge(place.registry, self._gates, place.clock)
+        self._runner = Runner(
+            place.registry,
+            place.clock,
+            middleware=place.middleware,
+            largest_result=place.settings.largest_payload,
+            threads=self._slots,
+            isolation=isolation,
+        )
+        self._stopwatch = Stopwatch()
+        self._heartbeat = place.settings.heartbeat
+        self._number = 0
+        self._changes: list[Change] = []
+        self._fetched: deque[tuple[float, Job]] = deque()
+        self._running: dict[str, Attempt] = {}
+        self._calls: Counter[str] = Counter()
+        self._is_alone = False
+        """Whether what runs must have no company."""
+        self._is_stopping = False
+        self._may_look = True
+        """Whether there may be something to fetch: the last look was not in vain, or the bell has rung since."""
+        self._next_at: int | None = None
+        self._wake = asyncio.Event()
+        self._progress: dict[str, bytes] = {}
+        self._said = asyncio.Event()
+
+    async def run(self) -> None:
+        """Work until told to stop, or until the session is lost."""
+        self._loop = asyncio.get_running_loop()
+        keepers = [
+            asyncio.create_task(persist(keep, what))
+            for keep, what in (
+                (self._gates.keep, "sharing gates"),
+                (self._keep_gates_fresh, "reading gates"),
+                (self._watch_for_cancels, "looking for cancel requests"),
+                (self._write_progress, "writing progress"),
+                (self._tidy, "tidying"),
+            )
+        ]
+        try:
+            while not (self._is_stopping and not (self._running or self._fetched or self._changes)):
+                limit = self._room()
+                if self._changes or (limit and self._may_look):
+                    await self._exchange(limit)
+                else:
+                    await self._idle(limit)
+        finally:
+            for keeper in keepers:
+                keeper.cancel()
+            await asyncio.gather(*keepers, return_exceptions=True)
+            self._runner.close()
+
+    def stop(self) -> None:
+        """Fetch nothing more, give back what has not started, and end when what runs has ended."""
+        self._is_stopping = True
+        self._give_back(lambda _: True)
+        self._wake.set()
+
+    def stop_now(self) -> None:
+        """End what still runs; it goes back uncharged."""
+        self.stop()
+        for attempt in list(self._running.values()):
+            attempt.end("stopped")
+
+    # the conversation with the store
+
+    def _room(self) -> int:
+        """Answer how many jobs to ask for: free slots, and what fast jobs will have freed in a moment."""
+        if self._is_stopping or self._is_alone or (self._fetched and self._fetched[0][1].is_suspect):
+            return 0
+        wanted = self._slots + self._stopwatch.ahead(self._slots)
+        return max(0, min(MOST, wanted - len(self._running) - len(self._fetched)))
+
+    async def _exchange(self, limit: int) -> None:
+        """Settle what has ended and fetch more, in one call; repeated until it is answered."""
+        changes, self._changes = tuple(self._changes), []
+        self._number += 1
+        claim = Claim(
+            session=self.session,
+            number=self._number,
+            now=self._clock.now(),
+            queues=self._queues,
+            limit=limit,
+            changes=changes,
+        )
+        try:
+            claimed = await self._insist(claim)
+        except SessionDead:
+            if not self.is_lost:
+                log.warning("session lost", session=self.session)
+            self.is_lost = True
+            self.stop_now()
+            return
+        for change, answer in zip(changes, claimed.answers, strict=True):
+            if answer in ("refused", "missing"):
+                note_refused(change, answer)
+        if limit:
+            self._may_look = len(claimed.jobs) == limit
+            self._next_at = claimed.next_at
+        now = ticks()
+        self._fetched.extend((now, job) for job in claimed.jobs)
+        if self._is_stopping:
+            self._give_back(lambda _: True)
+        self._start()
+
+    async def _insist(self, claim: Claim) -> Claimed:
+        patience = Patience("claiming")
+        while True:
+            try:
+                claimed = await self._store.claim(claim)
+            except SessionDead:
+                raise
+            except StoreError as error:
+                await patience.wait(error)
+                claim = replace(claim, now=self._clock.now())
+            else:
+                patience.end()
+                return claimed
+
+    async def _idle(self, limit: int) -> None:
+        """Wait until something ends here, the bell rings, or the next job is due."""
+        wake = asyncio.create_task(self._wake.wait())
+        waiting: set[asyncio.Task[bool]] = {wake}
+        if limit:
+            waiting.add(asyncio.create_task(self._listen()))
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waiting:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+        self._wake.clear()
+
+    async def _listen(self) -> bool:
+        """Listen to the bell, until the next job is due at the longest."""
+        at_most = LISTEN_AT_MOST
+        if self._next_at is not None:
+            at_most = min(at_most, max(0.0, (self._next_at - self._clock.now()) / 1_000))
+        try:
+            await self._store.wait(self._queues, at_most, self.session)
+        except StoreError:
+            await asyncio.sleep(PULSE_EVERY)
+        self._may_look = True
+        return True
+
+    # running
+
+    def _start(self) -> None:
+        """Start what was fetched, as far as there are slots; a suspect only alone."""
+        while self._fetched and len(self._running) < self._slots and not self._is_alone:
+            job = self._fetched[0][1]
+            if job.dependency and self._gates.is_held(job.dependency):
+                self._give_back(lambda other: self._gates.is_held(other.dependency))
+                continue
+            if job.is_suspect:
+                if self._running:
+                    return
+                self._is_alone = True
+            self._fetched.popleft()
+            self._launch(job)
+
+    def _launch(self, job: Job) -> None:
+        started, timeout = ticks(), self._registry.timeout_of(job.task)
+        slot = self._board.begin(job.id, started + timeout)
+        attempt = Attempt(Running(job, self._say), slot, started)
+        self._running[job.id] = attempt
+        if job.dependency:
+            self._calls[job.dependency] += 1
+        attempt.overrun = self._loop.call_later(timeout, attempt.end, "overran")
+        attempt.task = self._loop.create_task(self._attempt(attempt))
+
+    async def _attempt(self, attempt: Attempt) -> None:
+        job = attempt.job
+        try:
+            outcome = await self._runner.run(attempt.running)
+        except asyncio.CancelledError as error:
+            outcome = self._ended_from_outside(attempt, error)
+        except Exception as error:  # noqa: BLE001 - a rule or middleware may be anybody's code, and the job must go on
+            outcome = _failed(error, job)
+        self._end(attempt, outcome)
+
+    def _ended_from_outside(self, attempt: Attempt, error: BaseException) -> Outcome:
+        match attempt.why:
+            case "cancelled":
+                return Stopped(reason="cancelled while it ran")
+            case "overran":
+                return overran(self._registry.timeout_of(attempt.job.task))
+            case "stopped":
+                return Interrupted()
+            case None:
+                # Nobody here cancelled it: the task's own code did.
+                return _failed(error, attempt.job)
+
+    def _end(self, attempt: Attempt, outcome: Outcome) -> None:
+        job = attempt.job
+        self._stopwatch.note(ticks() - attempt.started)
+        if attempt.overrun is not None:
+            attempt.overrun.cancel()
+        del self._running[job.id]
+        if job.dependency:
+            self._calls[job.dependency] -= 1
+        thread = attempt.running.thread
+        if thread is None or thread.done():
+            self._board.end(attempt.slot)
+        else:
+            self._abandon(attempt.slot, thread)
+        self._is_alone = False
+        self._settle(job, outcome)
+        self._start()
+
+    def _abandon(self, slot: int, thread: Future[object]) -> None:
+        """Let a thread be that cannot be stopped. Its slot is free when it ends, or when the process is replaced."""
+        self._slots -= 1
+        self._board.abandon(slot, ticks())
+
+        def done(_: object) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended before the thread did
+                self._loop.call_soon_threadsafe(self._regain, slot)
+
+        thread.add_done_callback(done)
+
+    def _regain(self, slot: int) -> None:
+        self._slots += 1
+        self._board.end(slot)
+        self._wake.set()
+
+    def _settle(self, job: Job, outcome: Outcome) -> None:
+        change = self._judge.settle(job, outcome)
+        self._changes.append(change)
+        self._wake.set()
+        if not isinstance(change.event.move, Succeed):
+            note_settled(change)
+
+    def _give_back(self, is_meant: Callable[[Job], bool]) -> None:
+        """Give fetched jobs back that have not started; it costs them nothing."""
+        kept: deque[tuple[float, Job]] = deque()
+        for since, job in self._fetched:
+            if is_meant(job):
+                self._settle(job, Interrupted())
+            else:
+                kept.append((since, job))
+        self._fetched = kept
+
+    # keeping things in order
+
+    async def _keep_gates_fresh(self) -> None:
+        while True:
+            await self._gates.refresh()
+            await asyncio.sleep(self._heartbeat)
+
+    async def _watch_for_cancels(self) -> None:
+        """Look for cancel requests whenever something was written, while anything runs."""
+        mine = Filter(session=self.session)
+        while True:
+            # The bell is listened to before the look, so that nothing falls in between.
+            bell = asyncio.create_task(self._store.wait(self._queues, LISTEN_AT_MOST))
+            await asyncio.sleep(0)
+            try:
+                if self._running:
+                    page = await self._store.find(mine, self._clock.now())
+                    for job in page.jobs:
+                        if job.cancel_requested and job.id in self._running:
+                            self._running[job.id].end("cancelled")
+                await bell
+            finally:
+                bell.cancel()
+            await asyncio.sleep(LOOK_AGAIN)
+
+    def _say(self, job: Job, data: bytes) -> None:
+        """Take progress from a task, in whichever thread it runs."""
+        self._loop.call_soon_threadsafe(self._keep_progress, job.id, data)
+
+    def _keep_progress(self, job_id: str, data: bytes) -> None:
+        self._progress[job_id] = data
+        self._said.set()
+
+    async def _write_progress(self) -> None:
+        while True:
+            await self._said.wait()
+            self._said.clear()
+            said, self._progress = self._progress, {}
+            now = self._clock.now()
+            await self._store.mark(
+                [Mark(job_id=name, now=now, session=self.session, progress=data) for name, data in said.items()]
+            )
+            await asyncio.sleep(LOOK_AGAIN)
+
+    async def _tidy(self) -> None:
+        """Show that the loop turns, and give back what has waited behind slow jobs."""
+        while True:
+            now = ticks()
+            self._board.beat(now)
+            if self._fetched and now - self._fetched[0][0] > STALE_AFTER:
+                self._give_back(lambda job: not job.is_suspect)
+            await asyncio.sleep(PULSE_EVERY)
+
+
+def _failed(error: BaseException, job: Job) -> Failed:
+    failure = read(error, dependency=job.dependency)
+    return Failed(failure=failure, verdict=judge(failure, ()))
