@@ -5,7 +5,7 @@ decimals, enums and whatever else msgspec knows arrive as what they were. Withou
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, get_type_hints
 
 import msgspec
@@ -20,6 +20,9 @@ class Payload(msgspec.Struct, array_like=True, frozen=True):
     kwargs: dict[str, Any]
 
 
+_decode = msgspec.json.Decoder(Payload).decode
+
+
 class Codec:
     """Writes and reads the arguments of one function."""
 
@@ -28,20 +31,28 @@ class Codec:
         self._signature = inspect.signature(function)
         self._hints = _hints_of(function)
         self._name = getattr(function, "__qualname__", repr(function))
+        parameters = self._signature.parameters.values()
+        self._is_plain = all(parameter.kind is parameter.POSITIONAL_OR_KEYWORD for parameter in parameters)
+        self._places = [(parameter.name, self._hints.get(parameter.name, Any)) for parameter in parameters]
+        self._required = sum(parameter.default is parameter.empty for parameter in parameters)
 
     def encode(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> bytes:
         """Write the arguments of a call, after checking that the function can be called with them."""
-        try:
-            self._signature.bind(*args, **kwargs)
-        except TypeError as error:
-            message = f"{self._name} cannot be called so: {error}"
-            raise UnserialisableArgument(message) from None
+        if not self._is_simple(args, kwargs):
+            try:
+                self._signature.bind(*args, **kwargs)
+            except TypeError as error:
+                message = f"{self._name} cannot be called so: {error}"
+                raise UnserialisableArgument(message) from None
         return dump(Payload(list(args), dict(kwargs)), f"arguments of {self._name}")
 
     def decode(self, data: bytes) -> tuple[list[object], dict[str, object]]:
         """Read the arguments of a call, each as what its annotation says."""
         try:
-            payload = msgspec.json.decode(data, type=Payload)
+            payload = _decode(data)
+            if self._is_simple(payload.args, payload.kwargs):
+                pairs = zip(payload.args, self._places, strict=False)
+                return [_convert(value, hint) for value, (_, hint) in pairs], {}
             bound = self._signature.bind(*payload.args, **payload.kwargs)
             for name, value in bound.arguments.items():
                 bound.arguments[name] = self._rebuild(name, value)
@@ -49,6 +60,10 @@ class Codec:
             message = f"the payload does not fit {self._name}: {error}"
             raise UndecodablePayload(message) from error
         return list(bound.args), dict(bound.kwargs)
+
+    def _is_simple(self, args: Sequence[object], kwargs: Mapping[str, object]) -> bool:
+        """Whether the arguments fit at a glance, so that nothing has to be bound: most calls are such."""
+        return self._is_plain and not kwargs and self._required <= len(args) <= len(self._places)
 
     def _rebuild(self, name: str, value: object) -> object:
         parameter = self._signature.parameters[name]
