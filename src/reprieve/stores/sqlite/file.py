@@ -7,7 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from reprieve.errors import ForeignStore, NewerSchema, StoreError, StoreReadOnly
+from reprieve.errors import ForeignStore, NewerSchema, StoreCorrupt, StoreError, StoreReadOnly
 from reprieve.stores.sqlite.faults import translate
 
 Durability: TypeAlias = Literal["full", "fast"]
@@ -17,7 +17,7 @@ OLDEST = (3, 37, 0)
 PATIENCE = 10_000
 """Milliseconds for which a foreign transaction may hold the file before a call fails."""
 
-_NETWORKS = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "fuse.sshfs", "fuse.glusterfs"}
+NETWORKS = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "fuse.sshfs", "fuse.glusterfs"}
 
 
 _OCTAL = re.compile(r"\\([0-7]{3})")
@@ -56,7 +56,7 @@ def prepare(path: Path | None, durability: Durability, *, shared: bool) -> int:
         _require_place(path)
         connection = connect(path, durability)
         try:
-            _require_ours(connection, path, shared=shared)
+            require_ours(connection, path, shared=shared)
             connection.execute("pragma journal_mode = wal")
             _forget_statistics(connection)
             _migrate(connection)
@@ -101,7 +101,7 @@ def _require_place(path: Path, mounts: Path = Path("/proc/self/mountinfo")) -> N
     if path.is_dir():
         message = f"{path} is a folder; name a file"
         raise ForeignStore(message)
-    if mounts.exists() and (kind := file_system_of(folder.resolve(), mounts.read_text())) in _NETWORKS:
+    if mounts.exists() and (kind := file_system_of(folder.resolve(), mounts.read_text())) in NETWORKS:
         message = (
             f"{path} lies on a network file system ({kind}), whose locks lose jobs; use a local disk or PostgreSQL"
         )
@@ -111,9 +111,10 @@ def _require_place(path: Path, mounts: Path = Path("/proc/self/mountinfo")) -> N
         raise StoreReadOnly(message)
 
 
-def _require_ours(connection: sqlite3.Connection, path: Path, *, shared: bool) -> None:
+def require_ours(connection: sqlite3.Connection, path: Path, *, shared: bool) -> None:
+    """Refuse a database of something else, unless it is said to be shared."""
     is_used = connection.execute("select count(*) from sqlite_master").fetchone()[0] > 0
-    if is_used and not shared and not _layout_of(connection):
+    if is_used and not shared and not layout_of(connection):
         message = (
             f"{path} is a database of something else; name another file, or say shared=True to keep jobs beside it"
         )
@@ -126,11 +127,15 @@ def _forget_statistics(connection: sqlite3.Connection) -> None:
         connection.execute("delete from sqlite_stat1 where tbl like 'reprieve%'")
 
 
-def _layout_of(connection: sqlite3.Connection) -> int:
+def layout_of(connection: sqlite3.Connection) -> int:
     """Answer which layout our tables have; 0 is none."""
     if not connection.execute("select 1 from sqlite_master where name = 'reprieve_counter'").fetchone():
         return 0
-    return int(connection.execute("select value from reprieve_counter where name = 'layout'").fetchone()[0])
+    layout = connection.execute("select value from reprieve_counter where name = 'layout'").fetchone()
+    if layout is None or not isinstance(layout[0], int):
+        message = "the table reprieve_counter does not say which layout the store has; restore the file from a backup"
+        raise StoreCorrupt(message)
+    return layout[0]
 
 
 def migrations() -> list[str]:
@@ -144,8 +149,8 @@ def _migrate(connection: sqlite3.Connection) -> None:
     steps = migrations()
     connection.execute("begin immediate")
     try:
-        version = _layout_of(connection)
-        _require_known(version, len(steps))
+        version = layout_of(connection)
+        require_known(version, len(steps))
         for step in steps[version:]:
             for statement in _split(step):
                 connection.execute(statement)
@@ -157,7 +162,8 @@ def _migrate(connection: sqlite3.Connection) -> None:
         raise
 
 
-def _require_known(version: int, newest: int) -> None:
+def require_known(version: int, newest: int) -> None:
+    """Refuse a layout that only a newer release can read."""
     if version > newest:
         message = f"the store has layout {version}, and this release knows {newest}; update Reprieve"
         raise NewerSchema(message)
