@@ -3,10 +3,8 @@
 import subprocess
 import sys
 
-import pytest
 from click.testing import CliRunner
 
-from reprieve import __version__
 from reprieve.cli import main
 
 
@@ -43,15 +41,3 @@ def test_without_a_terminal_the_demo_prints_plain_lines() -> None:
     )
     assert b"\x1b" not in printed.stdout
     assert printed.stderr == b""
-
-
-def test_the_version_is_told() -> None:
-    assert run("--version").strip() == f"reprieve, version {__version__}"
-
-
-@pytest.mark.parametrize("arguments", [["demo", "--jobs", "0"], ["demo", "--jobs", "many"], ["dance"]])
-def test_a_mistake_is_answered_with_a_line_and_status_2(arguments: list[str]) -> None:
-    result = CliRunner().invoke(main, arguments)
-    assert result.exit_code == 2
-    assert "Error: " in result.output
-    assert "Traceback" not in result.output

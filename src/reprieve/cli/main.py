@@ -1,23 +1,50 @@
-"""The root of the command line. Each command imports what it needs when it runs, so that help comes at once."""
+"""The root of the command line: which commands there are, and where they live.
+
+A command is imported when it is run: to add one, write it in a module of its name and enter it below.
+"""
 
 import click
 
-from reprieve import __version__
+from reprieve.cli.group import Entry, Root
+
+COMMANDS = {
+    "demo": Entry("reprieve.cli.showcase:demo", "Show presets and verdicts, and play an outage with and without Park."),
+    "presets": Entry("reprieve.cli.presets:presets", "Look at the policies that have names."),
+    "classify": Entry("reprieve.cli.classify:classify", "Say what an error is, and what would follow."),
+    "config": Entry("reprieve.cli.config:config", "Show every setting, and where it comes from."),
+    "doctor": Entry("reprieve.cli.doctor:doctor", "Examine this machine and its store."),
+    "migrate": Entry("reprieve.cli.migrate:migrate", "Look at the layout of a store, and bring it up to date."),
+    "version": Entry("reprieve.cli.version:version", "Say which releases are at work here."),
+    "completion": Entry(
+        "reprieve.cli.completion:completion", "Print the script that completes commands in your shell."
+    ),
+}
+"""Every command, in the order of the help."""
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="reprieve")
-def main() -> None:
-    """Background jobs that survive failure."""
+def _version(ctx: click.Context, _: click.Parameter, is_asked: bool) -> None:  # noqa: FBT001 - click's signature
+    if is_asked and not ctx.resilient_parsing:
+        from reprieve.cli.version import line
+
+        click.echo(line())
+        ctx.exit()
 
 
-@main.command()
-@click.option("--jobs", type=click.IntRange(1, 100_000), default=10_000, show_default=True, help="Size of the backlog.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Chance of the simulation.")
-def demo(jobs: int, seed: int) -> None:
-    """Show the presets, classify errors, and play an outage in virtual time with and without Park."""
-    from rich.console import Console  # noqa: PLC0415 - only this command prints tables
-
-    from reprieve.cli.demo import show  # noqa: PLC0415 - as above
-
-    show(Console(), jobs=jobs, seed=seed)
+main = Root(
+    COMMANDS,
+    name="reprieve",
+    help="Background jobs that survive failure.",
+    epilog="reprieve COMMAND --help says more about each.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    params=[
+        click.Option(
+            ["--version"],
+            is_flag=True,
+            expose_value=False,
+            is_eager=True,
+            callback=_version,
+            help="Say the version and exit.",
+        )
+    ],
+)
+"""The command line."""

@@ -1,0 +1,88 @@
+"""How a command ends: with which status, and with the one line that says why."""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import click
+
+from reprieve.errors import (
+    ConcurrentModification,
+    InvalidRetryState,
+    MaxRetriesExceeded,
+    ReprieveError,
+    ValidationError,
+)
+
+FAILED, MISUSED, MISSING, CONFLICT, INTERRUPTED = 1, 2, 3, 4, 130
+"""A failure, wrong usage, something that is not there, a job in the wrong state, and Ctrl-C."""
+
+_CONFLICTS = (ConcurrentModification, InvalidRetryState, MaxRetriesExceeded)
+
+
+def status_of(error: ReprieveError) -> int:
+    """Answer the exit status that an error ends a command with."""
+    match error:
+        case ValidationError():
+            return MISUSED
+        case _ if error.code.endswith("_not_found"):
+            return MISSING
+        case _ if isinstance(error, _CONFLICTS):
+            return CONFLICT
+        case _:
+            return FAILED
+
+
+def run(main: Callable[..., object], args: Sequence[str] | None = None, **settings: Any) -> NoReturn:  # noqa: ANN401 - as click's main
+    """Run click's `main`, and exit.
+
+    Errors of ours and of usage get one line; anything else is a bug, and shows itself.
+    """
+    words = list(sys.argv[1:] if args is None else args)
+    as_json = "--json" in words[: words.index("--") if "--" in words else None]
+    _accept_any_text()
+    settings["standalone_mode"] = False
+    try:
+        status = main(words, **settings)
+    except ReprieveError as error:
+        _complain(error.code, str(error), status_of(error), as_json=as_json)
+    except click.UsageError as error:
+        _complain("usage_error", _usage(error), MISUSED, as_json=as_json)
+    except click.ClickException as error:
+        _complain("cli_error", error.format_message(), error.exit_code, as_json=as_json)
+    except click.Abort:
+        sys.exit(INTERRUPTED)
+    except OSError as error:
+        _complain("os_error", str(error), FAILED, as_json=as_json)
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def _usage(error: click.UsageError) -> str:
+    message = error.format_message().rstrip(".")
+    return message if error.ctx is None else f"{message} (see {error.ctx.command_path} --help)"
+
+
+def _complain(code: str, message: str, status: int, *, as_json: bool) -> NoReturn:
+    # A message may quote what somebody else wrote: it stays on its line, and moves no cursor.
+    line = " ".join("".join(letter if letter.isprintable() else " " for letter in message).split())
+    if as_json:
+        click.echo(json.dumps({"error": {"code": code, "message": line}}), err=True)
+    else:
+        click.echo(f"{click.style('error:', fg='red', bold=True)} {line}", err=True, color=_may_colour())
+    sys.exit(status)
+
+
+def _may_colour() -> bool | None:
+    """Answer what the environment says about colours; None leaves it to the terminal."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    return True if os.environ.get("FORCE_COLOR") else None
+
+
+def _accept_any_text() -> None:
+    """Replace what is no text, or what the terminal cannot show, rather than fail."""
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if reconfigure := getattr(stream, "reconfigure", None):
+            reconfigure(errors="replace")

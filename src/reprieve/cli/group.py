@@ -1,0 +1,88 @@
+"""Commands with subcommands: listed in the order in which they are declared, and imported when they are run."""
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import click
+from click.shell_completion import CompletionItem
+
+from reprieve.cli.exit import run
+
+
+class Entry(NamedTuple):
+    """Where a command lives, as `module:attribute`, and its one line of help."""
+
+    place: str
+    help: str
+
+    def load(self) -> click.Command:
+        """Import the command."""
+        module, _, attribute = self.place.partition(":")
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
+
+
+class Group(click.Group):
+    """A command of commands; alone, it says what they are."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Answer the names in the order of their declaration."""
+        return list(self.commands)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take a call without arguments for the question what there is."""
+        if not args and not ctx.resilient_parsing:
+            click.echo(ctx.get_help())
+            ctx.exit()
+        return super().parse_args(ctx, args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that is meant; a name that is nearly one is answered with it."""
+        name, known = args[0], self.list_commands(ctx)
+        if name not in known and not name.startswith("-") and not ctx.resilient_parsing:
+            ctx.fail(f"there is no command {name!r}; {_suggestion(name, known)}")
+        return super().resolve_command(ctx, args)
+
+
+def _suggestion(name: str, known: list[str]) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, known, n=1)
+    return f"did you mean {close[0]}?" if close else f"the commands are {', '.join(known)}"
+
+
+class Root(Group):
+    """The command line itself: it knows its commands by their entries, and how each of them ends."""
+
+    def __init__(self, entries: Mapping[str, Entry], **settings: Any) -> None:  # noqa: ANN401 - whatever a group takes
+        """Take the commands by their names."""
+        super().__init__(**settings)
+        self.entries = entries
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Answer the names in the order of the entries."""
+        return [*self.entries, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command that is run, and no other."""
+        entry = self.entries.get(cmd_name)
+        return super().get_command(ctx, cmd_name) if entry is None else entry.load()
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
+        """Write the list of commands from the entries, without importing any."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.help) for name, entry in self.entries.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete names from the entries: a shell asks at every tab, so nothing is imported."""
+        names = [
+            CompletionItem(name, help=entry.help) for name, entry in self.entries.items() if name.startswith(incomplete)
+        ]
+        return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
+
+    def main(self, *args: Any, **settings: Any) -> Any:  # noqa: ANN401 - click's signature, whatever its release
+        """Run the command line, and end the process with its status."""
+        return run(super().main, *args, **settings)

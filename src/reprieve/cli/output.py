@@ -1,0 +1,117 @@
+"""What commands print: tables and lines for people, one JSON document for scripts.
+
+Colours appear on a terminal, or where FORCE_COLOR asks for them, and never where NO_COLOR forbids them.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeAlias
+
+import click
+
+if TYPE_CHECKING:  # rich is slow to import, and neither help nor JSON needs it
+    from rich.console import Console
+    from rich.text import Text
+
+Cell: TypeAlias = str | tuple[str, str]
+"""A text, or a text and its style."""
+
+_ENDLESS = 10_000
+"""Columns of what is no terminal."""
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document, for scripts.")
+"""The option of every command that answers a question."""
+
+
+def print_json(document: object) -> None:
+    """Print records, lists and dictionaries as one document."""
+    import msgspec
+
+    click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
+    """Print a table that is as wide as it needs to be, and no wider than the terminal."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(*columns, box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for row in rows:
+        table.add_row(*map(_text, row))
+    _console().print(table)
+
+
+def print_facts(facts: Iterable[tuple[str, Cell]]) -> None:
+    """Print names and what they stand for, one a line; what is empty is left out."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for name, cell in facts:
+        text = _text(cell)
+        if text:
+            table.add_row(Text(f"  {name}", "dim"), text)
+    _unbroken().print(table)
+
+
+def print_line(*cells: Cell) -> None:
+    """Print one line from its parts; on a terminal it wraps between words, elsewhere it stays whole."""
+    from rich.text import Text
+
+    _unbroken().print(Text.assemble(*cells))
+
+
+def print_row(widths: Sequence[int], cells: Sequence[Cell]) -> None:
+    """Print cells in columns of these widths; the last takes the rest, and on a terminal wraps within it."""
+    from rich.table import Table
+
+    row = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
+    for width in widths:
+        row.add_column(width=width)
+    row.add_row(*map(_text, cells))
+    _unbroken().print(row)
+
+
+def print_picture(line: Sequence[Cell]) -> None:
+    """Print a line whose columns matter: what does not fit is cut off."""
+    from rich.text import Text
+
+    _console().print(Text.assemble(*line), no_wrap=True, overflow="crop", crop=True)
+
+
+def width() -> int:
+    """Answer how many columns there are."""
+    return _console().width
+
+
+@contextmanager
+def working(on: str) -> Iterator[None]:
+    """Say on the terminal what takes so long, while it does."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(on):
+        yield
+
+
+def _text(cell: Cell) -> "Text":
+    from rich.text import Text
+
+    return Text(*((cell,) if isinstance(cell, str) else cell))
+
+
+def _console() -> "Console":
+    from rich.console import Console
+
+    return Console(highlight=False)
+
+
+def _unbroken() -> "Console":
+    """Answer a console that breaks lines for people only: whoever searches in them wants them whole."""
+    console = _console()
+    if not console.is_terminal:
+        console.width = _ENDLESS
+    return console
