@@ -1,0 +1,106 @@
+"""`reprieve presets`: the policies that have names, as tables, numbers and pictures."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from reprieve.cli import output
+from reprieve.cli.group import Group
+
+if TYPE_CHECKING:  # the numbers come from the core, which help does not need
+    from reprieve.cli.schedule import Schedule
+
+PURPOSES = {
+    "swift": "Three quick retries, for calls that a person waits for.",
+    "patient": "Two retries minutes apart, for work that can wait.",
+    "smtp": "E-mail over SMTP, in production.",
+    "smtp_dev": "E-mail over SMTP, while developing: the same shape, sooner over.",
+    "email": "E-mail through a gateway, for many tenants.",
+    "render": "Anything that a browser renders.",
+    "screenshot": "Screenshots: five retries over an hour.",
+    "pdf": "PDFs: two retries, soon.",
+    "bull": 'What Bull\'s "exponential" with a delay of 1 s really does: (2^k − 1) s.',
+    "standard": "The default: ten attempts over half an hour on average, an hour at the most, widely spread.",
+    "mta": "Mail transfer as RFC 5321, 4.5.4.1 wants it: soon, then every two hours, for five days.",
+    "webhook": "Webhooks: from seconds to hours, over more than a day.",
+}
+"""What each preset is for, in the words that stand beside it in the code."""
+
+
+@click.group(cls=Group)
+def presets() -> None:
+    """Look at the policies that have names."""
+
+
+@presets.command("list")
+@output.json_option
+def list_presets(*, as_json: bool) -> None:
+    """List every preset with its waits before jitter."""
+    from reprieve.cli.schedule import spell_attempts, spell_waits
+    from reprieve.core.duration import spell
+
+    schedules = _schedules(())
+    if as_json:
+        output.print_json(schedules)
+        return
+    output.print_table(
+        ("preset", "attempts", "waits before jitter", "in all"),
+        [((each.name, "cyan"), spell_attempts(each), spell_waits(each), spell(each.total)) for each in schedules],
+    )
+
+
+@presets.command()
+@click.argument("name")
+@output.json_option
+def show(name: str, *, as_json: bool) -> None:
+    """Show all numbers of one preset, and what it is for."""
+    from reprieve.cli.schedule import spell_attempts
+    from reprieve.core.duration import spell
+
+    (schedule,) = _schedules((name,))
+    if as_json:
+        output.print_json(schedule)
+        return
+    output.print_line((schedule.name, "bold cyan"), f"  {schedule.purpose}")
+    output.print_facts(
+        [
+            ("attempts", spell_attempts(schedule)),
+            ("backoff", schedule.backoff),
+            ("cap", "none" if schedule.cap is None else spell(schedule.cap)),
+            ("jitter", schedule.jitter),
+            ("deadline", "none" if schedule.deadline is None else f"{spell(schedule.deadline)} after enqueue"),
+            ("in all", spell(schedule.total)),
+        ]
+    )
+    sofar, rows = 0.0, []
+    for wait in schedule.waits:
+        sofar += wait.wait
+        rows.append((str(wait.failures), *map(spell, (wait.wait, wait.earliest, wait.latest, sofar))))
+    output.print_table(("failure", "wait", "earliest", "latest", "in all"), rows)
+
+
+@presets.command()
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@output.json_option
+def plot(names: tuple[str, ...], *, as_json: bool) -> None:
+    """Draw the waits of some presets side by side, or of all.
+
+    One bar for each failure, on a logarithmic scale that all of them share. A bar is solid up to the earliest moment
+    of the retry, and light up to the latest: that is its jitter.
+    """
+    from reprieve.cli.plot import draw
+
+    schedules = _schedules(names)
+    if as_json:
+        output.print_json(schedules)
+        return
+    for line in draw(schedules, output.width()):
+        output.print_picture(line)
+
+
+def _schedules(names: tuple[str, ...]) -> list["Schedule"]:
+    """Work out the presets of these names, or all."""
+    from reprieve.cli.schedule import schedule_of
+    from reprieve.core.presets import ALL, named
+
+    return [schedule_of(named(name), name, PURPOSES.get(name, "")) for name in names or ALL]
