@@ -1,0 +1,98 @@
+"""`reprieve config`: every setting as it is in force, and where it comes from."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from reprieve.cli import output
+
+if TYPE_CHECKING:  # settings are read when the command runs
+    from reprieve.cli.schedule import Schedule
+    from reprieve.config import Settings
+    from reprieve.core.rule import Rule
+
+
+@click.command()
+@output.json_option
+def config(*, as_json: bool) -> None:
+    """Show every setting, and where it comes from.
+
+    The environment (REPRIEVE_URL, REPRIEVE_SLOTS and so on) goes over reprieve.toml, or whatever file REPRIEVE_CONFIG
+    names, and that over the defaults. Passwords are hidden.
+    """
+    from msgspec.structs import fields
+
+    from reprieve.config import Settings, load
+
+    loaded = load()
+    if as_json:
+        names = {field.name: field.encode_name for field in fields(Settings)}
+        output.print_json(
+            {
+                names[name]: {"value": _value(loaded.settings, name), "source": source}
+                for name, source in loaded.sources.items()
+            }
+        )
+        return
+    output.print_table(
+        ("setting", "value", "source"),
+        [
+            ((name, "cyan"), _text(loaded.settings, name), (source, "dim" if source == "default" else "green"))
+            for name, source in loaded.sources.items()
+        ],
+    )
+
+
+def _value(settings: "Settings", name: str) -> object:
+    """Answer a setting as JSON carries it: durations in seconds, policies in numbers."""
+    from reprieve.stores.url import masked
+
+    match name:
+        case "url":
+            return masked(settings.url)
+        case "rules":
+            return [_facts(rule) for rule in settings.rules]
+        case "policies":
+            return {schedule.name: schedule for schedule in _policies(settings)}
+        case _:
+            return getattr(settings, name)
+
+
+def _text(settings: "Settings", name: str) -> str:
+    """Answer a setting as people write it."""
+    from reprieve.cli.schedule import spell_attempts, spell_waits
+    from reprieve.core.duration import spell
+
+    match name:
+        case "rules":
+            lines = [f"{rule} is {rule.kind or 'treated otherwise'}" for rule in settings.rules]
+        case "policies":
+            lines = [
+                f"{each.name}: {spell_attempts(each)} attempts, waits {spell_waits(each)}"
+                for each in _policies(settings)
+            ]
+        case _:
+            value = _value(settings, name)
+            return spell(value) if isinstance(value, float) else str(value)
+    return "\n".join(lines) or "none"
+
+
+def _policies(settings: "Settings") -> list["Schedule"]:
+    from reprieve.cli.schedule import schedule_of
+
+    return [schedule_of(policy, task) for task, policy in settings.policies.items()]
+
+
+def _facts(rule: "Rule") -> dict[str, object]:
+    """Answer what a rule of the configuration says, which knows no backoff."""
+    facts = {
+        "code": rule.code,
+        "exception": rule.exception,
+        "message": rule.message,
+        "dependency": rule.dependency,
+        "kind": rule.kind,
+        "scope": rule.scope,
+        "retryAfter": rule.retry_after,
+        "maxAttempts": rule.max_attempts,
+    }
+    return {name: value for name, value in facts.items() if value not in ("", None)}
