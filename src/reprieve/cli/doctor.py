@@ -1,0 +1,128 @@
+"""`reprieve doctor`: what could go wrong on this machine and with its store, and how to mend it.
+
+What is particular to a store its own care knows; here is the machine, and how findings are told.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from reprieve.cli import output
+from reprieve.cli.exit import FAILED
+from reprieve.cli.store import store_argument
+
+if TYPE_CHECKING:  # stores are imported when the command runs
+    from reprieve.stores.care import Finding
+
+EXTRAS = {
+    "uvloop": ("fast", "a faster event loop"),
+    "psycopg": ("postgres", "PostgreSQL"),
+    "redis": ("redis", "Redis"),
+}
+"""Optional packages: the extra that installs each, and what it is for."""
+
+WIDTHS = (4, 11)
+STYLES = {"ok": "green", "warn": "yellow", "bad": "bold red"}
+
+
+@click.command()
+@store_argument
+@click.option("--shared", is_flag=True, help="The store stands in a database of an application.")
+@output.json_option
+@click.pass_context
+def doctor(ctx: click.Context, url: str | None, *, shared: bool, as_json: bool) -> None:
+    """Examine this machine and its store.
+
+    Each finding is ok, warn or bad, and says what to do. The status is 1 if anything is bad. Nothing is changed.
+    """
+    findings = []
+    for finding in _watched(_examine(url, shared=shared)):
+        findings.append(finding)
+        if not as_json:
+            _print(finding)
+    is_well = all(finding.level != "bad" for finding in findings)
+    if as_json:
+        output.print_json({"isWell": is_well, "findings": findings})
+    if not is_well:
+        ctx.exit(FAILED)
+
+
+def _watched(findings: Iterator["Finding"]) -> Iterator["Finding"]:
+    """Show on the terminal that the next finding is looked for: reading every page of a large file takes a while."""
+    while True:
+        with output.working("looking"):
+            finding = next(findings, None)
+        if finding is None:
+            return
+        yield finding
+
+
+def _examine(url: str | None, *, shared: bool) -> Iterator["Finding"]:
+    from reprieve.cli.store import settings_for
+    from reprieve.clock import now
+    from reprieve.errors import ReprieveError
+    from reprieve.stores.care import Finding
+    from reprieve.stores.open import care_for
+    from reprieve.stores.url import masked
+
+    yield _python()
+    yield from _extras()
+    at = now()
+    yield _clock(at)
+    try:
+        target = settings_for(url).url
+        care = care_for(target, shared=shared)
+        yield Finding(name="settings", level="ok", seen=f"the store is {masked(target)}")
+        yield from care.examine(at)
+    except ReprieveError as error:
+        seen, _, fix = str(error).partition("; ")
+        yield Finding(
+            name="settings",
+            level="bad",
+            seen=seen,
+            fix=fix or "mend it where it comes from: see reprieve config --help",
+        )
+
+
+def _python() -> "Finding":
+    import platform
+
+    from reprieve.stores.care import Finding
+
+    return Finding(name="python", level="ok", seen=f"{platform.python_implementation()} {platform.python_version()}")
+
+
+def _extras() -> Iterator["Finding"]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    from reprieve.stores.care import Finding
+
+    for package, (extra, purpose) in EXTRAS.items():
+        try:
+            yield Finding(name=package, level="ok", seen=version(package))
+        except PackageNotFoundError:
+            seen = f"not installed; for {purpose}: pip install 'reprieve[{extra}]'"
+            yield Finding(name=package, level="ok", seen=seen)
+
+
+def _clock(at: int) -> "Finding":
+    """Compare the clock with the day on which this release was installed: nobody can run it before."""
+    from datetime import UTC, datetime
+    from pathlib import Path
+
+    from reprieve.stores.care import Finding
+
+    installed_at = int(Path(__file__).stat().st_mtime * 1_000)
+    seen = f"{datetime.fromtimestamp(at / 1_000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    if at >= installed_at - 86_400_000:
+        return Finding(name="clock", level="ok", seen=seen)
+    return Finding(
+        name="clock", level="bad", seen=f"{seen}, before this release was installed", fix="set the clock, best by NTP"
+    )
+
+
+def _print(finding: "Finding") -> None:
+    output.print_row(WIDTHS, ((finding.level, STYLES[finding.level]), finding.name, finding.seen))
+    if finding.fix:
+        output.print_row(WIDTHS, ("", "", (f"→ {finding.fix}", "dim")))

@@ -1,0 +1,91 @@
+"""`reprieve migrate`: what layout a store has, and how it gets the newest; never a traceback."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.cli import files
+from tests.cli.shell import answer, complaint, reprieve
+
+
+def test_a_store_that_does_not_exist_has_no_layout_and_is_not_made(tmp_path: Path) -> None:
+    assert "none yet" in reprieve("migrate", "status", "sqlite:///jobs.db").stdout
+    told = answer("migrate", "status", "sqlite:///jobs.db")
+    assert told == {"url": "sqlite:///jobs.db", "layout": {"stored": 0, "known": 1}, "isCurrent": False}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_up_makes_the_store_and_a_second_time_does_nothing() -> None:
+    assert answer("migrate", "up", "sqlite:///jobs.db") == {"url": "sqlite:///jobs.db", "before": 0, "after": 1}
+    assert "nothing to do" in reprieve("migrate", "up", "sqlite:///jobs.db").stdout
+    assert answer("migrate", "status", "sqlite:///jobs.db")["isCurrent"] is True
+
+
+def test_up_says_what_it_did() -> None:
+    assert reprieve("migrate", "up").stdout == "sqlite:///reprieve.db has layout 1 now, after none\n"
+
+
+def test_the_store_is_the_argument_then_the_environment_then_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def target(*arguments: str) -> object:
+        return answer("migrate", "status", *arguments)["url"]
+
+    assert target() == "sqlite:///reprieve.db"
+    (tmp_path / "reprieve.toml").write_text('url = "sqlite:///file.db"', "utf-8")
+    assert target() == "sqlite:///file.db"
+    monkeypatch.setenv("REPRIEVE_URL", "sqlite:///environment.db")
+    assert target() == "sqlite:///environment.db"
+    assert target("sqlite:///argument.db") == "sqlite:///argument.db"
+
+
+def test_the_sql_run_by_hand_makes_the_newest_layout(tmp_path: Path) -> None:
+    script = reprieve("migrate", "sql").stdout
+    assert script.startswith("-- 0001.sql\n")
+    with closing(sqlite3.connect(tmp_path / "hand.db")) as connection:
+        connection.executescript(script)
+    assert answer("migrate", "status", "sqlite:///hand.db")["isCurrent"] is True
+    assert [step["name"] for step in answer("migrate", "sql")] == ["0001.sql"]
+
+
+def test_memory_has_what_its_process_knows() -> None:
+    assert answer("migrate", "status", "sqlite://:memory:")["isCurrent"] is True
+
+
+@pytest.mark.parametrize("command", ["status", "up"])
+def test_bad_files_are_refused_with_a_line_and_left_alone(command: str, tmp_path: Path) -> None:
+    cases = [
+        (files.foreign(tmp_path / "foreign.db"), "is a database of something else"),
+        (files.no_database(tmp_path / "none.db"), "no SQLite database"),
+        (files.newer(tmp_path / "newer.db"), "layout 99, and this release knows 1; update"),
+        (files.speechless(tmp_path / "speechless.db"), "does not say which layout"),
+    ]
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    for path, words in cases:
+        assert words in complaint("migrate", command, f"sqlite:///{path.name}", status=1)
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_database_of_an_application_is_shared_when_it_is_said_to_be(tmp_path: Path) -> None:
+    files.foreign(tmp_path / "app.db")
+    assert answer("migrate", "status", "sqlite:///app.db", "--shared")["layout"]["stored"] == 0
+    assert answer("migrate", "up", "sqlite:///app.db", "--shared")["after"] == 1
+    assert answer("migrate", "status", "sqlite:///app.db")["isCurrent"] is True
+
+
+@pytest.mark.parametrize("command", ["status", "up"])
+def test_places_that_are_no_file_are_refused(command: str, tmp_path: Path) -> None:
+    (tmp_path / "folder.db").mkdir()
+    assert "is no file" in complaint("migrate", command, "sqlite:///folder.db", status=1)
+
+
+def test_a_missing_folder_is_reported() -> None:
+    assert "does not exist" in complaint("migrate", "up", "sqlite:///missing/jobs.db", status=1)
+
+
+@pytest.mark.parametrize("command", [["migrate", "status"], ["migrate", "up"], ["migrate", "sql"]], ids=" ".join)
+def test_a_url_that_names_no_store_is_wrong_usage(command: list[str]) -> None:
+    assert "write sqlite:///jobs.db" in complaint(*command, "jobs.db", status=2)
+    assert "hunter2" not in complaint(*command, "mysql://me:hunter2@db/jobs", status=2)
