@@ -4,7 +4,7 @@ from reprieve.core import change
 from reprieve.core.attempt import Attempt, timeline
 from reprieve.core.change import Change, Request
 from reprieve.core.job import Cause, Job
-from reprieve.core.move import Dead, Move, Park, Retry, Return
+from reprieve.core.move import Dead, Move, Park, Retry, Return, Start
 
 NOW = 1_760_000_000_000
 CAUSE = Cause(reason="down", code="421", kind="transient")
@@ -53,3 +53,14 @@ def test_what_happens_between_attempts_ends_none() -> None:
     assert [attempt.ended_at for attempt in attempts] == [NOW + 5]
     cancelled = change.cancel(WAITING, Request(by="ana", reason="no"), NOW)
     assert timeline([cancelled.event]) == []
+
+
+def test_attempts_whose_start_was_not_noted_are_known_by_their_ends() -> None:
+    made = history(Retry(due_at=NOW, cause=CAUSE, delay=1), Return())
+
+    attempts = timeline(one.event for one in made if not isinstance(one.event.move, Start))
+
+    assert [(attempt.number, attempt.started_at, attempt.cause) for attempt in attempts] == [
+        (1, None, CAUSE),
+        (2, None, None),
+    ]
