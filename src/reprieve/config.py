@@ -39,6 +39,9 @@ class Settings(Record):
     stuck_after: float = 1_800.0
     grace: float = 30.0
     """How long a worker that is told to stop lets running jobs finish."""
+    succeeded_kept: int = 1_000
+    """Succeeded jobs of a queue that are kept at the most."""
+    succeeded_kept_for: float = 86_400.0
     rules: tuple[Rule, ...] = ()
     """Classification rules of the operator; they go before everything else."""
     policies: dict[str, Policy] = msgspec.field(default_factory=dict)
@@ -172,6 +175,8 @@ _PARSERS: dict[str, Callable[[object], Any]] = {
     "heartbeat": _duration,
     "stuck_after": _duration,
     "grace": _duration,
+    "succeeded_kept": _whole(0),
+    "succeeded_kept_for": _duration,
     "rules": _rules,
     "policies": _policies,
 }

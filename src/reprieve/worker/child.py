@@ -27,7 +27,6 @@ class Duty(Record):
     target: str
     session: str
     url: str
-    """Another store than the app's own; empty for that."""
     queues: tuple[str, ...]
     slots: int
     grace: float
@@ -52,8 +51,8 @@ def main() -> None:
 
 async def _serve(duty: Duty) -> int:
     place = load(duty.target)
-    if duty.url:
-        place.settings = replace(place.settings, url=duty.url)
+    # What the command line said goes over what the app says.
+    place.settings = replace(place.settings, url=duty.url)
     processes = Processes()
     worker = Worker(
         place,

@@ -17,15 +17,14 @@ import structlog
 from reprieve.clock import ticks
 from reprieve.core.job import Job
 from reprieve.core.outcome import Crashed, Interrupted, Outcome, overran
-from reprieve.core.record import Record
 from reprieve.errors import StoreError
 from reprieve.rng import bits
 from reprieve.stores.protocol import Beat, Retention
 from reprieve.worker import board, recovery
 from reprieve.worker.board import Board
 from reprieve.worker.child import LOST, Duty
-from reprieve.worker.logs import Logs
 from reprieve.worker.persist import Patience, persist
+from reprieve.worker.plan import Plan
 from reprieve.worker.recovery import Recovery
 from reprieve.worker.worker import Workplace
 
@@ -52,20 +51,6 @@ SOON = 5.0
 
 Ending: TypeAlias = Literal["killed", "lost", "retired", "stopped"]
 """Why a child is ending by our will."""
-
-
-class Plan(Record):
-    """What a supervisor is asked to run."""
-
-    target: str
-    processes: int
-    slots: int
-    queues: tuple[str, ...]
-    grace: float
-    lease: float
-    heartbeat: float
-    url: str = ""
-    logs: Logs = Logs()
 
 
 class Child:
@@ -306,9 +291,16 @@ class Supervisor:
             await asyncio.sleep(recovery.EVERY)
 
     async def _prune(self) -> None:
+        settings = self._place.settings
         while True:
             await asyncio.sleep(PRUNE_EVERY)
-            await self._store.prune(Retention(now=self._clock.now()))
+            await self._store.prune(
+                Retention(
+                    now=self._clock.now(),
+                    succeeded=settings.succeeded_kept,
+                    succeeded_for=settings.succeeded_kept_for,
+                )
+            )
 
     async def _watch(self) -> None:
         """Look for children that a job has got stuck in."""
