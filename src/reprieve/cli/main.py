@@ -8,12 +8,16 @@ import click
 from reprieve.cli.group import Entry, Root
 
 COMMANDS = {
-    "demo": Entry("reprieve.cli.showcase:demo", "Show presets and verdicts, and play an outage with and without Park."),
+    "worker": Entry("reprieve.cli.worker:worker", "Run the jobs of an app."),
+    "enqueue": Entry("reprieve.cli.enqueue:enqueue", "Store a call of a task."),
+    "jobs": Entry("reprieve.cli.jobs:jobs", "Look at jobs, retry them, cancel them, and watch what happens to them."),
     "presets": Entry("reprieve.cli.presets:presets", "Look at the policies that have names."),
     "classify": Entry("reprieve.cli.classify:classify", "Say what an error is, and what would follow."),
     "config": Entry("reprieve.cli.config:config", "Show every setting, and where it comes from."),
     "doctor": Entry("reprieve.cli.doctor:doctor", "Examine this machine and its store."),
     "migrate": Entry("reprieve.cli.migrate:migrate", "Look at the layout of a store, and bring it up to date."),
+    "demo": Entry("reprieve.cli.demo:demo", "Send e-mails while everything fails, and see that none is lost."),
+    "simulate": Entry("reprieve.cli.simulate:simulate", "Play an outage in virtual time, with and without Park."),
     "version": Entry("reprieve.cli.version:version", "Say which releases are at work here."),
     "completion": Entry(
         "reprieve.cli.completion:completion", "Print the script that completes commands in your shell."

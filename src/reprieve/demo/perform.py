@@ -1,0 +1,21 @@
+"""Performing the demo: a story on a screen, in a folder that goes afterwards."""
+
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+
+from reprieve.demo.screen import Screen
+from reprieve.demo.story import Story
+from reprieve.worker.loop import run
+
+
+def perform(console: Console, *, jobs: int, seed: int) -> bool:
+    """Play the demo; answer whether every job ended as it should."""
+    screen = Screen(console)
+    with tempfile.TemporaryDirectory(prefix="reprieve-demo-") as folder:
+        story = Story(Path(folder), jobs=jobs, seed=seed, tell=screen.tell)
+        with screen.lit():
+            ending = run(story.play(screen.show))
+    screen.close(ending)
+    return ending.is_good

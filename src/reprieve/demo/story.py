@@ -1,0 +1,213 @@
+"""The story of the demo: what happens to the provider and to the worker, and what becomes of the jobs."""
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from reprieve.clock import ticks
+from reprieve.core.gate import Gate
+from reprieve.core.job import Job
+from reprieve.core.move import Return
+from reprieve.demo.mail import PORT, app, send_mail
+from reprieve.demo.provider import Provider
+from reprieve.demo.scene import Ending, Scene
+from reprieve.stores.protocol import Filter
+
+TENANTS = {"acme": 0.6, "bolt": 0.3, "cozy": 0.1}
+"""Three tenants, and their shares of the jobs."""
+
+PRODUCING = 14.0
+"""Seconds over which the jobs come."""
+
+KILL_AT, BROWN_OUT_AT, DOWN_AT, BACK_AT = 3.0, 5.0, 9.0, 14.0
+"""When, in seconds, what happens."""
+
+FULL_MAILBOXES = 3
+"""Recipients whose mailbox is full until somebody does something about it."""
+
+LONGEST = 90.0
+"""Seconds after which the story is over, whatever has happened."""
+
+EVERY = 0.2
+"""Seconds between two scenes."""
+
+Tell: TypeAlias = Callable[[str], None]
+"""Takes a line about what has just happened."""
+
+
+class Story:
+    """One performance, in a folder of its own."""
+
+    def __init__(self, folder: Path, *, jobs: int, seed: int, tell: Tell) -> None:
+        """Prepare everything; nothing is started yet."""
+        self._folder = folder
+        self._jobs = jobs
+        self._rng = random.Random(seed)  # noqa: S311 - chance of a demo
+        self._provider = Provider(seed)
+        self._tell = tell
+        self._ids: list[str] = []
+        self._retried: list[str] = []
+        self._began = ticks()
+        self._environ: dict[str, str] = {}
+
+    async def play(self, show: Callable[[Scene], None]) -> Ending:
+        """Play the story from the first job to the last, and count."""
+        await self._provider.start()
+        url = f"sqlite:///{self._folder / 'demo.db'}"
+        app.settings = replace(app.settings, url=url)
+        self._environ = os.environ | {
+            "REPRIEVE_URL": url,
+            "REPRIEVE_SUCCEEDED_KEPT": str(self._jobs + 1),
+            PORT: str(self._provider.port),
+        }
+        try:
+            async with self._worker():
+                self._began = ticks()
+                async with asyncio.timeout(LONGEST), asyncio.TaskGroup() as group:
+                    watching = group.create_task(self._watch(show))
+                    await asyncio.gather(self._produce(), self._misfortune())
+                    await self._finish()
+                    watching.cancel()
+                show(await self._scene())
+                return await self._count()
+        finally:
+            await self._provider.stop()
+            await app.aclose()
+
+    @contextlib.asynccontextmanager
+    async def _worker(self) -> AsyncIterator[None]:
+        """Run a worker with two processes, as anybody would."""
+        with (self._folder / "worker.log").open("wb") as log:
+            worker = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "reprieve", "worker", "reprieve.demo.mail:app"),
+                *("--processes", "2", "--slots", "8"),
+                stdout=log,
+                stderr=log,
+                env=self._environ,
+            )
+        try:
+            yield
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                worker.terminate()
+            await worker.wait()
+
+    async def _produce(self) -> None:
+        """Enqueue the jobs, a few at a time, for three tenants."""
+        tenants = self._rng.choices(list(TENANTS), list(TENANTS.values()), k=self._jobs)
+        full = set(self._rng.sample(range(self._jobs), min(FULL_MAILBOXES, self._jobs)))
+        for number, tenant in enumerate(tenants):
+            recipient = f"{tenant}-{number}@example.org"
+            if number in full:
+                self._provider.refused.add(recipient)
+            receipt = await send_mail.using(tenant=tenant).aenqueue(recipient, f"Welcome, number {number}")
+            self._ids.append(receipt.id)
+            await asyncio.sleep(max(0.0, self._began + number * PRODUCING / self._jobs - ticks()))
+
+    async def _misfortune(self) -> None:
+        """Let happen what happens in production."""
+        self._tell(f"three tenants, {self._jobs:,} mails, and a healthy provider")
+        await self._until(KILL_AT)
+        self._kill_a_child()
+        await self._until(BROWN_OUT_AT)
+        await self._provider.become("brown-out")
+        self._tell("the provider browns out: it turns away a third of the mails with 451")
+        await self._until(DOWN_AT)
+        await self._provider.become("down")
+        self._tell("the provider is down: connections are refused")
+        await self._until(BACK_AT)
+        await self._provider.become("healthy")
+        self._tell("the provider is back; parked jobs come up the ramp 1, 2, 4 … 64")
+
+    def _kill_a_child(self) -> None:
+        if self._provider.workers:
+            process = max(self._provider.workers, key=self._provider.workers.__getitem__)
+            os.kill(process, signal.SIGKILL)
+            self._tell(f"kill -9 of worker process {process}, in the middle of its work")
+
+    async def _finish(self) -> None:
+        """Wait until only the dead are left, empty their mailboxes, and retry them as an operator would."""
+        await self._until_ended()
+        dead = await self._find(Filter(statuses=frozenset({"dead"})))
+        self._tell(f"{len(dead)} jobs are dead: 550 mailbox full; an operator empties the mailboxes and retries them")
+        self._provider.refused.clear()
+        for job in dead:
+            await app.aretry(job.id, by="demo", reason="the mailbox was emptied", force=True)
+            self._retried.append(job.id)
+        await self._until_ended()
+
+    async def _until_ended(self) -> None:
+        """Wait until every job has succeeded or died."""
+        while True:
+            counts = await app.store.tally("status", Filter(), app.clock.now())
+            if counts.get("succeeded", 0) + counts.get("dead", 0) >= len(self._ids):
+                return
+            await app.store.wait((), EVERY)
+
+    async def _watch(self, show: Callable[[Scene], None]) -> None:
+        while True:
+            show(await self._scene())
+            await asyncio.sleep(EVERY)
+
+    async def _until(self, moment: float) -> None:
+        await asyncio.sleep(max(0.0, self._began + moment - ticks()))
+
+    # looking
+
+    async def _scene(self) -> Scene:
+        now = app.clock.now()
+        cells = await app.store.cells("gate:smtp")
+        gate = msgspec.json.decode(cells[0].value, type=Gate).mode if cells else "open"
+        tenants = {tenant: await app.store.tally("status", Filter(tenant=tenant), now) for tenant in TENANTS}
+        return Scene(
+            seconds=ticks() - self._began,
+            health=self._provider.health,
+            gate=gate,
+            calls=self._provider.calls,
+            tenants=tenants,
+        )
+
+    async def _find(self, wanted: Filter) -> list[Job]:
+        jobs: list[Job] = []
+        cursor = ""
+        while True:
+            page = await app.store.find(wanted, app.clock.now(), cursor)
+            jobs += page.jobs
+            if not page.cursor:
+                return jobs
+            cursor = page.cursor
+
+    async def _count(self) -> Ending:
+        jobs = {job.id: job for job in await self._find(Filter())}
+        taken = self._provider.taken
+        again = {name: times - 1 for name, times in taken.items() if times > 1}
+        excused = {name: await self._interruptions(name) for name in again}
+        known = [jobs[name] for name in self._ids if name in jobs]
+        return Ending(
+            jobs=len(self._ids),
+            attempts=sum(job.attempt for job in known),
+            calls=self._provider.calls,
+            succeeded=sum(job.state == "succeeded" for job in known),
+            retried=sum(job.charged > 0 for job in known),
+            parked=sum(job.spared > 0 for job in known),
+            dead=sum(job.state == "dead" for job in known),
+            came_back=sum(jobs[name].state == "succeeded" for name in self._retried if name in jobs),
+            sent_again=sum(again.values()),
+            lost=sum(name not in jobs or (jobs[name].state == "succeeded" and not taken[name]) for name in self._ids),
+            doubled=sum(max(0, times - excused[name]) for name, times in again.items()),
+            seconds=ticks() - self._began,
+        )
+
+    async def _interruptions(self, job_id: str) -> int:
+        """Answer how often a worker lost the job before it could say that it had sent the mail."""
+        events = await app.store.events(job_id=job_id)
+        return sum(isinstance(event.move, Return) for _, event in events)

@@ -1,0 +1,35 @@
+"""A job as JSON: its record, how it stands, and the fields under which other systems know the same."""
+
+import json
+from typing import Any
+
+import msgspec
+
+from reprieve.core.job import Job
+from reprieve.core.status import STUCK_AFTER, status_of
+
+
+def view(job: Job, now: int, *, progress: bytes | None = None, stuck_after: float = STUCK_AFTER) -> dict[str, Any]:
+    """Answer everything that is known of a job; instants are in milliseconds."""
+    facts: dict[str, Any] = msgspec.to_builtins(job)
+    return facts | {
+        "payload": payload_of(job),
+        "status": status_of(job, now, held=bool(job.parked_on), stuck_after=stuck_after),
+        "progress": None if progress is None else json.loads(progress),
+        "retryCount": max(0, job.attempt - 1),
+        "maxRetries": None if job.limit is None else job.limit - 1,
+        "nextRetryAt": job.due_at if job.state == "waiting" and job.cause is not None else None,
+        "lastFailureReason": None if job.cause is None else job.cause.reason,
+        "isRetryable": job.state in ("waiting", "running") and job.has_attempts_left,
+        "retryType": "MANUAL" if job.is_manual else "AUTOMATIC",
+        "lockedBy": job.session or None,
+        "lockedAt": job.leased_at,
+    }
+
+
+def payload_of(job: Job) -> object:
+    """Answer the arguments of a job; what is no JSON is shown as text, as far as it is text."""
+    try:
+        return json.loads(job.payload)
+    except ValueError:
+        return job.payload.decode("utf-8", "replace")
