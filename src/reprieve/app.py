@@ -253,7 +253,10 @@ class Reprieve:
                 if self._store is None:
                     settings = self.settings
                     self._store = open_store(
-                        settings.url, durability=settings.durability, largest_payload=settings.largest_payload
+                        settings.url,
+                        durability=settings.durability,
+                        largest_payload=settings.largest_payload,
+                        shared=settings.shared,
                     )
         return self._store
 

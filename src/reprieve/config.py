@@ -29,6 +29,8 @@ class Settings(Record):
     policy: str = "standard"
     """The preset of tasks that name no policy."""
     durability: Literal["full", "fast"] = "full"
+    shared: bool = False
+    """Whether the SQLite file has tables of the application's own."""
     largest_payload: int = 256 * 1024
     processes: int = 0
     """Worker processes; 0 is one for each core."""
@@ -128,6 +130,15 @@ def _whole(least: int) -> Callable[[object], int]:
     return parse
 
 
+def _yes_or_no(value: object) -> bool:
+    words = {True: True, False: False, "true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+    answer = words.get(value.lower() if isinstance(value, str) else value)
+    if answer is None:
+        message = f"{value!r} is neither true nor false"
+        raise ValueError(message)
+    return bool(answer)
+
+
 def _duration(value: object) -> float:
     # In the environment everything is text, so a bare number there means seconds.
     if isinstance(value, str) and value.replace(".", "", 1).isdigit():
@@ -168,6 +179,7 @@ _PARSERS: dict[str, Callable[[object], Any]] = {
     "profile": _one_of(*get_args(Profile)),
     "policy": _preset,
     "durability": _one_of("full", "fast"),
+    "shared": _yes_or_no,
     "largest_payload": _whole(1),
     "processes": _whole(0),
     "slots": _whole(1),

@@ -23,12 +23,15 @@ def test_there_are_documents() -> None:
 
 
 @pytest.mark.parametrize("block", BLOCKS)
-def test_every_block_of_code_runs_and_says_what_its_comments_say(block: str) -> None:
+def test_every_block_of_code_runs_and_says_what_its_comments_say(
+    block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     for statement in ast.parse(block).body:
         source = ast.get_source_segment(block, statement) or ""
         if not isinstance(statement, ast.Expr):
-            exec(compile(source, "<document>", "exec"), names)  # noqa: S102 - our own documents
+            exec(compile(ast.Module([statement], []), "<document>", "exec"), names)  # noqa: S102 - our own documents
             continue
         answer = eval(compile(source, "<document>", "eval"), names)  # noqa: S307 - our own documents
         comment = block.splitlines()[(statement.end_lineno or 1) - 1].partition("#")[2].strip()
