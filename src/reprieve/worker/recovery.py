@@ -70,6 +70,9 @@ class Recovery:
                     if isinstance(made.event.move, Dead):
                         note_settled(made)
             count += answers.count("applied")
+            if "applied" not in answers:
+                # Somebody else is at it, and was first with every one of them.
+                break
         return count
 
     def _check_clock(self) -> None:

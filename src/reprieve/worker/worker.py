@@ -313,8 +313,7 @@ class Worker:
         if attempt.overrun is not None:
             attempt.overrun.cancel()
         del self._running[job.id]
-        if job.dependency:
-            self._calls[job.dependency] -= 1
+        self._calls -= Counter((job.dependency,))
         thread = attempt.running.thread
         if thread is None or thread.done():
             self._board.end(attempt.slot)
