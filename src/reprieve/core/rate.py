@@ -71,11 +71,17 @@ def opens_at(rate: Rate, meter: Meter, now: int) -> int:
 
 
 def carry(old: Rate, meter: Meter, new: Rate, now: int) -> Meter:
-    """Answer the meter of a rate that replaces another: what was granted goes on counting, all of it as if just now."""
+    """Answer the meter of a rate that replaces another: what was granted goes on counting from when it was granted.
+
+    Within a bucket nobody knows when that was, so it counts as late as it can have been.
+    """
+    current = _current(old, meter, now)
     if old.window == new.window:
-        return _current(old, meter, now)
-    granted = sum(grants for _, grants in _current(old, meter, now))
-    return spend(new, (), now, granted) if granted else ()
+        return current
+    carried: Meter = ()
+    for number, grants in current:
+        carried = spend(new, carried, min(now, (number + 1) * old.bucket - 1), grants)
+    return _current(new, carried, now)
 
 
 def _current(rate: Rate, meter: Meter, now: int) -> Meter:

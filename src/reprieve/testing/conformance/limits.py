@@ -3,6 +3,7 @@
 
 from msgspec.structs import replace
 
+from reprieve.core.job import Job
 from reprieve.core.move import Return
 from reprieve.core.rate import Rate
 from reprieve.stores.protocol import Regulation, Store
@@ -221,6 +222,32 @@ async def check_rate_that_is_set_again_goes_on_counting(store: Store) -> None:
     expect_equal(len(await worker.take(5)), 2, "jobs leased at a rate of two")
     await regulate(store, limit)
     expect_equal(await worker.take(5), [], "jobs leased after the same rate was set again")
+
+
+async def check_rate_with_a_shorter_window_counts_what_lies_in_it(store: Store) -> None:
+    await regulate(store, Regulation(subject="queue", name="default", rate=Rate(count=2, window=600.0)))
+    await enqueue(store, *new_jobs(store, 6))
+    worker = await Worker.open(store)
+    await worker.one(1)
+    await worker.one(1, START + 290 * SECOND)
+    at = START + 300 * SECOND
+    await regulate(store, Regulation(subject="queue", name="default", rate=Rate(count=2, window=60.0)), at=at)
+    taken = len(await worker.take(10, at))
+    expect(1 <= taken <= 2, f"two a minute, and one of them ten seconds ago: one more, or two anew, not {taken}")
+
+
+async def check_rate_whose_window_changes_often_comes_round(store: Store) -> None:
+    limit = Regulation(subject="queue", name="default", rate=Rate(count=1, window=60.0))
+    await regulate(store, limit)
+    await enqueue(store, *new_jobs(store, 2))
+    worker = await Worker.open(store)
+    await worker.one()
+    taken: list[Job] = []
+    for number in range(1, 10):
+        at = START + 10 * number * SECOND
+        await regulate(store, replace(limit, rate=Rate(count=1, window=60.0 - number % 2)), at=at)
+        taken += await worker.take(1, at)
+    expect_equal(len(taken), 1, "jobs leased in the 90 s after another, at one a minute that was set every 10 s")
 
 
 async def check_rate_of_one_lane_does_not_stop_another(store: Store) -> None:

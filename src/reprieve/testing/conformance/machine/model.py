@@ -52,9 +52,15 @@ class Rule:
     weight: float = 1.0
     pauses: tuple[str, ...] = ()
     grants: list[int] = field(default_factory=list)
-    """When its jobs were leased."""
+    """When its jobs were leased, or as much later as a meter of earlier rates may remember."""
     since: int = 0
     """The first grant that counts for this rate."""
+
+    def replace_rate(self) -> None:
+        """Begin to count anew; what was granted may be taken for granted at the end of its old bucket."""
+        self.since = len(self.grants)
+        if self.rate is not None:
+            self.grants = [time + self.rate.bucket for time in self.grants]
 
 
 def names_of(job: Job) -> list[Name]:
@@ -170,7 +176,7 @@ class Model:
             if value is UNSET:
                 continue
             if fact == "rate" and value != rule.rate:
-                rule.since = len(rule.grants)
+                rule.replace_rate()
             setattr(rule, fact, value)
         if regulation.pauses is not UNSET and regulation.subject == "queue":
             ended = (job for job in self.waiting((regulation.name,)) if job.due_at <= self.latest)
