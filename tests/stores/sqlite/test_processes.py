@@ -77,7 +77,7 @@ async def test_enqueue_in_another_process_wakes_who_waits(path: Path, store: Sql
             assert claimed.jobs == ()
             # The settlement itself was a change; this claim changes nothing and begins to listen.
             assert (await worker.ask(10)).jobs == ()
-            waiting = asyncio.create_task(store.wait(("default",), 10.0))
+            waiting = asyncio.create_task(store.wait(("default",), 10.0, worker.session))
             start = perf_counter()
             producer.tell()
             assert await waiting
