@@ -57,8 +57,8 @@ BUGS = (
     Bug(
         "the attempt is counted when it fails, not by its lease",
         "rows.py",
-        "attempt=past.attempt + (lease is not None),",
-        "attempt=past.attempt,",
+        "attempt=int(lease is not None),",
+        "attempt=0,",
         "attempt_is_counted_by_the_lease",
     ),
     Bug(
@@ -176,7 +176,7 @@ BUGS = (
     Bug(
         "one tenant may take every slot",
         "plan.py",
-        "return limits.running < self._ceiling() or",
+        "return limits.running < self._ceiling or",
         "return True or",
         "no_tenant_takes_more_than_nine_tenths_while_others_wait",
     ),

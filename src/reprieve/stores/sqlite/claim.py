@@ -14,7 +14,7 @@ from reprieve.stores.protocol import Answer, Claim, Claimed
 from reprieve.stores.sqlite import settle
 from reprieve.stores.sqlite.places import Places
 from reprieve.stores.sqlite.plan import Limits, Place, Plan, Shelf, Tenant, Turn, load_of
-from reprieve.stores.sqlite.rows import COUNTERS, Lease, Row, unpack
+from reprieve.stores.sqlite.rows import COUNTERS, Lease, Row, copy, model_of, unpack
 from reprieve.stores.sqlite.sessions import held
 from reprieve.stores.sqlite.statements import run, statements
 
@@ -26,6 +26,16 @@ SHELVES = 64
 
 _decode = msgspec.json.decode
 _pack = msgspec.msgpack.encode
+
+
+class Taken(Row, array_like=True, frozen=True):
+    """A row that a claim read, and where its record is among those that were read with it."""
+
+    shelf: int
+    length: int
+
+
+_decode_taken = msgspec.json.Decoder(list[Taken]).decode
 
 
 class Called(msgspec.Struct, array_like=True):
@@ -248,6 +258,7 @@ class _Visit:
 
     def _carry_out(self, plan: Plan, leased: dict[int, tuple[int, int]]) -> list[Job]:
         """Take the jobs that were planned, and write back what the plan changed."""
+        plan.count()
         jobs, lost = self._take(plan, leased)
         for shelf, _ in lost:
             plan.give_back(self.places[shelf.id].tenant_id, shelf)
@@ -265,47 +276,45 @@ class _Visit:
 
     def _take(self, plan: Plan, leased: dict[int, tuple[int, int]]) -> tuple[list[Job], list[tuple[Shelf, Job]]]:
         """Read the planned jobs and take them off their shelves; answer those to run, and those whose time is up."""
-        found: dict[int, list[tuple[Row, bytes]]] = defaultdict(list)
-        counts = Counter(shelf.id for shelf in plan.picks)
-        few = [shelf for shelf, count in counts.items() if count <= FEW]
-        many = [shelf for shelf, count in counts.items() if count > FEW]
+        found: dict[int, list[tuple[Taken, bytes]]] = {shelf: [] for shelf in plan.taken}
+        few = [shelf.id for shelf in plan.taken.values() if shelf.taken <= FEW]
+        many = [shelf.id for shelf in plan.taken.values() if shelf.taken > FEW]
         for wanted in (few, many):
             if wanted:
-                most = max(counts[shelf] for shelf in wanted)
-                self._read(wanted, most, found)
-        self.places.load(self.tx, counts)
+                self._read(wanted, max(plan.taken[shelf].taken for shelf in wanted), found)
+        self.places.load(self.tx, found)
+        rows = [(shelf.id, row.id) for shelf in plan.taken.values() for row, _ in found[shelf.id][: shelf.taken]]
+        run(self.tx, self.sql["unready"], rows)
         lease = Lease(self.session, self.now)
-        run(
-            self.tx,
-            self.sql["unready"],
-            [(shelf, row.id) for shelf, count in counts.items() for row, _ in found[shelf][:count]],
-        )
-        jobs, lost, place = [], [], Counter[int]()
+        models = {shelf: model_of(self.places[shelf], lease) for shelf in found}
+        next_of = {shelf: iter(rows) for shelf, rows in found.items()}
+        jobs: list[Job] = []
+        lost: list[tuple[Shelf, Job]] = []
         for shelf in plan.picks:
-            row, rec = found[shelf.id][place[shelf.id]]
-            place[shelf.id] += 1
-            job = unpack(row, rec, self.places[shelf.id], lease)
+            number = shelf.id
+            row, rec = next(next_of[number])
+            job = copy(models[number], row, rec)
             if job.deadline_at is not None and job.deadline_at <= self.now:
-                lost.append((shelf, unpack(row, rec, self.places[shelf.id])))
+                lost.append((shelf, unpack(row, rec, self.places[number])))
             else:
-                leased[row.id] = (shelf.id, job.version)
+                leased[row.id] = (number, job.version)
                 jobs.append(job)
         return jobs, lost
 
-    def _read(self, shelves: Sequence[int], most: int, found: dict[int, list[tuple[Row, bytes]]]) -> None:
+    def _read(self, shelves: Sequence[int], most: int, found: dict[int, list[tuple[Taken, bytes]]]) -> None:
         wanted = msgspec.json.encode(shelves).decode()
         heads, recs = self.tx.execute(self.sql["take"], (wanted, most)).fetchone()
         start = 0
-        for shelf, row, version, wait, due, length in _decode(heads):
-            found[shelf].append((Row(row, 0, version, wait, due), recs[start : start + length]))
-            start += length
+        for row in _decode_taken(heads):
+            end = start + row.length
+            found[row.shelf].append((row, recs[start:end]))
+            start = end
 
     def _write_shelves(self, plan: Plan) -> None:
-        taken = {shelf.id: shelf for shelf in plan.picks}
-        run(self.tx, self.sql["count"], [(shelf.id, shelf.taken) for shelf in taken.values()])
+        run(self.tx, self.sql["count"], [(shelf.id, shelf.taken) for shelf in plan.taken.values()])
         moved = [
             (shelf.id, int(shelf.ready > 0), 0, shelf.served)
-            for shelf in taken.values()
+            for shelf in plan.taken.values()
             if shelf.id not in plan.asides and not (shelf.is_alone and shelf.ready)
         ]
         moved += [(shelf.id, 0, gate.id, shelf.served) for shelf, gate in plan.asides.values()]
@@ -337,7 +346,7 @@ class _Visit:
 
     def _write_gates(self, plan: Plan) -> None:
         asides = Counter(gate.id for _, gate in plan.asides.values())
-        gates = {gate.id: gate for shelf in plan.picks for gate in shelf.gates}
+        gates = {gate.id: gate for shelf in plan.taken.values() for gate in shelf.gates}
         gates |= {gate.id: gate for _, gate in plan.asides.values()}
         if plan.picks:
             gates[plan.queue.id] = plan.queue

@@ -31,7 +31,7 @@ Place: TypeAlias = tuple[int, int, int]
 class Limits:
     """What a gate or a tenant may have under way, and has."""
 
-    __slots__ = ("id", "is_changed", "max_running", "meter", "permits", "rate", "running")
+    __slots__ = ("id", "is_changed", "is_free", "max_running", "meter", "permits", "rate", "running")
 
     def __init__(
         self,
@@ -50,9 +50,13 @@ class Limits:
         self.meter = meter
         self.running = running
         self.is_changed = False
+        self.is_free = permits is None and max_running is None and rate is None
+        """Whether nothing limits it, so that it need not be asked."""
 
     def room(self, now: int) -> int | None:
         """Answer how many more may start; None is any number."""
+        if self.is_free:
+            return None
         limits = [limit - self.running for limit in (self.permits, self.max_running) if limit is not None]
         if self.rate is not None:
             limits.append(room(self.rate, self.meter, now))
@@ -80,7 +84,7 @@ class Limits:
 class Shelf:
     """An open shelf of a tenant."""
 
-    __slots__ = ("gates", "id", "is_alone", "priority", "ready", "served", "taken")
+    __slots__ = ("gates", "id", "is_alone", "limits", "priority", "ready", "served", "taken")
 
     def __init__(self, id: int, priority: int, served: int, ready: int, gates: list[Limits]) -> None:  # noqa: A002 - a row's word
         """Take a row as it was read."""
@@ -89,6 +93,7 @@ class Shelf:
         self.served = served
         self.ready = ready
         self.gates = gates
+        self.limits = [gate for gate in gates if not gate.is_free]
         self.taken = 0
         self.is_alone = False
         """Whether its tenant has no other: then nobody asks whose turn it is."""
@@ -97,7 +102,7 @@ class Shelf:
 class Tenant:
     """A tenant that may have a job for us."""
 
-    __slots__ = ("finish", "has_more", "limits", "served", "shelves", "taken", "weight")
+    __slots__ = ("finish", "has_more", "limits", "served", "shelves", "step", "taken", "weight")
 
     def __init__(
         self, limits: Limits, weight: float, finish: int, served: int, shelves: list[Shelf], *, has_more: bool
@@ -109,6 +114,7 @@ class Tenant:
         self.served = served
         self.shelves = shelves
         self.has_more = has_more
+        self.step = round(ROUND / weight)
         self.taken = 0
         if len(shelves) == 1:
             shelves[0].is_alone = True
@@ -155,6 +161,8 @@ class Plan:
         self.now = now
         self.rules = rules
         self.picks: list[Shelf] = []
+        self.taken: dict[int, Shelf] = {}
+        """The shelves that jobs were picked from."""
         self.asides: dict[int, tuple[Shelf, Limits]] = {}
         self.blocked: dict[int, int] = {}
         self.empty: set[int] = set()
@@ -164,6 +172,7 @@ class Plan:
         """Whether the tenants that were read are through, and others may wait beyond them."""
         self.ceiling_until: int | None = None
         self._slots = slots
+        self._ceiling = max(1, math.floor(slots * rules.most_slots))
         self._crowd = cache(crowd)
         self._heap = [(tenant.load, tenant.finish, tenant.limits.id) for tenant in tenants]
         heapq.heapify(self._heap)
@@ -192,6 +201,15 @@ class Plan:
             if len(self.asides) >= MOST_ASIDE:
                 self.is_cut = True
                 return
+
+    def count(self) -> None:
+        """Count what was taken through gates without limits: nobody had to know on the way. To be called once."""
+        for shelf in self.taken.values():
+            for gate in shelf.gates:
+                if gate.is_free:
+                    gate.running += shelf.taken
+        if self.queue.is_free:
+            self.queue.running += len(self.picks)
 
     def give_back(self, tenant: int, shelf: Shelf) -> None:
         """Undo a pick whose job turned out not to be one; whatever it made full has room again."""
@@ -224,7 +242,9 @@ class Plan:
             self.wants_more = True
         elif chosen is None:
             chosen, fallback = fallback, None
-        for entry in (*passed, *([fallback] if fallback else [])):
+        if fallback is not None:
+            passed.append(fallback)
+        for entry in passed:
             heapq.heappush(self._heap, entry)
         return None if chosen is None else self.tenants[chosen[2]]
 
@@ -235,13 +255,10 @@ class Plan:
             is_spent = limits.rate is not None and not room(limits.rate, limits.meter, self.now)
             self.blocked[limits.id] = HELD if limits.permits == 0 else SPENT if is_spent else FULL
             return False
-        return limits.running < self._ceiling() or not self._has_company(limits.id)
+        return limits.running < self._ceiling or not self._has_company(limits.id)
 
     def _share_of(self, tenant: Tenant) -> float:
         return self._slots * tenant.weight / sum(self._crowd())
-
-    def _ceiling(self) -> int:
-        return max(1, math.floor(self._slots * self.rules.most_slots))
 
     def _has_company(self, tenant: int) -> bool:
         """Whether another tenant waits, or was served in the last minute."""
@@ -257,9 +274,13 @@ class Plan:
         """Answer the shelf that is next and may give a job; those that may not are put aside."""
         is_oldest_turn = (tenant.served + 1) % OLDEST_EVERY == 0
         while tenant.shelves:
-            shelf = min(tenant.shelves, key=_by_age if is_oldest_turn else _by_priority)
-            gate = next((gate for gate in shelf.gates if gate.room(self.now) == 0), None)
-            if gate is None:
+            shelf = tenant.shelves[0]
+            if len(tenant.shelves) > 1:
+                shelf = min(tenant.shelves, key=_by_age if is_oldest_turn else _by_priority)
+            for gate in shelf.limits:
+                if gate.room(self.now) == 0:
+                    break
+            else:
                 return shelf
             self.asides[shelf.id] = (shelf, gate)
             tenant.shelves.remove(shelf)
@@ -274,15 +295,17 @@ class Plan:
         tenant.taken += 1
         tenant.limits.take(self.now)
         self.turn.clock = max(self.turn.clock, tenant.finish)
-        tenant.finish += round(ROUND / tenant.weight)
+        tenant.finish += tenant.step
         shelf.served = tenant.served
         shelf.taken += 1
         shelf.ready -= 1
-        for gate in shelf.gates:
+        for gate in shelf.limits:
             gate.take(self.now)
-        self.queue.take(self.now)
+        if not self.queue.is_free:
+            self.queue.take(self.now)
         self._remember(tenant.limits.id)
         self.picks.append(shelf)
+        self.taken[shelf.id] = shelf
         if not shelf.ready:
             tenant.shelves.remove(shelf)
         if tenant.shelves or tenant.has_more:

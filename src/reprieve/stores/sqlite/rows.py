@@ -2,9 +2,11 @@
 
 import hashlib
 import re
+from struct import Struct
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from reprieve.core.ids import make_id
 from reprieve.core.job import Cause, Death, Job, Wait
@@ -17,6 +19,9 @@ _LOW_BITS: Final = 22
 _LOW: Final = (1 << _LOW_BITS) - 1
 _NODES: Final = 1 << 10
 _COUNT: Final = 1 << 12
+_CHANCE_BITS: Final = 40
+_CHANCE: Final = (1 << _CHANCE_BITS) - 1
+_HALVES: Final = Struct(">QQ")
 
 WAITS: tuple[Wait, ...] = ("turn", "schedule", "retry", "gate", "budget")
 """What a job waits for, by the number that rows know it by."""
@@ -67,21 +72,24 @@ def is_id(job_id: str) -> bool:
 
 def row_id(job_id: str) -> int:
     """Answer the integer by which a file knows a job."""
-    moment = int(job_id[:8] + job_id[9:13], 16) - EPOCH
-    return moment << _LOW_BITS | int(job_id[-6:], 16) & _LOW
+    # One number of 128 bits is read faster than its parts.
+    number = int(job_id.replace("-", ""), 16)
+    return (number >> 80) - EPOCH << _LOW_BITS | number & _LOW
 
 
 def public_id(row: int, tail: int) -> str:
     """Put a public id together again from a row's id and the rest that its record keeps."""
-    partition, chance = divmod(tail, 1 << 40)
-    return make_id((row >> _LOW_BITS) + EPOCH, chance << _LOW_BITS | row & _LOW, partition)
+    # As `make_id` does, in halves of 64 bits: this is done for every job of every claim.
+    high = (row >> _LOW_BITS) + EPOCH << 16 | 7 << 12 | tail >> _CHANCE_BITS
+    low = 2 << 62 | (tail & _CHANCE) << _LOW_BITS | row & _LOW
+    data = _HALVES.pack(high, low)
+    return f"{data[:4].hex()}-{data[4:10].hex('-', 2)}-{data[10:].hex()}"
 
 
 def tail_of(job_id: str) -> int:
     """Answer the part of a public id that a row's id does not hold."""
     number = int(job_id.replace("-", ""), 16)
-    partition = number >> 64 & 0xFFF
-    return partition << 40 | (number & (1 << 62) - 1) >> _LOW_BITS
+    return (number >> 64 & 0xFFF) << _CHANCE_BITS | number >> _LOW_BITS & _CHANCE
 
 
 class History(msgspec.Struct, array_like=True, frozen=True):
@@ -177,7 +185,7 @@ class Lease(msgspec.Struct, frozen=True):
     cancel: bool = False
 
 
-class Row(msgspec.Struct, frozen=True):
+class Row(msgspec.Struct, array_like=True, frozen=True):
     """A job's row without its record."""
 
     id: int
@@ -187,47 +195,75 @@ class Row(msgspec.Struct, frozen=True):
     due: int
 
 
-def unpack(row: Row, data: bytes, place: Place, lease: Lease | None = None) -> Job:
-    """Rebuild a job; one that is leased counts that lease as its attempt and version, as `change.lease` does."""
-    rec = _decode(data)
-    past = rec.history or _FRESH
+def model_of(place: Place, lease: Lease | None = None) -> Job:
+    """Make what the jobs of a shelf have in common, which a job is copied from: so it is made six times as fast.
+
+    A leased one counts that lease as its attempt and version, as `change.lease` does.
+    """
     return Job(
-        id=public_id(row.id, rec.tail),
+        id="",
         task=place.task,
         queue=place.queue,
         tenant=place.tenant,
         dependency=place.dependency,
         group=place.group,
+        priority=place.priority,
+        state="running" if lease else "waiting",
+        version=int(lease is not None),
+        created_at=0,
+        due_at=0,
+        attempt=int(lease is not None),
+        session=lease.session if lease else "",
+        leased_at=lease.at if lease else None,
+        cancel_requested=lease.cancel if lease else False,
+    )
+
+
+def copy(model: Job, row: Row, data: bytes) -> Job:
+    """Rebuild a job from the model of its shelf."""
+    rec = _decode(data)
+    job = replace(
+        model,
+        id=public_id(row.id, rec.tail),
         key=rec.key,
         key_ttl=rec.key_ttl,
-        priority=place.priority,
         payload=rec.payload,
         override=rec.override,
-        state="running" if lease else STATES.get(row.state, "waiting"),  # type: ignore[arg-type]  # two of the five
-        version=row.version + (lease is not None),
+        version=row.version + model.version,
         created_at=rec.created_at,
         due_at=row.due,
-        waiting_for="turn" if lease else WAITS[row.wait],
         deadline_at=rec.deadline_at,
+        max_attempts=rec.max_attempts,
+    )
+    return job if rec.history is None else _remember(job, rec.history)
+
+
+def _remember(job: Job, past: History) -> Job:
+    return replace(
+        job,
         parked_since_at=past.parked_since_at,
         parked_on=past.parked_on,
-        max_attempts=rec.max_attempts,
         granted=past.granted,
-        attempt=past.attempt + (lease is not None),
+        attempt=past.attempt + job.attempt,
         charged=past.charged,
         spared=past.spared,
         crashes=past.crashes,
         snoozes=past.snoozes,
         delay=past.delay,
         is_manual=past.is_manual,
-        session=lease.session if lease else "",
-        leased_at=lease.at if lease else None,
-        cancel_requested=lease.cancel if lease else False,
         cause=past.cause,
         failed_at=past.failed_at,
         death=past.death,
         finished_at=past.finished_at,
     )
+
+
+def unpack(row: Row, data: bytes, place: Place, lease: Lease | None = None) -> Job:
+    """Rebuild a job, whatever has become of it."""
+    job = copy(model_of(place, lease), row, data)
+    if lease:
+        return job
+    return replace(job, state=STATES.get(row.state, "waiting"), waiting_for=WAITS[row.wait])
 
 
 def id_of(row: int, data: bytes) -> str:

@@ -1,9 +1,11 @@
 """SQL from the files beside this module, each a list of named statements, and rows as parameters."""
 
 import sqlite3
+from bisect import bisect_left
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
+from itertools import chain
 from typing import TypeAlias
 
 Tx: TypeAlias = sqlite3.Connection | sqlite3.Cursor
@@ -21,9 +23,10 @@ def statements(name: str) -> dict[str, str]:
 
 
 @cache
-def _values(rows: int, width: int) -> str:
+def _filled(sql: str, rows: int, width: int) -> str:
+    # The text itself is kept, since SQLite's module looks a statement up by it: a new one would be hashed every time.
     row = "(" + ",".join("?" * width) + ")"
-    return ",".join([row] * rows)
+    return sql.replace("{values}", ",".join([row] * rows))
 
 
 def run(tx: Tx, sql: str, rows: Sequence[Sequence[object]]) -> None:
@@ -35,7 +38,7 @@ def run(tx: Tx, sql: str, rows: Sequence[Sequence[object]]) -> None:
     width = len(rows[0]) if rows else 0
     for start in range(0, len(rows), _SIZES[-1]):
         part = rows[start : start + _SIZES[-1]]
-        size = next(size for size in _SIZES if size >= len(part))
-        parameters = [value for row in part for value in row]
+        size = _SIZES[bisect_left(_SIZES, len(part))]
+        parameters = list(chain.from_iterable(part))
         parameters += [None] * (width * (size - len(part)))
-        tx.execute(sql.replace("{values}", _values(size, width)), parameters)
+        tx.execute(_filled(sql, size, width), parameters)

@@ -112,9 +112,9 @@ select json_group_array(json_array(id, permits, max_running, rate_count, rate_wi
 from reprieve_gate as gate where id in (select value from json_each(?));
 
 -- name: take
-select json_group_array(json_array(shelf, id, version, wait, due, length(rec))), cast(group_concat(rec, '') as blob)
+select json_group_array(json_array(id, state, version, wait, due, shelf, length(rec))), cast(group_concat(rec, '') as blob)
 from (
-    select r.shelf, job.id, job.version, job.wait, job.due, job.rec
+    select r.shelf, job.id, job.state, job.version, job.wait, job.due, job.rec
     from json_each(?) as wanted
     cross join reprieve_ready as r on r.shelf = wanted.value
         and r.id in (select id from reprieve_ready as ready where shelf = wanted.value order by id limit ?)
