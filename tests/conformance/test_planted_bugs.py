@@ -78,7 +78,7 @@ BUGS = (
     Bug(
         "limits of tasks, dependencies and groups leak a slot",
         "settle.py",
-        "self._gates.update(place.gates)",
+        "gates[gate] += count",
         "pass",
         "limit_leaks_no_slot_however_an_attempt_ends",
     ),

@@ -1,6 +1,7 @@
 """Succeeded jobs: kept one row for each settlement, and found again by the ids in it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from struct import pack
 
 import msgspec
 
@@ -12,11 +13,11 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[Job]).decode
 
 
-def keep(tx: Tx, queue: int, jobs: Sequence[Job], now: int) -> None:
-    """Keep jobs that succeeded together."""
-    rows = sorted(row_id(job.id) for job in jobs)
+def keep(tx: Tx, queue: int, jobs: Mapping[int, Job], now: int) -> None:
+    """Keep jobs that succeeded together, by the ids of their rows."""
+    lowest, highest = min(jobs), max(jobs)
     tx.execute(statements("finished")["number"])
-    row = (queue, now, len(jobs), rows[0], rows[-1], rows[-1], _ids(jobs), _encode(jobs))
+    row = (queue, now, len(jobs), lowest, highest, highest, _ids(list(jobs)), _encode(list(jobs.values())))
     tx.execute(statements("finished")["keep"], row)
 
 
@@ -36,9 +37,9 @@ def shorten(tx: Tx, seq: int, count: int) -> int:
     """Keep only the last so many jobs of a row; answer how many went."""
     jobs = _decode(tx.execute(statements("finished")["jobs"], (seq,)).fetchone()[0])
     kept = jobs[len(jobs) - count :]
-    tx.execute(statements("finished")["shorten"], (count, _ids(kept), _encode(kept), seq))
+    tx.execute(statements("finished")["shorten"], (count, _ids([row_id(job.id) for job in kept]), _encode(kept), seq))
     return len(jobs) - count
 
 
-def _ids(jobs: Sequence[Job]) -> bytes:
-    return b"".join(row_id(job.id).to_bytes(8, "big") for job in jobs)
+def _ids(rows: Sequence[int]) -> bytes:
+    return pack(f">{len(rows)}q", *rows)

@@ -41,6 +41,12 @@ class Places:
         """Answer a shelf that was loaded."""
         return self._by_id[shelf]
 
+    def at(self, tx: Tx, shelf: int) -> Place:
+        """Answer a shelf, loaded if it must be."""
+        if shelf not in self._by_id:
+            self.load(tx, (shelf,))
+        return self._by_id[shelf]
+
     def load(self, tx: Tx, shelves: Iterable[int]) -> None:
         """Get to know shelves by their ids."""
         missing = [shelf for shelf in set(shelves) if shelf not in self._by_id]

@@ -30,6 +30,9 @@ from reprieve.stores.sqlite.rows import (
 )
 from reprieve.stores.sqlite.statements import run, statements
 
+_SILENT = (Start, Succeed)
+"""Moves of the happy path, which leave no event."""
+
 _COLUMNS = ("ready", "scheduled", "retrying", "parked", "dead")
 _encode = msgspec.msgpack.Encoder().encode
 _decode_lease = msgspec.msgpack.Decoder(dict[int, tuple[int, int]]).decode
@@ -164,12 +167,10 @@ class _Ledger:
         self._now = now
         self.counts: dict[int, Counter[str]] = defaultdict(Counter)
         self.released: Released = defaultdict(Counter)
-        self._gates: Counter[int] = Counter()
-        self._queues: Counter[str] = Counter()
-        self._ringing: set[int] = set()
-        self._succeeded: dict[int, list[Job]] = defaultdict(list)
-        self._forgotten: list[int] = []
         self._ran: list[int] = []
+        self._ran_on: dict[int, int] = {}
+        self._ringing: set[int] = set()
+        self._succeeded: dict[int, dict[int, Job]] = defaultdict(dict)
         self._rows: list[tuple[object, ...]] = []
         self._ready: list[tuple[int, int]] = []
         self._delayed: list[tuple[int, int, int, int, int]] = []
@@ -180,20 +181,15 @@ class _Ledger:
     def enter(self, row: int, shelf: int, change: Change, *, was_running: bool) -> None:
         """Note one change of a job that was found on, or leased from, a shelf."""
         job = change.job
-        self._places.load(self._tx, (shelf,))
-        place = self._places[shelf]
         if was_running:
             self._ran.append(row)
-            self.released[place.queue_id][place.tenant_id] += 1
-            self._gates.update(place.gates)
-            self._queues[place.queue] += 1
-        if not isinstance(change.event.move, Start | Succeed):
+            self._ran_on[shelf] = self._ran_on.get(shelf, 0) + 1
+        if type(change.event.move) not in _SILENT:
             self._events.append((change.event.at, row, change.event.version, _encode(change.event)))
         if change.result is not None:
             self._results.append((row, self._now + milliseconds(change.result_ttl), change.result))
         if job.state == "succeeded":
-            self._forgotten.append(row)
-            self._succeeded[place.queue_id].append(job)
+            self._succeeded[self._places.at(self._tx, shelf).queue_id][row] = job
             return
         target, place = self._places.of_job(self._tx, job)
         self._place(row, target, place, job)
@@ -221,9 +217,8 @@ class _Ledger:
     def write(self) -> None:
         """Write everything that was noted."""
         tx, sql, enqueue = self._tx, statements("settle"), statements("enqueue")
-        if self._forgotten:
-            tx.execute(sql["forget"], (msgspec.json.encode(self._forgotten).decode(),))
         for queue, jobs in self._succeeded.items():
+            tx.execute(sql["forget"], (msgspec.json.encode(list(jobs)).decode(),))
             keep(tx, queue, jobs, self._now)
         run(tx, sql["rewrite"], self._rows)
         run(tx, enqueue["ready"], self._ready)
@@ -232,14 +227,26 @@ class _Ledger:
         run(tx, sql["events"], self._events)
         run(tx, sql["results"], self._results)
         run(tx, sql["count"], [(shelf, *(count[name] for name in _COLUMNS)) for shelf, count in self.counts.items()])
-        for queue_name, count in self._queues.items():
-            gate = tx.execute(sql["queue_gate"], (queue_name,)).fetchone()[0]
-            self._gates[gate] += count
-        run(tx, sql["gates"], list(self._gates.items()))
+        run(tx, sql["gates"], list(self._release().items()))
         run(tx, enqueue["open"], [(shelf,) for shelf in {shelf for shelf, _ in self._ready}])
         run(tx, enqueue["ring"], [(tenant,) for tenant in self._ringing])
-        if self._ran:
+        if self._ran and tx.execute(sql["is_marked"]).fetchone():
             tx.execute(sql["unmark"], (msgspec.json.encode(self._ran).decode(),))
+
+    def _release(self) -> Counter[int]:
+        """Note the slots that tenants give back; answer those of the gates."""
+        sql = statements("settle")
+        gates: Counter[int] = Counter()
+        queues: Counter[str] = Counter()
+        for shelf, count in self._ran_on.items():
+            place = self._places.at(self._tx, shelf)
+            self.released[place.queue_id][place.tenant_id] += count
+            queues[place.queue] += count
+            for gate in place.gates:
+                gates[gate] += count
+        for queue, count in queues.items():
+            gates[self._tx.execute(sql["queue_gate"], (queue,)).fetchone()[0]] += count
+        return gates
 
 
 def _take_out(tx: sqlite3.Connection, places: Places, ledger: _Ledger, row: int, change: Change) -> int | None:

@@ -53,6 +53,9 @@ from (values {values}) as v where tenant.id = v.column1;
 update reprieve_gate as gate set running = running - v.column2, back_at = case when aside > 0 then 0 else back_at end
 from (values {values}) as v where gate.id = v.column1;
 
+-- name: is_marked
+select 1 from reprieve_mark limit 1;
+
 -- name: unmark
 delete from reprieve_mark as mark where id in (select value from json_each(?));
 
