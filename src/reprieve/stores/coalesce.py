@@ -5,12 +5,16 @@ Batches find their own size this way: one job when callers come one at a time, h
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
 from weakref import WeakKeyDictionary
 
 from reprieve.core.job import Job
 from reprieve.errors import ReprieveError, StoreClosed, StoreFull, StoreLocked, StoreReadOnly
 
 Send = Callable[[Sequence[Job], int], Awaitable[list[str]]]
+
+Entry: TypeAlias = tuple[Sequence[Job], int, asyncio.Future[list[str]]]
+"""What a caller wants enqueued, when, and where it waits for the answer."""
 
 LARGEST = 5_000
 """Jobs of one call at the most."""
@@ -24,13 +28,13 @@ class Coalescer:
         self._send = send
         self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Gathering] = WeakKeyDictionary()
 
-    async def enqueue(self, jobs: Sequence[Job], now: int) -> list[str]:
+    def enqueue(self, jobs: Sequence[Job], now: int) -> asyncio.Future[list[str]]:
         """Enqueue jobs, together with whatever others enqueue at this moment."""
         loop = asyncio.get_running_loop()
         gathering = self._loops.get(loop)
         if gathering is None:
             gathering = self._loops[loop] = _Gathering(self._send)
-        return await gathering.join(jobs, now)
+        return gathering.join(jobs, now)
 
 
 class _Gathering:
@@ -38,16 +42,16 @@ class _Gathering:
 
     def __init__(self, send: Send) -> None:
         self._send = send
-        self._waiting: list[tuple[Sequence[Job], int, asyncio.Future[list[str]]]] = []
+        self._waiting: list[Entry] = []
         self._sender: asyncio.Task[None] | None = None
 
-    async def join(self, jobs: Sequence[Job], now: int) -> list[str]:
+    def join(self, jobs: Sequence[Job], now: int) -> asyncio.Future[list[str]]:
+        """Answer the future of the caller: whoever gives up cancels it, and takes no jobs out of a shared call."""
         future: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
         self._waiting.append((jobs, now, future))
         if self._sender is None:
             self._sender = asyncio.create_task(self._send_all())
-        # A caller that gives up must not take its jobs out of a call that others share.
-        return await asyncio.shield(future)
+        return future
 
     async def _send_all(self) -> None:
         while self._waiting:
@@ -58,7 +62,7 @@ class _Gathering:
                     await self._attempt([entry])
         self._sender = None
 
-    def _take(self) -> list[tuple[Sequence[Job], int, asyncio.Future[list[str]]]]:
+    def _take(self) -> list[Entry]:
         count = 0
         for number, (jobs, _, _) in enumerate(self._waiting):
             count += len(jobs)
@@ -69,7 +73,7 @@ class _Gathering:
         batch, self._waiting = self._waiting[:number], self._waiting[number:]
         return batch
 
-    async def _attempt(self, batch: list[tuple[Sequence[Job], int, asyncio.Future[list[str]]]]) -> bool:
+    async def _attempt(self, batch: list[Entry]) -> bool:
         """Send a batch in one call. Answer False when it has to be sent again, one by one."""
         try:
             ids = await self._send([job for jobs, _, _ in batch for job in jobs], max(now for _, now, _ in batch))
@@ -77,18 +81,23 @@ class _Gathering:
             # A store that was locked, full or closed for all would be so again for each, one after the other.
             if len(batch) > 1 and not isinstance(error, StoreLocked | StoreFull | StoreReadOnly | StoreClosed):
                 return False
-            for _, _, future in batch:
-                future.set_exception(error)
+            _fail(batch, error)
             return True
         except BaseException as error:
             # Nobody may be left waiting, not even when the loop ends.
-            for _, _, future in batch:
-                future.set_exception(
-                    error if isinstance(error, Exception) else StoreClosed("the enqueue was interrupted")
-                )
+            _fail(batch, error if isinstance(error, Exception) else StoreClosed("the enqueue was interrupted"))
             self._sender = None
             raise
+        start = 0
         for jobs, _, future in batch:
-            future.set_result(ids[: len(jobs)])
-            ids = ids[len(jobs) :]
+            end = start + len(jobs)
+            if not future.done():
+                future.set_result(ids[start:end])
+            start = end
         return True
+
+
+def _fail(batch: list[Entry], error: Exception) -> None:
+    for _, _, future in batch:
+        if not future.done():
+            future.set_exception(error)

@@ -2,7 +2,6 @@
 
 import json
 import sqlite3
-from collections import defaultdict
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -13,8 +12,10 @@ from reprieve.stores.protocol import KEY_KEPT, LONGEST_NAME
 from reprieve.stores.sqlite.faults import translate
 from reprieve.stores.sqlite.finished import finished_jobs
 from reprieve.stores.sqlite.places import Places
-from reprieve.stores.sqlite.rows import COUNTERS, NUMBERS, id_of, is_id, key_of, pack, row_id
+from reprieve.stores.sqlite.rows import COUNTERS, NUMBERS, id_of, is_id, key_of, pack, split_id
 from reprieve.stores.sqlite.statements import Tx, run, statements
+
+_COLUMNS = tuple(dict.fromkeys(COUNTERS))
 
 
 def check(jobs: Sequence[Job], largest_payload: int) -> None:
@@ -23,23 +24,26 @@ def check(jobs: Sequence[Job], largest_payload: int) -> None:
         if not is_id(job.id):
             message = f"{job.id[:80]!r} is not an id of this store; make ids with its new_id"
             raise InvalidId(message)
-        check_name(job.queue, "queue")
-        check_name(job.task, "task")
-        for name, what in (
-            (job.tenant, "tenant"),
-            (job.dependency, "dependency"),
-            (job.group, "group"),
-            (job.key, "key"),
-        ):
-            if name:
-                check_name(name, what)
+        _check_lane(job.queue, job.task, job.tenant, job.dependency, job.group)
+        if job.key:
+            check_name(job.key, "key")
         if not HIGH <= job.priority <= LOW:
             message = f"priority {job.priority} is none; give one from {HIGH}, the first, to {LOW}"
             raise ValidationError(message)
-        check_size(job.payload, f"payload of a {job.task} job", largest_payload)
+        if len(job.payload) > largest_payload:
+            check_size(job.payload, f"payload of a {job.task} job", largest_payload)
 
 
 @lru_cache(maxsize=8_192)
+def _check_lane(queue: str, task: str, tenant: str, dependency: str, group: str) -> None:
+    # Remembered as a whole: the jobs of a lane are checked with one look.
+    check_name(queue, "queue")
+    check_name(task, "task")
+    check_name(tenant, "tenant", may_be_empty=True)
+    check_name(dependency, "dependency", may_be_empty=True)
+    check_name(group, "group", may_be_empty=True)
+
+
 def check_name(name: str, what: str, *, may_be_empty: bool = False) -> None:
     """Refuse what is no name."""
     if len(name) > LONGEST_NAME or not name.isprintable() or not (name or may_be_empty):
@@ -59,16 +63,17 @@ def check_size(data: bytes, what: str, largest: int) -> None:
 
 def enqueue(tx: Tx, places: Places, jobs: Sequence[Job], now: int) -> list[str]:
     """Store new jobs, and answer the id under which each is known."""
-    ids = [row_id(job.id) for job in jobs]
-    stored = _stored(tx, ids, jobs)
-    known = _take_keys(tx, jobs, ids, stored, now) if any(job.key for job in jobs) else {}
+    ids = [split_id(job.id) for job in jobs]
+    rows = [row for row, _ in ids]
+    stored = _stored(tx, rows, jobs)
+    known = _take_keys(tx, jobs, rows, stored, now) if any(job.key for job in jobs) else {}
     fresh = []
-    for number, row in enumerate(ids):
-        if number not in known and row not in stored:
+    for number, ((row, tail), job) in enumerate(zip(ids, jobs, strict=True)):
+        if row not in stored and number not in known:
             stored.add(row)
-            fresh.append(number)
-    _insert(tx, places, [(ids[number], jobs[number]) for number in fresh], now)
-    return [known.get(number, job.id) for number, job in enumerate(jobs)]
+            fresh.append((row, tail, job))
+    _insert(tx, places, fresh, now)
+    return [known.get(number, job.id) for number, job in enumerate(jobs)] if known else [job.id for job in jobs]
 
 
 def enqueue_in(connection: sqlite3.Connection, jobs: Sequence[Job], now: int) -> list[str]:
@@ -91,47 +96,49 @@ def enqueue_in(connection: sqlite3.Connection, jobs: Sequence[Job], now: int) ->
     return answers
 
 
-def _insert(tx: Tx, places: Places, fresh: Sequence[tuple[int, Job]], now: int) -> None:
+def _insert(tx: Tx, places: Places, fresh: Sequence[tuple[int, int, Job]], now: int) -> None:
     sql = statements("enqueue")
     job_rows, ready_rows, delayed_rows = [], [], []
-    counts: dict[int, dict[str, int]] = defaultdict(lambda: dict.fromkeys(COUNTERS, 0))
+    counts: dict[int, list[int]] = {}
     tenants: set[int] = set()
-    for row, job in fresh:
+    for row, tail, job in fresh:
         shelf, place = places.of_job(tx, job)
         wait = NUMBERS[job.waiting_for]
-        job_rows.append((row, shelf, job.version, wait, job.due_at, pack(job)))
+        job_rows.append((row, shelf, job.version, wait, job.due_at, pack(job, tail)))
+        count = counts.get(shelf)
+        if count is None:
+            count = counts[shelf] = [0] * len(_COLUMNS)
         if job.due_at <= now:
             ready_rows.append((shelf, row))
-            counts[shelf]["ready"] += 1
+            count[0] += 1
             tenants.add(place.tenant_id)
         else:
             # A job that is due later waits for its time, whatever else its caller said.
             wait = wait or NUMBERS["schedule"]
             delayed_rows.append((place.queue_id, wait, job.due_at, row, shelf))
-            counts[shelf][COUNTERS[wait]] += 1
+            count[_COLUMNS.index(COUNTERS[wait])] += 1
     run(tx, sql["jobs"], job_rows)
     run(tx, sql["ready"], ready_rows)
     run(tx, sql["delayed"], delayed_rows)
-    run(
-        tx,
-        sql["count"],
-        [(shelf, *(count[name] for name in dict.fromkeys(COUNTERS))) for shelf, count in counts.items()],
-    )
-    run(tx, sql["open"], [(shelf,) for shelf in {shelf for shelf, _ in ready_rows}])
+    run(tx, sql["count"], [(shelf, *count) for shelf, count in counts.items()])
+    run(tx, sql["open"], [(shelf,) for shelf, (ready, *_) in counts.items() if ready])
     run(tx, sql["ring"], [(tenant,) for tenant in tenants])
 
 
 def _stored(tx: Tx, ids: list[int], jobs: Sequence[Job]) -> set[int]:
     """Answer which of the jobs are stored already: this is a repeat."""
     sql = statements("enqueue")
-    found = tx.execute(sql["known"], (json.dumps(ids),)).fetchall()
-    stored = {row: id_of(row, rec) for row, rec in found}
-    # Ids grow with time, so only one that is older than something finished can itself have finished.
-    newest = (tx.execute(sql["newest_finished"]).fetchone() or (0,))[0]
+    # Ids grow with time, so only one that is not newer than all others can itself be stored, or have finished.
+    newest, newest_finished = tx.execute(sql["newest"]).fetchone()
+    suspects = [row for row in ids if row <= newest]
+    stored: dict[int, str] = {}
+    if suspects:
+        found = tx.execute(sql["known"], (json.dumps(suspects),)).fetchall()
+        stored = {row: id_of(row, rec) for row, rec in found}
     for row in ids:
-        for job in finished_jobs(tx, row) if row <= newest else ():
+        for job in finished_jobs(tx, row) if row <= newest_finished else ():
             stored[row] = job.id
-    for row, job in zip(ids, jobs, strict=True):
+    for row, job in zip(ids, jobs, strict=True) if stored else ():
         # The same short id under another public id: two processes have drawn the same number, and were unlucky.
         if stored.get(row, job.id) != job.id:
             message = f"job id {job.id} collides with another, {stored[row]}; make a new one"

@@ -72,9 +72,15 @@ def is_id(job_id: str) -> bool:
 
 def row_id(job_id: str) -> int:
     """Answer the integer by which a file knows a job."""
+    return split_id(job_id)[0]
+
+
+def split_id(job_id: str) -> tuple[int, int]:
+    """Answer the integer by which a file knows a job, and the rest of its public id, which its record keeps."""
     # One number of 128 bits is read faster than its parts.
     number = int(job_id.replace("-", ""), 16)
-    return (number >> 80) - EPOCH << _LOW_BITS | number & _LOW
+    row = (number >> 80) - EPOCH << _LOW_BITS | number & _LOW
+    return row, (number >> 64 & 0xFFF) << _CHANCE_BITS | number >> _LOW_BITS & _CHANCE
 
 
 def public_id(row: int, tail: int) -> str:
@@ -84,12 +90,6 @@ def public_id(row: int, tail: int) -> str:
     low = 2 << 62 | (tail & _CHANCE) << _LOW_BITS | row & _LOW
     data = _HALVES.pack(high, low)
     return f"{data[:4].hex()}-{data[4:10].hex('-', 2)}-{data[10:].hex()}"
-
-
-def tail_of(job_id: str) -> int:
-    """Answer the part of a public id that a row's id does not hold."""
-    number = int(job_id.replace("-", ""), 16)
-    return (number >> 64 & 0xFFF) << _CHANCE_BITS | number >> _LOW_BITS & _CHANCE
 
 
 class History(msgspec.Struct, array_like=True, frozen=True):
@@ -130,8 +130,8 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Rec).decode
 
 
-def pack(job: Job) -> bytes:
-    """Pack what a row does not keep in columns of its own."""
+def pack(job: Job, tail: int) -> bytes:
+    """Pack what a row does not keep in columns of its own; `tail` is the rest of its public id."""
     history = History(
         job.parked_since_at,
         job.parked_on,
@@ -150,7 +150,7 @@ def pack(job: Job) -> bytes:
     )
     return _encode(
         Rec(
-            tail_of(job.id),
+            tail,
             job.created_at,
             job.payload,
             job.max_attempts,

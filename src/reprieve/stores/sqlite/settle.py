@@ -25,7 +25,7 @@ from reprieve.stores.sqlite.rows import (
     Place,
     Row,
     pack,
-    row_id,
+    split_id,
     unpack,
 )
 from reprieve.stores.sqlite.statements import run, statements
@@ -93,7 +93,7 @@ def _settle(
     applied: dict[int, Event] = {}
     for change in changes:
         try:
-            row = row_id(change.job.id)
+            row, tail = split_id(change.job.id)
         except ValueError:  # no id at all, so no job either
             answers.append("missing")
             continue
@@ -108,7 +108,7 @@ def _settle(
             answers.append("already" if is_repeated else _why_not(tx, row, change))
         else:
             applied[row] = change.event
-            ledger.enter(row, shelf, change, was_running=bool(change.session))
+            ledger.enter((row, tail), shelf, change, was_running=bool(change.session))
             answers.append("applied")
     leases.write()
     ledger.write()
@@ -119,7 +119,7 @@ def bury(tx: sqlite3.Connection, places: Places, lost: Sequence[tuple[int, Job]]
     """End jobs that a claim took off their shelves and found past their deadline."""
     ledger = _Ledger(tx, places, now)
     for shelf, job in lost:
-        ledger.enter(row_id(job.id), shelf, changes_of.expire(job, now), was_running=False)
+        ledger.enter(split_id(job.id), shelf, changes_of.expire(job, now), was_running=False)
     ledger.write()
 
 
@@ -178,9 +178,10 @@ class _Ledger:
         self._events: list[tuple[int, int, int, bytes]] = []
         self._results: list[tuple[int, int, bytes]] = []
 
-    def enter(self, row: int, shelf: int, change: Change, *, was_running: bool) -> None:
-        """Note one change of a job that was found on, or leased from, a shelf."""
+    def enter(self, ids: tuple[int, int], shelf: int, change: Change, *, was_running: bool) -> None:
+        """Note one change of a job, named by the parts of its id, that was found on, or leased from, a shelf."""
         job = change.job
+        row, tail = ids
         if was_running:
             self._ran.append(row)
             self._ran_on[shelf] = self._ran_on.get(shelf, 0) + 1
@@ -192,9 +193,12 @@ class _Ledger:
             self._succeeded[self._places.at(self._tx, shelf).queue_id][row] = job
             return
         target, place = self._places.of_job(self._tx, job)
-        self._place(row, target, place, job)
+        state = self._place(row, target, place, job)
+        wait = NUMBERS[job.waiting_for]
+        self._rows.append((row, target, state, job.version, wait, job.due_at, pack(job, tail)))
 
-    def _place(self, row: int, shelf: int, place: Place, job: Job) -> None:
+    def _place(self, row: int, shelf: int, place: Place, job: Job) -> int:
+        """Note where a job goes; answer its state."""
         wait, state = NUMBERS[job.waiting_for], WAITING
         if job.state in ("dead", "cancelled"):
             state = DEAD if job.state == "dead" else CANCELLED
@@ -212,7 +216,7 @@ class _Ledger:
             self._ready.append((shelf, row))
             self.counts[shelf]["ready"] += 1
             self._ringing.add(place.tenant_id)
-        self._rows.append((row, shelf, state, job.version, NUMBERS[job.waiting_for], job.due_at, pack(job)))
+        return state
 
     def write(self) -> None:
         """Write everything that was noted."""

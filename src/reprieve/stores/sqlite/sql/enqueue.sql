@@ -1,8 +1,9 @@
 -- name: known
 select job.id, job.rec from reprieve_job as job where job.id in (select value from json_each(?));
 
--- name: newest_finished
-select newest from reprieve_finished where seq = (select max(seq) from reprieve_finished);
+-- name: newest
+select coalesce((select max(id) from reprieve_job), 0),
+       coalesce((select newest from reprieve_finished where seq = (select max(seq) from reprieve_finished)), 0);
 
 -- name: keys
 select key, id, expires, exists (select 1 from reprieve_job as job where job.id = uniq.job) from reprieve_uniq as uniq where key in ({marks});
