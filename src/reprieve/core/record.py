@@ -13,5 +13,8 @@ class _Keywords(msgspec.StructMeta):
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
-class Record(msgspec.Struct, metaclass=_Keywords, frozen=True, rename="camel", omit_defaults=True):
-    """A value: what it is made of is all that it is."""
+class Record(msgspec.Struct, metaclass=_Keywords, frozen=True, rename="camel", omit_defaults=True, gc=False):
+    """A value: what it is made of is all that it is.
+
+    Nothing in it leads back to it, so the garbage collector need not look for cycles.
+    """

@@ -219,7 +219,7 @@ class Plan:
 
     def _choose(self) -> Tenant | None:
         """Answer the tenant that is next, taken off the heap; it is put back when it has been served."""
-        passed: list[tuple[int, int, int]] = []
+        passed: list[Place] = []
         chosen, fallback = None, None
         while self._heap:
             entry = heapq.heappop(self._heap)
@@ -251,7 +251,7 @@ class Plan:
     def _may_run(self, tenant: Tenant) -> bool:
         """Whether the tenant is within its own limits and the ceiling; if not, it leaves this claim."""
         limits = tenant.limits
-        if limits.room(self.now) == 0:
+        if not limits.is_free and limits.room(self.now) == 0:
             is_spent = limits.rate is not None and not room(limits.rate, limits.meter, self.now)
             self.blocked[limits.id] = HELD if limits.permits == 0 else SPENT if is_spent else FULL
             return False
@@ -291,36 +291,40 @@ class Plan:
         return None
 
     def _take(self, tenant: Tenant, shelf: Shelf) -> None:
+        limits, now = tenant.limits, self.now
         tenant.served += 1
         tenant.taken += 1
-        tenant.limits.take(self.now)
-        self.turn.clock = max(self.turn.clock, tenant.finish)
+        limits.take(now)
+        self._remember(tenant)
         tenant.finish += tenant.step
         shelf.served = tenant.served
         shelf.taken += 1
         shelf.ready -= 1
         for gate in shelf.limits:
-            gate.take(self.now)
+            gate.take(now)
         if not self.queue.is_free:
-            self.queue.take(self.now)
-        self._remember(tenant.limits.id)
+            self.queue.take(now)
         self.picks.append(shelf)
         self.taken[shelf.id] = shelf
         if not shelf.ready:
             tenant.shelves.remove(shelf)
         if tenant.shelves or tenant.has_more:
-            heapq.heappush(self._heap, (tenant.load, tenant.finish, tenant.limits.id))
+            heapq.heappush(self._heap, (load_of(limits.running, tenant.weight), tenant.finish, limits.id))
         else:
-            self.empty.add(tenant.limits.id)
+            self.empty.add(limits.id)
 
-    def _remember(self, tenant: int) -> None:
-        turn = self.turn
-        if tenant == turn.last:
+    def _remember(self, tenant: Tenant) -> None:
+        turn, number = self.turn, tenant.limits.id
+        if tenant.finish > turn.clock:
+            turn.clock = tenant.finish
+        if number == turn.last:
             turn.streak += 1
         else:
-            turn.other_at = max(turn.other_at, turn.last_at)
-            turn.last, turn.streak = tenant, 1
-        turn.last_at = max(turn.last_at, self.now)
+            if turn.last_at > turn.other_at:
+                turn.other_at = turn.last_at
+            turn.last, turn.streak = number, 1
+        if self.now > turn.last_at:
+            turn.last_at = self.now
 
 
 _MINUTE = 60_000

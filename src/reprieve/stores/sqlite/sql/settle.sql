@@ -26,9 +26,9 @@ delete from reprieve_ready as ready where shelf = ? and id = ?;
 delete from reprieve_ended as ended where queue = ? and state = ? and at = ? and id = ?;
 
 -- name: rewrite
-update reprieve_job as job
-set shelf = v.column2, state = v.column3, version = v.column4, wait = v.column5, due = v.column6, rec = v.column7
-from (values {values}) as v where job.id = v.column1;
+-- Replacing a row whole writes it once; an update from values would first copy them all aside, records included.
+insert or replace into reprieve_job (id, shelf, state, version, wait, due, rec)
+select column1, column2, column3, column4, column5, column6, column7 from (values {values}) where column1 is not null;
 
 -- name: end
 insert into reprieve_ended (queue, state, at, id, shelf, death, code, fingerprint)
