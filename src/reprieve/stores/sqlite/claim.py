@@ -14,7 +14,7 @@ from reprieve.stores.protocol import Answer, Claim, Claimed
 from reprieve.stores.sqlite import settle
 from reprieve.stores.sqlite.places import Places
 from reprieve.stores.sqlite.plan import Limits, Place, Plan, Shelf, Tenant, Turn, load_of
-from reprieve.stores.sqlite.rows import COUNTERS, Lease, Row, copy, model_of, unpack
+from reprieve.stores.sqlite.rows import COUNTERS, Lease, Row, copy, lease_model, unpack
 from reprieve.stores.sqlite.sessions import held
 from reprieve.stores.sqlite.statements import run, statements
 
@@ -151,13 +151,17 @@ class _Visit:
                 self.moments.append(plan.ceiling_until)
             if (queue_back := plan.queue.back_at(self.now)) is not None:
                 self.moments.append(queue_back)
+        if len(jobs) < limit:
+            self._note_moments(pause)
+        return jobs
+
+    def _note_moments(self, pause: dict[str, int]) -> None:
         for moment in (
             self.tx.execute(self.sql["next_due"], {"queue": self.queue, **pause}).fetchone()[0],
             self.tx.execute(self.sql["next_back"]).fetchone()[0],
         ):
             if moment is not None:
                 self.moments.append(moment)
-        return jobs
 
     def _promote(self, limit: int, pause: dict[str, int]) -> None:
         """Move due jobs to their shelves."""
@@ -286,7 +290,7 @@ class _Visit:
         rows = [(shelf.id, row.id) for shelf in plan.taken.values() for row, _ in found[shelf.id][: shelf.taken]]
         run(self.tx, self.sql["unready"], rows)
         lease = Lease(self.session, self.now)
-        models = {shelf: model_of(self.places[shelf], lease) for shelf in found}
+        models = {shelf: lease_model(self.places.model(shelf), lease) for shelf in found}
         next_of = {shelf: iter(rows) for shelf, rows in found.items()}
         jobs: list[Job] = []
         lost: list[tuple[Shelf, Job]] = []

@@ -1,9 +1,10 @@
 """New jobs: their rows, their place in line, and the counters of their shelves."""
 
-import json
 import sqlite3
 from collections.abc import Sequence
 from functools import lru_cache
+
+import msgspec
 
 from reprieve.core.duration import milliseconds
 from reprieve.core.job import HIGH, LOW, Job
@@ -133,7 +134,7 @@ def _stored(tx: Tx, ids: list[int], jobs: Sequence[Job]) -> set[int]:
     suspects = [row for row in ids if row <= newest]
     stored: dict[int, str] = {}
     if suspects:
-        found = tx.execute(sql["known"], (json.dumps(suspects),)).fetchall()
+        found = tx.execute(sql["known"], (msgspec.json.encode(suspects).decode(),)).fetchall()
         stored = {row: id_of(row, rec) for row, rec in found}
     for row in ids:
         for job in finished_jobs(tx, row) if row <= newest_finished else ():

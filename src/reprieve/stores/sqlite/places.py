@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from reprieve.core.job import Job
-from reprieve.stores.sqlite.rows import Place
+from reprieve.stores.sqlite.rows import Place, model_of
 from reprieve.stores.sqlite.statements import Tx, statements
 
 Names: TypeAlias = tuple[str, str, str, str, str, int]
@@ -22,11 +22,13 @@ class Places:
         """Begin with nothing."""
         self._by_names: dict[Names, int] = {}
         self._by_id: dict[int, Place] = {}
+        self._models: dict[int, Job] = {}
 
     def forget(self) -> None:
         """Forget everything: a transaction was rolled back."""
         self._by_names.clear()
         self._by_id.clear()
+        self._models.clear()
 
     def of_job(self, tx: Tx, job: Job) -> tuple[int, Place]:
         """Answer the shelf that a job belongs on, made where it is missing."""
@@ -40,6 +42,13 @@ class Places:
     def __getitem__(self, shelf: int) -> Place:
         """Answer a shelf that was loaded."""
         return self._by_id[shelf]
+
+    def model(self, shelf: int) -> Job:
+        """Answer the model of the jobs of a shelf that was loaded."""
+        model = self._models.get(shelf)
+        if model is None:
+            model = self._models[shelf] = model_of(self._by_id[shelf])
+        return model
 
     def at(self, tx: Tx, shelf: int) -> Place:
         """Answer a shelf, loaded if it must be."""

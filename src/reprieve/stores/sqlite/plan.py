@@ -315,16 +315,13 @@ class Plan:
 
     def _remember(self, tenant: Tenant) -> None:
         turn, number = self.turn, tenant.limits.id
-        if tenant.finish > turn.clock:
-            turn.clock = tenant.finish
+        turn.clock = max(turn.clock, tenant.finish)
         if number == turn.last:
             turn.streak += 1
         else:
-            if turn.last_at > turn.other_at:
-                turn.other_at = turn.last_at
+            turn.other_at = max(turn.other_at, turn.last_at)
             turn.last, turn.streak = number, 1
-        if self.now > turn.last_at:
-            turn.last_at = self.now
+        turn.last_at = max(turn.last_at, self.now)
 
 
 _MINUTE = 60_000

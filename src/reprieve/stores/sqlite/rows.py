@@ -195,11 +195,8 @@ class Row(msgspec.Struct, array_like=True, frozen=True):
     due: int
 
 
-def model_of(place: Place, lease: Lease | None = None) -> Job:
-    """Make what the jobs of a shelf have in common, which a job is copied from: so it is made six times as fast.
-
-    A leased one counts that lease as its attempt and version, as `change.lease` does.
-    """
+def model_of(place: Place) -> Job:
+    """Make what the jobs of a shelf have in common, which they are copied from: so they are made six times as fast."""
     return Job(
         id="",
         task=place.task,
@@ -208,14 +205,21 @@ def model_of(place: Place, lease: Lease | None = None) -> Job:
         dependency=place.dependency,
         group=place.group,
         priority=place.priority,
-        state="running" if lease else "waiting",
-        version=int(lease is not None),
         created_at=0,
         due_at=0,
-        attempt=int(lease is not None),
-        session=lease.session if lease else "",
-        leased_at=lease.at if lease else None,
-        cancel_requested=lease.cancel if lease else False,
+    )
+
+
+def lease_model(model: Job, lease: Lease) -> Job:
+    """Answer the model of leased jobs, which counts the lease as attempt and version, as `change.lease` does."""
+    return replace(
+        model,
+        state="running",
+        version=1,
+        attempt=1,
+        session=lease.session,
+        leased_at=lease.at,
+        cancel_requested=lease.cancel,
     )
 
 
@@ -260,9 +264,9 @@ def _remember(job: Job, past: History) -> Job:
 
 def unpack(row: Row, data: bytes, place: Place, lease: Lease | None = None) -> Job:
     """Rebuild a job, whatever has become of it."""
-    job = copy(model_of(place, lease), row, data)
-    if lease:
-        return job
+    if lease is not None:
+        return copy(lease_model(model_of(place), lease), row, data)
+    job = copy(model_of(place), row, data)
     return replace(job, state=STATES.get(row.state, "waiting"), waiting_for=WAITS[row.wait])
 
 

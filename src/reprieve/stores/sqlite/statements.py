@@ -11,7 +11,7 @@ from typing import TypeAlias
 Tx: TypeAlias = sqlite3.Connection | sqlite3.Cursor
 """Where statements are run: a connection of ours, or a cursor on somebody else's."""
 
-_SIZES = (1, 4, 16, 64, 128, 256, 512)
+_SIZES = (1, 2, 4, 8, 16, 32, 64, 100, 128, 192, 256, 384, 512)
 
 
 @cache
