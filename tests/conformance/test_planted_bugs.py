@@ -132,11 +132,11 @@ BUGS = (
         "claim_with_a_lower_number_is_refused_whole",
     ),
     Bug(
-        "sessions never die by themselves",
+        "the dead come back to life",
         "sql/sessions.sql",
-        "where name = :name and is_dead = 0 and expires_at >= :now",
         "where name = :name and is_dead = 0",
-        "session_lives_until_its_time_is_up",
+        "where name = :name",
+        "dead_session_stays_dead",
     ),
     Bug(
         "a cancel request fences the worker",

@@ -66,7 +66,10 @@ class Claimed(Record):
 
 
 class Beat(Record):
-    """A session says that it lives, for so many seconds more, and what it believes to hold."""
+    """A session says that it lives, for so many seconds more, and what it believes to hold.
+
+    When its time is up it may be declared dead, by `recover`. Until somebody does, it lives, and may beat again.
+    """
 
     session: str
     now: int

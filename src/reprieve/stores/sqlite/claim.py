@@ -48,7 +48,7 @@ class Called(msgspec.Struct, array_like=True):
 def claim(tx: sqlite3.Connection, places: Places, request: Claim) -> Claimed:
     """Carry out a claim."""
     sql = statements("claim")
-    row = tx.execute(sql["session"], {"session": request.session, "now": request.now}).fetchone()
+    row = tx.execute(sql["session"], {"session": request.session}).fetchone()
     if row is None:
         message = f"session {request.session!r} is not open; open it with a beat"
         raise SessionDead(message)

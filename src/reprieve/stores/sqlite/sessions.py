@@ -30,7 +30,6 @@ def beat(tx: sqlite3.Connection, places: Places, request: Beat) -> Pulse:
         sql["beat"],
         {
             "name": request.session,
-            "now": request.now,
             "expires_at": expires_at,
             "slots": request.slots,
             "is_dead": is_over,

@@ -239,6 +239,7 @@ async def check_unknown_session_leases_nothing(store: Store) -> None:
 async def check_dead_session_leases_nothing(store: Store) -> None:
     job = await enqueued(store)
     worker = await Worker.open(store, lease=10.0)
+    await store.recover(START + 10 * SECOND + 1)
     await expect_error(worker.ask(5, START + 10 * SECOND + 1), SessionDead, "a claim of a session that died")
     expect_job(await get(store, job), job)
 

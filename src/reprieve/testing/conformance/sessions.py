@@ -47,19 +47,35 @@ async def check_beat_of_an_unknown_session_is_answered_with_its_death(store: Sto
     expect(not (await Worker(store, "nobody").beat()).is_alive, "a session that never was is dead")
 
 
-async def check_session_lives_until_its_time_is_up(store: Store) -> None:
+async def check_session_lives_until_its_death_is_declared(store: Store) -> None:
     worker = await Worker.open(store, lease=LEASE)
+    await store.recover(END)
     expect((await worker.beat(END, lease=LEASE)).is_alive, "a session lives at the last moment of its lease")
     again = END + 15 * SECOND
+    await store.recover(again)
     expect((await worker.beat(again, lease=LEASE)).is_alive, "a beat gives it another lease")
+    await store.recover(again + 15 * SECOND + 1)
     expect(not (await worker.beat(again + 15 * SECOND + 1, lease=LEASE)).is_alive, "a millisecond too late it is dead")
 
 
-async def check_claim_works_until_the_last_moment_of_the_lease(store: Store) -> None:
+async def check_session_whose_time_is_up_goes_on_while_nobody_declares_its_death(store: Store) -> None:
+    # When the store was away for longer than a lease, everybody's time is up, and everybody lives.
     await enqueue(store, *new_jobs(store, 2))
     worker = await Worker.open(store, lease=LEASE)
+    leased = await worker.one()
+    expect((await worker.beat(END + HOUR, lease=LEASE)).is_alive, "a session that was not heard of for an hour")
+    expect_equal(await store.recover(END + HOUR), [], "jobs to recover once it was heard again")
+    expect_equal(len(await worker.take(at=END + HOUR)), 1, "jobs leased to it")
+    expect_equal(await worker.settle(succeed(leased, END + HOUR), at=END + HOUR), ["applied"], "what it settles")
+
+
+async def check_claim_works_until_death_is_declared(store: Store) -> None:
+    await enqueue(store, *new_jobs(store, 3))
+    worker = await Worker.open(store, lease=LEASE)
     expect_equal(len(await worker.take(at=END)), 1, "jobs leased at the last moment")
-    await expect_error(worker.ask(1, END + 1), SessionDead, "a claim after the lease")
+    expect_equal(len(await worker.take(at=END + 1)), 1, "jobs leased after it")
+    await store.recover(END + 1)
+    await expect_error(worker.ask(1, END + 1), SessionDead, "a claim after death")
 
 
 async def check_lease_of_zero_ends_the_session(store: Store) -> None:
@@ -223,10 +239,10 @@ async def check_dead_sessions_beat_returns_nothing(store: Store) -> None:
     await enqueued(store)
     worker = await Worker.open(store, lease=LEASE)
     leased = await worker.one()
+    expect_ids(await store.recover(END + 1), [leased], "jobs to recover")
     pulse = await worker.beat(END + 1, claimed=1, holds=())
     expect_equal((pulse.is_alive, pulse.returned), (False, 0), "the answer to the beat of a dead session")
-    expect_job(await get(store, leased, END + 1), leased, "its job waits for recovery")
-    expect_ids(await store.recover(END + 1), [leased], "jobs to recover")
+    expect_job(await get(store, leased, END + 1), leased, "its job waits to be taken back")
 
 
 async def check_cancel_request_is_taken_for_a_running_job(store: Store) -> None:

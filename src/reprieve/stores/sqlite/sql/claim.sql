@@ -1,6 +1,6 @@
 -- name: session
-select id, number, answers, is_dead = 0 and expires_at >= :now,
-       (select coalesce(sum(slots), 0) from reprieve_session as session where is_dead = 0 and expires_at >= :now)
+select id, number, answers, is_dead = 0,
+       (select coalesce(sum(slots), 0) from reprieve_session as session where is_dead = 0)
 from reprieve_session as session where name = :session;
 
 -- name: queue

@@ -127,7 +127,7 @@ def claimable(model: Model, queue: str, running: Counter[Name], now: int) -> dic
 def _require_turn(model: Model, job: Job, running: Counter[Name], now: int) -> None:
     """Check that it was this tenant's turn, and the turn of this priority."""
     waiting = _present(model, claimable(model, job.queue, running, now))
-    sure, most = model.slots()
+    slots = model.slots()
     count, weight = running["tenant", job.tenant, job.queue], model.rule(("tenant", job.tenant, job.queue)).weight
     last, streak = model.turns.get(job.queue, NOBODY)
     total = sum(_weights(model, job.queue).values())
@@ -137,19 +137,19 @@ def _require_turn(model: Model, job: Job, running: Counter[Name], now: int) -> N
         other: Name = ("tenant", tenant, job.queue)
         others, others_weight = running[other], model.rule(other).weight
         expect(
-            count < max(1, math.floor(most * MOST_SLOTS)),
-            f"tenant {job.tenant!r} got slot {count + 1} of {most} while {tenant!r} waits",
+            count < max(1, math.floor(slots * MOST_SLOTS)),
+            f"tenant {job.tenant!r} got slot {count + 1} of {slots} while {tenant!r} waits",
         )
-        if others >= max(1, math.floor(sure * MOST_SLOTS)) or not streak:
+        if others >= max(1, math.floor(slots * MOST_SLOTS)) or not streak:
             continue
-        is_relieved = last == tenant and streak >= IN_A_ROW and count < most * weight / (weight + others_weight)
+        is_relieved = last == tenant and streak >= IN_A_ROW and count < slots * weight / (weight + others_weight)
         expect(
             is_relieved or count / weight <= others / others_weight + CLOSE,
             f"tenant {job.tenant!r} with {count} slots (weight {weight}) was served before {tenant!r} "
             f"with {others} (weight {others_weight}); {last!r} was served {streak} times in a row",
         )
         expect(
-            last != job.tenant or streak < IN_A_ROW or others + CLOSE >= sure * others_weight / total,
+            last != job.tenant or streak < IN_A_ROW or others + CLOSE >= slots * others_weight / total,
             f"tenant {job.tenant!r} was served {streak + 1} times in a row while {tenant!r} is below its share",
         )
     priorities = {other.priority for other in waiting.get(job.tenant, ())} | {job.priority}
@@ -177,7 +177,7 @@ def _weights(model: Model, queue: str) -> dict[str, float]:
 def _require_nothing_left(model: Model, claim: Claim, claimed: Claimed, running: Counter[Name]) -> None:
     if claimed.next_at is not None and claimed.next_at <= claim.now:
         return
-    ceiling = max(1, math.floor(model.slots()[0] * MOST_SLOTS))
+    ceiling = max(1, math.floor(model.slots() * MOST_SLOTS))
     latest = math.inf if claimed.next_at is None else claimed.next_at
     for queue in claim.queues:
         for job in model.waiting((queue,)):

@@ -32,14 +32,10 @@ class Session:
     is_dead: bool = False
     """Whether its death was declared: by recovery, or because it ended itself."""
     is_given_up: bool = False
-    """Whether it was told of its death. If the clock goes back before recovery, only the store knows."""
+    """Whether it knows of its death. Until then it goes on as if it lived."""
     last: tuple[Claim, Claimed] | None = None
     hand: dict[str, Job] = field(default_factory=dict)
     """What its worker believes to hold: the leases whose answers arrived."""
-
-    def is_alive(self, now: int) -> bool:
-        """Whether its time is not up."""
-        return not self.is_dead and now <= self.expires_at
 
 
 @dataclass(slots=True)
@@ -191,19 +187,14 @@ class Model:
         """Count what runs, by everything that may be regulated."""
         return Counter(name for job in self.jobs.values() if job.state == "running" for name in names_of(job))
 
-    def lost(self, *, surely: bool) -> dict[str, Job]:
-        """Answer the running jobs of sessions that are dead, or may be."""
-        sessions = self.sessions.values()
-        dead = {session.name for session in sessions if not session.is_alive(self.now)}
-        if not surely:
-            dead |= {session.name for session in sessions if session.is_given_up}
+    def lost(self) -> dict[str, Job]:
+        """Answer the running jobs of sessions that are dead."""
+        dead = {session.name for session in self.sessions.values() if session.is_dead}
         return {job_id: self.jobs[job_id] for job_id, (session, _) in self.leases.items() if session in dead}
 
-    def slots(self) -> tuple[int, int]:
-        """Answer the slots of the sessions that live, without and with those whose death nobody has declared."""
-        living = (session for session in self.sessions.values() if session.is_alive(self.now))
-        sure = sum(session.slots for session in living if not session.is_given_up)
-        return sure, sum(session.slots for session in self.sessions.values() if not session.is_dead)
+    def slots(self) -> int:
+        """Answer the slots of the sessions that live."""
+        return sum(session.slots for session in self.sessions.values() if not session.is_dead)
 
     def require_sense(self, job_id: str) -> None:
         """Check what is true of every job at any time."""

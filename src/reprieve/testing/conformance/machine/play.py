@@ -59,7 +59,7 @@ class Play:
 
     def worker(self, number: int) -> Session:
         """Answer a worker's session; one that knows of its death has opened another."""
-        if self.workers[number].is_dead or self.workers[number].is_given_up:
+        if self.workers[number].is_given_up:
             self.workers[number] = self._open(number)
         return self.workers[number]
 
@@ -117,7 +117,7 @@ class Play:
             changes=tuple(changes),
         )
         self.changes.extend(changes)
-        if not session.is_alive(model.now):
+        if session.is_dead:
             self._expect_death(session, claim)
             return None
         claimed, _ = self.driver.write(lambda: self.store.claim(claim))
@@ -168,7 +168,7 @@ class Play:
     def repeat_claim(self, number: int) -> None:
         """Repeat the last claim of a session, as after a lost reply."""
         session = self.workers[number]
-        if session.last is None or session.is_given_up or not session.is_alive(self.model.now):
+        if session.last is None or session.is_dead:
             return
         claim, first = session.last
         claim = replace(claim, now=self.model.now)
@@ -215,7 +215,7 @@ class Play:
     def beat(self, number: int, drop: int, behind: int) -> None:
         """Beat for a session that lost some of its jobs, and may still wait for the answers to its last claims."""
         session, model = self.workers[number], self.model
-        if session.is_given_up and session.is_alive(model.now):
+        if session.is_given_up:
             return
         for job_id in list(session.hand)[:drop]:
             del session.hand[job_id]
@@ -229,7 +229,7 @@ class Play:
             holds=tuple(session.hand),
         )
         pulse = self.driver.run(self.store.beat(beat))
-        expect_equal(pulse.is_alive, session.is_alive(model.now), f"whether {session.name} lives")
+        expect_equal(pulse.is_alive, not session.is_dead, f"whether {session.name} lives")
         if not pulse.is_alive:
             session.is_given_up = True
             return
@@ -247,10 +247,10 @@ class Play:
         """Recover what dead sessions hold."""
         model = self.model
         found = self.driver.run(self.store.recover(model.now, limit))
-        least, lost = model.lost(surely=True), model.lost(surely=False)
         for session in model.sessions.values():
-            session.is_dead = session.is_dead or not session.is_alive(model.now)
-        expect(min(limit, len(least)) <= len(found) <= limit, f"{len(found)} jobs to recover of {len(least)}")
+            session.is_dead = session.is_dead or session.expires_at < model.now
+        lost = model.lost()
+        expect_equal(len(found), min(limit, len(lost)), "jobs to recover")
         expect_equal({job.id for job in found} - lost.keys(), set(), "jobs to recover that nobody lost")
         for job in found:
             expect_job(job, lost[job.id], "a job to recover")
@@ -260,11 +260,11 @@ class Play:
     def end(self, number: int) -> None:
         """End a session that may still hold jobs."""
         session = self.workers[number]
-        if session.is_given_up or not session.is_alive(self.model.now):
+        if session.is_dead:
             return
         beat = Beat(session=session.name, now=self.model.now, lease=0, slots=session.slots)
         self.driver.run(self.store.beat(beat))
-        session.is_dead = True
+        session.is_dead = session.is_given_up = True
 
     def ask_to_stop(self, job: Job) -> None:
         """Ask a job to stop."""
