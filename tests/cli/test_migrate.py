@@ -75,6 +75,16 @@ def test_a_database_of_an_application_is_shared_when_it_is_said_to_be(tmp_path: 
     assert answer("migrate", "status", "sqlite:///app.db")["isCurrent"] is True
 
 
+@pytest.mark.parametrize("command", [["migrate", "status"], ["migrate", "up"], ["doctor"]], ids=" ".join)
+def test_the_settings_may_say_that_a_database_is_shared(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files.foreign(tmp_path / "app.db")
+    reprieve(*command, "sqlite:///app.db", status=1)
+    monkeypatch.setenv("REPRIEVE_SHARED", "true")
+    reprieve(*command, "sqlite:///app.db")
+
+
 @pytest.mark.parametrize("command", ["status", "up"])
 def test_places_that_are_no_file_are_refused(command: str, tmp_path: Path) -> None:
     (tmp_path / "folder.db").mkdir()

@@ -71,9 +71,9 @@ def _examine(url: str | None, *, shared: bool) -> Iterator["Finding"]:
     at = now()
     yield _clock(at)
     try:
-        target = settings_for(url).url
-        care = care_for(target, shared=shared)
-        yield Finding(name="settings", level="ok", seen=f"the store is {masked(target)}")
+        settings = settings_for(url)
+        care = care_for(settings.url, shared=shared or settings.shared)
+        yield Finding(name="settings", level="ok", seen=f"the store is {masked(settings.url)}")
         yield from care.examine(at)
     except ReprieveError as error:
         seen, _, fix = str(error).partition("; ")

@@ -23,8 +23,9 @@ def status(url: str | None, *, shared: bool, as_json: bool) -> None:
     from reprieve.stores.open import care_for
     from reprieve.stores.url import masked
 
-    target = settings_for(url).url
-    layout = care_for(target, shared=shared).layout()
+    settings = settings_for(url)
+    target = settings.url
+    layout = care_for(target, shared=shared or settings.shared).layout()
     if as_json:
         output.print_json({"url": masked(target), "layout": layout, "isCurrent": layout.stored == layout.known})
         return
@@ -47,8 +48,9 @@ def up(url: str | None, *, shared: bool, as_json: bool) -> None:
     from reprieve.stores.open import care_for
     from reprieve.stores.url import masked
 
-    target = settings_for(url).url
-    care = care_for(target, shared=shared)
+    settings = settings_for(url)
+    target = settings.url
+    care = care_for(target, shared=shared or settings.shared)
     before = care.layout()
     with output.working("bringing the layout up to date"):
         after = care.migrate()
