@@ -1,19 +1,18 @@
 """The bell: tells those who wait that something was written, by this process or by another.
 
-Inside the process every transaction that changed anything rings. Other processes are heard by SQLite's own counter of
-foreign commits, which costs microseconds to read and is read every two milliseconds while somebody waits, never
-otherwise. What a session hears is compared with what stood there before its last claim: something that happened between
-a claim and the wait after it must not be missed, and what one session has heard is still news to another.
+Inside the process every transaction that changed anything rings; other processes are heard by an ear. What a session
+hears is compared with what stood there before its last claim: something that happened between a claim and the wait
+after it must not be missed, and what one session has heard is still news to another.
 """
 
 import asyncio
+import contextlib
 import sqlite3
 import threading
 from pathlib import Path
 
 from reprieve.errors import StoreClosed
-
-LISTEN_EVERY = 0.002
+from reprieve.stores.sqlite.ear import Ear
 
 
 class Bell:
@@ -24,7 +23,8 @@ class Bell:
         self._lock = threading.Lock()
         self._rung = 0
         self._waiting: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
-        self._ears = None if path is None else sqlite3.connect(path, check_same_thread=False)
+        self._counter = None if path is None else sqlite3.connect(path, check_same_thread=False)
+        self._ear = None if path is None else Ear(path, self._alert)
         self._seen: dict[str, tuple[int, int]] = {}
         self._is_closed = False
 
@@ -32,10 +32,14 @@ class Bell:
         """Wake everybody who waits; called in the writer's thread."""
         with self._lock:
             self._rung += 1
-            waiting = list(self._waiting)
-        for loop, event in waiting:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(event.set)
+        self._alert()
+
+    def _alert(self) -> None:
+        """Let those who wait look for themselves whether anything has happened."""
+        with self._lock:
+            for loop, event in self._waiting:
+                with contextlib.suppress(RuntimeError):  # a loop that was closed while it waited
+                    loop.call_soon_threadsafe(event.set)
 
     def look(self, session: str) -> None:
         """Remember what has happened so far: this session is about to look for work."""
@@ -49,40 +53,42 @@ class Bell:
         """Wait until something happens that had not when the session looked; answer False when nothing did."""
         seen = self._seen.get(session) or self._hear()
         me = (asyncio.get_running_loop(), asyncio.Event())
-        with self._lock:
-            self._waiting.add(me)
+        self._register(me)
         try:
             async with asyncio.timeout(at_most):
                 await self._listen(seen, me[1])
         except TimeoutError:
             return False
         finally:
-            with self._lock:
-                self._waiting.discard(me)
+            self._register(me, is_leaving=True)
         return True
 
     def close(self) -> None:
         """Stop listening; whoever still waits is told."""
         self._is_closed = True
-        if self._ears is not None:
-            self._ears.close()
+        if self._ear is not None:
+            self._ear.close()
+        if self._counter is not None:
+            self._counter.close()
         self.ring()
+
+    def _register(self, me: tuple[asyncio.AbstractEventLoop, asyncio.Event], *, is_leaving: bool = False) -> None:
+        with self._lock:
+            if is_leaving:
+                self._waiting.discard(me)
+            else:
+                self._waiting.add(me)
+            if self._ear is not None:
+                self._ear.want(is_wanted=bool(self._waiting))
 
     async def _listen(self, seen: tuple[int, int], event: asyncio.Event) -> None:
         while self._hear() == seen:
-            if self._ears is None:
-                await event.wait()
-            else:
-                try:
-                    async with asyncio.timeout(LISTEN_EVERY):
-                        await event.wait()
-                except TimeoutError:
-                    continue
+            await event.wait()
             event.clear()
 
     def _hear(self) -> tuple[int, int]:
         if self._is_closed:
             message = "the store was closed; open it again"
             raise StoreClosed(message)
-        commits = 0 if self._ears is None else self._ears.execute("pragma data_version").fetchone()[0]
+        commits = 0 if self._counter is None else self._counter.execute("pragma data_version").fetchone()[0]
         return self._rung, commits
