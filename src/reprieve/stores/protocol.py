@@ -194,7 +194,7 @@ class Retention(Record):
 
 
 class Pruned(Record):
-    """What went."""
+    """How much went."""
 
     succeeded: int = 0
     cancelled: int = 0
@@ -202,6 +202,11 @@ class Pruned(Record):
     events: int = 0
     keys: int = 0
     results: int = 0
+
+    @property
+    def is_all(self) -> bool:
+        """Whether nothing went, so that nothing is left to go."""
+        return not (self.succeeded or self.cancelled or self.dead or self.events or self.keys or self.results)
 
 
 class Store(Protocol):
@@ -224,7 +229,8 @@ class Store(Protocol):
 
         Due jobs are taken whether or not anybody promoted them. A job past its deadline is not leased but dies. A
         session that is not alive is leased nothing: its changes are still judged by their versions and answered, and
-        without any it raises `SessionDead`, as it does for a session that the store does not know.
+        without any it raises `SessionDead`. So does a session that the store does not know, or no longer, since all
+        that it held was taken back: nothing that it settles could count.
         """
         ...
 
@@ -265,7 +271,10 @@ class Store(Protocol):
         ...
 
     async def prune(self, retention: Retention) -> Pruned:
-        """Forget what has ended long enough ago. Dead jobs go only when they are named as archived."""
+        """Forget what has ended long enough ago, or a part of it: call again while it answers that something went.
+
+        Dead jobs go only when they are named as archived.
+        """
         ...
 
     async def find(self, wanted: Filter, now: int, cursor: str = "", limit: int = 100) -> Page:

@@ -42,7 +42,8 @@ HUNG_AFTER = 10.0
 MERCY = 5.0
 """Seconds that a child is given on top of the grace to settle what it has."""
 
-PRUNE_EVERY = 10.0
+PRUNE_EVERY, PRUNE_AGAIN = 10.0, 0.05
+"""Seconds between two prunings: when nothing was left to go, and when there may be more."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
 """Seconds before a child is replaced that died soon after its start, again and again."""
@@ -293,14 +294,11 @@ class Supervisor:
     async def _prune(self) -> None:
         settings = self._place.settings
         while True:
-            await asyncio.sleep(PRUNE_EVERY)
-            await self._store.prune(
-                Retention(
-                    now=self._clock.now(),
-                    succeeded=settings.succeeded_kept,
-                    succeeded_for=settings.succeeded_kept_for,
-                )
+            retention = Retention(
+                now=self._clock.now(), succeeded=settings.succeeded_kept, succeeded_for=settings.succeeded_kept_for
             )
+            pruned = await self._store.prune(retention)
+            await asyncio.sleep(PRUNE_EVERY if pruned.is_all else PRUNE_AGAIN)
 
     async def _watch(self) -> None:
         """Look for children that a job has got stuck in."""

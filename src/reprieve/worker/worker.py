@@ -204,6 +204,8 @@ class Worker:
         except SessionDead:
             if not self.is_lost:
                 log.warning("session lost", session=self.session)
+            for change in changes:
+                note_refused(change, "refused")
             self.is_lost = True
             self.stop_now()
             return

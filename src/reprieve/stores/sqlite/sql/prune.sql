@@ -1,17 +1,24 @@
 -- name: queues
-select distinct queue from reprieve_finished as finished;
+select id from reprieve_queue as queue
+where exists (select 1 from reprieve_finished as finished where finished.queue = queue.id);
 
 -- name: too_many
 select seq, count from reprieve_finished as finished where queue = ? order by seq desc;
 
 -- name: finished
-delete from reprieve_finished as finished where queue = ? and (seq <= ? or at < ?) returning count;
+delete from reprieve_finished as finished where seq in (
+    select seq from reprieve_finished as old where queue = :queue and (seq <= :oldest or at < :before)
+    order by seq limit :most
+) returning count;
 
 -- name: all_queues
 select id from reprieve_queue;
 
 -- name: cancelled
-delete from reprieve_ended where queue = ? and state = 2 and at < ? returning id;
+delete from reprieve_ended where (queue, state, at, id) in (
+    select queue, state, at, id from reprieve_ended as old where queue = :queue and state = 2 and at < :before
+    order by at limit :most
+) returning id;
 
 -- name: dead
 select job.shelf, shelf.queue from reprieve_job as job join reprieve_shelf as shelf on shelf.id = job.shelf
@@ -27,10 +34,18 @@ update reprieve_shelf set dead = dead - 1 where id = ?;
 delete from reprieve_job as job where id in (select value from json_each(?));
 
 -- name: events
-delete from reprieve_event as event where at < ?;
+delete from reprieve_event as event where seq in (
+    select seq from reprieve_event as old where at < :before order by at limit :most
+);
 
 -- name: keys
-delete from reprieve_uniq as uniq where expires <= ? and not exists (select 1 from reprieve_job as job where job.id = uniq.job);
+delete from reprieve_uniq as uniq where key in (
+    select key from reprieve_uniq as old
+    where expires <= :now and not exists (select 1 from reprieve_job as job where job.id = old.job)
+    order by expires limit :most
+);
 
 -- name: results
-delete from reprieve_result as result where expires_at <= ?;
+delete from reprieve_result as result where id in (
+    select id from reprieve_result as old where expires_at <= :now order by expires_at limit :most
+);
