@@ -29,7 +29,7 @@ check: .venv ## Lint, check formats, types and layers, and cover every branch of
 	$(PYTEST) -n 2 tests/core --cov --cov-report=term
 
 .PHONY: bench
-bench: .venv ## Measure the claims about speed
+bench: .venv .venv-huey ## Measure the claims about speed, with a peer beside us
 	@$(BIN)/python -m benchmarks
 
 .PHONY: faults
@@ -51,14 +51,16 @@ format: .venv ## Format the code and fix what can be fixed by rule
 
 .PHONY: clean
 clean: ## Remove everything that make made
-	@rm -rf .venv .venv-lock .venv-mutants .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist mutants
+	@rm -rf .venv .venv-lock .venv-mutants .venv-huey .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist mutants
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Phony: the script itself knows whether there is anything to do.
-.PHONY: .venv .venv-lock .venv-mutants
+.PHONY: .venv .venv-lock .venv-mutants .venv-huey
 .venv:
 	@scripts/venv .venv requirements/dev.txt --editable
 .venv-lock:
 	@scripts/venv .venv-lock requirements/lock.txt
 .venv-mutants:
 	@scripts/venv .venv-mutants requirements/mutants.txt
+.venv-huey:
+	@scripts/venv .venv-huey requirements/peers-huey.txt

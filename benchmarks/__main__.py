@@ -1,7 +1,17 @@
-"""Every benchmark: `make bench`."""
+"""Every benchmark: `make bench`. One of them: `python -m benchmarks flow --only process,latency --runs 1`."""
+
+import sys
 
 from benchmarks import core, fingerprint, store
+from benchmarks.flow import command as flow
 
-core.main()
-fingerprint.main()
-store.main()
+match sys.argv[1:]:
+    case []:
+        core.main()
+        fingerprint.main()
+        store.main()
+        flow.main([])
+    case ["flow", *arguments]:
+        flow.main(arguments)
+    case _:
+        sys.exit("usage: python -m benchmarks [flow [options]]; the others are python -m benchmarks.core and so on")

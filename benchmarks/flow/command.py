@@ -1,0 +1,124 @@
+"""End to end, with real processes: `python -m benchmarks flow`.
+
+Every figure is the median of some runs, in which the sides take turns. What they are and how they are taken stands in
+docs/reference/speed.md.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.flow import chart, machine, side
+from benchmarks.flow.chart import OURS, PEER
+from benchmarks.flow.measure import EVERYDAY, MEASURES, QUICK, Sizes, empty_folder
+from benchmarks.flow.record import Record
+from benchmarks.flow.side import Side
+
+RESULTS = side.ROOT / "benchmarks" / "results"
+WIDTH = 112
+"""Columns below which the table would break its lines."""
+
+COMES = side.HUEY_AS_IT_COMES.name
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, print, and write the results."""
+    wanted = _parse(arguments)
+    sides = [known for known in side.present() if known.name in wanted.sides]
+    if PEER in wanted.sides and not side.HUEY.exists():
+        print("huey is not here: `make .venv-huey` installs it; measuring without", file=sys.stderr)
+    with empty_folder() as place:
+        # The peer makes its file when its module is imported, so even this question needs a folder.
+        versions = {known.name: known.ask(place, "versions") for known in sides}
+    facts: dict[str, object] = {
+        "command": " ".join(["python -m benchmarks flow", *(arguments or [])]).strip(),
+        "commit": machine.commit(),
+        "runs": wanted.runs,
+        "machine": machine.facts(),
+        "versions": versions,
+        "workers": {known.name: ["python", *known.command(1)[1:]] for known in sides},
+    }
+    record = Record(facts)
+    measure_all(record, sides, wanted.only, wanted.runs, QUICK if wanted.quick else Sizes())
+    console = Console(width=None if Console().width >= WIDTH else WIDTH)
+    console.print(tabulate(record))
+    chart.show(record, console)
+    if wanted.output is not None:
+        record.save(wanted.output / "sqlite.json")
+        caption = f"median of {wanted.runs}, {facts['machine']['cores']} cores"  # type: ignore[index]  # a table
+        (wanted.output / "sqlite.svg").write_text(chart.draw(record, caption), "utf-8")
+
+
+def measure_all(record: Record, sides: Sequence[Side], measures: Sequence[str], runs: int, sizes: Sizes) -> None:
+    """Let the sides take turns, measure by measure and run by run, and say on standard error how far we are."""
+    turns = [
+        (run, name, known)
+        for name in measures
+        for run in range(1, runs + 1)
+        for known in (sides if run % 2 else reversed(sides))
+        if known.measures is None or name in known.measures
+    ]
+    for number, (run, name, known) in enumerate(turns, 1):
+        print(f"[{number}/{len(turns)}] {name}, run {run}: {known.name}", file=sys.stderr, flush=True)
+        record.add(known.name, MEASURES[name](known, sizes))
+
+
+def tabulate(record: Record) -> Table:
+    """Make the table: both sides, how many times better we are, and what we promise."""
+    table = Table("", "", *(("Reprieve", "huey", "ratio", "target", "", "huey as it comes")), title="SQLite")
+    for column in table.columns[2:6]:
+        column.justify = "right"
+    for figure in record.figures():
+        ours, ratio = record.value(OURS, figure), record.ratio(OURS, PEER, figure)
+        is_met = None if ours is None else figure.is_met(ours)
+        table.add_row(
+            figure.title,
+            figure.unit,
+            figure.show(ours),
+            figure.show(record.value(PEER, figure)),
+            "" if ratio is None or figure.unit == "×" else f"{ratio:.1f}×",
+            figure.show_target(),
+            "" if is_met is None else "✓" if is_met else "✗",
+            figure.show(record.value(COMES, figure)),
+        )
+    return table
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks flow", description=__doc__)
+    parser.add_argument("--only", type=_names, default=EVERYDAY, help=f"some of {', '.join(MEASURES)}")
+    parser.add_argument("--large", action="store_true", help="a million jobs and ten thousand tenants as well: minutes")
+    parser.add_argument("--runs", type=int, default=3, help="runs that each figure is the median of")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes, to see that it works; figures mean nothing")
+    parser.add_argument("--sides", type=_sides, default=_every_side(), help=f"some of {', '.join(_every_side())}")
+    parser.add_argument("--output", type=Path, help="where results go; benchmarks/results after a full measurement")
+    wanted = parser.parse_args(arguments)
+    if wanted.large and "large" not in wanted.only:
+        wanted.only = (*wanted.only, "large")
+    if wanted.output is None and not wanted.quick and set(wanted.only) >= set(EVERYDAY):
+        wanted.output = RESULTS
+    return wanted
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(text.split(","))
+    if unknown := set(names) - MEASURES.keys():
+        message = f"there is no measure {', '.join(sorted(unknown))}; they are {', '.join(MEASURES)}"
+        raise argparse.ArgumentTypeError(message)
+    return names
+
+
+def _sides(text: str) -> tuple[str, ...]:
+    names = tuple(text.split(","))
+    if unknown := set(names) - set(_every_side()):
+        message = f"there is no side {', '.join(sorted(unknown))}; they are {', '.join(_every_side())}"
+        raise argparse.ArgumentTypeError(message)
+    return names
+
+
+def _every_side() -> tuple[str, ...]:
+    return tuple(known.name for known in side.ALL)

@@ -1,0 +1,93 @@
+"""A side: whoever is measured, and how its worker and its producer are started."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.flow.track import DATABASE, FOLDER
+
+ROOT = Path(__file__).parents[2]
+HUEY = ROOT / ".venv-huey" / "bin" / "python"
+LONGEST = 900.0
+"""Seconds that a producer may take."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """One system under measurement."""
+
+    name: str
+    python: Path
+    producer: str
+    worker: tuple[str, ...]
+    """What the interpreter runs; `{processes}` stands for their number."""
+    several: tuple[str, ...] | None = None
+    """The same for more than one process, where it is said otherwise."""
+    environ: dict[str, str] = field(default_factory=dict)
+    backlog: float = 1.0
+    """Share of the backlog that it is given: who is slower needs less for as long a look."""
+    measures: frozenset[str] | None = None
+    """What it is measured by; None is everything."""
+
+    def ask(self, place: Path, word: str, **options: object) -> object:
+        """Let the producer do something, and answer what it found."""
+        flags = [f"--{name}={value}" for name, value in options.items()]
+        command = [str(self.python), "-m", self.producer, word, *flags]
+        run = subprocess.run(  # noqa: S603 - our own module
+            command, cwd=ROOT, env=self.environ_in(place), stdout=subprocess.PIPE, check=True, timeout=LONGEST
+        )
+        return json.loads(run.stdout)
+
+    def command(self, processes: int) -> list[str]:
+        """Answer the command that starts a worker."""
+        words = self.several if processes > 1 and self.several else self.worker
+        return [str(self.python), *(word.format(processes=processes) for word in words)]
+
+    def environ_in(self, place: Path) -> dict[str, str]:
+        """Answer the environment of every process of a measurement."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("REPRIEVE_")}
+        return kept | {FOLDER: str(place), "REPRIEVE_URL": f"sqlite:///{place / DATABASE}"} | self.environ
+
+
+CONSUMER = ("-m", "huey.bin.huey_consumer", "benchmarks.flow.huey_jobs.huey", "--quiet")
+
+REPRIEVE = Side(
+    name="reprieve",
+    python=Path(sys.executable),
+    producer="benchmarks.flow.reprieve_producer",
+    worker=(
+        *("-m", "reprieve", "worker", "benchmarks.flow.reprieve_jobs:app"),
+        *("--processes", "{processes}", "--log-level", "warning"),
+    ),
+)
+
+# One thread is huey's quickest: more of them, or processes, wait for one another at SQLite's only writer. It looks for
+# jobs every 2 ms, as our bell does.
+HUEY_AT_ITS_BEST = Side(
+    name="huey",
+    python=HUEY,
+    producer="benchmarks.flow.huey_producer",
+    worker=(*CONSUMER, "--worker-type=thread", "--workers=1", "--delay=0.002", "--max-delay=0.002", "--backoff=1"),
+    several=(*CONSUMER, "--worker-type=process", "--workers={processes}", "--delay=0.002", "--max-delay=0.002"),
+    backlog=0.5,
+)
+
+HUEY_AS_IT_COMES = Side(
+    name="huey as it comes",
+    python=HUEY,
+    producer="benchmarks.flow.huey_producer",
+    worker=CONSUMER,
+    environ={"BENCH_DEFAULTS": "1"},
+    backlog=0.5,
+    measures=frozenset({"process", "latency"}),
+)
+
+ALL = (REPRIEVE, HUEY_AT_ITS_BEST, HUEY_AS_IT_COMES)
+
+
+def present() -> list[Side]:
+    """Answer the sides whose environment exists."""
+    return [side for side in ALL if side.python.exists()]
