@@ -28,14 +28,14 @@ COMES = side.HUEY_AS_IT_COMES.name
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print, and write the results."""
     wanted = _parse(arguments)
-    sides = [known for known in side.present() if known.name in wanted.sides]
+    sides = side.sides(wanted.sides, wanted.threads)
     if PEER in wanted.sides and not side.HUEY.exists():
         print("huey is not here: `make .venv-huey` installs it; measuring without", file=sys.stderr)
     with empty_folder() as place:
         # The peer makes its file when its module is imported, so even this question needs a folder.
         versions = {known.name: known.ask(place, "versions") for known in sides}
     facts: dict[str, object] = {
-        "command": " ".join(["python -m benchmarks flow", *(arguments or [])]).strip(),
+        "command": _command(wanted),
         "commit": machine.commit(),
         "runs": wanted.runs,
         "machine": machine.facts(),
@@ -94,7 +94,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--large", action="store_true", help="a million jobs and ten thousand tenants as well: minutes")
     parser.add_argument("--runs", type=int, default=3, help="runs that each figure is the median of")
     parser.add_argument("--quick", action="store_true", help="tiny sizes, to see that it works; figures mean nothing")
-    parser.add_argument("--sides", type=_sides, default=_every_side(), help=f"some of {', '.join(_every_side())}")
+    parser.add_argument("--sides", type=_sides, default=side.NAMES, help=f"some of {', '.join(side.NAMES)}")
+    parser.add_argument("--threads", type=int, default=side.THREADS, help="threads of huey at its best")
     parser.add_argument("--output", type=Path, help="where results go; benchmarks/results after a full measurement")
     wanted = parser.parse_args(arguments)
     if wanted.large and "large" not in wanted.only:
@@ -114,11 +115,15 @@ def _names(text: str) -> tuple[str, ...]:
 
 def _sides(text: str) -> tuple[str, ...]:
     names = tuple(text.split(","))
-    if unknown := set(names) - set(_every_side()):
-        message = f"there is no side {', '.join(sorted(unknown))}; they are {', '.join(_every_side())}"
+    if unknown := set(names) - set(side.NAMES):
+        message = f"there is no side {', '.join(sorted(unknown))}; they are {', '.join(side.NAMES)}"
         raise argparse.ArgumentTypeError(message)
     return names
 
 
-def _every_side() -> tuple[str, ...]:
-    return tuple(known.name for known in side.ALL)
+def _command(wanted: argparse.Namespace) -> str:
+    """Write what was asked for, without the places of this machine."""
+    words = ["python -m benchmarks flow", f"--only {','.join(wanted.only)}", f"--runs {wanted.runs}"]
+    if wanted.quick:
+        words.append("--quick")
+    return " ".join([*words, f"--threads {wanted.threads}"])

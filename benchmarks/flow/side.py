@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -64,16 +65,23 @@ REPRIEVE = Side(
     ),
 )
 
-# One thread is huey's quickest: more of them, or processes, wait for one another at SQLite's only writer. It looks for
-# jobs every 2 ms, as our bell does.
-HUEY_AT_ITS_BEST = Side(
-    name="huey",
-    python=HUEY,
-    producer="benchmarks.flow.huey_producer",
-    worker=(*CONSUMER, "--worker-type=thread", "--workers=1", "--delay=0.002", "--max-delay=0.002", "--backoff=1"),
-    several=(*CONSUMER, "--worker-type=process", "--workers={processes}", "--delay=0.002", "--max-delay=0.002"),
-    backlog=0.5,
-)
+THREADS = 8
+"""Threads of huey at its best. They wait for one another at SQLite's only writer, and still gain: while one waits for
+the disk, others run Python. Processes gain less."""
+
+
+def huey(threads: int = THREADS) -> Side:
+    """Answer huey at its best. It looks for jobs every 2 ms, as our bell does."""
+    looks = ("--delay=0.002", "--max-delay=0.002", "--backoff=1")
+    return Side(
+        name="huey",
+        python=HUEY,
+        producer="benchmarks.flow.huey_producer",
+        worker=(*CONSUMER, "--worker-type=thread", f"--workers={threads}", *looks),
+        several=(*CONSUMER, "--worker-type=process", "--workers={processes}", *looks),
+        backlog=0.5,
+    )
+
 
 HUEY_AS_IT_COMES = Side(
     name="huey as it comes",
@@ -85,9 +93,10 @@ HUEY_AS_IT_COMES = Side(
     measures=frozenset({"process", "latency"}),
 )
 
-ALL = (REPRIEVE, HUEY_AT_ITS_BEST, HUEY_AS_IT_COMES)
+NAMES = ("reprieve", "huey", "huey as it comes")
 
 
-def present() -> list[Side]:
-    """Answer the sides whose environment exists."""
-    return [side for side in ALL if side.python.exists()]
+def sides(names: Sequence[str], threads: int = THREADS) -> list[Side]:
+    """Answer the sides of these names whose environment exists."""
+    known = (REPRIEVE, huey(threads), HUEY_AS_IT_COMES)
+    return [side for side in known if side.name in names and side.python.exists()]
