@@ -7,6 +7,7 @@ docs/reference/speed.md.
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
@@ -34,11 +35,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with empty_folder() as place:
         # The peer makes its file when its module is imported, so even this question needs a folder.
         versions = {known.name: known.ask(place, "versions") for known in sides}
+    here = machine.facts()
+    if here.load > here.cores / 2:
+        print(f"this machine is busy, load {here.load} on {here.cores} cores: rates mean little", file=sys.stderr)
     facts: dict[str, object] = {
         "command": _command(wanted),
         "commit": machine.commit(),
         "runs": wanted.runs,
-        "machine": machine.facts(),
+        "machine": asdict(here),
         "versions": versions,
         "workers": {known.name: ["python", *known.command(1)[1:]] for known in sides},
     }
@@ -49,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chart.show(record, console)
     if wanted.output is not None:
         record.save(wanted.output / "sqlite.json")
-        caption = f"median of {wanted.runs}, {facts['machine']['cores']} cores"  # type: ignore[index]  # a table
+        caption = f"median of {wanted.runs}; {here.cores} cores, load {here.load} when it began"
         (wanted.output / "sqlite.svg").write_text(chart.draw(record, caption), "utf-8")
 
 

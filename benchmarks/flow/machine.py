@@ -5,6 +5,7 @@ import platform
 import subprocess
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.flow.side import ROOT
@@ -13,16 +14,30 @@ from reprieve.worker.plan import cores
 FLUSHES = 200
 
 
-def facts() -> dict[str, object]:
-    """Answer cores, processor, memory, load, and how often a second the disk flushes."""
-    return {
-        "system": f"{platform.system()} {platform.machine()}",
-        "processor": _processor(),
-        "cores": cores(),
-        "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB",
-        "load": round(os.getloadavg()[0], 1),
-        "flushes": round(_flushes()),
-    }
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What figures depend on."""
+
+    system: str
+    processor: str
+    cores: int
+    memory: str
+    load: float
+    """How many processes wanted to run in the minute before."""
+    flushes: int
+    """How often a second a growing file was flushed to the disk."""
+
+
+def facts() -> Machine:
+    """Look at this machine."""
+    return Machine(
+        system=f"{platform.system()} {platform.machine()}",
+        processor=_processor(),
+        cores=cores(),
+        memory=f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB",
+        load=round(os.getloadavg()[0], 1),
+        flushes=round(_flushes()),
+    )
 
 
 def commit() -> str:
