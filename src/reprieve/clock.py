@@ -8,7 +8,11 @@ class Clock(Protocol):
     """Answers the time. Tests hand in one that jumps."""
 
     def now(self) -> int:
-        """Answer the time in milliseconds since 1970."""
+        """Answer the time in milliseconds since 1970, rounded down."""
+        ...
+
+    def next(self) -> int:
+        """Answer the time rounded up: a wait that is counted from it is never too short."""
         ...
 
 
@@ -16,8 +20,12 @@ class SystemClock:
     """The machine's own clock."""
 
     def now(self) -> int:
-        """Answer the time in milliseconds since 1970."""
+        """Answer the time in milliseconds since 1970, rounded down."""
         return now()
+
+    def next(self) -> int:
+        """Answer the time in milliseconds since 1970, rounded up."""
+        return -(-time.time_ns() // 1_000_000)
 
 
 def now() -> int:

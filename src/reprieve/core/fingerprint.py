@@ -8,6 +8,7 @@ template is the message with what varies masked: who, where, when, how many. Nam
 import hashlib
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from reprieve.core.record import Record
 
@@ -32,10 +33,16 @@ class Fingerprint(Record):
 
 def fingerprint(message: str, *, type: str = "", code: str = "", frames: Sequence[Frame] = ()) -> Fingerprint:  # noqa: A002 - the failure's word
     """Fingerprint a failure; `frames` has the innermost call last, as a traceback does."""
+    return _fingerprint(message, type, code, tuple(frames))
+
+
+@lru_cache(maxsize=2_048)
+def _fingerprint(message: str, kind: str, code: str, frames: tuple[Frame, ...]) -> Fingerprint:
+    """Fingerprint what may come again in a moment: failures come in crowds that say the same."""
     template = mask(message)
     calls = [(frame.module, frame.function) for frame in frames[-FRAMES:]]
     # ascii() keeps the parts apart whatever they hold, and spells what UTF-8 cannot.
-    parts = ascii((type, code, template, calls)).encode()
+    parts = ascii((kind, code, template, calls)).encode()
     return Fingerprint(id=hashlib.blake2b(parts, digest_size=8).hexdigest(), template=template)
 
 

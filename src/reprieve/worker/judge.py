@@ -26,7 +26,7 @@ class Judge:
         """Decide what follows an attempt."""
         if job.dependency:
             self._tell(job, outcome)
-        now = self._clock.now()
+        now = self._clock.next()
         conditions = Conditions(now=now, u=draw(), gate=self._gates.of(job.dependency))
         decision = decide(job, outcome, self._registry.policy_of(job), conditions)
         settled = change.settle(job, decision, now)

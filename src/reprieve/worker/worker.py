@@ -315,7 +315,10 @@ class Worker:
         if attempt.overrun is not None:
             attempt.overrun.cancel()
         del self._running[job.id]
-        self._calls -= Counter((job.dependency,))
+        if job.dependency:
+            self._calls[job.dependency] -= 1
+            if not self._calls[job.dependency]:
+                del self._calls[job.dependency]
         thread = attempt.running.thread
         if thread is None or thread.done():
             self._board.end(attempt.slot)
