@@ -136,7 +136,8 @@ class Play:
             claimed = self.driver.run(self.store.claim(claim))
         except SessionDead:
             # Once everything was taken back that it held, a session may be forgotten: nothing it settles can count.
-            standing = [made for made in claim.changes if "applied" in self.model.judge(made)]
+            mine = [made for made in claim.changes if made.session == session.name]
+            standing = [made for made in mine if "applied" in self.model.judge(made)]
             expect(not standing, f"changes of the dead session {session.name} were not judged: {standing!r}")
             return
         expect(bool(claim.changes), f"the dead session {session.name} was answered {claimed!r}")
