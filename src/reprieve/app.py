@@ -4,8 +4,9 @@ import asyncio
 import os
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, Self, TypedDict, TypeVar, Unpack, overload
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol, Self, TypedDict, TypeVar, Unpack, overload
 
 from msgspec.structs import replace
 
@@ -56,6 +57,21 @@ class TaskOptions(TypedDict, total=False):
     """How long what it returns is kept; nothing is kept unless given."""
 
 
+class Follower(Protocol):
+    """Whoever wants to act as soon as jobs are stored, and before the caller hears of it.
+
+    Jobs in a transaction of the caller's are not stored yet, and nobody is told.
+    """
+
+    def follow(self) -> None:
+        """Act in code without a loop."""
+        ...
+
+    async def afollow(self) -> None:
+        """Act in the caller's loop."""
+        ...
+
+
 class Reprieve:
     """An application's tasks, on one store."""
 
@@ -78,6 +94,8 @@ class Reprieve:
         self.registry = Registry(self.settings, policy)
         self.middleware: list[Middleware] = []
         """What goes around every attempt, the first outermost."""
+        self.follower: Follower | None = None
+        """What acts after every enqueue: tests run their jobs at once this way."""
         self._lock = threading.Lock()
         self._store: Store | None = None
         self._portal = Portal()
@@ -115,23 +133,49 @@ class Reprieve:
 
     def enqueue_many(self, calls: Iterable[Call]) -> list[Receipt]:
         """Store many calls, from code without a loop."""
-        return self._portal.run(self.aenqueue_many(calls))
+        receipts: list[Receipt] = []
+        is_visible = True
+        # All but the store's own work is done in the caller's thread: a connection or an iterator may know no other.
+        for batch in self._batches(calls):
+            if isinstance(batch, Call):
+                receipts.append(self._enqueue_in(batch))
+                is_visible = False
+            else:
+                receipts += self._portal.run(self._enqueue(batch))
+        if self.follower is not None and is_visible:
+            self.follower.follow()
+        return receipts
 
     async def aenqueue_many(self, calls: Iterable[Call]) -> list[Receipt]:
         """Store many calls, thousands in one trip. Each batch is stored whole or not at all."""
         receipts: list[Receipt] = []
+        is_visible = True
+        for batch in self._batches(calls):
+            if isinstance(batch, Call):
+                receipts.append(self._enqueue_in(batch))
+                is_visible = False
+            else:
+                receipts += await self._enqueue(batch)
+        if self.follower is not None and is_visible:
+            await self.follower.afollow()
+        return receipts
+
+    def _batches(self, calls: Iterable[Call]) -> Iterator[list[Job] | Call]:
+        """Answer the jobs of calls by the thousands, and each call in a transaction of the caller's by itself."""
         jobs: list[Job] = []
         for call in calls:
             if "connection" in call.options:
-                receipts += await self._enqueue(jobs)
-                jobs = []
-                receipts.append(self._enqueue_in(call))
+                if jobs:
+                    yield jobs
+                    jobs = []
+                yield call
                 continue
             jobs.append(self.job_of(call))
             if len(jobs) == BULK:
-                receipts += await self._enqueue(jobs)
+                yield jobs
                 jobs = []
-        return receipts + await self._enqueue(jobs)
+        if jobs:
+            yield jobs
 
     def job_of(self, call: Call) -> Job:
         """Make the job that a call will be stored as."""
@@ -161,11 +205,9 @@ class Reprieve:
         return replace(job, max_attempts=policy.max_attempts, deadline_at=deadline_at)
 
     async def _enqueue(self, jobs: list[Job]) -> list[Receipt]:
-        if not jobs:
-            return []
         store, clock = self.store, self.clock
         # The ids are made, so a repeat after a lost reply stores nothing twice.
-        known = await _patiently(lambda: store.enqueue(jobs, clock.now()))
+        known = await patiently(lambda: store.enqueue(jobs, clock.now()))
         return [Receipt(id=name, is_new=name == job.id) for name, job in zip(known, jobs, strict=True)]
 
     def _enqueue_in(self, call: Call) -> Receipt:
@@ -274,6 +316,31 @@ class Reprieve:
             self._portal.run(store.close())
         self._portal.close()
 
+    @contextmanager
+    def override(
+        self, *, url: str | None = None, store: Store | None = None, clock: Clock | None = None
+    ) -> Iterator[Self]:
+        """Use another store or another clock for a while, as tests do; afterwards everything is as it was before.
+
+        A store that is opened by its `url` is closed in the end; one that is handed in stays open.
+        """
+        before = self.settings, self._store, self.clock
+        if url is not None:
+            self.settings = replace(self.settings, url=url)
+        if url is not None or store is not None:
+            self._store = store
+        if clock is not None:
+            self.clock = clock
+        try:
+            yield self
+        finally:
+            self.settings, previous, self.clock = before
+            if url is not None or store is not None:
+                used, self._store = self._store, previous
+                if used is not None and used is not store:
+                    self._portal.run(used.close())
+                    self._portal.close()
+
     def __enter__(self) -> Self:
         """Use the app and close it in the end."""
         return self
@@ -310,7 +377,7 @@ def _due_at(options: Options, now: int) -> int:
     return max(now, milliseconds(at.timestamp()))
 
 
-async def _patiently(call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+async def patiently(call: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Repeat a call that can be repeated while the store does not answer, for as long as a caller can wait."""
     until, pause = ticks() + PATIENCE, FIRST_PAUSE
     while True:
