@@ -7,7 +7,7 @@ size: one job when it is quiet, a hundred under load, and no timer.
 import asyncio
 import contextlib
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from typing import Literal, Protocol, TypeAlias
 
@@ -143,16 +143,7 @@ class Worker:
     async def run(self) -> None:
         """Work until told to stop, or until the session is lost."""
         self._loop = asyncio.get_running_loop()
-        keepers = [
-            asyncio.create_task(persist(keep, what))
-            for keep, what in (
-                (self._gates.keep, "sharing gates"),
-                (self._keep_gates_fresh, "reading gates"),
-                (self._watch_for_cancels, "looking for cancel requests"),
-                (self._write_progress, "writing progress"),
-                (self._tidy, "tidying"),
-            )
-        ]
+        keepers = [asyncio.create_task(persist(keep, what)) for keep, what in self._keepers()]
         try:
             while not (self._is_stopping and not (self._running or self._fetched or self._changes)):
                 limit = self._room()
@@ -293,7 +284,9 @@ class Worker:
             outcome = await self._runner.run(attempt.running)
         except asyncio.CancelledError as error:
             outcome = self._ended_from_outside(attempt, error)
-        except Exception as error:  # noqa: BLE001 - a rule or middleware may be anybody's code, and the job must go on
+        except GeneratorExit:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a task, rule or middleware may be anybody's code: its slot must be freed
             outcome = _failed(error, job)
         self._end(attempt, outcome)
 
@@ -362,6 +355,16 @@ class Worker:
         self._fetched = kept
 
     # keeping things in order
+
+    def _keepers(self) -> list[tuple[Callable[[], Awaitable[None]], str]]:
+        """Answer what goes on beside the jobs, for as long as the worker works."""
+        return [
+            (self._gates.keep, "sharing gates"),
+            (self._keep_gates_fresh, "reading gates"),
+            (self._watch_for_cancels, "looking for cancel requests"),
+            (self._write_progress, "writing progress"),
+            (self._tidy, "tidying"),
+        ]
 
     async def _keep_gates_fresh(self) -> None:
         while True:
