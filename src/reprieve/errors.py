@@ -297,3 +297,9 @@ class ResultUnavailable(ReprieveError):
     """A result that is not there: its job has not succeeded (yet), or it was not kept."""
 
     code = "result_unavailable"
+
+
+class EndlessDrain(ReprieveError):
+    """A drain that had made all the attempts it may make while jobs were still coming."""
+
+    code = "endless_drain"

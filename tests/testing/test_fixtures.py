@@ -1,0 +1,37 @@
+"""The fixtures, used as an application would."""
+
+import os
+from collections.abc import Callable
+
+from reprieve import Reprieve
+from reprieve.testing import FakeClock, drain, enqueued
+
+pytest_plugins = ["reprieve.testing.fixtures"]
+
+app = Reprieve("sqlite:////nowhere/that/exists/jobs.db")
+clock = app.clock
+
+
+@app.task
+def work() -> None:
+    pass
+
+
+def test_an_app_works_in_memory_and_on_the_tests_clock(
+    reprieve_app: Callable[[Reprieve], Reprieve], reprieve_clock: FakeClock
+) -> None:
+    assert reprieve_app(app) is app
+    start = reprieve_clock.now()
+    work.using(delay="1h").enqueue()
+    assert drain(app).succeeded == 1
+    assert reprieve_clock.now() - start == 3_600_000
+
+
+def test_nothing_is_left_of_another_test(reprieve_app: Callable[[Reprieve], Reprieve]) -> None:
+    assert enqueued(reprieve_app(app)) == []
+
+
+def test_afterwards_the_app_is_as_it_was() -> None:
+    assert app.settings.url == "sqlite:////nowhere/that/exists/jobs.db"
+    assert app.clock is clock
+    assert not os.path.exists("/nowhere")  # noqa: PTH110 - a name, not a file
