@@ -6,6 +6,7 @@ from reprieve.config import Settings
 from reprieve.core import presets
 from reprieve.core.job import Job
 from reprieve.core.policy import Policy, amend, resolve
+from reprieve.core.rule import Rule
 from reprieve.declaration import Declaration
 from reprieve.errors import DuplicateTask, UnknownTask
 
@@ -63,8 +64,13 @@ class Registry:
         declaration = self._tasks.get(task)
         declared = None if declaration is None else declaration.policy
         policy = resolve(self._default, declared, self._settings.policies.get(task))
-        # The operator's rules go before everything that the code says.
-        return amend(policy, rules=(*self._settings.rules, *policy.rules)) if self._settings.rules else policy
+        rules = self._settings.rules
+        if not rules:
+            return policy
+        # The operator's rules go before everything that the code says, and instead of what it says about the same.
+        spoken_for = {rule.matchers for rule in rules}
+        kept = [rule for rule in policy.rules if not (isinstance(rule, Rule) and rule.matchers in spoken_for)]
+        return amend(policy, rules=(*rules, *kept))
 
     def timeout_of(self, task: str) -> float:
         """Answer how many seconds an attempt may take."""

@@ -71,6 +71,11 @@ class Rule:
             object.__setattr__(self, field, value)
         self._require_sense()
 
+    @property
+    def matchers(self) -> tuple[str, str, str, str]:
+        """What it matches by: two rules with the same speak of the same failures."""
+        return self.code, self.exception, self.message, self.dependency
+
     def matches(self, failure: Failure) -> bool:
         """Whether everything that this rule names is found in the failure."""
         return (
@@ -164,11 +169,9 @@ def require_agreement(rules: Iterable[object]) -> None:
     """Refuse two rules that match exactly the same and say different things."""
     seen: dict[tuple[str, ...], Rule] = {}
     for rule in rules:
-        if isinstance(rule, Rule):
-            matchers = (rule.code, rule.exception, rule.message, rule.dependency)
-            if seen.setdefault(matchers, rule) != rule:
-                text = f"two rules match {rule} and disagree; keep one of them"
-                raise ContradictoryRules(text)
+        if isinstance(rule, Rule) and seen.setdefault(rule.matchers, rule) != rule:
+            text = f"two rules match {rule} and disagree; keep one of them"
+            raise ContradictoryRules(text)
 
 
 def _same_class(name: str, wanted: str) -> bool:
