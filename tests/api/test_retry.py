@@ -1,0 +1,218 @@
+"""Manual retry and cancel: what people may do to a job, and how they are refused."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from reprieve import Cancel, Fail, Policy, Reprieve, Task, current_job, fixed
+from reprieve.core.ids import make_id
+from reprieve.core.move import ManualRetry
+from reprieve.errors import (
+    ConcurrentModification,
+    InvalidId,
+    InvalidRetryState,
+    InvalidState,
+    JobNotFound,
+    MaxRetriesExceeded,
+    ValidationError,
+)
+from reprieve.testing import FakeClock, adrain, drain
+
+REFUSED = ConnectionError("refused")
+HOPELESS = Fail("no such order")
+ANA = {"by": "ana", "reason": "the provider is back"}
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def app(clock: FakeClock) -> Iterator[Reprieve]:
+    with Reprieve("sqlite://:memory:", clock=clock) as app:
+        yield app
+
+
+@pytest.fixture
+def outage() -> list[Exception]:
+    """What the task raises while it is not empty."""
+    return [REFUSED]
+
+
+@pytest.fixture
+def charge(app: Reprieve, outage: list[Exception]) -> Task[[int], None]:
+    @app.task(name="charge", policy=Policy(max_attempts=2, backoff=fixed("1h")))
+    def charge(order: int) -> None:
+        if outage:
+            raise outage[0]
+
+    return charge
+
+
+def test_a_job_with_attempts_left_is_retried_at_once(
+    app: Reprieve, charge: Task[[int], None], outage: list[Exception], clock: FakeClock
+) -> None:
+    outage[0] = HOPELESS
+    job = charge.enqueue(1)
+    assert drain(app).dead == 1
+    answer = app.retry(job.id, by="ana", reason="the order is there now")
+    assert (answer.job_id, answer.message) == (job.id, "the job is queued to be retried")
+    assert answer.queue_position == "1"
+    outage.clear()
+    assert drain(app, within=0).succeeded == 1
+    assert app.job(job.id).attempt == 2
+
+
+def test_a_retry_that_was_scheduled_is_replaced(
+    app: Reprieve, charge: Task[[int], None], outage: list[Exception], clock: FakeClock
+) -> None:
+    job = charge.enqueue(1)
+    assert drain(app, within=0).retried == 1
+    outage.clear()
+    app.retry(job.id, by="ana", reason="the bank is back")
+    assert drain(app, within=0).succeeded == 1
+    assert drain(app).ran == 0
+
+
+def test_a_job_that_has_used_its_attempts_is_retried_only_by_force(
+    app: Reprieve, charge: Task[[int], None], clock: FakeClock
+) -> None:
+    job = charge.enqueue(1)
+    assert drain(app).dead == 1
+    with pytest.raises(MaxRetriesExceeded, match="has used its 2 attempts; force the retry") as refused:
+        app.retry(job.id, by="ana", reason="the bank is back")
+    assert refused.value.code == "max_retries_exceeded"
+    app.retry(job.id, by="ana", reason="the bank is back", force=True)
+    assert drain(app).dead == 1
+    dead = app.job(job.id)
+    assert (dead.granted, dead.charged, dead.attempt) == (1, 3, 3)
+
+
+def test_a_cancelled_job_can_be_retried(app: Reprieve, clock: FakeClock) -> None:
+    @app.task(name="give up")
+    def give_up() -> None:
+        if current_job().attempt == 1:
+            raise Cancel
+
+    job = give_up.enqueue()
+    assert drain(app).cancelled == 1
+    app.retry(job.id, by="ana", reason="we want it after all")
+    assert drain(app).succeeded == 1
+
+
+def test_a_retry_can_be_delayed(app: Reprieve, charge: Task[[int], None], clock: FakeClock) -> None:
+    job = charge.enqueue(1)
+    drain(app, within=0)
+    answer = app.retry(job.id, by="ana", reason="in ten minutes", delay="10m")
+    assert (answer.message, answer.queue_position) == ("the job will be retried after its delay", "")
+    assert app.job(job.id).due_at == clock.now() + 600_000
+
+
+def test_the_position_counts_who_is_ahead(
+    app: Reprieve, charge: Task[[int], None], outage: list[Exception], clock: FakeClock
+) -> None:
+    outage[0] = HOPELESS
+    dead = charge.enqueue(1)
+    drain(app)
+    for number in range(3):
+        charge.using(priority=1).enqueue(number)
+    charge.using(tenant="acme", priority=1).enqueue(1)
+    clock.advance("1s")
+    charge.enqueue(2)
+    assert app.retry(dead.id, by="ana", reason="again").queue_position == "4"
+
+
+@pytest.mark.parametrize(("by", "reason"), [("", "because"), ("ana", ""), (" ", "because"), ("ana", " \n")])
+def test_whoever_retries_or_cancels_says_who_they_are_and_why(
+    app: Reprieve, charge: Task[[int], None], by: str, reason: str
+) -> None:
+    job = charge.enqueue(1)
+    drain(app, within=0)
+    for act in (app.retry, app.cancel):
+        with pytest.raises(ValidationError, match="needs who makes it") as refused:
+            act(job.id, by=by, reason=reason)
+        assert refused.value.code == "validation_error"
+
+
+async def test_who_and_why_are_kept_beside_the_last_error(
+    app: Reprieve, charge: Task[[int], None], clock: FakeClock
+) -> None:
+    job = await charge.aenqueue(1)
+    await adrain(app, within=0)
+    await app.aretry(job.id, by="ana", reason="the bank is back")
+    moves = [event.move for _, event in await app.store.events(job_id=job.id)]
+    (retried,) = [move for move in moves if isinstance(move, ManualRetry)]
+    assert (retried.by, retried.reason) == ("ana", "the bank is back")
+    waiting = await app.ajob(job.id)
+    assert waiting.cause is not None
+    assert (waiting.cause.reason, waiting.is_manual) == ("refused", True)
+
+
+@pytest.mark.parametrize("state", ["waiting", "succeeded"])
+def test_a_job_that_has_not_failed_cannot_be_retried(
+    app: Reprieve, charge: Task[[int], None], outage: list[Exception], state: str
+) -> None:
+    outage.clear()
+    job = charge.enqueue(1)
+    if state == "succeeded":
+        drain(app)
+    with pytest.raises(InvalidRetryState, match=f"is {state} and has not failed") as refused:
+        app.retry(job.id, by="ana", reason="why not")
+    assert refused.value.code == "invalid_retry_state"
+
+
+@pytest.mark.parametrize("act", ["retry", "cancel", "job", "result"])
+def test_a_job_that_does_not_exist_is_not_found(app: Reprieve, clock: FakeClock, act: str) -> None:
+    nobody = make_id(clock.now(), 1)
+    options = ANA if act in ("retry", "cancel") else {}
+    with pytest.raises(JobNotFound, match=f"there is no job {nobody}") as refused:
+        getattr(app, act)(nobody, **options)
+    assert refused.value.code == "job_not_found"
+    with pytest.raises(InvalidId, match="'42' is not a job id"):
+        getattr(app, act)("42", **options)
+
+
+async def test_a_job_that_runs_cannot_be_retried_until_it_is_stuck(app: Reprieve, clock: FakeClock) -> None:
+    refusals: list[str] = []
+
+    @app.task(name="slow")
+    async def slow() -> None:
+        if current_job().attempt > 1:
+            return
+        clock.advance("29m")
+        with pytest.raises(ConcurrentModification, match="is running") as refused:
+            await app.aretry(current_job().id, by="ana", reason="it hangs")
+        refusals.append(refused.value.code)
+        clock.advance("2m")
+        await app.aretry(current_job().id, by="ana", reason="it hangs")
+
+    job = await slow.aenqueue()
+    await adrain(app)
+    assert refusals == ["concurrent_modification"]
+    # What the first attempt said came too late: it had been fenced off.
+    done = await app.ajob(job.id)
+    assert (done.state, done.attempt) == ("succeeded", 2)
+
+
+def test_a_job_that_waits_can_be_cancelled_and_never_runs(app: Reprieve, charge: Task[[int], None]) -> None:
+    job = charge.enqueue(1)
+    assert app.cancel(job.id, by="ana", reason="sold out") == "cancelled"
+    assert drain(app).ran == 0
+    with pytest.raises(InvalidState, match="is cancelled; only a job that waits or runs can be cancelled"):
+        app.cancel(job.id, by="ana", reason="sold out")
+
+
+async def test_a_job_that_runs_is_asked_to_stop(app: Reprieve) -> None:
+    answers: list[str] = []
+
+    @app.task(name="slow")
+    async def slow() -> None:
+        answers.append(await app.acancel(current_job().id, by="ana", reason="sold out"))
+        await asyncio.Event().wait()
+
+    job = await slow.aenqueue()
+    await adrain(app)
+    assert answers == ["stopping"]
+    assert (await app.ajob(job.id)).state == "cancelled"
