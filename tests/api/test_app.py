@@ -376,14 +376,19 @@ app = Reprieve(f"sqlite:///{sys.argv[1]}")
 @app.task(name="note")
 def note(who: str) -> None: ...
 
-note.enqueue("parent before")
-child = os.fork()
-if child == 0:
-    note.enqueue("child")
-    app.close()
-    os._exit(0)
-status = os.waitpid(child, 0)[1]
-note.enqueue("parent after")
+note.enqueue("before")
+children = []
+for number in range(3):
+    child = os.fork()
+    if child == 0:
+        note.enqueue(f"child {number}")
+        app.close()
+        os._exit(0)
+    children.append(child)
+    note.enqueue(f"parent {number}")
+# Whoever closes a file last tidies up behind everybody: nobody else may be taken for gone.
+app.close()
+status = max(os.waitpid(child, 0)[1] for child in children)
 words = sorted(one.arguments["who"] for one in enqueued(app))
 print(json.dumps([status, words, drain(app).succeeded]), flush=True)
 app.close()
@@ -394,7 +399,8 @@ def test_an_app_that_was_open_works_on_both_sides_of_a_fork(tmp_path: Path) -> N
     command = [sys.executable, "-c", FORKING, str(tmp_path / "jobs.db")]
     answer = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
     status, words, succeeded = json.loads(answer.stdout.splitlines()[-1])
-    assert (status, words, succeeded) == (0, ["child", "parent after", "parent before"], 3)
+    expected = ["before", "child 0", "child 1", "child 2", "parent 0", "parent 1", "parent 2"]
+    assert (status, words, succeeded) == (0, expected, 7)
 
 
 # opening and closing

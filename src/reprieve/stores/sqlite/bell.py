@@ -23,6 +23,9 @@ class Bell:
         self._lock = threading.Lock()
         self._rung = 0
         self._waiting: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
+        self._path = path
+        self._counting = threading.Lock()
+        """Held while the counter is read, and while this process forks."""
         self._counter = None if path is None else sqlite3.connect(path, check_same_thread=False)
         self._ear = None if path is None else Ear(path, self._alert)
         self._seen: dict[str, tuple[int, int]] = {}
@@ -65,12 +68,39 @@ class Bell:
 
     def close(self) -> None:
         """Stop listening; whoever still waits is told."""
-        self._is_closed = True
-        if self._ear is not None:
-            self._ear.close()
+        with self._counting:
+            self._is_closed = True
+            self._let_go()
+        self.ring()
+
+    def pause(self) -> None:
+        """Let go of the file until `resume`, so that a fork finds nothing open."""
+        self._counting.acquire()
+        self._let_go()
+
+    def resume(self) -> None:
+        """Listen again. What was heard before is forgotten, which rings once in vain."""
+        if self._path is not None and not self._is_closed:
+            self._counter = sqlite3.connect(self._path, check_same_thread=False)
+            ear = Ear(self._path, self._alert)
+            with self._lock:
+                self._ear = ear
+                ear.want(is_wanted=bool(self._waiting))
+        self._counting.release()
+        self._alert()
+
+    def leave(self) -> None:
+        """Stay away from the file, in a fork: this bell belongs to the process that made it."""
+        self._counting.release()
+
+    def _let_go(self) -> None:
+        with self._lock:
+            ear, self._ear = self._ear, None
+        if ear is not None:
+            ear.close()
         if self._counter is not None:
             self._counter.close()
-        self.ring()
+            self._counter = None
 
     def _register(self, me: tuple[asyncio.AbstractEventLoop, asyncio.Event], *, is_leaving: bool = False) -> None:
         with self._lock:
@@ -87,8 +117,9 @@ class Bell:
             event.clear()
 
     def _hear(self) -> tuple[int, int]:
-        if self._is_closed:
-            message = "the store was closed; open it again"
-            raise StoreClosed(message)
-        commits = 0 if self._counter is None else self._counter.execute("pragma data_version").fetchone()[0]
-        return self._rung, commits
+        with self._counting:
+            if self._is_closed:
+                message = "the store was closed; open it again"
+                raise StoreClosed(message)
+            commits = 0 if self._counter is None else self._counter.execute("pragma data_version").fetchone()[0]
+            return self._rung, commits

@@ -1,8 +1,10 @@
 """The SQLite store: the protocol, each operation a transaction in the writer's thread."""
 
 import asyncio
+import os
 import sqlite3
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -82,6 +84,8 @@ class SqliteStore:
             self._reader = Writer(lambda: connect(path, durability), None, _nothing, _nothing, "deferred")
         self._ids = Ids(node)
         self._coalescer = Coalescer(self._enqueue)
+        if path is not None:
+            _stores.add(self)
 
     # what follows is the protocol, in its order
 
@@ -219,6 +223,24 @@ class SqliteStore:
         self._require_open()
         return self._writer.submit(work)
 
+    def pause(self) -> None:
+        """Let go of the file while this process forks: SQLite does not survive it. See `Writer.pause`."""
+        self._writer.pause()
+        self._reader.pause()
+        self._bell.pause()
+
+    def resume(self) -> None:
+        """Take the file up again."""
+        self._bell.resume()
+        self._reader.resume()
+        self._writer.resume()
+
+    def leave(self) -> None:
+        """Leave the file to the process that opened this store, in a fork of it."""
+        self._bell.leave()
+        self._reader.resume()
+        self._writer.resume()
+
     async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         return await asyncio.wrap_future(self.submit(work))
 
@@ -233,6 +255,30 @@ class SqliteStore:
         if self._is_closed:
             message = "the store was closed; open it again"
             raise StoreClosed(message)
+
+
+_stores: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
+_paused: list[SqliteStore] = []
+
+
+def _pause_all() -> None:
+    stores = list(_stores)
+    for store in stores:
+        store.pause()
+    _paused.extend(stores)
+
+
+def _resume_all() -> None:
+    while _paused:
+        _paused.pop().resume()
+
+
+def _leave_all() -> None:
+    while _paused:
+        _paused.pop().leave()
+
+
+os.register_at_fork(before=_pause_all, after_in_parent=_resume_all, after_in_child=_leave_all)
 
 
 def _nothing(*_: object) -> None:

@@ -57,6 +57,9 @@ class Writer:
         self._is_closed = False
         self._door = threading.Lock()
         """Nobody comes in while the last one closes it: whatever was let in is answered."""
+        self._at_work = threading.Lock()
+        """Held for every batch, and while this process forks."""
+        self._connection: sqlite3.Connection | None = None
         self._fault: Point | None = None
         self._is_changed = False
         self._ready: Future[None] = Future()
@@ -89,9 +92,24 @@ class Writer:
                 self._waiting.put(None)
         self._thread.join()
 
+    def pause(self) -> None:
+        """Close the connection, and open none before `resume`.
+
+        SQLite keeps its locks by process. A fork has a copy of what an open connection knows but none of its locks: the
+        next process to close the file would take it for unused, and throw away what the fork has yet to write.
+        """
+        self._at_work.acquire()
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def resume(self) -> None:
+        """Go on; the connection is opened again when it is needed."""
+        self._at_work.release()
+
     def _run(self) -> None:
         try:
-            connection = self._connect()
+            self._connection = self._connect()
             descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666) if self._lock else None
         except Exception as error:  # noqa: BLE001 - whoever opens the store gets it, whatever it is
             self._ready.set_exception(translate(error))
@@ -100,17 +118,29 @@ class Writer:
         while (batch := self._next_batch()) is not None:
             # Who has given up before the work began gets none; who gives up later gets it done all the same.
             batch = [(work, future) for work, future in batch if future.set_running_or_notify_cancel()]
-            self._since_upkeep += 1
-            if self._since_upkeep == UPKEEP_EVERY:
-                self._since_upkeep = 0
-                self._upkeep(connection)
-            if batch and not self._attempt(connection, descriptor, batch):
-                # Something spoiled the transaction for all: each stands alone now, and only the guilty fails.
-                for entry in batch:
-                    self._attempt(connection, descriptor, [entry])
+            with self._at_work:
+                self._serve(descriptor, batch)
         if descriptor is not None:
             os.close(descriptor)
-        connection.close()
+        with self._at_work:
+            if self._connection is not None:
+                self._connection.close()
+
+    def _serve(self, descriptor: int | None, batch: list[tuple[Work[Any], Future[Any]]]) -> None:
+        try:
+            connection = self._connection = self._connection or self._connect()
+        except Exception as error:  # noqa: BLE001 - a thread that dies would hang every caller
+            for _, future in batch:
+                future.set_exception(translate(error))
+            return
+        self._since_upkeep += 1
+        if self._since_upkeep == UPKEEP_EVERY:
+            self._since_upkeep = 0
+            self._upkeep(connection)
+        if batch and not self._attempt(connection, descriptor, batch):
+            # Something spoiled the transaction for all: each stands alone now, and only the guilty fails.
+            for entry in batch:
+                self._attempt(connection, descriptor, [entry])
 
     def _next_batch(self) -> list[tuple[Work[Any], Future[Any]]] | None:
         first = self._waiting.get()
