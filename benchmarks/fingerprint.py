@@ -19,9 +19,13 @@ def corpus() -> list[tuple[str, str, str]]:
 
 
 def measure(failures: list[tuple[str, str, str]]) -> float:
-    """Messages per second of processor time, so that a busy machine does not count against us."""
+    """Messages per second of processor time, so that a busy machine does not count against us.
+
+    Each message comes with a number of its own: one that was seen a moment ago would cost nothing.
+    """
+    numbered = [(kind, code, f"{message} {number}") for number, (kind, code, message) in enumerate(failures)]
     started = time.process_time()
-    for kind, code, message in failures:
+    for kind, code, message in numbered:
         fingerprint(message, type=kind, code=code)
     return len(failures) / (time.process_time() - started)
 

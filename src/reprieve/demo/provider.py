@@ -35,6 +35,8 @@ class Provider:
         self.turned_away = 0
         self.taken: Counter[str] = Counter()
         """How often each mail was taken. One that comes again is known by its Message-ID and delivered once."""
+        self.called = asyncio.Event()
+        """Set once it has taken a mail."""
         self.workers: dict[int, int] = {}
         """The worker processes that called, each with the number of its last call."""
 
@@ -108,5 +110,6 @@ class Provider:
         worker = _WORKER.search(mail)
         if worker is not None:
             self.workers[int(worker[1])] = self.calls
+            self.called.set()
         if known is not None:
             self.taken[known[1].decode()] += 1

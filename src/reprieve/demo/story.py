@@ -6,7 +6,7 @@ import os
 import random
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import TypeAlias
 
@@ -71,10 +71,14 @@ class Story:
         }
         try:
             async with self._worker():
-                self._began = ticks()
                 async with asyncio.timeout(LONGEST), asyncio.TaskGroup() as group:
                     watching = group.create_task(self._watch(show))
-                    await asyncio.gather(self._produce(), self._misfortune())
+                    mails = iter(self._mails())
+                    await self._enqueue(next(mails))
+                    # However long the worker takes to start: the story begins with its first call.
+                    await self._provider.called.wait()
+                    self._began = ticks()
+                    await asyncio.gather(self._produce(mails), self._misfortune())
                     await self._finish()
                     watching.cancel()
                 show(await self._scene())
@@ -101,16 +105,22 @@ class Story:
                 worker.terminate()
             await worker.wait()
 
-    async def _produce(self) -> None:
-        """Enqueue the jobs, a few at a time, for three tenants."""
+    def _mails(self) -> list[tuple[str, str]]:
+        """Answer whose mails go to whom, and fill a few mailboxes."""
         tenants = self._rng.choices(list(TENANTS), list(TENANTS.values()), k=self._jobs)
-        full = set(self._rng.sample(range(self._jobs), min(FULL_MAILBOXES, self._jobs)))
-        for number, tenant in enumerate(tenants):
-            recipient = f"{tenant}-{number}@example.org"
-            if number in full:
-                self._provider.refused.add(recipient)
-            receipt = await send_mail.using(tenant=tenant).aenqueue(recipient, f"Welcome, number {number}")
-            self._ids.append(receipt.id)
+        mails = [(tenant, f"{tenant}-{number}@example.org") for number, tenant in enumerate(tenants)]
+        self._provider.refused = {recipient for _, recipient in self._rng.sample(mails[1:], FULL_MAILBOXES)}
+        return mails
+
+    async def _enqueue(self, mail: tuple[str, str]) -> None:
+        tenant, recipient = mail
+        receipt = await send_mail.using(tenant=tenant).aenqueue(recipient, "Welcome")
+        self._ids.append(receipt.id)
+
+    async def _produce(self, mails: Iterator[tuple[str, str]]) -> None:
+        """Enqueue the jobs, a few at a time."""
+        for number, mail in enumerate(mails):
+            await self._enqueue(mail)
             await asyncio.sleep(max(0.0, self._began + number * PRODUCING / self._jobs - ticks()))
 
     async def _misfortune(self) -> None:
@@ -129,10 +139,9 @@ class Story:
         self._tell("the provider is back; parked jobs come up the ramp 1, 2, 4 … 64")
 
     def _kill_a_child(self) -> None:
-        if self._provider.workers:
-            process = max(self._provider.workers, key=self._provider.workers.__getitem__)
-            os.kill(process, signal.SIGKILL)
-            self._tell(f"kill -9 of worker process {process}, in the middle of its work")
+        process = max(self._provider.workers, key=self._provider.workers.__getitem__)
+        os.kill(process, signal.SIGKILL)
+        self._tell(f"kill -9 of worker process {process}, in the middle of its work")
 
     async def _finish(self) -> None:
         """Wait until only the dead are left, empty their mailboxes, and retry them as an operator would."""
