@@ -1,0 +1,373 @@
+"""Fleets of workers in processes of their own: started, watched, hurt and in the end always killed, each by its id."""
+
+import asyncio
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from inspect import isawaitable
+from itertools import count
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar, overload
+
+import msgspec
+import pytest
+
+from reprieve import Job, Reprieve, Task
+from reprieve.clock import ticks
+from reprieve.config import Settings
+from reprieve.core.record import Record
+from reprieve.stores.protocol import Filter
+from reprieve.task import Call
+from reprieve.worker import recovery
+from reprieve.worker.logs import Logs
+from reprieve.worker.plan import Plan
+from tests.flows import crew
+from tests.flows.crew import Line
+
+ROOT = Path(__file__).parents[2]
+SOON = 3.0
+"""Seconds for what takes one on a machine that has nothing else to do."""
+
+PATIENCE = 30.0
+"""Seconds after which something that should happen counts as not happening."""
+
+T = TypeVar("T")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Terms(Record):
+    """How often the living beat, how soon the silent are dead, and how often all of it is played."""
+
+    lease: float
+    heartbeat: float
+    times: int
+    at_once: int = 1
+
+    @property
+    def is_default(self) -> bool:
+        return self.lease == Settings().lease
+
+
+ONCE = Terms(lease=2.0, heartbeat=0.5, times=1)
+OFTEN = Terms(lease=15.0, heartbeat=5.0, times=20, at_once=4)
+
+
+class Tree:
+    """A supervisor and its children."""
+
+    def __init__(self, plan: Plan, environ: dict[str, str], output: Path, lines: Callable[[], list[Line]]) -> None:
+        self.output = output
+        self._lines = lines
+        with output.open("w") as file:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.flows.worker", msgspec.json.encode(plan).decode()],
+                cwd=ROOT,
+                env=os.environ | environ,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                start_new_session=True,
+            )
+        self.pid = self._process.pid
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to the supervisor alone."""
+        self._process.send_signal(number)
+
+    def send_all(self, number: signal.Signals) -> None:
+        """Send a signal to everybody at once: the supervisor leads a process group of its own."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, number)
+
+    def status(self) -> int | None:
+        """Answer the exit status of the supervisor; None while it lives."""
+        return self._process.poll()
+
+    def children(self) -> list[int]:
+        """Answer the children that live, in the order in which they came."""
+        arrived = [line.pid for line in self._lines() if line.what == "arrived" and line.parent == self.pid]
+        return [pid for pid in arrived if is_alive(pid)]
+
+    def said(self, event: str) -> list[dict[str, Any]]:
+        """Answer what the tree has logged under this name."""
+        return [entry for entry in self._entries() if entry.get("event") == event]
+
+    def _entries(self) -> list[dict[str, Any]]:
+        entries = []
+        for line in self.output.read_text().splitlines():
+            with suppress(json.JSONDecodeError):
+                entries.append(json.loads(line))
+        return entries
+
+    def end(self) -> None:
+        """Kill everybody."""
+        self.send_all(signal.SIGKILL)
+        self._process.wait()
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process lives; one that has ended and that nobody has asked after does not."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return not Path("/proc/self").exists()
+
+
+class Stage:
+    """One store, the workers on it, and everything that they did."""
+
+    def __init__(self, folder: Path, terms: Terms) -> None:
+        self.terms = terms
+        self.folder = folder
+        self.path = folder / "jobs.db"
+        self.log = folder / "log"
+        self.log.touch()
+        self._numbers = count()
+        self._trees: list[Tree] = []
+        self._read = 0
+        self._lines: list[Line] = []
+        self.app = self.open_app()
+
+    def open_app(self) -> Reprieve:
+        """Make an app on this store that knows every task, as another process would have one."""
+        app = Reprieve(f"sqlite:///{self.path}", settings=Settings())
+        for declaration in crew.app.registry:
+            app.registry.add(declaration)
+        return app
+
+    # workers
+
+    def hire(self, *, environ: dict[str, str] | None = None, **wishes: Any) -> Tree:  # noqa: ANN401 - any field of a plan
+        """Start a worker."""
+        defaults: dict[str, Any] = {
+            "target": "tests.flows.crew:app",
+            "url": f"sqlite:///{self.path}",
+            "processes": 1,
+            "slots": 4,
+            "queues": ("default",),
+            "grace": 20.0,
+            "lease": self.terms.lease,
+            "heartbeat": self.terms.heartbeat,
+            "logs": Logs(level="debug", style="json"),
+        }
+        plan = Plan(**defaults | wishes)
+        variables = {
+            "REPRIEVE_URL": plan.url,
+            "REPRIEVE_LEASE": str(plan.lease),
+            "REPRIEVE_HEARTBEAT": str(plan.heartbeat),
+            crew.LOG: str(self.log),
+        }
+        output = self.folder / f"worker-{next(self._numbers)}"
+        tree = Tree(plan, variables | (environ or {}), output, self.lines)
+        self._trees.append(tree)
+        return tree
+
+    async def freeze(self, send: Callable[[signal.Signals], None]) -> None:
+        """Stop whoever a signal reaches, at a moment when none of them holds the store: everybody would wait."""
+        while True:
+            send(signal.SIGSTOP)
+            if self._is_free():
+                return
+            send(signal.SIGCONT)
+            await asyncio.sleep(0.01)
+
+    def _is_free(self) -> bool:
+        with Path(f"{self.path}-lock").open() as file:
+            for _ in range(100):
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    threading.Event().wait(0.005)
+                else:
+                    return True
+        return False
+
+    async def close(self) -> None:
+        for tree in self._trees:
+            tree.end()
+        await self.app.aclose()
+
+    # jobs
+
+    async def enqueue(self, *calls: Call) -> list[str]:
+        return [receipt.id for receipt in await self.app.aenqueue_many(calls)]
+
+    async def enqueue_one(self, call: Call) -> str:
+        (job_id,) = await self.enqueue(call)
+        return job_id
+
+    async def job(self, job_id: str) -> Job:
+        return await self.app.ajob(job_id)
+
+    async def jobs(self, ids: Sequence[str]) -> list[Job]:
+        """Answer jobs as they are, in this order; those that are gone are left out."""
+        found: dict[str, Job] = {}
+        for first in range(0, len(ids), 100):
+            page = await self.app.store.find(Filter(ids=tuple(ids[first : first + 100])), self.app.clock.now())
+            found |= {job.id: job for job in page.jobs}
+        return [found[name] for name in ids if name in found]
+
+    async def ended(self, *ids: str, within: float = PATIENCE) -> list[Job]:
+        """Wait until these jobs have ended, whichever way; answer them."""
+
+        async def all_ended() -> list[Job]:
+            jobs = await self.jobs(ids)
+            return [] if any(job.state in ("waiting", "running") for job in jobs) else jobs
+
+        return await self.until(all_ended, "the jobs have ended", within)
+
+    async def succeeded(self, *ids: str, within: float = PATIENCE) -> list[Job]:
+        """Wait until these jobs have ended, all of them well; answer them."""
+        jobs = await self.ended(*ids, within=within)
+        assert [(job.id, job.death, job.cause) for job in jobs if job.state != "succeeded"] == []
+        assert len(jobs) == len(ids)
+        return jobs
+
+    def mark(self, name: str) -> str:
+        """Answer the name of a file that a task can wait for."""
+        return str(self.folder / name)
+
+    def release(self, name: str) -> None:
+        """Make a file that tasks wait for."""
+        Path(self.mark(name)).touch()
+
+    # what happened
+
+    def figure(self, what: str, seconds: float) -> float:
+        """Show how long something took, and answer it."""
+        print(f"{what}: {seconds:.2f} s")  # noqa: T201 - figures are what many of these tests are for
+        return seconds
+
+    def lines(self) -> list[Line]:
+        """Answer every line of the log; one that is being written is left for the next time."""
+        with self.log.open("rb") as file:
+            file.seek(self._read)
+            whole = file.read().rpartition(b"\n")[0]
+        if whole:
+            self._read += len(whole) + 1
+            self._lines += [msgspec.json.decode(line, type=Line) for line in whole.split(b"\n")]
+        return self._lines
+
+    def began(self, *ids: str) -> list[Line]:
+        """Answer the starts of attempts: of these jobs, or of all."""
+        return [line for line in self.lines() if line.what == "began" and (not ids or line.job in ids)]
+
+    def runs_to_the_end(self, *ids: str) -> list[int]:
+        """Answer how often each of these jobs ran until its task returned."""
+        ends = Counter(line.job for line in self.lines() if line.what == "ended" and not line.how)
+        return [ends[name] for name in ids]
+
+    def finished(self, *ids: str) -> list[Line]:
+        """Answer the ends of attempts: of these jobs, or of all."""
+        return [line for line in self.lines() if line.what == "ended" and (not ids or line.job in ids)]
+
+    async def running(self, *ids: str, attempt: int = 1, within: float = PATIENCE) -> list[Line]:
+        """Wait until these jobs have begun this attempt, or a later one; answer how."""
+
+        def all_begun() -> list[Line]:
+            lines = [line for line in self.began(*ids) if line.attempt >= attempt]
+            return lines if {line.job for line in lines} == set(ids) else []
+
+        return await self.until(all_begun, f"attempt {attempt} of the jobs has begun", within)
+
+    @overload
+    async def until(
+        self, condition: Callable[[], Awaitable[T]], what: str, within: float = ..., every: float = ...
+    ) -> T: ...
+
+    @overload
+    async def until(self, condition: Callable[[], T], what: str, within: float = ..., every: float = ...) -> T: ...
+
+    async def until(
+        self, condition: Callable[[], Any], what: str, within: float = PATIENCE, every: float = 0.02
+    ) -> Any:
+        """Wait until a condition holds, and answer what it answers."""
+        deadline = ticks() + within
+        while True:
+            found = condition()
+            if isawaitable(found):
+                found = await found
+            if found:
+                return found
+            if ticks() > deadline:
+                pytest.fail(f"not within {within:g} s: {what}\n{self.story()}")
+            await asyncio.sleep(every)
+
+    async def let_pass(self, seconds: float) -> None:
+        """Let time pass in which something must not happen."""
+        await asyncio.sleep(seconds)
+
+    async def let_the_dead_be_buried(self) -> None:
+        """Let pass as much time as it takes until whoever is taken for dead is buried."""
+        await self.let_pass(self.terms.heartbeat + 2 * recovery.EVERY + 0.5)
+
+    def story(self) -> str:
+        """Tell what happened, for whoever has to find out why."""
+        lines = [
+            f"{line.at:.3f} {line.pid} {line.what} {line.task[-20:]} {line.job[-6:]} {line.attempt} {line.how}"
+            for line in self.lines()[-60:]
+        ]
+        outputs = [
+            f"--- {tree.output.name} ({tree.status()})\n{tree.output.read_text()[-4_000:]}" for tree in self._trees
+        ]
+        return "\n".join((*lines, *outputs))
+
+
+async def play(scene: Callable[[Stage], Awaitable[None]], folder: Path, terms: Terms) -> None:
+    """Play a scene as often as the terms say, each time on a stage of its own, a few at once."""
+    room = asyncio.Semaphore(terms.at_once)
+
+    async def perform(number: int) -> None:
+        async with room:
+            place = folder / str(number)
+            place.mkdir()
+            stage = Stage(place, terms)
+            try:
+                await scene(stage)
+            except AssertionError as error:
+                error.add_note(stage.story())
+                raise
+            finally:
+                await stage.close()
+
+    if terms.times == 1:
+        await perform(0)
+        return
+    async with asyncio.TaskGroup() as group:
+        for number in range(terms.times):
+            group.create_task(perform(number))
+
+
+on_all_terms = pytest.mark.parametrize(
+    "terms", [pytest.param(ONCE, id="once"), pytest.param(OFTEN, id="often", marks=pytest.mark.faults)]
+)
+"""Runs a test once with a short lease, and for `make faults` twenty times at the defaults."""
+
+
+def flow(scene: Callable[[Stage], Awaitable[None]]) -> Callable[[Path, Terms], Awaitable[None]]:
+    """Make a test of a scene, on all terms."""
+
+    @on_all_terms
+    async def test(tmp_path: Path, terms: Terms) -> None:
+        await play(scene, tmp_path, terms)
+
+    test.__name__ = test.__qualname__ = scene.__name__
+    test.__module__ = scene.__module__
+    return test
+
+
+def calls(task: Task[P, R], times: int, *args: P.args, **kwargs: P.kwargs) -> list[Call]:
+    """Answer the same call, so many times."""
+    return [task.call(*args, **kwargs) for _ in range(times)]

@@ -1,0 +1,69 @@
+"""Jobs that cannot be run: those that take their process down, and those that nobody can read."""
+
+from msgspec.structs import replace
+
+from reprieve import Reprieve
+from reprieve.clock import ticks
+from reprieve.config import Settings
+from tests.flows.crew import add, die, die_apart, nap
+from tests.flows.fleet import SOON, Stage, calls, flow
+
+
+@flow
+async def test_a_job_that_kills_its_worker_dies_after_three_runs_and_takes_nobody_with_it(stage: Stage) -> None:
+    tree = stage.hire(processes=2, slots=20)
+    await stage.until(lambda: len(tree.children()) == 2, "both children are there")
+    enqueued = ticks()
+    poison, *healthy = await stage.enqueue(die.call(), *calls(nap, 10, 0.1))
+    others = await stage.succeeded(*healthy)
+    took = stage.figure(
+        "healthy jobs done beside a poison", max(line.at for line in stage.finished(*healthy)) - enqueued
+    )
+    (dead,) = await stage.ended(poison)
+    assert (dead.state, dead.death, dead.crashes, dead.charged) == ("dead", "poison", 3, 0)
+    assert [line.attempt for line in stage.began(poison)] == [1, 2, 3]
+    assert {job.charged for job in others} == {0}
+    assert max(job.crashes for job in others) <= 1
+    assert took < 5.0 + SOON
+
+
+@flow
+async def test_a_job_that_kills_a_process_of_its_own_hurts_nobody(stage: Stage) -> None:
+    tree = stage.hire(slots=8)
+    await stage.until(tree.children, "the child is there")
+    before = tree.children()
+    poison, *healthy = await stage.enqueue(die_apart.call(), *calls(nap, 10, 0.1))
+    others = await stage.succeeded(*healthy)
+    (dead,) = await stage.ended(poison)
+    assert (dead.state, dead.death, dead.crashes, dead.charged) == ("dead", "poison", 3, 0)
+    assert [line.attempt for line in stage.began(poison)] == [1, 2, 3]
+    assert [(job.attempt, job.crashes, job.charged) for job in others] == [(1, 0, 0)] * 10
+    assert tree.children() == before
+
+
+@flow
+async def test_a_job_that_nobody_can_read_dies_at_once_with_all_it_had(stage: Stage) -> None:
+    tree = stage.hire()
+    await stage.until(tree.children, "the child is there")
+    before = tree.children()
+    stranger = Reprieve(settings=Settings())
+
+    @stranger.task(name="elsewhere.unheard_of")
+    async def unheard_of(number: int) -> None:
+        """Exist in another app only."""
+
+    unknown = stage.app.job_of(unheard_of.call(7))
+    broken = replace(stage.app.job_of(add.call(1, 2)), payload=b"\xff{ no JSON")
+    unfit = replace(stage.app.job_of(add.call(1, 2)), payload=nap.call(0.5).payload)
+    enqueued = ticks()
+    await stage.app.store.enqueue([unknown, broken, unfit], stage.app.clock.now())
+    others = await stage.enqueue(*calls(nap, 5))
+    dead = await stage.ended(unknown.id, broken.id, unfit.id)
+    assert stage.figure("unreadable jobs dead", ticks() - enqueued) < SOON
+    assert [job.death for job in dead] == ["undecodable"] * 3
+    assert [job.payload for job in dead] == [unknown.payload, broken.payload, unfit.payload]
+    reasons = [job.cause.reason for job in dead if job.cause]
+    assert "unheard_of" in reasons[0]
+    assert ["does not fit add" in reason for reason in reasons[1:]] == [True, True]
+    await stage.succeeded(*others)
+    assert tree.children() == before

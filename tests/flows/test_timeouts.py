@@ -1,0 +1,102 @@
+"""Attempts that are ended from outside: because they take too long, or because somebody gives the job up."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from reprieve import Task
+from reprieve.clock import ticks
+from tests.flows import crew
+from tests.flows.fleet import OFTEN, SOON, Stage, Terms, calls, flow, is_alive, on_all_terms, play
+
+
+def short_name(task: Task[[], object]) -> str:
+    return task.name.rpartition(".")[2]
+
+
+@on_all_terms
+@pytest.mark.parametrize(
+    "task", [crew.overrun_asleep, crew.overrun_in_a_thread, crew.overrun_in_a_process], ids=short_name
+)
+async def test_a_job_that_takes_too_long_is_stopped_beside_its_neighbours(
+    task: Task[[], object], terms: Terms, tmp_path: Path
+) -> None:
+    async def scene(stage: Stage) -> None:
+        tree = stage.hire()
+        late, *neighbours = await stage.enqueue(task.call(), *calls(crew.stay, 2, stage.mark("end")))
+        await stage.running(late, *neighbours)
+        children = tree.children()
+        first, second = await stage.until(lambda: stage.began(late)[1:] and stage.began(late), "it runs again")
+        stage.figure(f"{short_name(task)} again", second.at - first.at)
+        assert tree.children() == children
+        stage.release("end")
+        for job in await stage.succeeded(*neighbours):
+            assert (job.attempt, job.charged, job.crashes) == (1, 0, 0)
+        await check(stage, late)
+        assert tree.said("session declared dead") == []
+
+    await play(scene, tmp_path, terms)
+
+
+@on_all_terms
+@pytest.mark.parametrize("task", [crew.overrun_on_the_loop, crew.overrun_with_the_interpreter], ids=short_name)
+async def test_a_job_that_lets_nobody_else_run_is_stopped_with_its_process(
+    task: Task[[], object], terms: Terms, tmp_path: Path
+) -> None:
+    async def scene(stage: Stage) -> None:
+        tree = stage.hire()
+        neighbours = await stage.enqueue(*calls(crew.stay, 2, stage.mark("end")))
+        await stage.running(*neighbours)
+        children = tree.children()
+        late = await stage.enqueue_one(task.call())
+        first, second = await stage.until(lambda: stage.began(late)[1:] and stage.began(late), "it runs again")
+        stage.figure(f"{short_name(task)} again", second.at - first.at)
+        assert not any(map(is_alive, children))
+        stage.release("end")
+        for job in await stage.succeeded(*neighbours):
+            assert (job.attempt, job.charged, job.crashes) == (2, 0, 0)
+        await check(stage, late)
+        assert tree.said("session declared dead") == []
+
+    await play(scene, tmp_path, terms)
+
+
+async def check(stage: Stage, late: str) -> None:
+    """Check that a job that took too long was charged for it, once, and ended well."""
+    (after,) = await stage.succeeded(late)
+    assert (after.attempt, after.charged, after.crashes) == (2, 1, 0)
+    assert after.cause is not None
+    assert (after.cause.code, after.cause.kind) == ("timeout", "transient")
+
+
+@pytest.mark.faults
+async def test_a_child_whose_threads_do_not_end_is_replaced(tmp_path: Path) -> None:
+    async def scene(stage: Stage) -> None:
+        tree = stage.hire(slots=2)
+        late = await stage.enqueue_one(crew.overrun_in_a_thread.call())
+        await stage.running(late)
+        children = tree.children()
+        await stage.until(lambda: tree.said("child has threads that do not end"), "the child is given up")
+        await stage.until(lambda: not any(map(is_alive, children)), "the child has ended")
+        await stage.succeeded(*await stage.enqueue(*calls(crew.nap, 4)))
+        await check(stage, late)
+        assert len(stage.began(late)) == 2
+
+    await play(scene, tmp_path, OFTEN)
+
+
+@flow
+async def test_running_jobs_are_cancelled_at_once(stage: Stage) -> None:
+    stage.hire()
+    jobs = await stage.enqueue(crew.nap.call(60.0), crew.doze.call(60.0), crew.toil.call(60.0))
+    begun = await stage.running(*jobs)
+    (apart,) = [line.pid for line in begun if line.job == jobs[2]]
+    asked = ticks()
+    answers = await asyncio.gather(*(stage.app.acancel(job, by="ada", reason="not needed") for job in jobs))
+    assert answers == ["stopping"] * 3
+    after = await stage.ended(*jobs)
+    assert stage.figure("running jobs cancelled", ticks() - asked) < SOON
+    assert [job.state for job in after] == ["cancelled"] * 3
+    assert len(stage.began(*jobs)) == 3
+    assert not is_alive(apart)
