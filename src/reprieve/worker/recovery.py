@@ -27,8 +27,8 @@ JUMP = 1.0
 class Recovery:
     """Takes back what the dead hold, once it is sure that they are dead and not merely unheard.
 
-    When the store could not be written, or the clock has jumped, every session looks dead. So nobody is buried until
-    the store was writable and the clock steady for as long as every living session needs to beat.
+    When the store could not be written, the clock has jumped, or the whole machine stood still, every session looks
+    dead. So nobody is buried until all was well for as long as every living session needs to beat.
     """
 
     def __init__(self, store: Store, clock: Clock, registry: Registry, heartbeat: float) -> None:
@@ -78,8 +78,12 @@ class Recovery:
     def _check_clock(self) -> None:
         now, passed = self._clock.now(), ticks()
         if self._last is not None:
-            jump = (now - self._last[0]) / 1_000 - (passed - self._last[1])
+            gap = passed - self._last[1]
+            jump = (now - self._last[0]) / 1_000 - gap
             if abs(jump) > JUMP:
                 log.warning("clock jumped", seconds=round(jump, 3))
+                self._steady_since = None
+            if gap > EVERY + self._heartbeat:
+                # We were frozen, or the store kept us waiting: so may the others have been.
                 self._steady_since = None
         self._last = (now, passed)

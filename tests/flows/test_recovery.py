@@ -1,0 +1,43 @@
+"""Recovery: when a silent worker counts as dead."""
+
+import asyncio
+
+from reprieve.clock import SystemClock, ticks
+from reprieve.config import Settings
+from reprieve.registry import Registry
+from reprieve.stores.protocol import Beat, Claim
+from reprieve.stores.sqlite import SqliteStore
+from reprieve.testing.conformance.stage import new_job
+from reprieve.worker import recovery
+from reprieve.worker.recovery import Recovery
+
+HEARTBEAT = 0.1
+LEASE = 1.0
+
+
+async def test_whoever_did_not_look_for_a_while_buries_nobody_until_all_could_beat() -> None:
+    store, clock = SqliteStore(None), SystemClock()
+    looker = Recovery(store, clock, Registry(Settings()), HEARTBEAT)
+
+    def beat(*, is_new: bool = False) -> Beat:
+        return Beat(session="s", now=clock.now(), lease=LEASE, slots=1, is_new=is_new)
+
+    await store.beat(beat(is_new=True))
+    await store.enqueue([new_job(store)], clock.now())
+    claimed = await store.claim(Claim(session="s", number=1, now=clock.now(), queues=("default",), limit=1))
+    assert len(claimed.jobs) == 1
+    steady = ticks() + recovery.EVERY + 2 * HEARTBEAT
+    while ticks() < steady:
+        await store.beat(beat())
+        assert await looker.look() == 0
+        await asyncio.sleep(HEARTBEAT)
+    # As long as this nobody looks and nobody beats, as when the whole machine stands still.
+    await asyncio.sleep(recovery.EVERY + 2 * HEARTBEAT)
+    assert await looker.look() == 0
+    again, recovered = ticks(), 0
+    while not recovered:
+        assert ticks() < again + 10
+        await asyncio.sleep(HEARTBEAT)
+        recovered = await looker.look()
+    assert ticks() - again > HEARTBEAT
+    await store.close()
