@@ -93,3 +93,13 @@ async def test_children_die_with_their_supervisor(stage: Stage) -> None:
     assert len(set(orphans)) == 3
     tree.send(signal.SIGKILL)
     await stage.until(lambda: not any(map(is_alive, orphans)), "everybody is dead", within=SOON)
+
+
+@flow
+async def test_jobs_behind_slow_ones_go_to_a_child_that_is_free(stage: Stage) -> None:
+    tree = stage.hire(processes=2, slots=2)
+    await stage.until(lambda: len(tree.children()) == 2, "both children are there")
+    # Quick jobs teach the children to fetch ahead.
+    await stage.succeeded(*await stage.enqueue(*calls(nap, 60)))
+    slow = await stage.enqueue(*calls(stay, 4, stage.mark("end")))
+    assert len({line.pid for line in await stage.running(*slow, within=10.0)}) == 2

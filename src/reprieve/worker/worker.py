@@ -414,8 +414,14 @@ class Worker:
             now = ticks()
             self._board.beat(now)
             if self._fetched and now - self._fetched[0][0] > STALE_AFTER:
+                self._learn_from_what_runs(now)
                 self._give_back(lambda job: not job.is_suspect)
             await asyncio.sleep(PULSE_EVERY)
+
+    def _learn_from_what_runs(self, now: float) -> None:
+        """Believe what runs that it is slow, before it ends: or what is given back would be fetched again at once."""
+        if self._running:
+            self._stopwatch.note(now - max(attempt.started for attempt in self._running.values()))
 
 
 def _failed(error: BaseException, job: Job) -> Failed:
