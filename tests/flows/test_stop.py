@@ -1,5 +1,6 @@
 """Stops in good order: what runs may finish, what does not run goes back, and nothing runs twice."""
 
+import os
 import signal
 
 from reprieve.clock import ticks
@@ -68,6 +69,22 @@ async def test_a_worker_that_is_told_twice_stops_at_once(stage: Stage) -> None:
     stage.figure("stopped after the second signal", ticks() - told)
     assert tree.status() == 0
     assert [_facts(job) for job in await stage.jobs(jobs)] == [("waiting", 0, 0)] * 3
+
+
+@flow
+async def test_a_child_that_hears_both_signals_late_stops_at_once(stage: Stage) -> None:
+    tree = stage.hire(grace=60.0)
+    job = await stage.enqueue_one(stay.call(stage.mark("end")))
+    (begun,) = await stage.running(job)
+    await stage.freeze(lambda number: os.kill(begun.pid, number))
+    tree.send(signal.SIGTERM)
+    await stage.until(lambda: tree.said("worker stopping"), "the worker was told once")
+    tree.send(signal.SIGTERM)
+    await stage.until(lambda: tree.said("worker stopping")[1:], "the worker was told twice")
+    os.kill(begun.pid, signal.SIGCONT)
+    await stage.until(lambda: tree.status() is not None, "the worker has stopped")
+    assert tree.status() == 0
+    assert _facts(await stage.job(job)) == ("waiting", 0, 0)
 
 
 def _facts(job: Job) -> tuple[str, int, int]:

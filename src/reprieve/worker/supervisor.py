@@ -22,7 +22,7 @@ from reprieve.rng import bits
 from reprieve.stores.protocol import Beat, Retention
 from reprieve.worker import board, recovery
 from reprieve.worker.board import Board
-from reprieve.worker.child import LOST, Duty
+from reprieve.worker.child import AT_ONCE, LOST, Duty
 from reprieve.worker.persist import Patience, persist
 from reprieve.worker.plan import Plan
 from reprieve.worker.recovery import Recovery
@@ -71,9 +71,7 @@ class Child:
         """Ask the process to end: when its jobs have ended, or at once."""
         if self.ending is None or now:
             self.ending = self.ending or ending
-            self._send(signal.SIGTERM)
-            if now:
-                self._send(signal.SIGTERM)
+            self._send(AT_ONCE if now else signal.SIGTERM)
 
     def kill(self, overdue: frozenset[str] = frozenset()) -> None:
         """End the process, whatever it does."""
