@@ -24,6 +24,10 @@ JUMP = 1.0
 """Seconds by which the time of day may differ from what has passed before it counts as a jump."""
 
 
+LONG_AGO = 0
+"""A moment at which nobody's time was up."""
+
+
 class Recovery:
     """Takes back what the dead hold, once it is sure that they are dead and not merely unheard.
 
@@ -53,10 +57,13 @@ class Recovery:
             return 0
         return await self.take_back(lambda _: Crashed())
 
-    async def take_back(self, outcome_of: Callable[[Job], Outcome]) -> int:
-        """Take every job back that a dead session holds, each with the outcome that is known or must be assumed."""
+    async def take_back(self, outcome_of: Callable[[Job], Outcome], *, buries: bool = True) -> int:
+        """Take every job back that a dead session holds, each with the outcome that is known or must be assumed.
+
+        Only who is sure that the silent are dead `buries` them before; sessions that were ended are dead in any case.
+        """
         count = 0
-        while jobs := await self._store.recover(self._clock.now()):
+        while jobs := await self._store.recover(self._clock.now() if buries else LONG_AGO):
             now = self._clock.now()
             changes = []
             for job in jobs:

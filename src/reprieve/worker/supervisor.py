@@ -257,7 +257,7 @@ class Supervisor:
         while True:
             try:
                 await self._store.beat(self._beat_of(child.session, lease=0))
-                await self._recovery.take_back(outcome_of)
+                await self._recovery.take_back(outcome_of, buries=False)
             except StoreError as error:
                 await patience.wait(error)
             else:
