@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from inspect import isawaitable
@@ -263,11 +262,6 @@ class Stage:
     def began(self, *ids: str) -> list[Line]:
         """Answer the starts of attempts: of these jobs, or of all."""
         return [line for line in self.lines() if line.what == "began" and (not ids or line.job in ids)]
-
-    def runs_to_the_end(self, *ids: str) -> list[int]:
-        """Answer how often each of these jobs ran until its task returned."""
-        ends = Counter(line.job for line in self.lines() if line.what == "ended" and not line.how)
-        return [ends[name] for name in ids]
 
     def finished(self, *ids: str) -> list[Line]:
         """Answer the ends of attempts: of these jobs, or of all."""

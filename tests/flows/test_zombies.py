@@ -3,8 +3,8 @@
 import signal
 
 from reprieve.core.job import Job
-from tests.flows.crew import first_stay, nap
-from tests.flows.fleet import PATIENCE, Stage, Tree, flow
+from tests.flows.crew import first_stay, nap, stay
+from tests.flows.fleet import PATIENCE, Stage, Tree, calls, flow
 
 
 async def lose(stage: Stage, *jobs: str) -> Tree:
@@ -56,3 +56,20 @@ async def test_a_late_failure_does_not_disturb_the_run_that_is_on(stage: Stage) 
     stage.release("end of the second")
     (after,) = await stage.succeeded(job)
     check(stage, after)
+
+
+@flow
+async def test_workers_that_were_all_frozen_do_not_bury_each_other(stage: Stage) -> None:
+    trees = [stage.hire(slots=1) for _ in range(3)]
+    jobs = await stage.enqueue(*calls(stay, 3, stage.mark("end")))
+    await stage.running(*jobs)
+    await stage.let_the_dead_be_buried()
+    for tree in trees:
+        await stage.freeze(tree.send_all)
+    await stage.let_pass(stage.terms.lease + stage.terms.heartbeat)
+    for tree in trees:
+        tree.send_all(signal.SIGCONT)
+    await stage.let_the_dead_be_buried()
+    stage.release("end")
+    after = await stage.succeeded(*jobs)
+    assert [(job.attempt, job.charged, job.crashes) for job in after] == [(1, 0, 0)] * 3
