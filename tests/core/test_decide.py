@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from msgspec.structs import replace
 
 from reprieve import presets
 from reprieve.core.backoff import Backoff, Decorrelated, Exponential, Formula, fixed
@@ -182,8 +183,26 @@ def test_a_held_gate_parks_without_spending_an_attempt() -> None:
     for gate in (HELD, PROBING):
         decision = decide(job(charged=2), failed(), POLICY, under(gate))
         assert isinstance(decision, Park)
-        assert (decision.gate, decision.waiting_for, decision.due_at) == ("ses", "gate", NOW + 1_000)
+        assert (decision.gate, decision.waiting_for) == ("ses", "gate")
         assert decision.cause.reason == "421 down"
+
+
+@pytest.mark.parametrize(
+    ("probe_at", "due_at"),
+    [
+        (None, NOW + 1_000),
+        (NOW - 5_000, NOW + 1_000),
+        (NOW + 5_000, NOW + 6_000),
+        (NOW + 30_000, NOW + 31_000),
+        (NOW + 3_600_000, NOW + 31_000),
+    ],
+)
+def test_a_parked_job_lets_another_be_the_next_probe_but_stays_aside_no_longer(
+    probe_at: int | None, due_at: int
+) -> None:
+    decision = decide(RUNNING, failed(), POLICY, under(replace(HELD, probe_at=probe_at)))
+    assert isinstance(decision, Park)
+    assert decision.due_at == due_at
 
 
 def test_a_failure_of_the_job_itself_is_charged_whatever_the_gate() -> None:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from reprieve.core.backoff import STANDARD
 from reprieve.core.duration import clamp, milliseconds
 from reprieve.core.fingerprint import fingerprint
-from reprieve.core.gate import Gate
+from reprieve.core.gate import PROBE_LATEST, Gate
 from reprieve.core.job import Cause, Death, Job
 from reprieve.core.move import Cancel, Dead, Park, Retry, Return, Snooze, Succeed
 from reprieve.core.outcome import Crashed, Failed, Interrupted, Outcome, Snoozed, Stopped, Succeeded
@@ -83,7 +83,10 @@ def decide_failure(job: Job, failed: Failed, policy: Policy, conditions: Conditi
         return Dead(death="expired", cause=cause_of(failed), spared=True, max_attempts=job.max_attempts)
     if gate.mode == "open":
         return _retry(job, failed, policy, conditions, charged=False)
-    due_at = _opens_at(policy, _later(conditions.now, STEP_ASIDE))
+    # Were it due when the gate probes, the oldest job would be the probe each time, and one bad job hold the gate.
+    # But a gate may be released long before: no job stays aside for longer than probes are apart.
+    probe_at = min(gate.probe_at or 0, _later(conditions.now, PROBE_LATEST))
+    due_at = _opens_at(policy, _later(max(conditions.now, probe_at), STEP_ASIDE))
     return Park(gate=gate.dependency, due_at=due_at, cause=cause_of(failed), max_attempts=job.max_attempts)
 
 

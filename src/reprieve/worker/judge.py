@@ -3,9 +3,11 @@
 from msgspec.structs import replace
 
 from reprieve.clock import Clock
-from reprieve.core import change
+from reprieve.core import change, presets
 from reprieve.core.change import Change
+from reprieve.core.classify import judge
 from reprieve.core.decide import Conditions, decide
+from reprieve.core.failure import read
 from reprieve.core.job import Job
 from reprieve.core.outcome import Failed, Outcome, Succeeded
 from reprieve.registry import Registry
@@ -34,6 +36,13 @@ class Judge:
             return settled
         declaration = self._registry.get(job.task)
         return replace(settled, result=outcome.result, result_ttl=declaration.result_ttl)
+
+    def give_up(self, job: Job, error: Exception) -> Change:
+        """Settle an attempt that could not be judged, as a failure under the standard policy."""
+        now = self._clock.next()
+        failure = read(error, dependency=job.dependency)
+        failed = Failed(failure=failure, verdict=judge(failure, ()))
+        return change.settle(job, decide(job, failed, presets.standard, Conditions(now=now, u=draw())), now)
 
     def _tell(self, job: Job, outcome: Outcome) -> None:
         """Let the gate know how a call of its dependency ended."""

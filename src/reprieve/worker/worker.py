@@ -23,7 +23,7 @@ from reprieve.core.failure import read
 from reprieve.core.job import Job
 from reprieve.core.move import Succeed
 from reprieve.core.outcome import Failed, Interrupted, Outcome, Stopped, overran
-from reprieve.errors import SessionDead, StoreError
+from reprieve.errors import SessionDead, StoreClosed, StoreError
 from reprieve.registry import Registry
 from reprieve.stores.protocol import Claim, Claimed, Filter, Mark, Store
 from reprieve.worker.board import Board
@@ -217,7 +217,7 @@ class Worker:
         while True:
             try:
                 claimed = await self._store.claim(claim)
-            except SessionDead:
+            except (SessionDead, StoreClosed):
                 raise
             except StoreError as error:
                 await patience.wait(error)
@@ -338,7 +338,11 @@ class Worker:
         self._wake.set()
 
     def _settle(self, job: Job, outcome: Outcome) -> None:
-        change = self._judge.settle(job, outcome)
+        try:
+            change = self._judge.settle(job, outcome)
+        except Exception as error:
+            log.exception("job could not be judged", jobId=job.id, task=job.task)
+            change = self._judge.give_up(job, error)
         self._changes.append(change)
         self._wake.set()
         if not isinstance(change.event.move, Succeed):

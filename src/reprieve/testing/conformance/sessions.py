@@ -87,6 +87,16 @@ async def check_lease_of_zero_ends_the_session(store: Store) -> None:
     expect_ids(await store.recover(START + 1), [leased], "jobs for recovery, at once")
 
 
+async def check_session_that_ended_is_dead_at_any_time(store: Store) -> None:
+    await enqueued(store)
+    worker = await Worker.open(store, lease=LEASE)
+    other = await Worker.open(store, "worker-2", lease=LEASE)
+    leased = await worker.one()
+    await worker.beat(START + 1, lease=0)
+    expect_ids(await store.recover(0), [leased], "jobs to recover at a time when nobody else's is up")
+    expect((await other.beat(START + 1)).is_alive, "a session that only looks dead to others lives")
+
+
 async def check_job_that_the_session_does_not_hold_goes_back_uncharged(store: Store) -> None:
     await enqueue(store, *new_jobs(store, 3))
     worker = await Worker.open(store)
@@ -228,7 +238,9 @@ async def check_changes_of_a_dead_session_are_judged_by_their_versions(store: St
 
 
 async def check_dead_session_stays_dead(store: Store) -> None:
+    await enqueued(store)
     worker = await Worker.open(store, lease=LEASE)
+    await worker.one()
     await store.recover(END + 1)
     expect(not (await worker.beat(END + 2)).is_alive, "a beat after death is answered with it")
     expect(not (await worker.beat(END - 1)).is_alive, "also when the clock went back")
