@@ -26,7 +26,7 @@ from reprieve.errors import ResultUnavailable, StoreError, ValidationError
 from reprieve.portal import Portal
 from reprieve.registry import Registry
 from reprieve.stores.open import open_store
-from reprieve.stores.protocol import Store, Transactional
+from reprieve.stores.protocol import Immediate, Store, Transactional
 from reprieve.task import Call, Options, P, R, Receipt, Task
 from reprieve.worker.middleware import Middleware
 
@@ -141,7 +141,7 @@ class Reprieve:
                 receipts.append(self._enqueue_in(batch))
                 is_visible = False
             else:
-                receipts += self._portal.run(self._enqueue(batch))
+                receipts += self._enqueue_here(batch)
         if self.follower is not None and is_visible:
             self.follower.follow()
         return receipts
@@ -180,9 +180,12 @@ class Reprieve:
     def job_of(self, call: Call) -> Job:
         """Make the job that a call will be stored as."""
         declaration, options, now = call.declaration, call.options, self.clock.now()
-        queue = options.get("queue", declaration.queue)
-        due_at = _due_at(options, now)
-        job = Job(
+        queue, override = options.get("queue", declaration.queue), call.override
+        policy = self.registry.policy_for(declaration.name, override)
+        due_at, deadline_at = self._due_at(options, now), policy.deadline_of(now)
+        if "deadline" in options:
+            deadline_at = now + milliseconds(seconds(options["deadline"], "deadline"))
+        return Job(
             id=self.store.new_id(now, queue),
             task=declaration.name,
             queue=queue,
@@ -193,22 +196,35 @@ class Reprieve:
             key_ttl=seconds(options["key_ttl"], "key_ttl") if "key_ttl" in options else None,
             priority=options.get("priority", declaration.priority),
             payload=call.payload,
-            override=call.override,
+            override=override,
             created_at=now,
             due_at=due_at,
             waiting_for="schedule" if due_at > now else "turn",
+            deadline_at=deadline_at,
+            max_attempts=policy.max_attempts,
         )
-        policy = self.registry.policy_of(job)
-        deadline_at = policy.deadline_of(now)
-        if "deadline" in options:
-            deadline_at = now + milliseconds(seconds(options["deadline"], "deadline"))
-        return replace(job, max_attempts=policy.max_attempts, deadline_at=deadline_at)
+
+    def _due_at(self, options: Options, now: int) -> int:
+        if "at" in options:
+            return max(now, _moment(options))
+        delay = options.get("delay")
+        # A wait that is counted from the millisecond that has begun would be too short.
+        return now if not delay else self.clock.next() + milliseconds(seconds(delay, "delay"))
+
+    def _enqueue_here(self, jobs: list[Job]) -> list[Receipt]:
+        store = self.store
+        if isinstance(store, Immediate):
+            try:
+                return _receipts(jobs, store.enqueue_here(jobs, self.clock.now()))
+            except StoreError as error:
+                if not error.is_passing:
+                    raise
+        return self._portal.run(self._enqueue(jobs))
 
     async def _enqueue(self, jobs: list[Job]) -> list[Receipt]:
         store, clock = self.store, self.clock
         # The ids are made, so a repeat after a lost reply stores nothing twice.
-        known = await patiently(lambda: store.enqueue(jobs, clock.now()))
-        return [Receipt(id=name, is_new=name == job.id) for name, job in zip(known, jobs, strict=True)]
+        return _receipts(jobs, await patiently(lambda: store.enqueue(jobs, clock.now())))
 
     def _enqueue_in(self, call: Call) -> Receipt:
         if not isinstance(self.store, Transactional):
@@ -364,17 +380,19 @@ class Reprieve:
         self._portal = Portal()
 
 
-def _due_at(options: Options, now: int) -> int:
-    at = options.get("at")
-    if at is None:
-        return now + milliseconds(seconds(options.get("delay", 0.0), "delay"))
+def _receipts(jobs: list[Job], known: list[str]) -> list[Receipt]:
+    return [Receipt(id=name, is_new=name == job.id) for name, job in zip(known, jobs, strict=True)]
+
+
+def _moment(options: Options) -> int:
+    at = options["at"]
     if "delay" in options:
         message = "at and delay say the same thing; give one of the two"
         raise ValidationError(message)
     if at.tzinfo is None:
         message = f"at {at!r} is no moment; give a datetime with a time zone"
         raise ValidationError(message)
-    return max(now, milliseconds(at.timestamp()))
+    return milliseconds(at.timestamp())
 
 
 async def patiently(call: Callable[[], Coroutine[Any, Any, T]]) -> T:

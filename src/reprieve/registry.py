@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from reprieve.config import Settings
 from reprieve.core import presets
 from reprieve.core.job import Job
-from reprieve.core.policy import Policy, amend, resolve
+from reprieve.core.policy import Override, Policy, amend, resolve
 from reprieve.core.rule import Rule
 from reprieve.declaration import Declaration
 from reprieve.errors import DuplicateTask, UnknownTask
@@ -54,11 +54,15 @@ class Registry:
         return tuple(dict.fromkeys(declaration.queue for declaration in self._tasks.values())) or ("default",)
 
     def policy_of(self, job: Job) -> Policy:
+        """Answer the policy that is in force for a job."""
+        return self.policy_for(job.task, job.override)
+
+    def policy_for(self, task: str, override: Override | None) -> Policy:
         """Answer the policy in force: the job's own words over the operator's over the task's over the app's."""
-        policy = self._policies.get(job.task)
+        policy = self._policies.get(task)
         if policy is None:
-            policy = self._policies[job.task] = self._resolve(job.task)
-        return policy if job.override is None else resolve(policy, job.override)
+            policy = self._policies[task] = self._resolve(task)
+        return policy if override is None else resolve(policy, override)
 
     def _resolve(self, task: str) -> Policy:
         declaration = self._tasks.get(task)

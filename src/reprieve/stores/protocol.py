@@ -314,6 +314,15 @@ class Store(Protocol):
 
 
 @runtime_checkable
+class Immediate(Protocol):
+    """A store that can be used without an event loop, where that is quicker than a loop in another thread."""
+
+    def enqueue_here(self, jobs: Sequence[Job], now: int) -> list[str]:
+        """Store new jobs, as `enqueue` does, and keep the calling thread waiting."""
+        ...
+
+
+@runtime_checkable
 class Transactional(Protocol):
     """A store that can enqueue inside a transaction of the caller's."""
 

@@ -100,6 +100,11 @@ class SqliteStore:
         enqueue.check(jobs, self._largest_payload)
         return await self._coalescer.enqueue(jobs, now)
 
+    def enqueue_here(self, jobs: Sequence[Job], now: int) -> list[str]:
+        """Store new jobs, and keep the calling thread waiting; what other threads store meanwhile shares the flush."""
+        enqueue.check(jobs, self._largest_payload)
+        return self.submit(lambda tx: enqueue.enqueue(tx, self._places, jobs, now)).result()
+
     def enqueue_in(self, connection: sqlite3.Connection, jobs: Sequence[Job], now: int) -> list[str]:
         """Store new jobs in the caller's own transaction: both are there after its commit, or neither."""
         enqueue.check(jobs, self._largest_payload)
