@@ -4,8 +4,6 @@ import asyncio
 
 from reprieve.clock import SystemClock, ticks
 from reprieve.config import Settings
-from reprieve.core.job import Job
-from reprieve.core.outcome import Interrupted, Outcome
 from reprieve.registry import Registry
 from reprieve.stores.protocol import Beat, Claim
 from reprieve.stores.sqlite import SqliteStore
@@ -42,26 +40,4 @@ async def test_whoever_did_not_look_for_a_while_buries_nobody_until_all_could_be
         await asyncio.sleep(HEARTBEAT)
         recovered = await looker.look()
     assert ticks() - again > HEARTBEAT
-    await store.close()
-
-
-async def test_whoever_takes_back_the_jobs_of_an_ended_session_buries_nobody_else() -> None:
-    store, clock = SqliteStore(None), SystemClock()
-    heir = Recovery(store, clock, Registry(Settings()), HEARTBEAT)
-    for name in ("ended", "silent"):
-        await store.beat(Beat(session=name, now=clock.now(), lease=HEARTBEAT, slots=1, is_new=True))
-        await store.enqueue([new_job(store)], clock.now())
-        claimed = await store.claim(Claim(session=name, number=1, now=clock.now(), queues=("default",), limit=1))
-        assert len(claimed.jobs) == 1
-    await store.beat(Beat(session="ended", now=clock.now(), lease=0, slots=1))
-    # The time of both is up, as that of everybody is when the clock has jumped.
-    await asyncio.sleep(2 * HEARTBEAT)
-    taken: list[str] = []
-
-    def outcome_of(job: Job) -> Outcome:
-        taken.append(job.session)
-        return Interrupted()
-
-    assert await heir.take_back(outcome_of, buries=False) == 1
-    assert taken == ["ended"]
     await store.close()

@@ -55,7 +55,7 @@ async def test_a_job_that_lets_nobody_else_run_is_stopped_with_its_process(
         assert not any(map(is_alive, children))
         stage.release("end")
         for job in await stage.succeeded(*neighbours):
-            assert (job.attempt, job.charged, job.crashes) == (2, 0, 0)
+            assert (job.attempt, job.charged, job.crashes) == (2, 0, 1)
         await check(stage, late)
         assert tree.said("session declared dead") == []
 

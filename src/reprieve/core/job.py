@@ -32,7 +32,8 @@ class Job(Record):
     """One stored call of a task.
 
     `attempt` counts leases and only grows. `charged` counts the failures that use up the limit, `spared` those
-    that do not, `crashes` the workers that died with it. `granted` is what people added to the limit.
+    that do not, `crashes` the workers that died with it, one after the other. `granted` is what people added to the
+    limit.
     """
 
     id: str
@@ -87,5 +88,5 @@ class Job(Record):
 
     @property
     def is_suspect(self) -> bool:
-        """Whether a worker died with this job, so that it must run alone until it is cleared."""
+        """Whether a worker died with this job, so that it must run in a process of its own until it is cleared."""
         return self.crashes > 0

@@ -118,6 +118,8 @@ def evolve(job: Job, move: Move, at: int) -> Job:
 
 _UNLEASED: dict[str, object] = {"session": "", "leased_at": None, "cancel_requested": False}
 _UNPARKED: dict[str, object] = {"parked_since_at": None, "parked_on": ""}
+# A worker that lived to tell how the attempt ended was not taken down by it: the job is no suspect any more.
+_CLEARED: dict[str, object] = {"crashes": 0}
 _ALIVE: dict[str, object] = {"death": None, "finished_at": None}
 
 
@@ -134,14 +136,14 @@ def _changes(job: Job, move: Move, at: int) -> dict[str, object]:
             return _UNLEASED | {"finished_at": at}
         case Retry():
             waiting = {"due_at": move.due_at, "waiting_for": "retry", "delay": move.delay, "is_manual": False}
-            return _UNLEASED | _after_failure(job, move, at) | waiting
+            return _UNLEASED | _CLEARED | _after_failure(job, move, at) | waiting
         case Park():
             waiting = {"due_at": move.due_at, "waiting_for": move.waiting_for, "parked_on": move.gate}
-            return _UNLEASED | _after_failure(job, move, at) | waiting
+            return _UNLEASED | _CLEARED | _after_failure(job, move, at) | waiting
         case Snooze():
             # A snooze is not a failure: the limit does not move.
             waiting = {"due_at": move.due_at, "waiting_for": "schedule", "snoozes": job.snoozes + 1}
-            return _UNLEASED | _UNPARKED | waiting
+            return _UNLEASED | _CLEARED | _UNPARKED | waiting
         case Return():
             return _UNLEASED | {"due_at": at, "crashes": job.crashes + move.crashed}
         case Dead():

@@ -17,7 +17,7 @@ from reprieve.config import Settings
 from reprieve.context import Running
 from reprieve.core.duration import LONGEST, Duration, milliseconds, seconds
 from reprieve.core.job import Job
-from reprieve.core.outcome import Crashed, Interrupted, Outcome
+from reprieve.core.outcome import Interrupted, Outcome
 from reprieve.declaration import Declaration
 from reprieve.errors import EndlessDrain, ReprieveError
 from reprieve.registry import Registry
@@ -193,7 +193,7 @@ class Drain(Worker):
         queues = tuple(dict.fromkeys((*self._queues, *sorted(known))))
         is_new = queues != self._queues
         self._queues = queues
-        returned = await patiently(lambda: self._recovery.take_back(lambda _: Crashed()))
+        returned = await patiently(self._recovery.recover)
         self._may_look = is_new or returned > 0
         return self._may_look
 

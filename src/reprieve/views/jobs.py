@@ -16,7 +16,7 @@ def view(job: Job, now: int, *, progress: bytes | None = None, stuck_after: floa
         "payload": payload_of(job),
         "status": status_of(job, now, held=bool(job.parked_on), stuck_after=stuck_after),
         "progress": None if progress is None else json.loads(progress),
-        "retryCount": max(0, job.attempt - 1),
+        "retryCount": job.charged + job.spared,
         "maxRetries": None if job.limit is None else job.limit - 1,
         "nextRetryAt": job.due_at if job.state == "waiting" and job.cause is not None else None,
         "lastFailureReason": None if job.cause is None else job.cause.reason,

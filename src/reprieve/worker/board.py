@@ -23,6 +23,8 @@ class Entry(Record):
     job_id: str
     overdue_at: float
     """When, by `clock.ticks`, it should have ended."""
+    is_abandoned: bool = False
+    """Whether its job was settled without it: nobody waits for it any more."""
 
 
 class Board:
@@ -43,7 +45,7 @@ class Board:
         """Note that nobody waits for the attempt in a slot any more, though it still runs."""
         place = _PULSE.size + slot * _ENTRY.size
         raw, overdue_at = _ENTRY.unpack_from(self._memory, place)
-        _ENTRY.pack_into(self._memory, place, raw, min(at, overdue_at))
+        _ENTRY.pack_into(self._memory, place, raw, -min(at, overdue_at))
 
     def end(self, slot: int) -> None:
         """Note that the attempt in a slot has ended."""
@@ -62,7 +64,7 @@ class Board:
     def entries(self) -> list[Entry]:
         """Answer what runs."""
         found = _ENTRY.iter_unpack(self._memory[_PULSE.size :])
-        return [Entry(job_id=str(UUID(bytes=raw)), overdue_at=at) for raw, at in found if at]
+        return [Entry(job_id=str(UUID(bytes=raw)), overdue_at=abs(at), is_abandoned=at < 0) for raw, at in found if at]
 
     def close(self) -> None:
         """Let go of the memory."""

@@ -1,13 +1,17 @@
-"""A child: one worker process under a supervisor, which keeps its session alive."""
+"""A child: one worker process under a supervisor, which keeps its session alive. Both of its sides are here."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
+from typing import NoReturn
 
 import msgspec
+import structlog
 from msgspec.structs import replace
 
+from reprieve.clock import ticks
 from reprieve.core.record import Record
 from reprieve.worker import logs
 from reprieve.worker.board import Board
@@ -17,12 +21,11 @@ from reprieve.worker.loop import run
 from reprieve.worker.target import load
 from reprieve.worker.worker import Worker
 
-LOST = 3
-"""The exit status of a child whose session was declared dead."""
+log = structlog.get_logger("reprieve")
 
-
-AT_ONCE = signal.SIGUSR2
-"""Tells a child to end at once. Not a second SIGTERM: two of a kind that come close together are heard as one."""
+STOP, STOP_NOW, RETIRE = signal.SIGTERM, signal.SIGUSR2, signal.SIGUSR1
+"""Tell a child to end: when its jobs have, but within the grace; at once; or when its jobs have, however long it takes.
+Three kinds, since two of a kind that come close together are heard as one."""
 
 
 class Duty(Record):
@@ -40,20 +43,71 @@ class Duty(Record):
     logs: logs.Logs
 
 
-def main() -> None:
+class Child:
+    """A child, as its supervisor sees it."""
+
+    def __init__(self, process: asyncio.subprocess.Process, session: str, board: Board) -> None:
+        """Take the process, its session, and the board that it writes on."""
+        self.process = process
+        self.session = session
+        self.board = board
+        self.started = ticks()
+        self.is_ending = False
+        """Whether it ends by our will."""
+        self.is_blocked = False
+        """Whether we ended it because its loop did not turn."""
+        self.overdue: frozenset[str] = frozenset()
+        """Jobs that we ended it for."""
+        self.retired = asyncio.Event()
+
+    async def tell(self, duty: bytes) -> None:
+        """Tell it what to do; through a pipe, since everybody may read a command line."""
+        pipe = self.process.stdin
+        if pipe is not None:
+            with contextlib.suppress(ConnectionError):
+                pipe.write(duty)
+                await pipe.drain()
+                pipe.close()
+
+    def stop(self) -> None:
+        """Let it end in good order."""
+        self._end(STOP)
+
+    def stop_now(self) -> None:
+        """Let it end at once, in such order as that allows."""
+        self._end(STOP_NOW)
+
+    def retire(self) -> None:
+        """Let it finish what it has, and take nothing more."""
+        self._end(RETIRE)
+        self.retired.set()
+
+    def kill(self, overdue: frozenset[str] = frozenset()) -> None:
+        """End it, whatever it does."""
+        self.overdue |= overdue
+        self._end(signal.SIGKILL)
+
+    def _end(self, number: signal.Signals) -> None:
+        self.is_ending = True
+        with contextlib.suppress(ProcessLookupError):
+            self.process.send_signal(number)
+
+
+def main() -> NoReturn:
     """Work until told to stop, then end at once: a thread that never returns must not keep the process."""
-    duty = msgspec.json.decode(sys.argv[1], type=Duty)
     # Whoever presses Ctrl-C means the supervisor, which tells everybody in good order.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    duty = msgspec.json.decode(sys.stdin.buffer.read(), type=Duty)
     die_with(duty.parent, duty.lifeline)
     logs.configure(duty.logs)
-    status = run(_serve(duty))
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
+    try:
+        run(_serve(duty))
+    except Exception:
+        log.exception("child failed", session=duty.session)
+    _leave(1)
 
 
-async def _serve(duty: Duty) -> int:
+async def _serve(duty: Duty) -> NoReturn:
     place = load(duty.target)
     # What the command line said goes over what the app says.
     place.settings = replace(place.settings, url=duty.url)
@@ -67,23 +121,26 @@ async def _serve(duty: Duty) -> int:
         board=Board(duty.slots, duty.board),
     )
     loop = asyncio.get_running_loop()
-    signals = 0
 
     def stop() -> None:
-        nonlocal signals
-        signals += 1
-        if signals == 1:
-            worker.stop()
-            loop.call_later(duty.grace, worker.stop_now)
-        else:
-            worker.stop_now()
+        worker.stop()
+        loop.call_later(duty.grace, worker.stop_now)
 
-    loop.add_signal_handler(signal.SIGTERM, stop)
-    loop.add_signal_handler(AT_ONCE, worker.stop_now)
+    loop.add_signal_handler(STOP, stop)
+    loop.add_signal_handler(STOP_NOW, worker.stop_now)
+    loop.add_signal_handler(RETIRE, worker.stop)
     await worker.run()
     await processes.close()
     await place.store.close()
-    return LOST if worker.is_lost else 0
+    # The loop would wait for threads that its jobs have left behind.
+    _leave(0)
+
+
+def _leave(status: int) -> NoReturn:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(status)
 
 
 if __name__ == "__main__":

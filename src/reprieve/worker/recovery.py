@@ -1,6 +1,6 @@
 """Recovery: what becomes of jobs whose worker is gone. It runs on a timer, in every worker, traffic or not."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import structlog
 
@@ -22,10 +22,6 @@ EVERY = 1.0
 
 JUMP = 1.0
 """Seconds by which the time of day may differ from what has passed before it counts as a jump."""
-
-
-LONG_AGO = 0
-"""A moment at which nobody's time was up."""
 
 
 class Recovery:
@@ -55,32 +51,33 @@ class Recovery:
             self._steady_since = ticks()
         if ticks() - self._steady_since < self._heartbeat + EVERY:
             return 0
-        return await self.take_back(lambda _: Crashed())
+        return await self.recover()
 
-    async def take_back(self, outcome_of: Callable[[Job], Outcome], *, buries: bool = True) -> int:
-        """Take every job back that a dead session holds, each with the outcome that is known or must be assumed.
-
-        Only who is sure that the silent are dead `buries` them before; sessions that were ended are dead in any case.
-        """
+    async def recover(self) -> int:
+        """Declare dead whoever's time is up, and take back what they hold; answer how many jobs."""
         count = 0
-        while jobs := await self._store.recover(self._clock.now() if buries else LONG_AGO):
-            now = self._clock.now()
-            changes = []
-            for job in jobs:
-                conditions = Conditions(now=now, u=draw())
-                decision = decide(job, outcome_of(job), self._registry.policy_of(job), conditions)
-                changes.append(change.settle(job, decision, now))
-            answers = await self._store.apply(changes, now)
-            for made, answer in zip(changes, answers, strict=True):
-                if answer == "applied":
-                    log.warning("job recovered", jobId=made.job.id, attempt=made.job.attempt, crashes=made.job.crashes)
-                    if isinstance(made.event.move, Dead):
-                        note_settled(made)
-            count += answers.count("applied")
-            if "applied" not in answers:
+        while jobs := await self._store.recover(self._clock.now()):
+            recovered = await self.take_back(jobs, lambda _: Crashed())
+            count += recovered
+            if not recovered:
                 # Somebody else is at it, and was first with every one of them.
                 break
         return count
+
+    async def take_back(self, jobs: Sequence[Job], outcome_of: Callable[[Job], Outcome]) -> int:
+        """Settle jobs in the place of a worker that is gone, each with the outcome that is known or must be assumed."""
+        now = self._clock.now()
+        changes = []
+        for job in jobs:
+            decision = decide(job, outcome_of(job), self._registry.policy_of(job), Conditions(now=now, u=draw()))
+            changes.append(change.settle(job, decision, now))
+        answers = await self._store.apply(changes, now)
+        for made, answer in zip(changes, answers, strict=True):
+            if answer == "applied":
+                log.warning("job recovered", jobId=made.job.id, attempt=made.job.attempt, crashes=made.job.crashes)
+                if isinstance(made.event.move, Dead):
+                    note_settled(made)
+        return answers.count("applied")
 
     def _check_clock(self) -> None:
         now, passed = self._clock.now(), ticks()

@@ -58,7 +58,8 @@ class Runner:
         declaration = self._registry.find(job.task)
         if declaration is None:
             return undecodable(f"no task is named {job.task!r} in this worker; deploy the code that has it, then retry")
-        if declaration.executor == "process":
+        if declaration.executor == "process" or job.is_suspect:
+            # What may take its process down is given one of its own: nobody else is hurt, and it alone is to blame.
             return await self._isolation.run(declaration, running)
         return await self.run_here(declaration, running)
 

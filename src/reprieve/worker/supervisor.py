@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 import sys
-from typing import Literal, TypeAlias
+from collections.abc import Awaitable, Callable
 
 import msgspec
 import structlog
@@ -19,10 +19,10 @@ from reprieve.core.job import Job
 from reprieve.core.outcome import Crashed, Interrupted, Outcome, overran
 from reprieve.errors import StoreError
 from reprieve.rng import bits
-from reprieve.stores.protocol import Beat, Retention
+from reprieve.stores.protocol import Beat, Filter, Retention
 from reprieve.worker import board, recovery
 from reprieve.worker.board import Board
-from reprieve.worker.child import AT_ONCE, LOST, Duty
+from reprieve.worker.child import Child, Duty
 from reprieve.worker.persist import Patience, persist
 from reprieve.worker.plan import Plan
 from reprieve.worker.recovery import Recovery
@@ -37,7 +37,7 @@ BLOCKED_AFTER = 2.0
 """Seconds that a job may overrun while the loop of its child does not turn: then only the child's end can stop it."""
 
 HUNG_AFTER = 10.0
-"""Seconds that a thread may go on after its job was given up, before its process is replaced."""
+"""Seconds that a job may go on after it was given up, before its process is replaced."""
 
 MERCY = 5.0
 """Seconds that a child is given on top of the grace to settle what it has."""
@@ -49,38 +49,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
 """Seconds before a child is replaced that died soon after its start, again and again."""
 
 SOON = 5.0
-
-Ending: TypeAlias = Literal["killed", "lost", "retired", "stopped"]
-"""Why a child is ending by our will."""
-
-
-class Child:
-    """One worker process."""
-
-    def __init__(self, process: asyncio.subprocess.Process, session: str, table: Board) -> None:
-        """Take the process, its session, and the board that it writes on."""
-        self.process = process
-        self.session = session
-        self.board = table
-        self.started = ticks()
-        self.ending: Ending | None = None
-        self.overdue: frozenset[str] = frozenset()
-        """Jobs that made us kill it."""
-
-    def terminate(self, ending: Ending, *, now: bool = False) -> None:
-        """Ask the process to end: when its jobs have ended, or at once."""
-        if self.ending is None or now:
-            self.ending = self.ending or ending
-            self._send(AT_ONCE if now else signal.SIGTERM)
-
-    def kill(self, overdue: frozenset[str] = frozenset()) -> None:
-        """End the process, whatever it does."""
-        self.ending, self.overdue = "killed", overdue
-        self._send(signal.SIGKILL)
-
-    def _send(self, number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            self.process.send_signal(number)
+"""Seconds of life after which a death is no sign that the next child will die as well."""
 
 
 class Supervisor:
@@ -94,7 +63,10 @@ class Supervisor:
         self._clock = place.clock
         self._recovery = Recovery(self._store, self._clock, place.registry, plan.heartbeat)
         self._children: set[Child] = set()
+        self._seeing_off: set[asyncio.Task[None]] = set()
         self._stop = asyncio.Event()
+        self._stop_by: float | None = None
+        """When, by `ticks`, all must be over; None while nobody wants that."""
         self._name = f"{socket.gethostname()[:40]}-{os.getpid()}-{bits(24):06x}"
         self._started = 0
         self._lifeline = os.pipe()
@@ -113,7 +85,6 @@ class Supervisor:
                 (self._watch, "watching"),
             )
         ]
-        places = [asyncio.create_task(self._fill()) for _ in range(self._plan.processes)]
         log.info(
             "worker started",
             target=self._plan.target,
@@ -123,7 +94,8 @@ class Supervisor:
             pid=os.getpid(),
         )
         try:
-            await asyncio.gather(*places)
+            await asyncio.gather(*(self._fill() for _ in range(self._plan.processes)))
+            await asyncio.gather(*self._seeing_off)
         finally:
             for keeper in keepers:
                 keeper.cancel()
@@ -136,11 +108,15 @@ class Supervisor:
         """Stop in good order; called again, at once."""
         again = self._stop.is_set()
         self._stop.set()
-        log.info("worker stopping", grace=0 if again else self._plan.grace)
+        grace = 0.0 if again else self._plan.grace
+        self._stop_by = ticks() + grace + MERCY
+        log.info("worker stopping", grace=grace)
         for child in self._children:
-            child.terminate("stopped", now=again)
-        if not again:
-            asyncio.get_running_loop().call_later(self._plan.grace + MERCY, self._kill_all)
+            if again:
+                child.stop_now()
+            else:
+                child.stop()
+        asyncio.get_running_loop().call_later(grace + MERCY, self._kill_all)
 
     def _kill_all(self) -> None:
         for child in self._children:
@@ -151,74 +127,75 @@ class Supervisor:
         pause = FIRST_PAUSE
         while not self._stop.is_set():
             child = await self._spawn()
-            retired = await self._outlive(child)
-            if retired is not None:
-                # The place is free while the old child finishes what it has.
-                await asyncio.gather(self._fill(), retired)
-                return
-            if self._stop.is_set() or child.ending is not None or ticks() - child.started > SOON:
-                pause = FIRST_PAUSE
-                continue
+            if child is not None:
+                end = asyncio.create_task(self._see_off(child))
+                self._seeing_off.add(end)
+                end.add_done_callback(self._seeing_off.discard)
+                # One that is being retired finishes what it has, and its place is free already.
+                retired = asyncio.create_task(child.retired.wait())
+                await asyncio.wait({end, retired}, return_when=asyncio.FIRST_COMPLETED)
+                retired.cancel()
+                if child.is_ending or ticks() - child.started > SOON:
+                    pause = FIRST_PAUSE
+                    continue
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._stop.wait()
             pause = min(LONGEST_PAUSE, pause * 2)
 
-    async def _outlive(self, child: Child) -> asyncio.Task[None] | None:
-        """Wait for a child's end; one that is being retired is left to a task of its own."""
-        end = asyncio.create_task(self._see_off(child))
-        while not end.done():
-            await asyncio.wait({end}, timeout=WATCH_EVERY)
-            if child.ending == "retired" and not end.done() and not self._stop.is_set():
-                return end
-        await end
-        return None
-
-    async def _spawn(self) -> Child:
+    async def _spawn(self) -> Child | None:
+        """Start a child; None when that cannot be done now."""
         plan, slots = self._plan, self._plan.slots
         self._started += 1
         session = f"{self._name}-{self._started}"
-        await self._open(session)
+        if not await self._insist(lambda: self._store.beat(self._beat_of(session, is_new=True)), "opening a session"):
+            return None
         file = board.make_file(slots)
+        duty = Duty(
+            target=plan.target,
+            session=session,
+            url=plan.url,
+            queues=plan.queues,
+            slots=slots,
+            grace=plan.grace,
+            parent=os.getpid(),
+            board=file,
+            lifeline=self._lifeline[0],
+            logs=plan.logs,
+        )
         try:
-            duty = Duty(
-                target=plan.target,
-                session=session,
-                url=plan.url,
-                queues=plan.queues,
-                slots=slots,
-                grace=plan.grace,
-                parent=os.getpid(),
-                board=file,
-                lifeline=self._lifeline[0],
-                logs=plan.logs,
-            )
             process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "reprieve.worker.child",
-                msgspec.json.encode(duty).decode(),
+                *(sys.executable, "-m", "reprieve.worker.child"),
                 pass_fds=[file, self._lifeline[0]],
-                stdin=asyncio.subprocess.DEVNULL,
+                stdin=asyncio.subprocess.PIPE,
             )
             child = Child(process, session, Board(slots, file))
+        except OSError as error:
+            log.exception("child could not be started", errorReason=str(error))
+            await self._insist(lambda: self._store.beat(self._beat_of(session, lease=0)), "ending a session")
+            return None
         finally:
             os.close(file)
         self._children.add(child)
+        await child.tell(msgspec.json.encode(duty))
         if self._stop.is_set():
-            child.terminate("stopped")
+            child.stop()
         return child
 
-    async def _open(self, session: str) -> None:
-        patience = Patience("opening a session")
+    async def _insist(self, call: Callable[[], Awaitable[object]], what: str) -> bool:
+        """Repeat a call until it succeeds; answer False when all must be over before it has."""
+        patience = Patience(what)
         while True:
             try:
-                await self._store.beat(self._beat_of(session, is_new=True))
+                await call()
             except StoreError as error:
+                if self._stop_by is not None and ticks() > self._stop_by:
+                    # Whatever is left undone is done by others, when the lease is over.
+                    return False
                 await patience.wait(error)
             else:
                 patience.end()
-                return
+                return True
 
     def _beat_of(self, session: str, *, is_new: bool = False, lease: float | None = None) -> Beat:
         return Beat(
@@ -234,35 +211,32 @@ class Supervisor:
     async def _see_off(self, child: Child) -> None:
         """Wait for a child's end, and take back what it leaves."""
         status = await child.process.wait()
-        started = {entry.job_id for entry in child.board.entries()}
-        if status not in (0, LOST) and child.ending is None:
+        started = frozenset(entry.job_id for entry in child.board.entries() if not entry.is_abandoned)
+        if not child.is_ending:
             log.error("child died", session=child.session, status=status, running=len(started))
         self._children.discard(child)
         child.board.close()
-        if status != LOST:
-            await self._inherit(child, started)
+        await self._insist(lambda: self._inherit(child, started), "taking back jobs")
 
-    async def _inherit(self, child: Child, started: set[str]) -> None:
-        """End the session of a child that is gone, and settle what it held."""
-        patience = Patience("taking back jobs")
+    async def _inherit(self, child: Child, started: frozenset[str]) -> None:
+        """Settle what a child held that is gone, while its session still keeps others away; then end that."""
 
         def outcome_of(job: Job) -> Outcome:
-            if job.session != child.session:
-                return Crashed()
-            if job.id in child.overdue:
+            # Whoever blocks a loop makes everybody late: only one that was late all by itself is to blame for it.
+            if job.id in child.overdue or (child.is_blocked and started == {job.id}):
                 return overran(self._place.registry.timeout_of(job.task))
             # A child that we ended ourselves is nobody's fault; one that died may be that of what it ran.
-            return Interrupted() if child.ending is not None else Crashed(started=job.id in started)
+            is_innocent = child.is_ending and not child.is_blocked
+            return Interrupted() if is_innocent else Crashed(started=job.id in started)
 
+        cursor = ""
         while True:
-            try:
-                await self._store.beat(self._beat_of(child.session, lease=0))
-                await self._recovery.take_back(outcome_of, buries=False)
-            except StoreError as error:
-                await patience.wait(error)
-            else:
-                patience.end()
-                return
+            page = await self._store.find(Filter(session=child.session), self._clock.now(), cursor)
+            await self._recovery.take_back(page.jobs, outcome_of)
+            if not page.cursor:
+                break
+            cursor = page.cursor
+        await self._store.beat(self._beat_of(child.session, lease=0))
 
     # what goes on all the time
 
@@ -277,7 +251,8 @@ class Supervisor:
                     raise
                 if not pulse.is_alive and child in self._children:
                     log.warning("session declared dead", session=child.session)
-                    child.terminate("lost", now=True)
+                    child.stop_now()
+                    asyncio.get_running_loop().call_later(MERCY, child.kill)
             await asyncio.sleep(max(0.0, began + self._plan.heartbeat - ticks()))
 
     async def _recover(self) -> None:
@@ -300,16 +275,26 @@ class Supervisor:
 
     async def _watch(self) -> None:
         """Look for children that a job has got stuck in."""
+        last = ticks()
         while True:
             now = ticks()
-            for child in list(self._children):
-                entries = child.board.entries()
-                late = [entry for entry in entries if now > entry.overdue_at + BLOCKED_AFTER]
-                is_blocked = child.board.pulse() + BLOCKED_AFTER < now
-                if late and is_blocked:
-                    log.error("child is blocked", session=child.session, jobs=[entry.job_id for entry in late])
-                    child.kill(frozenset(entry.job_id for entry in late))
-                elif any(now > entry.overdue_at + HUNG_AFTER for entry in entries) and child.ending is None:
-                    log.warning("child has threads that do not end", session=child.session)
-                    child.terminate("retired")
+            # After a standstill everything looks late; what really is will still be so at the next look.
+            if now - last < BLOCKED_AFTER:
+                for child in list(self._children):
+                    self._look_at(child, now)
+            last = now
             await asyncio.sleep(WATCH_EVERY)
+
+    def _look_at(self, child: Child, now: float) -> None:
+        entries = child.board.entries()
+        late = [entry for entry in entries if now > entry.overdue_at + BLOCKED_AFTER and not entry.is_abandoned]
+        hung = [entry for entry in entries if now > entry.overdue_at + HUNG_AFTER]
+        if late and child.board.pulse() + BLOCKED_AFTER < now:
+            log.error("child is blocked", session=child.session, jobs=[entry.job_id for entry in late])
+            child.is_blocked = True
+            child.kill()
+        elif hung and not child.is_ending:
+            log.warning("child has jobs that do not end", session=child.session, jobs=[job.job_id for job in hung])
+            child.retire()
+        elif hung and child.retired.is_set() and len(hung) == len(entries):
+            child.kill(frozenset(entry.job_id for entry in hung))

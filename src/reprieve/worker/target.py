@@ -28,7 +28,8 @@ def load(target: str) -> Workplace:
     if found is None:
         message = f"module {module_name!r} has no {attribute or 'app'!r}; the app is named after the colon"
         raise AppNotFound(message)
-    if not hasattr(found, "registry") or not hasattr(found, "store"):
+    # The class is asked: to ask the app itself for its store would open it.
+    if not hasattr(found, "registry") or not hasattr(type(found), "store"):
         message = f"{target!r} is a {type(found).__name__}, not a Reprieve app"
         raise AppNotFound(message)
     return found  # type: ignore[no-any-return]  # looked at above

@@ -22,8 +22,8 @@ from reprieve.core.classify import judge
 from reprieve.core.failure import read
 from reprieve.core.job import Job
 from reprieve.core.move import Succeed
-from reprieve.core.outcome import Failed, Interrupted, Outcome, Stopped, overran
-from reprieve.errors import SessionDead, StoreClosed, StoreError
+from reprieve.core.outcome import Failed, Interrupted, Outcome, Stopped, Succeeded, overran
+from reprieve.errors import SessionDead, StoreError, StoreFull, StoreReadOnly
 from reprieve.registry import Registry
 from reprieve.stores.protocol import Claim, Claimed, Filter, Mark, Store
 from reprieve.worker.board import Board
@@ -83,10 +83,10 @@ class Attempt:
         self.overrun: asyncio.TimerHandle | None = None
 
     def end(self, why: Why) -> None:
-        """End it from outside. The first reason stands."""
+        """End it from outside. The first reason stands, but one that did not listen is told again."""
         self.running.is_stopping = True
-        if self.why is None and self.task is not None:
-            self.why = why
+        self.why = self.why or why
+        if self.task is not None:
             self.task.cancel()
 
 
@@ -130,8 +130,6 @@ class Worker:
         self._fetched: deque[tuple[float, Job]] = deque()
         self._running: dict[str, Attempt] = {}
         self._calls: Counter[str] = Counter()
-        self._is_alone = False
-        """Whether what runs must have no company."""
         self._is_stopping = False
         self._may_look = True
         """Whether there may be something to fetch: the last look was not in vain, or the bell has rung since."""
@@ -173,7 +171,7 @@ class Worker:
 
     def _room(self) -> int:
         """Answer how many jobs to ask for: free slots, and what fast jobs will have freed in a moment."""
-        if self._is_stopping or self._is_alone or (self._fetched and self._fetched[0][1].is_suspect):
+        if self._is_stopping:
             return 0
         wanted = self._slots + self._stopwatch.ahead(self._slots)
         return max(0, min(MOST, wanted - len(self._running) - len(self._fetched)))
@@ -217,9 +215,10 @@ class Worker:
         while True:
             try:
                 claimed = await self._store.claim(claim)
-            except (SessionDead, StoreClosed):
-                raise
             except StoreError as error:
+                if not (error.is_passing or isinstance(error, StoreFull | StoreReadOnly)):
+                    # Nobody mends these while we wait.
+                    raise
                 await patience.wait(error)
                 claim = replace(claim, now=self._clock.now())
             else:
@@ -255,16 +254,12 @@ class Worker:
     # running
 
     def _start(self) -> None:
-        """Start what was fetched, as far as there are slots; a suspect only alone."""
-        while self._fetched and len(self._running) < self._slots and not self._is_alone:
+        """Start what was fetched, as far as there are slots."""
+        while self._fetched and len(self._running) < self._slots:
             job = self._fetched[0][1]
             if job.dependency and self._gates.is_held(job.dependency):
                 self._give_back(lambda other: self._gates.is_held(other.dependency))
                 continue
-            if job.is_suspect:
-                if self._running:
-                    return
-                self._is_alone = True
             self._fetched.popleft()
             self._launch(job)
 
@@ -282,25 +277,26 @@ class Worker:
         job = attempt.job
         try:
             outcome = await self._runner.run(attempt.running)
+            if attempt.why is not None and not isinstance(outcome, Succeeded):
+                # Told to end, it failed in words of its own.
+                outcome = self._ended_from_outside(attempt.why, job)
         except asyncio.CancelledError as error:
-            outcome = self._ended_from_outside(attempt, error)
+            # If nobody here cancelled it, the task's own code did.
+            outcome = _failed(error, job) if attempt.why is None else self._ended_from_outside(attempt.why, job)
         except GeneratorExit:
             raise
         except BaseException as error:  # noqa: BLE001 - a task, rule or middleware may be anybody's code: its slot must be freed
             outcome = _failed(error, job)
         self._end(attempt, outcome)
 
-    def _ended_from_outside(self, attempt: Attempt, error: BaseException) -> Outcome:
-        match attempt.why:
+    def _ended_from_outside(self, why: Why, job: Job) -> Outcome:
+        match why:
             case "cancelled":
                 return Stopped(reason="cancelled while it ran")
             case "overran":
-                return overran(self._registry.timeout_of(attempt.job.task))
+                return overran(self._registry.timeout_of(job.task))
             case "stopped":
                 return Interrupted()
-            case None:
-                # Nobody here cancelled it: the task's own code did.
-                return _failed(error, attempt.job)
 
     def _end(self, attempt: Attempt, outcome: Outcome) -> None:
         job = attempt.job
@@ -317,7 +313,6 @@ class Worker:
             self._board.end(attempt.slot)
         else:
             self._abandon(attempt.slot, thread)
-        self._is_alone = False
         self._settle(job, outcome)
         self._start()
 
@@ -377,21 +372,33 @@ class Worker:
 
     async def _watch_for_cancels(self) -> None:
         """Look for cancel requests whenever something was written, while anything runs."""
-        mine = Filter(session=self.session)
         while True:
             # The bell is listened to before the look, so that nothing falls in between.
             bell = asyncio.create_task(self._store.wait(self._queues, LISTEN_AT_MOST))
             await asyncio.sleep(0)
             try:
                 if self._running:
-                    page = await self._store.find(mine, self._clock.now())
-                    for job in page.jobs:
-                        if job.cancel_requested and job.id in self._running:
-                            self._running[job.id].end("cancelled")
+                    await self._end_what_is_unwanted()
                 await bell
             finally:
                 bell.cancel()
             await asyncio.sleep(LOOK_AGAIN)
+
+    async def _end_what_is_unwanted(self) -> None:
+        """End what a person wants to stop, and what was taken away from this session."""
+        running = list(self._running)
+        mine: dict[str, Job] = {}
+        cursor = ""
+        while True:
+            page = await self._store.find(Filter(session=self.session), self._clock.now(), cursor)
+            mine |= {job.id: job for job in page.jobs}
+            if not page.cursor:
+                break
+            cursor = page.cursor
+        for job_id in running:
+            attempt = self._running.get(job_id)
+            if attempt is not None and (job_id not in mine or mine[job_id].cancel_requested):
+                attempt.end("cancelled" if job_id in mine else "stopped")
 
     def _say(self, job: Job, data: bytes) -> None:
         """Take progress from a task, in whichever thread it runs."""
@@ -417,9 +424,10 @@ class Worker:
         while True:
             now = ticks()
             self._board.beat(now)
-            if self._fetched and now - self._fetched[0][0] > STALE_AFTER:
+            stale = {job.id for since, job in self._fetched if now - since > STALE_AFTER}
+            if stale:
                 self._learn_from_what_runs(now)
-                self._give_back(lambda job: not job.is_suspect)
+                self._give_back(lambda job: job.id in stale)  # noqa: B023 - called before the next round
             await asyncio.sleep(PULSE_EVERY)
 
     def _learn_from_what_runs(self, now: float) -> None:
