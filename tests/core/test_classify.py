@@ -257,6 +257,15 @@ def test_rules_are_asked_before_the_tables_and_in_order() -> None:
     assert classify("550 unknown user", rules=[passing, rules.smtp]).kind == "permanent"
 
 
+def test_a_table_that_raises_hides_neither_the_error_nor_the_tables_after_it() -> None:
+    class Broken:
+        def judge(self, failure: Failure) -> Verdict | None:
+            raise KeyError(failure.code)
+
+    assert classify("550 unknown user", rules=[Broken(), rules.smtp]).rule == "smtp:550"
+    assert classify(ConnectionError("the real reason"), rules=[Broken()]).rule == "python:ConnectionError"
+
+
 def test_the_dependency_reaches_the_rules() -> None:
     rule = Rule(dependency="mx.*", kind="permanent")
     assert classify("421", rules=[rule, rules.smtp], dependency="mx.example").kind == "permanent"

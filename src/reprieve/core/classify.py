@@ -24,7 +24,7 @@ def classify(error: Error, *, rules: Sequence[Rules] = TABLES, dependency: str =
 def judge(failure: Failure, rules: Sequence[Rules]) -> Verdict:
     """Judge facts that were read before."""
     for table in (*rules, python):
-        verdict = table.judge(failure)
+        verdict = _ask(table, failure)
         if verdict is not None:
             return verdict
     # A wrapper that nobody knows does not hide a known cause: its blame and its push-back count. But it is
@@ -34,3 +34,10 @@ def judge(failure: Failure, rules: Sequence[Rules]) -> Verdict:
         if verdict.is_retryable:
             return verdict
     return Verdict(kind="unknown", code=failure.code or failure.type, retry_after=failure.retry_after, rule="unknown")
+
+
+def _ask(table: Rules, failure: Failure) -> Verdict | None:
+    try:
+        return table.judge(failure)
+    except Exception:  # noqa: BLE001 - a table may be anybody's code: one that is broken must not hide the real error
+        return None
