@@ -131,7 +131,7 @@ def outcome_of(error: Exception, job: Job, policy: Policy, now: int) -> Outcome:
             verdict = Verdict(kind="transient", code=failure.code or "retry", rule="the task")
             return Failed(failure=failure, verdict=verdict, retry_in=error.after)
         case Fail():
-            failure = Failure(message=error.reason or "the task gave no reason", code="fail")
+            failure = Failure(message=error.reason, code="fail")
             return Failed(failure=failure, verdict=Verdict(kind="permanent", code="fail", rule="the task"))
         case _:
             message = f"{type(error).__name__} is no signal that a worker knows"
