@@ -6,6 +6,8 @@ decimals, enums and whatever else msgspec knows arrive as what they were. Withou
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from types import SimpleNamespace
 from typing import Any, get_type_hints
 
 import msgspec
@@ -28,13 +30,22 @@ class Codec:
 
     def __init__(self, function: Callable[..., object]) -> None:
         """Learn what the function expects."""
+        self._function = function
         self._signature = inspect.signature(function)
-        self._hints = _hints_of(function)
         self._name = getattr(function, "__qualname__", repr(function))
         parameters = self._signature.parameters.values()
         self._is_plain = all(parameter.kind is parameter.POSITIONAL_OR_KEYWORD for parameter in parameters)
-        self._places = [(parameter.name, self._hints.get(parameter.name, Any)) for parameter in parameters]
+        self._most = len(parameters)
         self._required = sum(parameter.default is parameter.empty for parameter in parameters)
+
+    @cached_property
+    def _hints(self) -> dict[str, Any]:
+        """What each parameter is, read when it is first needed: by then everything in the module has its name."""
+        return {name: _hint_of(self._function, parameter) for name, parameter in self._signature.parameters.items()}
+
+    @cached_property
+    def _places(self) -> list[Any]:
+        return list(self._hints.values())
 
     def encode(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> bytes:
         """Write the arguments of a call, after checking that the function can be called with them."""
@@ -52,7 +63,7 @@ class Codec:
             payload = _decode(data)
             if self._is_simple(payload.args, payload.kwargs):
                 pairs = zip(payload.args, self._places, strict=False)
-                return [_convert(value, hint) for value, (_, hint) in pairs], {}
+                return [_convert(value, hint) for value, hint in pairs], {}
             bound = self._signature.bind(*payload.args, **payload.kwargs)
             for name, value in bound.arguments.items():
                 bound.arguments[name] = self._rebuild(name, value)
@@ -63,11 +74,11 @@ class Codec:
 
     def _is_simple(self, args: Sequence[object], kwargs: Mapping[str, object]) -> bool:
         """Whether the arguments fit at a glance, so that nothing has to be bound: most calls are such."""
-        return self._is_plain and not kwargs and self._required <= len(args) <= len(self._places)
+        return self._is_plain and not kwargs and self._required <= len(args) <= self._most
 
     def _rebuild(self, name: str, value: object) -> object:
         parameter = self._signature.parameters[name]
-        hint = self._hints.get(name, Any)
+        hint = self._hints[name]
         match parameter.kind:
             case inspect.Parameter.VAR_POSITIONAL:
                 return tuple(_convert(item, hint) for item in value)  # type: ignore[attr-defined]  # bind makes it a tuple
@@ -114,9 +125,12 @@ def _decode_foreign(kind: type, value: object) -> object:
     raise NotImplementedError(message)
 
 
-def _hints_of(function: Callable[..., object]) -> dict[str, Any]:
+def _hint_of(function: Callable[..., object], parameter: inspect.Parameter) -> Any:  # noqa: ANN401 - as above
+    if parameter.annotation is parameter.empty:
+        return Any
+    one = SimpleNamespace(__annotations__={parameter.name: parameter.annotation})
     try:
-        return get_type_hints(function)
-    except (NameError, TypeError):
-        # An annotation that only a type checker can read: its parameter arrives as plain JSON.
-        return {}
+        return get_type_hints(one, getattr(inspect.unwrap(function), "__globals__", {}))[parameter.name]
+    except (AttributeError, NameError, SyntaxError, TypeError):
+        # An annotation that only a type checker can read: its parameter alone arrives as plain JSON.
+        return Any

@@ -53,6 +53,17 @@ class Model:
 def send(user: int, *, template: str = "hello") -> None: ...
 
 
+def paint(shade: "Shade") -> None: ...
+
+
+EARLY = Codec(paint)
+
+
+@dataclass
+class Shade:
+    depth: int
+
+
 def ship(  # noqa: PLR0917 - one of each kind
     order: Order, address: Address, at: datetime, price: Decimal, colour: Colour, model: Model, raw: object = None
 ) -> None: ...
@@ -106,6 +117,18 @@ def test_an_annotation_that_only_a_type_checker_can_read_is_ignored() -> None:
 
     codec = Codec(task)
     assert codec.decode(codec.encode((1,), {})) == ([1], {})
+
+
+def test_an_annotation_that_nobody_can_read_hides_no_other() -> None:
+    def task(value: "OnlyForTypes", other: "msgspec.Missing", at: datetime) -> None: ...  # type: ignore[name-defined]  # noqa: F821 - as above
+
+    codec, noon = Codec(task), datetime(2030, 1, 1, 12, tzinfo=UTC)
+    assert codec.decode(codec.encode((1, 2, noon), {})) == ([1, 2, noon], {})
+    assert codec.decode(codec.encode((1, 2), {"at": noon})) == ([1, 2, noon], {})
+
+
+def test_annotations_are_read_when_they_are_first_needed() -> None:
+    assert EARLY.decode(EARLY.encode((Shade(3),), {})) == ([Shade(3)], {})
 
 
 @pytest.mark.parametrize(("args", "kwargs"), [((), {}), ((1, 2), {}), ((1,), {"colour": "red"}), ((1,), {"user": 1})])
