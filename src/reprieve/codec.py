@@ -5,6 +5,7 @@ decimals, enums and whatever else msgspec knows arrive as what they were. Withou
 """
 
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from types import SimpleNamespace
@@ -55,7 +56,13 @@ class Codec:
             except TypeError as error:
                 message = f"{self._name} cannot be called so: {error}"
                 raise UnserialisableArgument(message) from None
-        return dump(Payload(list(args), dict(kwargs)), f"arguments of {self._name}")
+        payload = Payload(list(args), dict(kwargs))
+        data = dump(payload, f"arguments of {self._name}")
+        # JSON has no word for them, so they are written as null, and would arrive as nothing: whoever calls must know.
+        if b"null" in data and _has_no_number(msgspec.to_builtins(payload, enc_hook=_encode_foreign)):
+            message = f"the arguments of {self._name} hold a NaN or an infinity, which JSON cannot; pass None or text"
+            raise UnserialisableArgument(message)
+        return data
 
     def decode(self, data: bytes) -> tuple[list[object], dict[str, object]]:
         """Read the arguments of a call, each as what its annotation says."""
@@ -95,6 +102,19 @@ def dump(value: object, what: str) -> bytes:
     except (NotImplementedError, TypeError, ValueError, OverflowError, RecursionError) as error:
         message = f"the {what} cannot be stored as JSON: {error}; pass plain data, a dataclass, a struct or a model"
         raise UnserialisableArgument(message) from error
+
+
+def _has_no_number(value: object) -> bool:
+    """Whether a float somewhere in plain data is not a number, or not a finite one."""
+    match value:
+        case float():
+            return not math.isfinite(value)
+        case list() | tuple():
+            return any(map(_has_no_number, value))
+        case dict():
+            return any(map(_has_no_number, value.values()))
+        case _:
+            return False
 
 
 def load(data: bytes) -> object:

@@ -61,7 +61,7 @@ EARLY = Codec(paint)
 
 @dataclass
 class Shade:
-    depth: int
+    depth: float
 
 
 def ship(  # noqa: PLR0917 - one of each kind
@@ -144,6 +144,23 @@ def test_a_call_that_the_function_does_not_take_is_refused_before_it_is_stored(
 def test_what_is_no_data_is_refused_by_name(value: object) -> None:
     with pytest.raises(UnserialisableArgument, match="arguments of untyped cannot be stored as JSON"):
         Codec(untyped).encode((value,), {})
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_a_float_that_is_no_finite_number_is_refused_wherever_it_hides(number: float) -> None:
+    def task(value: object, *, other: object = None) -> None: ...
+
+    codec = Codec(task)
+    for value in (number, [1, {"deep": number}], Shade(number), Model(id=number), (None, number)):
+        with pytest.raises(UnserialisableArgument, match="hold a NaN or an infinity"):
+            codec.encode((value,), {})
+    with pytest.raises(UnserialisableArgument, match="hold a NaN or an infinity"):
+        codec.encode((None,), {"other": number})
+
+
+def test_nothing_and_the_word_null_are_no_such_numbers() -> None:
+    codec = Codec(untyped)
+    assert codec.decode(codec.encode((None,), {"other": ["null", 1.5]})) == ([None, ["null", 1.5]], {})
 
 
 def test_a_value_that_contains_itself_is_refused() -> None:
