@@ -75,6 +75,9 @@ def declare(  # noqa: PLR0913 - everything that can be said about a task, all ke
         message = f"{function!r} is no function; @app.task goes on top of one"
         raise InvalidTask(message)
     name = name or f"{function.__module__}.{function.__qualname__}"
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        message = f"task {name} yields, and nobody would go through what it yields; write a function that returns"
+        raise InvalidTask(message)
     is_async = inspect.iscoroutinefunction(function)
     executor = executor or ("async" if is_async else "thread")
     if executor not in get_args(Executor):

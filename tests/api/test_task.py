@@ -1,17 +1,20 @@
 """Tasks: what can be said about them and about their jobs, and what they may say themselves."""
 
+import asyncio
 import functools
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 import msgspec
 import pydantic
 import pytest
 
 from reprieve import Cancel, Fail, Job, Policy, Reprieve, Retry, Snooze, Task, current_job, fixed
+from reprieve.context import Running
 from reprieve.errors import (
     DuplicateTask,
     InvalidDependency,
@@ -24,6 +27,10 @@ from reprieve.errors import (
     ValidationError,
 )
 from reprieve.testing import FakeClock, adrain, drain
+from reprieve.worker.middleware import Proceed
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 REFUSED = ConnectionError("refused")
 
@@ -256,6 +263,70 @@ def test_an_enqueue_fails_when_its_dependency_cannot_be_told(
     with pytest.raises(InvalidDependency, match=complaint):
         send.enqueue(1)
     assert drain(app).ran == 0
+
+
+# what can be a task
+
+
+def plainly(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorate as people do who think of plain functions."""
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        return function(*args, **kwargs)
+
+    return call
+
+
+def test_an_async_function_inside_a_plain_decorator_is_run_to_its_end(app: Reprieve) -> None:
+    threads: list[threading.Thread] = []
+    seen: list[object] = []
+
+    async def note(running: Running, proceed: Proceed) -> object:
+        seen.append(value := await proceed())
+        return value
+
+    @app.task(result_ttl="1h")
+    @plainly
+    async def double(number: int) -> int:
+        await asyncio.sleep(0)
+        threads.append(threading.current_thread())
+        assert current_job().attempt == 1
+        return 2 * number
+
+    app.middleware.append(note)
+    job = double.enqueue(21)
+    assert drain(app).succeeded == 1
+    assert app.result(job.id) == 42
+    assert (seen, threads) == ([42], [threading.current_thread()])
+
+
+def test_an_async_function_inside_a_plain_decorator_can_fail_and_overrun(app: Reprieve) -> None:
+    @app.task(policy=Policy(max_attempts=1), timeout="50ms")
+    @plainly
+    async def work(*, is_slow: bool) -> None:
+        if is_slow:
+            await asyncio.Event().wait()
+        raise REFUSED
+
+    work.enqueue(is_slow=True)
+    work.enqueue(is_slow=False)
+    assert sorted(attempt.reason for attempt in drain(app).attempts) == [
+        "refused",
+        "stopped after 0.05 s without an end",
+    ]
+
+
+def test_a_function_that_yields_is_no_task(app: Reprieve) -> None:
+    def numbers() -> Iterator[int]:
+        yield 1
+
+    async def letters() -> AsyncIterator[str]:
+        yield "a"
+
+    for function in (numbers, letters):
+        with pytest.raises(InvalidTask, match="write a function that returns"):
+            app.task(function)
 
 
 # arguments

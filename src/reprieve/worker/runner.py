@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
+from inspect import isawaitable
 from typing import Protocol
 
 from reprieve.clock import Clock
@@ -98,13 +99,16 @@ class Runner:
         self, declaration: Declaration, running: Running, args: list[object], kwargs: dict[str, object]
     ) -> Callable[[], Awaitable[object]]:
         enter(running)
-        if declaration.is_async:
-            return partial(declaration.function, *args, **kwargs)  # type: ignore[return-value]  # declared as async
-        work = partial(copy_context().run, declaration.function, *args, **kwargs)
+        begin = partial(declaration.function, *args, **kwargs)
 
-        def call() -> Awaitable[object]:
-            running.thread = self._threads.submit(work)
-            return asyncio.wrap_future(running.thread)
+        async def call() -> object:
+            if declaration.is_async:
+                value = await begin()  # type: ignore[misc]  # declared as async
+            else:
+                running.thread = self._threads.submit(copy_context().run, begin)
+                value = await asyncio.wrap_future(running.thread)
+            # A plain decorator around an async function answers a coroutine: the work is not done before that is.
+            return await value if isawaitable(value) else value
 
         return call
 
