@@ -321,16 +321,18 @@ class Reprieve:
     async def aclose(self) -> None:
         """Let go of the store; it is opened again if it is needed again."""
         store, self._store = self._store, None
+        # Whoever waits in other threads is sent away first, or would open the store again.
+        self._portal.close()
         if store is not None:
             await store.close()
-        self._portal.close()
 
     def close(self) -> None:
         """Let go of the store, from code without a loop."""
         store, self._store = self._store, None
+        self._portal.close()
         if store is not None:
             self._portal.run(store.close())
-        self._portal.close()
+            self._portal.close()
 
     @contextmanager
     def override(

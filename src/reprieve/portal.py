@@ -3,13 +3,16 @@
 import asyncio
 import threading
 from collections.abc import Coroutine
+from concurrent.futures import CancelledError
 from typing import Any, TypeVar
+
+from reprieve.errors import StoreClosed
 
 T = TypeVar("T")
 
 
 class Portal:
-    """A loop in a thread of its own, started when it is first used."""
+    """A loop in a thread of its own, started when it is first used and again when it is used after its end."""
 
     def __init__(self) -> None:
         """Start nothing yet."""
@@ -18,29 +21,48 @@ class Portal:
         self._thread: threading.Thread | None = None
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the portal's loop and wait for its end."""
-        future = asyncio.run_coroutine_threadsafe(work, self._open())
+        """Run a coroutine in the portal's loop and wait for its end; raises `StoreClosed` when `close` comes first."""
+        with self._lock:
+            loop = self._open()
+            future = asyncio.run_coroutine_threadsafe(work, loop)
         try:
             return future.result()
+        except CancelledError:
+            if self._loop is loop:
+                raise
+            message = "the app was closed while this call was under way; make the call again to open it anew"
+            raise StoreClosed(message) from None
         except BaseException:
             # Whoever is interrupted while waiting must not leave the work running behind them.
             future.cancel()
             raise
 
     def close(self) -> None:
-        """End the loop and its thread."""
+        """End the loop and its thread. What still runs there is cancelled, and whoever waits for it is told."""
         with self._lock:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None
-        if loop is not None and thread is not None:
-            loop.call_soon_threadsafe(loop.stop)
+            if loop is not None:
+                # Under the lock: whatever was handed in before is a task by the time the loop stops.
+                loop.call_soon_threadsafe(loop.stop)
+        if thread is not None:
             thread.join()
-            loop.close()
 
     def _open(self) -> asyncio.AbstractEventLoop:
-        with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._loop.run_forever, name="reprieve-portal", daemon=True)
-                self._thread.start()
-            return self._loop
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(target=_serve, args=(self._loop,), name="reprieve-portal", daemon=True)
+            self._thread.start()
+        return self._loop
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        loop.run_forever()
+    finally:
+        if left := asyncio.all_tasks(loop):
+            for task in left:
+                task.cancel()
+            loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
