@@ -4,6 +4,7 @@ import os
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
@@ -50,7 +51,19 @@ class Settings(Record):
     """Policies by task, instead of those in the code."""
 
     def __post_init__(self) -> None:
-        """Refuse settings that contradict each other."""
+        """Refuse settings that nobody could work with, or that contradict each other."""
+        for name in ("lease", "heartbeat", "stuck_after"):
+            if not getattr(self, name) > 0:
+                message = f"{name} is {getattr(self, name):g} s; give it more than 0"
+                raise InvalidSetting(message)
+        for name in ("grace", "succeeded_kept_for"):
+            if not getattr(self, name) >= 0:
+                message = f"{name} is {getattr(self, name):g} s; give it 0 or more"
+                raise InvalidSetting(message)
+        for name, least in (("largest_payload", 1), ("processes", 0), ("slots", 1), ("succeeded_kept", 0)):
+            if getattr(self, name) < least:
+                message = f"{name} is {getattr(self, name)}; give it {least} or more"
+                raise InvalidSetting(message)
         if self.heartbeat * 2 > self.lease:
             message = f"heartbeat {self.heartbeat:g} s is too slow for a lease of {self.lease:g} s; leave room for two"
             raise InvalidSetting(message)
@@ -79,7 +92,11 @@ def load(environ: Mapping[str, str] | None = None, folder: Path | None = None) -
         if name not in _PARSERS:
             message = f"{source} knows no setting {name!r}; the settings are {', '.join(_PARSERS)}"
             raise InvalidSetting(message)
-    values = {name: _parse(name, value, source) for name, (value, source) in found.items()}
+    values = {name: _parse(name, value, source) for name, (value, source) in found.items() if name != "policies"}
+    if "policies" in found:
+        # A preset may have a twin for developing: which of the two is meant depends on the profile.
+        profile = values.get("profile", "production")
+        values["policies"] = _parse("policies", *found["policies"], partial(_policies, profile=profile))
     sources = {name: found[name][1] if name in found else "default" for name in _PARSERS}
     return Loaded(Settings(**values), sources)
 
@@ -95,9 +112,9 @@ def _read(path: Path) -> dict[str, Any]:
         raise InvalidSetting(message) from error
 
 
-def _parse(name: str, value: object, source: str) -> Any:  # noqa: ANN401 - as many kinds as there are settings
+def _parse(name: str, value: object, source: str, parse: Callable[[object], Any] | None = None) -> Any:  # noqa: ANN401 - as many kinds as there are settings
     try:
-        return _PARSERS[name](value)
+        return (parse or _PARSERS[name])(value)
     except (ReprieveError, TypeError, ValueError) as error:
         message = f"{name} from {source} cannot be used: {error}"
         raise InvalidSetting(message) from error
@@ -147,14 +164,20 @@ def _duration(value: object) -> float:
 
 
 def _rules(value: object) -> tuple[Rule, ...]:
-    return parse_rules(cast("list[dict[str, object]]", value))
+    if not isinstance(value, list) or not all(isinstance(table, dict) for table in value):
+        message = f"{value!r} is no array of tables; write each rule under [[rules]]"
+        raise ValueError(message)
+    return parse_rules(value)
 
 
-def _policies(value: object) -> dict[str, Policy]:
-    return {task: _policy(task, table) for task, table in cast("dict[str, dict[str, Any]]", value).items()}
+def _policies(value: object, profile: Profile = "production") -> dict[str, Policy]:
+    if not isinstance(value, dict) or not all(isinstance(table, dict) for table in value.values()):
+        message = f"{value!r} is no table of tables; write each task's policy under [policies.TASK]"
+        raise ValueError(message)
+    return {task: _policy(task, table, profile) for task, table in value.items()}
 
 
-def _policy(task: str, table: dict[str, Any]) -> Policy:
+def _policy(task: str, table: dict[str, Any], profile: Profile) -> Policy:
     """Read one task's policy: a preset, and what is changed of it."""
     unknown = set(table) - {"preset", "max_attempts", "retry_delay", "max_retry_delay"}
     if unknown:
@@ -165,7 +188,7 @@ def _policy(task: str, table: dict[str, Any]) -> Policy:
         retry_delay=None if "retry_delay" not in table else _duration(table["retry_delay"]),
         max_retry_delay=None if "max_retry_delay" not in table else _duration(table["max_retry_delay"]),
     )
-    return resolve(presets.named(table.get("preset", "standard")), override)
+    return resolve(presets.named(table.get("preset", "standard"), profile), override)
 
 
 def _preset(value: object) -> str:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from reprieve import presets
+from reprieve import Policy, presets
 from reprieve.config import Settings, load
 from reprieve.core.rule import Rule
 from reprieve.errors import InvalidSetting
@@ -88,13 +88,49 @@ def test_the_file_may_be_named_elsewhere(tmp_path: Path) -> None:
         ("[[rules]]\ncode = 5", "says nothing"),
         ("[policies.x]\ncolour = 1", "knows no 'colour'"),
         ("[policies.x]\nmax_attempts = 0", "leaves no attempt"),
-        ("rules = 5", "cannot be used"),
+        ("rules = 5", "5 is no array of tables; write each rule under"),
+        ('rules = ["550"]', "is no array of tables"),
+        ('rules = "550"', "is no array of tables"),
+        ("policies = 5", "5 is no table of tables; write each task's policy under"),
+        ('policies = ["pdf"]', "is no table of tables"),
+        ('[policies]\npdf = "standard"', "is no table of tables"),
+        ("lease = 0\nheartbeat = 0", "lease is 0 s; give it more than 0"),
+        ("heartbeat = 0", "heartbeat is 0 s"),
+        ("stuck_after = 0", "stuck_after is 0 s"),
+        ("slots = 0", "no whole number from 1"),
     ],
 )
 def test_a_setting_that_makes_no_sense_is_refused(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(InvalidSetting, match=words) as caught:
         load({}, written(tmp_path, text))
     assert caught.value.code == "invalid_setting"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("lease", 0.0),
+        ("lease", float("nan")),
+        ("heartbeat", 0.0),
+        ("heartbeat", -1.0),
+        ("stuck_after", 0.0),
+        ("grace", -1.0),
+        ("succeeded_kept_for", -1.0),
+        ("largest_payload", 0),
+        ("processes", -1),
+        ("slots", 0),
+        ("succeeded_kept", -1),
+    ],
+)
+def test_settings_in_code_that_nobody_could_work_with_are_refused_too(name: str, value: float) -> None:
+    with pytest.raises(InvalidSetting, match=f"{name} is "):
+        Settings(**{name: value})  # type: ignore[arg-type]  # each of its own kind
+
+
+@pytest.mark.parametrize(("profile", "policy"), [("production", presets.smtp), ("development", presets.smtp_dev)])
+def test_policies_are_those_of_the_profile(tmp_path: Path, profile: str, policy: Policy) -> None:
+    folder = written(tmp_path, '[policies.send]\npreset = "smtp"\n')
+    assert load({"REPRIEVE_PROFILE": profile}, folder).settings.policies == {"send": policy}
 
 
 def test_a_variable_that_makes_no_sense_is_named(tmp_path: Path) -> None:
