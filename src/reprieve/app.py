@@ -6,6 +6,7 @@ import threading
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from typing import Any, Protocol, Self, TypedDict, TypeVar, Unpack, overload
 
 from msgspec.structs import replace
@@ -132,39 +133,54 @@ class Reprieve:
         return (await self.aenqueue_many([call]))[0]
 
     def enqueue_many(self, calls: Iterable[Call]) -> list[Receipt]:
-        """Store many calls, from code without a loop."""
+        """Store many calls, from code without a loop; see `aenqueue_many`."""
         receipts: list[Receipt] = []
-        is_visible = True
+        is_news = False
         # All but the store's own work is done in the caller's thread: a connection or an iterator may know no other.
-        for batch in self._batches(calls):
-            if isinstance(batch, Call):
-                receipts.append(self._enqueue_in(batch))
-                is_visible = False
-            else:
-                receipts += self._enqueue_here(batch)
-        if self.follower is not None and is_visible:
-            self.follower.follow()
+        with _telling(receipts):
+            for batch in self._batches(calls):
+                if isinstance(batch, Call):
+                    # Whoever follows must not wait for the lock that the caller's transaction is about to take.
+                    self._follow(is_news=is_news)
+                    receipts.append(self._enqueue_in(batch))
+                else:
+                    receipts += self._enqueue_here(batch)
+                is_news = not isinstance(batch, Call)
+        self._follow(is_news=is_news)
         return receipts
 
     async def aenqueue_many(self, calls: Iterable[Call]) -> list[Receipt]:
-        """Store many calls, thousands in one trip. Each batch is stored whole or not at all."""
+        """Store many calls, thousands in one trip. Each batch is stored whole or not at all.
+
+        Whatever is raised has `receipts`: a list of those that were stored before it, in the order of the calls. The
+        rest can be enqueued again. Those in a transaction of the caller's count if it commits.
+        """
         receipts: list[Receipt] = []
-        is_visible = True
-        for batch in self._batches(calls):
-            if isinstance(batch, Call):
-                receipts.append(self._enqueue_in(batch))
-                is_visible = False
-            else:
-                receipts += await self._enqueue(batch)
-        if self.follower is not None and is_visible:
-            await self.follower.afollow()
+        is_news = False
+        with _telling(receipts):
+            for batch in self._batches(calls):
+                if isinstance(batch, Call):
+                    await self._afollow(is_news=is_news)
+                    receipts.append(self._enqueue_in(batch))
+                else:
+                    receipts += await self._enqueue(batch)
+                is_news = not isinstance(batch, Call)
+        await self._afollow(is_news=is_news)
         return receipts
+
+    def _follow(self, *, is_news: bool) -> None:
+        if self.follower is not None and is_news:
+            self.follower.follow()
+
+    async def _afollow(self, *, is_news: bool) -> None:
+        if self.follower is not None and is_news:
+            await self.follower.afollow()
 
     def _batches(self, calls: Iterable[Call]) -> Iterator[list[Job] | Call]:
         """Answer the jobs of calls by the thousands, and each call in a transaction of the caller's by itself."""
         jobs: list[Job] = []
         for call in calls:
-            if "connection" in call.options:
+            if call.options.get("connection") is not None:
                 if jobs:
                     yield jobs
                     jobs = []
@@ -380,6 +396,20 @@ class Reprieve:
         self._lock = threading.Lock()
         self._store = None
         self._portal = Portal()
+
+
+@contextmanager
+def _telling(receipts: list[Receipt]) -> Iterator[None]:
+    """Let whoever hears of an error know what was stored before it."""
+    try:
+        yield
+    except BaseException as error:
+        # Callers who shared one trip to the store share its error, and have different receipts.
+        own = copy(error) if isinstance(error, StoreError) else error
+        own.receipts = receipts  # type: ignore[attr-defined]  # it may be anybody's exception
+        if own is error:
+            raise
+        raise own.with_traceback(error.__traceback__) from error.__cause__
 
 
 def _receipts(jobs: list[Job], known: list[str]) -> list[Receipt]:

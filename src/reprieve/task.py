@@ -44,7 +44,8 @@ class Options(TypedDict, total=False):
     max_retry_delay: Duration
     """Retry settings for this job alone."""
     connection: object
-    """A connection with an open transaction: the job exists if that transaction commits, and not otherwise."""
+    """A connection with an open transaction: the job exists if that transaction commits, and not otherwise.
+    None is no connection."""
 
 
 class Receipt(Record):

@@ -6,7 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -14,13 +14,14 @@ from typing import Literal
 
 import pytest
 
-from reprieve import Policy, Reprieve, Rule, Task, fixed, presets
+from reprieve import Job, Policy, Reprieve, Rule, Task, fixed, presets
 from reprieve.app import BULK
 from reprieve.config import Settings
 from reprieve.errors import InvalidUrl, ResultUnavailable, StoreError, StoreFull, ValidationError
 from reprieve.stores.open import open_store
 from reprieve.stores.protocol import Filter
 from reprieve.stores.sqlite import SqliteStore
+from reprieve.task import Call
 from reprieve.testing import FakeClock, Fault, FaultyStore, adrain, assert_enqueued, drain, enqueued
 
 REFUSED = ConnectionError("refused")
@@ -98,6 +99,51 @@ def test_a_batch_with_one_bad_call_is_not_stored(app: Reprieve, send: Task[[int]
     assert enqueued(app) == []
 
 
+def test_an_error_between_two_batches_has_the_receipts_of_what_was_stored(
+    app: Reprieve, send: Task[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reprieve.app.BULK", 2)
+    with pytest.raises(ValidationError) as caught:
+        app.enqueue_many([*(send.call(number) for number in range(5)), send.using(priority=0).call(5)])
+    receipts = caught.value.receipts  # type: ignore[attr-defined]  # any exception has them
+    assert [app.job(receipt.id).payload for receipt in receipts] == [send.call(number).payload for number in range(4)]
+    assert numbers(app) == [0, 1, 2, 3]
+
+
+async def test_an_error_of_the_callers_own_has_receipts_too(
+    app: Reprieve, send: Task[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def calls(count: int) -> Iterator[Call]:
+        for number in range(count):
+            yield send.call(number)
+        raise LookupError
+
+    monkeypatch.setattr("reprieve.app.BULK", 2)
+    for count, stored in ((0, 0), (1, 0), (5, 4)):
+        with pytest.raises(LookupError) as caught:
+            await app.aenqueue_many(calls(count))
+        assert len(caught.value.receipts) == stored  # type: ignore[attr-defined]  # as above
+
+
+async def test_callers_who_share_the_error_of_a_store_have_receipts_of_their_own(
+    app: Reprieve, send: Task[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Filling(FaultyStore):
+        async def enqueue(self, jobs: Sequence[Job], now: int) -> list[str]:
+            if len(jobs) == 2:
+                return await super().enqueue(jobs, now)
+            raise full
+
+    full = StoreFull("the disk is full")
+    monkeypatch.setattr("reprieve.app.BULK", 2)
+    with app.override(store=Filling(app.store)):
+        errors = await asyncio.gather(
+            *(app.aenqueue_many(send.call(number) for number in range(count)) for count in (3, 5)),
+            return_exceptions=True,
+        )
+    assert [(type(error), len(error.receipts)) for error in errors] == [(StoreFull, 2), (StoreFull, 4)]  # type: ignore[union-attr]  # as above
+
+
 def test_threads_can_enqueue_at_the_same_time(app: Reprieve, send: Task[[int], None]) -> None:
     with ThreadPoolExecutor(8) as threads:
         receipts = list(threads.map(send.enqueue, range(200)))
@@ -165,6 +211,16 @@ def test_a_connection_without_a_transaction_is_refused(shop: tuple[Reprieve, sql
 
     with pytest.raises(StoreError, match="no open transaction"):
         ship.using(connection=connection).enqueue(7)
+
+
+def test_no_connection_is_no_transaction(shop: tuple[Reprieve, sqlite3.Connection]) -> None:
+    app, _ = shop
+
+    @app.task
+    def ship(number: int) -> None: ...
+
+    ship.using(connection=None).enqueue(7)
+    assert_enqueued(app, ship, times=1)
 
 
 def test_a_store_that_knows_no_transactions_says_so(app: Reprieve, send: Task[[int], None]) -> None:

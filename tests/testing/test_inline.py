@@ -164,3 +164,21 @@ def test_a_job_in_a_transaction_waits_for_the_commit(tmp_path: Path) -> None:
             assert app.job(job.id).state == "waiting"
             work.enqueue()
             assert app.job(job.id).state == "succeeded"
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_of_a_mixed_batch_what_is_in_no_transaction_runs_at_once(tmp_path: Path, *, is_async: bool) -> None:
+    path = tmp_path / "jobs.db"
+    with Reprieve(f"sqlite:///{path}") as app, closing(sqlite3.connect(path, isolation_level=None)) as shop:
+
+        @app.task
+        def work() -> None:
+            pass
+
+        assert app.store is not None
+        with inline(app):
+            shop.execute("begin")
+            calls = [work.call(), work.using(connection=shop).call()]
+            at_once, later = asyncio.run(app.aenqueue_many(calls)) if is_async else app.enqueue_many(calls)
+            shop.execute("commit")
+        assert (app.job(at_once.id).state, app.job(later.id).state) == ("succeeded", "waiting")
