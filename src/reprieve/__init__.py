@@ -10,7 +10,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from reprieve import errors
     from reprieve.app import Reprieve
-    from reprieve.context import current_job
+    from reprieve.context import Running, current_job
     from reprieve.core import presets, rules
     from reprieve.core.backoff import (
         Backoff,
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     )
     from reprieve.signals import Cancel, Fail, Retry, Snooze
     from reprieve.task import Receipt, Task
+    from reprieve.worker.middleware import Middleware, Proceed
 else:
     from importlib import import_module
 
@@ -65,15 +66,18 @@ else:
         "Jitter": "reprieve.core.backoff",
         "Job": "reprieve.core.job",
         "Linear": "reprieve.core.backoff",
+        "Middleware": "reprieve.worker.middleware",
         "Override": "reprieve.core.policy",
         "PlusMinus": "reprieve.core.backoff",
         "Policy": "reprieve.core.policy",
+        "Proceed": "reprieve.worker.middleware",
         "Receipt": "reprieve.task",
         "Reprieve": "reprieve.app",
         "ReprieveError": "reprieve.errors",
         "Retry": "reprieve.signals",
         "RetryPolicy": "reprieve.mechanism",
         "Rule": "reprieve.core.rule",
+        "Running": "reprieve.context",
         "Snooze": "reprieve.signals",
         "Steps": "reprieve.core.backoff",
         "Task": "reprieve.task",
@@ -124,15 +128,18 @@ __all__ = [
     "Jitter",
     "Job",
     "Linear",
+    "Middleware",
     "Override",
     "PlusMinus",
     "Policy",
+    "Proceed",
     "Receipt",
     "Reprieve",
     "ReprieveError",
     "Retry",
     "RetryPolicy",
     "Rule",
+    "Running",
     "Snooze",
     "Steps",
     "Task",
