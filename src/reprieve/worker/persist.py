@@ -1,4 +1,7 @@
-"""Persistence: whatever must go on while the store is away waits, says so once, and goes on by itself."""
+"""Persistence: whatever must go on while the store is away waits, says so once, and goes on by itself.
+
+The same holds for errors that nobody expected: they are shown with all that is known of them, and work goes on.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -19,37 +22,48 @@ WELL_AFTER = 2.0
 
 
 class Patience:
-    """Waits longer each time, and speaks twice: when the store is gone, and when it is back."""
+    """Waits longer each time, and speaks twice: when something is wrong, and when all is well again."""
 
     def __init__(self, what: str) -> None:
         """Take what is being tried."""
         self._what = what
         self._pause = FIRST_PAUSE
-        self._is_waiting = False
+        self._said: set[type[Exception]] = set()
+        """The kinds of errors that were spoken of since all was well."""
 
-    async def wait(self, error: StoreError) -> None:
+    async def wait(self, error: Exception) -> None:
         """Wait before the next try."""
-        if not self._is_waiting:
-            self._is_waiting = True
-            log.warning("store unavailable", while_=self._what, errorCode=error.code, errorReason=str(error))
+        if type(error) not in self._said:
+            self._said.add(type(error))
+            self._complain(error)
         await asyncio.sleep(self._pause)
         self._pause = min(LONGEST_PAUSE, self._pause * 2)
 
     def end(self) -> None:
         """Note that a try succeeded."""
-        if self._is_waiting:
-            log.info("store is back", while_=self._what)
-        self._is_waiting, self._pause = False, FIRST_PAUSE
+        if self._said:
+            log.info("store is back" if self._is_about_the_store() else "works again", while_=self._what)
+        self._said, self._pause = set(), FIRST_PAUSE
+
+    def _complain(self, error: Exception) -> None:
+        if isinstance(error, StoreError):
+            if not self._is_about_the_store(besides=type(error)):
+                log.warning("store unavailable", while_=self._what, errorCode=error.code, errorReason=str(error))
+        else:
+            log.error("unexpected error", while_=self._what, exc_info=error)
+
+    def _is_about_the_store(self, besides: type[Exception] | None = None) -> bool:
+        return any(issubclass(kind, StoreError) for kind in self._said if kind is not besides)
 
 
 async def persist(work: Callable[[], Awaitable[None]], what: str) -> None:
-    """Do something that never ends, and begin again whenever the store fails it."""
+    """Do something that never ends, and begin again whenever it fails."""
     patience = Patience(what)
     while True:
         began = ticks()
         try:
             await work()
-        except StoreError as error:
+        except Exception as error:  # noqa: BLE001 - it is logged, and without its keepers a worker would only seem to work
             if ticks() - began > WELL_AFTER:
                 patience.end()
             await patience.wait(error)

@@ -1,0 +1,65 @@
+"""Persistence: what goes on beside the jobs goes on after any error, and speaks once."""
+
+import asyncio
+from collections.abc import Iterable
+
+import pytest
+from structlog.testing import capture_logs
+from structlog.typing import EventDict
+
+from reprieve.errors import StoreError
+from reprieve.worker import persist
+
+LOCKED = StoreError("locked")
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(persist, "FIRST_PAUSE", 0.0)
+
+
+async def persist_through(errors: Iterable[Exception]) -> list[EventDict]:
+    """Fail so often, then end; answer what was logged."""
+    pending = list(errors)
+
+    async def work() -> None:
+        if pending:
+            raise pending.pop(0)
+
+    with capture_logs() as logs:
+        async with asyncio.timeout(10):
+            await persist.persist(work, "testing")
+    assert not pending
+    return logs
+
+
+async def events_of(errors: Iterable[Exception]) -> list[str]:
+    """Answer what was logged, and at which level."""
+    return [f"{line['log_level']}: {line['event']}" for line in await persist_through(errors)]
+
+
+async def test_an_error_that_nobody_expected_is_shown_once_and_work_goes_on() -> None:
+    assert await events_of([ValueError("oh")] * 3) == ["error: unexpected error"]
+
+
+async def test_a_store_that_is_away_is_spoken_of_once() -> None:
+    assert await events_of([LOCKED] * 3) == ["warning: store unavailable"]
+
+
+async def test_an_unexpected_error_is_shown_also_while_the_store_is_away() -> None:
+    said = await events_of([LOCKED, ValueError("oh"), LOCKED, ValueError("oh"), KeyError("ah")])
+    assert said == ["warning: store unavailable", "error: unexpected error", "error: unexpected error"]
+
+
+async def test_an_unexpected_error_is_shown_with_its_traceback() -> None:
+    error = ValueError("oh")
+    (line,) = await persist_through([error])
+    assert line["exc_info"] is error
+
+
+async def test_who_stops_a_keeper_is_obeyed() -> None:
+    keeper = asyncio.create_task(persist.persist(asyncio.Event().wait, "testing"))  # type: ignore[arg-type]  # never answers
+    await asyncio.sleep(0)
+    keeper.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await keeper
