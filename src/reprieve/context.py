@@ -5,17 +5,21 @@ from concurrent.futures import Future
 from contextvars import ContextVar
 
 from reprieve.codec import dump
+from reprieve.config import Settings
 from reprieve.core.job import Job
-from reprieve.errors import NotRunning
+from reprieve.errors import NotRunning, PayloadTooLarge
+
+LARGEST_PROGRESS = Settings().largest_payload
+"""Bytes of progress that a store accepts unless it is told otherwise."""
 
 
 class Running:
     """The job that is being run, and what its task can do with it."""
 
-    __slots__ = ("_note", "is_stopping", "job", "thread")
+    __slots__ = ("_largest_progress", "_note", "is_stopping", "job", "thread")
 
-    def __init__(self, job: Job, note: Callable[[Job, bytes], None]) -> None:
-        """Take the job as it was leased, and what takes its progress."""
+    def __init__(self, job: Job, note: Callable[[Job, bytes], None], largest_progress: int = LARGEST_PROGRESS) -> None:
+        """Take the job as it was leased, what takes its progress, and how many bytes of it."""
         self.job = job
         self.is_stopping = False
         """Whether the attempt should end: it was cancelled, ran out of time, or the worker stops. A function in a
@@ -23,6 +27,7 @@ class Running:
         self.thread: Future[object] | None = None
         """What runs in a thread, if the attempt does: it may outlast the attempt."""
         self._note = note
+        self._largest_progress = largest_progress
 
     @property
     def id(self) -> str:
@@ -50,8 +55,18 @@ class Running:
         return self.job.version
 
     def progress(self, value: object) -> None:
-        """Say how far the job has come, with anything that JSON can hold; what is said quickly is stored at times."""
-        self.note(dump(value, "progress"))
+        """Say how far the job has come, with anything that JSON can hold; what is said quickly is stored at times.
+
+        Raises `PayloadTooLarge` for more than the store takes.
+        """
+        data = dump(value, "progress")
+        if len(data) > self._largest_progress:
+            message = (
+                f"the progress of job {self.id} has {len(data):,} bytes, and the store takes "
+                f"{self._largest_progress:,}; say less, or a reference to it"
+            )
+            raise PayloadTooLarge(message)
+        self.note(data)
 
     def note(self, data: bytes) -> None:
         """Say how far the job has come, in JSON."""

@@ -11,7 +11,7 @@ import pytest
 from reprieve import Cancel, Exponential, Fail, Policy, Reprieve, Retry, Snooze, current_job
 from reprieve.clock import ticks
 from reprieve.context import Running
-from reprieve.errors import EndlessDrain, ReprieveError
+from reprieve.errors import EndlessDrain, PayloadTooLarge, ReprieveError
 from reprieve.stores.protocol import Beat, Claim, Filter, Regulation
 from reprieve.testing import FakeClock, adrain, drain
 
@@ -288,6 +288,24 @@ def test_progress_and_cancel_requests_reach_the_store(app: Reprieve) -> None:
     job = work.enqueue()
     assert drain(app).cancelled == 1
     assert app.job(job.id).state == "cancelled"
+
+
+def test_progress_over_the_limit_is_refused_in_the_task(app: Reprieve) -> None:
+    seen: list[object] = []
+
+    @app.task
+    async def work() -> None:
+        with pytest.raises(PayloadTooLarge, match=r"has 300,002 bytes, and the store takes 262,144"):
+            current_job().progress("x" * 300_000)
+        current_job().progress("less")
+        async with asyncio.timeout(10):
+            while not seen:
+                await app.store.wait((), 0.1)
+                seen.extend(filter(None, [await app.aprogress(current_job().id)]))
+
+    work.enqueue()
+    assert drain(app).succeeded == 1
+    assert seen == ["less"]
 
 
 def test_middleware_goes_around_every_attempt(app: Reprieve) -> None:
