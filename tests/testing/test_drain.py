@@ -14,6 +14,7 @@ from reprieve.context import Running
 from reprieve.errors import EndlessDrain, PayloadTooLarge, ReprieveError
 from reprieve.stores.protocol import Beat, Claim, Filter, Regulation
 from reprieve.testing import FakeClock, adrain, drain
+from reprieve.testing.fault import Fault, FaultyStore
 
 REFUSED = ConnectionError("refused")
 HOPELESS = Fail("hopeless")
@@ -288,6 +289,23 @@ def test_progress_and_cancel_requests_reach_the_store(app: Reprieve) -> None:
     job = work.enqueue()
     assert drain(app).cancelled == 1
     assert app.job(job.id).state == "cancelled"
+
+
+async def test_progress_that_the_store_did_not_take_is_written_later(app: Reprieve) -> None:
+    store = FaultyStore(app.store, Fault(operation="mark", number=1, when="before"))
+
+    @app.task
+    async def work() -> None:
+        current_job().progress(0.5)
+        async with asyncio.timeout(10):
+            while await app.aprogress(current_job().id) is None:
+                await app.store.wait((), 0.1)
+
+    with app.override(store=store):
+        await work.aenqueue()
+        drained = await adrain(app)
+    assert store.has_failed
+    assert (drained.ran, drained.succeeded) == (1, 1)
 
 
 def test_progress_over_the_limit_is_refused_in_the_task(app: Reprieve) -> None:

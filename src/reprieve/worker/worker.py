@@ -414,9 +414,15 @@ class Worker:
             self._said.clear()
             said, self._progress = self._progress, {}
             now = self._clock.now()
-            await self._store.mark(
-                [Mark(job_id=name, now=now, session=self.session, progress=data) for name, data in said.items()]
-            )
+            try:
+                await self._store.mark(
+                    [Mark(job_id=name, now=now, session=self.session, progress=data) for name, data in said.items()]
+                )
+            except StoreError:
+                # It is said again later, unless there is something newer by then.
+                self._progress = said | self._progress
+                self._said.set()
+                raise
             await asyncio.sleep(LOOK_AGAIN)
 
     async def _tidy(self) -> None:
