@@ -303,7 +303,11 @@ class Reprieve:
         `force` grants one more attempt to a job that has used up its own. See `admin.retry` for what is raised.
         """
         request = Request(by=by, reason=reason, force=force, delay=seconds(delay, "delay"))
-        return await retry.retry(self.store, self.clock, job_id, request, self.settings.stuck_after)
+        return await retry.retry(self.store, self.clock, job_id, request, self._stuck_after)
+
+    def _stuck_after(self, job: Job) -> float:
+        """Answer after how long a running job counts as stuck: never before its own timeout."""
+        return max(self.settings.stuck_after, self.registry.timeout_of(job.task))
 
     def retry(self, job_id: str, *, by: str, reason: str, force: bool = False, delay: Duration = 0.0) -> Retried:
         """Let a person run a job again, from code without a loop."""

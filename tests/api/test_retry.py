@@ -196,6 +196,18 @@ async def test_a_job_that_runs_cannot_be_retried_until_it_is_stuck(app: Reprieve
     assert (done.state, done.attempt) == ("succeeded", 2)
 
 
+async def test_a_job_is_not_stuck_before_its_own_time_is_up(app: Reprieve, clock: FakeClock) -> None:
+    @app.task(name="patient", timeout="2h")
+    async def patient() -> None:
+        clock.advance("31m")
+        with pytest.raises(ConcurrentModification, match="is running"):
+            await app.aretry(current_job().id, by="ana", reason="it hangs")
+
+    job = await patient.aenqueue()
+    await adrain(app)
+    assert ((await app.ajob(job.id)).state, (await app.ajob(job.id)).attempt) == ("succeeded", 1)
+
+
 def test_a_job_that_waits_can_be_cancelled_and_never_runs(app: Reprieve, charge: Task[[int], None]) -> None:
     job = charge.enqueue(1)
     assert app.cancel(job.id, by="ana", reason="sold out") == "cancelled"

@@ -1,5 +1,7 @@
 """Manual retry: a person runs a job again, and it is known who and why."""
 
+from collections.abc import Callable
+
 from reprieve.admin.look import get
 from reprieve.clock import Clock
 from reprieve.core import change
@@ -28,7 +30,9 @@ class Retried(Record):
     """The rank in its lane; "1000+" from there on, empty while the job waits for its time."""
 
 
-async def retry(store: Store, clock: Clock, job_id: str, request: Request, stuck_after: float) -> Retried:
+async def retry(
+    store: Store, clock: Clock, job_id: str, request: Request, stuck_after: Callable[[Job], float]
+) -> Retried:
     """Run a job again: now, or after the request's delay. A retry that was scheduled is replaced in the same write.
 
     Raises `JobNotFound`, `InvalidRetryState`, `MaxRetriesExceeded`, or `ConcurrentModification` while it runs.
@@ -36,7 +40,7 @@ async def retry(store: Store, clock: Clock, job_id: str, request: Request, stuck
     for _ in range(TRIES):
         job = await get(store, clock, job_id)
         now = clock.now()
-        wanted = change.retry(job, request, now, stuck_after)
+        wanted = change.retry(job, request, now, stuck_after(job))
         (answer,) = await store.apply([wanted], now)
         if answer in ("applied", "already"):
             return await _answer(store, clock, wanted.job)

@@ -139,7 +139,7 @@ def retry(  # noqa: PLR0913 - one parameter an option
     stuck_after = settings_for(url).stuck_after
 
     async def act(store: "Store") -> list[Any]:
-        return [await retry_job(store, SystemClock(), job_id, request, stuck_after) for job_id in job_ids]
+        return [await retry_job(store, SystemClock(), job_id, request, lambda _: stuck_after) for job_id in job_ids]
 
     answers = _with_store(url, act)
     if as_json:
