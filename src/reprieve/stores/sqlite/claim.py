@@ -116,6 +116,7 @@ class _Visit:
         self.session = request.session
         self.slots = slots
         self.name = name
+        self.gates: dict[int, Limits] = {}
         self.moments: list[int] = []
         """When there may be more."""
 
@@ -203,13 +204,13 @@ class _Visit:
         given = self.released.pop(self.queue, None)
         if given:
             rows += self._release({row[0] for row in rows}, given, last)
-        gates = self._gates({gate for row in rows for shelf in row[10] for gate in shelf[4:] if gate})
+        self._learn({gate for row in rows for shelf in row[10] for gate in shelf[4:] if gate})
         tenants = []
         for row in rows:
-            shelves = [_shelf(shelf, gates) for shelf in row[10][:SHELVES]]
+            shelves = [self._shelf(shelf) for shelf in row[10][:SHELVES]]
             has_more = len(row[10]) > SHELVES
             if has_more:
-                self._add_oldest(row[0], shelves, gates)
+                self._add_oldest(row[0], shelves)
             tenant = Tenant(_limits(row[:7]), row[7], row[8], row[9], shelves, has_more=has_more)
             if given and given[row[0]]:
                 tenant.limits.running -= given[row[0]]
@@ -250,15 +251,22 @@ class _Visit:
         waiting, running = self.tx.execute(self.sql["weights"], {"queue": self.queue}).fetchone()
         return waiting, running
 
-    def _add_oldest(self, tenant: int, shelves: list[Shelf], gates: dict[int, Limits]) -> None:
+    def _add_oldest(self, tenant: int, shelves: list[Shelf]) -> None:
         oldest = self.tx.execute(self.sql["oldest_shelf"], (tenant,)).fetchone()
         if oldest[0] not in {shelf.id for shelf in shelves}:
-            gates |= self._gates({gate for gate in oldest[4:] if gate and gate not in gates})
-            shelves.append(_shelf(oldest, gates))
+            self._learn({gate for gate in oldest[4:] if gate})
+            shelves.append(self._shelf(oldest))
 
-    def _gates(self, ids: set[int]) -> dict[int, Limits]:
-        rows = _decode(self.tx.execute(self.sql["gates"], (msgspec.json.encode(list(ids)).decode(),)).fetchone()[0])
-        return {row[0]: _limits(row) for row in rows}
+    def _learn(self, ids: set[int]) -> None:
+        """Get to know gates. One that was met before has counted since what the plan took through it."""
+        unknown = [gate for gate in ids if gate not in self.gates]
+        if unknown:
+            rows = _decode(self.tx.execute(self.sql["gates"], (msgspec.json.encode(unknown).decode(),)).fetchone()[0])
+            self.gates |= {row[0]: _limits(row) for row in rows}
+
+    def _shelf(self, row: Sequence[int]) -> Shelf:
+        shelf, priority, served, ready, *ids = row
+        return Shelf(shelf, priority, served, ready, [self.gates[gate] for gate in ids if gate])
 
     def _carry_out(self, plan: Plan, leased: dict[int, tuple[int, int]]) -> list[Job]:
         """Take the jobs that were planned, and write back what the plan changed."""
@@ -392,8 +400,3 @@ def _limits(row: Sequence[Any]) -> Limits:
 
 def _meter(limits: Limits) -> str:
     return msgspec.json.encode(limits.meter).decode()
-
-
-def _shelf(row: Sequence[int], gates: dict[int, Limits]) -> Shelf:
-    shelf, priority, served, ready, *ids = row
-    return Shelf(shelf, priority, served, ready, [gates[gate] for gate in ids if gate])

@@ -52,6 +52,22 @@ async def check_limits_count_across_sessions_and_queues(store: Store) -> None:
     expect_equal(await first.take(5), [], "jobs leased when the dependency is full")
 
 
+async def check_limit_is_kept_by_a_claim_that_has_to_look_on(store: Store) -> None:
+    # Among many tenants some are held, in whatever order they are met: what was taken before them still counts.
+    await regulate(store, Regulation(subject="task", name="held", permits=0))
+    worker = await open_worker(store)
+    for round_number in range(10):
+        dependency, queue = f"ses-{round_number}", f"queue-{round_number}"
+        await regulate(store, Regulation(subject="dependency", name=dependency, max_running=1))
+        for number in range(12):
+            task, through = ("held", "") if number % 4 else ("send", dependency)
+            await enqueued(store, queue=queue, tenant=f"tenant-{number}", task=task, dependency=through)
+        taken = await worker.take(2, queues=(queue,))
+        expect_equal(len(taken), 1, "jobs leased of a dependency that may run one")
+        running = {gauge.name: gauge.running for gauge in await store.gauges("dependency")}
+        expect_equal(running[dependency], 1, "jobs that count as running")
+
+
 async def check_limit_of_a_tenant_is_that_of_its_queue(store: Store) -> None:
     await regulate(store, Regulation(subject="tenant", name="acme", queue="default", max_running=1))
     await enqueue(store, *new_jobs(store, 3, tenant="acme"), *new_jobs(store, 3, tenant="acme", queue="x"))
