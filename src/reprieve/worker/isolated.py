@@ -2,21 +2,25 @@
 
 import asyncio
 import importlib
+import inspect
 import signal
 import socket
 import sys
-from functools import reduce
+from collections.abc import Iterator
 from typing import Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from reprieve.context import Running
 from reprieve.core.job import Job
 from reprieve.core.outcome import Outcome, undecodable
 from reprieve.declaration import Declaration
+from reprieve.errors import AppNotFound
 from reprieve.worker.isolation import Order, Processes, Report, Start
 from reprieve.worker.lifeline import die_with
 from reprieve.worker.runner import Runner
+from reprieve.worker.target import load
 from reprieve.worker.worker import Workplace
 
 
@@ -35,35 +39,82 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     connection = socket.socket(fileno=start.file)
     die_with(start.parent)
+    bench = Bench(connection, start)
     decode = msgspec.json.Decoder(Order).decode
     with connection.makefile("rb") as orders:
         for line in orders:
-            outcome = asyncio.run(_run(decode(line), connection))
-            _answer(connection, Report(outcome=outcome))
+            bench.answer(Report(outcome=bench.serve(decode(line))))
 
 
-async def _run(order: Order, connection: socket.socket) -> Outcome:
-    def note(_: Job, data: bytes) -> None:
-        _answer(connection, Report(progress=data))
+class Bench:
+    """Where attempts are made, with the app that they belong to."""
 
-    try:
-        task: Declared = reduce(getattr, order.name.split("."), importlib.import_module(order.module))
-        place = task.app
-    except (ImportError, AttributeError) as error:
-        return undecodable(f"{order.job.task} cannot be found as {order.name} in {order.module}: {error}")
-    runner = Runner(
-        place.registry,
-        place.clock,
-        middleware=place.middleware,
-        largest_result=place.settings.largest_payload,
-        threads=1,
-        isolation=Processes(),
-    )
-    return await runner.run_here(task.declaration, Running(order.job, note))
+    def __init__(self, connection: socket.socket, start: Start) -> None:
+        """Load nothing yet: what breaks while the app is loaded is told to whoever gave the order."""
+        self._connection = connection
+        self._start = start
+        self._app: Workplace | None = None
+
+    def serve(self, order: Order) -> Outcome:
+        """Make one attempt and say how it ended."""
+        return asyncio.run(self._run(order))
+
+    def answer(self, report: Report) -> None:
+        """Tell the worker something."""
+        self._connection.sendall(msgspec.json.encode(report) + b"\n")
+
+    async def _run(self, order: Order) -> Outcome:
+        def note(_: Job, data: bytes) -> None:
+            self.answer(Report(progress=data))
+
+        try:
+            place, declaration = self._find(order)
+        except (ImportError, AttributeError, AppNotFound) as error:
+            return undecodable(f"{order.job.task} cannot be found as {order.name} in {order.module}: {error}")
+        runner = Runner(
+            place.registry,
+            place.clock,
+            middleware=place.middleware,
+            largest_result=place.settings.largest_payload,
+            threads=1,
+            isolation=Processes(),
+        )
+        try:
+            return await runner.run_here(declaration, Running(order.job, note))
+        finally:
+            runner.close()
+
+    def _find(self, order: Order) -> tuple[Workplace, Declaration]:
+        """Answer the app of a task, on the worker's store, and what the task was declared with."""
+        if self._start.target:
+            if self._app is None:
+                self._app = self._on_our_store(load(self._start.target))
+            declaration = self._app.registry.find(order.job.task)
+            if declaration is not None:
+                return self._app, declaration
+        for task in _tasks_of(order):
+            if task.declaration.name == order.job.task:
+                return self._on_our_store(task.app), task.declaration
+        message = f"no task there is named {order.job.task!r}"
+        raise AttributeError(message)
+
+    def _on_our_store(self, app: Workplace) -> Workplace:
+        if self._start.url and app.settings.url != self._start.url:
+            # What the worker was told goes over what the app says.
+            app.settings = replace(app.settings, url=self._start.url)
+        return app
 
 
-def _answer(connection: socket.socket, report: Report) -> None:
-    connection.sendall(msgspec.json.encode(report) + b"\n")
+def _tasks_of(order: Order) -> Iterator[Declared]:
+    """Go through the tasks of a module: first the one under the function's own name, which need not be the task's."""
+    module = importlib.import_module(order.module)
+    named: object = module
+    for name in order.name.split("."):
+        named = getattr(named, name, None)
+    for thing in (named, *vars(module).values()):
+        # Looked at from outside: a module may hold things that answer to every name, or to none at this moment.
+        if isinstance(inspect.getattr_static(thing, "declaration", None), Declaration):
+            yield thing
 
 
 if __name__ == "__main__":

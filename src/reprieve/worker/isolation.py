@@ -44,6 +44,10 @@ class Start(Record):
     parent: int
     file: int
     path: list[str]
+    target: str = ""
+    """The app, as `module:name`; without one each task is looked for in its module."""
+    url: str = ""
+    """The store that the worker uses, whatever the app says; empty leaves it to the app."""
 
 
 _decode = msgspec.json.Decoder(Report).decode
@@ -61,11 +65,11 @@ class Isolated:
         self._writer = writer
 
     @classmethod
-    async def start(cls) -> Self:
-        """Start a process."""
+    async def start(cls, target: str = "", url: str = "") -> Self:
+        """Start a process, for the app of a target and on the store of a URL."""
         ours, theirs = socket.socketpair()
         with theirs:
-            start = Start(parent=os.getpid(), file=theirs.fileno(), path=sys.path)
+            start = Start(parent=os.getpid(), file=theirs.fileno(), path=sys.path, target=target, url=url)
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
@@ -101,18 +105,20 @@ class Isolated:
 class Processes:
     """As many isolated processes as attempts need, kept for the next ones."""
 
-    def __init__(self) -> None:
-        """Start none yet."""
+    def __init__(self, *, target: str = "", url: str = "") -> None:
+        """Start none yet. They load the app of the target, and use the store of the URL."""
+        self._target = target
+        self._url = url
         self._idle: list[Isolated] = []
 
     async def run(self, declaration: Declaration, running: Running) -> Outcome:
         """Run one attempt; one that takes its process down is reported as crashed. Cancelled, the process is killed."""
-        if declaration.module == "__main__":
+        if declaration.module == "__main__" and not self._target:
             return undecodable(
                 f"{declaration.name} is defined in the script itself; a task that runs in a process of its own "
                 "must live in a module that can be imported"
             )
-        process = self._idle.pop() if self._idle else await Isolated.start()
+        process = self._idle.pop() if self._idle else await Isolated.start(self._target, self._url)
         order = Order(module=declaration.module, name=declaration.function.__qualname__, job=running.job)
         try:
             outcome = await process.run(order, running)

@@ -1,0 +1,91 @@
+"""Tasks that run in processes of their own, and what they do to those. The app names a store that nobody should use."""
+
+import os
+import signal
+import sys
+import threading
+
+from reprieve import Policy, Reprieve, current_job, fixed
+from reprieve.config import Settings
+
+app = Reprieve("sqlite:///nobody-should-use-this.db", settings=Settings(), policy=Policy(backoff=fixed("200ms")))
+
+
+@app.task
+async def follow_up() -> None:
+    """Follow another job."""
+
+
+@app.task(executor="process")
+def begin() -> None:
+    """Enqueue another job."""
+    follow_up.enqueue()
+
+
+def _send() -> None:
+    """Be a task under another name than the function's."""
+
+
+send = app.task(executor="process")(_send)
+
+
+class Desk:
+    """A place for tasks that is no module."""
+
+    @staticmethod
+    @app.task(executor="process")
+    def sign() -> None:
+        """Be a task inside a class."""
+
+
+@app.task(executor="process", result_ttl="1h")
+def where() -> int:
+    """Answer the process."""
+    current_job().progress("here")
+    return os.getpid()
+
+
+@app.task(executor="process", result_ttl="1h")
+def die_soon() -> int:
+    """End well, and take the process down after that."""
+    threading.Timer(0.1, os._exit, (1,)).start()
+    return os.getpid()
+
+
+@app.task(executor="process")
+def leave(status: int) -> None:
+    """Exit as a script would."""
+    sys.exit(status)
+
+
+@app.task(executor="process")
+async def press_a_key() -> None:
+    """Raise what nobody should catch."""
+    raise KeyboardInterrupt
+
+
+@app.task(executor="process")
+def die() -> None:
+    """Take the process down."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@app.task(executor="process")
+def fork_and_die(path: str) -> None:
+    """Take the process down and leave a child of it behind, which lets nothing go."""
+    if os.fork() == 0:
+        with open(path, "w") as file:  # noqa: PTH123 - as little as possible between a fork and its end
+            file.write(str(os.getpid()))
+        threading.Event().wait(600)
+        os._exit(0)
+    while not (os.path.exists(path) and os.path.getsize(path)):  # noqa: PTH110, PTH202 - as above
+        threading.Event().wait(0.01)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@app.task(executor="process")
+def stay(path: str) -> None:
+    """Say that it runs, and never end."""
+    with open(path, "w") as file:  # noqa: PTH123 - as above
+        file.write(str(os.getpid()))
+    threading.Event().wait(600)

@@ -1,0 +1,102 @@
+"""Isolation: attempts in processes of their own, which may do to those whatever they like."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reprieve import Job, Reprieve, Task
+from reprieve.config import Settings
+from reprieve.context import Running
+from reprieve.core.outcome import Failed, Outcome, Succeeded
+from reprieve.stores.protocol import Filter
+from reprieve.worker.isolation import Processes
+from reprieve.worker.target import load
+from tests.flows import apart
+
+TARGET = "tests.flows.apart:app"
+
+
+class House:
+    """The processes of one worker, and what their tasks say."""
+
+    def __init__(self, processes: Processes) -> None:
+        self.processes = processes
+        self.said: list[bytes] = []
+
+    async def run(self, task: Task[..., Any], *args: object) -> Outcome:
+        """Run one attempt of a job."""
+        call = task.call(*args)
+        job = Job(id="a", task=task.name, payload=call.payload, attempt=1, created_at=0, due_at=0)
+        return await self.processes.run(task.declaration, Running(job, lambda _, data: self.said.append(data)))
+
+    async def pid(self) -> int:
+        """Answer which process runs the next attempt."""
+        outcome = await self.run(apart.where)
+        assert isinstance(outcome, Succeeded)
+        assert outcome.result is not None
+        return int(outcome.result)
+
+
+@pytest.fixture
+def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The worker's store; the one that the app names would be made beside it."""
+    monkeypatch.chdir(tmp_path)
+    return f"sqlite:///{tmp_path}/jobs.db"
+
+
+@pytest.fixture
+async def house(url: str) -> AsyncIterator[House]:
+    house = House(Processes(target=TARGET, url=url))
+    yield house
+    await house.processes.close()
+
+
+@pytest.fixture(params=[TARGET, ""], ids=["with a target", "without"])
+async def either(url: str, request: pytest.FixtureRequest) -> AsyncIterator[House]:
+    """Processes that load an app, and such as look for each task in its module."""
+    house = House(Processes(target=request.param, url=url))
+    yield house
+    await house.processes.close()
+
+
+async def test_jobs_that_an_isolated_process_enqueues_are_in_the_workers_store(either: House, url: str) -> None:
+    assert await either.run(apart.begin) == Succeeded()
+    async with Reprieve(url, settings=Settings()) as app:
+        page = await app.store.find(Filter(task=apart.follow_up.name), app.clock.now())
+    assert len(page.jobs) == 1
+
+
+@pytest.mark.usefixtures("url")
+def test_an_app_that_is_loaded_opens_no_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.path", list(sys.path))
+    assert load(TARGET) is apart.app
+    assert list(Path().iterdir()) == []
+
+
+async def test_a_task_is_found_under_whatever_name_it_has(either: House) -> None:
+    assert await either.run(apart.send) == Succeeded()
+    assert await either.run(apart.Desk.sign) == Succeeded()
+
+
+async def test_a_task_that_is_not_there_is_told(either: House) -> None:
+    with Reprieve("sqlite://:memory:", settings=Settings()) as app:
+
+        @app.task(executor="process", name="not there")
+        def missing() -> None: ...
+
+        outcome = await either.run(missing)
+    assert isinstance(outcome, Failed)
+    assert outcome.verdict.code == "undecodable"
+    assert "no task there is named 'not there'" in outcome.failure.message
+
+
+async def test_one_process_serves_one_attempt_after_the_other(house: House) -> None:
+    first = await house.pid()
+    assert await house.pid() == first
+    assert house.said == [b'"here"', b'"here"']
+    others = await asyncio.gather(house.pid(), house.pid())
+    assert len(set(others)) == 2
