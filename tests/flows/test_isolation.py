@@ -100,3 +100,14 @@ async def test_one_process_serves_one_attempt_after_the_other(house: House) -> N
     assert house.said == [b'"here"', b'"here"']
     others = await asyncio.gather(house.pid(), house.pid())
     assert len(set(others)) == 2
+
+
+async def test_an_exit_is_an_ordinary_failure(house: House) -> None:
+    first = await house.pid()
+    for outcome, name in (
+        (await house.run(apart.leave, 1), "SystemExit"),
+        (await house.run(apart.press_a_key), "KeyboardInterrupt"),
+    ):
+        assert isinstance(outcome, Failed)
+        assert outcome.failure.type == name
+    assert await house.pid() == first

@@ -13,8 +13,10 @@ import msgspec
 from msgspec.structs import replace
 
 from reprieve.context import Running
+from reprieve.core.classify import judge
+from reprieve.core.failure import read
 from reprieve.core.job import Job
-from reprieve.core.outcome import Outcome, undecodable
+from reprieve.core.outcome import Failed, Outcome, undecodable
 from reprieve.declaration import Declaration
 from reprieve.errors import AppNotFound
 from reprieve.worker.isolation import Order, Processes, Report, Start
@@ -57,7 +59,11 @@ class Bench:
 
     def serve(self, order: Order) -> Outcome:
         """Make one attempt and say how it ended."""
-        return asyncio.run(self._run(order))
+        try:
+            return asyncio.run(self._run(order))
+        except BaseException as error:  # noqa: BLE001 - an exit ends the attempt, as in a worker, and not the process
+            failure = read(error, dependency=order.job.dependency)
+            return Failed(failure=failure, verdict=judge(failure, ()))
 
     def answer(self, report: Report) -> None:
         """Tell the worker something."""
