@@ -45,13 +45,6 @@ def where() -> int:
     return os.getpid()
 
 
-@app.task(executor="process", result_ttl="1h")
-def die_soon() -> int:
-    """End well, and take the process down after that."""
-    threading.Timer(0.1, os._exit, (1,)).start()
-    return os.getpid()
-
-
 @app.task(executor="process")
 def leave(status: int) -> None:
     """Exit as a script would."""

@@ -1,6 +1,9 @@
 """Isolation: attempts in processes of their own, which may do to those whatever they like."""
 
 import asyncio
+import os
+import shutil
+import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,13 +14,21 @@ import pytest
 from reprieve import Job, Reprieve, Task
 from reprieve.config import Settings
 from reprieve.context import Running
-from reprieve.core.outcome import Failed, Outcome, Succeeded
+from reprieve.core.outcome import Crashed, Failed, Outcome, Succeeded
 from reprieve.stores.protocol import Filter
 from reprieve.worker.isolation import Processes
 from reprieve.worker.target import load
 from tests.flows import apart
+from tests.flows.fleet import PATIENCE, is_alive
 
 TARGET = "tests.flows.apart:app"
+
+
+async def gone(pid: int) -> None:
+    """Wait for the end of a process."""
+    async with asyncio.timeout(PATIENCE):
+        while is_alive(pid):  # noqa: ASYNC110 - the process of somebody else tells nobody of its end
+            await asyncio.sleep(0.01)
 
 
 class House:
@@ -111,3 +122,24 @@ async def test_an_exit_is_an_ordinary_failure(house: House) -> None:
         assert isinstance(outcome, Failed)
         assert outcome.failure.type == name
     assert await house.pid() == first
+
+
+async def test_the_death_of_an_idle_process_is_charged_to_nobody(house: House) -> None:
+    first = await house.pid()
+    os.kill(first, signal.SIGKILL)
+    # Its end has not been heard of yet when the next job comes.
+    second = await house.pid()
+    os.kill(second, signal.SIGKILL)
+    await gone(second)
+    assert len({first, second, await house.pid()}) == 3
+
+
+async def test_an_attempt_that_takes_its_process_down_has_crashed(house: House) -> None:
+    assert await house.run(apart.die) == Crashed()
+    assert await house.run(apart.send) == Succeeded()
+
+
+async def test_an_attempt_fails_when_no_process_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", shutil.which("true"))
+    with pytest.raises(ChildProcessError, match="3 processes ended before they took the job"):
+        await House(Processes()).run(apart.send)

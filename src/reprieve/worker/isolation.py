@@ -22,6 +22,9 @@ from reprieve.declaration import Declaration
 LONGEST_LINE = 16 * 1024 * 1024
 """Bytes of one message at the most."""
 
+TRIES = 3
+"""New processes that may end before they have taken a job, until the attempt counts as failed."""
+
 
 class Order(Record):
     """What an isolated process is told to run."""
@@ -32,8 +35,9 @@ class Order(Record):
 
 
 class Report(Record):
-    """What it answers: progress at any time, and in the end an outcome."""
+    """What it answers: first that it has the order, then progress at any time, and in the end an outcome."""
 
+    is_accepted: bool = False
     progress: bytes | None = None
     outcome: Outcome | None = None
 
@@ -81,18 +85,28 @@ class Isolated:
         reader, writer = await asyncio.open_connection(sock=ours, limit=LONGEST_LINE)
         return cls(process, reader, writer)
 
-    async def run(self, order: Order, running: Running) -> Outcome:
-        """Run one attempt; a process that ends without an answer has crashed."""
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process was alive when somebody last looked."""
+        return self._process.returncode is None
+
+    async def run(self, order: Order, running: Running) -> Outcome | None:
+        """Run one attempt; a process that ends without an answer has crashed.
+
+        None when the process ended before it had the order: then nothing was run, and another can take it.
+        """
+        is_accepted = False
         with contextlib.suppress(ConnectionError):
             self._writer.write(msgspec.json.encode(order) + b"\n")
             await self._writer.drain()
             while line := await self._reader.readline():
                 report = _decode(line)
+                is_accepted = True
                 if report.progress is not None:
                     running.note(report.progress)
                 if report.outcome is not None:
                     return report.outcome
-        return Crashed()
+        return Crashed() if is_accepted else None
 
     async def kill(self) -> None:
         """End the process at once."""
@@ -118,18 +132,33 @@ class Processes:
                 f"{declaration.name} is defined in the script itself; a task that runs in a process of its own "
                 "must live in a module that can be imported"
             )
-        process = self._idle.pop() if self._idle else await Isolated.start(self._target, self._url)
         order = Order(module=declaration.module, name=declaration.function.__qualname__, job=running.job)
-        try:
-            outcome = await process.run(order, running)
-        except BaseException:
-            await asyncio.shield(process.kill())
-            raise
-        if isinstance(outcome, Crashed):
+        failed = 0
+        while failed < TRIES:
+            process, is_new = await self._take()
+            try:
+                outcome = await process.run(order, running)
+            except BaseException:
+                await asyncio.shield(process.kill())
+                raise
+            if outcome is not None and not isinstance(outcome, Crashed):
+                self._idle.append(process)
+                return outcome
             await process.kill()
-        else:
-            self._idle.append(process)
-        return outcome
+            if outcome is not None:
+                return outcome
+            failed += is_new
+        message = f"{TRIES} processes ended before they took the job; see what they wrote to the worker's output"
+        raise ChildProcessError(message)
+
+    async def _take(self) -> tuple[Isolated, bool]:
+        """Answer a process, and whether it is new: an idle one may have died, which is nobody's fault who comes now."""
+        while self._idle:
+            process = self._idle.pop()
+            if process.is_alive:
+                return process, False
+            await process.kill()
+        return await Isolated.start(self._target, self._url), True
 
     async def close(self) -> None:
         """End every process."""
