@@ -2,11 +2,15 @@
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 
 from reprieve import Policy, Reprieve, current_job, fixed
 from reprieve.config import Settings
+
+FAR_TOO_LONG = 600
+"""Seconds that nobody waits for."""
 
 app = Reprieve("sqlite:///nobody-should-use-this.db", settings=Settings(), policy=Policy(backoff=fixed("200ms")))
 
@@ -63,22 +67,41 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def _name(path: str) -> None:
+    """Write down which process this is."""
+    with open(path, "w") as file:  # noqa: PTH123 - as little as possible between a fork and its end
+        file.write(str(os.getpid()))
+
+
+def _fork(path: str) -> None:
+    """Leave a child behind that never ends by itself."""
+    if os.fork() == 0:
+        _name(path)
+        threading.Event().wait(FAR_TOO_LONG)
+        os._exit(0)
+
+
 @app.task(executor="process")
 def fork_and_die(path: str) -> None:
-    """Take the process down and leave a child of it behind, which lets nothing go."""
-    if os.fork() == 0:
-        with open(path, "w") as file:  # noqa: PTH123 - as little as possible between a fork and its end
-            file.write(str(os.getpid()))
-        threading.Event().wait(600)
-        os._exit(0)
+    """Take the process down and leave a child of it behind."""
+    _fork(path)
     while not (os.path.exists(path) and os.path.getsize(path)):  # noqa: PTH110, PTH202 - as above
         threading.Event().wait(0.01)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 @app.task(executor="process")
-def stay(path: str) -> None:
-    """Say that it runs, and never end."""
-    with open(path, "w") as file:  # noqa: PTH123 - as above
-        file.write(str(os.getpid()))
-    threading.Event().wait(600)
+def spawn_and_die() -> None:
+    """Take the process down and leave a program behind that was given everything that it had open."""
+    subprocess.Popen(
+        [sys.executable, "-c", f"import threading; threading.Event().wait({FAR_TOO_LONG})"], close_fds=False
+    )
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@app.task(executor="process")
+def fork_and_stay(path: str, child: str) -> None:
+    """Leave a child behind, and never end."""
+    _fork(child)
+    _name(path)
+    threading.Event().wait(FAR_TOO_LONG)

@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import sys
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -143,3 +144,66 @@ async def test_an_attempt_fails_when_no_process_can_be_started(monkeypatch: pyte
     monkeypatch.setattr("sys.executable", shutil.which("true"))
     with pytest.raises(ChildProcessError, match="3 processes ended before they took the job"):
         await House(Processes()).run(apart.send)
+
+
+async def written(path: Path) -> int:
+    """Answer the process that has written its name to a file."""
+    async with asyncio.timeout(PATIENCE):
+        while not (name := read(path)):  # noqa: ASYNC110 - as above
+            await asyncio.sleep(0.01)
+    return int(name)
+
+
+def read(path: Path) -> str:
+    """Answer what a file says, if it is there."""
+    return path.read_text() if path.exists() else ""
+
+
+async def test_the_end_of_a_process_is_heard_of_while_a_child_of_it_lives(house: House, tmp_path: Path) -> None:
+    path = tmp_path / "child"
+    async with asyncio.timeout(PATIENCE):
+        assert await house.run(apart.fork_and_die, str(path)) == Crashed()
+    await gone(await written(path))
+
+
+async def test_a_child_of_a_process_cannot_keep_it_from_being_heard(house: House, tmp_path: Path) -> None:
+    async with asyncio.timeout(PATIENCE):
+        assert await house.run(apart.spawn_and_die) == Crashed()
+
+
+async def test_a_cancelled_attempt_ends_with_whatever_it_has_started(house: House, tmp_path: Path) -> None:
+    paths = [tmp_path / "parent", tmp_path / "child"]
+    attempt = asyncio.create_task(house.run(apart.fork_and_stay, *map(str, paths)))
+    pids = [await written(path) for path in paths]
+    attempt.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await attempt
+    for pid in pids:
+        await gone(pid)
+
+
+async def test_a_process_whose_start_nobody_waits_for_is_kept_for_the_next(house: House) -> None:
+    attempt = asyncio.create_task(house.run(apart.send))
+    await asyncio.sleep(0)
+    attempt.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await attempt
+    assert await house.run(apart.send) == Succeeded()
+    await house.processes.close()
+    assert children() == set()
+
+
+async def test_few_processes_are_kept_and_not_for_long(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reprieve.worker.isolation.MOST_IDLE", 1)
+    monkeypatch.setattr("reprieve.worker.isolation.IDLE_FOR", 0.1)
+    pids = await asyncio.gather(house.pid(), house.pid())
+    assert len(set(pids)) == 2
+    for pid in pids:
+        await gone(pid)
+    assert await house.run(apart.send) == Succeeded()
+
+
+def children() -> set[int]:
+    """Answer the processes that this one has started and that live."""
+    task = Path(f"/proc/self/task/{threading.get_native_id()}/children")
+    return {pid for pid in map(int, task.read_text().split()) if is_alive(pid)} if task.exists() else set()

@@ -3,10 +3,12 @@
 import asyncio
 import importlib
 import inspect
+import os
 import signal
 import socket
 import sys
 from collections.abc import Iterator
+from functools import partial
 from typing import Protocol
 
 import msgspec
@@ -40,6 +42,9 @@ def main() -> None:
     # Whoever presses Ctrl-C means the supervisor, which tells everybody in good order.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     connection = socket.socket(fileno=start.file)
+    # Nobody else may hold our end, or speak for us: neither a program that a task starts nor a fork of this process.
+    connection.set_inheritable(False)
+    os.register_at_fork(after_in_child=partial(_let_go, start.file))
     die_with(start.parent)
     bench = Bench(connection, start)
     decode = msgspec.json.Decoder(Order).decode
@@ -111,6 +116,12 @@ class Bench:
             # What the worker was told goes over what the app says.
             app.settings = replace(app.settings, url=self._start.url)
         return app
+
+
+def _let_go(file: int) -> None:
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, file, inheritable=False)
+    os.close(nothing)
 
 
 def _tasks_of(order: Order) -> Iterator[Declared]:

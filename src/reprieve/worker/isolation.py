@@ -7,9 +7,11 @@ through the socket is JSON.
 import asyncio
 import contextlib
 import os
+import signal
 import socket
 import sys
-from typing import Self
+from collections.abc import Coroutine
+from typing import Any, Self, TypeVar
 
 import msgspec
 
@@ -19,8 +21,16 @@ from reprieve.core.outcome import Crashed, Outcome, undecodable
 from reprieve.core.record import Record
 from reprieve.declaration import Declaration
 
+T = TypeVar("T")
+
 LONGEST_LINE = 16 * 1024 * 1024
 """Bytes of one message at the most."""
+
+LAST_WORDS = 0.5
+"""Seconds that what a process wrote before its end may take to be read."""
+
+MOST_IDLE, IDLE_FOR = 4, 60.0
+"""How many processes without an attempt are kept, and for how many seconds."""
 
 TRIES = 3
 """New processes that may end before they have taken a job, until the attempt counts as failed."""
@@ -58,7 +68,7 @@ _decode = msgspec.json.Decoder(Report).decode
 
 
 class Isolated:
-    """One process."""
+    """One process, the leader of a session of its own: whatever it starts can be ended with it."""
 
     def __init__(
         self, process: asyncio.subprocess.Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -67,22 +77,28 @@ class Isolated:
         self._process = process
         self._reader = reader
         self._writer = writer
+        self._ended = asyncio.create_task(process.wait())
 
     @classmethod
     async def start(cls, target: str = "", url: str = "") -> Self:
         """Start a process, for the app of a target and on the store of a URL."""
         ours, theirs = socket.socketpair()
         with theirs:
+            reader, writer = await asyncio.open_connection(sock=ours, limit=LONGEST_LINE)
             start = Start(parent=os.getpid(), file=theirs.fileno(), path=sys.path, target=target, url=url)
-            process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "reprieve.worker.isolated",
-                msgspec.json.encode(start).decode(),
-                pass_fds=[theirs.fileno()],
-                stdin=asyncio.subprocess.DEVNULL,
-            )
-        reader, writer = await asyncio.open_connection(sock=ours, limit=LONGEST_LINE)
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    sys.executable,
+                    "-m",
+                    "reprieve.worker.isolated",
+                    msgspec.json.encode(start).decode(),
+                    pass_fds=[theirs.fileno()],
+                    stdin=asyncio.subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+            except BaseException:
+                writer.close()
+                raise
         return cls(process, reader, writer)
 
     @property
@@ -99,7 +115,7 @@ class Isolated:
         with contextlib.suppress(ConnectionError):
             self._writer.write(msgspec.json.encode(order) + b"\n")
             await self._writer.drain()
-            while line := await self._reader.readline():
+            while line := await self._hear():
                 report = _decode(line)
                 is_accepted = True
                 if report.progress is not None:
@@ -108,22 +124,43 @@ class Isolated:
                     return report.outcome
         return Crashed() if is_accepted else None
 
+    async def _hear(self) -> bytes:
+        """Answer the next line; nothing when the process has ended, even if a child of it still holds the socket."""
+        line = asyncio.create_task(self._reader.readline())
+        try:
+            await asyncio.wait((line, self._ended), return_when=asyncio.FIRST_COMPLETED)
+            # What it wrote before its end is on its way, and so is the end, unless somebody holds the socket.
+            async with asyncio.timeout(LAST_WORDS):
+                return await line
+        except TimeoutError:
+            return b""
+        finally:
+            line.cancel()
+
     async def kill(self) -> None:
-        """End the process at once."""
+        """End the process at once, and whatever it has started."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        await self.retire()
+
+    async def retire(self) -> None:
+        """End a process that has nothing to do; what its attempts have left running on purpose goes on."""
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
         self._writer.close()
-        await self._process.wait()
+        # Whoever is cancelled while waiting must not cancel what others wait for.
+        await asyncio.wait((self._ended,))
 
 
 class Processes:
-    """As many isolated processes as attempts need, kept for the next ones."""
+    """As many isolated processes as attempts need; a few are kept for the next ones, for a while."""
 
     def __init__(self, *, target: str = "", url: str = "") -> None:
         """Start none yet. They load the app of the target, and use the store of the URL."""
         self._target = target
         self._url = url
-        self._idle: list[Isolated] = []
+        self._idle: dict[Isolated, asyncio.TimerHandle] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     async def run(self, declaration: Declaration, running: Running) -> Outcome:
         """Run one attempt; one that takes its process down is reported as crashed. Cancelled, the process is killed."""
@@ -139,12 +176,12 @@ class Processes:
             try:
                 outcome = await process.run(order, running)
             except BaseException:
-                await asyncio.shield(process.kill())
+                await asyncio.shield(self._begin(process.kill()))
                 raise
             if outcome is not None and not isinstance(outcome, Crashed):
-                self._idle.append(process)
+                self._keep(process)
                 return outcome
-            await process.kill()
+            await asyncio.shield(self._begin(process.kill()))
             if outcome is not None:
                 return outcome
             failed += is_new
@@ -154,14 +191,48 @@ class Processes:
     async def _take(self) -> tuple[Isolated, bool]:
         """Answer a process, and whether it is new: an idle one may have died, which is nobody's fault who comes now."""
         while self._idle:
-            process = self._idle.pop()
+            process, timer = self._idle.popitem()
+            timer.cancel()
             if process.is_alive:
                 return process, False
-            await process.kill()
-        return await Isolated.start(self._target, self._url), True
+            self._begin(process.retire())
+        return await self._start(), True
+
+    async def _start(self) -> Isolated:
+        """Start a process. Whoever is cancelled meanwhile leaves it to the next."""
+        starting = self._begin(Isolated.start(self._target, self._url))
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            starting.add_done_callback(self._keep_late)
+            raise
+
+    def _keep_late(self, starting: asyncio.Task[Isolated]) -> None:
+        if not starting.cancelled() and starting.exception() is None:
+            self._keep(starting.result())
+
+    def _keep(self, process: Isolated) -> None:
+        """Keep a process for the next attempt, if there are not enough, and not for ever: it takes up memory."""
+        if len(self._idle) >= MOST_IDLE:
+            self._begin(process.retire())
+        else:
+            self._idle[process] = asyncio.get_running_loop().call_later(IDLE_FOR, self._let_go, process)
+
+    def _let_go(self, process: Isolated) -> None:
+        del self._idle[process]
+        self._begin(process.retire())
+
+    def _begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Do something that must come to its end, whoever waits for it."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     async def close(self) -> None:
         """End every process."""
-        idle, self._idle = self._idle, []
-        for process in idle:
-            await process.kill()
+        while self._tasks or self._idle:
+            for process in list(self._idle):
+                self._idle[process].cancel()
+                self._let_go(process)
+            await asyncio.gather(*self._tasks, return_exceptions=True)
