@@ -2,12 +2,13 @@
 
 Each process hears the results of its own calls and steps its own copy of a gate at once, so that an outage stops it
 within its next few calls. What it heard is shared through a cell of the store, together with the permits that the claim
-honours, in one write: the fleet's gate is the one in the cell. Successes of a dependency that is well are not worth
-telling.
+honours, in one write: the fleet's gate is the one in the cell. A hold that only this process knows of is unconfirmed:
+nothing starts behind it, and nothing is given back either, until the fleet's gate has been asked. Successes of a
+dependency that is well are not worth telling.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 from msgspec.structs import replace
@@ -16,6 +17,7 @@ from reprieve.clock import Clock
 from reprieve.core.gate import Calls, Gate, PushBack, Signal, Tick, signal_of, step
 from reprieve.core.job import Job
 from reprieve.core.verdict import Verdict
+from reprieve.errors import StoreError
 from reprieve.stores.protocol import Cell, Regulation, Store
 
 PREFIX = "gate:"
@@ -34,6 +36,42 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Gate).decode
 
 
+class View:
+    """One gate, as this process sees it."""
+
+    __slots__ = ("fleet", "gate", "heard", "version")
+
+    def __init__(self, dependency: str) -> None:
+        """Know nothing of it yet."""
+        self.fleet = Gate(dependency=dependency)
+        """The fleet's gate, as it was last read or written."""
+        self.version = 0
+        """The version of its cell."""
+        self.heard: list[Signal] = []
+        """What the fleet has not been told."""
+        self.gate = self.fleet
+        """The fleet's gate after all that was heard."""
+
+    @property
+    def is_unconfirmed(self) -> bool:
+        """Whether it is held here, and the fleet does not know."""
+        return self.gate.mode == "held" and self.fleet.mode != "held"
+
+    def is_due(self, now: int) -> bool:
+        """Whether it is time for a probe."""
+        return self.gate.probe_at is not None and self.gate.probe_at <= now
+
+    def hear(self, signal: Signal, now: int) -> None:
+        """Take what the fleet will be told."""
+        self.heard.append(signal)
+        self.gate = step(self.gate, signal, now)
+
+    def learn(self, gate: Gate, version: int, now: int) -> None:
+        """Take the fleet's gate; what it has not been told comes on top."""
+        self.fleet, self.version = gate, version
+        self.gate = _follow(gate, self.heard, now)
+
+
 class Gates:
     """Every gate that this process has to do with."""
 
@@ -42,22 +80,33 @@ class Gates:
         self._store = store
         self._clock = clock
         self._under_way = under_way
-        self._gates: dict[str, Gate] = {}
-        self._versions: dict[str, int] = {}
-        self._heard: dict[str, list[Signal]] = {}
+        self._views: dict[str, View] = {}
+        self._unconfirmed: set[str] = set()
         self._news = asyncio.Event()
-        self._urgent = False
+        self._urgent = asyncio.Event()
+        self.when_settled: Callable[[], None] = lambda: None
+        """Called when a hold was confirmed or refuted, or the fleet's gate has another mode."""
+
+    @property
+    def has_unconfirmed(self) -> bool:
+        """Whether any hold is unconfirmed: what is fetched now may have to be given back."""
+        return bool(self._unconfirmed)
 
     def of(self, dependency: str) -> Gate | None:
         """Answer the gate of a dependency; a job without one has nobody else to blame."""
         if not dependency:
             return None
-        return self._gates.get(dependency) or Gate(dependency=dependency)
+        view = self._views.get(dependency)
+        return Gate(dependency=dependency) if view is None else view.gate
 
     def is_held(self, dependency: str) -> bool:
-        """Whether nothing may start: what was fetched before is better given back."""
-        gate = self._gates.get(dependency)
-        return gate is not None and gate.mode == "held"
+        """Whether nothing may start, as everybody knows: what was fetched before is better given back."""
+        view = self._views.get(dependency)
+        return view is not None and view.gate.mode == "held" and not view.is_unconfirmed
+
+    def is_unconfirmed(self, dependency: str) -> bool:
+        """Whether nothing may start before the fleet has been asked."""
+        return dependency in self._unconfirmed
 
     def hear(self, job: Job, verdict: Verdict | None) -> None:
         """Hear how a call ended; no verdict is a success."""
@@ -73,10 +122,12 @@ class Gates:
             return
         if isinstance(signal, Calls):
             signal = replace(signal, under_way=self._under_way(job.dependency))
-        after = step(gate, signal, now)
-        self._gates[job.dependency] = after
-        self._heard.setdefault(job.dependency, []).append(signal)
-        self._urgent = self._urgent or after.mode != "open"
+        view = self._view(job.dependency)
+        view.hear(signal, now)
+        if view.is_unconfirmed:
+            self._unconfirmed.add(job.dependency)
+        if view.gate.mode != "open":
+            self._urgent.set()
         self._news.set()
 
     async def refresh(self) -> None:
@@ -88,76 +139,107 @@ class Gates:
         """Share what is heard, and let probes through when it is time; for as long as the worker lives."""
         while True:
             await self._wait_for_news()
-            if not self._urgent:
-                # What is open can wait for company.
-                await asyncio.sleep(SHARE_EVERY)
             self._news.clear()
-            self._urgent = False
-            await self.share_all()
+            self._urgent.clear()
+            try:
+                await self.share_all()
+            except BaseException:
+                # What could not be told is still news, to whoever begins again.
+                self._news.set()
+                self._urgent.set()
+                raise
 
     def next_probe_at(self) -> int | None:
         """Answer when the next held gate lets a probe through."""
-        moments = [gate.probe_at for gate in self._gates.values() if gate.mode == "held" and gate.probe_at is not None]
-        return min(moments, default=None)
+        gates = (view.gate for view in self._views.values())
+        return min((gate.probe_at for gate in gates if gate.probe_at is not None), default=None)
 
     async def share_all(self) -> None:
         """Write whatever was heard, and what the time brings."""
         now = self._clock.now()
-        due = [name for name, gate in self._gates.items() if gate.probe_at is not None and gate.probe_at <= now]
-        for dependency in dict.fromkeys((*self._heard, *due)):
+        for dependency in [name for name, view in self._views.items() if view.heard or view.is_due(now)]:
             await self.share(dependency)
 
     async def share(self, dependency: str) -> None:
-        """Write what was heard of one dependency into the fleet's gate."""
-        heard = _merge(self._heard.pop(dependency, []))
+        """Write what was heard of one dependency into the fleet's gate, which decides."""
+        view = self._view(dependency)
         try:
-            while not await self._try_to_share(dependency, heard):
-                await self.refresh()
-        except BaseException:
-            # What could not be told yet is told later.
-            self._heard[dependency] = [*heard, *self._heard.get(dependency, [])]
+            while not await self._try_to_share(view):
+                pass
+        except StoreError:
+            raise
+        except Exception:
+            # It would fail again: nobody should wait for it.
+            view.heard.clear()
+            self._learn(view, view.fleet, view.version)
             raise
 
-    async def _try_to_share(self, dependency: str, heard: list[Signal]) -> bool:
-        key, now = PREFIX + dependency, self._clock.now()
-        cells = [cell for cell in await self._store.cells(key) if cell.key == key]
-        before = _decode(cells[0].value) if cells else Gate(dependency=dependency)
-        version = cells[0].version if cells else 0
-        after = step(before, Tick(), now)
-        for signal in heard:
-            after = step(after, signal, now)
+    async def _try_to_share(self, view: View) -> bool:
+        dependency, now = view.fleet.dependency, self._clock.now()
+        key = PREFIX + dependency
+        cell = next((cell for cell in await self._store.cells(key) if cell.key == key), None)
+        before = Gate(dependency=dependency) if cell is None else _decode(cell.value)
+        version = 0 if cell is None else cell.version
+        told = len(view.heard)
+        after = _follow(before, [Tick(), *_merge(view.heard)], now)
         if after != before:
-            permits = after.permits(0)
-            regulations = [Regulation(subject="dependency", name=dependency, permits=permits)]
-            if permits == before.permits(0):
-                regulations = []
-            cell = await self._store.swap(key, version, _encode(after), regulations, now)
+            cell = await self._store.swap(key, version, _encode(after), _regulations(before, after), now)
             if cell is None:
                 return False
-        self._gates[dependency] = after
+            version = cell.version
+        # More may have been heard meanwhile.
+        del view.heard[:told]
+        self._learn(view, after, version)
         return True
 
     async def _wait_for_news(self) -> None:
-        """Wait until something is heard, or a held gate is due for a probe."""
+        """Wait until something is heard, or a held gate is due for a probe. What is open can wait for company."""
         probe_at = self.next_probe_at()
         delay = None if probe_at is None else max(0.0, (probe_at - self._clock.now()) / 1_000)
-        try:
-            async with asyncio.timeout(delay):
-                await self._news.wait()
-        except TimeoutError:
-            self._urgent = True
+        if await _is_set_within(self._news, delay):
+            await _is_set_within(self._urgent, SHARE_EVERY)
 
     def _take(self, cell: Cell) -> None:
-        if self._versions.get(cell.key) != cell.version:
-            gate = _decode(cell.value)
-            self._versions[cell.key] = cell.version
-            self._gates[gate.dependency] = gate
+        dependency = cell.key.removeprefix(PREFIX)
+        view = self._view(dependency)
+        if view.version != cell.version:
+            self._learn(view, _decode(cell.value), cell.version)
             # A probe may be due earlier than whoever waits for news knows.
             self._news.set()
+
+    def _learn(self, view: View, gate: Gate, version: int) -> None:
+        """Take the fleet's gate, and let those know who wait for it."""
+        dependency, mode = gate.dependency, view.fleet.mode
+        view.learn(gate, version, self._clock.now())
+        if view.is_unconfirmed:
+            self._unconfirmed.add(dependency)
+        elif dependency in self._unconfirmed or mode != gate.mode:
+            self._unconfirmed.discard(dependency)
+            self.when_settled()
+
+    def _view(self, dependency: str) -> View:
+        view = self._views.get(dependency)
+        if view is None:
+            view = self._views[dependency] = View(dependency)
+        return view
 
 
 def _is_well(gate: Gate) -> bool:
     return gate.mode == "open" and gate.evidence == 0 and gate.failing < CALM
+
+
+def _follow(gate: Gate, signals: Iterable[Signal], now: int) -> Gate:
+    for signal in signals:
+        gate = step(gate, signal, now)
+    return gate
+
+
+def _regulations(before: Gate, after: Gate) -> list[Regulation]:
+    """Answer what the claim must honour from now on, if that has changed."""
+    permits = after.permits(0)
+    if permits == before.permits(0):
+        return []
+    return [Regulation(subject="dependency", name=after.dependency, permits=permits)]
 
 
 def _merge(signals: list[Signal]) -> list[Signal]:
@@ -174,3 +256,12 @@ def _merge(signals: list[Signal]) -> list[Signal]:
         failed=failed,
     )
     return [merged, *others]
+
+
+async def _is_set_within(event: asyncio.Event, seconds: float | None) -> bool:
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True

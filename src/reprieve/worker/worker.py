@@ -173,6 +173,9 @@ class Worker:
         """Answer how many jobs to ask for: free slots, and what fast jobs will have freed in a moment."""
         if self._is_stopping:
             return 0
+        if self._gates.has_unconfirmed:
+            # What is fetched now would soon be given back.
+            return 0
         wanted = self._slots + self._stopwatch.ahead(self._slots)
         return max(0, min(MOST, wanted - len(self._running) - len(self._fetched)))
 
@@ -257,6 +260,8 @@ class Worker:
         """Start what was fetched, as far as there are slots."""
         while self._fetched and len(self._running) < self._slots:
             job = self._fetched[0][1]
+            if self._gates.is_unconfirmed(job.dependency):
+                return
             if job.dependency and self._gates.is_held(job.dependency):
                 self._give_back(lambda other: self._gates.is_held(other.dependency))
                 continue
@@ -366,6 +371,13 @@ class Worker:
         ]
 
     async def _keep_gates_fresh(self) -> None:
+        """Read what the fleet agrees on, and act on it at once."""
+
+        def act() -> None:
+            self._start()
+            self._wake.set()
+
+        self._gates.when_settled = act
         while True:
             await self._gates.refresh()
             await asyncio.sleep(self._heartbeat)

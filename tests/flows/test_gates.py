@@ -1,0 +1,216 @@
+"""Gates: what each process hears, what the fleet agrees on, and what becomes of jobs behind a gate meanwhile."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+
+import msgspec
+import pytest
+
+from reprieve import Reprieve
+from reprieve.core.gate import Gate, Mode
+from reprieve.core.job import Job
+from reprieve.core.verdict import Verdict
+from reprieve.stores.open import open_store
+from reprieve.stores.protocol import Beat, Cell, Filter, Store
+from reprieve.testing import FakeClock
+from reprieve.testing.fault import MEMORY, Fault, FaultyStore
+from reprieve.worker import gates
+from reprieve.worker.gates import Gates
+from reprieve.worker.isolation import Processes
+from reprieve.worker.persist import persist
+from reprieve.worker.stopwatch import MOST
+from reprieve.worker.worker import Worker
+
+REFUSED = Verdict(kind="transient", scope="dependency", code="connect")
+BUSY = Verdict(kind="throttled", scope="dependency", retry_after=60.0)
+PATIENCE = 20.0
+"""Seconds after which something that should happen counts as not happening."""
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[FaultyStore]:
+    store = FaultyStore(open_store(MEMORY))
+    yield store
+    await store.close()
+
+
+class Process:
+    """One process of a fleet: its gates, and the calls that it makes."""
+
+    def __init__(self, store: Store, clock: FakeClock) -> None:
+        self.gates = Gates(store, clock, lambda _: 0)
+        self._clock = clock
+
+    def hear(self, verdict: Verdict | None, times: int = 1, dependency: str = "ses") -> None:
+        now = self._clock.now()
+        for number in range(times):
+            job = Job(id=f"job-{number}", task="t", dependency=dependency, created_at=now, due_at=now, leased_at=now)
+            self.gates.hear(job, verdict)
+
+    def mode(self, dependency: str = "ses") -> Mode:
+        gate = self.gates.of(dependency)
+        assert gate is not None
+        return gate.mode
+
+
+@asynccontextmanager
+async def kept(process: Process) -> AsyncGenerator[None]:
+    """Let a process share what it hears, as a worker does."""
+    keeper = asyncio.create_task(persist(process.gates.keep, "sharing gates"))
+    try:
+        yield
+    finally:
+        keeper.cancel()
+        await asyncio.gather(keeper, return_exceptions=True)
+
+
+async def until(store: Store, is_true: Callable[[], Awaitable[bool]]) -> None:
+    """Look whenever something was written, until it is true."""
+    async with asyncio.timeout(PATIENCE):
+        while not await is_true():
+            await store.wait((), 0.1)
+
+
+async def agreed(store: Store, dependency: str = "ses") -> Gate | None:
+    """Answer the fleet's gate, if there is one."""
+    cells = [cell for cell in await store.cells(gates.PREFIX) if cell.key == gates.PREFIX + dependency]
+    return msgspec.json.decode(cells[0].value, type=Gate) if cells else None
+
+
+async def is_held(store: Store) -> bool:
+    gate = await agreed(store)
+    return gate is not None and gate.mode == "held"
+
+
+# a hold that only one process knows of
+
+
+async def test_a_hold_does_not_wait_for_company(
+    store: FaultyStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gates, "SHARE_EVERY", 3_600.0)
+    process = Process(store, clock)
+    async with kept(process):
+        process.hear(REFUSED)
+        for _ in range(5):
+            # It waits for company by now.
+            await asyncio.sleep(0)
+        process.hear(BUSY)
+        await until(store.behind, lambda: is_held(store.behind))
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("operation", ["cells", "swap"])
+async def test_a_hold_that_could_not_be_shared_is_shared_later(
+    store: FaultyStore, clock: FakeClock, operation: str, when: str
+) -> None:
+    store.fault = msgspec.convert({"operation": operation, "number": 1, "when": when}, Fault)
+    process = Process(store, clock)
+    async with kept(process):
+        process.hear(REFUSED, 30)
+        await until(store.behind, lambda: is_held(store.behind))
+    assert store.has_failed
+
+
+async def test_a_hold_is_unconfirmed_until_the_fleet_has_been_asked(store: FaultyStore, clock: FakeClock) -> None:
+    process = Process(store, clock)
+    process.hear(REFUSED, 30)
+    assert process.mode() == "held"
+    assert (process.gates.is_unconfirmed("ses"), process.gates.is_held("ses")) == (True, False)
+    await process.gates.share_all()
+    assert (process.gates.is_unconfirmed("ses"), process.gates.is_held("ses")) == (False, True)
+
+
+async def test_whoever_waits_for_the_fleet_is_told_what_it_says(store: FaultyStore, clock: FakeClock) -> None:
+    process, told = Process(store, clock), Counter[str]()
+    process.gates.when_settled = lambda: told.update([process.mode()])
+    process.hear(REFUSED, 30)
+    assert not told
+    await process.gates.share_all()
+    assert told == {"held": 1}
+
+
+async def test_what_is_heard_while_others_are_heard_is_not_forgotten(store: FaultyStore, clock: FakeClock) -> None:
+    one, other = Process(store, clock), Process(store, clock)
+    one.hear(REFUSED, 20)
+    other.hear(REFUSED, 20)
+    await one.gates.share_all()
+    await other.gates.refresh()
+    # The fleet has heard of 20 failures, and this process of 20 more.
+    assert other.mode() == "held"
+    assert other.gates.has_unconfirmed
+
+
+class Refusing(FaultyStore):
+    """A store that does not take what it is given, and says so in words that nobody expects."""
+
+    async def swap(self, *_: object, **__: object) -> Cell | None:
+        message = "no such thing"
+        raise ValueError(message)
+
+
+async def test_nobody_waits_for_a_hold_that_can_never_be_shared(store: FaultyStore, clock: FakeClock) -> None:
+    process = Process(Refusing(store), clock)
+    process.hear(REFUSED, 30)
+    with pytest.raises(ValueError, match="no such thing"):
+        await process.gates.share_all()
+    assert not process.gates.has_unconfirmed
+
+
+# jobs behind a gate
+
+
+@asynccontextmanager
+async def working(app: Reprieve, slots: int) -> AsyncGenerator[Worker]:
+    """Let a worker work in this process."""
+    beat = Beat(session="one", now=app.clock.now(), lease=600.0, slots=slots, is_new=True)
+    await app.store.beat(beat)
+    processes = Processes()
+    worker = Worker(app, "one", slots=slots, isolation=processes)
+    running = asyncio.create_task(worker.run())
+    try:
+        yield worker
+    finally:
+        worker.stop_now()
+        await running
+        await processes.close()
+
+
+async def leases(store: Store, ids: Sequence[str]) -> list[int]:
+    """Answer how often each job was leased."""
+    found: list[int] = []
+    for first in range(0, len(ids), 100):
+        page = await store.find(Filter(ids=tuple(ids[first : first + 100])), 0)
+        found += [job.attempt for job in page.jobs]
+    return found
+
+
+@pytest.mark.parametrize("fault", [None, Fault(operation="swap", number=2, when="before")])
+async def test_an_outage_leases_hardly_more_jobs_than_it_calls(store: FaultyStore, fault: Fault | None) -> None:
+    store.fault = fault
+    calls, probes = 0, asyncio.Event()
+    with Reprieve(MEMORY) as app, app.override(store=store):
+
+        @app.task(dependency="ses")
+        async def call() -> None:
+            nonlocal calls
+            calls += 1
+            gate = await agreed(store.behind)
+            if gate is not None and gate.mode == "probing":
+                probes.set()
+            raise ConnectionRefusedError
+
+        ids = [receipt.id for receipt in await app.aenqueue_many(call.call() for _ in range(400))]
+        async with working(app, slots=20), asyncio.timeout(PATIENCE):
+            await probes.wait()
+    made = await leases(store, ids)
+    assert store.has_failed == (fault is not None)
+    assert sum(made) <= calls + MOST + 20
+    assert max(made) <= 3
