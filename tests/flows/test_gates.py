@@ -12,6 +12,7 @@ from reprieve import Reprieve
 from reprieve.core.gate import Gate, Mode
 from reprieve.core.job import Job
 from reprieve.core.verdict import Verdict
+from reprieve.errors import StoreError
 from reprieve.stores.open import open_store
 from reprieve.stores.protocol import Beat, Cell, Filter, Store
 from reprieve.testing import FakeClock
@@ -162,6 +163,66 @@ async def test_nobody_waits_for_a_hold_that_can_never_be_shared(store: FaultySto
     with pytest.raises(ValueError, match="no such thing"):
         await process.gates.share_all()
     assert not process.gates.has_unconfirmed
+
+
+# versions and replies
+
+
+async def test_calls_count_once_when_the_reply_is_lost(store: FaultyStore, clock: FakeClock) -> None:
+    store.fault = Fault(operation="swap", number=1, when="after")
+    process = Process(store, clock)
+    process.hear(REFUSED, 20)
+    with pytest.raises(StoreError):
+        await process.gates.share_all()
+    process.hear(REFUSED, 3)
+    await process.gates.share_all()
+    gate = await agreed(store)
+    assert gate is not None
+    assert (gate.mode, gate.fails) == ("open", 23)
+
+
+async def test_calls_count_when_only_the_reply_to_the_reading_is_lost(store: FaultyStore, clock: FakeClock) -> None:
+    store.fault = Fault(operation="cells", number=1, when="after")
+    process = Process(store, clock)
+    process.hear(REFUSED, 20)
+    with pytest.raises(StoreError):
+        await process.gates.share_all()
+    await process.gates.share_all()
+    gate = await agreed(store)
+    assert gate is not None
+    assert gate.fails == 20
+
+
+class Late(FaultyStore):
+    """A store whose answer to one reading is kept until the reader is told."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.is_late = False
+        self.has_read, self.may_answer = asyncio.Event(), asyncio.Event()
+
+    async def cells(self, prefix: str = "") -> list[Cell]:
+        found = await super().cells(prefix)
+        if self.is_late and prefix == gates.PREFIX:
+            self.has_read.set()
+            await self.may_answer.wait()
+        return found
+
+
+async def test_what_is_read_late_does_not_replace_what_is_newer(store: FaultyStore, clock: FakeClock) -> None:
+    late = Late(store)
+    process = Process(late, clock)
+    process.hear(REFUSED)
+    await process.gates.share_all()
+    late.is_late = True
+    reading = asyncio.create_task(process.gates.refresh())
+    await late.has_read.wait()
+    process.hear(REFUSED, 30)
+    await process.gates.share_all()
+    assert process.gates.is_held("ses")
+    late.may_answer.set()
+    await reading
+    assert process.gates.is_held("ses")
 
 
 # jobs behind a gate

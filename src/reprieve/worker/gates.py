@@ -9,6 +9,7 @@ dependency that is well are not worth telling.
 
 import asyncio
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -36,19 +37,32 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Gate).decode
 
 
+class Sent(NamedTuple):
+    """A write whose reply has not arrived, and how much of what was heard it tells."""
+
+    version: int
+    value: bytes
+    told: int
+
+    def is_in(self, cell: Cell | None) -> bool:
+        """Whether it was done, and nobody has written since."""
+        return cell is not None and cell.version != self.version and cell.value == self.value
+
+
 class View:
     """One gate, as this process sees it."""
 
-    __slots__ = ("fleet", "gate", "heard", "version")
+    __slots__ = ("fleet", "gate", "heard", "sent", "version")
 
     def __init__(self, dependency: str) -> None:
         """Know nothing of it yet."""
         self.fleet = Gate(dependency=dependency)
         """The fleet's gate, as it was last read or written."""
         self.version = 0
-        """The version of its cell."""
+        """The version of its cell. Versions only grow, also when a cell is deleted and made again."""
         self.heard: list[Signal] = []
         """What the fleet has not been told."""
+        self.sent: Sent | None = None
         self.gate = self.fleet
         """The fleet's gate after all that was heard."""
 
@@ -66,10 +80,17 @@ class View:
         self.heard.append(signal)
         self.gate = step(self.gate, signal, now)
 
+    def recognise(self, cell: Cell | None) -> None:
+        """Forget what the fleet was told although the reply was lost, or the same calls would count twice."""
+        if self.sent is not None and self.sent.is_in(cell):
+            del self.heard[: self.sent.told]
+        self.sent = None
+
     def learn(self, gate: Gate, version: int, now: int) -> None:
-        """Take the fleet's gate; what it has not been told comes on top."""
-        self.fleet, self.version = gate, version
-        self.gate = _follow(gate, self.heard, now)
+        """Take the fleet's gate, unless a newer one is known; what it has not been told comes on top."""
+        if version >= self.version:
+            self.fleet, self.version = gate, version
+        self.gate = _follow(self.fleet, self.heard, now)
 
 
 class Gates:
@@ -180,10 +201,13 @@ class Gates:
         cell = next((cell for cell in await self._store.cells(key) if cell.key == key), None)
         before = Gate(dependency=dependency) if cell is None else _decode(cell.value)
         version = 0 if cell is None else cell.version
+        view.recognise(cell)
         told = len(view.heard)
         after = _follow(before, [Tick(), *_merge(view.heard)], now)
         if after != before:
-            cell = await self._store.swap(key, version, _encode(after), _regulations(before, after), now)
+            view.sent = Sent(version, _encode(after), told)
+            cell = await self._store.swap(key, version, view.sent.value, _regulations(before, after), now)
+            view.sent = None
             if cell is None:
                 return False
             version = cell.version
@@ -202,7 +226,7 @@ class Gates:
     def _take(self, cell: Cell) -> None:
         dependency = cell.key.removeprefix(PREFIX)
         view = self._view(dependency)
-        if view.version != cell.version:
+        if view.version < cell.version:
             self._learn(view, _decode(cell.value), cell.version)
             # A probe may be due earlier than whoever waits for news knows.
             self._news.set()
@@ -213,7 +237,7 @@ class Gates:
         view.learn(gate, version, self._clock.now())
         if view.is_unconfirmed:
             self._unconfirmed.add(dependency)
-        elif dependency in self._unconfirmed or mode != gate.mode:
+        elif dependency in self._unconfirmed or mode != view.fleet.mode:
             self._unconfirmed.discard(dependency)
             self.when_settled()
 
