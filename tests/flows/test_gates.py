@@ -55,6 +55,10 @@ class Process:
             job = Job(id=f"job-{number}", task="t", dependency=dependency, created_at=now, due_at=now, leased_at=now)
             self.gates.hear(job, verdict)
 
+    def known(self) -> list[str]:
+        """Answer what is remembered."""
+        return list(self.gates._views)  # noqa: SLF001 - what is kept must not grow, and nothing else shows it
+
     def mode(self, dependency: str = "ses") -> Mode:
         gate = self.gates.of(dependency)
         assert gate is not None
@@ -223,6 +227,118 @@ async def test_what_is_read_late_does_not_replace_what_is_newer(store: FaultySto
     late.may_answer.set()
     await reading
     assert process.gates.is_held("ses")
+
+
+# what is forgotten
+
+
+async def test_a_gate_that_is_well_again_leaves_nothing_behind(store: FaultyStore, clock: FakeClock) -> None:
+    process = Process(store, clock)
+    hosts = [f"host-{number}" for number in range(50)]
+    for host in hosts:
+        process.hear(REFUSED, 2, host)
+    await process.gates.share_all()
+    assert len(await store.cells()) == 50
+    for host in hosts:
+        process.hear(None, 100, host)
+    await process.gates.share_all()
+    assert await store.cells() == []
+    assert process.known() == []
+
+
+async def test_a_gate_that_nobody_speaks_of_any_more_is_forgotten(store: FaultyStore, clock: FakeClock) -> None:
+    one, other = Process(store, clock), Process(store, clock)
+    one.hear(REFUSED, 2)
+    await one.gates.share_all()
+    await other.gates.refresh()
+    clock.advance(gates.FORGET_AFTER - 1)
+    await other.gates.share_all()
+    assert await agreed(store) is not None
+    clock.advance(1)
+    await other.gates.share_all()
+    assert await agreed(store) is None
+    await one.gates.refresh()
+    assert one.known() == other.known() == []
+
+
+async def test_what_is_well_and_has_no_cell_is_not_written(store: FaultyStore, clock: FakeClock) -> None:
+    one, other = Process(store, clock), Process(store, clock)
+    one.hear(REFUSED)
+    await one.gates.share_all()
+    await other.gates.refresh()
+    one.hear(None, 100)
+    other.hear(None, 10)
+    await one.gates.share_all()
+    written = store.calls["swap"]
+    await other.gates.share_all()
+    assert store.calls["swap"] == written
+    assert other.known() == []
+
+
+async def test_a_gate_that_is_held_is_never_forgotten(store: FaultyStore, clock: FakeClock) -> None:
+    process = Process(store, clock)
+    held = Gate(dependency="ses", mode="held", since_at=clock.now())
+    await store.swap("gate:ses", 0, msgspec.json.encode(held))
+    await process.gates.refresh()
+    clock.advance(gates.FORGET_AFTER * 2)
+    await process.gates.refresh()
+    await process.gates.share_all()
+    assert await agreed(store) == held
+    assert process.gates.is_held("ses")
+
+
+async def test_a_gate_that_another_process_forgot_is_open_here_too(store: FaultyStore, clock: FakeClock) -> None:
+    process, told = Process(store, clock), Counter[str]()
+    process.gates.when_settled = lambda: told.update([process.mode()])
+    process.hear(BUSY)
+    await process.gates.share_all()
+    (cell,) = await store.cells()
+    await store.swap(cell.key, cell.version, None)
+    await process.gates.refresh()
+    assert not process.gates.is_held("ses")
+    assert told == {"held": 1, "open": 1}
+
+
+async def test_a_gate_that_was_forgotten_and_is_held_again_is_noticed(store: FaultyStore, clock: FakeClock) -> None:
+    one, other = Process(store, clock), Process(store, clock)
+    one.hear(REFUSED)
+    await one.gates.share_all()
+    await other.gates.refresh()
+    one.hear(None, 100)
+    await one.gates.share_all()
+    one.hear(BUSY)
+    await one.gates.share_all()
+    await other.gates.refresh()
+    assert other.gates.is_held("ses")
+
+
+async def test_a_reading_that_was_overtaken_brings_no_gate_back(store: FaultyStore, clock: FakeClock) -> None:
+    late = Late(store)
+    process = Process(late, clock)
+    process.hear(REFUSED)
+    await process.gates.share_all()
+    late.is_late = True
+    reading = asyncio.create_task(process.gates.refresh())
+    await late.has_read.wait()
+    process.hear(None, 100)
+    await process.gates.share_all()
+    late.may_answer.set()
+    await reading
+    assert process.known() == []
+
+
+async def test_several_gates_are_written_at_once_and_one_that_fails_stops_no_other(
+    store: FaultyStore, clock: FakeClock
+) -> None:
+    store.fault = Fault(operation="swap", number=1, when="before")
+    process = Process(store, clock)
+    for number in range(20):
+        process.hear(REFUSED, 2, f"host-{number}")
+    with pytest.raises(StoreError):
+        await process.gates.share_all()
+    assert len(await store.cells()) == 19
+    await process.gates.share_all()
+    assert len(await store.cells()) == 20
 
 
 # jobs behind a gate

@@ -4,7 +4,7 @@ Each process hears the results of its own calls and steps its own copy of a gate
 within its next few calls. What it heard is shared through a cell of the store, together with the permits that the claim
 honours, in one write: the fleet's gate is the one in the cell. A hold that only this process knows of is unconfirmed:
 nothing starts behind it, and nothing is given back either, until the fleet's gate has been asked. Successes of a
-dependency that is well are not worth telling.
+dependency that is well are not worth telling, and its cell is not worth keeping: no cell is a gate that is open.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from reprieve.clock import Clock
-from reprieve.core.gate import Calls, Gate, PushBack, Signal, Tick, signal_of, step
+from reprieve.core.gate import Calls, Gate, Mode, PushBack, Signal, Tick, signal_of, step
 from reprieve.core.job import Job
 from reprieve.core.verdict import Verdict
 from reprieve.errors import StoreError
@@ -30,6 +30,12 @@ CALM = 0.01
 SHARE_EVERY = 0.1
 """Seconds between two writes of a gate that is open."""
 
+FORGET_AFTER = 3_600.0
+"""Seconds without news after which an open gate is forgotten, whatever it has heard."""
+
+AT_ONCE = 8
+"""Gates that are written at once, at the most."""
+
 WITNESSES = 8
 """Jobs that are named as having failed, at the most."""
 
@@ -41,25 +47,28 @@ class Sent(NamedTuple):
     """A write whose reply has not arrived, and how much of what was heard it tells."""
 
     version: int
-    value: bytes
+    value: bytes | None
     told: int
 
     def is_in(self, cell: Cell | None) -> bool:
         """Whether it was done, and nobody has written since."""
-        return cell is not None and cell.version != self.version and cell.value == self.value
+        version, value = (0, None) if cell is None else (cell.version, cell.value)
+        return version != self.version and value == self.value
 
 
 class View:
     """One gate, as this process sees it."""
 
-    __slots__ = ("fleet", "gate", "heard", "sent", "version")
+    __slots__ = ("fleet", "gate", "heard", "seen_at", "sent", "version")
 
-    def __init__(self, dependency: str) -> None:
+    def __init__(self, dependency: str, now: int) -> None:
         """Know nothing of it yet."""
         self.fleet = Gate(dependency=dependency)
         """The fleet's gate, as it was last read or written."""
         self.version = 0
-        """The version of its cell. Versions only grow, also when a cell is deleted and made again."""
+        """The version of its cell; 0 is no cell. Versions only grow, also when a cell is deleted and made again."""
+        self.seen_at = now
+        """When that version was first seen here."""
         self.heard: list[Signal] = []
         """What the fleet has not been told."""
         self.sent: Sent | None = None
@@ -75,6 +84,15 @@ class View:
         """Whether it is time for a probe."""
         return self.gate.probe_at is not None and self.gate.probe_at <= now
 
+    def is_over(self, now: int) -> bool:
+        """Whether there is a cell that nobody needs any more."""
+        return self.version > 0 and not self.heard and self.is_idle_or_well(self.fleet, self.version, now)
+
+    def is_idle_or_well(self, gate: Gate, version: int, now: int) -> bool:
+        """Whether the fleet's gate, in this version, need not be kept."""
+        is_idle = version == self.version and now - self.seen_at >= FORGET_AFTER * 1_000
+        return _is_well(gate) or (gate.mode == "open" and is_idle and not self.heard)
+
     def hear(self, signal: Signal, now: int) -> None:
         """Take what the fleet will be told."""
         self.heard.append(signal)
@@ -88,9 +106,17 @@ class View:
 
     def learn(self, gate: Gate, version: int, now: int) -> None:
         """Take the fleet's gate, unless a newer one is known; what it has not been told comes on top."""
+        if version > self.version:
+            self.seen_at = now
         if version >= self.version:
             self.fleet, self.version = gate, version
         self.gate = _follow(self.fleet, self.heard, now)
+
+    def lose(self, version: int, now: int) -> None:
+        """Take it that the cell is gone that had this version, unless a newer one is known."""
+        if self.version <= version:
+            self.version = 0
+            self.learn(Gate(dependency=self.fleet.dependency), 0, now)
 
 
 class Gates:
@@ -103,6 +129,8 @@ class Gates:
         self._under_way = under_way
         self._views: dict[str, View] = {}
         self._unconfirmed: set[str] = set()
+        self._deleted: set[str] = set()
+        """Whose cells were deleted here since the last reading began: it may still have seen them."""
         self._news = asyncio.Event()
         self._urgent = asyncio.Event()
         self.when_settled: Callable[[], None] = lambda: None
@@ -153,8 +181,21 @@ class Gates:
 
     async def refresh(self) -> None:
         """Read what the fleet agrees on."""
+        self._deleted.clear()
+        missing = {name: view.version for name, view in self._views.items() if view.version}
         for cell in await self._store.cells(PREFIX):
-            self._take(cell)
+            dependency = cell.key.removeprefix(PREFIX)
+            missing.pop(dependency, None)
+            if dependency not in self._deleted:
+                self._take(dependency, cell)
+        for dependency, version in missing.items():
+            view = self._views.get(dependency)
+            # One that was written here meanwhile is not missing, only new.
+            if view is not None and view.version == version:
+                self._lose(view, version)
+        now = self._clock.now()
+        if any(view.is_over(now) for view in self._views.values()):
+            self._news.set()
 
     async def keep(self) -> None:
         """Share what is heard, and let probes through when it is time; for as long as the worker lives."""
@@ -178,8 +219,17 @@ class Gates:
     async def share_all(self) -> None:
         """Write whatever was heard, and what the time brings."""
         now = self._clock.now()
-        for dependency in [name for name, view in self._views.items() if view.heard or view.is_due(now)]:
-            await self.share(dependency)
+        names = [name for name, view in self._views.items() if view.heard or view.is_due(now) or view.is_over(now)]
+        turns = asyncio.Semaphore(AT_ONCE)
+
+        async def share(dependency: str) -> None:
+            async with turns:
+                await self.share(dependency)
+
+        # One that fails does not keep the others from being written.
+        for answer in await asyncio.gather(*map(share, names), return_exceptions=True):
+            if answer is not None:
+                raise answer
 
     async def share(self, dependency: str) -> None:
         """Write what was heard of one dependency into the fleet's gate, which decides."""
@@ -196,7 +246,7 @@ class Gates:
             raise
 
     async def _try_to_share(self, view: View) -> bool:
-        dependency, now = view.fleet.dependency, self._clock.now()
+        dependency, now, known = view.fleet.dependency, self._clock.now(), view.version
         key = PREFIX + dependency
         cell = next((cell for cell in await self._store.cells(key) if cell.key == key), None)
         before = Gate(dependency=dependency) if cell is None else _decode(cell.value)
@@ -204,16 +254,22 @@ class Gates:
         view.recognise(cell)
         told = len(view.heard)
         after = _follow(before, [Tick(), *_merge(view.heard)], now)
-        if after != before:
-            view.sent = Sent(version, _encode(after), told)
-            cell = await self._store.swap(key, version, view.sent.value, _regulations(before, after), now)
+        value = None if view.is_idle_or_well(after, version, now) else _encode(after)
+        is_same = value is None if cell is None else value is not None and after == before
+        if not is_same:
+            view.sent = Sent(version, value, told)
+            answer = await self._store.swap(key, version, value, _regulations(before, after), now)
             view.sent = None
-            if cell is None:
+            if answer is None:
                 return False
-            version = cell.version
+            cell = answer
         # More may have been heard meanwhile.
         del view.heard[:told]
-        self._learn(view, after, version)
+        if value is None or cell is None:
+            self._deleted.add(dependency)
+            self._lose(view, max(version, known))
+        else:
+            self._learn(view, after, cell.version)
         return True
 
     async def _wait_for_news(self) -> None:
@@ -223,8 +279,7 @@ class Gates:
         if await _is_set_within(self._news, delay):
             await _is_set_within(self._urgent, SHARE_EVERY)
 
-    def _take(self, cell: Cell) -> None:
-        dependency = cell.key.removeprefix(PREFIX)
+    def _take(self, dependency: str, cell: Cell) -> None:
         view = self._view(dependency)
         if view.version < cell.version:
             self._learn(view, _decode(cell.value), cell.version)
@@ -232,19 +287,32 @@ class Gates:
             self._news.set()
 
     def _learn(self, view: View, gate: Gate, version: int) -> None:
-        """Take the fleet's gate, and let those know who wait for it."""
-        dependency, mode = gate.dependency, view.fleet.mode
+        """Take the fleet's gate."""
+        mode = view.fleet.mode
         view.learn(gate, version, self._clock.now())
+        self._settle(view, mode)
+
+    def _lose(self, view: View, version: int) -> None:
+        """Take it that the fleet has no such gate any more, and so that it is open."""
+        mode = view.fleet.mode
+        view.lose(version, self._clock.now())
+        if not (view.version or view.heard):
+            self._views.pop(view.fleet.dependency, None)
+        self._settle(view, mode)
+
+    def _settle(self, view: View, mode: Mode) -> None:
+        """Let those know who wait for the fleet, or rely on a mode that it no longer has."""
+        dependency = view.fleet.dependency
         if view.is_unconfirmed:
             self._unconfirmed.add(dependency)
-        elif dependency in self._unconfirmed or mode != view.fleet.mode:
+        elif dependency in self._unconfirmed or view.fleet.mode != mode:
             self._unconfirmed.discard(dependency)
             self.when_settled()
 
     def _view(self, dependency: str) -> View:
         view = self._views.get(dependency)
         if view is None:
-            view = self._views[dependency] = View(dependency)
+            view = self._views[dependency] = View(dependency, self._clock.now())
         return view
 
 
