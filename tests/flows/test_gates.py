@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from reprieve import Reprieve
+from reprieve.config import Settings
 from reprieve.core.gate import Gate, Mode
 from reprieve.core.job import Job
 from reprieve.core.verdict import Verdict
@@ -229,6 +230,62 @@ async def test_what_is_read_late_does_not_replace_what_is_newer(store: FaultySto
     assert process.gates.is_held("ses")
 
 
+# one process that is broken, and others that are not
+
+
+async def test_a_hold_is_decided_with_the_successes_of_others(store: FaultyStore, clock: FakeClock) -> None:
+    broken, sound = Process(store, clock), Process(store, clock)
+    broken.hear(REFUSED, 10)
+    await broken.gates.share_all()
+    await sound.gates.refresh()
+    sound.hear(None, 10)
+    await sound.gates.share_all()
+    broken.hear(REFUSED, 25)
+    assert broken.mode() == "held"
+    await broken.gates.share_all()
+    # 35 failures in a row hold a gate, but there were successes in between.
+    assert broken.mode() == "open"
+    assert not broken.gates.has_unconfirmed
+
+
+async def open_again(process: Process, clock: FakeClock) -> None:
+    """Lead a held gate up the ramp."""
+    clock.advance("1s")
+    await process.gates.share_all()
+    assert process.mode() == "probing"
+    while process.mode() == "probing":
+        process.hear(None)
+        await process.gates.share_all()
+
+
+async def test_a_gate_that_was_held_in_error_is_not_held_again(store: FaultyStore, clock: FakeClock) -> None:
+    broken, sound = Process(store, clock), Process(store, clock)
+    broken.hear(REFUSED, 30)
+    await broken.gates.share_all()
+    assert broken.gates.is_held("ses")
+    await sound.gates.refresh()
+    await open_again(sound, clock)
+    await broken.gates.refresh()
+    # Nobody has seen a failure since, and still both tell what they see.
+    for _ in range(10):
+        sound.hear(None, 10)
+        await sound.gates.share_all()
+        broken.hear(REFUSED, 10)
+        await broken.gates.share_all()
+        assert broken.mode() == "open"
+
+
+async def test_an_outage_that_is_long_over_is_forgotten(store: FaultyStore, clock: FakeClock) -> None:
+    process = Process(store, clock)
+    process.hear(REFUSED, 30)
+    await process.gates.share_all()
+    await open_again(process, clock)
+    assert await agreed(store) is not None
+    clock.advance(gates.WATCHED_FOR)
+    await process.gates.share_all()
+    assert await agreed(store) is None
+
+
 # what is forgotten
 
 
@@ -367,6 +424,25 @@ async def leases(store: Store, ids: Sequence[str]) -> list[int]:
         page = await store.find(Filter(ids=tuple(ids[first : first + 100])), 0)
         found += [job.attempt for job in page.jobs]
     return found
+
+
+async def test_a_worker_hears_of_a_hold_long_before_its_next_heartbeat(store: FaultyStore) -> None:
+    with (
+        Reprieve(MEMORY, settings=Settings(heartbeat=600.0, lease=3_600.0)) as app,
+        app.override(store=store),
+    ):
+        async with working(app, slots=1) as worker:
+            # It has looked once, and finds nothing.
+            async with asyncio.timeout(PATIENCE):
+                while not store.calls["cells"]:
+                    await store.behind.wait((), 0.01)
+            held = Gate(dependency="ses", mode="held", since_at=app.clock.now())
+            await store.swap("gate:ses", 0, msgspec.json.encode(held))
+
+            async def knows() -> bool:
+                return worker._gates.is_held("ses")  # noqa: SLF001 - what a worker knows shows only in what it leaves undone
+
+            await until(store.behind, knows)
 
 
 @pytest.mark.parametrize("fault", [None, Fault(operation="swap", number=2, when="before")])

@@ -4,7 +4,8 @@ Each process hears the results of its own calls and steps its own copy of a gate
 within its next few calls. What it heard is shared through a cell of the store, together with the permits that the claim
 honours, in one write: the fleet's gate is the one in the cell. A hold that only this process knows of is unconfirmed:
 nothing starts behind it, and nothing is given back either, until the fleet's gate has been asked. Successes of a
-dependency that is well are not worth telling, and its cell is not worth keeping: no cell is a gate that is open.
+dependency that is well are not worth telling, and its cell is not worth keeping: no cell is a gate that is open. Where
+anybody sees failures, all tell their successes: a process that is broken itself must not speak for the fleet.
 """
 
 import asyncio
@@ -26,6 +27,9 @@ PREFIX = "gate:"
 
 CALM = 0.01
 """The running share of failures below which a dependency counts as well."""
+
+WATCHED_FOR = 10.0
+"""Seconds after an outage for which all go on telling: whoever held the gate in error would hold it again."""
 
 SHARE_EVERY = 0.1
 """Seconds between two writes of a gate that is open."""
@@ -91,7 +95,7 @@ class View:
     def is_idle_or_well(self, gate: Gate, version: int, now: int) -> bool:
         """Whether the fleet's gate, in this version, need not be kept."""
         is_idle = version == self.version and now - self.seen_at >= FORGET_AFTER * 1_000
-        return _is_well(gate) or (gate.mode == "open" and is_idle and not self.heard)
+        return _is_well(gate, now) or (gate.mode == "open" and is_idle and not self.heard)
 
     def hear(self, signal: Signal, now: int) -> None:
         """Take what the fleet will be told."""
@@ -159,13 +163,12 @@ class Gates:
 
     def hear(self, job: Job, verdict: Verdict | None) -> None:
         """Hear how a call ended; no verdict is a success."""
-        gate = self.of(job.dependency)
-        if gate is None or (verdict is None and _is_well(gate)):
+        now, gate = self._clock.now(), self.of(job.dependency)
+        if gate is None or (verdict is None and self._is_well(job.dependency, now)):
             return
         if gate.mode != "open" and (job.leased_at or 0) < gate.since_at:
             # It began before the gate was held, and says nothing about how things are now.
             return
-        now = self._clock.now()
         signal = signal_of(job.id, verdict, now)
         if signal is None:
             return
@@ -279,6 +282,11 @@ class Gates:
         if await _is_set_within(self._news, delay):
             await _is_set_within(self._urgent, SHARE_EVERY)
 
+    def _is_well(self, dependency: str, now: int) -> bool:
+        """Whether a success is no news, here or to anybody else."""
+        view = self._views.get(dependency)
+        return view is None or (_is_well(view.gate, now) and _is_well(view.fleet, now))
+
     def _take(self, dependency: str, cell: Cell) -> None:
         view = self._view(dependency)
         if view.version < cell.version:
@@ -316,8 +324,9 @@ class Gates:
         return view
 
 
-def _is_well(gate: Gate) -> bool:
-    return gate.mode == "open" and gate.evidence == 0 and gate.failing < CALM
+def _is_well(gate: Gate, now: int) -> bool:
+    is_quiet = gate.mode == "open" and gate.evidence == 0 and gate.failing < CALM
+    return is_quiet and now - gate.since_at >= WATCHED_FOR * 1_000
 
 
 def _follow(gate: Gate, signals: Iterable[Signal], now: int) -> Gate:

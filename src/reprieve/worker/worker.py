@@ -371,7 +371,7 @@ class Worker:
         ]
 
     async def _keep_gates_fresh(self) -> None:
-        """Read what the fleet agrees on, and act on it at once."""
+        """Read what the fleet agrees on whenever something was written, and act on it at once."""
 
         def act() -> None:
             self._start()
@@ -379,8 +379,15 @@ class Worker:
 
         self._gates.when_settled = act
         while True:
-            await self._gates.refresh()
-            await asyncio.sleep(self._heartbeat)
+            # The bell is listened to before the look, so that nothing falls in between.
+            bell = asyncio.create_task(self._store.wait(self._queues, self._heartbeat))
+            await asyncio.sleep(0)
+            try:
+                await self._gates.refresh()
+                await bell
+            finally:
+                bell.cancel()
+            await asyncio.sleep(LOOK_AGAIN)
 
     async def _watch_for_cancels(self) -> None:
         """Look for cancel requests whenever something was written, while anything runs."""
