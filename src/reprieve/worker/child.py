@@ -111,7 +111,7 @@ async def _serve(duty: Duty) -> NoReturn:
     place = load(duty.target)
     # What the command line said goes over what the app says.
     place.settings = replace(place.settings, url=duty.url)
-    processes = Processes()
+    processes = Processes(target=duty.target, url=duty.url)
     worker = Worker(
         place,
         duty.session,
