@@ -16,7 +16,7 @@ LARGEST_PROGRESS = Settings().largest_payload
 class Running:
     """The job that is being run, and what its task can do with it."""
 
-    __slots__ = ("_largest_progress", "_note", "is_stopping", "job", "thread")
+    __slots__ = ("_largest_progress", "_note", "begin", "is_stopping", "job", "thread")
 
     def __init__(self, job: Job, note: Callable[[Job, bytes], None], largest_progress: int = LARGEST_PROGRESS) -> None:
         """Take the job as it was leased, what takes its progress, and how many bytes of it."""
@@ -26,6 +26,8 @@ class Running:
         thread cannot be interrupted: one that looks at this now and then ends in good order."""
         self.thread: Future[object] | None = None
         """What runs in a thread, if the attempt does: it may outlast the attempt."""
+        self.begin: Callable[[], None] | None = None
+        """What wants to know when the attempt begins in a process of its own: its time counts from there."""
         self._note = note
         self._largest_progress = largest_progress
 

@@ -92,6 +92,7 @@ class Bench:
             threads=1,
             isolation=Processes(),
         )
+        self.answer(Report(is_begun=True))
         try:
             return await runner.run_here(declaration, Running(order.job, note))
         finally:

@@ -48,6 +48,8 @@ class Report(Record):
     """What it answers: first that it has the order, then progress at any time, and in the end an outcome."""
 
     is_accepted: bool = False
+    is_begun: bool = False
+    """Whether everything is loaded and the task is about to run."""
     progress: bytes | None = None
     outcome: Outcome | None = None
 
@@ -118,6 +120,8 @@ class Isolated:
             while line := await self._hear():
                 report = _decode(line)
                 is_accepted = True
+                if report.is_begun and running.begin is not None:
+                    running.begin()
                 if report.progress is not None:
                     running.note(report.progress)
                 if report.outcome is not None:

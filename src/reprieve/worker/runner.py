@@ -53,14 +53,21 @@ class Runner:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="reprieve")
         self._isolation = isolation
 
+    def is_apart(self, job: Job) -> bool:
+        """Whether a job runs in a process of its own.
+
+        What may take its process down does, too: then nobody else is hurt, and it alone is to blame.
+        """
+        declaration = self._registry.find(job.task)
+        return declaration is not None and (declaration.executor == "process" or job.is_suspect)
+
     async def run(self, running: Running) -> Outcome:
         """Run one attempt and say how it ended."""
         job = running.job
         declaration = self._registry.find(job.task)
         if declaration is None:
             return undecodable(f"no task is named {job.task!r} in this worker; deploy the code that has it, then retry")
-        if declaration.executor == "process" or job.is_suspect:
-            # What may take its process down is given one of its own: nobody else is hurt, and it alone is to blame.
+        if self.is_apart(job):
             return await self._isolation.run(declaration, running)
         return await self.run_here(declaration, running)
 

@@ -49,6 +49,9 @@ STALE_AFTER = 1.0
 LOOK_AGAIN = 0.25
 """Seconds between two looks for cancel requests, and between two writes of progress."""
 
+START_UP = 30.0
+"""Seconds that a process of its own may take to start, before the time of an attempt in it begins to count."""
+
 Why: TypeAlias = Literal["cancelled", "overran", "stopped"]
 """Why an attempt was ended from outside."""
 
@@ -270,13 +273,23 @@ class Worker:
 
     def _launch(self, job: Job) -> None:
         started, timeout = ticks(), self._registry.timeout_of(job.task)
-        slot = self._board.begin(job.id, started + timeout)
+        is_apart = self._runner.is_apart(job)
+        limit = timeout + START_UP if is_apart else timeout
+        slot = self._board.begin(job.id, started + limit)
         attempt = Attempt(Running(job, self._say), slot, started)
+        if is_apart:
+            attempt.running.begin = lambda: self._limit(attempt, timeout)
         self._running[job.id] = attempt
         if job.dependency:
             self._calls[job.dependency] += 1
-        attempt.overrun = self._loop.call_later(timeout, attempt.end, "overran")
+        self._limit(attempt, limit)
         attempt.task = self._loop.create_task(self._attempt(attempt))
+
+    def _limit(self, attempt: Attempt, timeout: float) -> None:
+        """Let an attempt go on for so long from now."""
+        if attempt.overrun is not None:
+            attempt.overrun.cancel()
+        attempt.overrun = self._loop.call_later(timeout, attempt.end, "overran")
 
     async def _attempt(self, attempt: Attempt) -> None:
         job = attempt.job
