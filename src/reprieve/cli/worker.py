@@ -74,4 +74,5 @@ def worker(  # noqa: PLR0913 - one parameter an option
 def _may_colour() -> bool:
     from rich.console import Console
 
-    return sys.stderr.isatty() and not Console(stderr=True).no_color
+    # Whoever starts a worker without standard error has none.
+    return sys.stderr is not None and sys.stderr.isatty() and not Console(stderr=True).no_color

@@ -94,7 +94,7 @@ class Bench:
         )
         self.answer(Report(is_begun=True))
         try:
-            return await runner.run_here(declaration, Running(order.job, note))
+            return await runner.run_here(declaration, Running(order.job, note, place.settings.largest_payload))
         finally:
             runner.close()
 

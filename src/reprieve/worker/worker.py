@@ -127,6 +127,7 @@ class Worker:
             isolation=isolation,
         )
         self._stopwatch = Stopwatch()
+        self._largest_progress = place.settings.largest_payload
         self._heartbeat = place.settings.heartbeat
         self._number = 0
         self._changes: list[Change] = []
@@ -276,7 +277,7 @@ class Worker:
         is_apart = self._runner.is_apart(job)
         limit = timeout + START_UP if is_apart else timeout
         slot = self._board.begin(job.id, started + limit)
-        attempt = Attempt(Running(job, self._say), slot, started)
+        attempt = Attempt(Running(job, self._say, self._largest_progress), slot, started)
         if is_apart:
             attempt.running.begin = lambda: self._limit(attempt, timeout)
         self._running[job.id] = attempt
