@@ -214,7 +214,8 @@ async def test_damaged_file_is_reported_wherever_the_damage_is(tmp_path: Path) -
         path.write_bytes(damaged)
         kinds.add(await outcome(path))
     assert StoreCorrupt in kinds
-    assert kinds <= {StoreCorrupt, StoreError, None}
+    # Damage may also look like sense, such as the number of a call that is yet to come: that is a store error as well.
+    assert all(kind is None or issubclass(kind, StoreError) for kind in kinds)
 
 
 async def outcome(path: Path) -> type[ReprieveError] | None:
