@@ -15,12 +15,12 @@ from msgspec.structs import replace
 
 from reprieve.clock import ticks
 from reprieve.core.gate import Gate
-from reprieve.core.job import Job
 from reprieve.core.move import Return
 from reprieve.demo.mail import PORT, app, send_mail
 from reprieve.demo.provider import Provider
 from reprieve.demo.scene import Ending, Scene
 from reprieve.stores.protocol import Filter
+from reprieve.stores.walk import find_all
 
 TENANTS = {"acme": 0.6, "bolt": 0.3, "cozy": 0.1}
 """Three tenants, and their shares of the jobs."""
@@ -146,7 +146,7 @@ class Story:
     async def _finish(self) -> None:
         """Wait until only the dead are left, empty their mailboxes, and retry them as an operator would."""
         await self._until_ended()
-        dead = await self._find(Filter(statuses=frozenset({"dead"})))
+        dead = await find_all(app.store, Filter(statuses=frozenset({"dead"})), app.clock.now())
         self._tell(f"{len(dead)} jobs are dead: 550 mailbox full; an operator empties the mailboxes and retries them")
         self._provider.refused.clear()
         for job in dead:
@@ -185,18 +185,8 @@ class Story:
             tenants=tenants,
         )
 
-    async def _find(self, wanted: Filter) -> list[Job]:
-        jobs: list[Job] = []
-        cursor = ""
-        while True:
-            page = await app.store.find(wanted, app.clock.now(), cursor)
-            jobs += page.jobs
-            if not page.cursor:
-                return jobs
-            cursor = page.cursor
-
     async def _count(self) -> Ending:
-        jobs = {job.id: job for job in await self._find(Filter())}
+        jobs = {job.id: job for job in await find_all(app.store, Filter(), app.clock.now())}
         taken = self._provider.taken
         again = {name: times - 1 for name, times in taken.items() if times > 1}
         excused = {name: await self._interruptions(name) for name in again}

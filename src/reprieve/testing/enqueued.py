@@ -11,6 +11,7 @@ from reprieve.core.job import Job
 from reprieve.errors import UndecodablePayload
 from reprieve.portal import Portal
 from reprieve.stores.protocol import Filter
+from reprieve.stores.walk import find_all
 from reprieve.task import Call, Task
 
 SHOWN = 20
@@ -76,20 +77,9 @@ def assert_enqueued(app: Reprieve, wanted: Call | Task[..., Any], *, times: int 
 def _in_portal(app: Reprieve, wanted: Filter) -> list[Job]:
     portal = Portal()
     try:
-        return portal.run(_find_all(app, wanted))
+        return portal.run(find_all(app.store, wanted, app.clock.now()))
     finally:
         portal.close()
-
-
-async def _find_all(app: Reprieve, wanted: Filter) -> list[Job]:
-    found: list[Job] = []
-    cursor = ""
-    while True:
-        page = await app.store.find(wanted, app.clock.now(), cursor)
-        found += page.jobs
-        if not page.cursor:
-            return found
-        cursor = page.cursor
 
 
 def _described(app: Reprieve, wanted: Call | Task[..., Any]) -> str:

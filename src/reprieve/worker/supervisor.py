@@ -20,6 +20,7 @@ from reprieve.core.outcome import Crashed, Interrupted, Outcome, overran
 from reprieve.errors import StoreError
 from reprieve.rng import bits
 from reprieve.stores.protocol import Beat, Filter, Retention
+from reprieve.stores.walk import find_all
 from reprieve.worker import board, recovery
 from reprieve.worker.board import Board
 from reprieve.worker.child import Child, Duty
@@ -229,13 +230,8 @@ class Supervisor:
             is_innocent = child.is_ending and not child.is_blocked
             return Interrupted() if is_innocent else Crashed(started=job.id in started)
 
-        cursor = ""
-        while True:
-            page = await self._store.find(Filter(session=child.session), self._clock.now(), cursor)
-            await self._recovery.take_back(page.jobs, outcome_of)
-            if not page.cursor:
-                break
-            cursor = page.cursor
+        held = await find_all(self._store, Filter(session=child.session), self._clock.now())
+        await self._recovery.take_back(held, outcome_of)
         await self._store.beat(self._beat_of(child.session, lease=0))
 
     # what goes on all the time

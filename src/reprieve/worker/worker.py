@@ -26,6 +26,7 @@ from reprieve.core.outcome import Failed, Interrupted, Outcome, Stopped, Succeed
 from reprieve.errors import SessionDead, StoreError, StoreFull, StoreReadOnly
 from reprieve.registry import Registry
 from reprieve.stores.protocol import Claim, Claimed, Filter, Mark, Store
+from reprieve.stores.walk import find_all
 from reprieve.worker.board import Board
 from reprieve.worker.gates import Gates
 from reprieve.worker.journal import note_refused, note_settled
@@ -420,14 +421,8 @@ class Worker:
     async def _end_what_is_unwanted(self) -> None:
         """End what a person wants to stop, and what was taken away from this session."""
         running = list(self._running)
-        mine: dict[str, Job] = {}
-        cursor = ""
-        while True:
-            page = await self._store.find(Filter(session=self.session), self._clock.now(), cursor)
-            mine |= {job.id: job for job in page.jobs}
-            if not page.cursor:
-                break
-            cursor = page.cursor
+        held = await find_all(self._store, Filter(session=self.session), self._clock.now())
+        mine = {job.id: job for job in held}
         for job_id in running:
             attempt = self._running.get(job_id)
             if attempt is not None and (job_id not in mine or mine[job_id].cancel_requested):
