@@ -108,3 +108,24 @@ async def test_many_callers_at_once_are_all_answered(store: SqliteStore, tmp_pat
     answers = await asyncio.gather(*calls)
     assert len({job_id for ids in answers for job_id in ids}) == 600
     assert complaints(tmp_path / "jobs.db") == []
+
+
+def flushing(tx: sqlite3.Connection) -> str:
+    return {1: "later", 2: "at once"}[tx.execute("pragma synchronous").fetchone()[0]]
+
+
+async def test_only_what_must_last_waits_for_the_disk(store: SqliteStore) -> None:
+    assert store.submit(flushing, is_lasting=False).result(10) == "later"
+    assert store.submit(flushing).result(10) == "at once"
+    async with busy(store):
+        shared = [store.submit(flushing, is_lasting=is_lasting) for is_lasting in (False, True, False)]
+    assert [each.result(10) for each in shared] == ["at once"] * 3
+    assert store.submit(flushing, is_lasting=False).result(10) == "later"
+
+
+async def test_fast_store_never_waits_for_the_disk(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "fast.db", durability="fast")
+    assert store.submit(flushing).result(10) == "later"
+    assert store.submit(flushing, is_lasting=False).result(10) == "later"
+    assert store.submit(flushing).result(10) == "later"
+    await store.close()

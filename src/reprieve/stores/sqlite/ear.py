@@ -18,8 +18,8 @@ from pathlib import Path
 POLL_EVERY = 0.002
 """Seconds between two looks where nobody tells us."""
 
-FIRST_LOOK, LAST_LOOK = 0.0002, 2.0
-"""Seconds from a write to the log until its commit is looked for: at first, and at last."""
+FIRST_LOOK, LAST_LOOK = 0.0001, 2.0
+"""Seconds from a write to the log until its commit is looked for: at first, and between two looks at last."""
 
 _IN_MODIFY = 0x2
 _EVENTS = 65_536
@@ -58,29 +58,29 @@ class Ear:
     def _listen(self) -> None:
         with contextlib.closing(sqlite3.connect(self._path)) as connection:
             seen = _commits(connection)
+            pause: float | None = None
             while not self._closing.is_set():
                 self._wanted.wait()
-                self._wait_for_a_write()
-                seen = self._look(connection, seen)
+                is_written = self._wait_for_a_write(pause)
+                commits = _commits(connection)
+                if commits != seen:
+                    seen, pause = commits, None
+                    self._alert()
+                elif is_written:
+                    # Each begins the looks anew: the write before may have been the last of a commit that was seen.
+                    pause = FIRST_LOOK
+                elif pause is not None:
+                    pause = pause * 1.3 if pause < LAST_LOOK else None
 
-    def _wait_for_a_write(self) -> None:
+    def _wait_for_a_write(self, at_most: float | None) -> bool:
+        """Wait for somebody to write, or for the next look."""
         if self._watch is None:
             self._closing.wait(POLL_EVERY)
-            return
-        ready, _, _ = select.select([self._watch, self._wake[0]], [], [])
+            return False
+        ready, _, _ = select.select([self._watch, self._wake[0]], [], [], at_most)
         if self._watch in ready:
             os.read(self._watch, _EVENTS)
-
-    def _look(self, connection: sqlite3.Connection, seen: int) -> int:
-        """Look for a commit, for as long as it may take to follow its write."""
-        pause = FIRST_LOOK
-        while (commits := _commits(connection)) == seen and self._watch is not None and pause < LAST_LOOK:
-            if self._closing.wait(pause):
-                break
-            pause *= 1.5
-        if commits != seen:
-            self._alert()
-        return commits
+        return self._watch in ready
 
 
 def _commits(connection: sqlite3.Connection) -> int:

@@ -116,7 +116,8 @@ class SqliteStore:
         for change in request.changes:
             enqueue.check_size(change.result or b"", "result", self._largest_payload)
         self._bell.look(request.session)
-        return await self._write(lambda tx: claim(tx, self._places, request))
+        # A lease alone need not outlive a loss of power, which ends whoever holds it as well.
+        return await self._write(lambda tx: claim(tx, self._places, request), is_lasting=bool(request.changes))
 
     async def apply(self, changes: Sequence[Change], now: int) -> list[Answer]:
         """Carry out changes that no session makes."""
@@ -124,7 +125,7 @@ class SqliteStore:
 
     async def beat(self, beat: Beat) -> Pulse:
         """Keep a session alive, or open it."""
-        pulse = await self._write(lambda tx: sessions.beat(tx, self._places, beat))
+        pulse = await self._write(lambda tx: sessions.beat(tx, self._places, beat), is_lasting=False)
         if not pulse.is_alive:
             self._bell.forget(beat.session)
         return pulse
@@ -223,10 +224,10 @@ class SqliteStore:
         """Make the next transaction fail before or after its commit: for tests of whoever uses the store."""
         self._writer.inject(point)
 
-    def submit(self, work: Callable[[sqlite3.Connection], T]) -> Future[T]:
+    def submit(self, work: Callable[[sqlite3.Connection], T], *, is_lasting: bool = True) -> Future[T]:
         """Have something done in a transaction, from code without a loop."""
         self._require_open()
-        return self._writer.submit(work)
+        return self._writer.submit(work, is_lasting=is_lasting)
 
     def pause(self) -> None:
         """Let go of the file while this process forks: SQLite does not survive it. See `Writer.pause`."""
@@ -246,8 +247,8 @@ class SqliteStore:
         self._reader.resume()
         self._writer.resume()
 
-    async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        return await asyncio.wrap_future(self.submit(work))
+    async def _write(self, work: Callable[[sqlite3.Connection], T], *, is_lasting: bool = True) -> T:
+        return await asyncio.wrap_future(self.submit(work, is_lasting=is_lasting))
 
     async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         self._require_open()

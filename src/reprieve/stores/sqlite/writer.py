@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from reprieve.errors import ReprieveError, StoreClosed, StoreError, StoreLocked
 from reprieve.stores.sqlite import file
@@ -27,6 +27,17 @@ UPKEEP_EVERY = 16
 """Transactions between two looks at the file itself."""
 
 Point = Literal["before", "after"]
+
+_FULL = 2
+
+
+class Errand(NamedTuple, Generic[T]):
+    """What somebody wants done, and waits for."""
+
+    work: Work[T]
+    future: Future[T]
+    is_lasting: bool
+    """Whether it must outlive a loss of power before it is answered."""
 
 
 class Writer:
@@ -53,13 +64,15 @@ class Writer:
         self._lock = lock
         self._on_commit = on_commit
         self._on_rollback = on_rollback
-        self._waiting: queue.SimpleQueue[tuple[Work[Any], Future[Any]] | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[Errand[Any] | None] = queue.SimpleQueue()
         self._is_closed = False
         self._door = threading.Lock()
         """Nobody comes in while the last one closes it: whatever was let in is answered."""
         self._at_work = threading.Lock()
         """Held for every batch, and while this process forks."""
         self._connection: sqlite3.Connection | None = None
+        self._may_flush = self._is_flushed = False
+        """Whether commits may wait for the disk, as the connection was opened, and whether they now do."""
         self._fault: Point | None = None
         self._is_changed = False
         self._ready: Future[None] = Future()
@@ -67,8 +80,12 @@ class Writer:
         self._thread.start()
         self._ready.result()
 
-    def submit(self, work: Work[T]) -> Future[T]:
-        """Have something done; the answer comes when it is durable."""
+    def submit(self, work: Work[T], *, is_lasting: bool = True) -> Future[T]:
+        """Have something done; the answer comes when it is durable.
+
+        What is not lasting is written at once, where it outlives this process, and reaches the disk with whatever
+        comes next.
+        """
         future: Future[T] = Future()
         if os.getpid() != self._process:
             future.set_exception(StoreError("the store was opened before this process was forked; open it here again"))
@@ -77,7 +94,7 @@ class Writer:
             if self._is_closed:
                 future.set_exception(StoreClosed("the store was closed; open it again"))
             else:
-                self._waiting.put((work, future))
+                self._waiting.put(Errand(work, future, is_lasting))
         return future
 
     def inject(self, point: Point) -> None:
@@ -109,7 +126,7 @@ class Writer:
 
     def _run(self) -> None:
         try:
-            self._connection = self._connect()
+            self._connected()
             descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666) if self._lock else None
         except Exception as error:  # noqa: BLE001 - whoever opens the store gets it, whatever it is
             self._ready.set_exception(translate(error))
@@ -117,7 +134,7 @@ class Writer:
         self._ready.set_result(None)
         while (batch := self._next_batch()) is not None:
             # Who has given up before the work began gets none; who gives up later gets it done all the same.
-            batch = [(work, future) for work, future in batch if future.set_running_or_notify_cancel()]
+            batch = [errand for errand in batch if errand.future.set_running_or_notify_cancel()]
             with self._at_work:
                 self._serve(descriptor, batch)
         if descriptor is not None:
@@ -126,12 +143,12 @@ class Writer:
             if self._connection is not None:
                 self._connection.close()
 
-    def _serve(self, descriptor: int | None, batch: list[tuple[Work[Any], Future[Any]]]) -> None:
+    def _serve(self, descriptor: int | None, batch: list[Errand[Any]]) -> None:
         try:
-            connection = self._connection = self._connection or self._connect()
+            connection = self._connected()
         except Exception as error:  # noqa: BLE001 - a thread that dies would hang every caller
-            for _, future in batch:
-                future.set_exception(translate(error))
+            for errand in batch:
+                errand.future.set_exception(translate(error))
             return
         self._since_upkeep += 1
         if self._since_upkeep == UPKEEP_EVERY:
@@ -139,42 +156,53 @@ class Writer:
             self._upkeep(connection)
         if batch and not self._attempt(connection, descriptor, batch):
             # Something spoiled the transaction for all: each stands alone now, and only the guilty fails.
-            for entry in batch:
-                self._attempt(connection, descriptor, [entry])
+            for errand in batch:
+                self._attempt(connection, descriptor, [errand])
 
-    def _next_batch(self) -> list[tuple[Work[Any], Future[Any]]] | None:
+    def _connected(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self._connection = self._connect()
+            self._may_flush = self._is_flushed = self._connection.execute("pragma synchronous").fetchone()[0] == _FULL
+        return self._connection
+
+    def _next_batch(self) -> list[Errand[Any]] | None:
         first = self._waiting.get()
         batch = [] if first is None else [first]
         while not self._waiting.empty() and first is not None:
-            entry = self._waiting.get()
-            if entry is None:
+            errand = self._waiting.get()
+            if errand is None:
                 self._waiting.put(None)
                 break
-            batch.append(entry)
+            batch.append(errand)
         return batch or None
 
-    def _attempt(
-        self, connection: sqlite3.Connection, descriptor: int | None, batch: list[tuple[Work[Any], Future[Any]]]
-    ) -> bool:
+    def _attempt(self, connection: sqlite3.Connection, descriptor: int | None, batch: list[Errand[Any]]) -> bool:
         """Do a batch in one transaction. Answer False when it has to be done again, one by one."""
         try:
-            answers = self._transact(connection, descriptor, [work for work, _ in batch])
+            self._flush(connection, is_wanted=any(errand.is_lasting for errand in batch))
+            answers = self._transact(connection, descriptor, [errand.work for errand in batch])
         except Exception as error:  # noqa: BLE001 - a thread that dies would hang every caller
             # Who was locked out once would only be locked out again, one after the other.
             if len(batch) > 1 and not is_busy(error):
                 return False
-            for _, future in batch:
-                future.set_exception(translate(error))
+            for errand in batch:
+                errand.future.set_exception(translate(error))
             return True
         # Whoever looked and found nothing has changed nothing, and must not wake those who look as well.
         if self._is_changed:
             self._on_commit()
-        for (_, future), answer in zip(batch, answers, strict=True):
+        for errand, answer in zip(batch, answers, strict=True):
             if isinstance(answer, ReprieveError):
-                future.set_exception(answer)
+                errand.future.set_exception(answer)
             else:
-                future.set_result(answer)
+                errand.future.set_result(answer)
         return True
+
+    def _flush(self, connection: sqlite3.Connection, *, is_wanted: bool) -> None:
+        """Wait for the disk at the next commit, or not. A commit that waits takes what was written before along."""
+        if self._may_flush and is_wanted != self._is_flushed:
+            connection.execute(f"pragma synchronous = {'full' if is_wanted else 'normal'}")
+            self._is_flushed = is_wanted
 
     def _transact(self, connection: sqlite3.Connection, descriptor: int | None, works: list[Work[Any]]) -> list[object]:
         before = connection.total_changes
