@@ -10,7 +10,7 @@ import reprieve
 from benchmarks.flow import producer
 from benchmarks.flow.reprieve_jobs import app, flaky, late, nothing, prompt
 from benchmarks.flow.track import PAYLOAD
-from reprieve.task import Call
+from reprieve.call import Call
 from reprieve.worker.loop import run
 
 TASKS = {task.name: task for task in (nothing, flaky, prompt, late)}

@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from reprieve import errors
     from reprieve.app import Reprieve
+    from reprieve.call import Receipt
     from reprieve.context import Running, current_job
     from reprieve.core import presets, rules
     from reprieve.core.backoff import (
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
         validate_dlq_entry,
     )
     from reprieve.signals import Cancel, Fail, Retry, Snooze
-    from reprieve.task import Receipt, Task
+    from reprieve.task import Task
     from reprieve.worker.middleware import Middleware, Proceed
 else:
     from importlib import import_module
@@ -71,7 +72,7 @@ else:
         "PlusMinus": "reprieve.core.backoff",
         "Policy": "reprieve.core.policy",
         "Proceed": "reprieve.worker.middleware",
-        "Receipt": "reprieve.task",
+        "Receipt": "reprieve.call",
         "Reprieve": "reprieve.app",
         "ReprieveError": "reprieve.errors",
         "Retry": "reprieve.signals",

@@ -34,6 +34,7 @@ class Codec:
         self._function = function
         self._signature = inspect.signature(function)
         self._name = getattr(function, "__qualname__", repr(function))
+        self._arguments = f"arguments of {self._name}"
         parameters = self._signature.parameters.values()
         self._is_plain = all(parameter.kind is parameter.POSITIONAL_OR_KEYWORD for parameter in parameters)
         self._most = len(parameters)
@@ -56,8 +57,8 @@ class Codec:
             except TypeError as error:
                 message = f"{self._name} cannot be called so: {error}"
                 raise UnserialisableArgument(message) from None
-        payload = Payload(list(args), dict(kwargs))
-        data = dump(payload, f"arguments of {self._name}")
+        payload = (args, kwargs)
+        data = dump(payload, self._arguments)
         # JSON has no word for them, so they are written as null, and would arrive as nothing: whoever calls must know.
         if b"null" in data and _has_no_number(msgspec.to_builtins(payload, enc_hook=_encode_foreign)):
             message = f"the arguments of {self._name} hold a NaN or an infinity, which JSON cannot; pass None or text"
@@ -98,7 +99,7 @@ class Codec:
 def dump(value: object, what: str) -> bytes:
     """Write a value as JSON, or say which cannot be."""
     try:
-        return msgspec.json.encode(value, enc_hook=_encode_foreign)
+        return _encode(value)
     except (NotImplementedError, TypeError, ValueError, OverflowError, RecursionError) as error:
         message = f"the {what} cannot be stored as JSON: {error}; pass plain data, a dataclass, a struct or a model"
         raise UnserialisableArgument(message) from error
@@ -154,3 +155,6 @@ def _hint_of(function: Callable[..., object], parameter: inspect.Parameter) -> A
     except (AttributeError, NameError, SyntaxError, TypeError):
         # An annotation that only a type checker can read: its parameter alone arrives as plain JSON.
         return Any
+
+
+_encode = msgspec.json.Encoder(enc_hook=_encode_foreign).encode

@@ -15,13 +15,13 @@ from typing import Literal
 import pytest
 
 from reprieve import Job, Policy, Reprieve, Rule, Task, fixed, presets
-from reprieve.app import BULK
+from reprieve.call import Call
 from reprieve.config import Settings
 from reprieve.errors import InvalidUrl, ResultUnavailable, StoreError, StoreFull, ValidationError
+from reprieve.producer import BULK
 from reprieve.stores.open import open_store
 from reprieve.stores.protocol import Filter
 from reprieve.stores.sqlite import SqliteStore
-from reprieve.task import Call
 from reprieve.testing import FakeClock, Fault, FaultyStore, adrain, assert_enqueued, drain, enqueued
 
 REFUSED = ConnectionError("refused")
@@ -102,7 +102,7 @@ def test_a_batch_with_one_bad_call_is_not_stored(app: Reprieve, send: Task[[int]
 def test_an_error_between_two_batches_has_the_receipts_of_what_was_stored(
     app: Reprieve, send: Task[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reprieve.app.BULK", 2)
+    monkeypatch.setattr("reprieve.producer.BULK", 2)
     with pytest.raises(ValidationError) as caught:
         app.enqueue_many([*(send.call(number) for number in range(5)), send.using(priority=0).call(5)])
     receipts = caught.value.receipts  # type: ignore[attr-defined]  # any exception has them
@@ -118,7 +118,7 @@ async def test_an_error_of_the_callers_own_has_receipts_too(
             yield send.call(number)
         raise LookupError
 
-    monkeypatch.setattr("reprieve.app.BULK", 2)
+    monkeypatch.setattr("reprieve.producer.BULK", 2)
     for count, stored in ((0, 0), (1, 0), (5, 4)):
         with pytest.raises(LookupError) as caught:
             await app.aenqueue_many(calls(count))
@@ -135,7 +135,7 @@ async def test_callers_who_share_the_error_of_a_store_have_receipts_of_their_own
             raise full
 
     full = StoreFull("the disk is full")
-    monkeypatch.setattr("reprieve.app.BULK", 2)
+    monkeypatch.setattr("reprieve.producer.BULK", 2)
     with app.override(store=Filling(app.store)):
         errors = await asyncio.gather(
             *(app.aenqueue_many(send.call(number) for number in range(count)) for count in (3, 5)),
@@ -403,7 +403,7 @@ async def test_an_enqueue_does_not_wait_for_ever(
             raise StoreError(message)
 
     tries: list[int] = []
-    monkeypatch.setattr("reprieve.app.PATIENCE", 0.2)
+    monkeypatch.setattr("reprieve.producer.PATIENCE", 0.2)
     with app.override(store=Gone(app.store)), pytest.raises(StoreError, match="gone"):
         await send.aenqueue(1)
     assert len(tries) > 1

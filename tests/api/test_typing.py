@@ -35,8 +35,8 @@ RIGHT = {
     "reveal_type(double)": "reprieve.task.Task[[number: int], int]",
     "reveal_type(double(1))": "int",
     "print(reveal_type(send(1)))": "typing.Coroutine[Any, Any, str]",
-    "reveal_type(double.enqueue(1))": "reprieve.task.Receipt",
-    "reveal_type(double.call(1))": "reprieve.task.Call",
+    "reveal_type(double.enqueue(1))": "reprieve.call.Receipt",
+    "reveal_type(double.call(1))": "reprieve.call.Call",
     'reveal_type(double.using(tenant="acme"))': "reprieve.task.Task[[number: int], int]",
     "task: Task[[int], int] = double": "",
 }

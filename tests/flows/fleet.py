@@ -19,11 +19,11 @@ import msgspec
 import pytest
 
 from reprieve import Job, Reprieve, Task
+from reprieve.call import Call
 from reprieve.clock import ticks
 from reprieve.config import Settings
 from reprieve.core.record import Record
 from reprieve.stores.protocol import Filter
-from reprieve.task import Call
 from reprieve.worker import recovery
 from reprieve.worker.logs import Logs
 from reprieve.worker.plan import Plan

@@ -52,9 +52,9 @@ async def test_a_job_that_nobody_can_read_dies_at_once_with_all_it_had(stage: St
     async def unheard_of(number: int) -> None:
         """Exist in another app only."""
 
-    unknown = stage.app.job_of(unheard_of.call(7))
-    broken = replace(stage.app.job_of(add.call(1, 2)), payload=b"\xff{ no JSON")
-    unfit = replace(stage.app.job_of(add.call(1, 2)), payload=nap.call(0.5).payload)
+    unknown = stage.app.producer.job_of(unheard_of.call(7))
+    broken = replace(stage.app.producer.job_of(add.call(1, 2)), payload=b"\xff{ no JSON")
+    unfit = replace(stage.app.producer.job_of(add.call(1, 2)), payload=nap.call(0.5).payload)
     enqueued = ticks()
     await stage.app.store.enqueue([unknown, broken, unfit], stage.app.clock.now())
     others = await stage.enqueue(*calls(nap, 5))

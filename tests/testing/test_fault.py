@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from reprieve import Policy, Reprieve, current_job, fixed
-from reprieve.app import patiently
 from reprieve.errors import StoreError
+from reprieve.producer import patiently
 from reprieve.stores.open import open_store
 from reprieve.stores.protocol import Beat, Filter, Store
 from reprieve.testing import FakeClock, Fault, FaultyStore, adrain, crash_points
@@ -87,7 +87,7 @@ async def test_a_call_fails_before_or_after_it_is_done(when: str, count: int) ->
         pass
 
     with app.override(store=store):
-        jobs = [app.job_of(task.call()) for _ in range(2)]
+        jobs = [app.producer.job_of(task.call()) for _ in range(2)]
         await store.enqueue(jobs[:1], 0)
         with pytest.raises(StoreError, match=f"the store failed at enqueue 2, {when} it was done"):
             await store.enqueue(jobs[1:], 0)

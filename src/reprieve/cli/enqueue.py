@@ -41,7 +41,7 @@ def enqueue(
     """
     from msgspec.structs import replace
 
-    from reprieve.task import Call
+    from reprieve.call import Call, Terms
     from reprieve.worker import target as targets
 
     app = targets.load(target)
@@ -49,8 +49,7 @@ def enqueue(
         app.settings = replace(app.settings, url=url)
     chosen = {name: value for name, value in options.items() if value is not None}
     call = Call(
-        app.registry.get(task),
-        chosen,  # type: ignore[arg-type]  # named as the options of a job are
+        Terms(app.registry.get(task), chosen),  # type: ignore[arg-type]  # named as the options of a job are
         tuple(map(_value, arguments)),
         dict(map(_keyword, keywords)),
     )

@@ -4,6 +4,7 @@
 repeated after a lost reply is recognised.
 """
 
+from struct import Struct
 from uuid import UUID
 
 from reprieve.errors import InvalidId
@@ -13,6 +14,7 @@ PARTITIONS = 4096
 
 _LATEST = (1 << 48) - 1
 _CHANCE = (1 << 62) - 1
+_HALVES = Struct(">QQ")
 
 
 def make_id(now: int, chance: int, partition: int = 0) -> str:
@@ -20,9 +22,14 @@ def make_id(now: int, chance: int, partition: int = 0) -> str:
     if not 0 <= now <= _LATEST or not 0 <= partition < PARTITIONS:
         message = f"an id holds times up to the year 10889 and partitions below {PARTITIONS}, not {now} and {partition}"
         raise InvalidId(message)
-    bits = now << 80 | 7 << 76 | partition << 64 | 2 << 62 | chance & _CHANCE
-    text = f"{bits:032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    return spell_id(now << 16 | 7 << 12 | partition, 2 << 62 | chance & _CHANCE)
+
+
+def spell_id(high: int, low: int) -> str:
+    """Write an id of two halves of 64 bits."""
+    # Slices of bytes are spelled faster than slices are cut out of a text: every enqueue and claim does this.
+    data = _HALVES.pack(high, low)
+    return f"{data[:4].hex()}-{data[4:10].hex('-', 2)}-{data[10:].hex()}"
 
 
 def parse_id(text: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 
-from reprieve.app import Reprieve, patiently
+from reprieve.app import Reprieve
 from reprieve.clock import Clock
 from reprieve.config import Settings
 from reprieve.context import Running
@@ -20,6 +20,7 @@ from reprieve.core.job import Job
 from reprieve.core.outcome import Interrupted, Outcome
 from reprieve.declaration import Declaration
 from reprieve.errors import EndlessDrain, ReprieveError
+from reprieve.producer import patiently
 from reprieve.registry import Registry
 from reprieve.rng import bits
 from reprieve.signals import Signal

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reprieve.app import Reprieve
+from reprieve.call import Call
 from reprieve.codec import load
 from reprieve.core.duration import spell
 from reprieve.core.job import Job
@@ -12,7 +13,7 @@ from reprieve.errors import UndecodablePayload
 from reprieve.portal import Portal
 from reprieve.stores.protocol import Filter
 from reprieve.stores.walk import find_all
-from reprieve.task import Call, Task
+from reprieve.task import Task
 
 SHOWN = 20
 """Jobs that a failed assertion lists at the most."""
@@ -85,20 +86,20 @@ def _in_portal(app: Reprieve, wanted: Filter) -> list[Job]:
 def _described(app: Reprieve, wanted: Call | Task[..., Any]) -> str:
     if isinstance(wanted, Task):
         return f"<{wanted.name}(…)>"
-    job = app.job_of(wanted)
+    job = app.producer.job_of(wanted)
     arguments = ", ".join(f"{name}={value!r}" for name, value in _arguments_of(app, job).items())
-    options = "".join(f" {name}={value!r}" for name, value in wanted.options.items())
+    options = "".join(f" {name}={value!r}" for name, value in wanted.terms.options.items())
     return f"<{job.task}({arguments}){options}>"
 
 
 def _is_meant(app: Reprieve, one: Enqueued, wanted: Call | Task[..., Any]) -> bool:
     if isinstance(wanted, Task):
         return one.task == wanted.name
-    if one.task != wanted.declaration.name:
+    if one.task != wanted.terms.model.task:
         return False
-    expected = app.job_of(wanted)
+    expected = app.producer.job_of(wanted)
     return one.arguments == _arguments_of(app, expected) and all(
-        _said(one.job, option) == _said(expected, option) for option in wanted.options
+        _said(one.job, option) == _said(expected, option) for option in wanted.terms.options
     )
 
 

@@ -20,12 +20,12 @@ def inline(app: Reprieve, *, raises: bool = False) -> Iterator[None]:
     `raises` whatever a task raises reaches the code that enqueued it. A job in a transaction of the caller's cannot run
     before the commit, and waits for the next enqueue or drain.
     """
-    before = app.follower
-    app.follower = Inline(app, raises=raises)
+    before = app.producer.follower
+    app.producer.follower = Inline(app, raises=raises)
     try:
         yield
     finally:
-        app.follower = before
+        app.producer.follower = before
 
 
 class Inline:

@@ -2,13 +2,12 @@
 
 import hashlib
 import re
-from struct import Struct
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
-from reprieve.core.ids import make_id
+from reprieve.core.ids import make_id, spell_id
 from reprieve.core.job import Cause, Death, Job, Wait
 from reprieve.core.policy import Override
 
@@ -21,7 +20,6 @@ _NODES: Final = 1 << 10
 _COUNT: Final = 1 << 12
 _CHANCE_BITS: Final = 40
 _CHANCE: Final = (1 << _CHANCE_BITS) - 1
-_HALVES: Final = Struct(">QQ")
 
 WAITS: tuple[Wait, ...] = ("turn", "schedule", "retry", "gate", "budget")
 """What a job waits for, by the number that rows know it by."""
@@ -40,24 +38,31 @@ class Ids:
 
     def __init__(self, node: int) -> None:
         """Take a number that no other open process has."""
-        self._node = node % _NODES
+        self._node = (node % _NODES) << 12
         self._last = 0
         self._made = 0
         self._count = 0
+        self._head = ""
+        """What the ids of the same millisecond begin with."""
 
     def make(self, now: int, chance: int) -> str:
         """Make an id for a moment; `chance` fills the bits that nobody counts."""
         if now > self._last:
-            self._last, self._made = now, 0
+            self._begin(now, chance)
         elif self._made == _COUNT - 1:
             # More than 4,096 in a millisecond: borrow from the next.
-            self._last, self._made = self._last + 1, 0
+            self._begin(self._last + 1, chance)
         else:
             self._made += 1
+            self._count = (self._count + 1) % _COUNT
+        tail = f"{2 << 62 | chance & ~_LOW | self._node | self._count:x}"
+        return f"{self._head}{tail[:4]}-{tail[4:]}"
+
+    def _begin(self, moment: int, chance: int) -> None:
+        self._last, self._made = moment, 0
         # Each millisecond begins somewhere else, should another process have drawn the same number after all.
-        self._count = (self._made + (chance >> 40)) % _COUNT if not self._made else (self._count + 1) % _COUNT
-        low = self._node << 12 | self._count
-        return make_id(self._last, (chance & ~_LOW) | low)
+        self._count = (chance >> 40) % _COUNT
+        self._head = make_id(moment, 0)[:19]
 
 
 _EARLIEST: Final = make_id(EPOCH, 0)[:13]
@@ -85,11 +90,10 @@ def split_id(job_id: str) -> tuple[int, int]:
 
 def public_id(row: int, tail: int) -> str:
     """Put a public id together again from a row's id and the rest that its record keeps."""
-    # As `make_id` does, in halves of 64 bits: this is done for every job of every claim.
-    high = (row >> _LOW_BITS) + EPOCH << 16 | 7 << 12 | tail >> _CHANCE_BITS
-    low = 2 << 62 | (tail & _CHANCE) << _LOW_BITS | row & _LOW
-    data = _HALVES.pack(high, low)
-    return f"{data[:4].hex()}-{data[4:10].hex('-', 2)}-{data[10:].hex()}"
+    return spell_id(
+        (row >> _LOW_BITS) + EPOCH << 16 | 7 << 12 | tail >> _CHANCE_BITS,
+        2 << 62 | (tail & _CHANCE) << _LOW_BITS | row & _LOW,
+    )
 
 
 class History(msgspec.Struct, array_like=True, frozen=True):

@@ -1,0 +1,123 @@
+"""A call of a task that is to become a job: its arguments, already written, and the terms that it was made on."""
+
+from dataclasses import replace
+from datetime import datetime
+from typing import TypedDict
+
+from reprieve.core.duration import Duration, milliseconds, seconds
+from reprieve.core.job import Job
+from reprieve.core.policy import Override
+from reprieve.core.record import Record
+from reprieve.declaration import Declaration, Dependency
+from reprieve.errors import ValidationError
+
+
+class Options(TypedDict, total=False):
+    """What can be said about one job. It never shares a namespace with the task's own arguments."""
+
+    tenant: str
+    """Whose job it is."""
+    queue: str
+    """Another queue than the task's."""
+    delay: Duration
+    """How long to wait before the first attempt."""
+    at: datetime
+    """When the first attempt may start, instead of a delay; with a time zone."""
+    priority: int
+    """1 is first, 9 last."""
+    key: str
+    """At most one job of this task and tenant has it: enqueued again, the job that exists is the answer."""
+    key_ttl: Duration
+    """How long the key is remembered after its job has ended."""
+    deadline: Duration
+    """The job must not start later than this after its enqueue."""
+    dependency: Dependency
+    """Another dependency than the task's."""
+    group: str
+    """A limit that this job shares with others of its group."""
+    max_attempts: int
+    retry_delay: Duration
+    max_retry_delay: Duration
+    """Retry settings for this job alone."""
+    connection: object
+    """A connection with an open transaction: the job exists if that transaction commits, and not otherwise.
+    None is no connection."""
+
+
+class Receipt(Record):
+    """What an enqueue is answered with."""
+
+    id: str
+    is_new: bool = True
+    """False when a job with the same key exists: `id` is that job's."""
+
+
+class Terms:
+    """What a task and its options say about every job that is enqueued through them, worked out once."""
+
+    __slots__ = ("at", "connection", "deadline", "declaration", "delay", "model", "options")
+
+    def __init__(self, declaration: Declaration, options: Options) -> None:
+        """Check the options, and make the model of the jobs."""
+        if "at" in options and "delay" in options:
+            message = "at and delay say the same thing; give one of the two"
+            raise ValidationError(message)
+        dependency = options.get("dependency")
+        self.declaration = declaration if dependency is None else replace(declaration, dependency=dependency)
+        self.options = options
+        self.connection = options.get("connection")
+        self.delay = milliseconds(seconds(options["delay"], "delay")) if options.get("delay") else 0
+        """Milliseconds to wait before the first attempt."""
+        self.at = _moment(options["at"]) if "at" in options else None
+        """The moment before which it must not start."""
+        self.deadline = milliseconds(seconds(options["deadline"], "deadline")) if "deadline" in options else None
+        """Milliseconds after which it must not start any more; None leaves it to the policy."""
+        self.model = Job(
+            id="",
+            task=declaration.name,
+            queue=options.get("queue", declaration.queue),
+            tenant=options.get("tenant", ""),
+            group=options.get("group", ""),
+            key=options.get("key", ""),
+            key_ttl=seconds(options["key_ttl"], "key_ttl") if "key_ttl" in options else None,
+            priority=options.get("priority", declaration.priority),
+            override=_override(options),
+            created_at=0,
+            due_at=0,
+        )
+
+
+class Call:
+    """One call of a task that has not been enqueued."""
+
+    __slots__ = ("dependency", "payload", "terms")
+
+    def __init__(self, terms: Terms, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+        """Write the arguments, and find out what the call depends on."""
+        declaration = terms.declaration
+        self.terms = terms
+        self.payload = declaration.codec.encode(args, kwargs)
+        self.dependency = declaration.dependency_of(args, kwargs)
+
+
+def _override(options: Options) -> Override | None:
+    """Answer the retry settings of a job alone; None when there are none."""
+    if options.keys().isdisjoint(_RETRY_SETTINGS):
+        return None
+    return Override(
+        max_attempts=options.get("max_attempts"),
+        retry_delay=seconds(options["retry_delay"], "retry_delay") if "retry_delay" in options else None,
+        max_retry_delay=(
+            seconds(options["max_retry_delay"], "max_retry_delay") if "max_retry_delay" in options else None
+        ),
+    )
+
+
+_RETRY_SETTINGS = frozenset({"max_attempts", "retry_delay", "max_retry_delay"})
+
+
+def _moment(at: datetime) -> int:
+    if at.tzinfo is None:
+        message = f"at {at!r} is no moment; give a datetime with a time zone"
+        raise ValidationError(message)
+    return milliseconds(at.timestamp())

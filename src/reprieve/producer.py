@@ -1,0 +1,220 @@
+"""The producer: makes jobs of calls, and brings them to the store."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
+from copy import copy
+from typing import Any, Protocol, TypeVar
+
+from msgspec.structs import replace
+
+from reprieve.call import Call, Receipt
+from reprieve.clock import Clock, ticks
+from reprieve.core.job import Job
+from reprieve.errors import StoreError, ValidationError
+from reprieve.portal import Portal
+from reprieve.registry import Registry
+from reprieve.stores.protocol import Immediate, Store, Transactional
+
+T = TypeVar("T")
+
+PATIENCE = 5.0
+"""Seconds for which an enqueue rides out a store that does not answer."""
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
+"""Seconds between two tries of an enqueue."""
+
+BULK = 1_000
+"""Jobs of one trip to the store, when many are enqueued; others in the loop wait while they are made."""
+
+
+class Origin(Protocol):
+    """What a producer enqueues for: an app."""
+
+    clock: Clock
+    registry: Registry
+    portal: Portal
+
+    @property
+    def store(self) -> Store:
+        """The store, opened when it is first needed."""
+        ...
+
+
+class Follower(Protocol):
+    """Whoever wants to act as soon as jobs are stored, and before the caller hears of it.
+
+    Jobs in a transaction of the caller's are not stored yet, and nobody is told.
+    """
+
+    def follow(self) -> None:
+        """Act in code without a loop."""
+        ...
+
+    async def afollow(self) -> None:
+        """Act in the caller's loop."""
+        ...
+
+
+class Producer:
+    """Enqueues the calls of one app."""
+
+    def __init__(self, origin: Origin) -> None:
+        """Take whose calls they are; its store and clock may change at any time."""
+        self._origin = origin
+        self.follower: Follower | None = None
+        """What acts after every enqueue: tests run their jobs at once this way."""
+
+    def enqueue(self, call: Call) -> Receipt:
+        """Store one call, from code without a loop."""
+        if call.terms.connection is not None:
+            return self._enqueue_in(call)
+        (receipt,) = self._bring_here([self.job_of(call)])
+        if self.follower is not None:
+            self.follower.follow()
+        return receipt
+
+    async def aenqueue(self, call: Call) -> Receipt:
+        """Store one call, together with those of other callers."""
+        if call.terms.connection is not None:
+            return self._enqueue_in(call)
+        job, store, clock = self.job_of(call), self._origin.store, self._origin.clock
+        (known,) = await patiently(lambda: store.enqueue((job,), clock.now()))
+        if self.follower is not None:
+            await self.follower.afollow()
+        return Receipt(id=known, is_new=known == job.id)
+
+    def enqueue_many(self, calls: Iterable[Call]) -> list[Receipt]:
+        """Store many calls, from code without a loop."""
+        receipts: list[Receipt] = []
+        is_news = False
+        # All but the store's own work is done in the caller's thread: a connection or an iterator may know no other.
+        with _telling(receipts):
+            for batch in self._batches(calls):
+                if isinstance(batch, Call):
+                    # Whoever follows must not wait for the lock that the caller's transaction is about to take.
+                    self._follow(is_news=is_news)
+                    receipts.append(self._enqueue_in(batch))
+                else:
+                    receipts += self._bring_here(batch)
+                is_news = not isinstance(batch, Call)
+        self._follow(is_news=is_news)
+        return receipts
+
+    async def aenqueue_many(self, calls: Iterable[Call]) -> list[Receipt]:
+        """Store many calls."""
+        receipts: list[Receipt] = []
+        is_news = False
+        with _telling(receipts):
+            for batch in self._batches(calls):
+                if isinstance(batch, Call):
+                    await self._afollow(is_news=is_news)
+                    receipts.append(self._enqueue_in(batch))
+                else:
+                    receipts += await self._bring(batch)
+                is_news = not isinstance(batch, Call)
+        await self._afollow(is_news=is_news)
+        return receipts
+
+    def job_of(self, call: Call) -> Job:
+        """Make the job that a call will be stored as."""
+        terms, clock = call.terms, self._origin.clock
+        model, now = terms.model, clock.now()
+        policy = self._origin.registry.policy_for(model.task, model.override)
+        due_at = now
+        if terms.at is not None:
+            due_at = max(now, terms.at)
+        elif terms.delay:
+            # A wait that is counted from the millisecond that has begun would be too short.
+            due_at = clock.next() + terms.delay
+        return replace(
+            model,
+            id=self._origin.store.new_id(now, model.queue),
+            dependency=call.dependency,
+            payload=call.payload,
+            created_at=now,
+            due_at=due_at,
+            waiting_for="schedule" if due_at > now else "turn",
+            deadline_at=policy.deadline_of(now) if terms.deadline is None else now + terms.deadline,
+            max_attempts=policy.max_attempts,
+        )
+
+    def _batches(self, calls: Iterable[Call]) -> Iterator[list[Job] | Call]:
+        """Answer the jobs of calls by the thousand, and each call in a transaction of the caller's by itself."""
+        jobs: list[Job] = []
+        for call in calls:
+            if call.terms.connection is not None:
+                if jobs:
+                    yield jobs
+                    jobs = []
+                yield call
+                continue
+            jobs.append(self.job_of(call))
+            if len(jobs) == BULK:
+                yield jobs
+                jobs = []
+        if jobs:
+            yield jobs
+
+    def _bring_here(self, jobs: list[Job]) -> list[Receipt]:
+        store, clock = self._origin.store, self._origin.clock
+        if isinstance(store, Immediate):
+            try:
+                return _receipts(jobs, store.enqueue_here(jobs, clock.now()))
+            except StoreError as error:
+                if not error.is_passing:
+                    raise
+        return self._origin.portal.run(self._bring(jobs))
+
+    async def _bring(self, jobs: list[Job]) -> list[Receipt]:
+        store, clock = self._origin.store, self._origin.clock
+        # The ids are made, so a repeat after a lost reply stores nothing twice.
+        return _receipts(jobs, await patiently(lambda: store.enqueue(jobs, clock.now())))
+
+    def _enqueue_in(self, call: Call) -> Receipt:
+        store = self._origin.store
+        if not isinstance(store, Transactional):
+            message = "this store cannot join a transaction of yours; use SQLite or PostgreSQL, or leave connection out"
+            raise ValidationError(message)
+        job = self.job_of(call)
+        (known,) = store.enqueue_in(call.terms.connection, [job], self._origin.clock.now())
+        return Receipt(id=known, is_new=known == job.id)
+
+    def _follow(self, *, is_news: bool) -> None:
+        if self.follower is not None and is_news:
+            self.follower.follow()
+
+    async def _afollow(self, *, is_news: bool) -> None:
+        if self.follower is not None and is_news:
+            await self.follower.afollow()
+
+
+@contextmanager
+def _telling(receipts: list[Receipt]) -> Iterator[None]:
+    """Let whoever hears of an error know what was stored before it."""
+    try:
+        yield
+    except BaseException as error:
+        # Callers who shared one trip to the store share its error, and have different receipts.
+        own = copy(error) if isinstance(error, StoreError) else error
+        own.receipts = receipts  # type: ignore[attr-defined]  # it may be anybody's exception
+        if own is error:
+            raise
+        raise own.with_traceback(error.__traceback__) from error.__cause__
+
+
+def _receipts(jobs: list[Job], known: list[str]) -> list[Receipt]:
+    return [Receipt(id=name, is_new=name == job.id) for name, job in zip(known, jobs, strict=True)]
+
+
+async def patiently(call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Repeat a call that can be repeated while the store does not answer, for as long as a caller can wait."""
+    until, pause = ticks() + PATIENCE, FIRST_PAUSE
+    while True:
+        try:
+            return await call()
+        except StoreError as error:
+            if not error.is_passing or ticks() + pause > until:
+                raise
+        await asyncio.sleep(pause)
+        pause = min(LONGEST_PAUSE, pause * 2)
