@@ -71,7 +71,9 @@ def decide_failure(job: Job, failed: Failed, policy: Policy, conditions: Conditi
     """Decide what follows a failed attempt: retry, park or dead."""
     verdict, gate = failed.verdict, conditions.gate
     rule = policy.rule_for(failed.failure)
-    job = replace(job, max_attempts=(rule and rule.max_attempts) or policy.max_attempts)
+    max_attempts = (rule and rule.max_attempts) or policy.max_attempts
+    if max_attempts != job.max_attempts:
+        job = replace(job, max_attempts=max_attempts)
     if not verdict.is_retryable:
         return Dead(death=_death_of(failed), cause=cause_of(failed), charged=True, max_attempts=job.max_attempts)
     if gate is None or verdict.scope != "dependency":

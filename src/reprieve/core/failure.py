@@ -79,7 +79,13 @@ def read(error: Error, *, dependency: str = "", now: int | None = None) -> Failu
 
 def clean(text: str) -> str:
     """Make a text printable on one line and bounded, whatever wrote it."""
-    return " ".join(_UNPRINTABLE.sub(" ", text[:LONGEST_MESSAGE]).split())
+    return _clean(text[:LONGEST_MESSAGE])
+
+
+@lru_cache(maxsize=512)
+def _clean(text: str) -> str:
+    # Failures come in crowds that say the same.
+    return " ".join(_UNPRINTABLE.sub(" ", text).split())
 
 
 def _types_in(text: str) -> tuple[str, ...]:
@@ -118,6 +124,11 @@ _PUSH_BACK = re.compile(
     re.IGNORECASE,
 )
 _PUSH_BACK_UNITS = {"ms": 0.001, "milli": 0.001, "s": 1, "m": 60, "h": 3_600}
+_NOTHING = _Facts()
+_ATTRIBUTES = (
+    *("smtp_code", "smtp_error", "recipients", "code", "message", "response", "status_code", "status", "headers"),
+    *("retry_after", "__getattr__"),
+)
 _DEEPEST = 3
 _LIBRARY = re.compile(r"[/\\](?:site-packages|dist-packages|lib[/\\]python\d\.\d+)[/\\]|^<")
 _PHRASES = {str(status.value): [status.phrase.lower()] for status in HTTPStatus}
@@ -174,6 +185,8 @@ def _read_exception(error: BaseException, dependency: str, now: int | None, dept
 
 
 def _facts_of(error: BaseException, types: tuple[str, ...], now: int | None) -> _Facts:
+    if not error.__dict__ and _says_nothing(type(error)):  # type: ignore[arg-type]  # as above
+        return _NOTHING
     try:
         facts = _read_smtp(error, types) or _read_aws(error) or _read_http(error, types, now) or _Facts()
         if facts.retry_after is None:
@@ -183,16 +196,27 @@ def _facts_of(error: BaseException, types: tuple[str, ...], now: int | None) -> 
     return facts._replace(code=clean(facts.code)[:LONGEST_NAME])
 
 
+@lru_cache(maxsize=512)
+def _says_nothing(kind: type) -> bool:
+    """Whether nothing that we read can be an attribute of such an exception, unless it is the instance's own."""
+    return not any(hasattr(kind, name) for name in _ATTRIBUTES)
+
+
 def _frames_of(error: BaseException) -> tuple[Frame, ...]:
     """Answer the innermost calls of the application's own code: not those of libraries."""
     frames: list[Frame] = []
     trace = error.__traceback__
     while trace is not None:
         code, module = trace.tb_frame.f_code, trace.tb_frame.f_globals.get("__name__", "")
-        if not _LIBRARY.search(code.co_filename) and not str(module).startswith("reprieve."):
+        if not _is_library(code.co_filename) and not str(module).startswith("reprieve."):
             frames.append(Frame(module=str(module), function=code.co_qualname))
         trace = trace.tb_next
     return tuple(frames[-FRAMES:])
+
+
+@lru_cache(maxsize=4_096)
+def _is_library(path: str) -> bool:
+    return _LIBRARY.search(path) is not None
 
 
 def _spokesman(error: BaseException) -> BaseException:
@@ -291,6 +315,7 @@ def _number(value: object) -> float | None:
     return None if math.isnan(number) else clamp(number, LONGEST_PUSH_BACK)
 
 
+@lru_cache(maxsize=512)
 def _push_back_in(message: str) -> float | None:
     found = _PUSH_BACK.search(message)
     if found is None:
