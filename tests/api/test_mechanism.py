@@ -22,7 +22,7 @@ from reprieve import (
     validate_dlq_entry,
 )
 from reprieve.core import change
-from reprieve.core.job import Cause, Job
+from reprieve.core.job import CancelRequest, Cause, Job
 from reprieve.errors import InsufficientCredits, MaxRetriesExceeded, ValidationError
 
 NOW = 1_760_000_000_000
@@ -83,7 +83,7 @@ def test_a_deadline_ends_the_retries_of_a_preset() -> None:
 
 
 def test_a_cancel_request_is_not_lost_in_a_failure() -> None:
-    asked = replace(running(), cancel_requested=True)
+    asked = replace(running(), cancel_request=CancelRequest(by="ana", reason="sent twice"))
     assert handle_failed_job(asked, "421 down").job.state == "cancelled"
 
 

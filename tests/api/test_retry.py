@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from reprieve import Cancel, Fail, Policy, Reprieve, Task, current_job, fixed
+from reprieve.core import move
 from reprieve.core.ids import make_id
 from reprieve.core.move import ManualRetry
 from reprieve.errors import (
@@ -228,3 +229,5 @@ async def test_a_job_that_runs_is_asked_to_stop(app: Reprieve) -> None:
     await adrain(app)
     assert answers == ["stopping"]
     assert (await app.ajob(job.id)).state == "cancelled"
+    (*_, (_, event)) = await app.store.events(job_id=job.id)
+    assert event.move == move.Cancel(by="ana", reason="sold out")

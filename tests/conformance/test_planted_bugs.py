@@ -141,7 +141,7 @@ BUGS = (
     Bug(
         "a cancel request fences the worker",
         "sessions.py",
-        'tx.execute(sql["mark"], (row, int(request.cancel), request.progress))',
+        'tx.execute(sql["mark"], (row, cancel, request.progress))',
         'tx.execute("delete from reprieve_lease as lease where id between ? and ?", (first, first | 0xFFFF_FFFF))',
         "cancel_request_does_not_fence_an_honest_worker",
     ),

@@ -11,7 +11,7 @@ from reprieve.core.decide import Conditions, decide, decide_failure
 from reprieve.core.duration import LONGEST
 from reprieve.core.failure import Failure, read
 from reprieve.core.gate import Gate
-from reprieve.core.job import Job
+from reprieve.core.job import CancelRequest, Job
 from reprieve.core.move import Cancel, Dead, Park, Retry, Return, Snooze, Start, Succeed, evolve
 from reprieve.core.outcome import (
     Crashed,
@@ -414,8 +414,8 @@ def test_a_task_that_stops_itself_is_cancelled() -> None:
 
 @pytest.mark.parametrize("outcome", [failed(), Snoozed(delay=1), Interrupted(), Crashed(), Crashed(started=False)])
 def test_a_cancel_request_wins_over_everything_but_success(outcome: Outcome) -> None:
-    wanted = job(cancel_requested=True)
-    assert decide(wanted, outcome, POLICY, NORMAL) == Cancel(reason="cancelled while it ran")
+    wanted = job(cancel_request=CancelRequest(by="ana", reason="sent twice"))
+    assert decide(wanted, outcome, POLICY, NORMAL) == Cancel(by="ana", reason="sent twice")
     assert decide(wanted, Succeeded(), POLICY, NORMAL) == Succeed()
 
 

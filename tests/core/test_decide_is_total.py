@@ -23,7 +23,7 @@ from reprieve.core.decide import Conditions, decide, decide_failure
 from reprieve.core.duration import LONGEST
 from reprieve.core.failure import Failure
 from reprieve.core.gate import Gate, Mode
-from reprieve.core.job import Job
+from reprieve.core.job import CancelRequest, Job
 from reprieve.core.move import Cancel, Dead, Park, Retry, Return, Snooze, Start, Succeed, evolve
 from reprieve.core.outcome import Crashed, Failed, Interrupted, Outcome, Snoozed, Stopped, Succeeded
 from reprieve.core.policy import Policy
@@ -76,7 +76,7 @@ JOBS = st.builds(
     delay=WAITS,
     deadline_at=st.none() | st.integers(NOW - 10**6, NOW + 10**9),
     parked_since_at=st.none() | st.integers(NOW - 10**9, NOW),
-    cancel_requested=st.booleans(),
+    cancel_request=st.none() | st.builds(CancelRequest, by=st.just("ana"), reason=st.just("sent twice")),
 )
 VERDICTS = st.builds(
     Verdict,
@@ -207,7 +207,7 @@ def test_no_history_charges_more_than_the_limit(
     job: Job, policy: Policy, conditions: Conditions, failures: list[Failed]
 ) -> None:
     policy = _replace_rules(policy)
-    job = replace(job, charged=0, deadline_at=None, cancel_requested=False)
+    job = replace(job, charged=0, deadline_at=None, cancel_request=None)
     for failed in failures:
         job = evolve(job, decide_failure(job, failed, policy, conditions), NOW)
         assert policy.max_attempts is not None

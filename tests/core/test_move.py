@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reprieve.core.job import Cause, Job, State
+from reprieve.core.job import CancelRequest, Cause, Job, State
 from reprieve.core.move import (
     LEGAL,
     Cancel,
@@ -73,11 +73,11 @@ def test_a_start_takes_the_lease_and_counts_the_attempt() -> None:
 
 
 def test_whatever_ends_an_attempt_gives_up_the_lease() -> None:
-    asked = replace(RUNNING, cancel_requested=True)
+    asked = replace(RUNNING, cancel_request=CancelRequest(by="ana", reason="sent twice"))
     for move in MOVES:
         if "running" in LEGAL[type(move)][0]:
             after = evolve(asked, move, NOW)
-            assert (after.session, after.leased_at, after.cancel_requested) == ("", None, False), move
+            assert (after.session, after.leased_at, after.cancel_request) == ("", None, None), move
 
 
 def test_a_charged_retry_counts_and_ends_the_parking() -> None:

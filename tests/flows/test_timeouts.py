@@ -7,6 +7,7 @@ import pytest
 
 from reprieve import Task
 from reprieve.clock import ticks
+from reprieve.core.move import Cancel
 from tests.flows import crew
 from tests.flows.fleet import OFTEN, SOON, Stage, Terms, calls, flow, is_alive, on_all_terms, play
 
@@ -100,5 +101,8 @@ async def test_running_jobs_are_cancelled_at_once(stage: Stage) -> None:
     after = await stage.ended(*jobs)
     assert stage.figure("running jobs cancelled", ticks() - asked) < SOON
     assert [job.state for job in after] == ["cancelled"] * 3
+    for job in jobs:
+        (*_, (_, event)) = await stage.app.store.events(job_id=job)
+        assert event.move == Cancel(by="ada", reason="not needed")
     assert len(stage.began(*jobs)) == 3
     assert not is_alive(apart)

@@ -6,6 +6,7 @@ from reprieve.admin.look import get
 from reprieve.clock import Clock
 from reprieve.core import change
 from reprieve.core.change import Request
+from reprieve.core.job import CancelRequest
 from reprieve.errors import ConcurrentModification, InvalidState
 from reprieve.stores.protocol import Mark, Store
 
@@ -24,7 +25,8 @@ async def cancel(store: Store, clock: Clock, job_id: str, request: Request) -> C
             message = f"job {job_id} is {job.state}; only a job that waits or runs can be cancelled"
             raise InvalidState(message)
         if job.state == "running":
-            (is_asked,) = await store.mark([Mark(job_id=job.id, now=now, cancel=True)])
+            wish = CancelRequest(by=request.by, reason=request.reason)
+            (is_asked,) = await store.mark([Mark(job_id=job.id, now=now, cancel=wish)])
             if is_asked:
                 return "stopping"
             continue

@@ -65,6 +65,8 @@ def facts_of(job: Job, now: int, progress: bytes | None) -> Iterator[tuple[str, 
     yield "deadline", "" if job.deadline_at is None else _relative(job.deadline_at, now)
     yield "worker", job.session
     yield "progress", "" if progress is None else progress.decode("utf-8", "replace")
+    if job.cancel_request is not None:
+        yield "to be cancelled", f"asked by {job.cancel_request.by}: {job.cancel_request.reason}"
     yield "death", (job.death or "", "red")
     if job.cause is not None:
         yield "last error", job.cause.reason

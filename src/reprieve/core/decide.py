@@ -53,8 +53,8 @@ def decide(job: Job, outcome: Outcome, policy: Policy, conditions: Conditions) -
             return Succeed()
         case Stopped(reason=reason):
             return Cancel(reason=reason)
-        case _ if job.cancel_requested:
-            return Cancel(reason="cancelled while it ran")
+        case _ if job.cancel_request is not None:
+            return Cancel(by=job.cancel_request.by, reason=job.cancel_request.reason)
         case Interrupted():
             return Return()
         case Snoozed(delay=delay):

@@ -28,6 +28,13 @@ class Cause(Record):
     fingerprint: str = ""
 
 
+class CancelRequest(Record):
+    """Who asked a running job to stop, and why."""
+
+    by: str
+    reason: str
+
+
 class Job(Record):
     """One stored call of a task.
 
@@ -69,7 +76,8 @@ class Job(Record):
 
     session: str = ""
     leased_at: int | None = None
-    cancel_requested: bool = False
+    cancel_request: CancelRequest | None = None
+    """Somebody's wish that it stops; it ends with the attempt."""
 
     cause: Cause | None = None
     failed_at: int | None = None

@@ -116,7 +116,7 @@ def evolve(job: Job, move: Move, at: int) -> Job:
     return replace(job, state=state, version=job.version + 1, **_changes(job, move, at))
 
 
-_UNLEASED: dict[str, object] = {"session": "", "leased_at": None, "cancel_requested": False}
+_UNLEASED: dict[str, object] = {"session": "", "leased_at": None, "cancel_request": None}
 _UNPARKED: dict[str, object] = {"parked_since_at": None, "parked_on": ""}
 # A worker that lived to tell how the attempt ended was not taken down by it: the job is no suspect any more.
 _CLEARED: dict[str, object] = {"crashes": 0}

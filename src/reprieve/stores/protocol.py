@@ -14,7 +14,7 @@ from msgspec import UNSET, UnsetType
 
 from reprieve.core.change import Change
 from reprieve.core.events import Event
-from reprieve.core.job import Death, Job
+from reprieve.core.job import CancelRequest, Death, Job
 from reprieve.core.rate import Rate
 from reprieve.core.record import Record
 from reprieve.core.status import Status
@@ -103,7 +103,8 @@ class Mark(Record):
 
     job_id: str
     now: int
-    cancel: bool = False
+    cancel: CancelRequest | None = None
+    """The first request stands: whoever asks again changes nothing."""
     session: str = ""
     progress: bytes | None = None
 

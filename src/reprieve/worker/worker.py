@@ -22,7 +22,7 @@ from reprieve.core.classify import judge
 from reprieve.core.failure import read
 from reprieve.core.job import Job
 from reprieve.core.move import Succeed
-from reprieve.core.outcome import Failed, Interrupted, Outcome, Stopped, Succeeded, overran
+from reprieve.core.outcome import Failed, Interrupted, Outcome, Succeeded, overran
 from reprieve.errors import SessionDead, StoreError, StoreFull, StoreReadOnly
 from reprieve.registry import Registry
 from reprieve.stores.protocol import Claim, Claimed, Filter, Mark, Store
@@ -85,6 +85,11 @@ class Attempt:
         self.why: Why | None = None
         self.task: asyncio.Task[None] | None = None
         self.overrun: asyncio.TimerHandle | None = None
+
+    def cancel(self, job: Job) -> None:
+        """End it because somebody wants its job cancelled, which says who and why."""
+        self.job = job
+        self.end("cancelled")
 
     def end(self, why: Why) -> None:
         """End it from outside. The first reason stands, but one that did not listen is told again."""
@@ -311,11 +316,9 @@ class Worker:
 
     def _ended_from_outside(self, why: Why, job: Job) -> Outcome:
         match why:
-            case "cancelled":
-                return Stopped(reason="cancelled while it ran")
             case "overran":
                 return overran(self._registry.timeout_of(job.task))
-            case "stopped":
+            case "cancelled" | "stopped":
                 return Interrupted()
 
     def _end(self, attempt: Attempt, outcome: Outcome) -> None:
@@ -425,8 +428,12 @@ class Worker:
         mine = {job.id: job for job in held}
         for job_id in running:
             attempt = self._running.get(job_id)
-            if attempt is not None and (job_id not in mine or mine[job_id].cancel_requested):
-                attempt.end("cancelled" if job_id in mine else "stopped")
+            if attempt is None:
+                continue
+            if job_id not in mine:
+                attempt.end("stopped")
+            elif mine[job_id].cancel_request is not None:
+                attempt.cancel(mine[job_id])
 
     def _say(self, job: Job, data: bytes) -> None:
         """Take progress from a task, in whichever thread it runs."""

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from reprieve.core import change
 from reprieve.core.change import Request
 from reprieve.core.ids import make_id
-from reprieve.core.job import Cause, Job, Wait
+from reprieve.core.job import CancelRequest, Cause, Job, Wait
 from reprieve.core.move import Cancel, Dead, Park, Retry, Return, Succeed
 from reprieve.core.status import Status
 from reprieve.errors import StoreFull
@@ -26,6 +26,7 @@ START = 1_700_000_000_000
 SECOND, DAY = 1_000, 86_400_000
 CAUSE = Cause(reason="450 mailbox busy", code="450", kind="transient", fingerprint="busy")
 ANA = Request(by="ana", reason="the provider is back", force=True)
+WISH = CancelRequest(by="ana", reason="sent twice")
 
 
 class FrailConnection(sqlite3.Connection):
@@ -124,7 +125,7 @@ async def claim(store: SqliteStore, so_far: Answers) -> object:
 
 async def mark(store: SqliteStore, so_far: Answers) -> object:
     first, second, *_ = so_far["claim"].jobs
-    marks = [Mark(job_id=first.id, now=START, cancel=True)]
+    marks = [Mark(job_id=first.id, now=START, cancel=WISH)]
     return await store.mark([*marks, Mark(job_id=second.id, now=START, session="one", progress=b"half")])
 
 

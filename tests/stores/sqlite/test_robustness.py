@@ -31,7 +31,7 @@ from reprieve.stores.open import open_store
 from reprieve.stores.protocol import LARGEST_PAYLOAD, Mark, Regulation, Retention
 from reprieve.stores.sqlite import SqliteStore, file
 from reprieve.stores.sqlite.file import file_system_of
-from reprieve.testing.conformance.stage import START, Worker, get, kill, new_job, new_jobs, succeed
+from reprieve.testing.conformance.stage import START, WISH, Worker, get, kill, new_job, new_jobs, succeed
 from tests.stores.sqlite.recount import stored_ids
 from tests.stores.sqlite.test_bad_files import filled, outcome, run, set_rights
 
@@ -232,7 +232,7 @@ async def _call(store: SqliteStore, path: Path, call: str, job_id: str) -> None:
     if call == "enqueue":
         await store.enqueue([job], START)
     elif call == "mark":
-        await store.mark([Mark(job_id=job_id, now=START, cancel=True)])
+        await store.mark([Mark(job_id=job_id, now=START, cancel=WISH)])
     elif call == "result":
         await store.result(job_id)
     else:

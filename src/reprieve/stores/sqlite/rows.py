@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from reprieve.core.ids import make_id, spell_id
-from reprieve.core.job import Cause, Death, Job, Wait
+from reprieve.core.job import CancelRequest, Cause, Death, Job, Wait
 from reprieve.core.policy import Override
 
 EPOCH: Final = 1_577_836_800_000
@@ -186,7 +186,7 @@ class Lease(msgspec.Struct, frozen=True):
 
     session: str
     at: int
-    cancel: bool = False
+    cancel: CancelRequest | None = None
 
 
 class Row(msgspec.Struct, array_like=True, frozen=True):
@@ -223,7 +223,7 @@ def lease_model(model: Job, lease: Lease) -> Job:
         attempt=1,
         session=lease.session,
         leased_at=lease.at,
-        cancel_requested=lease.cancel,
+        cancel_request=lease.cancel,
     )
 
 

@@ -7,7 +7,7 @@ import msgspec
 
 from reprieve.core import change
 from reprieve.core.duration import milliseconds
-from reprieve.core.job import Job
+from reprieve.core.job import CancelRequest, Job
 from reprieve.core.move import Return
 from reprieve.stores.protocol import Beat, Mark, Pulse
 from reprieve.stores.sqlite import settle
@@ -16,6 +16,8 @@ from reprieve.stores.sqlite.rows import Lease, Row, row_id, unpack
 from reprieve.stores.sqlite.statements import statements
 
 _decode_lease = msgspec.msgpack.Decoder(dict[int, tuple[int, int]]).decode
+_encode_request = msgspec.msgpack.Encoder().encode
+_decode_request = msgspec.msgpack.Decoder(CancelRequest).decode
 
 
 def beat(tx: sqlite3.Connection, places: Places, request: Beat) -> Pulse:
@@ -41,7 +43,7 @@ def beat(tx: sqlite3.Connection, places: Places, request: Beat) -> Pulse:
     returned = 0
     if request.holds is not None:
         returned = _return_lost(tx, places, session, request)
-    stop = [job.id for job in held(tx, places, session, request.session, only_marked=True) if job.cancel_requested]
+    stop = [job.id for job in held(tx, places, session, request.session, only_marked=True)]
     return Pulse(is_alive=not is_over, stop=tuple(stop), returned=returned)
 
 
@@ -68,7 +70,7 @@ def held(  # noqa: PLR0913 - which of a session's jobs
     """Answer jobs that a session holds, by the numbers of the claims that brought them; at most `limit`, if given."""
     sql = statements("sessions")
     first = session << 32
-    marked = {row for (row,) in tx.execute(sql["marks"])}
+    marked = cancels(tx)
     jobs: list[Job] = []
     for at, packed in tx.execute(sql["leases"], (first | since, first | up_to)).fetchall():
         lease = _decode_lease(packed)
@@ -77,7 +79,7 @@ def held(  # noqa: PLR0913 - which of a session's jobs
         for row in wanted:
             found = tx.execute(sql["job"], (row,)).fetchone()
             place = places[lease[row][0]]
-            jobs.append(unpack(Row(*found[:5]), found[5], place, Lease(name, at, row in marked)))
+            jobs.append(unpack(Row(*found[:5]), found[5], place, Lease(name, at, marked.get(row))))
             if len(jobs) == limit:
                 return jobs
     return jobs
@@ -98,6 +100,11 @@ def recover(tx: sqlite3.Connection, places: Places, now: int, limit: int) -> lis
     return jobs
 
 
+def cancels(tx: sqlite3.Connection) -> dict[int, CancelRequest]:
+    """Answer the cancel requests for jobs that run."""
+    return {row: _decode_request(packed) for row, packed in tx.execute(statements("sessions")["cancels"])}
+
+
 def mark(tx: sqlite3.Connection, requests: Sequence[Mark]) -> list[bool]:
     """Note cancel requests and progress beside jobs that run."""
     sql = statements("sessions")
@@ -111,6 +118,7 @@ def mark(tx: sqlite3.Connection, requests: Sequence[Mark]) -> list[bool]:
         row = row_id(request.job_id)
         is_heard = row in holders and request.session in ("", holders[row])
         if is_heard:
-            tx.execute(sql["mark"], (row, int(request.cancel), request.progress))
+            cancel = None if request.cancel is None else _encode_request(request.cancel)
+            tx.execute(sql["mark"], (row, cancel, request.progress))
         answers.append(is_heard)
     return answers

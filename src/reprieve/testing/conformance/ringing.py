@@ -8,7 +8,7 @@ from reprieve.core import change
 from reprieve.errors import StoreClosed
 from reprieve.stores.protocol import Beat, Claim, Filter, Mark, Regulation, Retention, Store
 from reprieve.testing.conformance.expect import expect, expect_error
-from reprieve.testing.conformance.stage import OPERATOR, START, Worker, enqueue, enqueued, new_job, new_jobs
+from reprieve.testing.conformance.stage import OPERATOR, START, WISH, Worker, enqueue, enqueued, new_job, new_jobs
 
 LONG, SHORT = 2.0, 0.05
 
@@ -53,7 +53,7 @@ async def check_bell_rings_on_a_cancel_request(store: Store) -> None:
     await enqueued(store)
     worker = await Worker.open(store)
     leased = await worker.one()
-    mark = Mark(job_id=leased.id, now=START, cancel=True)
+    mark = Mark(job_id=leased.id, now=START, cancel=WISH)
     expect(await _rings(store, lambda: store.mark([mark])), "the bell rings when a running job is asked to stop")
 
 
@@ -73,7 +73,7 @@ async def check_closed_store_says_so(store: Store) -> None:
         "apply": lambda: store.apply([change.cancel(job, OPERATOR, START)], START),
         "beat": lambda: store.beat(Beat(session="s", now=START, lease=1.0, slots=1, is_new=True)),
         "recover": lambda: store.recover(START),
-        "mark": lambda: store.mark([Mark(job_id=job.id, now=START, cancel=True)]),
+        "mark": lambda: store.mark([Mark(job_id=job.id, now=START, cancel=WISH)]),
         "regulate": lambda: store.regulate([Regulation(subject="task", name="send", permits=0)], START),
         "swap": lambda: store.swap("leader", 0, b""),
         "prune": lambda: store.prune(Retention(now=START)),

@@ -2,6 +2,7 @@
 """Checks of beat, recover and mark: sessions live, die, and give back what they held."""
 
 from reprieve.core import change
+from reprieve.core.job import CancelRequest
 from reprieve.core.move import Return
 from reprieve.errors import PayloadTooLarge, SessionDead
 from reprieve.stores.protocol import LARGEST_PAYLOAD, Mark, Store
@@ -12,6 +13,7 @@ from reprieve.testing.conformance.stage import (
     OPERATOR,
     SECOND,
     START,
+    WISH,
     Worker,
     enqueue,
     enqueued,
@@ -261,10 +263,10 @@ async def check_cancel_request_is_taken_for_a_running_job(store: Store) -> None:
     await enqueue(store, *new_jobs(store, 2))
     worker = await Worker.open(store)
     one, two = await worker.exactly(2)
-    expect_equal(await store.mark([Mark(job_id=one.id, now=START, cancel=True)]), [True], "the answer to a mark")
+    expect_equal(await store.mark([Mark(job_id=one.id, now=START, cancel=WISH)]), [True], "the answer to a mark")
     expect_equal((await worker.beat()).stop, (one.id,), "jobs that the session is asked to stop")
     found = await get(store, one)
-    expect(found is not None and found.cancel_requested, "the job shows the request")
+    expect_equal(found and found.cancel_request, WISH, "the job shows the request")
     expect_equal(found and found.version, one.version, "the version of a job that is asked to stop")
     expect_job(await get(store, two), two, "its neighbour")
 
@@ -273,14 +275,30 @@ async def check_cancel_request_does_not_fence_an_honest_worker(store: Store) -> 
     await enqueue(store, *new_jobs(store, 2))
     worker = await Worker.open(store)
     one, two = await worker.exactly(2)
-    await store.mark([Mark(job_id=job.id, now=START, cancel=True) for job in (one, two)])
+    await store.mark([Mark(job_id=job.id, now=START, cancel=WISH) for job in (one, two)])
     changes = [succeed(one), fail(two)]
     expect_equal(await worker.settle(*changes), ["applied", "applied"], "the answers to results after a request")
     expect_equal((await worker.beat()).stop, (), "jobs to stop after all have ended")
     for job, wanted in zip((one, two), changes, strict=True):
         expect_job(await get(store, job), wanted.job)
     again = await worker.one(at=START + HOUR)
-    expect(not again.cancel_requested, "the request is gone when the attempt has ended")
+    expect(again.cancel_request is None, "the request is gone when the attempt has ended")
+
+
+async def check_first_cancel_request_stands(store: Store) -> None:
+    await enqueued(store)
+    worker = await Worker.open(store)
+    leased = await worker.one()
+    marks = [
+        Mark(job_id=leased.id, now=START, session=worker.session, progress=b"50%"),
+        Mark(job_id=leased.id, now=START, cancel=WISH),
+        Mark(job_id=leased.id, now=START, cancel=CancelRequest(by="bea", reason="sent twice")),
+        Mark(job_id=leased.id, now=START, session=worker.session, progress=b"60%"),
+    ]
+    expect_equal(await store.mark(marks), [True] * len(marks), "the answers to four marks")
+    found = await get(store, leased)
+    expect_equal(found and found.cancel_request, WISH, "who asked first, and why")
+    expect_equal(await store.progress(leased.id), b"60%", "the latest progress")
 
 
 async def check_cancel_request_is_not_taken_for_a_job_that_does_not_run(store: Store) -> None:
@@ -288,7 +306,7 @@ async def check_cancel_request_is_not_taken_for_a_job_that_does_not_run(store: S
     worker = await Worker.open(store)
     await worker.settle(succeed(await worker.one()))
     jobs = (waiting, done, new_job(store))
-    marks = [Mark(job_id=job.id, now=START, cancel=True) for job in jobs]
+    marks = [Mark(job_id=job.id, now=START, cancel=WISH) for job in jobs]
     expect_equal(await store.mark(marks), [False, False, False], "the answers to three marks")
     expect_job(await get(store, waiting), waiting, "the waiting job")
     expect_equal(await store.apply([change.cancel(waiting, OPERATOR, START)], START), ["applied"], "its cancel")

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from reprieve.core import change
 from reprieve.core.change import Change, Request
-from reprieve.core.job import Cause, Death, Job
+from reprieve.core.job import CancelRequest, Cause, Death, Job
 from reprieve.core.move import Cancel, Dead, Move, Park, Retry, Snooze, Succeed
 from reprieve.stores.protocol import Answer, Beat, Claim, Claimed, Filter, Pulse, Regulation, Store
 from reprieve.testing.conformance.expect import expect_equal
@@ -22,6 +22,7 @@ CAUSE = Cause(reason="450 mailbox busy", code="450", kind="transient", fingerpri
 
 OPERATOR = Request(by="ana", reason="the provider is back", force=True)
 ANOTHER = Request(by="bea", reason="the customer called", force=True)
+WISH = CancelRequest(by="ana", reason="the customer left")
 
 
 def new_job(store: Store, at: int = START, **fields: Any) -> Job:  # noqa: ANN401 - whatever a job is made of

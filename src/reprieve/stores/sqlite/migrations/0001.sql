@@ -151,7 +151,11 @@ create table reprieve_uniq (
 
 create index reprieve_uniq_expires on reprieve_uniq (expires);
 
-create table reprieve_mark (id integer primary key, cancel integer not null default 0, progress blob) strict;
+create table reprieve_mark (
+    id       integer primary key,
+    cancel   blob,                            -- who wants it cancelled, and why
+    progress blob
+) strict;
 
 create table reprieve_result (id integer primary key, expires_at integer not null, value blob not null) strict;
 

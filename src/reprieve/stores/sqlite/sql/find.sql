@@ -21,9 +21,6 @@ select seq, jobs from reprieve_finished as finished where seq >= ? order by seq 
 select lease.id >> 32, session.name, lease.at, lease.jobs
 from reprieve_lease as lease join reprieve_session as session on session.id = lease.id >> 32;
 
--- name: marks
-select id, cancel from reprieve_mark as mark where cancel = 1;
-
 -- name: shelves
 select shelf.id from reprieve_shelf as shelf join reprieve_queue as queue on queue.id = shelf.queue join reprieve_tenant as tenant on tenant.id = shelf.tenant
 where (:queue = '' or queue.name = :queue) and (:tenant is null or tenant.name = :tenant)

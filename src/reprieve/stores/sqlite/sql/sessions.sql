@@ -28,10 +28,10 @@ select at, jobs from reprieve_lease as lease where id between ? and ?;
 -- name: job
 select id, state, version, wait, due, rec from reprieve_job as job where id = ?;
 
--- name: marks
-select id from reprieve_mark as mark where cancel = 1;
+-- name: cancels
+select id, cancel from reprieve_mark as mark where cancel is not null;
 
 -- name: mark
 insert into reprieve_mark (id, cancel, progress) values (?, ?, ?)
 on conflict (id) do update set
-    cancel = max(cancel, excluded.cancel), progress = coalesce(excluded.progress, progress);
+    cancel = coalesce(cancel, excluded.cancel), progress = coalesce(excluded.progress, progress);

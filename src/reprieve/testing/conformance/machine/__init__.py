@@ -28,6 +28,7 @@ from reprieve.testing.conformance.machine.shapes import (
     REQUESTS,
     SHAPES,
     STEPS,
+    WISHES,
     Shape,
     regulation,
     retentions,
@@ -174,7 +175,7 @@ class StoreMachine(RuleBasedStateMachine):
         """Somebody asks a job to stop, or a worker notes progress."""
         job = self.play.model.jobs.get(self.play.leases[-1 - which % len(self.play.leases)].id)
         if job is not None and is_request:
-            self.play.ask_to_stop(job)
+            self.play.ask_to_stop(job, WISHES[which % len(WISHES)])
         elif job is not None:
             self.play.note(job, self.play.workers[worker].name)
 

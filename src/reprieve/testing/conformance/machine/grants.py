@@ -205,9 +205,9 @@ def expire(model: Model, job: Job, found: Job | None, now: int) -> None:
 
 def same_jobs(first: tuple[Job, ...], again: tuple[Job, ...], held: set[str]) -> None:
     """Check the jobs of a repeated claim: those of the first time, but for what the session lost since."""
-    marked = {job.id: replace(job, cancel_requested=False) for job in first}
+    marked = {job.id: replace(job, cancel_request=None) for job in first}
     for job in again:
-        expect_job(replace(job, cancel_requested=False), marked.get(job.id, job), "a job of a repeated claim")
+        expect_job(replace(job, cancel_request=None), marked.get(job.id, job), "a job of a repeated claim")
         expect(job.id in marked, f"job {job.id} was leased by a repeat of another claim")
     missing = held & marked.keys() - {job.id for job in again}
     expect_equal(missing, set(), "jobs that a repeated claim left out")

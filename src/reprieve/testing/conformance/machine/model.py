@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from reprieve.core.change import Change
 from reprieve.core.duration import milliseconds
 from reprieve.core.events import Event
-from reprieve.core.job import Job
+from reprieve.core.job import CancelRequest, Job
 from reprieve.core.move import LEGAL, Start, Succeed, evolve
 from reprieve.core.rate import Rate
 from reprieve.stores.protocol import KEY_KEPT, Answer, Claim, Claimed, Regulation, Subject
@@ -150,9 +150,9 @@ class Model:
         if not isinstance(event.move, Succeed):
             self.untold.append(event)
 
-    def ask_to_stop(self, job: Job) -> None:
-        """Note a cancel request."""
-        self.jobs[job.id] = replace(job, cancel_requested=True)
+    def ask_to_stop(self, job: Job, request: CancelRequest) -> None:
+        """Note a cancel request; the first stands."""
+        self.jobs[job.id] = replace(job, cancel_request=job.cancel_request or request)
         self.touched.add(job.id)
 
     def forget(self, job_id: str) -> None:

@@ -8,7 +8,7 @@ from reprieve.core import change
 from reprieve.core.change import Change
 from reprieve.core.decide import Conditions, decide
 from reprieve.core.duration import milliseconds
-from reprieve.core.job import Job
+from reprieve.core.job import CancelRequest, Job
 from reprieve.core.move import Return, Succeed
 from reprieve.core.outcome import Crashed, Succeeded
 from reprieve.errors import SessionDead, StaleCall
@@ -97,8 +97,8 @@ class Play:
         """Decide what follows an attempt as a worker does."""
         kind, gate = OUTCOMES[outcome]
         now, known = self.model.now, self.model.jobs.get(job.id)
-        is_wanted = known is not None and known.version == job.version and known.cancel_requested
-        job = replace(job, cancel_requested=is_wanted)
+        if known is not None and known.version == job.version:
+            job = known
         decision = decide(job, kind, POLICY, Conditions(now=now, u=0.5, gate=gate if job.dependency else None))
         made = change.settle(job, decision, now)
         result = kind.result if isinstance(kind, Succeeded) else None
@@ -243,7 +243,7 @@ class Play:
         for job_id in lost:
             model.move(change.make(model.jobs[job_id], Return(), model.now).event)
         expect_equal(pulse.returned, len(lost), "jobs that went back")
-        stop = {job_id for job_id in held if job_id in model.leases and model.jobs[job_id].cancel_requested}
+        stop = {job_id for job_id in held if job_id in model.leases and model.jobs[job_id].cancel_request}
         expect_equal(set(pulse.stop), stop, "jobs that a session is asked to stop")
 
     def recover(self, limit: int) -> None:
@@ -269,12 +269,12 @@ class Play:
         self.driver.run(self.store.beat(beat))
         session.is_dead = session.is_given_up = True
 
-    def ask_to_stop(self, job: Job) -> None:
+    def ask_to_stop(self, job: Job, request: CancelRequest) -> None:
         """Ask a job to stop."""
-        (is_taken,) = self.driver.run(self.store.mark([Mark(job_id=job.id, now=self.model.now, cancel=True)]))
+        (is_taken,) = self.driver.run(self.store.mark([Mark(job_id=job.id, now=self.model.now, cancel=request)]))
         expect_equal(is_taken, job.state == "running", f"whether a {job.state} job is asked to stop")
         if is_taken:
-            self.model.ask_to_stop(job)
+            self.model.ask_to_stop(job, request)
 
     def note(self, job: Job, session: str) -> None:
         """Note progress, of a session's own job or of another's."""

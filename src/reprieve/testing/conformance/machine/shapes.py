@@ -8,7 +8,7 @@ from reprieve.core.backoff import Exponential
 from reprieve.core.change import Request
 from reprieve.core.failure import Failure
 from reprieve.core.gate import Gate
-from reprieve.core.job import Job
+from reprieve.core.job import CancelRequest, Job
 from reprieve.core.outcome import Failed, Interrupted, Outcome, Snoozed, Stopped, Succeeded
 from reprieve.core.policy import Policy
 from reprieve.core.rate import Rate
@@ -144,6 +144,11 @@ REQUESTS = (
     Request(by="ana", reason="the provider is back", force=True),
     Request(by="bea", reason="the customer called", force=True),
     Request(by="ana", reason="later", force=True, delay=5.0),
+)
+
+WISHES = (
+    CancelRequest(by="ana", reason="sent twice"),
+    CancelRequest(by="bea", reason="the customer left"),
 )
 
 STEPS = (1, 100, SECOND, SECOND, 3 * SECOND, 3 * SECOND, 12 * SECOND, 61 * SECOND, 3_600 * SECOND, -50, -SECOND)
