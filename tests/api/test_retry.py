@@ -231,3 +231,16 @@ async def test_a_job_that_runs_is_asked_to_stop(app: Reprieve) -> None:
     assert (await app.ajob(job.id)).state == "cancelled"
     (*_, (_, event)) = await app.store.events(job_id=job.id)
     assert event.move == move.Cancel(by="ana", reason="sold out")
+
+
+async def test_a_job_that_fails_while_it_is_asked_to_stop_is_cancelled(app: Reprieve) -> None:
+    @app.task(name="unlucky", policy=Policy(max_attempts=9, backoff=fixed("1h")))
+    async def unlucky() -> None:
+        await app.acancel(current_job().id, by="ana", reason="sold out")
+        raise REFUSED
+
+    job = await unlucky.aenqueue()
+    assert (await adrain(app)).ran == 1
+    assert (await app.ajob(job.id)).state == "cancelled"
+    (*_, (_, event)) = await app.store.events(job_id=job.id)
+    assert event.move == move.Cancel(by="ana", reason="sold out")

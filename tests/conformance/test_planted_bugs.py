@@ -140,10 +140,24 @@ BUGS = (
     ),
     Bug(
         "a cancel request fences the worker",
-        "sessions.py",
+        "marks.py",
         'tx.execute(sql["mark"], (row, cancel, request.progress))',
-        'tx.execute("delete from reprieve_lease as lease where id between ? and ?", (first, first | 0xFFFF_FFFF))',
+        'tx.execute("delete from reprieve_lease as lease")',
         "cancel_request_does_not_fence_an_honest_worker",
+    ),
+    Bug(
+        "a cancel request is lost when the attempt fails",
+        "settle.py",
+        "cancel = changes_of.give_up(change, wish)",
+        "cancel = None",
+        "job_that_was_asked_to_stop_never_waits_again",
+    ),
+    Bug(
+        "a failure that a cancel followed leaves no event",
+        "settle.py",
+        "self._note(row, cancel.event)",
+        "self._events[-1:] = [(cancel.event.at, row, cancel.event.version, _encode(cancel.event))]",
+        HISTORIES,
     ),
     Bug(
         "a beat returns jobs whose answer is still under way",

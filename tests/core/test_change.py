@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from reprieve.core import change
 from reprieve.core.change import Request
 from reprieve.core.events import Event, replay
-from reprieve.core.job import Cause, Job
+from reprieve.core.job import CancelRequest, Cause, Job
 from reprieve.core.move import Cancel, Dead, ManualRetry, Move, Park, Retry, Return, Revive, Snooze, Succeed
 from reprieve.errors import (
     ConcurrentModification,
@@ -24,6 +24,7 @@ RUNNING = change.lease(WAITING, "w1", NOW).job
 RETRYING = change.settle(RUNNING, Retry(due_at=NOW + 25_000, cause=CAUSE, delay=25, max_attempts=3), NOW).job
 DEAD = change.settle(RUNNING, Dead(death="permanent", cause=CAUSE, charged=True), NOW).job
 EXHAUSTED = replace(DEAD, charged=3, death="exhausted")
+WISH = CancelRequest(by="bea", reason="sent twice")
 ANA = Request(by="ana", reason="the provider is back")
 ANA_INSISTS = Request(by="ana", reason="the provider is back", force=True)
 
@@ -102,6 +103,29 @@ def test_a_waiting_job_is_cancelled_at_once() -> None:
 def test_a_running_job_must_be_asked_to_stop() -> None:
     with pytest.raises(ConcurrentModification, match="ask it to stop"):
         change.cancel(RUNNING, ANA, NOW)
+
+
+@pytest.mark.parametrize(
+    "move", [Retry(due_at=NOW + 9, cause=CAUSE, delay=1), Park(gate="ses", due_at=NOW, cause=CAUSE), Snooze(due_at=NOW)]
+)
+def test_a_cancel_request_follows_an_attempt_that_would_be_tried_again(move: Move) -> None:
+    made = change.make(RUNNING, move, NOW + 5)
+    cancel = change.give_up(made, WISH)
+    assert cancel is not None
+    assert (cancel.job.state, cancel.job.cause, cancel.job.finished_at) == ("cancelled", made.job.cause, NOW + 5)
+    assert cancel.event.move == Cancel(by="bea", reason="sent twice")
+    assert replay(RUNNING, [made.event, cancel.event]) == cancel.job
+
+
+def test_a_cancel_request_leaves_success_death_and_later_wishes_alone() -> None:
+    later = change.retry(replace(RUNNING, leased_at=0), ANA, NOW, STUCK_AFTER)
+    for made in (
+        change.make(RUNNING, Succeed(), NOW),
+        change.make(RUNNING, Dead(death="permanent", cause=CAUSE), NOW),
+        change.make(RUNNING, Cancel(), NOW),
+        later,
+    ):
+        assert change.give_up(made, WISH) is None
 
 
 def test_what_has_ended_is_not_cancelled() -> None:

@@ -7,7 +7,7 @@ it whole or refuses it.
 from reprieve.core.decide import Decision
 from reprieve.core.duration import clamp, milliseconds
 from reprieve.core.events import Event
-from reprieve.core.job import Cause, Job
+from reprieve.core.job import CancelRequest, Cause, Job
 from reprieve.core.move import Cancel, Dead, ManualRetry, Move, Revive, Start, evolve
 from reprieve.core.record import Record
 from reprieve.core.status import is_stuck
@@ -84,6 +84,17 @@ def cancel(job: Job, request: Request, now: int) -> Change:
         message = f"job {job.id} is running (leased to {job.session}); ask it to stop, it ends when it has settled"
         raise ConcurrentModification(message)
     return make(job, Cancel(by=request.by, reason=request.reason), now)
+
+
+def give_up(made: Change, wish: CancelRequest) -> Change | None:
+    """Answer the cancel that follows, in the same write, when an attempt ended and somebody had asked its job to stop.
+
+    None where there is nothing left to cancel: a success and a death stand. So does a retry that a person asked for,
+    since it was asked for later.
+    """
+    if made.job.state != "waiting" or isinstance(made.event.move, ManualRetry):
+        return None
+    return make(made.job, Cancel(by=wish.by, reason=wish.reason), made.event.at)
 
 
 def revive(job: Job, now: int) -> Change:

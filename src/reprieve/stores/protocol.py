@@ -98,7 +98,8 @@ class Mark(Record):
     """Something that stands beside a job's version, so that it never fences an honest worker.
 
     A cancel request is taken for a job that runs; progress is taken from the session that runs it. Both are gone when
-    the attempt ends.
+    the attempt ends, but a request is not lost: a change that lets the job wait again, be it a worker's or recovery's,
+    is followed in the same write by the cancel that `change.give_up` makes.
     """
 
     job_id: str
@@ -228,6 +229,8 @@ class Store(Protocol):
     async def claim(self, claim: Claim) -> Claimed:
         """Apply the changes, then choose and lease jobs, fairly, within every gate, limit, rate and pause.
 
+        What was asked to stop is cancelled instead of waiting again; see `Mark`.
+
         Due jobs are taken whether or not anybody promoted them. A job past its deadline is not leased but dies. A
         session that is not alive is leased nothing: its changes are still judged by their versions and answered, and
         without any it raises `SessionDead`. So does a session that the store does not know, or no longer, since all
@@ -236,7 +239,10 @@ class Store(Protocol):
         ...
 
     async def apply(self, changes: Sequence[Change], now: int) -> list[Answer]:
-        """Carry out changes that no session makes: retry, cancel, recover, expire, revive. Each stands alone."""
+        """Carry out changes that no session makes: retry, cancel, recover, expire, revive. Each stands alone.
+
+        What was asked to stop is cancelled instead of waiting again; see `Mark`.
+        """
         ...
 
     async def beat(self, beat: Beat) -> Pulse:

@@ -13,8 +13,8 @@ from reprieve.core.job import Job
 from reprieve.core.status import Status, status_of
 from reprieve.errors import InvalidCursor
 from reprieve.stores.protocol import Filter, Page, Tally
-from reprieve.stores.sqlite import sessions
 from reprieve.stores.sqlite.finished import finished_jobs, unpack_jobs
+from reprieve.stores.sqlite.marks import cancels
 from reprieve.stores.sqlite.places import Places
 from reprieve.stores.sqlite.rows import COUNTERS, Lease, Place, Row, row_id, unpack
 from reprieve.stores.sqlite.statements import statements
@@ -41,10 +41,10 @@ class Search:
         self._tx = tx
         self._places = places
         self._now = now
-        cancels = sessions.cancels(tx)
+        wishes = cancels(tx)
         self._leased: dict[int, Lease] = {}
         for _, name, at, jobs in tx.execute(sql["leases"]):
-            self._leased |= {row: Lease(name, at, cancels.get(row)) for row in _decode_lease(jobs)}
+            self._leased |= {row: Lease(name, at, wishes.get(row)) for row in _decode_lease(jobs)}
         self._held = {gate for (gate,) in tx.execute(sql["held"])}
 
     def status(self, job: Job, shelf: int) -> Status:

@@ -1,23 +1,21 @@
 """Sessions: who is alive, what they hold, and what becomes of the jobs of the dead."""
 
 import sqlite3
-from collections.abc import Sequence
 
 import msgspec
 
 from reprieve.core import change
 from reprieve.core.duration import milliseconds
-from reprieve.core.job import CancelRequest, Job
+from reprieve.core.job import Job
 from reprieve.core.move import Return
-from reprieve.stores.protocol import Beat, Mark, Pulse
+from reprieve.stores.protocol import Beat, Pulse
 from reprieve.stores.sqlite import settle
+from reprieve.stores.sqlite.marks import cancels
 from reprieve.stores.sqlite.places import Places
 from reprieve.stores.sqlite.rows import Lease, Row, row_id, unpack
 from reprieve.stores.sqlite.statements import statements
 
 _decode_lease = msgspec.msgpack.Decoder(dict[int, tuple[int, int]]).decode
-_encode_request = msgspec.msgpack.Encoder().encode
-_decode_request = msgspec.msgpack.Decoder(CancelRequest).decode
 
 
 def beat(tx: sqlite3.Connection, places: Places, request: Beat) -> Pulse:
@@ -98,27 +96,3 @@ def recover(tx: sqlite3.Connection, places: Places, now: int, limit: int) -> lis
             tx.execute(sql["close"], (session,))
         jobs += found
     return jobs
-
-
-def cancels(tx: sqlite3.Connection) -> dict[int, CancelRequest]:
-    """Answer the cancel requests for jobs that run."""
-    return {row: _decode_request(packed) for row, packed in tx.execute(statements("sessions")["cancels"])}
-
-
-def mark(tx: sqlite3.Connection, requests: Sequence[Mark]) -> list[bool]:
-    """Note cancel requests and progress beside jobs that run."""
-    sql = statements("sessions")
-    holders: dict[int, str] = {}
-    for session, name in tx.execute(sql["all"]).fetchall():
-        first = session << 32
-        for _, packed in tx.execute(sql["leases"], (first, first | 0xFFFF_FFFF)).fetchall():
-            holders |= dict.fromkeys(_decode_lease(packed), name)
-    answers = []
-    for request in requests:
-        row = row_id(request.job_id)
-        is_heard = row in holders and request.session in ("", holders[row])
-        if is_heard:
-            cancel = None if request.cancel is None else _encode_request(request.cancel)
-            tx.execute(sql["mark"], (row, cancel, request.progress))
-        answers.append(is_heard)
-    return answers

@@ -3,6 +3,7 @@
 import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import TypeAlias
 
 import msgspec
@@ -11,10 +12,11 @@ from reprieve.core import change as changes_of
 from reprieve.core.change import Change
 from reprieve.core.duration import milliseconds
 from reprieve.core.events import Event
-from reprieve.core.job import Job
+from reprieve.core.job import CancelRequest, Job
 from reprieve.core.move import Start, Succeed
 from reprieve.stores.protocol import Answer
 from reprieve.stores.sqlite.finished import finished_jobs, keep
+from reprieve.stores.sqlite.marks import cancels
 from reprieve.stores.sqlite.places import Places
 from reprieve.stores.sqlite.rows import (
     CANCELLED,
@@ -185,10 +187,14 @@ class _Ledger:
         if was_running:
             self._ran.append(row)
             self._ran_on[shelf] = self._ran_on.get(shelf, 0) + 1
-        if type(change.event.move) not in _SILENT:
-            self._events.append((change.event.at, row, change.event.version, _encode(change.event)))
+        self._note(row, change.event)
         if change.result is not None:
             self._results.append((row, self._now + milliseconds(change.result_ttl), change.result))
+        if was_running and job.state == "waiting" and (wish := self._wishes.get(row)) is not None:
+            cancel = changes_of.give_up(change, wish)
+            if cancel is not None:
+                self._note(row, cancel.event)
+                job = cancel.job
         if job.state == "succeeded":
             self._succeeded[self._places.at(self._tx, shelf).queue_id][row] = job
             return
@@ -196,6 +202,15 @@ class _Ledger:
         state = self._place(row, target, place, job)
         wait = NUMBERS[job.waiting_for]
         self._rows.append((row, target, state, job.version, wait, job.due_at, pack(job, tail)))
+
+    @cached_property
+    def _wishes(self) -> dict[int, CancelRequest]:
+        """Which running jobs somebody wants cancelled: asked for only when one of them would wait again."""
+        return cancels(self._tx)
+
+    def _note(self, row: int, event: Event) -> None:
+        if type(event.move) not in _SILENT:
+            self._events.append((event.at, row, event.version, _encode(event)))
 
     def _place(self, row: int, shelf: int, place: Place, job: Job) -> int:
         """Note where a job goes; answer its state."""

@@ -37,7 +37,7 @@ from reprieve.stores.protocol import (
     Subject,
     Tally,
 )
-from reprieve.stores.sqlite import cells, enqueue, find, prune, regulate, sessions, settle
+from reprieve.stores.sqlite import cells, enqueue, find, marks, prune, regulate, sessions, settle
 from reprieve.stores.sqlite.bell import Bell
 from reprieve.stores.sqlite.claim import claim
 from reprieve.stores.sqlite.file import Durability, connect, keep_wal_small, prepare
@@ -134,12 +134,12 @@ class SqliteStore:
         """Declare the dead, and answer what they hold."""
         return await self._write(lambda tx: sessions.recover(tx, self._places, now, limit))
 
-    async def mark(self, marks: Sequence[Mark]) -> list[bool]:
+    async def mark(self, requests: Sequence[Mark]) -> list[bool]:
         """Request a cancel or note progress."""
-        for mark in marks:
+        for mark in requests:
             parse_id(mark.job_id)
             enqueue.check_size(mark.progress or b"", "progress", self._largest_payload)
-        return await self._write(lambda tx: sessions.mark(tx, marks))
+        return await self._write(lambda tx: marks.mark(tx, requests))
 
     async def progress(self, job_id: str) -> bytes | None:
         """Answer the progress of a running job."""

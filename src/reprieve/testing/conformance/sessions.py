@@ -2,10 +2,11 @@
 """Checks of beat, recover and mark: sessions live, die, and give back what they held."""
 
 from reprieve.core import change
+from reprieve.core.change import Change
 from reprieve.core.job import CancelRequest
 from reprieve.core.move import Return
 from reprieve.errors import PayloadTooLarge, SessionDead
-from reprieve.stores.protocol import LARGEST_PAYLOAD, Mark, Store
+from reprieve.stores.protocol import LARGEST_PAYLOAD, Claimed, Mark, Store
 from reprieve.testing.conformance.expect import expect, expect_equal, expect_error, expect_ids, expect_job
 from reprieve.testing.conformance.stage import (
     HOUR,
@@ -23,6 +24,8 @@ from reprieve.testing.conformance.stage import (
     make,
     new_job,
     new_jobs,
+    park,
+    snooze,
     succeed,
 )
 
@@ -276,13 +279,59 @@ async def check_cancel_request_does_not_fence_an_honest_worker(store: Store) -> 
     worker = await Worker.open(store)
     one, two = await worker.exactly(2)
     await store.mark([Mark(job_id=job.id, now=START, cancel=WISH) for job in (one, two)])
-    changes = [succeed(one), fail(two)]
+    changes = [succeed(one), kill(two)]
     expect_equal(await worker.settle(*changes), ["applied", "applied"], "the answers to results after a request")
     expect_equal((await worker.beat()).stop, (), "jobs to stop after all have ended")
     for job, wanted in zip((one, two), changes, strict=True):
         expect_job(await get(store, job), wanted.job)
+
+
+async def check_job_that_was_asked_to_stop_never_waits_again(store: Store) -> None:
+    worker = await Worker.open(store)
+    for settle in (fail, park, snooze, lambda job: make(job, Return())):
+        await enqueued(store, dependency="ses")
+        leased = await worker.one()
+        await store.mark([Mark(job_id=leased.id, now=START, cancel=WISH)])
+        made = settle(leased)
+        claimed = await worker.ask(1, changes=[made])
+        expect_equal(claimed, Claimed(answers=("applied",), jobs=(), next_at=claimed.next_at), "the answer to a claim")
+        await _expect_cancel(store, made)
+        expect_equal(await store.apply([made], START), ["already"], f"the answer to a second {made.event.name}")
+    expect_equal(await worker.take(5, START + HOUR), [], "jobs that run again")
+
+
+async def check_job_that_was_asked_to_stop_is_not_recovered_to_run_again(store: Store) -> None:
+    await enqueued(store)
+    worker = await Worker.open(store, lease=LEASE)
+    leased = await worker.one()
+    (found,) = await store.recover(END + 1)
+    await store.mark([Mark(job_id=leased.id, now=END + 1, cancel=WISH)])
+    taken_back = make(found, Return(crashed=True), END + 1)
+    expect_equal(await store.apply([taken_back], END + 1), ["applied"], "the answer to the take-back")
+    await _expect_cancel(store, taken_back)
+    other = await Worker.open(store, "other", at=END + 1)
+    expect_equal(await other.take(5, END + HOUR), [], "jobs that run again")
+
+
+async def check_retry_by_a_person_wins_over_an_older_cancel_request(store: Store) -> None:
+    await enqueued(store)
+    worker = await Worker.open(store)
+    leased = await worker.one()
+    await store.mark([Mark(job_id=leased.id, now=START, cancel=WISH)])
+    retry = change.retry(leased, OPERATOR, START + HOUR, 60.0)
+    expect_equal(await store.apply([retry], START + HOUR), ["applied"], "the answer to a retry of a stuck job")
     again = await worker.one(at=START + HOUR)
-    expect(again.cancel_request is None, "the request is gone when the attempt has ended")
+    expect_job(again, change.lease(retry.job, worker.session, START + HOUR).job, "the job, leased again")
+
+
+async def _expect_cancel(store: Store, made: Change) -> None:
+    """Expect that a change was carried out, and the cancel that was asked for after it."""
+    cancel = change.give_up(made, WISH)
+    expect(cancel is not None, f"{made.event.name} leaves something to cancel")
+    if cancel is not None:
+        expect_job(await get(store, made.job), cancel.job, f"the job after {made.event.name}")
+        events = [event for _, event in await store.events(job_id=made.job.id)]
+        expect_equal(events[-2:], [made.event, cancel.event], "its last events")
 
 
 async def check_first_cancel_request_stands(store: Store) -> None:

@@ -19,19 +19,8 @@ select id, name from reprieve_session as session where is_dead = 1 order by id;
 -- name: close
 delete from reprieve_session as session where id = ?;
 
--- name: all
-select id, name from reprieve_session as session;
-
 -- name: leases
 select at, jobs from reprieve_lease as lease where id between ? and ?;
 
 -- name: job
 select id, state, version, wait, due, rec from reprieve_job as job where id = ?;
-
--- name: cancels
-select id, cancel from reprieve_mark as mark where cancel is not null;
-
--- name: mark
-insert into reprieve_mark (id, cancel, progress) values (?, ?, ?)
-on conflict (id) do update set
-    cancel = coalesce(cancel, excluded.cancel), progress = coalesce(excluded.progress, progress);

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from reprieve.core.change import Change
+from reprieve.core.change import Change, give_up
 from reprieve.core.duration import milliseconds
 from reprieve.core.events import Event
 from reprieve.core.job import CancelRequest, Job
@@ -129,7 +129,11 @@ class Model:
         """Carry out a change, or leave it; answer which."""
         (answer, *_) = sorted(self.judge(change))
         if answer == "applied":
+            wish = self.jobs[change.job.id].cancel_request
             self.move(change.event)
+            cancel = wish and give_up(change, wish)
+            if cancel:
+                self.move(cancel.event)
         return answer
 
     def move(self, event: Event) -> None:

@@ -97,7 +97,8 @@ class Play:
         """Decide what follows an attempt as a worker does."""
         kind, gate = OUTCOMES[outcome]
         now, known = self.model.now, self.model.jobs.get(job.id)
-        if known is not None and known.version == job.version:
+        if known is not None and known.version == job.version and outcome % 2:
+            # Every other worker has heard in time that somebody wants the job cancelled.
             job = known
         decision = decide(job, kind, POLICY, Conditions(now=now, u=0.5, gate=gate if job.dependency else None))
         made = change.settle(job, decision, now)
@@ -241,7 +242,7 @@ class Play:
         arrived = (job_id for job_id in held if model.leases[job_id][1] <= beat.claimed)
         lost = [job_id for job_id in arrived if job_id not in session.hand]
         for job_id in lost:
-            model.move(change.make(model.jobs[job_id], Return(), model.now).event)
+            model.carry_out(change.make(model.jobs[job_id], Return(), model.now))
         expect_equal(pulse.returned, len(lost), "jobs that went back")
         stop = {job_id for job_id in held if job_id in model.leases and model.jobs[job_id].cancel_request}
         expect_equal(set(pulse.stop), stop, "jobs that a session is asked to stop")

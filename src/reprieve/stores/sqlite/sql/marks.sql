@@ -1,0 +1,11 @@
+-- name: leases
+select session.name, lease.jobs
+from reprieve_lease as lease join reprieve_session as session on session.id = lease.id >> 32;
+
+-- name: cancels
+select id, cancel from reprieve_mark as mark where cancel is not null;
+
+-- name: mark
+insert into reprieve_mark (id, cancel, progress) values (?, ?, ?)
+on conflict (id) do update set
+    cancel = coalesce(cancel, excluded.cancel), progress = coalesce(excluded.progress, progress);
