@@ -82,6 +82,7 @@ class Terms:
             key_ttl=seconds(options["key_ttl"], "key_ttl") if "key_ttl" in options else None,
             priority=options.get("priority", declaration.priority),
             override=_override(options),
+            timeout=declaration.timeout,
             created_at=0,
             due_at=0,
         )

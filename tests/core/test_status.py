@@ -5,6 +5,7 @@ from typing import get_args
 import pytest
 from msgspec.structs import replace
 
+from reprieve.core import change
 from reprieve.core.job import Job, State, Wait
 from reprieve.core.status import Status, is_stuck, matching, status_of
 from reprieve.errors import ValidationError
@@ -41,6 +42,14 @@ def test_a_job_that_runs_too_long_is_stuck() -> None:
     assert status_of(running, NOW + 1_800_000) == "stuck"
     assert status_of(running, NOW + 60_000, stuck_after=60) == "stuck"
     assert not is_stuck(JOB, NOW + 10**9, 60)
+
+
+def test_a_job_is_not_stuck_before_the_time_that_its_task_gave_it() -> None:
+    patient = replace(change.lease(JOB, "w", NOW).job, timeout=7_200.0)
+    assert status_of(patient, NOW + 7_199_999) == "running"
+    assert status_of(patient, NOW + 7_200_000) == "stuck"
+    hasty = replace(patient, timeout=1.0)
+    assert not is_stuck(hasty, NOW + 59_999, 60)
 
 
 @pytest.mark.parametrize("state", ["succeeded", "dead", "cancelled"])

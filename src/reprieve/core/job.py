@@ -54,6 +54,8 @@ class Job(Record):
     priority: int = NORMAL
     payload: bytes = b""
     override: Override | None = None
+    timeout: float | None = None
+    """Seconds that an attempt may take, as its task says when it is enqueued; for whoever does not know the task."""
 
     state: State = "waiting"
     version: int = 0

@@ -39,8 +39,9 @@ def status_of(job: Job, now: int, *, held: bool = False, stuck_after: float = ST
 
 
 def is_stuck(job: Job, now: int, stuck_after: float) -> bool:
-    """Whether the job runs for longer than anybody expects."""
-    return job.leased_at is not None and now - job.leased_at >= milliseconds(stuck_after)
+    """Whether the job runs for longer than anybody expects, its task included."""
+    expected = max(stuck_after, job.timeout or 0.0)
+    return job.leased_at is not None and now - job.leased_at >= milliseconds(expected)
 
 
 def matching(word: str) -> frozenset[Status]:

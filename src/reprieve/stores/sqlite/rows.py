@@ -126,6 +126,7 @@ class Rec(msgspec.Struct, array_like=True, frozen=True):
     key: str
     key_ttl: float | None
     override: Override | None
+    timeout: float | None
     history: History | None
 
 
@@ -162,6 +163,7 @@ def pack(job: Job, tail: int) -> bytes:
             job.key,
             job.key_ttl,
             job.override,
+            job.timeout,
             None if history == _FRESH else history,
         )
     )
@@ -237,6 +239,7 @@ def copy(model: Job, row: Row, data: bytes) -> Job:
         key_ttl=rec.key_ttl,
         payload=rec.payload,
         override=rec.override,
+        timeout=rec.timeout,
         version=row.version + model.version,
         created_at=rec.created_at,
         due_at=row.due,

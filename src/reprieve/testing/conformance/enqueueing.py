@@ -54,6 +54,7 @@ async def check_enqueued_job_keeps_every_field(store: Store) -> None:
         priority=1,
         payload=b'\x00\xff{"user": 42}',
         override=Override(max_attempts=3, retry_delay=1.5),
+        timeout=7_200.5,
         due_at=START + 5 * SECOND,
         deadline_at=START + DAY,
         max_attempts=None,
