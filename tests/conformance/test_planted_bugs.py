@@ -160,13 +160,6 @@ BUGS = (
         HISTORIES,
     ),
     Bug(
-        "a beat returns jobs whose answer is still under way",
-        "sessions.py",
-        "up_to=request.claimed, but=known",
-        "but=known",
-        "beat_leaves_claims_alone_whose_answer_may_be_under_way",
-    ),
-    Bug(
         "jobs run after their deadline",
         "claim.py",
         "job.deadline_at <= self.now",
@@ -221,13 +214,6 @@ BUGS = (
         "where job.id = ? and job.state = 1 and job.version = ?;",
         "where job.id = ?1 and job.state = 1 and ?2 is not null;",
         "dead_job_that_died_again_does_not_go_under_its_old_version",
-    ),
-    Bug(
-        "returned jobs are charged as crashes",
-        "sessions.py",
-        "change.settle(job, Return(), request.now)",
-        "change.settle(job, Return(crashed=True), request.now)",
-        HISTORIES,
     ),
     Bug(
         "a job that waits for a full gate is forgotten when it has room again",

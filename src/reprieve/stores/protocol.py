@@ -66,7 +66,7 @@ class Claimed(Record):
 
 
 class Beat(Record):
-    """A session says that it lives, for so many seconds more, and what it believes to hold.
+    """A session says that it lives, for so many seconds more.
 
     When its time is up it may be declared dead, by `recover`. Until somebody does, it lives, and may beat again.
     """
@@ -78,20 +78,6 @@ class Beat(Record):
     """How many jobs it runs at once: fairness counts in shares of all slots."""
     is_new: bool = False
     """Opens the session. Any other beat of a session that the store does not know is answered with its death."""
-    claimed: int = 0
-    """The number of the last claim whose answer arrived."""
-    holds: tuple[str, ...] | None = None
-    """The jobs in hand. What was leased up to `claimed` and is not among them goes back uncharged; None skips this."""
-
-
-class Pulse(Record):
-    """What a beat is answered with. A dead session must stop everything: its jobs belong to others."""
-
-    is_alive: bool
-    stop: tuple[str, ...] = ()
-    """Jobs that this session runs and that somebody asked to stop."""
-    returned: int = 0
-    """Jobs that went back because the session did not hold them."""
 
 
 class Mark(Record):
@@ -245,8 +231,12 @@ class Store(Protocol):
         """
         ...
 
-    async def beat(self, beat: Beat) -> Pulse:
-        """Keep a session alive, or open it. A lease of 0 ends it: what it still holds is for recovery at once."""
+    async def beat(self, beat: Beat) -> bool:
+        """Keep a session alive, or open it; answer whether it lives.
+
+        A dead session must stop everything: its jobs belong to others. A lease of 0 ends it: what it still holds is
+        for recovery at once.
+        """
         ...
 
     async def recover(self, now: int, limit: int = 100) -> list[Job]:

@@ -21,7 +21,6 @@ from reprieve.stores.protocol import (
     Mark,
     Page,
     Pruned,
-    Pulse,
     Regulation,
     Retention,
     Store,
@@ -102,7 +101,7 @@ class FaultyStore:
         """Carry out changes that no session makes."""
         return await self._do("apply", self.behind.apply(changes, now))
 
-    async def beat(self, beat: Beat) -> Pulse:
+    async def beat(self, beat: Beat) -> bool:
         """Keep a session alive, or open it."""
         return await self._do("beat", self.behind.beat(beat))
 

@@ -241,11 +241,11 @@ class Supervisor:
             began = ticks()
             for child in list(self._children):
                 try:
-                    pulse = await self._store.beat(self._beat_of(child.session))
+                    is_alive = await self._store.beat(self._beat_of(child.session))
                 except StoreError:
                     self._recovery.unsettle()
                     raise
-                if not pulse.is_alive and child in self._children:
+                if not is_alive and child in self._children:
                     log.warning("session declared dead", session=child.session)
                     child.stop_now()
                     asyncio.get_running_loop().call_later(MERCY, child.kill)

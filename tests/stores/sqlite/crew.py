@@ -92,17 +92,15 @@ async def work_one_session(store: SqliteStore, log: Log, rng: random.Random) -> 
         log.write(f"started {job.id} {job.version}" for job in claimed.jobs)
         held = claimed.jobs
         if number % 10 == 0:
-            await keep_alive(store, session, number, held)
+            await keep_alive(store, session)
         if number % 50 == 0:
             await store.prune(Retention(now=clock.now(), succeeded=300))
         if not held:
             await store.wait(("default",), 0.02)
 
 
-async def keep_alive(store: SqliteStore, session: str, number: int, held: tuple[Job, ...]) -> None:
-    ids = tuple(job.id for job in held)
-    pulse = await store.beat(Beat(session=session, now=clock.now(), lease=LEASE, slots=60, claimed=number, holds=ids))
-    if not pulse.is_alive:
+async def keep_alive(store: SqliteStore, session: str) -> None:
+    if not await store.beat(Beat(session=session, now=clock.now(), lease=LEASE, slots=60)):
         raise SessionDead(session)
     lost = await store.recover(clock.now())
     await store.apply([change.settle(job, Return(crashed=True), clock.now()) for job in lost], clock.now())

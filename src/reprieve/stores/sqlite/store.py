@@ -31,7 +31,6 @@ from reprieve.stores.protocol import (
     Mark,
     Page,
     Pruned,
-    Pulse,
     Regulation,
     Retention,
     Subject,
@@ -123,12 +122,12 @@ class SqliteStore:
         """Carry out changes that no session makes."""
         return await self._write(lambda tx: settle.apply(tx, self._places, changes, now))
 
-    async def beat(self, beat: Beat) -> Pulse:
-        """Keep a session alive, or open it."""
-        pulse = await self._write(lambda tx: sessions.beat(tx, self._places, beat), is_lasting=False)
-        if not pulse.is_alive:
+    async def beat(self, beat: Beat) -> bool:
+        """Keep a session alive, or open it; answer whether it lives."""
+        is_alive = await self._write(lambda tx: sessions.beat(tx, beat), is_lasting=False)
+        if not is_alive:
             self._bell.forget(beat.session)
-        return pulse
+        return is_alive
 
     async def recover(self, now: int, limit: int = 100) -> list[Job]:
         """Declare the dead, and answer what they hold."""

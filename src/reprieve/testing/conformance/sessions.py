@@ -36,31 +36,30 @@ END = START + 15 * SECOND
 async def check_first_beat_opens_a_session(store: Store) -> None:
     await enqueued(store)
     worker = Worker(store, "worker-1")
-    pulse = await worker.beat(is_new=True)
-    expect_equal((pulse.is_alive, pulse.stop, pulse.returned), (True, (), 0), "the answer to the first beat")
+    expect(await worker.beat(is_new=True), "a session that was just opened lives")
     expect_equal(len(await worker.take()), 1, "jobs leased")
 
 
 async def check_opening_beat_can_be_repeated(store: Store) -> None:
     worker = Worker(store, "worker-1")
     for _ in range(2):
-        expect((await worker.beat(is_new=True)).is_alive, "a session that was just opened lives")
-    expect((await worker.beat()).is_alive, "and goes on living")
+        expect(await worker.beat(is_new=True), "a session that was just opened lives")
+    expect(await worker.beat(), "and goes on living")
 
 
 async def check_beat_of_an_unknown_session_is_answered_with_its_death(store: Store) -> None:
-    expect(not (await Worker(store, "nobody").beat()).is_alive, "a session that never was is dead")
+    expect(not await Worker(store, "nobody").beat(), "a session that never was is dead")
 
 
 async def check_session_lives_until_its_death_is_declared(store: Store) -> None:
     worker = await Worker.open(store, lease=LEASE)
     await store.recover(END)
-    expect((await worker.beat(END, lease=LEASE)).is_alive, "a session lives at the last moment of its lease")
+    expect(await worker.beat(END, lease=LEASE), "a session lives at the last moment of its lease")
     again = END + 15 * SECOND
     await store.recover(again)
-    expect((await worker.beat(again, lease=LEASE)).is_alive, "a beat gives it another lease")
+    expect(await worker.beat(again, lease=LEASE), "a beat gives it another lease")
     await store.recover(again + 15 * SECOND + 1)
-    expect(not (await worker.beat(again + 15 * SECOND + 1, lease=LEASE)).is_alive, "a millisecond too late it is dead")
+    expect(not await worker.beat(again + 15 * SECOND + 1, lease=LEASE), "a millisecond too late it is dead")
 
 
 async def check_session_whose_time_is_up_goes_on_while_nobody_declares_its_death(store: Store) -> None:
@@ -68,7 +67,7 @@ async def check_session_whose_time_is_up_goes_on_while_nobody_declares_its_death
     await enqueue(store, *new_jobs(store, 2))
     worker = await Worker.open(store, lease=LEASE)
     leased = await worker.one()
-    expect((await worker.beat(END + HOUR, lease=LEASE)).is_alive, "a session that was not heard of for an hour")
+    expect(await worker.beat(END + HOUR, lease=LEASE), "a session that was not heard of for an hour")
     expect_equal(await store.recover(END + HOUR), [], "jobs to recover once it was heard again")
     expect_equal(len(await worker.take(at=END + HOUR)), 1, "jobs leased to it")
     expect_equal(await worker.settle(succeed(leased, END + HOUR), at=END + HOUR), ["applied"], "what it settles")
@@ -88,7 +87,7 @@ async def check_lease_of_zero_ends_the_session(store: Store) -> None:
     worker = await Worker.open(store)
     leased = await worker.one()
     await worker.beat(lease=0)
-    expect(not (await worker.beat(START + 1)).is_alive, "a session that ended is dead")
+    expect(not await worker.beat(START + 1), "a session that ended is dead")
     expect_ids(await store.recover(START + 1), [leased], "jobs for recovery, at once")
 
 
@@ -99,61 +98,7 @@ async def check_session_that_ended_is_dead_at_any_time(store: Store) -> None:
     leased = await worker.one()
     await worker.beat(START + 1, lease=0)
     expect_ids(await store.recover(0), [leased], "jobs to recover at a time when nobody else's is up")
-    expect((await other.beat(START + 1)).is_alive, "a session that only looks dead to others lives")
-
-
-async def check_job_that_the_session_does_not_hold_goes_back_uncharged(store: Store) -> None:
-    await enqueue(store, *new_jobs(store, 3))
-    worker = await Worker.open(store)
-    kept, *lost = await worker.exactly(3)
-    pulse = await worker.beat(START + SECOND, claimed=worker.number, holds=(kept.id,))
-    expect_equal((pulse.is_alive, pulse.returned), (True, 2), "the answer to a beat that holds one of three jobs")
-    for job in lost:
-        wanted = make(job, Return(), START + SECOND)
-        expect_job(await get(store, job), wanted.job, "a job that went back")
-        expect(wanted.event in [event for _, event in await store.events(job_id=job.id)], "its event is stored")
-    expect_job(await get(store, kept), kept, "the job in hand")
-    expect_ids(await worker.take(5, START + SECOND), lost, "jobs that can be leased again")
-    expect_equal(await worker.settle(succeed(lost[0])), ["refused"], "the result of a lease that went back")
-
-
-async def check_beat_leaves_claims_alone_whose_answer_may_be_under_way(store: Store) -> None:
-    await enqueue(store, *new_jobs(store, 2))
-    worker = await Worker.open(store)
-    early = await worker.one()
-    late = await worker.one()
-    pulse = await worker.beat(claimed=1, holds=())
-    expect_equal(pulse.returned, 1, "jobs that went back")
-    expect_job(await get(store, late), late, "the job of the later claim")
-    expect_job(await get(store, early), make(early, Return()).job, "the job of the earlier claim")
-
-
-async def check_beat_without_holds_returns_nothing(store: Store) -> None:
-    await enqueued(store)
-    worker = await Worker.open(store)
-    leased = await worker.one()
-    expect_equal((await worker.beat(claimed=worker.number)).returned, 0, "jobs that went back")
-    expect_job(await get(store, leased), leased)
-
-
-async def check_beat_returns_nothing_of_another_session(store: Store) -> None:
-    await enqueue(store, *new_jobs(store, 2))
-    first, second = await Worker.open(store, "a"), await Worker.open(store, "b")
-    mine, theirs = await first.one(), await second.one()
-    await first.beat(claimed=1, holds=(theirs.id,))
-    expect_job(await get(store, theirs), theirs, "the other session's job")
-    expect_job(await get(store, mine), make(mine, Return()).job, "the job that was not held")
-
-
-async def check_beat_that_holds_what_was_settled_changes_nothing(store: Store) -> None:
-    await enqueued(store)
-    worker = await Worker.open(store)
-    leased = await worker.one()
-    done = succeed(leased)
-    await worker.settle(done)
-    pulse = await worker.beat(claimed=worker.number, holds=(leased.id, new_job(store).id))
-    expect_equal((pulse.is_alive, pulse.returned), (True, 0), "the answer to a beat")
-    expect_job(await get(store, leased), done.job)
+    expect(await other.beat(START + 1), "a session that only looks dead to others lives")
 
 
 async def check_recovery_answers_what_the_dead_held(store: Store) -> None:
@@ -247,19 +192,9 @@ async def check_dead_session_stays_dead(store: Store) -> None:
     worker = await Worker.open(store, lease=LEASE)
     await worker.one()
     await store.recover(END + 1)
-    expect(not (await worker.beat(END + 2)).is_alive, "a beat after death is answered with it")
-    expect(not (await worker.beat(END - 1)).is_alive, "also when the clock went back")
+    expect(not await worker.beat(END + 2), "a beat after death is answered with it")
+    expect(not await worker.beat(END - 1), "also when the clock went back")
     await expect_error(worker.ask(1, END - 1), SessionDead, "a claim after death when the clock went back")
-
-
-async def check_dead_sessions_beat_returns_nothing(store: Store) -> None:
-    await enqueued(store)
-    worker = await Worker.open(store, lease=LEASE)
-    leased = await worker.one()
-    expect_ids(await store.recover(END + 1), [leased], "jobs to recover")
-    pulse = await worker.beat(END + 1, claimed=1, holds=())
-    expect_equal((pulse.is_alive, pulse.returned), (False, 0), "the answer to the beat of a dead session")
-    expect_job(await get(store, leased, END + 1), leased, "its job waits to be taken back")
 
 
 async def check_cancel_request_is_taken_for_a_running_job(store: Store) -> None:
@@ -267,7 +202,6 @@ async def check_cancel_request_is_taken_for_a_running_job(store: Store) -> None:
     worker = await Worker.open(store)
     one, two = await worker.exactly(2)
     expect_equal(await store.mark([Mark(job_id=one.id, now=START, cancel=WISH)]), [True], "the answer to a mark")
-    expect_equal((await worker.beat()).stop, (one.id,), "jobs that the session is asked to stop")
     found = await get(store, one)
     expect_equal(found and found.cancel_request, WISH, "the job shows the request")
     expect_equal(found and found.version, one.version, "the version of a job that is asked to stop")
@@ -281,7 +215,6 @@ async def check_cancel_request_does_not_fence_an_honest_worker(store: Store) -> 
     await store.mark([Mark(job_id=job.id, now=START, cancel=WISH) for job in (one, two)])
     changes = [succeed(one), kill(two)]
     expect_equal(await worker.settle(*changes), ["applied", "applied"], "the answers to results after a request")
-    expect_equal((await worker.beat()).stop, (), "jobs to stop after all have ended")
     for job, wanted in zip((one, two), changes, strict=True):
         expect_job(await get(store, job), wanted.job)
 

@@ -10,7 +10,7 @@ from reprieve.core import change
 from reprieve.core.change import Change, Request
 from reprieve.core.job import CancelRequest, Cause, Death, Job
 from reprieve.core.move import Cancel, Dead, Move, Park, Retry, Snooze, Succeed
-from reprieve.stores.protocol import Answer, Beat, Claim, Claimed, Filter, Pulse, Regulation, Store
+from reprieve.stores.protocol import Answer, Beat, Claim, Claimed, Filter, Regulation, Store
 from reprieve.testing.conformance.expect import expect_equal
 
 START = 1_700_000_000_000
@@ -75,7 +75,7 @@ class Worker:
         await worker.beat(at, lease=lease, slots=slots, is_new=True)
         return worker
 
-    async def beat(self, at: int = START, **fields: Any) -> Pulse:  # noqa: ANN401 - whatever a beat carries
+    async def beat(self, at: int = START, **fields: Any) -> bool:  # noqa: ANN401 - whatever a beat carries
         """Beat once."""
         facts: dict[str, Any] = {"lease": 30 * 86_400, "slots": 1_000} | fields
         return await self.store.beat(Beat(session=self.session, now=at, **facts))

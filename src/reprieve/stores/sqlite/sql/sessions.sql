@@ -7,8 +7,7 @@ insert into reprieve_session (id, name, expires_at, slots) values (?, ?, ?, ?) o
 -- name: beat
 update reprieve_session as session
 set expires_at = :expires_at, slots = :slots, is_dead = :is_dead
-where name = :name and is_dead = 0
-returning id;
+where name = :name and is_dead = 0;
 
 -- name: bury
 update reprieve_session as session set is_dead = 1 where is_dead = 0 and expires_at < ?;

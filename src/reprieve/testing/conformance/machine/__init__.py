@@ -129,10 +129,10 @@ class StoreMachine(RuleBasedStateMachine):
             if all(job.id in play.model.jobs for job in batch):
                 play.enqueue_jobs(batch)
 
-    @rule(worker=_WORKERS, drop=st.integers(0, 3), behind=st.integers(0, 1))
-    def beat(self, worker: int, drop: int, behind: int) -> None:
-        """A worker says that it lives, and what it holds."""
-        self.play.beat(self.play.busy(worker) if drop else worker, drop, behind)
+    @rule(worker=_WORKERS)
+    def beat(self, worker: int) -> None:
+        """A worker says that it lives."""
+        self.play.beat(worker)
 
     @rule(how=st.sampled_from(("silent", "nearly silent", "stopped", "as before")), worker=_WORKERS, limit=_LIMIT)
     def recover(self, how: str, worker: int, limit: int) -> None:

@@ -9,7 +9,7 @@ from reprieve.core.change import Change
 from reprieve.core.decide import Conditions, decide
 from reprieve.core.duration import milliseconds
 from reprieve.core.job import CancelRequest, Job
-from reprieve.core.move import Return, Succeed
+from reprieve.core.move import Succeed
 from reprieve.core.outcome import Crashed, Succeeded
 from reprieve.errors import SessionDead, StaleCall
 from reprieve.stores.protocol import Answer, Beat, Claim, Claimed, Filter, Mark, Regulation, Retention
@@ -68,7 +68,7 @@ class Play:
         name = f"worker-{number}-{len(model.sessions)}"
         session = Session(name=name, expires_at=model.now + milliseconds(LEASES[number]), slots=SLOTS[number])
         beat = Beat(session=name, now=model.now, lease=LEASES[number], slots=session.slots, is_new=True)
-        expect(self.driver.write(lambda: self.store.beat(beat))[0].is_alive, "a session that was just opened lives")
+        expect(self.driver.write(lambda: self.store.beat(beat))[0], "a session that was just opened lives")
         model.sessions[name] = session
         return session
 
@@ -216,36 +216,19 @@ class Play:
         self._compare(answers, changes, is_repeat=is_repeat)
         self.changes.extend(changes)
 
-    def beat(self, number: int, drop: int, behind: int) -> None:
-        """Beat for a session that lost some of its jobs, and may still wait for the answers to its last claims."""
+    def beat(self, number: int) -> None:
+        """Beat for a session that may not know of its death."""
         session, model = self.workers[number], self.model
         if session.is_given_up:
             return
-        for job_id in list(session.hand)[:drop]:
-            del session.hand[job_id]
         lease = LEASES[number]
-        beat = Beat(
-            session=session.name,
-            now=model.now,
-            lease=lease,
-            slots=session.slots,
-            claimed=max(0, session.number - behind),
-            holds=tuple(session.hand),
-        )
-        pulse = self.driver.run(self.store.beat(beat))
-        expect_equal(pulse.is_alive, not session.is_dead, f"whether {session.name} lives")
-        if not pulse.is_alive:
+        beat = Beat(session=session.name, now=model.now, lease=lease, slots=session.slots)
+        is_alive = self.driver.run(self.store.beat(beat))
+        expect_equal(is_alive, not session.is_dead, f"whether {session.name} lives")
+        if is_alive:
+            session.expires_at = model.now + milliseconds(lease)
+        else:
             session.is_given_up = True
-            return
-        session.expires_at = model.now + milliseconds(lease)
-        held = [job_id for job_id, (name, _) in model.leases.items() if name == session.name]
-        arrived = (job_id for job_id in held if model.leases[job_id][1] <= beat.claimed)
-        lost = [job_id for job_id in arrived if job_id not in session.hand]
-        for job_id in lost:
-            model.carry_out(change.make(model.jobs[job_id], Return(), model.now))
-        expect_equal(pulse.returned, len(lost), "jobs that went back")
-        stop = {job_id for job_id in held if job_id in model.leases and model.jobs[job_id].cancel_request}
-        expect_equal(set(pulse.stop), stop, "jobs that a session is asked to stop")
 
     def recover(self, limit: int) -> None:
         """Recover what dead sessions hold."""
