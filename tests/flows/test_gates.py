@@ -18,7 +18,7 @@ from reprieve.stores.open import open_store
 from reprieve.stores.protocol import Beat, Cell, Filter, Store
 from reprieve.testing import FakeClock
 from reprieve.testing.fault import MEMORY, Fault, FaultyStore
-from reprieve.worker import gates
+from reprieve.worker import gates, view
 from reprieve.worker.gates import Gates
 from reprieve.worker.isolation import Processes
 from reprieve.worker.persist import persist
@@ -281,7 +281,7 @@ async def test_an_outage_that_is_long_over_is_forgotten(store: FaultyStore, cloc
     await process.gates.share_all()
     await open_again(process, clock)
     assert await agreed(store) is not None
-    clock.advance(gates.WATCHED_FOR)
+    clock.advance(view.WATCHED_FOR)
     await process.gates.share_all()
     assert await agreed(store) is None
 
@@ -308,7 +308,7 @@ async def test_a_gate_that_nobody_speaks_of_any_more_is_forgotten(store: FaultyS
     one.hear(REFUSED, 2)
     await one.gates.share_all()
     await other.gates.refresh()
-    clock.advance(gates.FORGET_AFTER - 1)
+    clock.advance(view.FORGET_AFTER - 1)
     await other.gates.share_all()
     assert await agreed(store) is not None
     clock.advance(1)
@@ -337,7 +337,7 @@ async def test_a_gate_that_is_held_is_never_forgotten(store: FaultyStore, clock:
     held = Gate(dependency="ses", mode="held", since_at=clock.now())
     await store.swap("gate:ses", 0, msgspec.json.encode(held))
     await process.gates.refresh()
-    clock.advance(gates.FORGET_AFTER * 2)
+    clock.advance(view.FORGET_AFTER * 2)
     await process.gates.refresh()
     await process.gates.share_all()
     assert await agreed(store) == held

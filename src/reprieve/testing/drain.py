@@ -155,7 +155,7 @@ class Drain(Worker):
         # Gates are looked after between two jobs, so that the same test ends in the same way every time.
         return [
             (self._watch_for_cancels, "looking for cancel requests"),
-            (self._write_progress, "writing progress"),
+            (self._progress.write, "writing progress"),
         ]
 
     def _room(self) -> int:

@@ -9,118 +9,30 @@ anybody sees failures, all tell their successes: a process that is broken itself
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Callable
 
 import msgspec
 from msgspec.structs import replace
 
 from reprieve.clock import Clock
-from reprieve.core.gate import Calls, Gate, Mode, PushBack, Signal, Tick, signal_of, step
+from reprieve.core.gate import Calls, Gate, Mode, Tick, signal_of
 from reprieve.core.job import Job
 from reprieve.core.verdict import Verdict
 from reprieve.errors import StoreError
 from reprieve.stores.protocol import Cell, Regulation, Store
+from reprieve.worker.view import Sent, View, follow, is_well, merge
 
 PREFIX = "gate:"
 """What the keys of gates begin with."""
 
-CALM = 0.01
-"""The running share of failures below which a dependency counts as well."""
-
-WATCHED_FOR = 10.0
-"""Seconds after an outage for which all go on telling: whoever held the gate in error would hold it again."""
-
 SHARE_EVERY = 0.1
 """Seconds between two writes of a gate that is open."""
-
-FORGET_AFTER = 3_600.0
-"""Seconds without news after which an open gate is forgotten, whatever it has heard."""
 
 AT_ONCE = 8
 """Gates that are written at once, at the most."""
 
-WITNESSES = 8
-"""Jobs that are named as having failed, at the most."""
-
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Gate).decode
-
-
-class Sent(NamedTuple):
-    """A write whose reply has not arrived, and how much of what was heard it tells."""
-
-    version: int
-    value: bytes | None
-    told: int
-
-    def is_in(self, cell: Cell | None) -> bool:
-        """Whether it was done, and nobody has written since."""
-        version, value = (0, None) if cell is None else (cell.version, cell.value)
-        return version != self.version and value == self.value
-
-
-class View:
-    """One gate, as this process sees it."""
-
-    __slots__ = ("fleet", "gate", "heard", "seen_at", "sent", "version")
-
-    def __init__(self, dependency: str, now: int) -> None:
-        """Know nothing of it yet."""
-        self.fleet = Gate(dependency=dependency)
-        """The fleet's gate, as it was last read or written."""
-        self.version = 0
-        """The version of its cell; 0 is no cell. Versions only grow, also when a cell is deleted and made again."""
-        self.seen_at = now
-        """When that version was first seen here."""
-        self.heard: list[Signal] = []
-        """What the fleet has not been told."""
-        self.sent: Sent | None = None
-        self.gate = self.fleet
-        """The fleet's gate after all that was heard."""
-
-    @property
-    def is_unconfirmed(self) -> bool:
-        """Whether it is held here, and the fleet does not know."""
-        return self.gate.mode == "held" and self.fleet.mode != "held"
-
-    def is_due(self, now: int) -> bool:
-        """Whether it is time for a probe."""
-        return self.gate.probe_at is not None and self.gate.probe_at <= now
-
-    def is_over(self, now: int) -> bool:
-        """Whether there is a cell that nobody needs any more."""
-        return self.version > 0 and not self.heard and self.is_idle_or_well(self.fleet, self.version, now)
-
-    def is_idle_or_well(self, gate: Gate, version: int, now: int) -> bool:
-        """Whether the fleet's gate, in this version, need not be kept."""
-        is_idle = version == self.version and now - self.seen_at >= FORGET_AFTER * 1_000
-        return _is_well(gate, now) or (gate.mode == "open" and is_idle and not self.heard)
-
-    def hear(self, signal: Signal, now: int) -> None:
-        """Take what the fleet will be told."""
-        self.heard.append(signal)
-        self.gate = step(self.gate, signal, now)
-
-    def recognise(self, cell: Cell | None) -> None:
-        """Forget what the fleet was told although the reply was lost, or the same calls would count twice."""
-        if self.sent is not None and self.sent.is_in(cell):
-            del self.heard[: self.sent.told]
-        self.sent = None
-
-    def learn(self, gate: Gate, version: int, now: int) -> None:
-        """Take the fleet's gate, unless a newer one is known; what it has not been told comes on top."""
-        if version > self.version:
-            self.seen_at = now
-        if version >= self.version:
-            self.fleet, self.version = gate, version
-        self.gate = _follow(self.fleet, self.heard, now)
-
-    def lose(self, version: int, now: int) -> None:
-        """Take it that the cell is gone that had this version, unless a newer one is known."""
-        if self.version <= version:
-            self.version = 0
-            self.learn(Gate(dependency=self.fleet.dependency), 0, now)
 
 
 class Gates:
@@ -256,7 +168,7 @@ class Gates:
         version = 0 if cell is None else cell.version
         view.recognise(cell)
         told = len(view.heard)
-        after = _follow(before, [Tick(), *_merge(view.heard)], now)
+        after = follow(before, [Tick(), *merge(view.heard)], now)
         value = None if view.is_idle_or_well(after, version, now) else _encode(after)
         is_same = value is None if cell is None else value is not None and after == before
         if not is_same:
@@ -285,7 +197,7 @@ class Gates:
     def _is_well(self, dependency: str, now: int) -> bool:
         """Whether a success is no news, here or to anybody else."""
         view = self._views.get(dependency)
-        return view is None or (_is_well(view.gate, now) and _is_well(view.fleet, now))
+        return view is None or (is_well(view.gate, now) and is_well(view.fleet, now))
 
     def _take(self, dependency: str, cell: Cell) -> None:
         view = self._view(dependency)
@@ -324,39 +236,12 @@ class Gates:
         return view
 
 
-def _is_well(gate: Gate, now: int) -> bool:
-    is_quiet = gate.mode == "open" and gate.evidence == 0 and gate.failing < CALM
-    return is_quiet and now - gate.since_at >= WATCHED_FOR * 1_000
-
-
-def _follow(gate: Gate, signals: Iterable[Signal], now: int) -> Gate:
-    for signal in signals:
-        gate = step(gate, signal, now)
-    return gate
-
-
 def _regulations(before: Gate, after: Gate) -> list[Regulation]:
     """Answer what the claim must honour from now on, if that has changed."""
     permits = after.permits(0)
     if permits == before.permits(0):
         return []
     return [Regulation(subject="dependency", name=after.dependency, permits=permits)]
-
-
-def _merge(signals: list[Signal]) -> list[Signal]:
-    """Put calls together: one signal for all of them, and the push-backs as they are."""
-    calls = [signal for signal in signals if isinstance(signal, Calls)]
-    others: list[Signal] = [signal for signal in signals if isinstance(signal, PushBack)]
-    if not calls:
-        return others
-    failed = tuple(dict.fromkeys(name for call in calls for name in call.failed))[:WITNESSES]
-    merged = Calls(
-        oks=sum(call.oks for call in calls),
-        fails=sum(call.fails for call in calls),
-        under_way=calls[-1].under_way,
-        failed=failed,
-    )
-    return [merged, *others]
 
 
 async def _is_set_within(event: asyncio.Event, seconds: float | None) -> bool:

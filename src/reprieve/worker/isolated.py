@@ -25,7 +25,7 @@ from reprieve.worker.isolation import Order, Processes, Report, Start
 from reprieve.worker.lifeline import die_with
 from reprieve.worker.runner import Runner
 from reprieve.worker.target import load
-from reprieve.worker.worker import Workplace
+from reprieve.worker.workplace import Workplace
 
 
 class Declared(Protocol):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from reprieve.core.record import Record
 from reprieve.worker.logs import Logs
-from reprieve.worker.worker import Workplace
+from reprieve.worker.workplace import Workplace
 
 
 class Plan(Record):

@@ -27,7 +27,7 @@ from reprieve.worker.child import Child, Duty
 from reprieve.worker.persist import Patience, persist
 from reprieve.worker.plan import Plan
 from reprieve.worker.recovery import Recovery
-from reprieve.worker.worker import Workplace
+from reprieve.worker.workplace import Workplace
 
 log = structlog.get_logger("reprieve")
 

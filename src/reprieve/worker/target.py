@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from reprieve.errors import AppNotFound
-from reprieve.worker.worker import Workplace
+from reprieve.worker.workplace import Workplace
 
 
 def load(target: str) -> Workplace:

@@ -6,16 +6,13 @@ size: one job when it is quiet, a hundred under load, and no timer.
 
 import asyncio
 import contextlib
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
-from typing import Literal, Protocol, TypeAlias
 
 import structlog
-from msgspec.structs import replace
 
-from reprieve.clock import Clock, ticks
-from reprieve.config import Settings
+from reprieve.clock import ticks
 from reprieve.context import Running
 from reprieve.core.change import Change
 from reprieve.core.classify import judge
@@ -23,18 +20,22 @@ from reprieve.core.failure import read
 from reprieve.core.job import Job
 from reprieve.core.move import Succeed
 from reprieve.core.outcome import Failed, Interrupted, Outcome, Succeeded, overran
-from reprieve.errors import SessionDead, StoreError, StoreFull, StoreReadOnly
-from reprieve.registry import Registry
-from reprieve.stores.protocol import Claim, Claimed, Filter, Mark, Store
+from reprieve.errors import SessionDead, StoreError
+from reprieve.stores.protocol import Filter
 from reprieve.stores.walk import find_all
+from reprieve.worker.attempt import Attempt, Why
+from reprieve.worker.bell import look_at_every_ring
 from reprieve.worker.board import Board
+from reprieve.worker.claims import Claims
+from reprieve.worker.fetched import Fetched
 from reprieve.worker.gates import Gates
 from reprieve.worker.journal import note_refused, note_settled
 from reprieve.worker.judge import Judge
-from reprieve.worker.middleware import Middleware
-from reprieve.worker.persist import Patience, persist
+from reprieve.worker.persist import persist
+from reprieve.worker.progress import Progress
 from reprieve.worker.runner import Isolation, Runner
 from reprieve.worker.stopwatch import MOST, Stopwatch
+from reprieve.worker.workplace import Workplace
 
 log = structlog.get_logger("reprieve")
 
@@ -44,59 +45,8 @@ LISTEN_AT_MOST = 5.0
 PULSE_EVERY = 0.5
 """Seconds between two signs that the loop turns, and between two looks for what has waited for too long."""
 
-STALE_AFTER = 1.0
-"""Seconds for which a fetched job may wait for a slot before it is given back to others."""
-
-LOOK_AGAIN = 0.25
-"""Seconds between two looks for cancel requests, and between two writes of progress."""
-
 START_UP = 30.0
 """Seconds that a process of its own may take to start, before the time of an attempt in it begins to count."""
-
-Why: TypeAlias = Literal["cancelled", "overran", "stopped"]
-"""Why an attempt was ended from outside."""
-
-
-class Workplace(Protocol):
-    """What a worker works with: an app."""
-
-    settings: Settings
-    clock: Clock
-    registry: Registry
-    middleware: list[Middleware]
-
-    @property
-    def store(self) -> Store:
-        """The store, opened when it is first needed."""
-        ...
-
-
-class Attempt:
-    """A job that is being run here."""
-
-    __slots__ = ("job", "overrun", "running", "slot", "started", "task", "why")
-
-    def __init__(self, running: Running, slot: int, started: float) -> None:
-        """Note what starts, where and when."""
-        self.running = running
-        self.job = running.job
-        self.slot = slot
-        self.started = started
-        self.why: Why | None = None
-        self.task: asyncio.Task[None] | None = None
-        self.overrun: asyncio.TimerHandle | None = None
-
-    def cancel(self, job: Job) -> None:
-        """End it because somebody wants its job cancelled, which says who and why."""
-        self.job = job
-        self.end("cancelled")
-
-    def end(self, why: Why) -> None:
-        """End it from outside. The first reason stands, but one that did not listen is told again."""
-        self.running.is_stopping = True
-        self.why = self.why or why
-        if self.task is not None:
-            self.task.cancel()
 
 
 class Worker:
@@ -135,9 +85,9 @@ class Worker:
         self._stopwatch = Stopwatch()
         self._largest_progress = place.settings.largest_payload
         self._heartbeat = place.settings.heartbeat
-        self._number = 0
+        self._claims = Claims(place.store, place.clock, session)
         self._changes: list[Change] = []
-        self._fetched: deque[tuple[float, Job]] = deque()
+        self._fetched = Fetched()
         self._running: dict[str, Attempt] = {}
         self._calls: Counter[str] = Counter()
         self._is_stopping = False
@@ -145,8 +95,7 @@ class Worker:
         """Whether there may be something to fetch: the last look was not in vain, or the bell has rung since."""
         self._next_at: int | None = None
         self._wake = asyncio.Event()
-        self._progress: dict[str, bytes] = {}
-        self._said = asyncio.Event()
+        self._progress = Progress(place.store, place.clock, session)
 
     async def run(self) -> None:
         """Work until told to stop, or until the session is lost."""
@@ -192,17 +141,8 @@ class Worker:
     async def _exchange(self, limit: int) -> None:
         """Settle what has ended and fetch more, in one call; repeated until it is answered."""
         changes, self._changes = tuple(self._changes), []
-        self._number += 1
-        claim = Claim(
-            session=self.session,
-            number=self._number,
-            now=self._clock.now(),
-            queues=self._queues,
-            limit=limit,
-            changes=changes,
-        )
         try:
-            claimed = await self._insist(claim)
+            claimed = await self._claims.make(self._queues, limit, changes)
         except SessionDead:
             if not self.is_lost:
                 log.warning("session lost", session=self.session)
@@ -217,26 +157,10 @@ class Worker:
         if limit:
             self._may_look = len(claimed.jobs) == limit
             self._next_at = claimed.next_at
-        now = ticks()
-        self._fetched.extend((now, job) for job in claimed.jobs)
+        self._fetched.add(claimed.jobs, ticks())
         if self._is_stopping:
             self._give_back(lambda _: True)
         self._start()
-
-    async def _insist(self, claim: Claim) -> Claimed:
-        patience = Patience("claiming")
-        while True:
-            try:
-                claimed = await self._store.claim(claim)
-            except StoreError as error:
-                if not (error.is_passing or isinstance(error, StoreFull | StoreReadOnly)):
-                    # Nobody mends these while we wait.
-                    raise
-                await patience.wait(error)
-                claim = replace(claim, now=self._clock.now())
-            else:
-                patience.end()
-                return claimed
 
     async def _idle(self, limit: int) -> None:
         """Wait until something ends here, the bell rings, or the next job is due."""
@@ -269,21 +193,20 @@ class Worker:
     def _start(self) -> None:
         """Start what was fetched, as far as there are slots."""
         while self._fetched and len(self._running) < self._slots:
-            job = self._fetched[0][1]
+            job = self._fetched.first()
             if self._gates.is_unconfirmed(job.dependency):
                 return
             if job.dependency and self._gates.is_held(job.dependency):
                 self._give_back(lambda other: self._gates.is_held(other.dependency))
                 continue
-            self._fetched.popleft()
-            self._launch(job)
+            self._launch(self._fetched.start())
 
     def _launch(self, job: Job) -> None:
         started, timeout = ticks(), self._registry.timeout_of(job.task)
         is_apart = self._runner.is_apart(job)
         limit = timeout + START_UP if is_apart else timeout
         slot = self._board.begin(job.id, started + limit)
-        attempt = Attempt(Running(job, self._say, self._largest_progress), slot, started)
+        attempt = Attempt(Running(job, self._progress.say, self._largest_progress), slot, started)
         if is_apart:
             attempt.running.begin = lambda: self._limit(attempt, timeout)
         self._running[job.id] = attempt
@@ -368,13 +291,8 @@ class Worker:
 
     def _give_back(self, is_meant: Callable[[Job], bool]) -> None:
         """Give fetched jobs back that have not started; it costs them nothing."""
-        kept: deque[tuple[float, Job]] = deque()
-        for since, job in self._fetched:
-            if is_meant(job):
-                self._settle(job, Interrupted())
-            else:
-                kept.append((since, job))
-        self._fetched = kept
+        for job in self._fetched.take_out(is_meant):
+            self._settle(job, Interrupted())
 
     # keeping things in order
 
@@ -384,7 +302,7 @@ class Worker:
             (self._gates.keep, "sharing gates"),
             (self._keep_gates_fresh, "reading gates"),
             (self._watch_for_cancels, "looking for cancel requests"),
-            (self._write_progress, "writing progress"),
+            (self._progress.write, "writing progress"),
             (self._tidy, "tidying"),
         ]
 
@@ -396,79 +314,34 @@ class Worker:
             self._wake.set()
 
         self._gates.when_settled = act
-        while True:
-            # The bell is listened to before the look, so that nothing falls in between.
-            bell = asyncio.create_task(self._store.wait(self._queues, self._heartbeat))
-            await asyncio.sleep(0)
-            try:
-                await self._gates.refresh()
-                await bell
-            finally:
-                bell.cancel()
-            await asyncio.sleep(LOOK_AGAIN)
+        await look_at_every_ring(self._store, self._queues, self._heartbeat, self._gates.refresh)
 
     async def _watch_for_cancels(self) -> None:
         """Look for cancel requests whenever something was written, while anything runs."""
-        while True:
-            # The bell is listened to before the look, so that nothing falls in between.
-            bell = asyncio.create_task(self._store.wait(self._queues, LISTEN_AT_MOST))
-            await asyncio.sleep(0)
-            try:
-                if self._running:
-                    await self._end_what_is_unwanted()
-                await bell
-            finally:
-                bell.cancel()
-            await asyncio.sleep(LOOK_AGAIN)
+        await look_at_every_ring(self._store, self._queues, LISTEN_AT_MOST, self._end_what_is_unwanted)
 
     async def _end_what_is_unwanted(self) -> None:
         """End what a person wants to stop, and what was taken away from this session."""
+        if not self._running:
+            return
         running = list(self._running)
         held = await find_all(self._store, Filter(session=self.session), self._clock.now())
         mine = {job.id: job for job in held}
-        for job_id in running:
-            attempt = self._running.get(job_id)
-            if attempt is None:
-                continue
-            if job_id not in mine:
+        for attempt in [self._running[job_id] for job_id in running if job_id in self._running]:
+            job = mine.get(attempt.job.id)
+            if job is None:
                 attempt.end("stopped")
-            elif mine[job_id].cancel_request is not None:
-                attempt.cancel(mine[job_id])
-
-    def _say(self, job: Job, data: bytes) -> None:
-        """Take progress from a task, in whichever thread it runs."""
-        self._loop.call_soon_threadsafe(self._keep_progress, job.id, data)
-
-    def _keep_progress(self, job_id: str, data: bytes) -> None:
-        self._progress[job_id] = data
-        self._said.set()
-
-    async def _write_progress(self) -> None:
-        while True:
-            await self._said.wait()
-            self._said.clear()
-            said, self._progress = self._progress, {}
-            now = self._clock.now()
-            try:
-                await self._store.mark(
-                    [Mark(job_id=name, now=now, session=self.session, progress=data) for name, data in said.items()]
-                )
-            except StoreError:
-                # It is said again later, unless there is something newer by then.
-                self._progress = said | self._progress
-                self._said.set()
-                raise
-            await asyncio.sleep(LOOK_AGAIN)
+            elif job.cancel_request is not None:
+                attempt.cancel(job)
 
     async def _tidy(self) -> None:
         """Show that the loop turns, and give back what has waited behind slow jobs."""
         while True:
             now = ticks()
             self._board.beat(now)
-            stale = {job.id for since, job in self._fetched if now - since > STALE_AFTER}
-            if stale:
+            if stale := self._fetched.stale(now):
                 self._learn_from_what_runs(now)
-                self._give_back(lambda job: job.id in stale)  # noqa: B023 - called before the next round
+                self._give_back(lambda job: job.id in stale)
             await asyncio.sleep(PULSE_EVERY)
 
     def _learn_from_what_runs(self, now: float) -> None:

@@ -1,0 +1,47 @@
+"""Claims: a session's calls to the store, counted, and each repeated until it is answered."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from reprieve.clock import Clock
+from reprieve.core.change import Change
+from reprieve.errors import StoreError, StoreFull, StoreReadOnly
+from reprieve.stores.protocol import Claim, Claimed, Store
+from reprieve.worker.persist import Patience
+
+
+class Claims:
+    """Makes the claims of one session. Only one is under way at a time, so none is forgotten."""
+
+    def __init__(self, store: Store, clock: Clock, session: str) -> None:
+        """Begin to count."""
+        self._store = store
+        self._clock = clock
+        self._session = session
+        self._number = 0
+
+    async def make(self, queues: Sequence[str], limit: int, changes: Sequence[Change]) -> Claimed:
+        """Settle what has ended and ask for more, in one call, however long the store is away."""
+        self._number += 1
+        claim = Claim(
+            session=self._session,
+            number=self._number,
+            now=self._clock.now(),
+            queues=tuple(queues),
+            limit=limit,
+            changes=tuple(changes),
+        )
+        patience = Patience("claiming")
+        while True:
+            try:
+                claimed = await self._store.claim(claim)
+            except StoreError as error:
+                if not (error.is_passing or isinstance(error, StoreFull | StoreReadOnly)):
+                    # Nobody mends these while we wait.
+                    raise
+                await patience.wait(error)
+                claim = replace(claim, now=self._clock.now())
+            else:
+                patience.end()
+                return claimed

@@ -1,0 +1,23 @@
+"""A workplace: all that a worker needs of an app."""
+
+from typing import Protocol
+
+from reprieve.clock import Clock
+from reprieve.config import Settings
+from reprieve.registry import Registry
+from reprieve.stores.protocol import Store
+from reprieve.worker.middleware import Middleware
+
+
+class Workplace(Protocol):
+    """What a worker works with: an app."""
+
+    settings: Settings
+    clock: Clock
+    registry: Registry
+    middleware: list[Middleware]
+
+    @property
+    def store(self) -> Store:
+        """The store, opened when it is first needed."""
+        ...
