@@ -39,14 +39,12 @@ def enqueue(
     ARGUMENTS are read as JSON if they are JSON, and as text otherwise:
     `reprieve enqueue shop:app shop.send_welcome 42 --with template=hello --tenant acme`
     """
-    from msgspec.structs import replace
-
     from reprieve.call import Call, Terms
     from reprieve.worker import target as targets
 
     app = targets.load(target)
     if url is not None:
-        app.settings = replace(app.settings, url=url)
+        targets.move(app, url)
     chosen = {name: value for name, value in options.items() if value is not None}
     call = Call(
         Terms(app.registry.get(task), chosen),  # type: ignore[arg-type]  # named as the options of a job are

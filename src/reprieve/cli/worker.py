@@ -52,8 +52,9 @@ def worker(  # noqa: PLR0913 - one parameter an option
     from reprieve.worker.supervisor import Supervisor
 
     place = targets.load(target)
+    if url is not None:
+        targets.move(place, url)
     wanted = {
-        "url": url,
         "processes": processes,
         "slots": slots,
         "grace": grace,

@@ -9,7 +9,6 @@ from typing import NoReturn
 
 import msgspec
 import structlog
-from msgspec.structs import replace
 
 from reprieve.clock import ticks
 from reprieve.core.record import Record
@@ -18,7 +17,7 @@ from reprieve.worker.board import Board
 from reprieve.worker.isolation import Processes
 from reprieve.worker.lifeline import die_with
 from reprieve.worker.loop import run
-from reprieve.worker.target import load
+from reprieve.worker.target import load, move
 from reprieve.worker.worker import Worker
 
 log = structlog.get_logger("reprieve")
@@ -109,8 +108,7 @@ def main() -> NoReturn:
 
 async def _serve(duty: Duty) -> NoReturn:
     place = load(duty.target)
-    # What the command line said goes over what the app says.
-    place.settings = replace(place.settings, url=duty.url)
+    move(place, duty.url)
     processes = Processes(target=duty.target, url=duty.url)
     worker = Worker(
         place,

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Protocol
 
 import msgspec
-from msgspec.structs import replace
 
 from reprieve.context import Running
 from reprieve.core.classify import judge
@@ -24,7 +23,7 @@ from reprieve.errors import AppNotFound
 from reprieve.worker.isolation import Order, Processes, Report, Start
 from reprieve.worker.lifeline import die_with
 from reprieve.worker.runner import Runner
-from reprieve.worker.target import load
+from reprieve.worker.target import App, load, move
 from reprieve.worker.workplace import Workplace
 
 
@@ -32,7 +31,7 @@ class Declared(Protocol):
     """A task, as it is found in its module."""
 
     declaration: Declaration
-    app: Workplace
+    app: App
 
 
 def main() -> None:
@@ -112,10 +111,9 @@ class Bench:
         message = f"no task there is named {order.job.task!r}"
         raise AttributeError(message)
 
-    def _on_our_store(self, app: Workplace) -> Workplace:
-        if self._start.url and app.settings.url != self._start.url:
-            # What the worker was told goes over what the app says.
-            app.settings = replace(app.settings, url=self._start.url)
+    def _on_our_store(self, app: App) -> App:
+        if self._start.url:
+            move(app, self._start.url)
         return app
 
 

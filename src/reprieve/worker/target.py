@@ -3,12 +3,30 @@
 import importlib
 import sys
 from pathlib import Path
+from typing import Protocol
+
+from msgspec.structs import replace
 
 from reprieve.errors import AppNotFound
 from reprieve.worker.workplace import Workplace
 
 
-def load(target: str) -> Workplace:
+class App(Workplace, Protocol):
+    """A workplace that can be moved to another store."""
+
+    def close(self) -> None:
+        """Let go of the store; it is opened again when it is needed again."""
+        ...
+
+
+def move(app: App, url: str) -> None:
+    """Let an app use the store of a URL, whatever it says itself and whatever its modules have opened already."""
+    if url != app.settings.url:
+        app.close()
+        app.settings = replace(app.settings, url=url)
+
+
+def load(target: str) -> App:
     """Import the app that a target names; the working folder counts as a place to import from."""
     module_name, _, attribute = target.partition(":")
     if not module_name or target.count(":") > 1:
