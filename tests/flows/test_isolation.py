@@ -4,6 +4,7 @@ import asyncio
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator
@@ -201,6 +202,16 @@ async def test_few_processes_are_kept_and_not_for_long(house: House, monkeypatch
     for pid in pids:
         await gone(pid)
     assert await house.run(apart.send) == Succeeded()
+
+
+async def test_the_command_line_of_a_process_tells_no_secret(tmp_path: Path) -> None:
+    processes = Processes(url=f"sqlite:///{tmp_path}/jobs.db?password=hush")
+    pid = await House(processes).pid()
+    looking = await asyncio.create_subprocess_exec("ps", "-wwo", "args=", "-p", str(pid), stdout=subprocess.PIPE)
+    shown, _ = await looking.communicate()
+    await processes.close()
+    assert b"reprieve.worker.isolated" in shown
+    assert b"hush" not in shown
 
 
 def children() -> set[int]:

@@ -36,18 +36,22 @@ class Declared(Protocol):
 
 def main() -> None:
     """Serve orders until the other end of the socket is closed."""
-    start = msgspec.json.decode(sys.argv[1], type=Start)
-    sys.path[:] = start.path
     # Whoever presses Ctrl-C means the supervisor, which tells everybody in good order.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    connection = socket.socket(fileno=start.file)
+    connection = socket.socket(fileno=int(sys.argv[1]))
     # Nobody else may hold our end, or speak for us: neither a program that a task starts nor a fork of this process.
     connection.set_inheritable(False)
-    os.register_at_fork(after_in_child=partial(_let_go, start.file))
-    die_with(start.parent)
-    bench = Bench(connection, start)
+    os.register_at_fork(after_in_child=partial(_let_go, connection.fileno()))
     decode = msgspec.json.Decoder(Order).decode
     with connection.makefile("rb") as orders:
+        first = orders.readline()
+        if not first:
+            # Whoever started us is gone already.
+            return
+        start = msgspec.json.decode(first, type=Start)
+        sys.path[:] = start.path
+        die_with(start.parent)
+        bench = Bench(connection, start)
         for line in orders:
             order = decode(line)
             bench.answer(Report(is_accepted=True))

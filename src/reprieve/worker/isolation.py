@@ -55,10 +55,9 @@ class Report(Record):
 
 
 class Start(Record):
-    """How an isolated process is started."""
+    """What an isolated process is told first; through the socket, since everybody may read a command line."""
 
     parent: int
-    file: int
     path: list[str]
     target: str = ""
     """The app, as `module:name`; without one each task is looked for in its module."""
@@ -87,13 +86,14 @@ class Isolated:
         ours, theirs = socket.socketpair()
         with theirs:
             reader, writer = await asyncio.open_connection(sock=ours, limit=LONGEST_LINE)
-            start = Start(parent=os.getpid(), file=theirs.fileno(), path=sys.path, target=target, url=url)
+            start = Start(parent=os.getpid(), path=sys.path, target=target, url=url)
+            writer.write(msgspec.json.encode(start) + b"\n")
             try:
                 process = await asyncio.create_subprocess_exec(
                     sys.executable,
                     "-m",
                     "reprieve.worker.isolated",
-                    msgspec.json.encode(start).decode(),
+                    str(theirs.fileno()),
                     pass_fds=[theirs.fileno()],
                     stdin=asyncio.subprocess.DEVNULL,
                     start_new_session=True,
