@@ -4,13 +4,33 @@ The codes are the words of the Python API, the HTTP API and the CLI alike. A mes
 to which thing and what to do about it; the facts behind it are attributes.
 """
 
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import ClassVar, Protocol
+
+
+class Stored(Protocol):
+    """A call that was stored, as its receipt says."""
+
+    @property
+    def id(self) -> str:
+        """The id of its job."""
+        ...
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it made the job, and none had its key."""
+        ...
 
 
 class ReprieveError(Exception):
     """The root of every error that Reprieve raises."""
 
     code: ClassVar[str] = "reprieve_error"
+    receipts: Sequence[Stored] = ()
+    """What an enqueue of many calls had stored before the error, in their order; the rest can be enqueued again.
+
+    Whatever else comes out of such an enqueue, an error of the caller's own for example, has them as well.
+    """
 
 
 class ValidationError(ReprieveError, ValueError):

@@ -105,7 +105,7 @@ def test_an_error_between_two_batches_has_the_receipts_of_what_was_stored(
     monkeypatch.setattr("reprieve.producer.BULK", 2)
     with pytest.raises(ValidationError) as caught:
         app.enqueue_many([*(send.call(number) for number in range(5)), send.using(priority=0).call(5)])
-    receipts = caught.value.receipts  # type: ignore[attr-defined]  # any exception has them
+    receipts = caught.value.receipts
     assert [app.job(receipt.id).payload for receipt in receipts] == [send.call(number).payload for number in range(4)]
     assert numbers(app) == [0, 1, 2, 3]
 
@@ -122,7 +122,7 @@ async def test_an_error_of_the_callers_own_has_receipts_too(
     for count, stored in ((0, 0), (1, 0), (5, 4)):
         with pytest.raises(LookupError) as caught:
             await app.aenqueue_many(calls(count))
-        assert len(caught.value.receipts) == stored  # type: ignore[attr-defined]  # as above
+        assert len(caught.value.receipts) == stored  # type: ignore[attr-defined]  # any exception has them
 
 
 async def test_callers_who_share_the_error_of_a_store_have_receipts_of_their_own(
