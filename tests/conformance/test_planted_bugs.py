@@ -160,6 +160,13 @@ BUGS = (
         HISTORIES,
     ),
     Bug(
+        "a cell that is made again begins to count anew",
+        "cells.py",
+        'newest = tx.execute(sql["number"]).fetchone()[0]',
+        "newest = version + 1",
+        "cell_that_is_made_again_is_newer_than_it_ever_was",
+    ),
+    Bug(
         "jobs run after their deadline",
         "claim.py",
         "job.deadline_at <= self.now",

@@ -135,7 +135,11 @@ class Gauge(Record):
 
 
 class Cell(Record):
-    """A small named value with a version, for whatever the fleet must agree on. Version 0 is no cell."""
+    """A small named value with a version, for whatever the fleet must agree on.
+
+    Version 0 is no cell. The versions of a key only grow, also when its cell was deleted and is made again: whoever
+    has seen a version never takes another cell for it.
+    """
 
     key: str
     version: int

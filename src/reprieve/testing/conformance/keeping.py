@@ -42,6 +42,21 @@ async def check_cell_is_made_changed_and_deleted(store: Store) -> None:
     expect(await store.swap("leader", 0, b"three") is not None, "and it can be made again")
 
 
+async def check_cell_that_is_made_again_is_newer_than_it_ever_was(store: Store) -> None:
+    newest = 0
+    for _ in range(3):
+        made = await store.swap("leader", 0, b"one")
+        changed = made and await store.swap("leader", made.version, b"two")
+        if made is None or changed is None:
+            message = "a cell is made and changed by whoever knows its version"
+            raise AssertionError(message)
+        expect(newest < made.version < changed.version, f"{made.version} and {changed.version} follow {newest}")
+        newest = changed.version
+        await store.swap("leader", newest, None)
+    expect_equal(await store.swap("leader", newest, b"x"), None, "the answer to a swap of a cell that was deleted")
+    expect_equal(await store.cells(), [], "the cells")
+
+
 async def check_cell_with_another_version_is_not_changed(store: Store) -> None:
     made = await store.swap("leader", 0, b"one")
     version = made.version if made else 0
