@@ -1,7 +1,7 @@
 """Persistence: what goes on beside the jobs goes on after any error, and speaks once."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 
 import pytest
 from structlog.testing import capture_logs
@@ -18,13 +18,15 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(persist, "FIRST_PAUSE", 0.0)
 
 
-async def persist_through(errors: Iterable[Exception]) -> list[EventDict]:
-    """Fail so often, then end; answer what was logged."""
-    pending = list(errors)
+async def persist_through(steps: Iterable[Exception | None]) -> list[EventDict]:
+    """Fail so often, or do well where there is no error, then end; answer what was logged."""
+    pending = list(steps)
 
-    async def work() -> None:
-        if pending:
-            raise pending.pop(0)
+    async def work() -> AsyncIterator[None]:
+        while pending:
+            if error := pending.pop(0):
+                raise error
+            yield
 
     with capture_logs() as logs:
         async with asyncio.timeout(10):
@@ -33,9 +35,9 @@ async def persist_through(errors: Iterable[Exception]) -> list[EventDict]:
     return logs
 
 
-async def events_of(errors: Iterable[Exception]) -> list[str]:
+async def events_of(steps: Iterable[Exception | None]) -> list[str]:
     """Answer what was logged, and at which level."""
-    return [f"{line['log_level']}: {line['event']}" for line in await persist_through(errors)]
+    return [f"{line['log_level']}: {line['event']}" for line in await persist_through(steps)]
 
 
 async def test_an_error_that_nobody_expected_is_shown_once_and_work_goes_on() -> None:
@@ -57,8 +59,19 @@ async def test_an_unexpected_error_is_shown_with_its_traceback() -> None:
     assert line["exc_info"] is error
 
 
+async def test_all_is_well_again_as_soon_as_something_was_done_well() -> None:
+    said = ["warning: store unavailable", "info: store is back"]
+    assert await events_of([LOCKED, LOCKED, None]) == said
+    assert await events_of([LOCKED, None, None, LOCKED, None]) == said * 2
+    assert await events_of([ValueError("oh"), None]) == ["error: unexpected error", "info: works again"]
+
+
 async def test_who_stops_a_keeper_is_obeyed() -> None:
-    keeper = asyncio.create_task(persist.persist(asyncio.Event().wait, "testing"))  # type: ignore[arg-type]  # never answers
+    async def wait() -> AsyncIterator[None]:
+        await asyncio.Event().wait()
+        yield
+
+    keeper = asyncio.create_task(persist.persist(wait, "testing"))
     await asyncio.sleep(0)
     keeper.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -29,12 +29,12 @@ async def test_whoever_did_not_look_for_a_while_buries_nobody_until_all_could_be
     steady = ticks() + recovery.EVERY + 2 * HEARTBEAT
     while ticks() < steady:
         await store.beat(beat())
-        assert await looker.look() == 0
+        assert not await looker.look()
         await asyncio.sleep(HEARTBEAT)
     # As long as this nobody looks and nobody beats, as when the whole machine stands still.
     await asyncio.sleep(recovery.EVERY + 2 * HEARTBEAT)
-    assert await looker.look() == 0
-    again, recovered = ticks(), 0
+    assert await looker.look() is None
+    again, recovered = ticks(), None
     while not recovered:
         assert ticks() < again + 10
         await asyncio.sleep(HEARTBEAT)

@@ -7,7 +7,7 @@ dependency that is down. Everything else is a worker's own doing: the claim, the
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 
@@ -151,7 +151,7 @@ class Drain(Worker):
 
     # what differs from a worker
 
-    def _keepers(self) -> list[tuple[Callable[[], Awaitable[None]], str]]:
+    def _keepers(self) -> list[tuple[Callable[[], AsyncIterator[None]], str]]:
         # Gates are looked after between two jobs, so that the same test ends in the same way every time.
         return [
             (self._watch_for_cancels, "looking for cancel requests"),

@@ -1,7 +1,7 @@
 """The bell: looking again whenever something was written."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 
 from reprieve.stores.protocol import Store
 
@@ -9,16 +9,14 @@ LOOK_AGAIN = 0.25
 """Seconds between two looks at the least, however often the bell rings."""
 
 
-async def look_at_every_ring(
-    store: Store, queues: Sequence[str], at_most: float, look: Callable[[], Awaitable[None]]
-) -> None:
-    """Look now, and again at every ring, or after so many seconds without one."""
+async def rings(store: Store, queues: Sequence[str], at_most: float) -> AsyncGenerator[None]:
+    """Yield when it is time to look: now, and again at every ring, or after so many seconds without one."""
     while True:
         # The bell is listened to before the look, so that nothing falls in between.
         bell = asyncio.create_task(store.wait(queues, at_most))
         await asyncio.sleep(0)
         try:
-            await look()
+            yield
             await bell
         finally:
             bell.cancel()

@@ -9,7 +9,7 @@ anybody sees failures, all tell their successes: a process that is broken itself
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 import msgspec
 from msgspec.structs import replace
@@ -112,7 +112,7 @@ class Gates:
         if any(view.is_over(now) for view in self._views.values()):
             self._news.set()
 
-    async def keep(self) -> None:
+    async def keep(self) -> AsyncIterator[None]:
         """Share what is heard, and let probes through when it is time; for as long as the worker lives."""
         while True:
             await self._wait_for_news()
@@ -125,6 +125,7 @@ class Gates:
                 self._news.set()
                 self._urgent.set()
                 raise
+            yield
 
     def next_probe_at(self) -> int | None:
         """Answer when the next held gate lets a probe through."""

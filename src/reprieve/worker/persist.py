@@ -4,21 +4,16 @@ The same holds for errors that nobody expected: they are shown with all that is 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 
 import structlog
 
-from reprieve.clock import ticks
 from reprieve.errors import StoreError
 
 log = structlog.get_logger("reprieve")
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 """Seconds between two tries. The longest is short: the first job after an outage should not wait for it."""
-
-
-WELL_AFTER = 2.0
-"""Seconds of work without an error after which the next one is news."""
 
 
 class Patience:
@@ -56,16 +51,14 @@ class Patience:
         return any(issubclass(kind, StoreError) for kind in self._said if kind is not besides)
 
 
-async def persist(work: Callable[[], Awaitable[None]], what: str) -> None:
-    """Do something that never ends, and begin again whenever it fails."""
+async def persist(work: Callable[[], AsyncIterator[None]], what: str) -> None:
+    """Do something that never ends, and begin again whenever it fails. It yields whenever something was done well."""
     patience = Patience(what)
     while True:
-        began = ticks()
         try:
-            await work()
-        except Exception as error:  # noqa: BLE001 - it is logged, and without its keepers a worker would only seem to work
-            if ticks() - began > WELL_AFTER:
+            async for _ in work():
                 patience.end()
+        except Exception as error:  # noqa: BLE001 - it is logged, and without its keepers a worker would only seem to work
             await patience.wait(error)
         else:
             return

@@ -1,6 +1,7 @@
 """Progress: what tasks say of how far they have come, on its way to the store."""
 
 import asyncio
+from collections.abc import AsyncIterator
 
 from reprieve.clock import Clock
 from reprieve.core.job import Job
@@ -31,8 +32,8 @@ class Progress:
         self._latest[job_id] = data
         self._said.set()
 
-    async def write(self) -> None:
-        """Write what is said, for ever."""
+    async def write(self) -> AsyncIterator[None]:
+        """Write what is said, for ever; yields after every write."""
         while True:
             await self._said.wait()
             self._said.clear()
@@ -47,4 +48,5 @@ class Progress:
                 self._latest = said | self._latest
                 self._said.set()
                 raise
+            yield
             await asyncio.sleep(WRITE_EVERY)

@@ -44,13 +44,13 @@ class Recovery:
         """Note that the store could not be written: the living may not have been heard."""
         self._steady_since = None
 
-    async def look(self) -> int:
-        """Recover what is due; answer how many jobs."""
+    async def look(self) -> int | None:
+        """Recover what is due; answer how many jobs, or None while nobody may be declared dead."""
         self._check_clock()
         if self._steady_since is None:
             self._steady_since = ticks()
         if ticks() - self._steady_since < self._heartbeat + EVERY:
-            return 0
+            return None
         return await self.recover()
 
     async def recover(self) -> int:

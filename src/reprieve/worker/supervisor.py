@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import msgspec
 import structlog
@@ -236,7 +236,7 @@ class Supervisor:
 
     # what goes on all the time
 
-    async def _beat(self) -> None:
+    async def _beat(self) -> AsyncIterator[None]:
         while True:
             began = ticks()
             for child in list(self._children):
@@ -249,27 +249,31 @@ class Supervisor:
                     log.warning("session declared dead", session=child.session)
                     child.stop_now()
                     asyncio.get_running_loop().call_later(MERCY, child.kill)
+                yield
             await asyncio.sleep(max(0.0, began + self._plan.heartbeat - ticks()))
 
-    async def _recover(self) -> None:
+    async def _recover(self) -> AsyncIterator[None]:
         while True:
             try:
-                await self._recovery.look()
+                recovered = await self._recovery.look()
             except StoreError:
                 self._recovery.unsettle()
                 raise
+            if recovered is not None:
+                yield
             await asyncio.sleep(recovery.EVERY)
 
-    async def _prune(self) -> None:
+    async def _prune(self) -> AsyncIterator[None]:
         settings = self._place.settings
         while True:
             retention = Retention(
                 now=self._clock.now(), succeeded=settings.succeeded_kept, succeeded_for=settings.succeeded_kept_for
             )
             pruned = await self._store.prune(retention)
+            yield
             await asyncio.sleep(PRUNE_EVERY if pruned.is_all else PRUNE_AGAIN)
 
-    async def _watch(self) -> None:
+    async def _watch(self) -> AsyncIterator[None]:
         """Look for children that a job has got stuck in."""
         last = ticks()
         while True:
@@ -279,6 +283,7 @@ class Supervisor:
                 for child in list(self._children):
                     self._look_at(child, now)
             last = now
+            yield
             await asyncio.sleep(WATCH_EVERY)
 
     def _look_at(self, child: Child, now: float) -> None:

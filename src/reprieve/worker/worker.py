@@ -7,8 +7,9 @@ size: one job when it is quiet, a hundred under load, and no timer.
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Future
+from contextlib import aclosing
 
 import structlog
 
@@ -24,7 +25,7 @@ from reprieve.errors import SessionDead, StoreError
 from reprieve.stores.protocol import Filter
 from reprieve.stores.walk import find_all
 from reprieve.worker.attempt import Attempt, Why
-from reprieve.worker.bell import look_at_every_ring
+from reprieve.worker.bell import rings
 from reprieve.worker.board import Board
 from reprieve.worker.claims import Claims
 from reprieve.worker.fetched import Fetched
@@ -296,8 +297,8 @@ class Worker:
 
     # keeping things in order
 
-    def _keepers(self) -> list[tuple[Callable[[], Awaitable[None]], str]]:
-        """Answer what goes on beside the jobs, for as long as the worker works."""
+    def _keepers(self) -> list[tuple[Callable[[], AsyncIterator[None]], str]]:
+        """Answer what goes on beside the jobs, for as long as the worker works; see `persist`."""
         return [
             (self._gates.keep, "sharing gates"),
             (self._keep_gates_fresh, "reading gates"),
@@ -306,7 +307,7 @@ class Worker:
             (self._tidy, "tidying"),
         ]
 
-    async def _keep_gates_fresh(self) -> None:
+    async def _keep_gates_fresh(self) -> AsyncIterator[None]:
         """Read what the fleet agrees on whenever something was written, and act on it at once."""
 
         def act() -> None:
@@ -314,16 +315,21 @@ class Worker:
             self._wake.set()
 
         self._gates.when_settled = act
-        await look_at_every_ring(self._store, self._queues, self._heartbeat, self._gates.refresh)
+        async with aclosing(rings(self._store, self._queues, self._heartbeat)) as ringing:
+            async for _ in ringing:
+                await self._gates.refresh()
+                yield
 
-    async def _watch_for_cancels(self) -> None:
+    async def _watch_for_cancels(self) -> AsyncIterator[None]:
         """Look for cancel requests whenever something was written, while anything runs."""
-        await look_at_every_ring(self._store, self._queues, LISTEN_AT_MOST, self._end_what_is_unwanted)
+        async with aclosing(rings(self._store, self._queues, LISTEN_AT_MOST)) as ringing:
+            async for _ in ringing:
+                if self._running:
+                    await self._end_what_is_unwanted()
+                    yield
 
     async def _end_what_is_unwanted(self) -> None:
         """End what a person wants to stop, and what was taken away from this session."""
-        if not self._running:
-            return
         running = list(self._running)
         held = await find_all(self._store, Filter(session=self.session), self._clock.now())
         mine = {job.id: job for job in held}
@@ -334,7 +340,7 @@ class Worker:
             elif job.cancel_request is not None:
                 attempt.cancel(job)
 
-    async def _tidy(self) -> None:
+    async def _tidy(self) -> AsyncIterator[None]:
         """Show that the loop turns, and give back what has waited behind slow jobs."""
         while True:
             now = ticks()
@@ -342,6 +348,7 @@ class Worker:
             if stale := self._fetched.stale(now):
                 self._learn_from_what_runs(now)
                 self._give_back(lambda job: job.id in stale)
+            yield
             await asyncio.sleep(PULSE_EVERY)
 
     def _learn_from_what_runs(self, now: float) -> None:
