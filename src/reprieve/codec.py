@@ -57,13 +57,7 @@ class Codec:
             except TypeError as error:
                 message = f"{self._name} cannot be called so: {error}"
                 raise UnserialisableArgument(message) from None
-        payload = (args, kwargs)
-        data = dump(payload, self._arguments)
-        # JSON has no word for them, so they are written as null, and would arrive as nothing: whoever calls must know.
-        if b"null" in data and _has_no_number(msgspec.to_builtins(payload, enc_hook=_encode_foreign)):
-            message = f"the arguments of {self._name} hold a NaN or an infinity, which JSON cannot; pass None or text"
-            raise UnserialisableArgument(message)
-        return data
+        return dump((args, kwargs), self._arguments)
 
     def decode(self, data: bytes) -> tuple[list[object], dict[str, object]]:
         """Read the arguments of a call, each as what its annotation says."""
@@ -99,10 +93,15 @@ class Codec:
 def dump(value: object, what: str) -> bytes:
     """Write a value as JSON, or say which cannot be."""
     try:
-        return _encode(value)
+        data = _encode(value)
     except (NotImplementedError, TypeError, ValueError, OverflowError, RecursionError) as error:
         message = f"the {what} cannot be stored as JSON: {error}; pass plain data, a dataclass, a struct or a model"
         raise UnserialisableArgument(message) from error
+    # JSON has no word for them, so they are written as null, and would arrive as nothing: whoever wrote them must know.
+    if b"null" in data and _has_no_number(msgspec.to_builtins(value, enc_hook=_encode_foreign)):
+        message = f"there is a NaN or an infinity in the {what}, which JSON cannot hold; use None or text"
+        raise UnserialisableArgument(message)
+    return data
 
 
 def _has_no_number(value: object) -> bool:

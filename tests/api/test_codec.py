@@ -152,9 +152,9 @@ def test_a_float_that_is_no_finite_number_is_refused_wherever_it_hides(number: f
 
     codec = Codec(task)
     for value in (number, [1, {"deep": number}], Shade(number), Model(id=number), (None, number)):
-        with pytest.raises(UnserialisableArgument, match="hold a NaN or an infinity"):
+        with pytest.raises(UnserialisableArgument, match="a NaN or an infinity in the arguments of"):
             codec.encode((value,), {})
-    with pytest.raises(UnserialisableArgument, match="hold a NaN or an infinity"):
+    with pytest.raises(UnserialisableArgument, match="a NaN or an infinity in the arguments of"):
         codec.encode((None,), {"other": number})
 
 

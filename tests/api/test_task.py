@@ -490,3 +490,25 @@ def test_progress_must_be_data(app: Reprieve) -> None:
 
     work.enqueue()
     assert isinstance(drain(app).attempts[0].error, UnserialisableArgument)
+
+
+@pytest.mark.parametrize("value", [float("nan"), {"rate": float("-inf")}])
+def test_a_result_or_progress_that_json_cannot_hold_is_refused(app: Reprieve, value: object) -> None:
+    @app.task(result_ttl="1h")
+    def measure() -> object:
+        return value
+
+    @app.task(policy=Policy(max_attempts=1))
+    def report() -> None:
+        current_job().progress(value)
+
+    job = measure.enqueue()
+    report.enqueue()
+    drained = drain(app)
+    assert (app.job(job.id).death, drained.dead) == ("permanent", 2)
+    cause = app.job(job.id).cause
+    assert cause is not None
+    assert cause.reason.startswith(f"there is a NaN or an infinity in the result of {measure.name}")
+    (error,) = (attempt.error for attempt in drained.attempts if attempt.error is not None)
+    assert isinstance(error, UnserialisableArgument)
+    assert "a NaN or an infinity in the progress" in str(error)
