@@ -21,22 +21,21 @@ def note_settled(change: Change) -> None:
         case Dead():
             log.warning("job died", **_facts(job), death=move.death)
         case Cancel():
-            log.info("job cancelled", jobId=job.id, companyId=job.tenant, reason=move.reason)
+            log.info("job cancelled", **_facts(job), by=move.by, reason=move.reason)
         case _:
             pass
 
 
+def note_recovered(change: Change) -> None:
+    """Note that a job was taken back from a worker that is gone, and what became of it if that was its end."""
+    log.warning("job recovered", **_facts(change.job), crashes=change.job.crashes)
+    if change.job.state != "waiting":
+        note_settled(change)
+
+
 def note_refused(change: Change, answer: Answer) -> None:
     """Note a result that came too late: the job belongs to somebody else by now, or is gone."""
-    job = change.job
-    log.warning(
-        "late result refused",
-        jobId=job.id,
-        companyId=job.tenant,
-        attempt=job.attempt,
-        result=type(change.event.move).__name__,
-        answer=answer,
-    )
+    log.warning("late result refused", **_facts(change.job), result=type(change.event.move).__name__, answer=answer)
 
 
 def _facts(job: Job) -> dict[str, object]:

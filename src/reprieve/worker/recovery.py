@@ -8,12 +8,11 @@ from reprieve.clock import Clock, ticks
 from reprieve.core import change
 from reprieve.core.decide import Conditions, decide
 from reprieve.core.job import Job
-from reprieve.core.move import Dead
 from reprieve.core.outcome import Crashed, Outcome
 from reprieve.registry import Registry
 from reprieve.rng import draw
 from reprieve.stores.protocol import Store
-from reprieve.worker.journal import note_settled
+from reprieve.worker.journal import note_recovered
 
 log = structlog.get_logger("reprieve")
 
@@ -74,9 +73,7 @@ class Recovery:
         answers = await self._store.apply(changes, now)
         for made, answer in zip(changes, answers, strict=True):
             if answer == "applied":
-                log.warning("job recovered", jobId=made.job.id, attempt=made.job.attempt, crashes=made.job.crashes)
-                if isinstance(made.event.move, Dead):
-                    note_settled(made)
+                note_recovered(made)
         return answers.count("applied")
 
     def _check_clock(self) -> None:
