@@ -165,19 +165,23 @@ class Worker:
 
     async def _idle(self, limit: int) -> None:
         """Wait until something ends here, the bell rings, or the next job is due."""
-        wake = asyncio.create_task(self._wake.wait())
-        waiting: set[asyncio.Task[bool]] = {wake}
-        if limit:
-            waiting.add(asyncio.create_task(self._listen()))
+        listener = asyncio.create_task(self._listen()) if limit else None
+        if listener is not None:
+            listener.add_done_callback(self._heard)
         try:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            await self._wake.wait()
         finally:
-            for task in waiting:
-                task.cancel()
-            await asyncio.gather(*waiting, return_exceptions=True)
+            if listener is not None:
+                listener.cancel()
         self._wake.clear()
 
-    async def _listen(self) -> bool:
+    def _heard(self, listener: asyncio.Task[None]) -> None:
+        """Have a look, however the listening ended, unless it was we who had enough of it."""
+        if not listener.cancelled():
+            self._may_look = True
+            self._wake.set()
+
+    async def _listen(self) -> None:
         """Listen to the bell, until the next job is due at the longest."""
         at_most = LISTEN_AT_MOST
         if self._next_at is not None:
@@ -186,8 +190,6 @@ class Worker:
             await self._store.wait(self._queues, at_most, self.session)
         except StoreError:
             await asyncio.sleep(PULSE_EVERY)
-        self._may_look = True
-        return True
 
     # running
 
