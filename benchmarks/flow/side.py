@@ -65,9 +65,9 @@ REPRIEVE = Side(
     ),
 )
 
-THREADS = 8
-"""Threads of huey at its best. They wait for one another at SQLite's only writer, and still gain: while one waits for
-the disk, others run Python. Processes gain less."""
+THREADS = 1
+"""Threads of huey at its best: more of them only wait for one another, at SQLite's one writer and the interpreter's
+lock."""
 
 
 def huey(threads: int = THREADS) -> Side:
