@@ -16,12 +16,13 @@ import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+import reprieve.stores.plan
 import reprieve.stores.sqlite
 from reprieve.stores.protocol import Store
 from reprieve.testing.conformance import CHECKS
 from reprieve.testing.conformance.machine import make_machine
 
-ORIGINAL = "reprieve.stores.sqlite"
+ORIGINAL, PLAN = "reprieve.stores.sqlite", "reprieve.stores.plan"
 HISTORIES = "histories"
 """What finds a bug that no single check looks for."""
 
@@ -268,13 +269,15 @@ def copy(tmp_path: Path) -> Iterator[Callable[[Bug | None], Callable[[], Awaitab
 
 def _copy(folder: Path, name: str, bug: Bug | None) -> None:
     shutil.copytree(Path(reprieve.stores.sqlite.__file__).parent, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(Path(reprieve.stores.plan.__file__), folder)
     if bug is not None:
         text = (folder / bug.file).read_text("utf-8")
         found = text.count(bug.old)
         assert found == 1, f"{bug.file} has {bug.old!r} {found} times; plant the bug anew"
         (folder / bug.file).write_text(text.replace(bug.old, bug.new), "utf-8")
     for module in folder.rglob("*.py"):
-        module.write_text(module.read_text("utf-8").replace(ORIGINAL, name), "utf-8")
+        text = module.read_text("utf-8").replace(PLAN, f"{name}.plan").replace(ORIGINAL, name)
+        module.write_text(text, "utf-8")
 
 
 def _survives(open_one: Callable[[], Awaitable[Store]], name: str) -> bool:

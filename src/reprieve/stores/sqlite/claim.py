@@ -10,10 +10,10 @@ import msgspec
 from reprieve.core.job import Job
 from reprieve.core.rate import Meter, Rate
 from reprieve.errors import SessionDead, StaleCall
+from reprieve.stores.plan import Limits, Place, Plan, Shelf, Tenant, Turn, load_of
 from reprieve.stores.protocol import Answer, Claim, Claimed
 from reprieve.stores.sqlite import settle
 from reprieve.stores.sqlite.places import Places
-from reprieve.stores.sqlite.plan import Limits, Place, Plan, Shelf, Tenant, Turn, load_of
 from reprieve.stores.sqlite.rows import COUNTERS, Lease, Row, copy, lease_model, unpack
 from reprieve.stores.sqlite.sessions import held
 from reprieve.stores.sqlite.statements import run, statements

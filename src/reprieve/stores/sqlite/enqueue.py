@@ -2,14 +2,14 @@
 
 import sqlite3
 from collections.abc import Sequence
-from functools import lru_cache
 
 import msgspec
 
 from reprieve.core.duration import milliseconds
-from reprieve.core.job import HIGH, LOW, Job
-from reprieve.errors import InvalidId, InvalidName, PayloadTooLarge, StoreError, ValidationError
-from reprieve.stores.protocol import KEY_KEPT, LONGEST_NAME
+from reprieve.core.job import Job
+from reprieve.errors import InvalidId, StoreError
+from reprieve.stores.check import check_jobs
+from reprieve.stores.protocol import KEY_KEPT
 from reprieve.stores.sqlite.faults import translate
 from reprieve.stores.sqlite.finished import finished_jobs
 from reprieve.stores.sqlite.places import Places
@@ -25,41 +25,7 @@ def check(jobs: Sequence[Job], largest_payload: int) -> None:
         if not is_id(job.id):
             message = f"{job.id[:80]!r} is not an id of this store; make ids with its new_id"
             raise InvalidId(message)
-        _check_lane(job.queue, job.task, job.tenant, job.dependency, job.group)
-        if job.key:
-            check_name(job.key, "key")
-        if not HIGH <= job.priority <= LOW:
-            message = f"priority {job.priority} is none; give one from {HIGH}, the first, to {LOW}"
-            raise ValidationError(message)
-        if len(job.payload) > largest_payload:
-            check_size(job.payload, f"payload of a {job.task} job", largest_payload)
-
-
-@lru_cache(maxsize=8_192)
-def _check_lane(queue: str, task: str, tenant: str, dependency: str, group: str) -> None:
-    # Remembered as a whole: the jobs of a lane are checked with one look.
-    check_name(queue, "queue")
-    check_name(task, "task")
-    check_name(tenant, "tenant", may_be_empty=True)
-    check_name(dependency, "dependency", may_be_empty=True)
-    check_name(group, "group", may_be_empty=True)
-
-
-def check_name(name: str, what: str, *, may_be_empty: bool = False) -> None:
-    """Refuse what is no name."""
-    if len(name) > LONGEST_NAME or not name.isprintable() or not (name or may_be_empty):
-        message = f"{what} {name[:80]!r} is no name; give up to {LONGEST_NAME} printable characters"
-        raise InvalidName(message)
-
-
-def check_size(data: bytes, what: str, largest: int) -> None:
-    """Refuse what is too large."""
-    if len(data) > largest:
-        message = (
-            f"the {what} has {len(data):,} bytes, and the store takes {largest:,}; "
-            "keep the data elsewhere and pass a reference to it"
-        )
-        raise PayloadTooLarge(message)
+    check_jobs(jobs, largest_payload)
 
 
 def enqueue(tx: Tx, places: Places, jobs: Sequence[Job], now: int) -> list[str]:

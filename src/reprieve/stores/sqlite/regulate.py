@@ -6,30 +6,12 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET
 
-from reprieve.core.fairness import HEAVIEST, LIGHTEST
 from reprieve.core.rate import Meter, Rate, carry
-from reprieve.errors import ValidationError
 from reprieve.stores.protocol import Gauge, Regulation, Subject
-from reprieve.stores.sqlite.enqueue import check_name
 from reprieve.stores.sqlite.places import gate_of, queue_of, tenant_of
 from reprieve.stores.sqlite.statements import statements
 
 _PAUSES: dict[Literal["schedule", "retry"], int] = {"schedule": 1, "retry": 2}
-
-
-def check(regulation: Regulation) -> None:
-    """Refuse what cannot be honoured."""
-    check_name(regulation.name, regulation.subject, may_be_empty=regulation.subject == "tenant")
-    check_name(regulation.queue, "queue", may_be_empty=regulation.subject != "tenant")
-    weight = regulation.weight
-    if weight is not UNSET and (regulation.subject != "tenant" or not LIGHTEST <= weight <= HEAVIEST):
-        message = f"weight {weight!r} is none; give a tenant a number from {LIGHTEST} to {HEAVIEST}"
-        raise ValidationError(message)
-    for name in ("permits", "max_running"):
-        value = getattr(regulation, name)
-        if value is not UNSET and value is not None and value < 0:
-            message = f"{name} {value} of {regulation.subject} {regulation.name!r} is below 0"
-            raise ValidationError(message)
 
 
 def regulate(tx: sqlite3.Connection, regulation: Regulation, now: int) -> None:

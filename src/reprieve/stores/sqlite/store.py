@@ -18,6 +18,7 @@ from reprieve.core.ids import parse_id
 from reprieve.core.job import Job
 from reprieve.errors import StoreClosed
 from reprieve.rng import bits
+from reprieve.stores.check import check_regulation, check_size
 from reprieve.stores.coalesce import Coalescer
 from reprieve.stores.protocol import (
     LARGEST_PAYLOAD,
@@ -113,7 +114,7 @@ class SqliteStore:
         """Apply changes, then choose and lease jobs."""
         self._require_open()
         for change in request.changes:
-            enqueue.check_size(change.result or b"", "result", self._largest_payload)
+            check_size(change.result or b"", "result", self._largest_payload)
         self._bell.look(request.session)
         # A lease alone need not outlive a loss of power, which ends whoever holds it as well.
         return await self._write(lambda tx: claim(tx, self._places, request), is_lasting=bool(request.changes))
@@ -137,7 +138,7 @@ class SqliteStore:
         """Request a cancel or note progress."""
         for mark in requests:
             parse_id(mark.job_id)
-            enqueue.check_size(mark.progress or b"", "progress", self._largest_payload)
+            check_size(mark.progress or b"", "progress", self._largest_payload)
         return await self._write(lambda tx: marks.mark(tx, requests))
 
     async def progress(self, job_id: str) -> bytes | None:
@@ -147,7 +148,7 @@ class SqliteStore:
     async def regulate(self, regulations: Sequence[Regulation], now: int) -> None:
         """Change gates, limits, weights and pauses."""
         for regulation in regulations:
-            regulate.check(regulation)
+            check_regulation(regulation)
 
         def work(tx: sqlite3.Connection) -> None:
             for regulation in regulations:
@@ -165,7 +166,7 @@ class SqliteStore:
     ) -> Cell | None:
         """Set or delete a cell if nobody was first, together with regulations."""
         for regulation in regulations:
-            regulate.check(regulation)
+            check_regulation(regulation)
 
         def work(tx: sqlite3.Connection) -> Cell | None:
             cell = cells.swap(tx, key, version, value)

@@ -1,0 +1,66 @@
+"""What no store takes: names that are none, payloads that are too large, regulations that cannot be honoured."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from msgspec import UNSET
+
+from reprieve.core.fairness import HEAVIEST, LIGHTEST
+from reprieve.core.job import HIGH, LOW, Job
+from reprieve.errors import InvalidName, PayloadTooLarge, ValidationError
+from reprieve.stores.protocol import LONGEST_NAME, Regulation
+
+
+def check_jobs(jobs: Sequence[Job], largest_payload: int) -> None:
+    """Refuse jobs that must not be stored, before any is."""
+    for job in jobs:
+        _check_lane(job.queue, job.task, job.tenant, job.dependency, job.group)
+        if job.key:
+            check_name(job.key, "key")
+        if not HIGH <= job.priority <= LOW:
+            message = f"priority {job.priority} is none; give one from {HIGH}, the first, to {LOW}"
+            raise ValidationError(message)
+        if len(job.payload) > largest_payload:
+            check_size(job.payload, f"payload of a {job.task} job", largest_payload)
+
+
+@lru_cache(maxsize=8_192)
+def _check_lane(queue: str, task: str, tenant: str, dependency: str, group: str) -> None:
+    # Remembered as a whole: the jobs of a lane are checked with one look.
+    check_name(queue, "queue")
+    check_name(task, "task")
+    check_name(tenant, "tenant", may_be_empty=True)
+    check_name(dependency, "dependency", may_be_empty=True)
+    check_name(group, "group", may_be_empty=True)
+
+
+def check_name(name: str, what: str, *, may_be_empty: bool = False) -> None:
+    """Refuse what is no name."""
+    if len(name) > LONGEST_NAME or not name.isprintable() or not (name or may_be_empty):
+        message = f"{what} {name[:80]!r} is no name; give up to {LONGEST_NAME} printable characters"
+        raise InvalidName(message)
+
+
+def check_size(data: bytes, what: str, largest: int) -> None:
+    """Refuse what is too large."""
+    if len(data) > largest:
+        message = (
+            f"the {what} has {len(data):,} bytes, and the store takes {largest:,}; "
+            "keep the data elsewhere and pass a reference to it"
+        )
+        raise PayloadTooLarge(message)
+
+
+def check_regulation(regulation: Regulation) -> None:
+    """Refuse what cannot be honoured."""
+    check_name(regulation.name, regulation.subject, may_be_empty=regulation.subject == "tenant")
+    check_name(regulation.queue, "queue", may_be_empty=regulation.subject != "tenant")
+    weight = regulation.weight
+    if weight is not UNSET and (regulation.subject != "tenant" or not LIGHTEST <= weight <= HEAVIEST):
+        message = f"weight {weight!r} is none; give a tenant a number from {LIGHTEST} to {HEAVIEST}"
+        raise ValidationError(message)
+    for name in ("permits", "max_running"):
+        value = getattr(regulation, name)
+        if value is not UNSET and value is not None and value < 0:
+            message = f"{name} {value} of {regulation.subject} {regulation.name!r} is below 0"
+            raise ValidationError(message)
