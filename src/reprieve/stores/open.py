@@ -1,11 +1,15 @@
 """Opening a store by its URL."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Literal
 
-from reprieve.errors import InvalidUrl
+from reprieve.errors import InvalidUrl, MissingExtra
 from reprieve.stores.care import Care
 from reprieve.stores.protocol import LARGEST_PAYLOAD, Store
 from reprieve.stores.url import masked, path_of
+
+_POSTGRES = ("postgresql", "postgres")
 
 
 def open_store(
@@ -26,6 +30,11 @@ def open_store(
         from reprieve.stores.sqlite import SqliteStore  # noqa: PLC0415 - a store is imported when it is used
 
         return SqliteStore(path_of(url), durability=durability, largest_payload=largest_payload, shared=shared)
+    if scheme in _POSTGRES:
+        with _extra("postgres"):
+            from reprieve.stores.postgres import PostgresStore  # noqa: PLC0415 - as above
+
+        return PostgresStore(url, durability=durability, largest_payload=largest_payload)
     raise _unanswered(url)
 
 
@@ -39,5 +48,16 @@ def care_for(url: str, *, shared: bool = False) -> Care:
     raise _unanswered(url)
 
 
+@contextmanager
+def _extra(name: str) -> Iterator[None]:
+    """Say how to install what is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        message = f"the {name} store needs {error.name}, which is not installed; pip install 'reprieve[{name}]'"
+        raise MissingExtra(message) from error
+
+
 def _unanswered(url: str) -> InvalidUrl:
-    return InvalidUrl(f"no store answers to {masked(url)!r}; write sqlite:///jobs.db or sqlite://:memory:")
+    forms = "sqlite:///jobs.db, sqlite://:memory: or postgresql://user:password@host/database"
+    return InvalidUrl(f"no store answers to {masked(url)!r}; write {forms}")

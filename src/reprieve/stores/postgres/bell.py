@@ -1,0 +1,193 @@
+"""The bell: tells those who wait that something happened in their queues, in this process or in another.
+
+Inside the process it rings at once. Other processes are told by NOTIFY, from one thread and at most ten times a second
+for each queue, since notifying transactions of a database commit one after the other. Nothing depends on it: who hears
+nothing looks again after a while.
+"""
+
+import asyncio
+import os
+import select
+import threading
+from collections.abc import Iterable, Sequence
+
+import psycopg
+
+from reprieve.clock import ticks
+from reprieve.errors import StoreClosed
+from reprieve.rng import bits
+from reprieve.stores.postgres.address import PATIENCE, Address
+from reprieve.stores.postgres.statements import statements
+
+EVERY = 0.1
+"""Seconds between two notifications of one queue."""
+
+DEAF_LOOKS = 0.5
+"""Seconds after which somebody who cannot listen looks again, and after which listening is tried again."""
+
+EVERYWHERE = ""
+"""What happened concerns all queues."""
+
+
+class Bell:
+    """Counts what happened in each queue, and wakes whoever waits for more."""
+
+    def __init__(self, address: Address) -> None:
+        """Listen to nothing yet."""
+        self._address = address
+        self._me = f"{bits(64):016x}"
+        self._lock = threading.Lock()
+        self._tick = 0
+        self._rung: dict[str, int] = {}
+        self._waiting: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
+        self._seen: dict[str, int] = {}
+        self._due: dict[str, float] = {}
+        """When other processes are to be told of a queue."""
+        self._told: dict[str, float] = {}
+        self._is_closed = False
+        self._thread: threading.Thread | None = None
+        self._is_deaf = True
+        self._tried = threading.Event()
+        self._wake_reader, self._wake_writer = os.pipe()
+        os.set_blocking(self._wake_writer, False)
+
+    @property
+    def channel(self) -> str:
+        """The name of the notifications."""
+        return f"reprieve {self._address.schema[1:-1]}"
+
+    @property
+    def is_started(self) -> bool:
+        """Whether it listens, or has tried to."""
+        return self._tried.is_set()
+
+    def start(self) -> None:
+        """Begin to listen, once."""
+        with self._lock:
+            if self._thread is None and not self._is_closed:
+                self._thread = threading.Thread(target=self._run, name="reprieve-bell", daemon=True)
+                self._thread.start()
+        self._tried.wait()
+
+    def ring(self, queues: Iterable[str], session: str = "") -> None:
+        """Wake everybody who waits for one of the queues. For the session that rings it is no news."""
+        with self._lock:
+            self._count(queues, session)
+            now = ticks()
+            for queue in queues:
+                self._due.setdefault(queue, max(now, self._told.get(queue, 0.0) + EVERY))
+        self._wake()
+
+    def look(self, session: str) -> None:
+        """Remember what has happened so far: this session is about to look for work."""
+        self._seen[session] = self._tick
+
+    def forget(self, session: str) -> None:
+        """Forget a session that has ended."""
+        self._seen.pop(session, None)
+
+    async def wait(self, queues: Sequence[str], session: str, at_most: float) -> bool:
+        """Wait until something happens that had not when the session looked; answer False when nothing did."""
+        seen = self._seen.get(session, self._tick)
+        me = (asyncio.get_running_loop(), asyncio.Event())
+        with self._lock:
+            self._waiting.add(me)
+        until = ticks() + at_most
+        try:
+            while not self._has_rung(queues, seen):
+                left = until - ticks()
+                if left <= 0:
+                    return False
+                try:
+                    async with asyncio.timeout(min(left, DEAF_LOOKS) if self._is_deaf else left):
+                        await me[1].wait()
+                except TimeoutError:
+                    if self._is_deaf and until > ticks():
+                        return True
+                me[1].clear()
+        finally:
+            with self._lock:
+                self._waiting.discard(me)
+        return True
+
+    def close(self) -> None:
+        """Stop listening; whoever still waits is told."""
+        with self._lock:
+            self._is_closed = True
+            self._count((EVERYWHERE,), "")
+        self._wake()
+        if self._thread is not None:
+            # One that is stuck in a connection is left to itself, with its pipe.
+            self._thread.join(PATIENCE)
+        if self._thread is None or not self._thread.is_alive():
+            os.close(self._wake_reader)
+            os.close(self._wake_writer)
+
+    def _has_rung(self, queues: Sequence[str], seen: int) -> bool:
+        if self._is_closed:
+            message = "the store was closed; open it again"
+            raise StoreClosed(message)
+        return any(self._rung.get(queue, 0) > seen for queue in (*queues, EVERYWHERE))
+
+    def _count(self, queues: Iterable[str], session: str) -> None:
+        is_up_to_date = self._seen.get(session) == self._tick
+        self._tick += 1
+        self._rung |= dict.fromkeys(queues, self._tick)
+        if is_up_to_date:
+            self._seen[session] = self._tick
+        for loop, event in self._waiting:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(event.set)
+
+    def _wake(self) -> None:
+        try:
+            os.write(self._wake_writer, b"!")
+        except BlockingIOError:  # full of calls that nobody has heard yet
+            return
+
+    def _run(self) -> None:
+        while not self._is_closed:
+            try:
+                with self._address.connect() as ears:
+                    ears.execute(statements("bell")["listen"].replace("{channel}", self.channel))
+                    self._hear_again()
+                    while not self._is_closed:
+                        self._listen(ears)
+            except psycopg.Error:
+                self._is_deaf = True
+                self._tried.set()
+                self._rest(DEAF_LOOKS, None)
+
+    def _hear_again(self) -> None:
+        """What was missed while nobody listened counts as something that happened."""
+        with self._lock:
+            if self._tried.is_set():
+                self._count((EVERYWHERE,), "")
+            self._is_deaf = False
+        self._tried.set()
+
+    def _listen(self, ears: psycopg.Connection) -> None:
+        """Hear what others say, and tell them what is due."""
+        with self._lock:
+            soonest = min(self._due.values(), default=None)
+        self._rest(None if soonest is None else max(0.0, soonest - ticks()), ears)
+        for notice in ears.notifies(timeout=0):
+            sender, _, queue = notice.payload.partition(" ")
+            if sender != self._me:
+                with self._lock:
+                    self._count((queue,), "")
+        now = ticks()
+        with self._lock:
+            told = [queue for queue, at in self._due.items() if at <= now]
+            for queue in told:
+                del self._due[queue]
+                self._told[queue] = now
+        if told:
+            payloads = [f"{self._me} {queue}" for queue in told]
+            ears.execute(statements("bell")["tell"], {"channel": self.channel, "payloads": payloads})
+
+    def _rest(self, at_most: float | None, ears: psycopg.Connection | None) -> None:
+        """Wait until somebody here rings, the server says something, or time is up."""
+        sources = [self._wake_reader] if ears is None else [self._wake_reader, ears.fileno()]
+        if self._wake_reader in select.select(sources, [], [], at_most)[0]:
+            os.read(self._wake_reader, 4_096)

@@ -1,0 +1,25 @@
+"""Cells: small named values with versions, changed only by whoever saw the newest."""
+
+from reprieve.stores.postgres.crew import Tx
+from reprieve.stores.postgres.statements import statements
+from reprieve.stores.protocol import Cell
+
+
+def swap(tx: Tx, key: str, version: int, value: bytes | None) -> Cell | None:
+    """Set or delete a cell if it still has this version; None when it has another. In a turn of ours."""
+    sql = statements("cells")
+    found = tx.one(sql["version"], {"key": key})
+    if (found[0] if found else 0) != version:
+        return None
+    if value is None:
+        tx.execute(sql["delete"], {"key": key})
+        return Cell(key=key, version=0, value=b"")
+    # Versions come from one counter, so that a cell which was deleted and made again never looks like the old one.
+    row = tx.one(sql["set"], {"key": key, "value": value})
+    return Cell(key=key, version=row[0] if row else 0, value=value)
+
+
+def cells(tx: Tx, prefix: str) -> list[Cell]:
+    """Answer the cells whose key begins so, in order."""
+    rows = tx.all(statements("cells")["all"], {"prefix": prefix})
+    return [Cell(key=key, version=version, value=value) for key, version, value in rows]

@@ -1,0 +1,148 @@
+"""Threads that own connections: any event loop and any thread of the process hands them work.
+
+A transaction is sent in pipeline mode: statements go out together, and only who asks for a row waits for the server.
+"""
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Literal, TypeAlias, TypeVar
+
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from reprieve.errors import StoreClosed, StoreError
+from reprieve.stores.postgres.address import Address
+from reprieve.stores.postgres.faults import translate
+from reprieve.stores.postgres.layout import prepare
+
+T = TypeVar("T")
+
+Point: TypeAlias = Literal["before", "after"]
+Begin: TypeAlias = Literal[
+    "begin isolation level read committed read write", "begin isolation level repeatable read read only"
+]
+
+WRITE: Begin = "begin isolation level read committed read write"
+"""Each statement sees what was committed before it: so whoever has waited for the turn sees all that came before."""
+
+READ: Begin = "begin isolation level repeatable read read only"
+
+HANDS = 8
+"""Connections of a process at the most. They are opened when they are needed."""
+
+
+class Tx:
+    """A transaction: statements are sent at once, and answered when somebody asks."""
+
+    def __init__(self, connection: psycopg.Connection) -> None:
+        """Take a connection with an open transaction."""
+        self._connection = connection
+        self.on_commit: list[Callable[[], None]] = []
+        """What to do once everything is stored."""
+
+    def execute(self, statement: str, parameters: dict[str, Any] | None = None) -> psycopg.Cursor[Any]:
+        """Send a statement."""
+        return self._connection.execute(statement, parameters, binary=True)
+
+    def one(self, statement: str, parameters: dict[str, Any] | None = None) -> tuple[Any, ...] | None:
+        """Answer the first row."""
+        row: tuple[Any, ...] | None = self.execute(statement, parameters).fetchone()
+        return row
+
+    def all(self, statement: str, parameters: dict[str, Any] | None = None) -> list[tuple[Any, ...]]:
+        """Answer all rows."""
+        rows: list[tuple[Any, ...]] = self.execute(statement, parameters).fetchall()
+        return rows
+
+
+Work: TypeAlias = Callable[[Tx], T]
+
+
+class Crew:
+    """Does work in transactions, each on a connection of its own."""
+
+    def __init__(self, address: Address) -> None:
+        """Open nothing yet."""
+        self._address = address
+        self._process = os.getpid()
+        self._threads = ThreadPoolExecutor(HANDS, "reprieve-postgres")
+        self._mine = threading.local()
+        self._lock = threading.Lock()
+        self._connections: set[psycopg.Connection] = set()
+        self._is_closed = False
+        self._is_prepared = False
+        self._fault: Point | None = None
+
+    def submit(self, work: Work[T], begin: Begin = WRITE) -> Future[T]:
+        """Have something done; the answer comes when it is durable."""
+        if self._is_closed:
+            message = "the store was closed; open it again"
+            raise StoreClosed(message)
+        if os.getpid() != self._process:
+            message = "the store was opened before this process was forked; open it here again"
+            raise StoreError(message)
+        return self._threads.submit(self._attempt, work, begin)
+
+    def inject(self, point: Point) -> None:
+        """Make the next transaction that writes fail before or after its commit, as a crash or a lost reply would."""
+        self._fault = point
+
+    def prepare(self) -> None:
+        """Bring the layout up to date, once."""
+        with self._lock:
+            if not self._is_prepared:
+                prepare(self._address)
+                self._is_prepared = True
+
+    def close(self) -> None:
+        """Finish what was begun, and hang up."""
+        self._is_closed = True
+        self._threads.shutdown()
+        for connection in self._connections:
+            connection.close()
+
+    def _attempt(self, work: Work[T], begin: Begin) -> T:
+        try:
+            return self._transact(self._connection(), work, begin)
+        except Exception as error:
+            translated = translate(error)
+            if translated is error:
+                raise
+            raise translated from error
+
+    def _connection(self) -> psycopg.Connection:
+        connection: psycopg.Connection | None = getattr(self._mine, "connection", None)
+        if connection is None or connection.closed:
+            self.prepare()
+            connection = self._mine.connection = self._address.connect()
+            with self._lock:
+                self._connections = {other for other in self._connections if not other.closed} | {connection}
+        return connection
+
+    def _transact(self, connection: psycopg.Connection, work: Work[T], begin: Begin) -> T:
+        fault = None
+        if begin == WRITE:
+            fault, self._fault = self._fault, None
+        tx = Tx(connection)
+        try:
+            with connection.pipeline():
+                connection.execute(begin)
+                answer = work(tx)
+                _fail("before", fault)
+                connection.execute("commit")
+        except BaseException:
+            if not connection.closed and connection.info.transaction_status != TransactionStatus.IDLE:
+                connection.rollback()
+            raise
+        for done in tx.on_commit:
+            done()
+        _fail("after", fault)
+        return answer
+
+
+def _fail(here: Point, wanted: Point | None) -> None:
+    if here == wanted:
+        message = f"the transaction failed {here} its commit, as it was told to"
+        raise StoreError(message)

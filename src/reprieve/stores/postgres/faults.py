@@ -1,0 +1,69 @@
+"""What PostgreSQL says when it cannot, in words that help."""
+
+import msgspec
+import psycopg
+
+from reprieve.errors import (
+    ForeignStore,
+    ReprieveError,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreLocked,
+    StoreReadOnly,
+)
+
+_KINDS: dict[str, tuple[type[StoreError], str]] = {
+    "25006": (StoreReadOnly, "the database is read-only; name the primary server, not a replica"),
+    "25P03": (StoreLocked, "the server ended a transaction that stood still for too long; repeat the call"),
+    "28": (StoreReadOnly, "the server refuses the user or the password; check the URL"),
+    "3D000": (StoreReadOnly, "the database does not exist; create it, or name another one in the URL"),
+    "3F000": (ForeignStore, "the schema does not exist; run reprieve migrate up"),
+    "40": (StoreLocked, "somebody else changed the same rows; repeat the call"),
+    "42501": (StoreReadOnly, "the user may not do this; grant it the rights to the schema"),
+    "42883": (ForeignStore, "the schema lacks a function of ours; run reprieve migrate up"),
+    "42P01": (ForeignStore, "the schema lacks a table of ours; run reprieve migrate up"),
+    "53100": (StoreFull, "the server's disk is full; make room, nothing of this call was stored"),
+    "53300": (StoreLocked, "the server has no connection left; raise max_connections, or use fewer processes"),
+    "53": (StoreFull, "the server has too little of something; nothing of this call was stored"),
+    "55P03": (StoreLocked, "somebody holds the store's turn for too long; end their transaction"),
+    "57014": (StoreLocked, "the server cancelled the statement; repeat the call"),
+    "XX": (StoreCorrupt, "the database is damaged; restore it from a backup"),
+}
+
+_REFUSALS: dict[str, tuple[type[StoreError], str]] = {
+    "password authentication failed": _KINDS["28"],
+    "no password supplied": (StoreReadOnly, "the server asks for a password; put it into the URL, or into PGPASSWORD"),
+    "no pg_hba.conf entry": (StoreReadOnly, "the server lets nobody in from here; allow it in pg_hba.conf"),
+    "does not exist": (StoreReadOnly, "the database or the user does not exist; create it, or correct the URL"),
+    "too many clients": _KINDS["53300"],
+}
+"""A connection that was refused has no code, only words."""
+
+
+def translate(error: Exception) -> ReprieveError:
+    """Answer an error of ours for an error of PostgreSQL's."""
+    if isinstance(error, ReprieveError):
+        return error
+    translated = _of_kind(error)
+    translated.__cause__ = error
+    return translated
+
+
+def _of_kind(error: Exception) -> StoreError:
+    said = " ".join(str(error).split())
+    code = getattr(error, "sqlstate", None) or ""
+    for length in (5, 2):
+        if code[:length] in _KINDS:
+            kind, advice = _KINDS[code[:length]]
+            return kind(f"{advice} ({said})")
+    if isinstance(error, psycopg.OperationalError) and not code:
+        for words, (kind, advice) in _REFUSALS.items():
+            if words in said:
+                return kind(f"{advice} ({said})")
+        return StoreError(f"the server cannot be reached; check that it runs and that the URL is right ({said})")
+    if isinstance(error, psycopg.OperationalError):
+        return StoreError(f"the server went away; repeat the call ({said})")
+    if isinstance(error, msgspec.MsgspecError):
+        return StoreCorrupt(f"a record of the store cannot be read; restore the database from a backup ({said})")
+    return StoreError(f"PostgreSQL failed: {type(error).__name__}: {said}")

@@ -1,0 +1,51 @@
+"""Succeeded jobs: kept one row for each settlement, and found again by the ids in it."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from reprieve.core.job import Job
+from reprieve.stores.postgres.crew import Tx
+from reprieve.stores.postgres.statements import statements
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[Job]).decode
+
+
+def keep(tx: Tx, queue: int, jobs: Sequence[Job], now: int) -> None:
+    """Keep jobs that succeeded together."""
+    ids = [job.id for job in jobs]
+    row = {
+        "queue": queue,
+        "at": now,
+        "count": len(jobs),
+        "lo": min(ids),
+        "hi": max(ids),
+        "ids": ids,
+        "jobs": _encode(jobs),
+    }
+    tx.execute(statements("finished")["keep"], row)
+
+
+def finished_job(tx: Tx, job_id: str) -> Job | None:
+    """Answer a job that has succeeded and is kept."""
+    for (packed,) in tx.all(statements("finished")["find"], {"id": job_id}):
+        for job in _decode(packed):
+            if job.id == job_id:
+                return job
+    return None
+
+
+def unpack_jobs(packed: bytes) -> list[Job]:
+    """Answer the jobs of one row."""
+    return _decode(packed)
+
+
+def shorten(tx: Tx, seq: int, count: int) -> int:
+    """Keep only the last so many jobs of a row; answer how many went."""
+    row = tx.one(statements("finished")["jobs"], {"seq": seq})
+    jobs = _decode(row[0]) if row else []
+    kept = jobs[len(jobs) - count :]
+    ids = [job.id for job in kept]
+    tx.execute(statements("finished")["shorten"], {"count": count, "ids": ids, "jobs": _encode(kept), "seq": seq})
+    return len(jobs) - count

@@ -1,0 +1,81 @@
+"""The layout: the steps that made it, each applied once, by one process at a time, and never changed afterwards."""
+
+import hashlib
+from importlib.resources import files
+
+import psycopg
+
+from reprieve.errors import ForeignStore, NewerSchema, StoreCorrupt, StoreError
+from reprieve.stores.care import Migration
+from reprieve.stores.postgres.address import Address
+from reprieve.stores.postgres.faults import translate
+from reprieve.stores.postgres.statements import statements
+
+OLDEST = 13
+"""The oldest PostgreSQL that will do."""
+
+
+def prepare(address: Address) -> None:
+    """Check the server and the schema, and bring the layout up to date; whoever comes second finds it done."""
+    try:
+        with address.connect() as connection:
+            require_server(connection)
+            if layout_of(connection, address) < len(migrations()):
+                _migrate(connection, address)
+    except psycopg.Error as error:
+        raise translate(error) from error
+
+
+def require_server(connection: psycopg.Connection) -> None:
+    """Refuse a server that is too old."""
+    version = connection.info.server_version // 10_000
+    if version < OLDEST:
+        message = f"PostgreSQL {version} is too old; Reprieve needs {OLDEST} or newer"
+        raise StoreError(message)
+
+
+def layout_of(connection: psycopg.Connection, address: Address) -> int:
+    """Answer which layout the schema has, 0 if none; refuse one that is not ours, or not as we know it."""
+    sql = statements("layout")
+    known = migrations()
+    schema = address.schema.strip('"')
+    is_ours, is_used = connection.execute(sql["looks"], {"schema": schema}).fetchone() or (False, False)
+    if not is_ours:
+        if is_used:
+            message = f"schema {schema} holds tables of something else; name another one with ?schema=…"
+            raise ForeignStore(message)
+        return 0
+    steps = connection.execute(sql["steps"]).fetchall()
+    if len(steps) > len(known):
+        message = f"the store has layout {len(steps)}, and this release knows {len(known)}; update Reprieve"
+        raise NewerSchema(message)
+    for (number, checksum), step in zip(steps, known, strict=False):
+        if checksum != checksum_of(step):
+            message = f"step {number} of the layout is not the one that this release knows; restore the database"
+            raise StoreCorrupt(message)
+    return len(steps)
+
+
+def migrations() -> list[Migration]:
+    """Answer every step, in order."""
+    folder = files(__package__ or "") / "migrations"
+    steps = sorted(folder.iterdir(), key=lambda step: step.name)
+    return [Migration(name=step.name, sql=step.read_text("utf-8")) for step in steps if step.name.endswith(".sql")]
+
+
+def checksum_of(step: Migration) -> str:
+    """Answer what a step is recognised by."""
+    return hashlib.sha256(step.sql.encode()).hexdigest()
+
+
+def _migrate(connection: psycopg.Connection, address: Address) -> None:
+    sql = statements("layout")
+    with connection.transaction():
+        connection.execute(sql["lock"])
+        stored = layout_of(connection, address)
+        if not stored:
+            connection.execute(sql["schema"].replace("{schema}", address.schema))
+            connection.execute(sql["table"])
+        for number, step in enumerate(migrations()[stored:], start=stored + 1):
+            connection.execute(step.sql, prepare=False)
+            connection.execute(sql["note"], {"number": number, "checksum": checksum_of(step)})

@@ -1,0 +1,60 @@
+"""Leases: one row for each claim, with the jobs that it took, their shelves and their versions."""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from reprieve.stores.postgres.crew import Tx
+from reprieve.stores.postgres.rows import raw
+from reprieve.stores.postgres.statements import statements
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(dict[bytes, tuple[int, int]]).decode
+
+
+def unpack_lease(packed: bytes) -> dict[bytes, tuple[int, int]]:
+    """Answer the shelf and the version of each job of a lease."""
+    return _decode(packed)
+
+
+def write_lease(tx: Tx, session: int, number: int, at: int, jobs: Mapping[bytes, tuple[int, int]]) -> None:
+    """Note what a claim took."""
+    row = {"session": session, "number": number, "at": at, "jobs": _encode(jobs)}
+    tx.execute(statements("leases")["insert"], row)
+
+
+class Leases:
+    """The leases of some sessions, from which jobs are taken."""
+
+    def __init__(self, tx: Tx, sessions: Iterable[str]) -> None:
+        """Read them."""
+        self._tx = tx
+        self._rows: dict[tuple[int, int], dict[bytes, tuple[int, int]]] = {}
+        self._changed: set[tuple[int, int]] = set()
+        self._of_session: dict[str, list[tuple[int, int]]] = {}
+        names = list(sessions)
+        for name, session, number, jobs in tx.all(statements("leases")["of"], {"names": names}) if names else ():
+            self._rows[session, number] = _decode(jobs)
+            self._of_session.setdefault(name, []).append((session, number))
+
+    def end(self, session: str, job_id: str, version: int) -> int | None:
+        """Take a job out of its session's lease; answer its shelf, or None when the session does not hold it so."""
+        job = raw(job_id)
+        for lease in self._of_session.get(session, ()):
+            held = self._rows[lease].get(job)
+            if held is not None and held[1] == version:
+                del self._rows[lease][job]
+                self._changed.add(lease)
+                return held[0]
+        return None
+
+    def write(self) -> None:
+        """Write what is left of them."""
+        sql = statements("leases")
+        gone = [lease for lease in self._changed if not self._rows[lease]]
+        if gone:
+            numbers = {"sessions": [session for session, _ in gone], "numbers": [number for _, number in gone]}
+            self._tx.execute(sql["delete"], numbers)
+        for session, number in self._changed.difference(gone):
+            row = {"jobs": _encode(self._rows[session, number]), "session": session, "number": number}
+            self._tx.execute(sql["update"], row)

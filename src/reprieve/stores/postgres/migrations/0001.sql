@@ -1,0 +1,381 @@
+-- The first layout. Numbers of queues, tenants, gates and shelves are made from their names, so whoever enqueues need not look
+-- them up, and two who make the same one at once make the same.
+
+create table queue (
+    id       int8 primary key,
+    name     text not null,
+    gate     int8 not null,               -- its own limits
+    clock    int8 not null default 0,     -- virtual time, in millionths of a round
+    last     int8 not null default 0,     -- the tenant that was served last
+    streak   int8 not null default 0,     -- and how often in a row
+    last_at  int8 not null default 0,
+    other_at int8 not null default 0,     -- when a tenant other than the last was served
+    pauses   int8 not null default 0      -- bit 1: schedule, bit 2: retry
+) with (fillfactor = 50);
+
+create table gate (
+    id          int8 primary key,
+    subject     text not null,
+    name        text not null,
+    permits     int8,                     -- null: open, 0: held, else a step of the ramp
+    max_running int8,
+    rate_count  int8,
+    rate_window float8,
+    meter       text not null default '[]',
+    running     int8 not null default 0,
+    aside       boolean not null default false,                  -- whether shelves are set aside because of this gate
+    cursor      int8 not null default -9223372036854775808,      -- the tenant whose shelves returned last
+    back_at     int8                                             -- when to look at what is set aside
+) with (fillfactor = 50);
+create index gate_back on gate (back_at) where back_at is not null;
+
+create table tenant (
+    id          int8 primary key,
+    queue       int8 not null,
+    name        text not null,
+    weight      float8 not null default 1,
+    load        int8 not null default 0,  -- running / weight, in millionths
+    finish      int8 not null default 0,  -- virtual time, in millionths of a round
+    running     int8 not null default 0,
+    ringed      boolean not null default false,                  -- may have a job that can be claimed
+    blocked     int8 not null default 0,  -- 1: by max_running, 2: by rate, 3: held
+    permits     int8,
+    max_running int8,
+    rate_count  int8,
+    rate_window float8,
+    meter       text not null default '[]',
+    back_at     int8,
+    served      int8 not null default 0,
+    served_at   int8
+) with (fillfactor = 50);
+create index tenant_ring on tenant (queue, load, finish, id) where ringed;
+create index tenant_busy on tenant (queue) where running > 0 and not ringed;
+create index tenant_back on tenant (back_at) where back_at is not null;
+
+create table shelf (                      -- the jobs of one priority in a lane, counted
+    id              int8 primary key,
+    queue           int8 not null,
+    tenant          int8 not null,
+    queue_name      text not null,
+    tenant_name     text not null,
+    task            text not null,
+    dependency      text not null,
+    "group"         text not null,
+    priority        int8 not null,
+    task_gate       int8 not null,
+    dependency_gate int8 not null,        -- 0: none
+    group_gate      int8 not null,        -- 0: none
+    ready           int8 not null default 0,
+    scheduled       int8 not null default 0,
+    retrying        int8 not null default 0,
+    parked          int8 not null default 0,
+    dead            int8 not null default 0,
+    low             uuid not null default 'ffffffff-ffff-ffff-ffff-ffffffffffff',    -- no ready job is before it
+    is_open         boolean not null default false,              -- has ready jobs and waits for no gate
+    aside           int8 not null default 0,                     -- the gate that it waits for
+    served          int8 not null default 0                      -- the tenant's pick that last took from it
+) with (fillfactor = 50);
+create index shelf_open on shelf (tenant, priority, served) where is_open;
+create index shelf_aside on shelf (aside, tenant) where aside <> 0;
+
+-- A job's row is written when it comes and deleted when it has succeeded; that it runs is known from its lease.
+create table job (
+    id      uuid not null primary key,
+    shelf   int8 not null,
+    due     int8,                         -- null: the moment of its id
+    version int4 not null,                -- not counting a lease
+    state   int2 not null,                -- 0: waiting or running, 1: dead, 2: cancelled
+    wait    int2 not null,                -- what it waits for; may lag behind `ready`
+    rec     bytea not null
+);
+alter table job alter rec set storage external;
+
+create table ready (shelf int8 not null, id uuid not null, primary key (shelf, id));
+
+create table delayed (
+    queue int8 not null,
+    wait  int8 not null,
+    due   int8 not null,
+    id    uuid not null,
+    shelf int8 not null,
+    primary key (queue, wait, due, id)
+);
+
+-- What enqueues have added and no turn has counted yet. Whoever enqueues writes nothing that others write, so that a
+-- transaction of an application that is left open keeps nobody from anything.
+create table ledger (
+    xid        xid8 not null default pg_current_xact_id(),
+    shelf      int8 not null,
+    queue      text not null,
+    tenant     text not null,
+    task       text not null,
+    dependency text not null,
+    "group"    text not null,
+    priority   int8 not null,
+    ready      int8 not null,
+    scheduled  int8 not null,
+    retrying   int8 not null,
+    parked     int8 not null,
+    low        uuid not null
+);
+create index ledger_xid on ledger (xid);
+
+create table session (
+    id         int8 generated always as identity primary key,
+    name       text    not null unique,
+    expires_at int8    not null,
+    slots      int8    not null,
+    is_dead    boolean not null default false,
+    number     int8    not null default 0,                       -- of the last claim
+    answers    bytea                                             -- and what its changes were answered with
+) with (fillfactor = 50);
+
+create table lease (                      -- one row for each claim
+    session int8  not null,
+    number  int8  not null,
+    at      int8  not null,
+    jobs    bytea not null,               -- {job: [shelf, version]}
+    primary key (session, number)
+) with (toast_tuple_target = 8160);
+alter table lease alter jobs set storage external;
+
+create table ended (                      -- the dead and the cancelled
+    queue       int8 not null,
+    state       int8 not null,
+    at          int8 not null,
+    id          uuid not null,
+    shelf       int8 not null,
+    death       text not null,
+    code        text not null,
+    fingerprint text not null,
+    primary key (queue, state, at, id)
+);
+
+create table finished (                   -- succeeded jobs, one row for each settlement
+    seq   int8 generated always as identity primary key,
+    queue int8 not null,
+    at    int8 not null,
+    count int8 not null,
+    lo    uuid not null,                  -- the smallest and
+    hi    uuid not null,                  -- the largest id in it
+    ids   uuid[] not null,
+    jobs  bytea not null
+);
+alter table finished alter jobs set storage external, alter ids set storage external;
+create index finished_queue on finished (queue, seq);
+create index finished_hi on finished (hi);
+
+create table uniq (
+    key     bytea primary key,
+    id      uuid not null,                -- the job that has it
+    expires int8 not null
+);
+create index uniq_expires on uniq (expires);
+
+create table mark (id uuid primary key, cancel boolean not null, progress bytea);
+
+create table result (id uuid primary key, expires_at int8 not null, value bytea not null);
+create index result_expires on result (expires_at);
+
+create table event (
+    seq     int8 generated always as identity primary key,
+    at      int8 not null,
+    job     uuid not null,
+    version int8 not null,
+    data    bytea not null
+);
+create index event_at on event (at);
+create index event_job on event (job, version);
+
+create table cell (key text collate "C" primary key, version int8 not null, value bytea not null);
+create sequence cell_version;
+
+-- Make the number of something from its names, as the clients do.
+create function number_of(variadic names text[]) returns int8 language sql immutable as $$
+    select ('x' || encode(substring(sha256(convert_to(array_to_string(names, chr(1)), 'UTF8')) for 8), 'hex'))::bit(64)::int8
+$$;
+
+-- Make the queues, tenants, gates and shelves that rows of the ledger speak of.
+create function make_shelves(rows ledger[]) returns void language plpgsql as $$
+begin
+    insert into gate (id, subject, name)
+    select number_of('gate', v.subject, v.name), v.subject, v.name
+    from unnest(rows) as r, lateral (values
+        ('queue', r.queue), ('task', r.task), ('dependency', r.dependency), ('group', r."group")
+    ) as v (subject, name)
+    where v.name <> '' group by v.subject, v.name
+    on conflict (id) do nothing;
+
+    insert into queue (id, name, gate)
+    select distinct number_of('queue', r.queue), r.queue, number_of('gate', 'queue', r.queue) from unnest(rows) as r
+    on conflict (id) do nothing;
+
+    insert into tenant (id, queue, name)
+    select distinct number_of('tenant', r.queue, r.tenant), number_of('queue', r.queue), r.tenant from unnest(rows) as r
+    on conflict (id) do nothing;
+
+    insert into shelf (id, queue, tenant, queue_name, tenant_name, task, dependency, "group", priority,
+                       task_gate, dependency_gate, group_gate)
+    select r.shelf, number_of('queue', r.queue), number_of('tenant', r.queue, r.tenant), r.queue, r.tenant,
+           r.task, r.dependency, r."group", r.priority, number_of('gate', 'task', r.task),
+           case r.dependency when '' then 0 else number_of('gate', 'dependency', r.dependency) end,
+           case r."group" when '' then 0 else number_of('gate', 'group', r."group") end
+    from unnest(rows) as r
+    on conflict (id) do nothing;
+end
+$$;
+
+-- Let tenants wait for their turn that did not.
+create function ring(tenants int8[]) returns void language sql as $$
+    update tenant set ringed = true, finish = greatest(finish, (select clock from queue where queue.id = tenant.queue))
+    where id = any (tenants) and not ringed and blocked = 0
+$$;
+
+-- Take the turn: from here to the end of the transaction nobody else claims, settles or regulates. Then count what came.
+-- Of transactions before `since` nothing is left to count; answers the next such moment.
+create function take_turn(since xid8) returns xid8 language plpgsql as $$
+declare
+    counted xid8;
+    rows ledger[];
+    missing ledger[];
+    is_mixed boolean;
+begin
+    perform pg_advisory_xact_lock(1919250544, 'queue'::regclass::oid::int8::int4);
+    counted := pg_snapshot_xmin(pg_current_snapshot());
+    with gone as (delete from ledger where xid >= since returning *),
+    sums as (
+        select shelf, queue, tenant, task, dependency, "group", priority, sum(ready)::int8 as ready,
+               sum(scheduled)::int8 as scheduled, sum(retrying)::int8 as retrying, sum(parked)::int8 as parked,
+               (array_agg(low order by low))[1] as low
+        from gone group by shelf, queue, tenant, task, dependency, "group", priority
+    )
+    select array_agg(row(null, s.shelf, s.queue, s.tenant, s.task, s.dependency, s."group", s.priority,
+                         s.ready, s.scheduled, s.retrying, s.parked, s.low)::ledger)
+    into rows from sums as s;
+    if rows is null then
+        return counted;
+    end if;
+    select array_agg(r) filter (where s.id is null),
+           bool_or((s.queue_name, s.tenant_name, s.task, s.dependency, s."group", s.priority)
+                   <> (r.queue, r.tenant, r.task, r.dependency, r."group", r.priority))
+    into missing, is_mixed from unnest(rows) as r left join shelf as s on s.id = r.shelf;
+    if is_mixed then
+        raise exception 'two lanes have the same number' using errcode = 'data_corrupted';
+    end if;
+    if missing is not null then
+        perform make_shelves(missing);
+    end if;
+    update shelf as s
+    set ready = s.ready + r.ready, scheduled = s.scheduled + r.scheduled, retrying = s.retrying + r.retrying,
+        parked = s.parked + r.parked, low = least(s.low, r.low),
+        is_open = s.is_open or (s.aside = 0 and s.ready + r.ready > 0)
+    from unnest(rows) as r where s.id = r.shelf;
+    perform ring(array(
+        select distinct s.tenant from unnest(rows) as r join shelf as s on s.id = r.shelf where r.ready > 0
+    ));
+    return counted;
+end
+$$;
+
+-- Move jobs that are due to their shelves, some of each kind of wait.
+create function promote(number int8, now int8, most int8) returns void language plpgsql as $$
+declare
+    pauses int8 := (select q.pauses from queue as q where q.id = number);
+begin
+    with due as (
+        (select * from delayed where queue = number and wait = 1 and due <= now and pauses & 1 = 0 order by due, id limit most)
+        union all
+        (select * from delayed where queue = number and wait = 2 and due <= now and pauses & 2 = 0 order by due, id limit most)
+        union all
+        (select * from delayed where queue = number and wait = 3 and due <= now order by due, id limit most)
+        union all
+        (select * from delayed where queue = number and wait = 4 and due <= now order by due, id limit most)
+    ), gone as (
+        delete from delayed as d using due
+        where d.queue = due.queue and d.wait = due.wait and d.due = due.due and d.id = due.id
+        returning d.wait, d.id, d.shelf
+    ), arrived as (
+        insert into ready (shelf, id) select shelf, id from gone
+    ), sums as (
+        select shelf, count(*) as ready, count(*) filter (where wait = 1) as scheduled,
+               count(*) filter (where wait = 2) as retrying, count(*) filter (where wait > 2) as parked,
+               (array_agg(id order by id))[1] as low
+        from gone group by shelf
+    ), counted as (
+        update shelf as s
+        set ready = s.ready + v.ready, scheduled = s.scheduled - v.scheduled, retrying = s.retrying - v.retrying,
+            parked = s.parked - v.parked, low = least(s.low, v.low), is_open = s.aside = 0
+        from sums as v where s.id = v.shelf
+        returning s.tenant
+    )
+    update tenant as t set ringed = true, finish = greatest(t.finish, (select q.clock from queue as q where q.id = number))
+    where t.id in (select c.tenant from counted as c) and not t.ringed and t.blocked = 0;
+end
+$$;
+
+-- Store new jobs; answer for each the id under which it is known. Only inserts, so it can be part of any transaction.
+-- The first eight are given for each job, the next seven for each shelf that is among them.
+create function enqueue(
+    ids uuid[], places int8[], dues int8[], versions int8[], waits int8[], recs bytea[], keys bytea[], expiries int8[],
+    shelves int8[], queues text[], tenants text[], tasks text[], dependencies text[], groups text[], priorities int8[],
+    now int8
+) returns uuid[] language plpgsql set search_path from current set enable_hashjoin = on as $$
+declare
+    known uuid[] := ids;
+    stored uuid[];
+    fresh uuid[];
+    holder uuid;
+    number int8;
+begin
+    stored := array(select id from job where id = any (ids));
+    stored := stored || array(
+        select f from unnest(ids) as f
+        where exists (select 1 from finished where hi >= f and lo <= f and f = any (finished.ids))
+    );
+    -- Always in the same order, so that nobody waits for each other.
+    for number in select n from unnest(keys) with ordinality as k (key, n) where key is not null order by key, n loop
+        continue when ids[number] = any (stored);
+        loop
+            insert into uniq as u (key, id, expires) values (keys[number], ids[number], expiries[number])
+            on conflict (key) do update set id = excluded.id, expires = excluded.expires
+            where u.expires <= now and u.id <> excluded.id and not exists (select 1 from job where job.id = u.id)
+            returning u.id into holder;
+            exit when holder is not null;
+            select u.id into holder from uniq as u where u.key = keys[number];
+            exit when holder is not null;
+        end loop;
+        known[number] := holder;
+    end loop;
+    with new as (
+        select distinct on (v.id) v.*
+        from unnest(ids, known, places, dues, versions, waits, recs) as v (id, known, shelf, due, version, wait, rec)
+        where v.known = v.id and v.id <> all (stored)
+    ), jobs as (
+        insert into job (id, shelf, due, version, state, wait, rec)
+        select id, shelf, due, version, 0, wait, rec from new order by id
+        on conflict (id) do nothing
+        returning id, shelf, due, wait, coalesce(due, 0) <= now as is_ready
+    ), waits as (
+        insert into ready (shelf, id) select shelf, id from jobs where is_ready
+    ), delays as (
+        insert into delayed (queue, wait, due, id, shelf)
+        select number_of('queue', s.queue), greatest(j.wait, 1), j.due, j.id, j.shelf
+        from jobs as j join unnest(shelves, queues) as s (id, queue) on s.id = j.shelf where not j.is_ready
+    ), counts as (
+        insert into ledger (shelf, queue, tenant, task, dependency, "group", priority, ready, scheduled, retrying, parked, low)
+        select s.id, s.queue, s.tenant, s.task, s.dependency, s."group", s.priority,
+               count(*) filter (where j.is_ready), count(*) filter (where not j.is_ready and j.wait in (0, 1)),
+               count(*) filter (where not j.is_ready and j.wait = 2), count(*) filter (where not j.is_ready and j.wait > 2),
+               (array_agg(j.id order by j.id))[1]
+        from jobs as j
+        join unnest(shelves, queues, tenants, tasks, dependencies, groups, priorities)
+             as s (id, queue, tenant, task, dependency, "group", priority) on s.id = j.shelf
+        group by s.id, s.queue, s.tenant, s.task, s.dependency, s."group", s.priority
+    )
+    select array_agg(id) into fresh from jobs;
+    if exists (select 1 from unnest(fresh) as f, finished where hi >= f and lo <= f and f = any (finished.ids)) then
+        raise exception 'a job was enqueued again while it ended' using errcode = 'serialization_failure';
+    end if;
+    return known;
+end
+$$;

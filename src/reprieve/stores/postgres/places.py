@@ -1,0 +1,47 @@
+"""Shelves by their numbers, remembered; and the turn, in which what enqueues have added is counted.
+
+A number is made from names, so what it stands for never changes.
+"""
+
+from collections.abc import Iterable
+
+from reprieve.stores.postgres.crew import Tx
+from reprieve.stores.postgres.rows import Place, place_of
+from reprieve.stores.postgres.statements import statements
+
+
+class Places:
+    """What this process knows of shelves, and up to where the ledger is counted."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self._by_number: dict[int, Place] = {}
+        self._counted = 0
+
+    def take_turn(self, tx: Tx) -> None:
+        """Keep everybody else from claiming, settling and regulating until this transaction ends; count what came."""
+        cursor = tx.execute(statements("places")["take_turn"], {"since": self._counted})
+
+        def remember() -> None:
+            row = cursor.fetchone()
+            # Another thread may have come further since.
+            self._counted = max(self._counted, int(row[0]) if row else 0)
+
+        tx.on_commit.append(remember)
+
+    def __getitem__(self, shelf: int) -> Place:
+        """Answer a shelf that was loaded."""
+        return self._by_number[shelf]
+
+    def at(self, tx: Tx, shelf: int) -> Place:
+        """Answer a shelf, loaded if it must be."""
+        if shelf not in self._by_number:
+            self.load(tx, (shelf,))
+        return self._by_number[shelf]
+
+    def load(self, tx: Tx, shelves: Iterable[int]) -> None:
+        """Get to know shelves by their numbers."""
+        missing = list({shelf for shelf in shelves if shelf not in self._by_number})
+        if missing:
+            for shelf, *names in tx.all(statements("places")["by_number"], {"shelves": missing}):
+                self._by_number[shelf] = place_of(*names)

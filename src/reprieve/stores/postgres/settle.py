@@ -1,0 +1,287 @@
+"""Changes carried out: each is checked against the lease or version that it guards, then all are written at once."""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from reprieve.core import change as changes_of
+from reprieve.core.change import Change
+from reprieve.core.duration import milliseconds
+from reprieve.core.events import Event
+from reprieve.core.job import Job
+from reprieve.core.move import Start, Succeed
+from reprieve.stores.postgres.crew import Tx
+from reprieve.stores.postgres.finished import finished_job, keep
+from reprieve.stores.postgres.leases import Leases
+from reprieve.stores.postgres.places import Places
+from reprieve.stores.postgres.rows import (
+    CANCELLED,
+    COUNTERS,
+    DEAD,
+    LARGEST,
+    NUMBERS,
+    WAITING,
+    Place,
+    Row,
+    due_of,
+    is_id,
+    pack,
+    place_of_job,
+    unpack,
+)
+from reprieve.stores.postgres.statements import statements
+from reprieve.stores.protocol import Answer
+
+_SILENT = (Start, Succeed)
+"""Moves of the happy path, which leave no event."""
+
+_COLUMNS = ("ready", "scheduled", "retrying", "parked", "dead")
+_NOWHERE = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+_LARGEST_VERSION = (1 << 31) - 1
+_encode = msgspec.msgpack.Encoder().encode
+_encode_json = msgspec.json.Encoder().encode
+_decode_event = msgspec.msgpack.Decoder(Event).decode
+
+
+def settle(tx: Tx, places: Places, changes: Sequence[Change], now: int) -> list[Answer]:
+    """Carry out changes, in a turn of ours; each stands alone, and one that cannot be written is refused by itself."""
+    if not changes:
+        return []
+    leases = Leases(tx, {change.session for change in changes if change.session})
+    resting = _Resting(tx, places, changes)
+    book = Book(tx, places, now)
+    answers: list[Answer] = []
+    applied: dict[str, Event] = {}
+    for change in changes:
+        job_id = change.job.id
+        if not is_id(job_id):
+            answers.append("missing")
+            continue
+        if job_id in applied:
+            shelf = None  # the first change of a batch is heard; whatever else it says of the same job has not seen it
+        elif not _is_writable(change):
+            answers.append("refused")
+            continue
+        elif change.session:
+            shelf = leases.end(change.session, job_id, change.version)
+        else:
+            shelf = resting.take_out(change, book)
+        if shelf is None:
+            is_repeated = applied.get(job_id) == change.event
+            answers.append("already" if is_repeated else _why_not(tx, change))
+        else:
+            applied[job_id] = change.event
+            book.enter(shelf, change, was_running=bool(change.session))
+            answers.append("applied")
+    leases.write()
+    book.write()
+    return answers
+
+
+def bury(tx: Tx, places: Places, lost: Sequence[tuple[int, Job]], now: int) -> None:
+    """End jobs that a claim took off their shelves and found past their deadline."""
+    book = Book(tx, places, now)
+    for shelf, job in lost:
+        book.enter(shelf, changes_of.expire(job, now), was_running=False)
+    book.write()
+
+
+def _is_writable(change: Change) -> bool:
+    """Whether a row can hold what the change says; nothing that others say may suffer from one that cannot."""
+    job = change.job
+    try:
+        data = (pack(job), _encode(change.event), _encode(job))
+        texts = f"{job.death or ''}{job.cause}".encode()
+    except (OverflowError, TypeError, ValueError):
+        return False
+    numbers = (job.due_at, job.finished_at or 0, change.event.at, change.event.version)
+    return (
+        bool(data)
+        and b"\0" not in texts
+        and 0 <= job.version <= _LARGEST_VERSION
+        and all(-LARGEST <= number <= LARGEST for number in numbers)
+    )
+
+
+class Book:
+    """What a batch of changes writes, gathered so that each table is written once."""
+
+    def __init__(self, tx: Tx, places: Places, now: int) -> None:
+        """Begin with nothing."""
+        self._tx = tx
+        self._places = places
+        self._now = now
+        self._counts: dict[int, Counter[str]] = defaultdict(Counter)
+        self._lows: dict[int, str] = {}
+        self._ran: list[str] = []
+        self._ran_on: Counter[int] = Counter()
+        self._ringing: set[int] = set()
+        self._made: dict[int, Place] = {}
+        self._succeeded: dict[int, list[Job]] = defaultdict(list)
+        self._rows: list[tuple[object, ...]] = []
+        self._ready: list[tuple[int, str]] = []
+        self._delayed: list[tuple[int, int, int, str, int]] = []
+        self._ended: list[tuple[object, ...]] = []
+        self._events: list[tuple[int, str, int, bytes]] = []
+        self._results: list[tuple[str, int, bytes]] = []
+        self.unready: list[tuple[int, str]] = []
+        self.undelayed: list[tuple[int, int, int, str]] = []
+        self.unended: list[tuple[int, int, int, str]] = []
+
+    def leave(self, shelf: int, counter: str) -> None:
+        """Count a job that leaves where it was."""
+        self._counts[shelf][counter] -= 1
+
+    def enter(self, shelf: int, change: Change, *, was_running: bool) -> None:
+        """Note one change of a job that was found on, or leased from, a shelf."""
+        job = change.job
+        if was_running:
+            self._ran.append(job.id)
+            self._ran_on[shelf] += 1
+        if type(change.event.move) not in _SILENT:
+            self._events.append((change.event.at, job.id, change.event.version, _encode(change.event)))
+        if change.result is not None:
+            self._results.append((job.id, self._now + milliseconds(change.result_ttl), change.result))
+        if job.state == "succeeded":
+            self._succeeded[self._places.at(self._tx, shelf).queue_id].append(job)
+            return
+        place = place_of_job(job)
+        if place.shelf != shelf:
+            self._made[place.shelf] = place
+        state = self._put(place, job)
+        row = (job.id, place.shelf, due_of(job), job.version, state, NUMBERS[job.waiting_for], pack(job))
+        self._rows.append(row)
+
+    def _put(self, place: Place, job: Job) -> int:
+        """Note where a job goes; answer its state."""
+        count = self._counts[place.shelf]
+        if job.state in ("dead", "cancelled"):
+            state = DEAD if job.state == "dead" else CANCELLED
+            if state == DEAD:
+                count["dead"] += 1
+            code = job.cause.code if job.cause else ""
+            mark = job.cause.fingerprint if job.cause else ""
+            at = job.finished_at or self._now
+            self._ended.append((place.queue_id, state, at, job.id, place.shelf, job.death or "", code, mark))
+            return state
+        if job.due_at > self._now:
+            wait = NUMBERS[job.waiting_for] or NUMBERS["schedule"]
+            self._delayed.append((place.queue_id, wait, job.due_at, job.id, place.shelf))
+            count[COUNTERS[wait]] += 1
+        else:
+            self._ready.append((place.shelf, job.id))
+            count["ready"] += 1
+            self._lows[place.shelf] = min(job.id, self._lows.get(place.shelf, _NOWHERE))
+            self._ringing.add(place.tenant_id)
+        return WAITING
+
+    def write(self) -> None:
+        """Write everything that was noted."""
+        tx, sql = self._tx, statements("settle")
+        if self._made:
+            shelves = [_names(place) for place in self._made.values()]
+            tx.execute(statements("places")["make"], {"shelves": _encode_json(shelves).decode()})
+        for queue, jobs in self._succeeded.items():
+            tx.execute(sql["forget"], {"ids": [job.id for job in jobs]})
+            keep(tx, queue, jobs, self._now)
+        for name, rows in (
+            ("unready", self.unready),
+            ("undelay", self.undelayed),
+            ("unend", self.unended),
+            ("rewrite", self._rows),
+            ("ready", self._ready),
+            ("delay", self._delayed),
+            ("end", self._ended),
+            ("events", self._events),
+            ("results", self._results),
+        ):
+            if rows:
+                run(tx, sql[name], rows)
+        if self._counts:
+            counts = [
+                {
+                    "id": shelf,
+                    "low": self._lows.get(shelf, _NOWHERE),
+                    **{name: count[name] for name in _COLUMNS},
+                }
+                for shelf, count in self._counts.items()
+            ]
+            tx.execute(sql["count"], {"rows": _encode_json(counts).decode()})
+        if self._ringing:
+            tx.execute(sql["ring"], {"tenants": list(self._ringing)})
+        if self._ran:
+            self._release()
+
+    def _release(self) -> None:
+        """Give back the slots of tenants and gates; whoever was at its limit may go on."""
+        tenants: Counter[int] = Counter()
+        gates: Counter[int] = Counter()
+        self._places.load(self._tx, self._ran_on)
+        for shelf, count in self._ran_on.items():
+            place = self._places[shelf]
+            tenants[place.tenant_id] += count
+            for gate in (*place.gates, place.queue_gate):
+                gates[gate] += count
+        sql = statements("settle")
+        self._tx.execute(sql["tenants"], {"ids": list(tenants), "counts": list(tenants.values())})
+        self._tx.execute(sql["gates"], {"ids": list(gates), "counts": list(gates.values())})
+        self._tx.execute(sql["unmark"], {"ids": self._ran})
+
+
+def run(tx: Tx, statement: str, rows: Sequence[Sequence[object]]) -> None:
+    """Run a statement on many rows at once, which it takes as the columns `a`, `b`, `c` …."""
+    columns = zip(*rows, strict=True)
+    tx.execute(statement, {chr(97 + number): list(column) for number, column in enumerate(columns)})
+
+
+class _Resting:
+    """Jobs that do not run, as a batch of changes found them."""
+
+    def __init__(self, tx: Tx, places: Places, changes: Sequence[Change]) -> None:
+        self._places = places
+        ids = [change.job.id for change in changes if not change.session and is_id(change.job.id)]
+        rows = tx.all(statements("settle")["resting"], {"ids": ids}) if ids else []
+        places.load(tx, (row[5] for row in rows))
+        self._rows: Mapping[str, tuple[Row, str]] = {row[0]: (Row(*row[:7]), row[7]) for row in rows}
+
+    def take_out(self, change: Change, book: Book) -> int | None:
+        """Take a job from where it is; answer its shelf, or None when it is not as the change saw it."""
+        row, where = self._rows.get(change.job.id, (None, ""))
+        if row is None or row.version != change.version or where == "running":
+            return None
+        place = self._places[row.shelf]
+        match where:
+            case "ready":
+                book.leave(row.shelf, "ready")
+                book.unready.append((row.shelf, row.id))
+            case "delayed":
+                wait = row.wait or NUMBERS["schedule"]
+                book.leave(row.shelf, COUNTERS[wait])
+                book.undelayed.append((place.queue_id, wait, unpack(row, place).due_at, row.id))
+            case _:
+                at = unpack(row, place).finished_at or 0
+                book.unended.append((place.queue_id, row.state, at, row.id))
+                if row.state == DEAD:
+                    book.leave(row.shelf, "dead")
+        return row.shelf
+
+
+def _names(place: Place) -> dict[str, object]:
+    names = ("shelf", "queue", "tenant", "task", "dependency", "group", "priority")
+    return {name: getattr(place, name) for name in names}
+
+
+def _why_not(tx: Tx, change: Change) -> Answer:
+    """Answer why a change was not carried out."""
+    sql = statements("settle")
+    wanted = {"id": change.job.id, "version": change.event.version}
+    recorded = tx.all(sql["event"], wanted) if -LARGEST <= change.event.version <= LARGEST else []
+    if any(_decode_event(data) == change.event for (data,) in recorded):
+        return "already"
+    if tx.one(sql["exists"], wanted) is not None:
+        return "refused"
+    job = finished_job(tx, change.job.id)
+    if job is None:
+        return "missing"
+    return "already" if job == change.job else "refused"

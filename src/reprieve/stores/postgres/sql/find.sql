@@ -1,0 +1,71 @@
+-- name: jobs
+select id, state, version, wait, due, shelf,
+       case when %(shelves)s::int8[] is null or shelf = any (%(shelves)s::int8[]) then rec end
+from job where id > %(after)s::uuid order by id limit %(most)s;
+
+-- name: ended
+select queue, state, at, id from ended
+where (queue, state, at, id) > (%(queue)s, %(state)s, %(at)s, %(id)s::uuid)
+  and (%(wanted)s::int8 is null or queue = %(wanted)s::int8) and (%(death)s = '' or death = %(death)s)
+  and (not %(is_dead)s or state = 1) and (not %(is_cancelled)s or state = 2) and (%(code)s = '' or code = %(code)s)
+  and (%(fingerprint)s = '' or fingerprint = %(fingerprint)s)
+order by queue, state, at, id limit 100;
+
+-- name: finished
+select seq, jobs from finished where seq >= %(seq)s order by seq limit 1;
+
+-- name: leases
+select s.name, l.at, l.jobs from lease as l join session as s on s.id = l.session;
+
+-- name: marks
+select id from mark where cancel;
+
+-- name: held
+select id from gate where permits = 0;
+
+-- name: shelves
+with shelves as (
+    select id, queue_name, tenant_name, task, dependency from shelf
+    union
+    select shelf, queue, tenant, task, dependency from ledger
+)
+select id from shelves
+where (%(queue)s = '' or queue_name = %(queue)s) and (%(tenant)s::text is null or tenant_name = %(tenant)s::text)
+  and (%(task)s = '' or task = %(task)s) and (%(dependency)s::text is null or dependency = %(dependency)s::text);
+
+-- name: counts
+select id, sum(ready)::int8, sum(scheduled)::int8, sum(retrying)::int8, sum(parked)::int8, sum(dead)::int8
+from (
+    select id, ready, scheduled, retrying, parked, dead from shelf
+    union all
+    select shelf, ready, scheduled, retrying, parked, 0 from ledger
+) as counted group by id;
+
+-- name: due
+select d.shelf, d.wait, count(*)
+from (select id from queue union select number_of('queue', queue) from ledger) as q
+cross join (values (1), (2), (3), (4)) as waits (wait)
+join delayed as d on d.queue = q.id and d.wait = waits.wait and d.due <= %(now)s
+group by d.shelf, d.wait;
+
+-- name: finished_counts
+select q.name, sum(f.count)::int8 from finished as f join queue as q on q.id = f.queue
+where %(queue)s = '' or q.name = %(queue)s group by q.name;
+
+-- name: cancelled
+select shelf, count(*) from ended where state = 2 group by shelf;
+
+-- name: all_finished
+select jobs from finished;
+
+-- name: events
+select seq, data from event where seq > %(after)s order by seq limit %(limit)s;
+
+-- name: events_of
+select seq, data from event where job = %(job)s::uuid and seq > %(after)s order by seq limit %(limit)s;
+
+-- name: progress
+select progress from mark where id = %(id)s;
+
+-- name: result
+select value from result where id = %(id)s;

@@ -1,0 +1,12 @@
+-- name: keep
+insert into finished (queue, at, count, lo, hi, ids, jobs)
+values (%(queue)s, %(at)s, %(count)s, %(lo)s, %(hi)s, %(ids)s::uuid[], %(jobs)s);
+
+-- name: find
+select jobs from finished where hi >= %(id)s::uuid and lo <= %(id)s::uuid and %(id)s::uuid = any (ids);
+
+-- name: jobs
+select jobs from finished where seq = %(seq)s;
+
+-- name: shorten
+update finished set count = %(count)s, ids = %(ids)s::uuid[], jobs = %(jobs)s where seq = %(seq)s;

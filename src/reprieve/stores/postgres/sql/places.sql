@@ -1,0 +1,15 @@
+-- name: take_turn
+select take_turn(%(since)s::text::xid8)::text::int8;
+
+-- name: by_number
+-- Who only looks may meet jobs whose shelf is not made yet.
+select id, queue_name, tenant_name, task, dependency, "group", priority from shelf where id = any (%(shelves)s::int8[])
+union
+select shelf, queue, tenant, task, dependency, "group", priority from ledger where shelf = any (%(shelves)s::int8[]);
+
+-- name: make
+select make_shelves(array(
+    select row(null, v.shelf, v.queue, v.tenant, v.task, v.dependency, v."group", v.priority, 0, 0, 0, 0, null)::ledger
+    from json_to_recordset(%(shelves)s::json) as v (
+        shelf int8, queue text, tenant text, task text, dependency text, "group" text, priority int8)
+));

@@ -1,0 +1,49 @@
+-- name: make_gate
+insert into gate (id, subject, name) values (%(id)s, %(subject)s, %(name)s) on conflict (id) do nothing;
+
+-- name: make_queue
+insert into queue (id, name, gate) values (%(id)s, %(name)s, %(gate)s) on conflict (id) do nothing;
+
+-- name: make_tenant
+insert into tenant (id, queue, name) values (%(id)s, %(queue)s, %(name)s) on conflict (id) do nothing;
+
+-- name: gate_rate
+select rate_count, rate_window, meter from gate where id = %(id)s;
+
+-- name: tenant_rate
+select rate_count, rate_window, meter from tenant where id = %(id)s;
+
+-- name: gate
+update gate
+set permits = case when %(sets_permits)s then %(permits)s::int8 else permits end,
+    max_running = case when %(sets_max_running)s then %(max_running)s::int8 else max_running end,
+    rate_count = case when %(sets_rate)s then %(rate_count)s::int8 else rate_count end,
+    rate_window = case when %(sets_rate)s then %(rate_window)s::float8 else rate_window end,
+    meter = case when %(sets_rate)s then %(meter)s else meter end,
+    back_at = 0
+where id = %(id)s;
+
+-- name: tenant
+update tenant
+set permits = case when %(sets_permits)s then %(permits)s::int8 else permits end,
+    max_running = case when %(sets_max_running)s then %(max_running)s::int8 else max_running end,
+    rate_count = case when %(sets_rate)s then %(rate_count)s::int8 else rate_count end,
+    rate_window = case when %(sets_rate)s then %(rate_window)s::float8 else rate_window end,
+    meter = case when %(sets_rate)s then %(meter)s else meter end,
+    weight = coalesce(%(weight)s::float8, weight),
+    load = trunc(running * 1000000 / coalesce(%(weight)s::float8, weight))::int8,
+    blocked = 0, ringed = true, back_at = null,
+    finish = greatest(finish, (select clock from queue where queue.id = tenant.queue))
+where id = %(id)s;
+
+-- name: pauses
+update queue set pauses = %(pauses)s where id = %(id)s;
+
+-- name: gauges
+select g.name, g.running, g.permits, g.max_running, g.rate_count, g.rate_window, coalesce(q.pauses, 0)
+from gate as g left join queue as q on q.gate = g.id where g.subject = %(subject)s order by g.name;
+
+-- name: tenants
+select t.name, q.name, t.running, t.permits, t.max_running, t.rate_count, t.rate_window, t.weight, t.served, t.served_at,
+       case q.last when t.id then q.streak else 0 end, greatest(0, (q.clock - t.finish) / 1000000)
+from tenant as t join queue as q on q.id = t.queue where q.name = %(queue)s or %(queue)s = '' order by q.name, t.name;

@@ -1,0 +1,32 @@
+-- name: open
+insert into session (name, expires_at, slots) values (%(name)s, %(expires_at)s, %(slots)s) on conflict (name) do nothing;
+
+-- name: beat
+update session set expires_at = %(expires_at)s, slots = %(slots)s, is_dead = %(is_dead)s
+where name = %(name)s and not is_dead and expires_at >= %(now)s
+returning id;
+
+-- name: bury
+update session set is_dead = true where not is_dead and expires_at < %(now)s;
+
+-- name: dead
+select id, name from session where is_dead order by id;
+
+-- name: close
+delete from session where id = %(session)s;
+
+-- name: leases
+select at, jobs from lease where session = %(session)s and number between %(since)s and %(up_to)s order by number;
+
+-- name: holders
+select s.name, l.jobs from lease as l join session as s on s.id = l.session;
+
+-- name: jobs
+select id, state, version, wait, due, shelf, rec from job where id = any (%(ids)s::uuid[]);
+
+-- name: marks
+select id from mark where cancel;
+
+-- name: mark
+insert into mark as m (id, cancel, progress) values (%(id)s, %(cancel)s, %(progress)s)
+on conflict (id) do update set cancel = m.cancel or excluded.cancel, progress = coalesce(excluded.progress, m.progress);

@@ -1,0 +1,86 @@
+-- name: resting
+select j.id, j.state, j.version, j.wait, j.due, j.shelf, j.rec,
+       case
+           when j.state <> 0 then 'ended'
+           when exists (select 1 from ready as r where r.shelf = j.shelf and r.id = j.id) then 'ready'
+           when exists (
+               select 1 from delayed as d join shelf as s on s.id = j.shelf
+               where d.queue = s.queue and d.wait = greatest(j.wait, 1) and d.id = j.id
+                 and d.due = coalesce(j.due, ('x' || translate(left(j.id::text, 13), '-', ''))::bit(48)::int8)
+           ) then 'delayed'
+           else 'running'
+       end
+from job as j where j.id = any (%(ids)s::uuid[]);
+
+-- name: exists
+select 1 from job where id = %(id)s::uuid;
+
+-- name: event
+select data from event where job = %(id)s::uuid and version = %(version)s;
+
+-- name: forget
+delete from job where id = any (%(ids)s::uuid[]);
+
+-- name: unready
+delete from ready as t using unnest(%(a)s::int8[], %(b)s::uuid[]) as v (shelf, id) where t.shelf = v.shelf and t.id = v.id;
+
+-- name: undelay
+delete from delayed as t using unnest(%(a)s::int8[], %(b)s::int8[], %(c)s::int8[], %(d)s::uuid[]) as v (queue, wait, due, id)
+where t.queue = v.queue and t.wait = v.wait and t.due = v.due and t.id = v.id;
+
+-- name: unend
+delete from ended as t using unnest(%(a)s::int8[], %(b)s::int8[], %(c)s::int8[], %(d)s::uuid[]) as v (queue, state, at, id)
+where t.queue = v.queue and t.state = v.state and t.at = v.at and t.id = v.id;
+
+-- name: rewrite
+update job as t set shelf = v.shelf, due = v.due, version = v.version, state = v.state, wait = v.wait, rec = v.rec
+from unnest(%(a)s::uuid[], %(b)s::int8[], %(c)s::int8[], %(d)s::int8[], %(e)s::int8[], %(f)s::int8[], %(g)s::bytea[])
+     as v (id, shelf, due, version, state, wait, rec)
+where t.id = v.id;
+
+-- name: ready
+insert into ready (shelf, id) select * from unnest(%(a)s::int8[], %(b)s::uuid[]);
+
+-- name: delay
+insert into delayed (queue, wait, due, id, shelf)
+select * from unnest(%(a)s::int8[], %(b)s::int8[], %(c)s::int8[], %(d)s::uuid[], %(e)s::int8[]);
+
+-- name: end
+insert into ended (queue, state, at, id, shelf, death, code, fingerprint)
+select * from unnest(%(a)s::int8[], %(b)s::int8[], %(c)s::int8[], %(d)s::uuid[], %(e)s::int8[],
+                     %(f)s::text[], %(g)s::text[], %(h)s::text[]);
+
+-- name: events
+insert into event (at, job, version, data)
+select v.* from unnest(%(a)s::int8[], %(b)s::uuid[], %(c)s::int8[], %(d)s::bytea[]) as v;
+
+-- name: results
+insert into result (id, expires_at, value)
+select * from unnest(%(a)s::uuid[], %(b)s::int8[], %(c)s::bytea[])
+on conflict (id) do update set expires_at = excluded.expires_at, value = excluded.value;
+
+-- name: count
+update shelf as s
+set ready = s.ready + v.ready, scheduled = s.scheduled + v.scheduled, retrying = s.retrying + v.retrying,
+    parked = s.parked + v.parked, dead = s.dead + v.dead, low = least(s.low, v.low),
+    is_open = s.ready + v.ready > 0 and s.aside = 0
+from json_to_recordset(%(rows)s::json) as v (
+    id int8, ready int8, scheduled int8, retrying int8, parked int8, dead int8, low uuid)
+where s.id = v.id;
+
+-- name: ring
+select ring(%(tenants)s::int8[]);
+
+-- name: tenants
+update tenant as t
+set running = t.running - v.count, load = trunc((t.running - v.count) * 1000000 / t.weight)::int8,
+    ringed = t.ringed or t.blocked = 1, blocked = case t.blocked when 1 then 0 else t.blocked end,
+    finish = case t.blocked when 1 then greatest(t.finish, (select clock from queue where queue.id = t.queue)) else t.finish end
+from unnest(%(ids)s::int8[], %(counts)s::int8[]) as v (id, count) where t.id = v.id;
+
+-- name: gates
+update gate as g set running = g.running - v.count, back_at = case when g.aside then 0 else g.back_at end
+from unnest(%(ids)s::int8[], %(counts)s::int8[]) as v (id, count) where g.id = v.id;
+
+-- name: unmark
+delete from mark where id = any (%(ids)s::uuid[]);

@@ -1,0 +1,288 @@
+"""The PostgreSQL store: the protocol, each operation a transaction on a connection of the crew."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeVar
+
+import psycopg
+from msgspec.structs import replace
+from psycopg.pq import TransactionStatus
+from psycopg.rows import tuple_row
+
+from reprieve.core.change import Change
+from reprieve.core.events import Event
+from reprieve.core.ids import parse_id
+from reprieve.core.job import Job
+from reprieve.errors import StoreClosed, StoreError
+from reprieve.stores.check import check_regulation, check_size
+from reprieve.stores.coalesce import Coalescer
+from reprieve.stores.postgres import cells, enqueue, find, prune, regulate, sessions, settle
+from reprieve.stores.postgres.address import Durability, address_of
+from reprieve.stores.postgres.bell import EVERYWHERE, Bell
+from reprieve.stores.postgres.claim import claim
+from reprieve.stores.postgres.crew import READ, Crew, Point, Tx
+from reprieve.stores.postgres.faults import translate
+from reprieve.stores.postgres.places import Places
+from reprieve.stores.postgres.rows import Ids
+from reprieve.stores.protocol import (
+    LARGEST_PAYLOAD,
+    Answer,
+    Beat,
+    Cell,
+    Claim,
+    Claimed,
+    Filter,
+    Gauge,
+    Mark,
+    Page,
+    Pruned,
+    Pulse,
+    Regulation,
+    Retention,
+    Subject,
+    Tally,
+)
+
+T = TypeVar("T")
+
+
+class PostgresStore:
+    """Jobs in a schema of a PostgreSQL database, for any number of processes and machines."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        schema: str | None = None,
+        durability: Durability = "full",
+        largest_payload: int = LARGEST_PAYLOAD,
+    ) -> None:
+        """Take the database; it is connected to when it is first needed, and the schema made if it is missing."""
+        self._address = address_of(url, schema, durability)
+        self._largest_payload = largest_payload
+        self._places = Places()
+        self._crew = Crew(self._address)
+        self._bell = Bell(self._address)
+        self._ids = Ids()
+        self._coalescer = Coalescer(self._enqueue)
+        self._is_closed = False
+
+    # what follows is the protocol, in its order
+
+    def new_id(self, now: int, queue: str) -> str:  # noqa: ARG002 - one database is one partition
+        """Make the id of a new job."""
+        return self._ids.make(now)
+
+    async def enqueue(self, jobs: Sequence[Job], now: int) -> list[str]:
+        """Store new jobs; answer for each the id under which it is known."""
+        self._require_open()
+        enqueue.check(jobs, self._largest_payload)
+        return await self._coalescer.enqueue(jobs, now)
+
+    def enqueue_in(self, connection: psycopg.Connection, jobs: Sequence[Job], now: int) -> list[str]:
+        """Store new jobs in the caller's own transaction: both are there after its commit, or neither."""
+        self._prepare_for(connection)
+        statement, parameters = self.statement(jobs, now)
+        with _helpfully():
+            row = connection.cursor(row_factory=tuple_row).execute(statement, parameters).fetchone()
+        return [str(known) for known in row[0]] if row else []
+
+    async def aenqueue_in(self, connection: psycopg.AsyncConnection, jobs: Sequence[Job], now: int) -> list[str]:
+        """Store new jobs in the caller's own transaction, on an asynchronous connection."""
+        self._prepare_for(connection)
+        statement, parameters = self.statement(jobs, now)
+        with _helpfully():
+            cursor = await connection.cursor(row_factory=tuple_row).execute(statement, parameters)
+            row = await cursor.fetchone()
+        return [str(known) for known in row[0]] if row else []
+
+    async def claim(self, request: Claim) -> Claimed:
+        """Apply changes, then choose and lease jobs."""
+        self._require_open()
+        for change in request.changes:
+            check_size(change.result or b"", "result", self._largest_payload)
+        await self._listen()
+        self._bell.look(request.session)
+        claimed = await self._write(lambda tx: claim(tx, self._places, request))
+        self._ring_for(request.changes, claimed.answers, request.session)
+        return claimed
+
+    async def apply(self, changes: Sequence[Change], now: int) -> list[Answer]:
+        """Carry out changes that no session makes."""
+
+        def work(tx: Tx) -> list[Answer]:
+            self._places.take_turn(tx)
+            return settle.settle(tx, self._places, changes, now)
+
+        answers = await self._write(work)
+        self._ring_for(changes, answers)
+        return answers
+
+    async def beat(self, beat: Beat) -> Pulse:
+        """Keep a session alive, or open it."""
+        pulse = await self._write(lambda tx: sessions.beat(tx, self._places, beat))
+        if not pulse.is_alive:
+            self._bell.forget(beat.session)
+        if pulse.returned or beat.lease <= 0:
+            self._bell.ring((EVERYWHERE,))
+        return pulse
+
+    async def recover(self, now: int, limit: int = 100) -> list[Job]:
+        """Declare the dead, and answer what they hold."""
+        return await self._write(lambda tx: sessions.recover(tx, self._places, now, limit))
+
+    async def mark(self, marks: Sequence[Mark]) -> list[bool]:
+        """Request a cancel or note progress."""
+        for mark in marks:
+            parse_id(mark.job_id)
+            check_size(mark.progress or b"", "progress", self._largest_payload)
+        heard = await self._write(lambda tx: sessions.mark(tx, self._places, marks))
+        if any(is_heard and mark.cancel for mark, is_heard in zip(marks, heard, strict=True)):
+            self._bell.ring((EVERYWHERE,))
+        return heard
+
+    async def progress(self, job_id: str) -> bytes | None:
+        """Answer the progress of a running job."""
+        known = parse_id(job_id)
+        return await self._read(lambda tx: find.progress(tx, known))
+
+    async def regulate(self, regulations: Sequence[Regulation], now: int) -> None:
+        """Change gates, limits, weights and pauses."""
+        for regulation in regulations:
+            check_regulation(regulation)
+
+        def work(tx: Tx) -> None:
+            self._places.take_turn(tx)
+            for regulation in regulations:
+                regulate.regulate(tx, regulation, now)
+
+        await self._write(work)
+        self._bell.ring((EVERYWHERE,))
+
+    async def swap(
+        self,
+        key: str,
+        version: int,
+        value: bytes | None,
+        regulations: Sequence[Regulation] = (),
+        now: int = 0,
+    ) -> Cell | None:
+        """Set or delete a cell if nobody was first, together with regulations."""
+        for regulation in regulations:
+            check_regulation(regulation)
+
+        def work(tx: Tx) -> Cell | None:
+            self._places.take_turn(tx)
+            cell = cells.swap(tx, key, version, value)
+            for regulation in regulations if cell is not None else ():
+                regulate.regulate(tx, regulation, now)
+            return cell
+
+        cell = await self._write(work)
+        if cell is not None and regulations:
+            self._bell.ring((EVERYWHERE,))
+        return cell
+
+    async def prune(self, retention: Retention) -> Pruned:
+        """Forget what has ended long enough ago."""
+        return await self._write(lambda tx: prune.prune(tx, self._places, retention))
+
+    async def find(self, wanted: Filter, now: int, cursor: str = "", limit: int = 100) -> Page:
+        """Answer jobs as they are."""
+        if wanted.ids is not None:
+            wanted = replace(wanted, ids=tuple(map(parse_id, wanted.ids)))
+        return await self._read(lambda tx: find.find(tx, self._places, wanted, now, cursor, limit))
+
+    async def tally(self, by: Tally, wanted: Filter, now: int) -> dict[str, int]:
+        """Count jobs by something."""
+        return await self._read(lambda tx: find.tally(tx, self._places, by, wanted, now))
+
+    async def events(self, after: int = 0, limit: int = 1_000, job_id: str = "") -> list[tuple[int, Event]]:
+        """Answer events in the order in which they happened."""
+        return await self._read(lambda tx: find.events(tx, after, limit, job_id))
+
+    async def result(self, job_id: str) -> bytes | None:
+        """Answer what a succeeded job returned."""
+        known = parse_id(job_id)
+        return await self._read(lambda tx: find.result(tx, known))
+
+    async def cells(self, prefix: str = "") -> list[Cell]:
+        """Answer the cells whose key begins so."""
+        return await self._read(lambda tx: cells.cells(tx, prefix))
+
+    async def gauges(self, subject: Subject, queue: str = "") -> list[Gauge]:
+        """Answer what is known of every queue, tenant, task, dependency or group."""
+
+        def work(tx: Tx) -> list[Gauge]:
+            # What has come and was not counted yet may be of a queue or tenant that nobody has heard of.
+            self._places.take_turn(tx)
+            return regulate.gauges(tx, subject, queue)
+
+        return await self._write(work)
+
+    async def wait(self, queues: Sequence[str], at_most: float, session: str = "") -> bool:
+        """Wait for the bell."""
+        self._require_open()
+        await self._listen()
+        return await self._bell.wait(queues, session, at_most)
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        if not self._is_closed:
+            self._is_closed = True
+            await asyncio.to_thread(self._crew.close)
+            await asyncio.to_thread(self._bell.close)
+
+    def inject(self, point: Point) -> None:
+        """Make the next transaction fail before or after its commit: for tests of whoever uses the store."""
+        self._crew.inject(point)
+
+    def statement(self, jobs: Sequence[Job], now: int) -> tuple[str, dict[str, object]]:
+        """Answer the one statement that enqueues these jobs, and its parameters, for any driver and any transaction."""
+        enqueue.check(jobs, self._largest_payload)
+        parameters = enqueue.parameters(jobs, now) | {"channel": self._bell.channel}
+        return enqueue.statement(self._address.schema, is_own=False), parameters
+
+    async def _write(self, work: Callable[[Tx], T]) -> T:
+        return await asyncio.wrap_future(self._crew.submit(work))
+
+    async def _read(self, work: Callable[[Tx], T]) -> T:
+        return await asyncio.wrap_future(self._crew.submit(work, READ))
+
+    async def _enqueue(self, jobs: Sequence[Job], now: int) -> list[str]:
+        known = await self._write(lambda tx: enqueue.enqueue(tx, self._address.schema, jobs, now))
+        self._bell.ring({job.queue for job in jobs})
+        return known
+
+    async def _listen(self) -> None:
+        """Hear other processes from before the first look for work on."""
+        if not self._bell.is_started:
+            await asyncio.to_thread(self._bell.start)
+
+    def _ring_for(self, changes: Sequence[Change], answers: Sequence[Answer], session: str = "") -> None:
+        """Tell others where something has changed: a slot is free, or a job waits."""
+        queues = {change.job.queue for change, answer in zip(changes, answers, strict=True) if answer == "applied"}
+        if queues:
+            self._bell.ring(queues, session)
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            message = "the store was closed; open it again"
+            raise StoreClosed(message)
+
+    def _prepare_for(self, connection: psycopg.Connection | psycopg.AsyncConnection) -> None:
+        self._require_open()
+        self._crew.prepare()
+        if connection.autocommit and connection.info.transaction_status != TransactionStatus.INTRANS:
+            message = "the connection has no open transaction; use it inside `with connection.transaction()`"
+            raise StoreError(message)
+
+
+@contextmanager
+def _helpfully() -> Iterator[None]:
+    """Turn errors of the driver into ours."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise translate(error) from error
