@@ -15,9 +15,9 @@ from reprieve.errors import SessionDead, StaleCall, StoreCorrupt
 from reprieve.stores.plan import Limits, Place, Plan, Shelf, Tenant, Turn, load_of
 from reprieve.stores.postgres import settle
 from reprieve.stores.postgres.crew import Tx
-from reprieve.stores.postgres.leases import write_lease
+from reprieve.stores.postgres.leases import Leases, pack_lease
 from reprieve.stores.postgres.places import Places
-from reprieve.stores.postgres.rows import WAITING, Lease, Row, copy, lease_model, number_of, raw, unpack
+from reprieve.stores.postgres.rows import WAITING, Lease, Row, array_of, copy, lease_model, number_of, raw, unpack
 from reprieve.stores.postgres.sessions import held
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.protocol import Answer, Claim, Claimed
@@ -44,11 +44,11 @@ def claim(tx: Tx, places: Places, request: Claim) -> Claimed:
     """Carry out a claim."""
     sql = statements("claim")
     places.take_turn(tx)
-    row = tx.one(sql["session"], {"session": request.session, "now": request.now})
-    if row is None:
+    rows = tx.all(sql["session"], {"session": request.session, "now": request.now})
+    if not rows:
         message = f"session {request.session!r} is not open; open it with a beat"
         raise SessionDead(message)
-    session, number, answered, is_alive, slots = row
+    session, number, answered, is_alive, slots, *_ = rows[0]
     if request.number < number:
         message = f"call {request.number} of session {request.session!r} comes after call {number}"
         raise StaleCall(message)
@@ -60,78 +60,88 @@ def claim(tx: Tx, places: Places, request: Claim) -> Claimed:
     if not is_alive and not request.changes:
         message = f"session {request.session!r} is dead: its time was up, and others have its jobs"
         raise SessionDead(message)
-    answers = settle.settle(tx, places, request.changes, request.now)
-    leased: list[Job] = []
-    next_at = None
-    if is_alive and request.limit > 0:
-        leased, next_at = _claim(tx, places, request, session, slots)
-    if request.changes or leased:
+    leases = Leases(tx)
+    leases.add(request.session, session, ((row[5], row[6]) for row in rows if row[5] is not None))
+    answers = settle.settle(tx, places, request.changes, request.now, leases)
+    taking = _Taking(tx, places, request, slots)
+    next_at = taking.take() if is_alive and request.limit > 0 else None
+    if request.changes or taking.jobs:
         # A call that did nothing can be repeated as it is; recording it would be a write for every look in vain.
-        called = Called(answers, next_at)
-        tx.execute(sql["called"], {"number": request.number, "answers": _pack(called), "session": session})
-    return Claimed(answers=tuple(answers), jobs=tuple(leased), next_at=next_at)
+        row = {
+            "session": session,
+            "number": request.number,
+            "now": request.now,
+            "answers": _pack(Called(answers, next_at)),
+            "jobs": pack_lease(taking.leased) if taking.leased else None,
+        }
+        tx.execute(sql["called"], row)
+    return Claimed(answers=tuple(answers), jobs=tuple(taking.jobs), next_at=next_at)
 
 
-def _claim(tx: Tx, places: Places, request: Claim, session: int, slots: int) -> tuple[list[Job], int | None]:
-    """Take jobs from each queue in its turn; answer them and the next moment at which there may be more."""
-    taken: list[Job] = []
-    moments: list[int] = []
-    leased: dict[bytes, tuple[int, int]] = {}
-    for name in request.queues:
-        if len(taken) < request.limit:
-            visit = _Visit(tx, places, request, slots, name)
-            taken += visit.take(request.limit - len(taken), leased)
-            moments += visit.moments
-    if leased:
-        write_lease(tx, session, request.number, request.now, leased)
-    if len(taken) >= request.limit:
-        return taken, request.now
-    return taken, min(moments, default=None)
+class _Taking:
+    """What a claim takes, queue by queue."""
+
+    def __init__(self, tx: Tx, places: Places, request: Claim, slots: int) -> None:
+        self.tx = tx
+        self.places = places
+        self.request = request
+        self.slots = slots
+        self.jobs: list[Job] = []
+        self.leased: dict[bytes, tuple[int, int]] = {}
+
+    def take(self) -> int | None:
+        """Take jobs from each queue in its turn; answer the next moment at which there may be more."""
+        limit = self.request.limit
+        moments: list[int] = []
+        for name in self.request.queues:
+            if len(self.jobs) < limit:
+                visit = _Visit(self, name)
+                self.jobs += visit.take(limit - len(self.jobs))
+                moments += visit.moments
+        return self.request.now if len(self.jobs) >= limit else min(moments, default=None)
 
 
 class _Visit:
     """A claim's visit to one queue."""
 
-    def __init__(self, tx: Tx, places: Places, request: Claim, slots: int, name: str) -> None:
-        self.tx = tx
-        self.places = places
+    def __init__(self, taking: _Taking, name: str) -> None:
+        self.tx = taking.tx
+        self.places = taking.places
         self.sql = statements("claim")
-        self.now = request.now
-        self.session = request.session
-        self.slots = slots
+        self.now = taking.request.now
+        self.session = taking.request.session
+        self.slots = taking.slots
+        self.leased = taking.leased
         self.queue = number_of("queue", name)
         self.moments: list[int] = []
         """When there may be more."""
 
-    def take(self, limit: int, leased: dict[bytes, tuple[int, int]]) -> list[Job]:
-        wanted = {"queue": self.queue, "now": self.now, "most": max(50, 2 * limit)}
-        self.tx.execute(self.sql["promote"], wanted)
-        self.tx.execute(self.sql["tenants_back"], wanted)
-        gates_back = self.tx.execute(self.sql["gates_back"], wanted)
-        queue = self.tx.execute(self.sql["queue"], wanted)
-        tenants, last = self._candidates(limit, FIRST)
-        row = queue.fetchone()
-        if row is None:
+    def take(self, limit: int) -> list[Job]:
+        self.tx.execute(self.sql["promote"], {"queue": self.queue, "now": self.now, "most": max(50, 2 * limit)})
+        ring = self._candidates(limit, FIRST)
+        queue = ring.queue
+        if queue is None:
             return []
-        if self._return_shelves(gates_back.fetchall()):
-            tenants, last = self._candidates(limit, FIRST)
-        clock, served_last, streak, last_at, other_at, pauses, *gate = row
+        if self._return_shelves(ring.gates_back):
+            ring = self._candidates(limit, FIRST)
+        clock, served_last, streak, last_at, other_at, pauses, *gate = queue
         jobs: list[Job] = []
-        if tenants:
+        if ring.tenants:
             plan = Plan(
-                tenants,
+                ring.tenants,
                 Turn(clock, served_last, streak, last_at, other_at),
                 _limits(gate),
                 slots=self.slots,
                 crowd=self._weigh,
-                last=last,
+                last=ring.last,
                 now=self.now,
             )
             plan.run(limit)
             while plan.wants_more:
-                plan.add(*self._candidates(limit, plan.last or FIRST))
+                ring = self._candidates(limit, plan.last or FIRST)
+                plan.add(ring.tenants, ring.last)
                 plan.run(limit)
-            jobs = self._carry_out(plan, leased)
+            jobs = self._carry_out(plan)
             if plan.is_cut:
                 self.moments.append(self.now)
             if plan.ceiling_until is not None:
@@ -158,15 +168,22 @@ class _Visit:
             has_returned = True
         return has_returned
 
-    def _candidates(self, limit: int, after: Place) -> tuple[list[Tenant], Place | None]:
+    def _candidates(self, limit: int, after: Place) -> "_Ring":
         """Read the tenants that may be next, with their open shelves and gates; and up to where they were read."""
         load, finish, tenant_id = after
-        wanted = {"queue": self.queue, "limit": limit + 2, "load": load, "finish": finish, "id": tenant_id}
-        tenant_rows, shelf_rows, gate_rows = self.tx.one(self.sql["candidates"], wanted) or ("[]", "[]", "[]")
-        rows: list[list[Any]] = _decode(tenant_rows)
-        gates = {row[0]: _limits(row) for row in _decode(gate_rows)}
+        wanted = {
+            "queue": self.queue,
+            "limit": limit + 2,
+            "load": load,
+            "finish": finish,
+            "id": tenant_id,
+            "now": self.now,
+        }
+        found = self.tx.one(self.sql["candidates"], wanted) or ()
+        queue, gates_back, rows, shelf_rows, gate_rows = [_decode(part) if part else [] for part in found]
+        gates = {row[0]: _limits(row) for row in gate_rows}
         shelves: dict[int, list[Shelf]] = defaultdict(list)
-        for tenant, *shelf in _decode(shelf_rows):
+        for tenant, *shelf in shelf_rows:
             shelves[tenant].append(_shelf(shelf, gates))
         last = (load_of(rows[-1][6], rows[-1][7]), rows[-1][8], rows[-1][0]) if len(rows) >= limit + 2 else None
         tenants = []
@@ -176,7 +193,7 @@ class _Visit:
             if has_more:
                 self._add_oldest(row[0], mine, gates)
             tenants.append(Tenant(_limits(row[:7]), row[7], row[8], row[9], mine, has_more=has_more))
-        return tenants, last
+        return _Ring(queue or None, gates_back, tenants, last)
 
     def _weigh(self) -> tuple[float, float]:
         """Answer the weight of those who wait, and of those who only run."""
@@ -189,43 +206,44 @@ class _Visit:
         oldest = self.tx.one(self.sql["oldest_shelf"], {"tenant": tenant})
         if oldest is not None and oldest[0] not in {shelf.id for shelf in shelves}:
             missing = [gate for gate in oldest[4:] if gate and gate not in gates]
-            rows = self.tx.all(self.sql["gates"], {"ids": missing})
+            rows = self.tx.all(self.sql["gates"], {"ids": array_of(missing)})
             gates |= {row[0]: _limits(row) for row in rows}
             shelves.append(_shelf(oldest, gates))
 
-    def _carry_out(self, plan: Plan, leased: dict[bytes, tuple[int, int]]) -> list[Job]:
+    def _carry_out(self, plan: Plan) -> list[Job]:
         """Take the jobs that were planned, and write back what the plan changed."""
         plan.count()
         lows: dict[int, str] = {}
-        jobs, lost = self._take(plan, leased, lows) if plan.picks else ([], [])
+        jobs, lost = self._take(plan, lows) if plan.picks else ([], [])
         for shelf, _ in lost:
             plan.give_back(self.places[shelf.id].tenant_id, shelf)
-        self._write_shelves(plan, lows)
-        self._write_tenants(plan)
-        self._write_gates(plan)
-        if plan.picks:
-            turn = plan.turn
-            row = {
-                "clock": turn.clock,
-                "last": turn.last,
-                "streak": turn.streak,
-                "last_at": turn.last_at,
-                "other_at": turn.other_at,
-                "queue": self.queue,
-            }
-            self.tx.execute(self.sql["turn"], row)
+        turn = plan.turn
+        changed = {
+            "shelves": _encode(_shelf_rows(plan, lows)).decode(),
+            "tenants": _encode(_tenant_rows(plan)).decode(),
+            "gates": _encode(_gate_rows(plan)).decode(),
+            "queue": self.queue,
+            "clock": turn.clock,
+            "last": turn.last,
+            "streak": turn.streak,
+            "last_at": turn.last_at,
+            "other_at": turn.other_at,
+            "is_served": bool(plan.picks),
+        }
+        self.tx.execute(self.sql["carry_out"], changed)
         if lost:
             settle.bury(self.tx, self.places, [(shelf.id, job) for shelf, job in lost], self.now)
             self.moments.append(self.now)
         return jobs
 
-    def _take(
-        self, plan: Plan, leased: dict[bytes, tuple[int, int]], lows: dict[int, str]
-    ) -> tuple[list[Job], list[tuple[Shelf, Job]]]:
+    def _take(self, plan: Plan, lows: dict[int, str]) -> tuple[list[Job], list[tuple[Shelf, Job]]]:
         """Take the planned jobs off their shelves; answer those to run, and those whose time is up."""
-        counts = {"shelves": list(plan.taken), "counts": [shelf.taken for shelf in plan.taken.values()]}
+        counts = {
+            "shelves": array_of(plan.taken),
+            "counts": array_of(shelf.taken for shelf in plan.taken.values()),
+        }
         found: dict[int, list[Row]] = {shelf: [] for shelf in plan.taken}
-        rows = self.tx.execute(self.sql["take"], counts)
+        rows = self.tx.all(self.sql["take"], counts)
         self.places.load(self.tx, found)
         for number, job_id, version, wait, due, rec in rows:
             found[number].append(Row(job_id, WAITING, version, wait, due, number, rec))
@@ -245,81 +263,89 @@ class _Visit:
             if job.deadline_at is not None and job.deadline_at <= self.now:
                 lost.append((shelf, unpack(row, self.places[number])))
             else:
-                leased[raw(job.id)] = (number, job.version)
+                self.leased[raw(job.id)] = (number, job.version)
                 jobs.append(job)
         return jobs, lost
 
-    def _write_shelves(self, plan: Plan, lows: dict[int, str]) -> None:
-        rows = [
-            {
-                "id": shelf.id,
-                "taken": shelf.taken,
-                "low": lows[shelf.id],
-                "is_open": shelf.ready > 0,
-                "aside": 0,
-                # Of a shelf that is alone nobody asks when it was served; not to write it keeps its index as it is.
-                "served": None if shelf.is_alone and shelf.ready else shelf.served,
-            }
-            for shelf in plan.taken.values()
-            if shelf.id not in plan.asides
-        ]
-        rows += [
-            {
-                "id": shelf.id,
-                "taken": shelf.taken,
-                "low": lows.get(shelf.id),
-                "is_open": False,
-                "aside": gate.id,
-                "served": shelf.served,
-            }
-            for shelf, gate in plan.asides.values()
-        ]
-        if rows:
-            self.tx.execute(self.sql["shelves"], {"rows": _encode(rows).decode()})
 
-    def _write_tenants(self, plan: Plan) -> None:
-        rows = []
-        for tenant in plan.tenants.values():
-            limits = tenant.limits
-            blocked = plan.blocked.get(limits.id, 0)
-            is_ringed = not blocked and limits.id not in plan.empty
-            if not limits.is_changed and is_ringed:
-                continue
-            rows.append(
-                {
-                    "id": limits.id,
-                    "running": limits.running,
-                    "load": load_of(limits.running, tenant.weight),
-                    "finish": tenant.finish,
-                    "ringed": is_ringed,
-                    "blocked": blocked,
-                    "back_at": limits.back_at(self.now) if blocked else None,
-                    "served": tenant.served,
-                    "served_at": self.now if tenant.taken else None,
-                    "meter": _meter(limits),
-                }
-            )
-        if rows:
-            self.tx.execute(self.sql["tenants"], {"rows": _encode(rows).decode()})
+class _Ring(msgspec.Struct):
+    """Those who may be next in a queue, and what stands in their way."""
 
-    def _write_gates(self, plan: Plan) -> None:
-        asides = Counter(gate.id for _, gate in plan.asides.values())
-        gates = {gate.id: gate for shelf in plan.taken.values() for gate in shelf.gates}
-        gates |= {gate.id: gate for _, gate in plan.asides.values()}
-        if plan.picks:
-            gates[plan.queue.id] = plan.queue
-        rows = [
+    queue: list[Any] | None
+    gates_back: list[list[Any]]
+    tenants: list[Tenant]
+    last: Place | None
+
+
+def _shelf_rows(plan: Plan, lows: dict[int, str]) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = [
+        {
+            "id": shelf.id,
+            "taken": shelf.taken,
+            "low": lows[shelf.id],
+            "is_open": shelf.ready > 0,
+            "aside": 0,
+            # Of a shelf that is alone nobody asks when it was served; not to write it keeps its index as it is.
+            "served": None if shelf.is_alone and shelf.ready else shelf.served,
+        }
+        for shelf in plan.taken.values()
+        if shelf.id not in plan.asides
+    ]
+    rows += [
+        {
+            "id": shelf.id,
+            "taken": shelf.taken,
+            "low": lows.get(shelf.id),
+            "is_open": False,
+            "aside": gate.id,
+            "served": shelf.served,
+        }
+        for shelf, gate in plan.asides.values()
+    ]
+    return rows
+
+
+def _tenant_rows(plan: Plan) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = []
+    for tenant in plan.tenants.values():
+        limits = tenant.limits
+        blocked = plan.blocked.get(limits.id, 0)
+        is_ringed = not blocked and limits.id not in plan.empty
+        if not limits.is_changed and is_ringed:
+            continue
+        rows.append(
             {
-                "id": gate.id,
-                "running": gate.running,
-                "meter": _meter(gate),
-                "is_aside": asides[gate.id] > 0,
-                "back_at": gate.back_at(self.now) if gate.room(self.now) == 0 else self.now,
+                "id": limits.id,
+                "running": limits.running,
+                "load": load_of(limits.running, tenant.weight),
+                "finish": tenant.finish,
+                "ringed": is_ringed,
+                "blocked": blocked,
+                "back_at": limits.back_at(plan.now) if blocked else None,
+                "served": tenant.served,
+                "served_at": plan.now if tenant.taken else None,
+                "meter": _meter(limits),
             }
-            for gate in gates.values()
-        ]
-        if rows:
-            self.tx.execute(self.sql["gates_taken"], {"rows": _encode(rows).decode()})
+        )
+    return rows
+
+
+def _gate_rows(plan: Plan) -> list[dict[str, object]]:
+    asides = Counter(gate.id for _, gate in plan.asides.values())
+    gates = {gate.id: gate for shelf in plan.taken.values() for gate in shelf.gates}
+    gates |= {gate.id: gate for _, gate in plan.asides.values()}
+    if plan.picks:
+        gates[plan.queue.id] = plan.queue
+    return [
+        {
+            "id": gate.id,
+            "running": gate.running,
+            "meter": _meter(gate),
+            "is_aside": asides[gate.id] > 0,
+            "back_at": gate.back_at(plan.now) if gate.room(plan.now) == 0 else plan.now,
+        }
+        for gate in gates.values()
+    ]
 
 
 def _limits(row: Sequence[Any]) -> Limits:

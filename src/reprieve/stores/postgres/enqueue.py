@@ -9,7 +9,7 @@ from reprieve.core.job import Job
 from reprieve.errors import InvalidId
 from reprieve.stores.check import check_jobs
 from reprieve.stores.postgres.crew import Tx
-from reprieve.stores.postgres.rows import NUMBERS, is_id, key_of, pack, place_of_job
+from reprieve.stores.postgres.rows import NUMBERS, array_of, is_id, key_of, names_of, pack, place_of_job
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.protocol import KEY_KEPT
 
@@ -29,29 +29,26 @@ def statement(schema: str, *, is_own: bool) -> str:
 
 
 def parameters(jobs: Sequence[Job], now: int) -> dict[str, Any]:
-    """Answer the parameters of that statement: for each job what its row holds, then every shelf among them."""
+    """Answer the parameters of that statement, as the function in the database describes them."""
     places = [place_of_job(job) for job in jobs]
-    shelves = {place.shelf: place for place in places}.values()
-    has_keys = any(job.key for job in jobs)
+    recs = [pack(job) for job in jobs]
+    keyed = [number for number, job in enumerate(jobs, start=1) if job.key]
+    lives = [jobs[number - 1].key_ttl for number in keyed]
     return {
-        "ids": [job.id for job in jobs],
-        "places": [place.shelf for place in places],
+        "ids": array_of(job.id for job in jobs),
+        "places": array_of(place.shelf for place in places),
         # A job that is due when it is made, and made by now, need not say when.
-        "dues": [None if job.due_at == created_at(job.id) and job.due_at <= now else job.due_at for job in jobs],
-        "versions": [job.version for job in jobs],
-        "waits": [NUMBERS[job.waiting_for] for job in jobs],
-        "recs": [pack(job) for job in jobs],
-        "keys": [key_of(job) if job.key else None for job in jobs] if has_keys else None,
-        "expiries": [now + milliseconds(KEY_KEPT if job.key_ttl is None else job.key_ttl) for job in jobs]
-        if has_keys
-        else None,
-        "shelves": [place.shelf for place in shelves],
-        "queues": [place.queue for place in shelves],
-        "tenants": [place.tenant for place in shelves],
-        "tasks": [place.task for place in shelves],
-        "dependencies": [place.dependency for place in shelves],
-        "groups": [place.group for place in shelves],
-        "priorities": [place.priority for place in shelves],
+        "dues": array_of(
+            None if job.due_at == created_at(job.id) and job.due_at <= now else job.due_at for job in jobs
+        ),
+        "versions": array_of(job.version for job in jobs),
+        "waits": array_of(NUMBERS[job.waiting_for] for job in jobs),
+        "lengths": array_of(map(len, recs)),
+        "recs": b"".join(recs),
+        "keyed": array_of(keyed),
+        "keys": b"".join(key_of(jobs[number - 1]) for number in keyed),
+        "expiries": array_of(now + milliseconds(KEY_KEPT if life is None else life) for life in lives),
+        "shelves": names_of({place.shelf: place for place in places}.values()),
         "now": now,
     }
 

@@ -15,7 +15,19 @@ from reprieve.stores.postgres.crew import Tx
 from reprieve.stores.postgres.finished import finished_job, unpack_jobs
 from reprieve.stores.postgres.leases import unpack_lease
 from reprieve.stores.postgres.places import Places
-from reprieve.stores.postgres.rows import COUNTERS, LARGEST, Lease, Place, Row, is_id, number_of, raw, text, unpack
+from reprieve.stores.postgres.rows import (
+    COUNTERS,
+    LARGEST,
+    Lease,
+    Place,
+    Row,
+    array_of,
+    is_id,
+    number_of,
+    raw,
+    text,
+    unpack,
+)
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.protocol import Filter, Page, Tally
 
@@ -150,7 +162,7 @@ class Search:
                 yield self.status(job, shelf), shelf, 1
 
     def _read(self, ids: Sequence[str]) -> list[tuple[Job, int]]:
-        rows = self._tx.all(statements("sessions")["jobs"], {"ids": list(ids)}) if ids else []
+        rows = self._tx.all(statements("sessions")["jobs"], {"ids": array_of(ids)}) if ids else []
         self._places.load(self._tx, (row[5] for row in rows))
         return [self._unpack(Row(*row)) for row in rows]
 

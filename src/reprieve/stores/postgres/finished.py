@@ -6,23 +6,24 @@ import msgspec
 
 from reprieve.core.job import Job
 from reprieve.stores.postgres.crew import Tx
+from reprieve.stores.postgres.rows import array_of
 from reprieve.stores.postgres.statements import statements
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[Job]).decode
 
 
-def keep(tx: Tx, queue: int, jobs: Sequence[Job], now: int) -> None:
-    """Keep jobs that succeeded together."""
-    ids = [job.id for job in jobs]
+def keep(tx: Tx, queue: int, jobs: Sequence[tuple[str, bytes]], now: int) -> None:
+    """Keep jobs that succeeded together, each with its id, in the place of their rows."""
+    ids = [job_id for job_id, _ in jobs]
     row = {
         "queue": queue,
         "at": now,
         "count": len(jobs),
         "lo": min(ids),
         "hi": max(ids),
-        "ids": ids,
-        "jobs": _encode(jobs),
+        "ids": array_of(ids),
+        "jobs": _encode([msgspec.Raw(job) for _, job in jobs]),
     }
     tx.execute(statements("finished")["keep"], row)
 
@@ -46,6 +47,6 @@ def shorten(tx: Tx, seq: int, count: int) -> int:
     row = tx.one(statements("finished")["jobs"], {"seq": seq})
     jobs = _decode(row[0]) if row else []
     kept = jobs[len(jobs) - count :]
-    ids = [job.id for job in kept]
+    ids = array_of(job.id for job in kept)
     tx.execute(statements("finished")["shorten"], {"count": count, "ids": ids, "jobs": _encode(kept), "seq": seq})
     return len(jobs) - count

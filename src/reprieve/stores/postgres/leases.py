@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from reprieve.stores.postgres.crew import Tx
-from reprieve.stores.postgres.rows import raw
+from reprieve.stores.postgres.rows import array_of, raw
 from reprieve.stores.postgres.statements import statements
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -17,25 +17,34 @@ def unpack_lease(packed: bytes) -> dict[bytes, tuple[int, int]]:
     return _decode(packed)
 
 
-def write_lease(tx: Tx, session: int, number: int, at: int, jobs: Mapping[bytes, tuple[int, int]]) -> None:
-    """Note what a claim took."""
-    row = {"session": session, "number": number, "at": at, "jobs": _encode(jobs)}
-    tx.execute(statements("leases")["insert"], row)
+def pack_lease(jobs: Mapping[bytes, tuple[int, int]]) -> bytes:
+    """Pack what a claim took."""
+    return _encode(jobs)
 
 
 class Leases:
     """The leases of some sessions, from which jobs are taken."""
 
-    def __init__(self, tx: Tx, sessions: Iterable[str]) -> None:
-        """Read them."""
+    def __init__(self, tx: Tx) -> None:
+        """Begin with nothing."""
         self._tx = tx
         self._rows: dict[tuple[int, int], dict[bytes, tuple[int, int]]] = {}
         self._changed: set[tuple[int, int]] = set()
         self._of_session: dict[str, list[tuple[int, int]]] = {}
-        names = list(sessions)
-        for name, session, number, jobs in tx.all(statements("leases")["of"], {"names": names}) if names else ():
+
+    def add(self, name: str, session: int, leases: Iterable[tuple[int, bytes]]) -> None:
+        """Take the leases of a session that were read already, by their numbers."""
+        mine = self._of_session.setdefault(name, [])
+        for number, jobs in leases:
             self._rows[session, number] = _decode(jobs)
-            self._of_session.setdefault(name, []).append((session, number))
+            mine.append((session, number))
+
+    def load(self, names: Iterable[str]) -> None:
+        """Read the leases of more sessions."""
+        missing = [name for name in names if name not in self._of_session]
+        if missing:
+            for name, session, number, jobs in self._tx.all(statements("leases")["of"], {"names": missing}):
+                self.add(name, session, [(number, jobs)])
 
     def end(self, session: str, job_id: str, version: int) -> int | None:
         """Take a job out of its session's lease; answer its shelf, or None when the session does not hold it so."""
@@ -53,7 +62,10 @@ class Leases:
         sql = statements("leases")
         gone = [lease for lease in self._changed if not self._rows[lease]]
         if gone:
-            numbers = {"sessions": [session for session, _ in gone], "numbers": [number for _, number in gone]}
+            numbers = {
+                "sessions": array_of(session for session, _ in gone),
+                "numbers": array_of(number for _, number in gone),
+            }
             self._tx.execute(sql["delete"], numbers)
         for session, number in self._changed.difference(gone):
             row = {"jobs": _encode(self._rows[session, number]), "session": session, "number": number}

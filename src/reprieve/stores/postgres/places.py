@@ -6,7 +6,7 @@ A number is made from names, so what it stands for never changes.
 from collections.abc import Iterable
 
 from reprieve.stores.postgres.crew import Tx
-from reprieve.stores.postgres.rows import Place, place_of
+from reprieve.stores.postgres.rows import Place, array_of, place_of
 from reprieve.stores.postgres.statements import statements
 
 
@@ -43,5 +43,5 @@ class Places:
         """Get to know shelves by their numbers."""
         missing = list({shelf for shelf in shelves if shelf not in self._by_number})
         if missing:
-            for shelf, *names in tx.all(statements("places")["by_number"], {"shelves": missing}):
+            for shelf, *names in tx.all(statements("places")["by_number"], {"shelves": array_of(missing)}):
                 self._by_number[shelf] = place_of(*names)

@@ -3,6 +3,7 @@
 import hashlib
 import re
 import threading
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
@@ -117,6 +118,17 @@ def place_of(queue: str, tenant: str, task: str, dependency: str, group: str, pr
             due_at=0,
         ),
     )
+
+
+def names_of(places: Iterable[Place]) -> str:
+    """Answer what shelves are called, as JSON for the database to read."""
+    names = ("shelf", "queue", "tenant", "task", "dependency", "group", "priority")
+    return msgspec.json.encode([{name: getattr(place, name) for name in names} for place in places]).decode()
+
+
+def array_of(values: Iterable[int | str | None]) -> str:
+    """Write numbers or ids as an array for the database to read: many times as fast as the driver does."""
+    return f"{{{','.join(['null' if value is None else str(value) for value in values])}}}"
 
 
 def place_of_job(job: Job) -> Place:

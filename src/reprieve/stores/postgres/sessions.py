@@ -10,7 +10,7 @@ from reprieve.stores.postgres import settle
 from reprieve.stores.postgres.crew import Tx
 from reprieve.stores.postgres.leases import unpack_lease
 from reprieve.stores.postgres.places import Places
-from reprieve.stores.postgres.rows import Lease, Row, raw, text, unpack
+from reprieve.stores.postgres.rows import Lease, Row, array_of, raw, text, unpack
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.protocol import Beat, Mark, Pulse
 
@@ -71,7 +71,7 @@ def held(  # noqa: PLR0913 - which of a session's jobs
     if not leases:
         return []
     wanted = list(leases)[:limit] if limit else list(leases)
-    rows = {row[0]: Row(*row) for row in tx.all(sql["jobs"], {"ids": wanted})}
+    rows = {row[0]: Row(*row) for row in tx.all(sql["jobs"], {"ids": array_of(wanted)})}
     places.load(tx, (shelf for shelf, _ in leases.values()))
     marked = _marked(tx)
     return [

@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -24,17 +25,16 @@ from reprieve.stores.postgres.rows import (
     WAITING,
     Place,
     Row,
+    array_of,
     due_of,
     is_id,
+    names_of,
     pack,
     place_of_job,
     unpack,
 )
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.protocol import Answer
-
-_SILENT = (Start, Succeed)
-"""Moves of the happy path, which leave no event."""
 
 _COLUMNS = ("ready", "scheduled", "retrying", "parked", "dead")
 _NOWHERE = "ffffffff-ffff-ffff-ffff-ffffffffffff"
@@ -44,11 +44,19 @@ _encode_json = msgspec.json.Encoder().encode
 _decode_event = msgspec.msgpack.Decoder(Event).decode
 
 
-def settle(tx: Tx, places: Places, changes: Sequence[Change], now: int) -> list[Answer]:
+class Written(msgspec.Struct, frozen=True):
+    """A change as it is written: the record of the job, or all of it if it succeeded; and the event, unless silent."""
+
+    record: bytes
+    event: bytes | None
+
+
+def settle(tx: Tx, places: Places, changes: Sequence[Change], now: int, leases: Leases | None = None) -> list[Answer]:
     """Carry out changes, in a turn of ours; each stands alone, and one that cannot be written is refused by itself."""
     if not changes:
         return []
-    leases = Leases(tx, {change.session for change in changes if change.session})
+    leases = leases or Leases(tx)
+    leases.load({change.session for change in changes if change.session})
     resting = _Resting(tx, places, changes)
     book = Book(tx, places, now)
     answers: list[Answer] = []
@@ -58,11 +66,13 @@ def settle(tx: Tx, places: Places, changes: Sequence[Change], now: int) -> list[
         if not is_id(job_id):
             answers.append("missing")
             continue
-        if job_id in applied:
-            shelf = None  # the first change of a batch is heard; whatever else it says of the same job has not seen it
-        elif not _is_writable(change):
+        shelf = None
+        written = write(change)
+        if written is None:
             answers.append("refused")
             continue
+        if job_id in applied:
+            shelf = None  # the first change of a batch is heard; whatever else it says of the same job has not seen it
         elif change.session:
             shelf = leases.end(change.session, job_id, change.version)
         else:
@@ -72,10 +82,9 @@ def settle(tx: Tx, places: Places, changes: Sequence[Change], now: int) -> list[
             answers.append("already" if is_repeated else _why_not(tx, change))
         else:
             applied[job_id] = change.event
-            book.enter(shelf, change, was_running=bool(change.session))
+            book.enter(shelf, change, written)
             answers.append("applied")
-    leases.write()
-    book.write()
+    book.write(leases)
     return answers
 
 
@@ -83,25 +92,27 @@ def bury(tx: Tx, places: Places, lost: Sequence[tuple[int, Job]], now: int) -> N
     """End jobs that a claim took off their shelves and found past their deadline."""
     book = Book(tx, places, now)
     for shelf, job in lost:
-        book.enter(shelf, changes_of.expire(job, now), was_running=False)
+        change = changes_of.expire(job, now)
+        book.enter(shelf, change, Written(pack(change.job), _encode(change.event)))
     book.write()
 
 
-def _is_writable(change: Change) -> bool:
-    """Whether a row can hold what the change says; nothing that others say may suffer from one that cannot."""
+def write(change: Change) -> Written | None:
+    """Write a change down; None when no row can hold it, so that nothing that others say suffers from it."""
     job = change.job
+    if not 0 <= job.version <= _LARGEST_VERSION:
+        return None
     try:
-        data = (pack(job), _encode(change.event), _encode(job))
+        if type(change.event.move) is Succeed:
+            return Written(_encode(job), None)
+        record, event = pack(job), _encode(change.event)
         texts = f"{job.death or ''}{job.cause}".encode()
     except (OverflowError, TypeError, ValueError):
-        return False
+        return None
     numbers = (job.due_at, job.finished_at or 0, change.event.at, change.event.version)
-    return (
-        bool(data)
-        and b"\0" not in texts
-        and 0 <= job.version <= _LARGEST_VERSION
-        and all(-LARGEST <= number <= LARGEST for number in numbers)
-    )
+    if b"\0" in texts or not all(-LARGEST <= number <= LARGEST for number in numbers):
+        return None
+    return Written(record, None if type(change.event.move) is Start else event)
 
 
 class Book:
@@ -118,7 +129,7 @@ class Book:
         self._ran_on: Counter[int] = Counter()
         self._ringing: set[int] = set()
         self._made: dict[int, Place] = {}
-        self._succeeded: dict[int, list[Job]] = defaultdict(list)
+        self._succeeded: dict[int, list[tuple[str, bytes]]] = defaultdict(list)
         self._rows: list[tuple[object, ...]] = []
         self._ready: list[tuple[int, str]] = []
         self._delayed: list[tuple[int, int, int, str, int]] = []
@@ -133,24 +144,24 @@ class Book:
         """Count a job that leaves where it was."""
         self._counts[shelf][counter] -= 1
 
-    def enter(self, shelf: int, change: Change, *, was_running: bool) -> None:
+    def enter(self, shelf: int, change: Change, written: Written) -> None:
         """Note one change of a job that was found on, or leased from, a shelf."""
         job = change.job
-        if was_running:
+        if change.session:
             self._ran.append(job.id)
             self._ran_on[shelf] += 1
-        if type(change.event.move) not in _SILENT:
-            self._events.append((change.event.at, job.id, change.event.version, _encode(change.event)))
         if change.result is not None:
             self._results.append((job.id, self._now + milliseconds(change.result_ttl), change.result))
         if job.state == "succeeded":
-            self._succeeded[self._places.at(self._tx, shelf).queue_id].append(job)
+            self._succeeded[self._places.at(self._tx, shelf).queue_id].append((job.id, written.record))
             return
+        if written.event is not None:
+            self._events.append((change.event.at, job.id, change.event.version, written.event))
         place = place_of_job(job)
         if place.shelf != shelf:
             self._made[place.shelf] = place
         state = self._put(place, job)
-        row = (job.id, place.shelf, due_of(job), job.version, state, NUMBERS[job.waiting_for], pack(job))
+        row = (job.id, place.shelf, due_of(job), job.version, state, NUMBERS[job.waiting_for], written.record)
         self._rows.append(row)
 
     def _put(self, place: Place, job: Job) -> int:
@@ -176,14 +187,12 @@ class Book:
             self._ringing.add(place.tenant_id)
         return WAITING
 
-    def write(self) -> None:
-        """Write everything that was noted."""
+    def write(self, leases: Leases | None = None) -> None:
+        """Write everything that was noted, and what is left of the leases."""
         tx, sql = self._tx, statements("settle")
         if self._made:
-            shelves = [_names(place) for place in self._made.values()]
-            tx.execute(statements("places")["make"], {"shelves": _encode_json(shelves).decode()})
+            tx.execute(statements("places")["make"], {"shelves": names_of(self._made.values())})
         for queue, jobs in self._succeeded.items():
-            tx.execute(sql["forget"], {"ids": [job.id for job in jobs]})
             keep(tx, queue, jobs, self._now)
         for name, rows in (
             ("unready", self.unready),
@@ -209,9 +218,11 @@ class Book:
             ]
             tx.execute(sql["count"], {"rows": _encode_json(counts).decode()})
         if self._ringing:
-            tx.execute(sql["ring"], {"tenants": list(self._ringing)})
+            tx.execute(sql["ring"], {"tenants": array_of(self._ringing)})
         if self._ran:
             self._release()
+        if leases is not None:
+            leases.write()
 
     def _release(self) -> None:
         """Give back the slots of tenants and gates; whoever was at its limit may go on."""
@@ -223,16 +234,25 @@ class Book:
             tenants[place.tenant_id] += count
             for gate in (*place.gates, place.queue_gate):
                 gates[gate] += count
-        sql = statements("settle")
-        self._tx.execute(sql["tenants"], {"ids": list(tenants), "counts": list(tenants.values())})
-        self._tx.execute(sql["gates"], {"ids": list(gates), "counts": list(gates.values())})
-        self._tx.execute(sql["unmark"], {"ids": self._ran})
+        self._tx.execute(
+            statements("settle")["release"],
+            {
+                "tenants": array_of(tenants),
+                "tenant_counts": array_of(tenants.values()),
+                "gates": array_of(gates),
+                "gate_counts": array_of(gates.values()),
+                "jobs": array_of(self._ran),
+            },
+        )
 
 
-def run(tx: Tx, statement: str, rows: Sequence[Sequence[object]]) -> None:
+def run(tx: Tx, statement: str, rows: Sequence[Sequence[Any]]) -> None:
     """Run a statement on many rows at once, which it takes as the columns `a`, `b`, `c` …."""
-    columns = zip(*rows, strict=True)
-    tx.execute(statement, {chr(97 + number): list(column) for number, column in enumerate(columns)})
+    columns: dict[str, object] = {}
+    for number, values in enumerate(zip(*rows, strict=True)):
+        is_numbers = not any(isinstance(value, str | bytes) for value in values)
+        columns[chr(ord("a") + number)] = array_of(values) if is_numbers else list(values)
+    tx.execute(statement, columns)
 
 
 class _Resting:
@@ -241,7 +261,7 @@ class _Resting:
     def __init__(self, tx: Tx, places: Places, changes: Sequence[Change]) -> None:
         self._places = places
         ids = [change.job.id for change in changes if not change.session and is_id(change.job.id)]
-        rows = tx.all(statements("settle")["resting"], {"ids": ids}) if ids else []
+        rows = tx.all(statements("settle")["resting"], {"ids": array_of(ids)}) if ids else []
         places.load(tx, (row[5] for row in rows))
         self._rows: Mapping[str, tuple[Row, str]] = {row[0]: (Row(*row[:7]), row[7]) for row in rows}
 
@@ -265,11 +285,6 @@ class _Resting:
                 if row.state == DEAD:
                     book.leave(row.shelf, "dead")
         return row.shelf
-
-
-def _names(place: Place) -> dict[str, object]:
-    names = ("shelf", "queue", "tenant", "task", "dependency", "group", "priority")
-    return {name: getattr(place, name) for name in names}
 
 
 def _why_not(tx: Tx, change: Change) -> Answer:

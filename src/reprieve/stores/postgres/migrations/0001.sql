@@ -277,11 +277,22 @@ begin
 end
 $$;
 
--- Move jobs that are due to their shelves, some of each kind of wait.
+-- Let tenants return whose rate allows it again, and move jobs that are due to their shelves, some of each kind of wait.
 create function promote(number int8, now int8, most int8) returns void language plpgsql as $$
 declare
     pauses int8 := (select q.pauses from queue as q where q.id = number);
 begin
+    update tenant as t
+    set blocked = 0, ringed = true, back_at = null,
+        finish = greatest(t.finish, (select q.clock from queue as q where q.id = t.queue))
+    where t.back_at <= now;
+    if not exists (select 1 from delayed where queue = number and wait = 1 and due <= now)
+        and not exists (select 1 from delayed where queue = number and wait = 2 and due <= now)
+        and not exists (select 1 from delayed where queue = number and wait = 3 and due <= now)
+        and not exists (select 1 from delayed where queue = number and wait = 4 and due <= now)
+    then
+        return;
+    end if;
     with due as (
         (select * from delayed where queue = number and wait = 1 and due <= now and pauses & 1 = 0 order by due, id limit most)
         union all
@@ -314,66 +325,83 @@ end
 $$;
 
 -- Store new jobs; answer for each the id under which it is known. Only inserts, so it can be part of any transaction.
--- The first eight are given for each job, the next seven for each shelf that is among them.
+-- For each job: its id, shelf, when it is due (null: at the moment of its id), version, what it waits for, and the length of
+-- its record in `recs`, where all follow each other. For each job that has a key: its number among them, 16 bytes in
+-- `keys`, and when the key may be forgotten. `shelves` says what the shelves among them are called.
 create function enqueue(
-    ids uuid[], places int8[], dues int8[], versions int8[], waits int8[], recs bytea[], keys bytea[], expiries int8[],
-    shelves int8[], queues text[], tenants text[], tasks text[], dependencies text[], groups text[], priorities int8[],
-    now int8
+    ids uuid[], places int8[], dues int8[], versions int8[], waits int8[], lengths int8[], recs bytea,
+    keyed int8[], keys bytea, expiries int8[], shelves json, now int8
 ) returns uuid[] language plpgsql set search_path from current set enable_hashjoin = on as $$
 declare
     known uuid[] := ids;
+    lowest uuid := (select min(f::text collate "C") from unnest(ids) as f)::uuid;
     stored uuid[];
     fresh uuid[];
     holder uuid;
+    mine uuid;
     number int8;
+    place int8;
 begin
     stored := array(select id from job where id = any (ids));
-    stored := stored || array(
-        select f from unnest(ids) as f
-        where exists (select 1 from finished where hi >= f and lo <= f and f = any (finished.ids))
-    );
+    if exists (select 1 from finished where hi >= lowest) then
+        stored := stored || array(
+            select f from unnest(ids) as f
+            where exists (select 1 from finished where hi >= f and lo <= f and f = any (finished.ids))
+        );
+    end if;
     -- Always in the same order, so that nobody waits for each other.
-    for number in select n from unnest(keys) with ordinality as k (key, n) where key is not null order by key, n loop
-        continue when ids[number] = any (stored);
+    for number, place in
+        select k.number, k.place from unnest(keyed) with ordinality as k (number, place)
+        order by substring(keys from (16 * k.place - 15)::int4 for 16), k.number
+    loop
+        mine := ids[number];
+        continue when mine = any (stored);
         loop
-            insert into uniq as u (key, id, expires) values (keys[number], ids[number], expiries[number])
+            insert into uniq as u (key, id, expires)
+            values (substring(keys from (16 * place - 15)::int4 for 16), mine, expiries[place])
             on conflict (key) do update set id = excluded.id, expires = excluded.expires
             where u.expires <= now and u.id <> excluded.id and not exists (select 1 from job where job.id = u.id)
             returning u.id into holder;
             exit when holder is not null;
-            select u.id into holder from uniq as u where u.key = keys[number];
+            select u.id into holder from uniq as u where u.key = substring(keys from (16 * place - 15)::int4 for 16);
             exit when holder is not null;
         end loop;
         known[number] := holder;
     end loop;
-    with new as (
-        select distinct on (v.id) v.*
-        from unnest(ids, known, places, dues, versions, waits, recs) as v (id, known, shelf, due, version, wait, rec)
-        where v.known = v.id and v.id <> all (stored)
+    with given as (
+        select v.*, substring(recs from (sum(v.length) over (order by v.place) - v.length + 1)::int4 for v.length::int4) as rec
+        from unnest(ids, known, places, dues, versions, waits, lengths) with ordinality
+             as v (id, known, shelf, due, version, wait, length, place)
+    ), new as (
+        select distinct on (g.id) g.* from given as g where g.known = g.id and g.id <> all (stored) order by g.id, g.place
     ), jobs as (
         insert into job (id, shelf, due, version, state, wait, rec)
-        select id, shelf, due, version, 0, wait, rec from new order by id
+        select id, shelf, due, version, 0, wait, rec from new
         on conflict (id) do nothing
         returning id, shelf, due, wait, coalesce(due, 0) <= now as is_ready
-    ), waits as (
+    ), arrived as (
         insert into ready (shelf, id) select shelf, id from jobs where is_ready
+    ), names as (
+        select * from json_to_recordset(shelves) as s (
+            shelf int8, queue text, tenant text, task text, dependency text, "group" text, priority int8)
     ), delays as (
         insert into delayed (queue, wait, due, id, shelf)
         select number_of('queue', s.queue), greatest(j.wait, 1), j.due, j.id, j.shelf
-        from jobs as j join unnest(shelves, queues) as s (id, queue) on s.id = j.shelf where not j.is_ready
+        from jobs as j join names as s on s.shelf = j.shelf where not j.is_ready
+    ), sums as (
+        select shelf, count(*) filter (where is_ready) as ready,
+               count(*) filter (where not is_ready and wait in (0, 1)) as scheduled,
+               count(*) filter (where not is_ready and wait = 2) as retrying,
+               count(*) filter (where not is_ready and wait > 2) as parked, (array_agg(id order by id))[1] as low
+        from jobs group by shelf
     ), counts as (
         insert into ledger (shelf, queue, tenant, task, dependency, "group", priority, ready, scheduled, retrying, parked, low)
-        select s.id, s.queue, s.tenant, s.task, s.dependency, s."group", s.priority,
-               count(*) filter (where j.is_ready), count(*) filter (where not j.is_ready and j.wait in (0, 1)),
-               count(*) filter (where not j.is_ready and j.wait = 2), count(*) filter (where not j.is_ready and j.wait > 2),
-               (array_agg(j.id order by j.id))[1]
-        from jobs as j
-        join unnest(shelves, queues, tenants, tasks, dependencies, groups, priorities)
-             as s (id, queue, tenant, task, dependency, "group", priority) on s.id = j.shelf
-        group by s.id, s.queue, s.tenant, s.task, s.dependency, s."group", s.priority
+        select s.shelf, s.queue, s.tenant, s.task, s.dependency, s."group", s.priority,
+               v.ready, v.scheduled, v.retrying, v.parked, v.low
+        from sums as v join names as s on s.shelf = v.shelf
     )
     select array_agg(id) into fresh from jobs;
-    if exists (select 1 from unnest(fresh) as f, finished where hi >= f and lo <= f and f = any (finished.ids)) then
+    if exists (select 1 from finished where hi >= lowest and finished.ids && fresh) then
         raise exception 'a job was enqueued again while it ended' using errcode = 'serialization_failure';
     end if;
     return known;

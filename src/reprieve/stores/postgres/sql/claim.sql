@@ -1,28 +1,17 @@
 -- name: session
-select id, number, answers, not is_dead and expires_at >= %(now)s,
-       (select coalesce(sum(slots), 0)::int8 from session where not is_dead and expires_at >= %(now)s)
-from session where name = %(session)s;
+select s.id, s.number, s.answers, not s.is_dead and s.expires_at >= %(now)s,
+       (select coalesce(sum(slots), 0)::int8 from session where not is_dead and expires_at >= %(now)s), l.number, l.jobs
+from session as s left join lease as l on l.session = s.id where s.name = %(session)s;
 
 -- name: called
+with leased as (
+    insert into lease (session, number, at, jobs)
+    select %(session)s, %(number)s, %(now)s, %(jobs)s::bytea where %(jobs)s::bytea is not null
+)
 update session set number = %(number)s, answers = %(answers)s where id = %(session)s;
-
--- name: queue
-select q.clock, q.last, q.streak, q.last_at, q.other_at, q.pauses,
-       g.id, g.permits, g.max_running, g.rate_count, g.rate_window, g.meter, g.running
-from queue as q join gate as g on g.id = q.gate where q.id = %(queue)s;
 
 -- name: promote
 select promote(%(queue)s, %(now)s, %(most)s);
-
--- name: tenants_back
-update tenant
-set blocked = 0, ringed = true, back_at = null,
-    finish = greatest(finish, (select clock from queue where queue.id = tenant.queue))
-where back_at <= %(now)s;
-
--- name: gates_back
-select id, permits, max_running, rate_count, rate_window, meter, running, cursor
-from gate where back_at <= %(now)s order by back_at limit 16;
 
 -- name: gate_waits
 update gate set back_at = %(back_at)s where id = %(gate)s;
@@ -78,15 +67,23 @@ with t as materialized (
     ) as shelf
 )
 select
-    (select coalesce(json_agg(json_build_array(
+    (select json_build_array(
+        q.clock, q.last, q.streak, q.last_at, q.other_at, q.pauses,
+        g.id, g.permits, g.max_running, g.rate_count, g.rate_window, g.meter, g.running
+    )::text from queue as q join gate as g on g.id = q.gate where q.id = %(queue)s),
+    (select json_agg(back)::text from (
+        select json_build_array(id, permits, max_running, rate_count, rate_window, meter, running, cursor) as back
+        from gate where back_at <= %(now)s order by back_at limit 16
+    ) as backs),
+    (select json_agg(json_build_array(
         id, permits, max_running, rate_count, rate_window, meter, running, weight, finish, served
-    ) order by load, finish, id), '[]')::text from t),
-    (select coalesce(json_agg(json_build_array(
+    ) order by load, finish, id)::text from t),
+    (select json_agg(json_build_array(
         tenant, id, priority, served, ready, task_gate, dependency_gate, group_gate
-    ) order by tenant, priority, served), '[]')::text from s),
-    (select coalesce(json_agg(json_build_array(
+    ) order by tenant, priority, served)::text from s),
+    (select json_agg(json_build_array(
         id, permits, max_running, rate_count, rate_window, meter, running
-    )), '[]')::text from gate where id = any (array(
+    ))::text from gate where id = any (array(
         select task_gate from s union select dependency_gate from s union select group_gate from s
     )));
 
@@ -123,30 +120,29 @@ with picked as materialized (
 )
 select p.shelf, p.id, j.version, j.wait, j.due, j.rec from picked as p join job as j on j.id = p.id order by p.shelf, p.id;
 
--- name: shelves
-update shelf as s
-set ready = s.ready - v.taken, low = greatest(s.low, v.low), is_open = v.is_open, aside = v.aside,
-    served = coalesce(v.served, s.served)
-from json_to_recordset(%(rows)s::json) as v (id int8, taken int8, low uuid, is_open boolean, aside int8, served int8)
-where s.id = v.id;
-
--- name: tenants
-update tenant as t
-set running = v.running, load = v.load, finish = v.finish, ringed = v.ringed, blocked = v.blocked, back_at = v.back_at,
-    served = v.served, served_at = coalesce(v.served_at, t.served_at), meter = v.meter
-from json_to_recordset(%(rows)s::json) as v (
-    id int8, running int8, load int8, finish int8, ringed boolean, blocked int8, back_at int8, served int8,
-    served_at int8, meter text)
-where t.id = v.id;
-
--- name: gates_taken
-update gate as g
-set running = v.running, meter = v.meter, aside = g.aside or v.is_aside,
-    back_at = case when v.is_aside then v.back_at else g.back_at end
-from json_to_recordset(%(rows)s::json) as v (id int8, running int8, meter text, is_aside boolean, back_at int8)
-where g.id = v.id;
-
--- name: turn
+-- name: carry_out
+with shelves as (
+    update shelf as s
+    set ready = s.ready - v.taken, low = greatest(s.low, v.low), is_open = v.is_open, aside = v.aside,
+        served = coalesce(v.served, s.served)
+    from json_to_recordset(%(shelves)s::json)
+         as v (id int8, taken int8, low uuid, is_open boolean, aside int8, served int8)
+    where s.id = v.id
+), tenants as (
+    update tenant as t
+    set running = v.running, load = v.load, finish = v.finish, ringed = v.ringed, blocked = v.blocked,
+        back_at = v.back_at, served = v.served, served_at = coalesce(v.served_at, t.served_at), meter = v.meter
+    from json_to_recordset(%(tenants)s::json) as v (
+        id int8, running int8, load int8, finish int8, ringed boolean, blocked int8, back_at int8, served int8,
+        served_at int8, meter text)
+    where t.id = v.id
+), gates as (
+    update gate as g
+    set running = v.running, meter = v.meter, aside = g.aside or v.is_aside,
+        back_at = case when v.is_aside then v.back_at else g.back_at end
+    from json_to_recordset(%(gates)s::json) as v (id int8, running int8, meter text, is_aside boolean, back_at int8)
+    where g.id = v.id
+)
 update queue
 set clock = %(clock)s, last = %(last)s, streak = %(streak)s, last_at = %(last_at)s, other_at = %(other_at)s
-where id = %(queue)s;
+where id = %(queue)s and %(is_served)s;

@@ -1,4 +1,5 @@
 -- name: keep
+with gone as (delete from job where id = any (%(ids)s::uuid[]))
 insert into finished (queue, at, count, lo, hi, ids, jobs)
 values (%(queue)s, %(at)s, %(count)s, %(lo)s, %(hi)s, %(ids)s::uuid[], %(jobs)s);
 

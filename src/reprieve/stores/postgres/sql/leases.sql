@@ -1,6 +1,3 @@
--- name: insert
-insert into lease (session, number, at, jobs) values (%(session)s, %(number)s, %(at)s, %(jobs)s);
-
 -- name: of
 select s.name, l.session, l.number, l.jobs
 from session as s join lease as l on l.session = s.id where s.name = any (%(names)s::text[]);

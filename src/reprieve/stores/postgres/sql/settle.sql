@@ -18,9 +18,6 @@ select 1 from job where id = %(id)s::uuid;
 -- name: event
 select data from event where job = %(id)s::uuid and version = %(version)s;
 
--- name: forget
-delete from job where id = any (%(ids)s::uuid[]);
-
 -- name: unready
 delete from ready as t using unnest(%(a)s::int8[], %(b)s::uuid[]) as v (shelf, id) where t.shelf = v.shelf and t.id = v.id;
 
@@ -71,16 +68,15 @@ where s.id = v.id;
 -- name: ring
 select ring(%(tenants)s::int8[]);
 
--- name: tenants
-update tenant as t
-set running = t.running - v.count, load = trunc((t.running - v.count) * 1000000 / t.weight)::int8,
-    ringed = t.ringed or t.blocked = 1, blocked = case t.blocked when 1 then 0 else t.blocked end,
-    finish = case t.blocked when 1 then greatest(t.finish, (select clock from queue where queue.id = t.queue)) else t.finish end
-from unnest(%(ids)s::int8[], %(counts)s::int8[]) as v (id, count) where t.id = v.id;
-
--- name: gates
+-- name: release
+with tenants as (
+    update tenant as t
+    set running = t.running - v.count, load = trunc((t.running - v.count) * 1000000 / t.weight)::int8,
+        ringed = t.ringed or t.blocked = 1, blocked = case t.blocked when 1 then 0 else t.blocked end,
+        finish = case t.blocked when 1 then greatest(t.finish, (select clock from queue where queue.id = t.queue)) else t.finish end
+    from unnest(%(tenants)s::int8[], %(tenant_counts)s::int8[]) as v (id, count) where t.id = v.id
+), marks as (
+    delete from mark where id = any (%(jobs)s::uuid[])
+)
 update gate as g set running = g.running - v.count, back_at = case when g.aside then 0 else g.back_at end
-from unnest(%(ids)s::int8[], %(counts)s::int8[]) as v (id, count) where g.id = v.id;
-
--- name: unmark
-delete from mark where id = any (%(ids)s::uuid[]);
+from unnest(%(gates)s::int8[], %(gate_counts)s::int8[]) as v (id, count) where g.id = v.id;
