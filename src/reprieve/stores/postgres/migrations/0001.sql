@@ -80,7 +80,7 @@ create index shelf_aside on shelf (aside, tenant) where aside <> 0;
 
 -- A job's row is written when it comes and deleted when it has succeeded; that it runs is known from its lease.
 create table job (
-    id      uuid not null primary key,
+    id      uuid not null primary key with (fillfactor = 100),
     shelf   int8 not null,
     due     int8,                         -- null: the moment of its id
     version int4 not null,                -- not counting a lease
@@ -90,7 +90,7 @@ create table job (
 );
 alter table job alter rec set storage external;
 
-create table ready (shelf int8 not null, id uuid not null, primary key (shelf, id));
+create table ready (shelf int8 not null, id uuid not null, primary key (shelf, id) with (fillfactor = 100));
 
 create table delayed (
     queue int8 not null,
@@ -380,7 +380,8 @@ begin
         on conflict (id) do nothing
         returning id, shelf, due, wait, coalesce(due, 0) <= now as is_ready
     ), arrived as (
-        insert into ready (shelf, id) select shelf, id from jobs where is_ready
+        -- In the order of the index, which then fills its pages.
+        insert into ready (shelf, id) select shelf, id from jobs where is_ready order by shelf, id
     ), names as (
         select * from json_to_recordset(shelves) as s (
             shelf int8, queue text, tenant text, task text, dependency text, "group" text, priority int8)
