@@ -1,7 +1,7 @@
 """What holds for every test: the hypothesis profiles, and that nothing is skipped where it counts."""
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -19,6 +19,15 @@ settings.register_profile(
 # A mutant only has to be noticed, not explained.
 settings.register_profile("mutants", settings.get_profile("ci"), phases=[Phase.explicit, Phase.generate])
 settings.load_profile("faults" if os.environ.get("REPRIEVE_FAULTS") else "ci")
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """Answer the URL of a PostgreSQL server, started for whoever needs one first."""
+    from tests.servers import postgres  # noqa: PLC0415 - only where it is needed
+
+    with postgres.running() as url:
+        yield url
 
 
 def _refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:

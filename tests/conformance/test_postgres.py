@@ -11,7 +11,6 @@ from reprieve.stores.open import open_store
 from reprieve.stores.protocol import Store
 from reprieve.testing.conformance import CHECKS
 from reprieve.testing.conformance.machine import make_machine
-from tests.servers import postgres
 
 SEEDS, EXAMPLES, STEPS = 4, 20, 50
 """Few histories, since each call is a trip to the server; `make faults` plays fifty times as many."""
@@ -40,11 +39,10 @@ class Schemas:
 
 
 @pytest.fixture(scope="session")
-def schemas() -> Iterator[Schemas]:
-    with postgres.running() as url:
-        schemas = Schemas(url)
-        yield schemas
-        schemas.close()
+def schemas(postgres_url: str) -> Iterator[Schemas]:
+    schemas = Schemas(postgres_url)
+    yield schemas
+    schemas.close()
 
 
 @pytest.mark.parametrize("name", CHECKS)

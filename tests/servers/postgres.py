@@ -23,6 +23,9 @@ PATIENCE = 30.0
 UNPRIVILEGED = ("postgres", "nobody")
 """Who runs the server when we are root, which PostgreSQL refuses."""
 
+LOCKED_OUT = "bea"
+"""The one user who needs a password."""
+
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
@@ -96,6 +99,8 @@ def _start(binaries: Path, folder: Path) -> tuple[subprocess.Popen[bytes], str]:
         "-N",
     ]
     subprocess.run(initdb, check=True, capture_output=True, user=user, cwd=folder)
+    access = data / "pg_hba.conf"
+    access.write_text(f"host all {LOCKED_OUT} all scram-sha-256\n{access.read_text()}")
     port = _free_port()
     settings = [part for name, value in SETTINGS.items() for part in ("-c", f"{name}={value}")]
     with (folder / "log").open("wb") as log:

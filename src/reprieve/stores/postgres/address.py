@@ -85,6 +85,8 @@ def address_of(url: str, schema: str | None = None, durability: Durability = "fu
         rest = urlencode([(name, value) for name, value in options if name != "schema"])
         conninfo = urlunsplit(parts._replace(query=rest))
         psycopg.conninfo.conninfo_to_dict(conninfo)
+        if "," not in parts.netloc:
+            _ = parts.port  # raises if it is no number, which libpq would only find later
     except (ValueError, psycopg.Error) as error:
         message = f"{masked(url)!r} cannot be read; write postgresql://user:password@host/database"
         raise InvalidUrl(message) from error

@@ -62,16 +62,15 @@ class Bell:
         return self._tried.is_set()
 
     def start(self) -> None:
-        """Begin to listen, once."""
+        """Begin to listen, once, and wait until it does."""
         with self._lock:
-            if self._thread is None and not self._is_closed:
-                self._thread = threading.Thread(target=self._run, name="reprieve-bell", daemon=True)
-                self._thread.start()
+            self._begin()
         self._tried.wait()
 
     def ring(self, queues: Iterable[str], session: str = "") -> None:
         """Wake everybody who waits for one of the queues. For the session that rings it is no news."""
         with self._lock:
+            self._begin()
             self._count(queues, session)
             now = ticks()
             for queue in queues:
@@ -138,6 +137,11 @@ class Bell:
         for loop, event in self._waiting:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(event.set)
+
+    def _begin(self) -> None:
+        if self._thread is None and not self._is_closed:
+            self._thread = threading.Thread(target=self._run, name="reprieve-bell", daemon=True)
+            self._thread.start()
 
     def _wake(self) -> None:
         try:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import psycopg
 from msgspec.structs import replace
@@ -80,7 +80,7 @@ class PostgresStore:
         enqueue.check(jobs, self._largest_payload)
         return await self._coalescer.enqueue(jobs, now)
 
-    def enqueue_in(self, connection: psycopg.Connection, jobs: Sequence[Job], now: int) -> list[str]:
+    def enqueue_in(self, connection: psycopg.Connection[Any], jobs: Sequence[Job], now: int) -> list[str]:
         """Store new jobs in the caller's own transaction: both are there after its commit, or neither."""
         self._prepare_for(connection)
         statement, parameters = self.statement(jobs, now)
@@ -88,7 +88,7 @@ class PostgresStore:
             row = connection.cursor(row_factory=tuple_row).execute(statement, parameters).fetchone()
         return [str(known) for known in row[0]] if row else []
 
-    async def aenqueue_in(self, connection: psycopg.AsyncConnection, jobs: Sequence[Job], now: int) -> list[str]:
+    async def aenqueue_in(self, connection: psycopg.AsyncConnection[Any], jobs: Sequence[Job], now: int) -> list[str]:
         """Store new jobs in the caller's own transaction, on an asynchronous connection."""
         self._prepare_for(connection)
         statement, parameters = self.statement(jobs, now)
@@ -271,7 +271,7 @@ class PostgresStore:
             message = "the store was closed; open it again"
             raise StoreClosed(message)
 
-    def _prepare_for(self, connection: psycopg.Connection | psycopg.AsyncConnection) -> None:
+    def _prepare_for(self, connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
         self._require_open()
         self._crew.prepare()
         if connection.autocommit and connection.info.transaction_status != TransactionStatus.INTRANS:

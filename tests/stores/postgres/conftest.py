@@ -1,0 +1,26 @@
+"""A schema of its own for every test, and a store in it whose books are checked in the end."""
+
+from collections.abc import AsyncIterator, Iterator
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from reprieve.stores.postgres import PostgresStore
+from tests.stores.postgres.recount import complaints
+
+
+@pytest.fixture
+def url(postgres_url: str) -> Iterator[str]:
+    schema = f"test_{uuid4().hex[:12]}"
+    yield f"{postgres_url}?schema={schema}"
+    with psycopg.connect(postgres_url, autocommit=True) as admin:
+        admin.execute(f"drop schema if exists {schema} cascade")
+
+
+@pytest.fixture
+async def store(url: str) -> AsyncIterator[PostgresStore]:
+    store = PostgresStore(url)
+    yield store
+    await store.close()
+    assert complaints(url) == []

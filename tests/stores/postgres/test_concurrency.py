@@ -1,0 +1,193 @@
+"""Many at once: stores with connections of their own, as processes and machines have them, on one schema."""
+
+import asyncio
+import random
+from collections import Counter
+from contextlib import AsyncExitStack
+
+import psycopg
+import pytest
+
+from reprieve.core import change
+from reprieve.core.change import Change
+from reprieve.core.job import Cause, Job
+from reprieve.core.move import Cancel, Dead, Park, Retry, Return, Snooze, Succeed
+from reprieve.stores.postgres import PostgresStore
+from reprieve.stores.postgres.address import address_of
+from reprieve.stores.protocol import Filter, Regulation
+from reprieve.testing.conformance.stage import ANOTHER, START, Worker, find_all, new_job, new_jobs, succeed
+from tests.stores.postgres.recount import complaints, stored_ids
+
+CAUSE = Cause(reason="450 mailbox busy", code="450", kind="transient", fingerprint="busy")
+
+
+def decide(job: Job, rng: random.Random) -> Change:
+    """Let most attempts succeed, and the others end in every other way."""
+    match rng.randrange(16):
+        case 0 | 1:
+            return change.settle(job, Retry(due_at=START, cause=CAUSE, delay=0.1, max_attempts=1_000), START)
+        case 2:
+            return change.settle(job, Park(gate=job.dependency or "ses", due_at=START, cause=CAUSE), START)
+        case 3:
+            return change.settle(job, Snooze(due_at=START), START)
+        case 4:
+            return change.settle(job, Dead(death="permanent", cause=CAUSE, charged=True), START)
+        case 5:
+            return change.settle(job, Cancel(reason="asked to stop"), START)
+        case 6:
+            return change.settle(job, Return(), START)
+        case _:
+            return change.settle(job, Succeed(), START)
+
+
+def any_job(store: PostgresStore, rng: random.Random) -> Job:
+    return new_job(
+        store,
+        tenant=f"tenant-{rng.randrange(5)}",
+        task=rng.choice(("send", "bill")),
+        dependency=rng.choice(("", "ses", "sms")),
+        priority=rng.choice((1, 5, 5)),
+        key=rng.choice(("", "", "", f"key-{rng.randrange(400)}")),
+    )
+
+
+async def produce(store: PostgresStore, url: str, rng: random.Random) -> set[str]:
+    """Enqueue alone and in transactions that stay open for a while and do not always commit."""
+    ids: set[str] = set()
+    for _ in range(15):
+        ids.update(await store.enqueue([any_job(store, rng) for _ in range(rng.randrange(1, 8))], START))
+        async with await psycopg.AsyncConnection.connect(url.partition("?")[0]) as connection:
+            jobs = [any_job(store, rng) for _ in range(rng.randrange(1, 4))]
+            known = await store.aenqueue_in(connection, jobs, START)
+            await asyncio.sleep(rng.random() / 50)
+            if rng.random() < 0.3:
+                await connection.rollback()
+            else:
+                await connection.commit()
+                ids.update(known)
+    return ids
+
+
+async def work(store: PostgresStore, name: str, rng: random.Random, done: asyncio.Event) -> Counter[str]:
+    """Claim and settle until everything is done; answer how often each job succeeded."""
+    worker = await Worker.open(store, name)
+    succeeded: Counter[str] = Counter()
+    changes: list[Change] = []
+    while True:
+        claimed = await worker.ask(rng.randrange(1, 12), changes=changes)
+        assert set(claimed.answers) <= {"applied"}
+        succeeded.update(change.job.id for change in changes if change.job.state == "succeeded")
+        changes = [decide(job, rng) for job in claimed.jobs]
+        if not changes and claimed.next_at is None:
+            if done.is_set():
+                return succeeded
+            await store.wait(("default",), 0.05, name)
+
+
+async def meddle(store: PostgresStore, rng: random.Random, done: asyncio.Event) -> None:
+    """Hold and release, limit, and let a person retry what is dead."""
+    while not done.is_set():
+        await store.regulate([Regulation(subject="dependency", name="ses", permits=rng.choice((0, 1, 3, None)))], START)
+        await store.regulate([Regulation(subject="task", name="bill", max_running=rng.choice((2, None)))], START)
+        page = await store.find(Filter(statuses=frozenset({"dead"})), START, limit=5)
+        await store.apply([change.retry(job, ANOTHER, START, 1_800) for job in page.jobs], START)
+        await asyncio.sleep(0.01)
+    release = Regulation(subject="dependency", name="ses", permits=None)
+    await store.regulate([release, Regulation(subject="task", name="bill", max_running=None)], START)
+
+
+@pytest.mark.parametrize("number", range(2))
+async def test_crowd_keeps_the_books_and_runs_no_job_twice(number: int, url: str) -> None:
+    done = asyncio.Event()
+    async with AsyncExitStack() as stack:
+        stores = [PostgresStore(url) for _ in range(6)]
+        for store in stores:
+            stack.push_async_callback(store.close)
+        rngs = [random.Random(number * 10 + seed) for seed in range(6)]
+        workers = [
+            asyncio.create_task(work(store, f"worker-{number}", rng, done))
+            for number, (store, rng) in enumerate(zip(stores[:3], rngs[:3], strict=True))
+        ]
+        meddler = asyncio.create_task(meddle(stores[3], rngs[3], done))
+        producers = [produce(store, url, rng) for store, rng in zip(stores[4:], rngs[4:], strict=True)]
+        ids = set.union(*await asyncio.gather(*producers))
+        assert complaints(url) == []
+        done.set()
+        await meddler
+        times: Counter[str] = sum(await asyncio.gather(*workers), Counter())
+        assert complaints(url) == []
+        assert stored_ids(url) == ids
+        ended = await find_all(stores[0], Filter())
+        assert {job.state for job in ended} <= {"succeeded", "dead", "cancelled"}
+        assert times == Counter(job.id for job in ended if job.state == "succeeded")
+
+
+async def test_open_transaction_keeps_nobody_waiting(url: str, store: PostgresStore) -> None:
+    worker = await Worker.open(store)
+    with psycopg.connect(url.partition("?")[0]) as shop:
+        waiting = new_job(store, tenant="ana", key="k")
+        store.enqueue_in(shop, [waiting], START)
+        others = new_jobs(store, 20, tenant="ana")
+        await store.enqueue(others, START)
+        taken = await worker.take(50)
+        assert {job.id for job in taken} == {job.id for job in others}
+        await worker.settle(*map(succeed, taken))
+        shop.commit()
+    late = await worker.one(10)
+    assert late.id == waiting.id
+    await worker.settle(succeed(late))
+
+
+async def test_process_that_stops_in_its_turn_stops_nobody_for_long(url: str, store: PostgresStore) -> None:
+    await store.enqueue([new_job(store)], START)
+    worker = await Worker.open(store)
+    stopped = address_of(url).connect()
+    try:
+        stopped.execute("set idle_in_transaction_session_timeout = '200ms'")
+        stopped.execute("begin")
+        stopped.execute("select take_turn('0')")
+        assert (await worker.one()).attempt == 1
+    finally:
+        stopped.close()
+
+
+async def test_store_is_used_from_many_loops_and_threads(store: PostgresStore) -> None:
+    def enqueue(number: int) -> list[str]:
+        jobs = new_jobs(store, 3, tenant=f"tenant-{number}")
+        return asyncio.run(store.enqueue(jobs, START))
+
+    ids = await asyncio.gather(*(asyncio.to_thread(enqueue, number) for number in range(8)))
+    taken = await (await Worker.open(store)).take(100)
+    assert {job.id for job in taken} == {job_id for some in ids for job_id in some}
+
+
+async def test_bell_is_heard_by_another_process(url: str, store: PostgresStore) -> None:
+    other = PostgresStore(url)
+    try:
+        worker = await Worker.open(store, "listener")
+        await worker.ask(1)
+        await other.enqueue([new_job(other)], START)
+        assert await store.wait(("default",), 5.0, "listener")
+        assert not await store.wait(("elsewhere",), 0.05, "listener")
+    finally:
+        await other.close()
+
+
+async def test_commit_of_somebody_else_rings_the_bell(url: str, store: PostgresStore) -> None:
+    worker = await Worker.open(store, "listener")
+    await worker.ask(1)
+    with psycopg.connect(url.partition("?")[0]) as shop:
+        store.enqueue_in(shop, [new_job(store)], START)
+        assert not await store.wait(("default",), 0.05, "listener")
+        shop.commit()
+    assert await store.wait(("default",), 5.0, "listener")
+
+
+async def test_bell_of_one_queue_is_told_ten_times_a_second_at_the_most(url: str, store: PostgresStore) -> None:
+    with psycopg.connect(url.partition("?")[0], autocommit=True) as ears:
+        ears.execute(f'listen "reprieve {url.partition("schema=")[2]}"')
+        await store.wait(("default",), 0.01)
+        for _ in range(50):
+            await store.enqueue([new_job(store)], START)
+        heard = list(ears.notifies(timeout=0.3))
+    assert 1 <= len(heard) <= 10

@@ -1,0 +1,137 @@
+"""What goes wrong with a server, a database or a schema is said in words that help, and never with a password."""
+
+import contextlib
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+
+from reprieve.errors import (
+    ForeignStore,
+    InvalidUrl,
+    MissingExtra,
+    NewerSchema,
+    StoreCorrupt,
+    StoreError,
+    StoreReadOnly,
+)
+from reprieve.stores.open import open_store
+from reprieve.stores.postgres import PostgresStore
+from reprieve.stores.protocol import Filter
+from reprieve.testing.conformance.stage import START, enqueue, new_job
+from tests.servers.postgres import LOCKED_OUT
+
+
+async def failure(url: str) -> StoreError:
+    store = open_store(url)
+    try:
+        with pytest.raises(StoreError) as caught:
+            await store.enqueue([new_job(store)], START)
+    finally:
+        await store.close()
+    return caught.value
+
+
+async def test_server_that_is_down_is_waited_for() -> None:
+    error = await failure("postgresql://ana:secret@127.0.0.1:9/jobs")
+    assert type(error) is StoreError
+    assert error.is_passing
+    assert "cannot be reached; check that it runs" in str(error)
+    assert "secret" not in str(error)
+
+
+async def test_database_that_does_not_exist_is_named(url: str) -> None:
+    error = await failure(urlsplit(url)._replace(path="/nowhere").geturl())
+    assert isinstance(error, StoreReadOnly)
+    assert "does not exist; create it" in str(error)
+    assert "nowhere" in str(error)
+
+
+async def test_wrong_password_is_no_passing_error(url: str, postgres_url: str) -> None:
+    with psycopg.connect(postgres_url, autocommit=True) as admin:
+        admin.execute(f"create role {LOCKED_OUT} login password 'right'")
+        try:
+            parts = urlsplit(url)
+            error = await failure(parts._replace(netloc=f"{LOCKED_OUT}:wrong@{parts.hostname}:{parts.port}").geturl())
+        finally:
+            admin.execute(f"drop role {LOCKED_OUT}")
+    assert isinstance(error, StoreReadOnly)
+    assert "refuses the user or the password" in str(error)
+    assert "wrong" not in str(error)
+
+
+async def test_read_only_database_says_so(url: str, store: PostgresStore, postgres_url: str) -> None:
+    await enqueue(store, new_job(store))
+    with psycopg.connect(postgres_url, autocommit=True) as admin:
+        admin.execute("create database replica")
+        admin.execute("alter database replica set default_transaction_read_only = on")
+    try:
+        error = await failure(urlsplit(url)._replace(path="/replica").geturl())
+    finally:
+        with psycopg.connect(postgres_url, autocommit=True) as admin:
+            admin.execute("drop database replica with (force)")
+    assert isinstance(error, StoreReadOnly)
+    assert "name the primary server" in str(error)
+
+
+async def test_layout_of_a_newer_release_is_refused(url: str) -> None:
+    store = PostgresStore(url)
+    await store.tally("status", Filter(), START)
+    await store.close()
+    with psycopg.connect(url.partition("?")[0], autocommit=True) as admin:
+        admin.execute(f"insert into {url.partition('schema=')[2]}.layout values (2, 'other')")  # noqa: S608 - our own
+    error = await failure(url)
+    assert isinstance(error, NewerSchema)
+    assert "has layout 2, and this release knows 1; update Reprieve" in str(error)
+
+
+async def test_layout_that_was_changed_is_refused(url: str) -> None:
+    store = PostgresStore(url)
+    await store.tally("status", Filter(), START)
+    await store.close()
+    with psycopg.connect(url.partition("?")[0], autocommit=True) as admin:
+        admin.execute(f"update {url.partition('schema=')[2]}.layout set checksum = 'other'")  # noqa: S608 - our own
+    assert isinstance(await failure(url), StoreCorrupt)
+
+
+async def test_schema_of_somebody_else_is_left_alone(url: str) -> None:
+    with psycopg.connect(url.partition("?")[0], autocommit=True) as admin:
+        schema = url.partition("schema=")[2]
+        admin.execute(f"create schema {schema}")
+        admin.execute(f"create table {schema}.orders (id int)")
+    error = await failure(url)
+    assert isinstance(error, ForeignStore)
+    assert "holds tables of something else" in str(error)
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://ana:secret@host:port/db", "postgresql://h/db?schema=a;b", "postgresql://h/db?schema=pg_x"]
+)
+def test_url_that_cannot_be_read_is_refused(url: str) -> None:
+    with pytest.raises(InvalidUrl) as caught:
+        open_store(url)
+    assert "secret" not in str(caught.value)
+
+
+def test_missing_driver_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys  # noqa: PLC0415 - modules are hidden here alone
+
+    for name in [name for name in sys.modules if name.startswith(("reprieve.stores.postgres", "psycopg"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'reprieve\[postgres\]'"):
+        open_store("postgresql://localhost/db")
+
+
+async def test_store_goes_on_after_its_connections_were_cut(url: str, store: PostgresStore) -> None:
+    await enqueue(store, new_job(store))
+    with psycopg.connect(url.partition("?")[0], autocommit=True) as admin:
+        admin.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'reprieve'"
+        ).fetchall()
+    for _ in range(20):
+        with contextlib.suppress(StoreError):
+            await enqueue(store, new_job(store))
+            break
+    else:
+        pytest.fail("the store did not connect again")
