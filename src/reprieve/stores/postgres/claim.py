@@ -4,7 +4,7 @@ Four trips to the server: who asks and what they hold; who may be next; what is 
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -44,7 +44,7 @@ def claim(tx: Tx, places: Places, request: Claim) -> Claimed:
     """Carry out a claim."""
     sql = statements("claim")
     places.take_turn(tx)
-    rows = tx.all(sql["session"], {"session": request.session, "now": request.now})
+    rows = tx.all(sql["session"], {"session": request.session})
     if not rows:
         message = f"session {request.session!r} is not open; open it with a beat"
         raise SessionDead(message)
@@ -113,6 +113,7 @@ class _Visit:
         self.slots = taking.slots
         self.leased = taking.leased
         self.queue = number_of("queue", name)
+        self.gates: dict[int, Limits] = {}
         self.moments: list[int] = []
         """When there may be more."""
 
@@ -181,17 +182,17 @@ class _Visit:
         }
         found = self.tx.one(self.sql["candidates"], wanted) or ()
         queue, gates_back, rows, shelf_rows, gate_rows = [_decode(part) if part else [] for part in found]
-        gates = {row[0]: _limits(row) for row in gate_rows}
+        self._learn(gate_rows)
         shelves: dict[int, list[Shelf]] = defaultdict(list)
         for tenant, *shelf in shelf_rows:
-            shelves[tenant].append(_shelf(shelf, gates))
+            shelves[tenant].append(self._shelf(shelf))
         last = (load_of(rows[-1][6], rows[-1][7]), rows[-1][8], rows[-1][0]) if len(rows) >= limit + 2 else None
         tenants = []
         for row in rows:
             mine = shelves[row[0]]
             has_more = len(mine) > SHELVES
             if has_more:
-                self._add_oldest(row[0], mine, gates)
+                self._add_oldest(row[0], mine)
             tenants.append(Tenant(_limits(row[:7]), row[7], row[8], row[9], mine, has_more=has_more))
         return _Ring(queue or None, gates_back, tenants, last)
 
@@ -200,15 +201,23 @@ class _Visit:
         waiting, running = self.tx.one(self.sql["weights"], {"queue": self.queue}) or (0.0, 0.0)
         return waiting, running
 
-    def _add_oldest(self, tenant: int, shelves: list[Shelf], gates: dict[int, Limits]) -> None:
+    def _add_oldest(self, tenant: int, shelves: list[Shelf]) -> None:
         """Put the shelf that was served longest ago in the place of the one that was read too much."""
         shelves.pop()
         oldest = self.tx.one(self.sql["oldest_shelf"], {"tenant": tenant})
         if oldest is not None and oldest[0] not in {shelf.id for shelf in shelves}:
-            missing = [gate for gate in oldest[4:] if gate and gate not in gates]
-            rows = self.tx.all(self.sql["gates"], {"ids": array_of(missing)})
-            gates |= {row[0]: _limits(row) for row in rows}
-            shelves.append(_shelf(oldest, gates))
+            self._learn(self.tx.all(self.sql["gates"], {"ids": array_of(oldest[4:])}))
+            shelves.append(self._shelf(oldest))
+
+    def _learn(self, rows: Iterable[Sequence[Any]]) -> None:
+        """Get to know gates. One that was met before has counted since what the plan took through it."""
+        for row in rows:
+            if row[0] not in self.gates:
+                self.gates[row[0]] = _limits(row)
+
+    def _shelf(self, row: Sequence[int]) -> Shelf:
+        shelf, priority, served, ready, *gates = row
+        return Shelf(shelf, priority, served, ready, [self.gates[gate] for gate in gates if gate])
 
     def _carry_out(self, plan: Plan) -> list[Job]:
         """Take the jobs that were planned, and write back what the plan changed."""
@@ -358,8 +367,3 @@ def _limits(row: Sequence[Any]) -> Limits:
 
 def _meter(limits: Limits) -> str:
     return _encode(limits.meter).decode()
-
-
-def _shelf(row: Sequence[int], gates: dict[int, Limits]) -> Shelf:
-    shelf, priority, served, ready, *ids = row
-    return Shelf(shelf, priority, served, ready, [gates[gate] for gate in ids if gate])

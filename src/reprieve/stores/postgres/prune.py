@@ -1,4 +1,7 @@
-"""Forgetting: what ended long enough ago goes; the dead go only when somebody has archived them."""
+"""Forgetting: what ended long enough ago goes; the dead go only when somebody has archived them.
+
+A call forgets a bounded part, so that nobody has to wait for it for long.
+"""
 
 from typing import Any
 
@@ -12,6 +15,12 @@ from reprieve.stores.postgres.places import Places
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.protocol import Pruned, Retention
 
+MOST_ROWS = 2_000
+"""Rows of each kind that one call deletes at the most."""
+
+MOST_BATCHES = 200
+"""Settlements whose succeeded jobs one call deletes at the most; each may hold a hundred jobs."""
+
 
 def prune(tx: Tx, places: Places, retention: Retention) -> Pruned:
     """Forget what may be forgotten."""
@@ -19,11 +28,12 @@ def prune(tx: Tx, places: Places, retention: Retention) -> Pruned:
     now = retention.now
     places.take_turn(tx)
     succeeded = sum(_prune_finished(tx, queue, retention) for (queue,) in tx.all(sql["queues"]))
-    cancelled = tx.execute(sql["cancelled"], {"before": now - milliseconds(retention.cancelled_for)})
-    events = tx.execute(sql["events"], {"before": now - milliseconds(retention.events_for)})
+    most = {"most": MOST_ROWS}
+    cancelled = tx.execute(sql["cancelled"], {"before": now - milliseconds(retention.cancelled_for), **most})
+    events = tx.execute(sql["events"], {"before": now - milliseconds(retention.events_for), **most})
     dead = sum(_forget_dead(tx, job) for job in retention.archived)
-    keys = tx.execute(sql["keys"], {"now": now})
-    results = tx.execute(sql["results"], {"now": now})
+    keys = tx.execute(sql["keys"], {"now": now, **most})
+    results = tx.execute(sql["results"], {"now": now, **most})
     return Pruned(
         succeeded=succeeded,
         cancelled=_count(cancelled),
@@ -37,17 +47,16 @@ def prune(tx: Tx, places: Places, retention: Retention) -> Pruned:
 def _prune_finished(tx: Tx, queue: int, retention: Retention) -> int:
     """Keep the newest succeeded jobs of a queue: whole rows go, and the one that crosses the limit is shortened."""
     sql = statements("prune")
-    kept, oldest, gone = 0, 0, 0
-    for seq, count in tx.all(sql["too_many"], {"queue": queue}):
-        if kept >= retention.succeeded:
-            oldest = seq
-            break
-        if kept + count > retention.succeeded:
-            gone += shorten(tx, seq, retention.succeeded - kept)
-        kept += count
-    since = retention.now - milliseconds(retention.succeeded_for)
-    rows = tx.all(sql["finished"], {"queue": queue, "oldest": oldest, "since": since})
-    return gone + sum(int(count) for (count,) in rows)
+    most = retention.succeeded
+    gone, oldest = 0, 0
+    for seq, count, kept in tx.all(sql["too_many"], {"queue": queue, "most": most + 1}):
+        if kept - count < most:
+            gone = shorten(tx, seq, most - (kept - count))
+        else:
+            oldest = max(oldest, seq)
+    before = retention.now - milliseconds(retention.succeeded_for)
+    old = {"queue": queue, "oldest": oldest, "before": before, "most": MOST_BATCHES}
+    return gone + _count(tx.execute(sql["finished"], old))
 
 
 def _forget_dead(tx: Tx, job: Job) -> bool:

@@ -22,7 +22,6 @@ def beat(tx: Tx, places: Places, request: Beat) -> Pulse:
     is_over = request.lease <= 0
     row = {
         "name": request.session,
-        "now": request.now,
         "expires_at": expires_at,
         "slots": request.slots,
         "is_dead": is_over,

@@ -240,7 +240,7 @@ declare
     missing ledger[];
     is_mixed boolean;
 begin
-    perform pg_advisory_xact_lock(1919250544, 'queue'::regclass::oid::int8::int4);
+    perform pg_advisory_xact_lock(1919250544, ('queue'::regclass::oid::int8 & 2147483647)::int4);
     counted := pg_snapshot_xmin(pg_current_snapshot());
     with gone as (delete from ledger where xid >= since returning *),
     sums as (

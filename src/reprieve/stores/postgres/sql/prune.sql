@@ -1,15 +1,32 @@
 -- name: queues
-select distinct queue from finished;
+select id from queue where exists (select 1 from finished where finished.queue = queue.id);
 
 -- name: too_many
-select seq, count from finished where queue = %(queue)s order by seq desc;
+-- The newest rows alone, since whatever lies behind them may be long: those with which there is one too many or more.
+select seq, count, kept from (
+    select seq, count, (sum(count) over (order by seq desc))::int8 as kept from finished where queue = %(queue)s
+    order by seq desc limit %(most)s
+) as newest where kept >= %(most)s order by seq desc limit 2;
 
 -- name: finished
-delete from finished where queue = %(queue)s and (seq <= %(oldest)s or at < %(since)s) returning count;
+with gone as (
+    delete from finished where seq = any (array(
+        select seq from finished where queue = %(queue)s and (seq <= %(oldest)s or at < %(before)s)
+        order by seq limit %(most)s
+    )) returning count
+)
+select coalesce(sum(count), 0)::int8 from gone;
 
 -- name: cancelled
-with gone as (delete from ended where state = 2 and at < %(before)s returning id),
-forgotten as (delete from job using gone where job.id = gone.id)
+with gone as (
+    delete from ended where ctid = any (array(
+        select e.ctid from queue as q cross join lateral (
+            select ctid from ended where queue = q.id and state = 2 and at < %(before)s order by at limit %(most)s
+        ) as e
+    )) returning id
+), forgotten as (
+    delete from job using gone where job.id = gone.id
+)
 select count(*) from gone;
 
 -- name: dead
@@ -22,10 +39,26 @@ with gone as (
 update shelf as s set dead = s.dead - 1 from gone where s.id = gone.shelf returning 1;
 
 -- name: events
-with gone as (delete from event where at < %(before)s returning 1) select count(*) from gone;
+with gone as (
+    delete from event where seq = any (array(select seq from event where at < %(before)s order by at limit %(most)s))
+    returning 1
+)
+select count(*) from gone;
 
 -- name: keys
-with gone as (delete from uniq where expires <= %(now)s and not exists (select 1 from job where job.id = uniq.id) returning 1) select count(*) from gone;
+with gone as (
+    delete from uniq where key = any (array(
+        select key from uniq
+        where expires <= %(now)s and not exists (select 1 from job where job.id = uniq.id)
+        order by expires limit %(most)s
+    )) returning 1
+)
+select count(*) from gone;
 
 -- name: results
-with gone as (delete from result where expires_at <= %(now)s returning 1) select count(*) from gone;
+with gone as (
+    delete from result
+    where id = any (array(select id from result where expires_at <= %(now)s order by expires_at limit %(most)s))
+    returning 1
+)
+select count(*) from gone;

@@ -3,7 +3,7 @@ insert into session (name, expires_at, slots) values (%(name)s, %(expires_at)s, 
 
 -- name: beat
 update session set expires_at = %(expires_at)s, slots = %(slots)s, is_dead = %(is_dead)s
-where name = %(name)s and not is_dead and expires_at >= %(now)s
+where name = %(name)s and not is_dead
 returning id;
 
 -- name: bury
