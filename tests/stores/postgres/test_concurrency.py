@@ -84,9 +84,9 @@ async def work(store: PostgresStore, name: str, rng: random.Random, done: asynci
             await store.wait(("default",), 0.05, name)
 
 
-async def meddle(store: PostgresStore, rng: random.Random, done: asyncio.Event) -> None:
-    """Hold and release, limit, and let a person retry what is dead."""
-    while not done.is_set():
+async def meddle(store: PostgresStore, rng: random.Random, quiet: asyncio.Event) -> None:
+    """Hold and release, limit, and let a person retry what is dead; in the end let everything through."""
+    while not quiet.is_set():
         await store.regulate([Regulation(subject="dependency", name="ses", permits=rng.choice((0, 1, 3, None)))], START)
         await store.regulate([Regulation(subject="task", name="bill", max_running=rng.choice((2, None)))], START)
         page = await store.find(Filter(statuses=frozenset({"dead"})), START, limit=5)
@@ -98,7 +98,7 @@ async def meddle(store: PostgresStore, rng: random.Random, done: asyncio.Event) 
 
 @pytest.mark.parametrize("number", range(2))
 async def test_crowd_keeps_the_books_and_runs_no_job_twice(number: int, url: str) -> None:
-    done = asyncio.Event()
+    quiet, done = asyncio.Event(), asyncio.Event()
     async with AsyncExitStack() as stack:
         stores = [PostgresStore(url) for _ in range(6)]
         for store in stores:
@@ -108,12 +108,13 @@ async def test_crowd_keeps_the_books_and_runs_no_job_twice(number: int, url: str
             asyncio.create_task(work(store, f"worker-{number}", rng, done))
             for number, (store, rng) in enumerate(zip(stores[:3], rngs[:3], strict=True))
         ]
-        meddler = asyncio.create_task(meddle(stores[3], rngs[3], done))
+        meddler = asyncio.create_task(meddle(stores[3], rngs[3], quiet))
         producers = [produce(store, url, rng) for store, rng in zip(stores[4:], rngs[4:], strict=True)]
         ids = set.union(*await asyncio.gather(*producers))
         assert complaints(url) == []
-        done.set()
+        quiet.set()
         await meddler
+        done.set()
         times: Counter[str] = sum(await asyncio.gather(*workers), Counter())
         assert complaints(url) == []
         assert stored_ids(url) == ids
