@@ -1,4 +1,4 @@
-"""What a store costs a job, by itself: `python -m benchmarks.store`.
+"""What a store costs a job, by itself: `python -m benchmarks.store`, or with `--store postgresql://…`.
 
 Through the store's own API, in one process: no worker, no tasks. Sizes are those of the claims in the documents; give a
 smaller scale with `--scale 0.1` to try it out.
@@ -6,7 +6,6 @@ smaller scale with `--scale 0.1` to try it out.
 
 import argparse
 import asyncio
-import itertools
 import statistics
 import tempfile
 import time
@@ -17,12 +16,12 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from benchmarks.homes import Home, PostgresHome, SqliteHome
 from reprieve.core import change
 from reprieve.core.change import Change, Request
 from reprieve.core.job import Cause, Job
 from reprieve.core.move import Retry, Succeed
-from reprieve.stores.protocol import Beat, Claim, Regulation, Store
-from reprieve.stores.sqlite import SqliteStore
+from reprieve.stores.protocol import Beat, Claim, Regulation
 
 NOW = 1_760_000_000_000
 PAYLOAD = b"x" * 200
@@ -33,12 +32,12 @@ console = Console()
 
 
 class Bench:
-    """One store in a file of its own, and a session that works on it."""
+    """One empty store, and a session that works on it."""
 
-    def __init__(self, folder: Path, durability: str = "full") -> None:
+    def __init__(self, home: Home, durability: str = "full") -> None:
         """Open an empty store."""
-        self.path = folder / f"{next(_names)}.db"
-        self.store = SqliteStore(self.path, durability="fast" if durability == "fast" else "full")
+        self.home = home
+        self.store = home.open(is_fast=durability == "fast")
         self.number = 0
 
     async def open(self, slots: int = 1_000) -> None:
@@ -77,7 +76,7 @@ class Bench:
         """Claim and settle so many jobs; answer jobs per second, and microseconds of processor time for each."""
         done = 0
         changes: tuple[Change, ...] = ()
-        started, cpu = time.perf_counter(), time.process_time()
+        started, cpu = time.perf_counter(), time.process_time() + self.home.cpu()
         while done < count:
             self.number += 1
             claim = Claim(session="bench", number=self.number, now=NOW, queues=("mail",), limit=batch, changes=changes)
@@ -87,16 +86,12 @@ class Bench:
             if not claimed.jobs and not claimed.answers:
                 break
         elapsed = time.perf_counter() - started
-        return done / elapsed, (time.process_time() - cpu) / done * 1e6
+        return done / elapsed, (time.process_time() + self.home.cpu() - cpu) / done * 1e6
 
     async def close(self) -> None:
         """Close and remove the store."""
         await self.store.close()
-        for file in self.path.parent.glob(self.path.name + "*"):
-            file.unlink()
-
-
-_names = itertools.count()
+        self.home.remove()
 
 
 def succeed(job: Job) -> Change:
@@ -111,13 +106,13 @@ def retry(job: Job) -> Change:
     return change.settle(job, Retry(due_at=NOW, cause=CAUSE, delay=0.001), NOW)
 
 
-async def by_batch(folder: Path, scale: float) -> Table:
+async def by_batch(home: Home, scale: float) -> Table:
     """Claim and settle by batch size."""
     table = Table("batch", "full: jobs/s", "µs CPU", "fast: jobs/s", "µs CPU", title="Claim + settle, 100 tenants")
     for batch in (1, 10, 100, 250):
         cells = [str(batch)]
         for durability in ("full", "fast"):
-            bench = Bench(folder, durability)
+            bench = Bench(home, durability)
             await bench.open()
             count = round(min(30_000, 3_000 * batch) * scale)
             await bench.fill(count, 100)
@@ -128,7 +123,7 @@ async def by_batch(folder: Path, scale: float) -> Table:
     return table
 
 
-async def by_shape(folder: Path, scale: float) -> Table:
+async def by_shape(home: Home, scale: float) -> Table:
     """Claim and settle by tenants and backlog, batches of 100, full durability."""
     many = round(MANY * scale)
     shapes: list[tuple[str, int, int, int, Callable[[Job], Change]]] = [
@@ -144,31 +139,32 @@ async def by_shape(folder: Path, scale: float) -> Table:
     table = Table("shape", "jobs/s", "of 100 tenants", "µs CPU", "rows written", "bytes a job", title="Claim + settle")
     base = 0.0
     for name, waiting, tenants, delayed, settle in shapes:
-        bench = Bench(folder)
+        bench = Bench(home)
         await bench.open()
         if delayed:
             await bench.fill(delayed, tenants, due_in=3_600_000)
         await bench.fill(waiting, tenants)
-        size = await _size(bench.store) / (waiting + delayed)
-        before = await _changes(bench.store)
+        size = await home.size() / (waiting + delayed)
+        before = await home.writes()
         attempts = 2 if settle is retry else 1
         count = min(30_000, waiting)
         speed, cpu = await bench.drain(attempts * count, 100, settle)
         speed, cpu = speed / attempts, cpu * attempts
-        rows = (await _changes(bench.store) - before) / count
+        after = await home.writes()
+        rows = "" if before is None or after is None else f"{(after - before) / count:.2f}"
         base = speed if name == "100 tenants" else base
         ratio = f"{speed / base:.0%}" if base else ""
-        table.add_row(name, f"{speed:,.0f}", ratio, f"{cpu:.1f}", f"{rows:.2f}", f"{size:.0f}")
+        table.add_row(name, f"{speed:,.0f}", ratio, f"{cpu:.1f}", rows, f"{size:.0f}")
         await bench.close()
     return table
 
 
-async def enqueueing(folder: Path, scale: float) -> Table:
+async def enqueueing(home: Home, scale: float) -> Table:
     """Enqueue one by one, by many callers at once, and in bulk."""
     table = Table("enqueue", "full: jobs/s", "fast: jobs/s", title="Enqueue, 10 tenants")
     rows: dict[str, list[str]] = {"one by one": [], "100 callers at once": [], "bulk of 1,000, built beforehand": []}
     for durability in ("full", "fast"):
-        bench = Bench(folder, durability)
+        bench = Bench(home, durability)
         await bench.open()
         count = round(2_000 * scale)
         rows["one by one"].append(f"{await _paced(bench, count):,.0f}")
@@ -183,10 +179,10 @@ async def enqueueing(folder: Path, scale: float) -> Table:
     return table
 
 
-async def operations(folder: Path, scale: float) -> Table:
+async def operations(home: Home, scale: float) -> Table:
     """Single operations on a large store."""
     table = Table("operation", "p50 ms", "p99 ms", title="Single operations, full durability")
-    bench = Bench(folder)
+    bench = Bench(home)
     await bench.open()
     await bench.fill(round(100_000 * scale), 1)
     hold = Regulation(subject="dependency", name="ses", permits=0)
@@ -199,7 +195,7 @@ async def operations(folder: Path, scale: float) -> Table:
         times.append(time.perf_counter() - started)
     table.add_row(f"hold + release, {round(100_000 * scale):,} jobs in one lane", *_percentiles(times))
     await bench.close()
-    bench = Bench(folder)
+    bench = Bench(home)
     await bench.open()
     many = round(MANY * scale)
     await bench.fill(many, 100, due_in=3_600_000)
@@ -226,17 +222,6 @@ def _percentiles(times: list[float]) -> Iterator[str]:
     yield f"{ordered[int(len(ordered) * 0.99)] * 1e3:.2f}"
 
 
-async def _size(store: SqliteStore) -> int:
-    """Answer the bytes of the database, those that are still in the write-ahead log as well."""
-    pages = "select page_count * page_size from pragma_page_count, pragma_page_size"
-    return await asyncio.wrap_future(store.submit(lambda tx: int(tx.execute(pages).fetchone()[0])))
-
-
-async def _changes(store: Store) -> int:
-    assert isinstance(store, SqliteStore)
-    return await asyncio.wrap_future(store.submit(lambda tx: tx.total_changes))
-
-
 async def _enqueue_many(bench: Bench, count: int) -> None:
     for number in range(count):
         await bench.store.enqueue([bench.job(f"tenant-{number % 10}")], NOW)
@@ -257,19 +242,21 @@ async def _paced(bench: Bench, count: int) -> float:
     return count / (time.perf_counter() - started)
 
 
-async def run(scale: float) -> None:
+async def run(url: str, scale: float) -> None:
     """Print every table."""
     with tempfile.TemporaryDirectory() as folder:
+        home: Home = PostgresHome(url) if url.startswith("postgres") else SqliteHome(Path(folder))
         for measure in (by_batch, by_shape, enqueueing, operations):
-            console.print(await measure(Path(folder), scale))
+            console.print(await measure(home, scale))
 
 
 def main() -> None:
-    """Measure the SQLite store."""
+    """Measure a store."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="a share of the full sizes")
+    parser.add_argument("--store", default="sqlite", help="the URL of a PostgreSQL database; SQLite unless given")
     arguments, _ = parser.parse_known_args()
-    asyncio.run(run(arguments.scale))
+    asyncio.run(run(arguments.store, arguments.scale))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,119 @@
+"""Where the stores of a benchmark live: files in a folder, or schemas of a PostgreSQL database."""
+
+import asyncio
+import itertools
+import os
+from pathlib import Path
+from typing import Protocol
+
+from reprieve.stores.protocol import Store
+from reprieve.stores.sqlite import SqliteStore
+
+
+class Home(Protocol):
+    """Opens empty stores and knows what they cost."""
+
+    def open(self, *, is_fast: bool) -> Store:
+        """Open an empty store."""
+        ...
+
+    async def size(self) -> int:
+        """Answer the bytes of the store that was opened last."""
+        ...
+
+    async def writes(self) -> int | None:
+        """Answer how many rows were written so far, where that is counted."""
+        ...
+
+    def cpu(self) -> float:
+        """Answer seconds of processor time that a server has spent on this machine, besides our own."""
+        ...
+
+    def remove(self) -> None:
+        """Remove the store that was opened last, once it is closed."""
+        ...
+
+
+class SqliteHome:
+    """Each store a file."""
+
+    def __init__(self, folder: Path) -> None:
+        """Take a folder that is removed afterwards."""
+        self._folder = folder
+        self._names = itertools.count()
+        self._store: SqliteStore | None = None
+        self._path = folder
+
+    def open(self, *, is_fast: bool) -> Store:
+        """Open an empty store."""
+        self._path = self._folder / f"{next(self._names)}.db"
+        self._store = SqliteStore(self._path, durability="fast" if is_fast else "full")
+        return self._store
+
+    async def size(self) -> int:
+        """Answer the bytes of the database, those that are still in the write-ahead log as well."""
+        pages = "select page_count * page_size from pragma_page_count, pragma_page_size"
+        return await self._ask(pages)
+
+    async def writes(self) -> int | None:
+        """Answer the rows that were written."""
+        return await self._ask("select total_changes()")
+
+    def cpu(self) -> float:
+        """Answer nothing: all of it is our own."""
+        return 0.0
+
+    def remove(self) -> None:
+        """Remove the files."""
+        for file in self._folder.glob(self._path.name + "*"):
+            file.unlink()
+
+    async def _ask(self, question: str) -> int:
+        assert self._store is not None
+        return await asyncio.wrap_future(self._store.submit(lambda tx: int(tx.execute(question).fetchone()[0])))
+
+
+class PostgresHome:
+    """Each store a schema, made anew."""
+
+    def __init__(self, url: str) -> None:
+        """Connect to look at the server from outside."""
+        import psycopg  # noqa: PLC0415 - an extra, needed here alone
+
+        self._url = url
+        self._admin = psycopg.connect(url, autocommit=True)
+
+    def open(self, *, is_fast: bool) -> Store:
+        """Open an empty store."""
+        from reprieve.stores.postgres import PostgresStore  # noqa: PLC0415 - as above
+
+        self.remove()
+        return PostgresStore(self._url, schema="reprieve_bench", durability="fast" if is_fast else "full")
+
+    async def size(self) -> int:
+        """Answer the bytes of all tables with their indexes."""
+        sizes = (
+            "select sum(pg_total_relation_size(oid))::int8 from pg_class "
+            "where relnamespace = to_regnamespace('reprieve_bench') and relkind = 'r'"
+        )
+        row = self._admin.execute(sizes).fetchone()
+        return int(row[0]) if row else 0
+
+    async def writes(self) -> int | None:
+        """Answer nothing: the server counts late."""
+        return None
+
+    def cpu(self) -> float:
+        """Answer the processor time of the server's processes, if they are here."""
+        seconds = 0.0
+        for (process,) in self._admin.execute("select pid from pg_stat_activity").fetchall():
+            stat = Path(f"/proc/{process}/stat")
+            if stat.exists():
+                user, system = stat.read_text().rpartition(")")[2].split()[11:13]
+                seconds += (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+        return seconds
+
+    def remove(self) -> None:
+        """Remove the schema."""
+        self._admin.execute("set client_min_messages = warning")
+        self._admin.execute("drop schema if exists reprieve_bench cascade")
