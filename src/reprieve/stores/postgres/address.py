@@ -24,6 +24,7 @@ PATIENCE: Final = 10
 
 SETTINGS: Final = {
     "timezone": "UTC",
+    "default_transaction_isolation": "read committed",
     "lock_timeout": f"{PATIENCE}s",
     # A process that was stopped in the middle of its turn must not stop all others.
     "idle_in_transaction_session_timeout": f"{PATIENCE // 2}s",

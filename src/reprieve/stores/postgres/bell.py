@@ -73,9 +73,11 @@ class Bell:
             self._begin()
             self._count(queues, session)
             now = ticks()
-            for queue in queues:
-                self._due.setdefault(queue, max(now, self._told.get(queue, 0.0) + EVERY))
-        self._wake()
+            untold = [queue for queue in queues if queue not in self._due]
+            for queue in untold:
+                self._due[queue] = max(now, self._told.get(queue, 0.0) + EVERY)
+        if untold:
+            self._wake()
 
     def look(self, session: str) -> None:
         """Remember what has happened so far: this session is about to look for work."""

@@ -43,7 +43,7 @@ class Called(msgspec.Struct, array_like=True):
 def claim(tx: Tx, places: Places, request: Claim) -> Claimed:
     """Carry out a claim."""
     sql = statements("claim")
-    places.take_turn(tx)
+    places.begin_claim(tx, request.queues if request.limit > 0 else (), request.now, max(50, 2 * request.limit))
     rows = tx.all(sql["session"], {"session": request.session})
     if not rows:
         message = f"session {request.session!r} is not open; open it with a beat"
@@ -118,7 +118,6 @@ class _Visit:
         """When there may be more."""
 
     def take(self, limit: int) -> list[Job]:
-        self.tx.execute(self.sql["promote"], {"queue": self.queue, "now": self.now, "most": max(50, 2 * limit)})
         ring = self._candidates(limit, FIRST)
         queue = ring.queue
         if queue is None:

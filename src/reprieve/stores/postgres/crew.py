@@ -21,13 +21,16 @@ T = TypeVar("T")
 
 Point: TypeAlias = Literal["before", "after"]
 Begin: TypeAlias = Literal[
-    "begin isolation level read committed read write", "begin isolation level repeatable read read only"
+    "", "begin isolation level read committed read write", "begin isolation level repeatable read read only"
 ]
 
 WRITE: Begin = "begin isolation level read committed read write"
 """Each statement sees what was committed before it: so whoever has waited for the turn sees all that came before."""
 
 READ: Begin = "begin isolation level repeatable read read only"
+
+ALONE: Begin = ""
+"""Work that is a single statement, which is a transaction by itself."""
 
 HANDS = 8
 """Connections of a process at the most. They are opened when they are needed."""
@@ -123,9 +126,20 @@ class Crew:
 
     def _transact(self, connection: psycopg.Connection, work: Work[T], begin: Begin) -> T:
         fault = None
-        if begin == WRITE:
+        if begin != READ:
             fault, self._fault = self._fault, None
         tx = Tx(connection)
+        if begin == ALONE:
+            _fail("before", fault)
+            answer = work(tx)
+        else:
+            answer = self._pipeline(connection, tx, work, begin, fault)
+        for done in tx.on_commit:
+            done()
+        _fail("after", fault)
+        return answer
+
+    def _pipeline(self, connection: psycopg.Connection, tx: Tx, work: Work[T], begin: Begin, fault: Point | None) -> T:
         try:
             with connection.pipeline():
                 connection.execute(begin)
@@ -136,9 +150,6 @@ class Crew:
             if not connection.closed and connection.info.transaction_status != TransactionStatus.IDLE:
                 connection.rollback()
             raise
-        for done in tx.on_commit:
-            done()
-        _fail("after", fault)
         return answer
 
 

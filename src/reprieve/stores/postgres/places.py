@@ -4,9 +4,12 @@ A number is made from names, so what it stands for never changes.
 """
 
 from collections.abc import Iterable
+from typing import Any
+
+import psycopg
 
 from reprieve.stores.postgres.crew import Tx
-from reprieve.stores.postgres.rows import Place, array_of, place_of
+from reprieve.stores.postgres.rows import Place, array_of, number_of, place_of
 from reprieve.stores.postgres.statements import statements
 
 
@@ -20,8 +23,15 @@ class Places:
 
     def take_turn(self, tx: Tx) -> None:
         """Keep everybody else from claiming, settling and regulating until this transaction ends; count what came."""
-        cursor = tx.execute(statements("places")["take_turn"], {"since": self._counted})
+        self._remember(tx, tx.execute(statements("places")["take_turn"], {"since": self._counted}))
 
+    def begin_claim(self, tx: Tx, queues: Iterable[str], now: int, most: int) -> None:
+        """Take the turn, and promote what is due in these queues."""
+        numbers = array_of(number_of("queue", queue) for queue in queues)
+        wanted = {"since": self._counted, "queues": numbers, "now": now, "most": most}
+        self._remember(tx, tx.execute(statements("places")["begin_claim"], wanted))
+
+    def _remember(self, tx: Tx, cursor: psycopg.Cursor[Any]) -> None:
         def remember() -> None:
             row = cursor.fetchone()
             # Another thread may have come further since.

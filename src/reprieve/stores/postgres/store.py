@@ -21,7 +21,7 @@ from reprieve.stores.postgres import cells, enqueue, find, prune, regulate, sess
 from reprieve.stores.postgres.address import Durability, address_of
 from reprieve.stores.postgres.bell import EVERYWHERE, Bell
 from reprieve.stores.postgres.claim import claim
-from reprieve.stores.postgres.crew import READ, Crew, Point, Tx
+from reprieve.stores.postgres.crew import ALONE, READ, Crew, Point, Tx
 from reprieve.stores.postgres.faults import translate
 from reprieve.stores.postgres.places import Places
 from reprieve.stores.postgres.rows import Ids
@@ -251,7 +251,8 @@ class PostgresStore:
         return await asyncio.wrap_future(self._crew.submit(work, READ))
 
     async def _enqueue(self, jobs: Sequence[Job], now: int) -> list[str]:
-        known = await self._write(lambda tx: enqueue.enqueue(tx, self._address.schema, jobs, now))
+        work = self._crew.submit(lambda tx: enqueue.enqueue(tx, self._address.schema, jobs, now), ALONE)
+        known = await asyncio.wrap_future(work)
         self._bell.ring({job.queue for job in jobs})
         return known
 

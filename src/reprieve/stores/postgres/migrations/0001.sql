@@ -324,6 +324,19 @@ begin
 end
 $$;
 
+-- Take the turn for a claim of these queues.
+create function begin_claim(since xid8, queues int8[], now int8, most int8) returns xid8 language plpgsql as $$
+declare
+    counted xid8 := take_turn(since);
+    number int8;
+begin
+    foreach number in array queues loop
+        perform promote(number, now, most);
+    end loop;
+    return counted;
+end
+$$;
+
 -- Store new jobs; answer for each the id under which it is known. Only inserts, so it can be part of any transaction.
 -- For each job: its id, shelf, when it is due (null: at the moment of its id), version, what it waits for, and the length of
 -- its record in `recs`, where all follow each other. For each job that has a key: its number among them, 16 bytes in

@@ -10,9 +10,6 @@ with leased as (
 )
 update session set number = %(number)s, answers = %(answers)s where id = %(session)s;
 
--- name: promote
-select promote(%(queue)s, %(now)s, %(most)s);
-
 -- name: gate_waits
 update gate set back_at = %(back_at)s where id = %(gate)s;
 

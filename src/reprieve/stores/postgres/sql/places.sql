@@ -1,6 +1,9 @@
 -- name: take_turn
 select take_turn(%(since)s::text::xid8)::text::int8;
 
+-- name: begin_claim
+select begin_claim(%(since)s::text::xid8, %(queues)s::int8[], %(now)s, %(most)s)::text::int8;
+
 -- name: by_number
 -- Who only looks may meet jobs whose shelf is not made yet.
 select id, queue_name, tenant_name, task, dependency, "group", priority from shelf where id = any (%(shelves)s::int8[])
