@@ -19,7 +19,10 @@ def open_store(
     largest_payload: int = LARGEST_PAYLOAD,
     shared: bool = False,
 ) -> Store:
-    """Open the store that a URL names: `sqlite:///relative.db`, `sqlite:////absolute.db` or `sqlite://:memory:`.
+    """Open the store that a URL names.
+
+    `sqlite:///relative.db`, `sqlite:////absolute.db` or `sqlite://:memory:`; or
+    `postgresql://user:password@host/database`, with `?schema=name` for a schema other than `reprieve`.
 
     It can be used from every event loop and thread of this process.
 
@@ -45,6 +48,12 @@ def care_for(url: str, *, shared: bool = False) -> Care:
         from reprieve.stores.sqlite.care import SqliteCare  # noqa: PLC0415 - as above
 
         return SqliteCare(path_of(url), shared=shared)
+    if scheme in _POSTGRES:
+        with _extra("postgres"):
+            from reprieve.stores.postgres.address import address_of  # noqa: PLC0415 - as above
+            from reprieve.stores.postgres.care import PostgresCare  # noqa: PLC0415 - as above
+
+        return PostgresCare(address_of(url))
     raise _unanswered(url)
 
 

@@ -68,6 +68,16 @@ def checksum_of(step: Migration) -> str:
     return hashlib.sha256(step.sql.encode()).hexdigest()
 
 
+def script_of(number: int, step: Migration, address: Address) -> str:
+    """Answer a step as a script to be run by hand, in one transaction."""
+    sql = statements("layout")
+    first = [sql["schema"], sql["table"]] if number == 1 else []
+    note = sql["note"].replace("%(number)s", str(number)).replace("%(checksum)s", f"'{checksum_of(step)}'")
+    lines = ["begin", sql["lock"], *first[:1], "set local search_path to {schema}", *first[1:]]
+    head = "".join(f"{line};\n" for line in lines).replace("{schema}", address.schema)
+    return f"{head}\n{step.sql.rstrip()}\n\n{note};\ncommit;\n"
+
+
 def _migrate(connection: psycopg.Connection, address: Address) -> None:
     sql = statements("layout")
     with connection.transaction():

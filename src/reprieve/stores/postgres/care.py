@@ -1,0 +1,114 @@
+"""Care for a schema: the server, its settings, the layout, who works on it, and what stands in the way."""
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import msgspec
+import psycopg
+
+from reprieve.errors import ReprieveError
+from reprieve.stores.care import Finding, Layout, Migration
+from reprieve.stores.postgres import layout
+from reprieve.stores.postgres.address import Address
+from reprieve.stores.postgres.faults import translate
+from reprieve.stores.postgres.leases import unpack_lease
+from reprieve.stores.postgres.statements import statements
+
+AHEAD = 60_000
+"""Milliseconds that the newest event may be ahead of the clock: machines are never quite of one mind."""
+
+LONG = 600
+"""Seconds after which a transaction keeps dead rows from being cleared away for too long."""
+
+
+class PostgresCare:
+    """Looks after one schema."""
+
+    def __init__(self, address: Address) -> None:
+        """Take the schema."""
+        self._address = address
+
+    def examine(self, now: int) -> Iterator[Finding]:
+        """Look at the server, its settings, the layout, the sessions and long transactions."""
+        try:
+            with closing(self._address.connect()) as connection:
+                connection.execute("set default_transaction_read_only = on")
+                yield from self._state(connection, now)
+        except (psycopg.Error, msgspec.MsgspecError, ReprieveError) as error:
+            seen, _, fix = str(translate(error)).partition("; ")
+            yield Finding(name="store", level="bad", seen=seen, fix=fix)
+
+    def layout(self) -> Layout:
+        """Answer the layout of the schema; a missing or empty one has none."""
+        known = len(layout.migrations())
+        try:
+            with closing(self._address.connect()) as connection:
+                return Layout(stored=layout.layout_of(connection, self._address), known=known)
+        except psycopg.Error as error:
+            raise translate(error) from error
+
+    def migrate(self) -> Layout:
+        """Do what using the schema for the first time does."""
+        layout.prepare(self._address)
+        return self.layout()
+
+    def migrations(self) -> list[Migration]:
+        """Answer the steps, each as a script that makes what it needs and notes itself."""
+        return [
+            Migration(name=step.name, sql=layout.script_of(number, step, self._address))
+            for number, step in enumerate(layout.migrations(), start=1)
+        ]
+
+    def _state(self, connection: psycopg.Connection, now: int) -> Iterator[Finding]:
+        layout.require_server(connection)
+        version = connection.info.parameter_status("server_version") or ""
+        yield Finding(name="server", level="ok", seen=f"PostgreSQL {version}")
+        yield _flushes(connection)
+        stored, known = layout.layout_of(connection, self._address), len(layout.migrations())
+        if stored != known:
+            seen = f"{stored}, and this release knows {known}" if stored else "none yet"
+            yield Finding(name="layout", level="warn", seen=seen, fix="reprieve migrate up brings it up to date")
+            return
+        yield Finding(name="layout", level="ok", seen=f"{stored}, the newest")
+        yield _events(connection, now)
+        yield _sessions(connection, now)
+        yield _transactions(connection)
+
+
+def _flushes(connection: psycopg.Connection) -> Finding:
+    fsync, commit = connection.execute(statements("care")["settings"]).fetchone() or ("", "")
+    if fsync != "on":
+        fix = "set fsync = on in postgresql.conf, or jobs that were acknowledged are lost with the power"
+        return Finding(name="durability", level="bad", seen=f"fsync is {fsync}", fix=fix)
+    if commit == "off":
+        fix = "set synchronous_commit = on, or the last moments before a crash are lost"
+        return Finding(name="durability", level="warn", seen="synchronous_commit is off", fix=fix)
+    return Finding(name="durability", level="ok", seen=f"fsync on, synchronous_commit {commit}")
+
+
+def _events(connection: psycopg.Connection, now: int) -> Finding:
+    (newest,) = connection.execute(statements("care")["newest"]).fetchone() or (None,)
+    if newest is None or newest <= now + AHEAD:
+        return Finding(name="events", level="ok", seen="none" if newest is None else "none from the future")
+    seen = f"the newest is {(newest - now) // 1_000:,} s ahead of this clock"
+    return Finding(name="events", level="warn", seen=seen, fix="set the clocks of all machines by NTP")
+
+
+def _sessions(connection: psycopg.Connection, now: int) -> Finding:
+    sql = statements("care")
+    alive, dead = connection.execute(sql["sessions"], {"now": now}).fetchone() or (0, 0)
+    leases = connection.execute(sql["orphans"], {"now": now})
+    orphans = sum(len(unpack_lease(jobs)) for (jobs,) in leases)
+    seen = f"{alive} alive, {dead} dead with {orphans} jobs"
+    if not orphans:
+        return Finding(name="sessions", level="ok", seen=seen)
+    return Finding(name="sessions", level="warn", seen=seen, fix="start a worker: it takes back the jobs of the dead")
+
+
+def _transactions(connection: psycopg.Connection) -> Finding:
+    (oldest,) = connection.execute(statements("care")["oldest"]).fetchone() or (0,)
+    if oldest < LONG:
+        return Finding(name="transactions", level="ok", seen="none is open for long")
+    seen = f"one is open for {oldest:,} s"
+    fix = "end it: while it lasts, no dead row can be cleared away, and every claim becomes slower"
+    return Finding(name="transactions", level="warn", seen=seen, fix=fix)
