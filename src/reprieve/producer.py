@@ -14,7 +14,7 @@ from reprieve.core.job import Job
 from reprieve.errors import StoreError, ValidationError
 from reprieve.portal import Portal
 from reprieve.registry import Registry
-from reprieve.stores.protocol import Immediate, Store, Transactional
+from reprieve.stores.protocol import AsyncTransactional, Immediate, Store, Transactional
 
 T = TypeVar("T")
 
@@ -77,7 +77,7 @@ class Producer:
     async def aenqueue(self, call: Call) -> Receipt:
         """Store one call, together with those of other callers."""
         if call.terms.connection is not None:
-            return self._enqueue_in(call)
+            return await self._aenqueue_in(call)
         job, store, clock = self.job_of(call), self._origin.store, self._origin.clock
         (known,) = await patiently(lambda: store.enqueue((job,), clock.now()))
         if self.follower is not None:
@@ -109,7 +109,7 @@ class Producer:
             for batch in self._batches(calls):
                 if isinstance(batch, Call):
                     await self._afollow(is_news=is_news)
-                    receipts.append(self._enqueue_in(batch))
+                    receipts.append(await self._aenqueue_in(batch))
                 else:
                     receipts += await self._bring(batch)
                 is_news = not isinstance(batch, Call)
@@ -178,6 +178,14 @@ class Producer:
             raise ValidationError(message)
         job = self.job_of(call)
         (known,) = store.enqueue_in(call.terms.connection, [job], self._origin.clock.now())
+        return Receipt(id=known, is_new=known == job.id)
+
+    async def _aenqueue_in(self, call: Call) -> Receipt:
+        store, connection = self._origin.store, call.terms.connection
+        if not isinstance(store, AsyncTransactional) or not store.is_asynchronous(connection):
+            return self._enqueue_in(call)
+        job = self.job_of(call)
+        (known,) = await store.aenqueue_in(connection, [job], self._origin.clock.now())
         return Receipt(id=known, is_new=known == job.id)
 
     def _follow(self, *, is_news: bool) -> None:

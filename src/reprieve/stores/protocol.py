@@ -330,3 +330,16 @@ class Transactional(Protocol):
     def enqueue_in(self, connection: Any, jobs: Sequence[Job], now: int) -> list[str]:  # noqa: ANN401 - the driver's own
         """Store new jobs in the caller's open transaction: both are there after its commit, or neither."""
         ...
+
+
+@runtime_checkable
+class AsyncTransactional(Protocol):
+    """A store that can enqueue inside a transaction of the caller's on an asynchronous connection as well."""
+
+    def is_asynchronous(self, connection: Any) -> bool:  # noqa: ANN401 - the driver's own
+        """Whether this connection has to be awaited."""
+        ...
+
+    async def aenqueue_in(self, connection: Any, jobs: Sequence[Job], now: int) -> list[str]:  # noqa: ANN401 - as above
+        """Store new jobs in the caller's open transaction: both are there after its commit, or neither."""
+        ...

@@ -1,12 +1,14 @@
 """Transactions of the caller: a job and the caller's own rows are there together, or not at all."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 
 import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-from reprieve.errors import InvalidName, StoreError
+from reprieve import Reprieve
+from reprieve.errors import InvalidName, StoreError, ValidationError
 from reprieve.stores.postgres import PostgresStore
 from reprieve.stores.protocol import Filter, Transactional
 from reprieve.testing.conformance.stage import START, Worker, find_all, new_job, new_jobs
@@ -109,3 +111,22 @@ async def test_one_statement_serves_any_driver(url: str, store: PostgresStore, s
     shop.execute(statement, parameters)
     shop.commit()
     assert stored_ids(url) == {job.id for job in jobs}
+
+
+async def test_app_enqueues_in_transactions_of_both_kinds(
+    url: str, shop: psycopg.Connection, async_shop: psycopg.AsyncConnection
+) -> None:
+    app = Reprieve(url)
+
+    @app.task
+    def send(number: int) -> None: ...
+
+    receipts = [await send.using(connection=async_shop).aenqueue(1)]
+    receipts.append(await asyncio.to_thread(send.using(connection=shop).enqueue, 2))
+    assert stored_ids(url) == set()
+    await async_shop.commit()
+    shop.commit()
+    with pytest.raises(ValidationError, match="enqueue with aenqueue"):
+        await asyncio.to_thread(send.using(connection=async_shop).enqueue, 3)
+    await app.aclose()
+    assert stored_ids(url) == {receipt.id for receipt in receipts}

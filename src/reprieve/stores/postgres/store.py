@@ -14,7 +14,7 @@ from reprieve.core.change import Change
 from reprieve.core.events import Event
 from reprieve.core.ids import parse_id
 from reprieve.core.job import Job
-from reprieve.errors import StoreClosed, StoreError
+from reprieve.errors import StoreClosed, StoreError, ValidationError
 from reprieve.stores.check import check_regulation, check_size
 from reprieve.stores.coalesce import Coalescer
 from reprieve.stores.postgres import cells, enqueue, find, prune, regulate, sessions, settle
@@ -82,11 +82,18 @@ class PostgresStore:
 
     def enqueue_in(self, connection: psycopg.Connection[Any], jobs: Sequence[Job], now: int) -> list[str]:
         """Store new jobs in the caller's own transaction: both are there after its commit, or neither."""
+        if self.is_asynchronous(connection):
+            message = "the connection is asynchronous; enqueue with aenqueue, and await it"
+            raise ValidationError(message)
         self._prepare_for(connection)
         statement, parameters = self.statement(jobs, now)
         with _helpfully():
             row = connection.cursor(row_factory=tuple_row).execute(statement, parameters).fetchone()
         return [str(known) for known in row[0]] if row else []
+
+    def is_asynchronous(self, connection: object) -> bool:
+        """Whether a connection has to be awaited."""
+        return isinstance(connection, psycopg.AsyncConnection)
 
     async def aenqueue_in(self, connection: psycopg.AsyncConnection[Any], jobs: Sequence[Job], now: int) -> list[str]:
         """Store new jobs in the caller's own transaction, on an asynchronous connection."""
