@@ -41,6 +41,67 @@ class PostgresMissing(Exception):
     """There is no PostgreSQL to test with."""
 
 
+class Server:
+    """A server of our own, in a folder of its own, that can be killed and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        """Make the cluster, and start nothing yet."""
+        self._binaries = _binaries()
+        self._folder = folder
+        self._user = _unprivileged(folder)
+        self._data = folder / "data"
+        initdb: list[str | Path] = [
+            self._binaries / "initdb",
+            "-D",
+            self._data,
+            "-U",
+            "reprieve",
+            "-A",
+            "trust",
+            "-E",
+            "UTF8",
+            "-N",
+        ]
+        subprocess.run([*initdb, "--locale=C"], check=True, capture_output=True, user=self._user, cwd=folder)
+        access = self._data / "pg_hba.conf"
+        access.write_text(f"host all {LOCKED_OUT} all scram-sha-256\n{access.read_text()}")
+        self._port = _free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        self.url = f"postgresql://reprieve@127.0.0.1:{self._port}/postgres"
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        settings = [part for name, value in SETTINGS.items() for part in ("-c", f"{name}={value}")]
+        log = self._folder / "log"
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [self._binaries / "postgres", "-D", self._data, "-p", str(self._port), *settings],
+                stdout=output,
+                stderr=output,
+                user=self._user,
+                cwd=self._folder,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                psycopg.connect(self.url).close()
+            except psycopg.OperationalError:
+                if self._process.poll() is not None or time.monotonic() > deadline:
+                    self.kill()
+                    raise PostgresMissing(log.read_text()) from None
+                # The server says when it is ready only to its log.
+                threading.Event().wait(0.05)
+            else:
+                return
+
+    def kill(self) -> None:
+        """Stop it at once, as a crash would: nothing is written any more."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGQUIT)
+            self._process.wait(PATIENCE)
+
+
 @contextmanager
 def running() -> Iterator[str]:
     """Answer the URL of a server: the one that the environment names, or one of our own for as long as this lasts."""
@@ -48,16 +109,21 @@ def running() -> Iterator[str]:
     if named:
         yield named
         return
-    binaries = _binaries()
+    with own() as server:
+        yield server.url
+
+
+@contextmanager
+def own() -> Iterator[Server]:
+    """Answer a server of our own, for as long as this lasts."""
     folder = Path(tempfile.mkdtemp(prefix="reprieve-postgres-"))
     try:
-        server, url = _start(binaries, folder)
+        server = Server(folder)
+        server.start()
         try:
-            yield url
+            yield server
         finally:
-            # At once: nobody will read what it might still write.
-            server.send_signal(signal.SIGQUIT)
-            server.wait(PATIENCE)
+            server.kill()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -80,51 +146,6 @@ def _find() -> Path | None:
         return Path(on_path).resolve().parent
     kept = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[4]))
     return kept[-1].parent if kept else None
-
-
-def _start(binaries: Path, folder: Path) -> tuple[subprocess.Popen[bytes], str]:
-    user = _unprivileged(folder)
-    data = folder / "data"
-    initdb: list[str | Path] = [
-        binaries / "initdb",
-        "-D",
-        data,
-        "-U",
-        "reprieve",
-        "-A",
-        "trust",
-        "-E",
-        "UTF8",
-        "--locale=C",
-        "-N",
-    ]
-    subprocess.run(initdb, check=True, capture_output=True, user=user, cwd=folder)
-    access = data / "pg_hba.conf"
-    access.write_text(f"host all {LOCKED_OUT} all scram-sha-256\n{access.read_text()}")
-    port = _free_port()
-    settings = [part for name, value in SETTINGS.items() for part in ("-c", f"{name}={value}")]
-    with (folder / "log").open("wb") as log:
-        server = subprocess.Popen(
-            [binaries / "postgres", "-D", data, "-p", str(port), *settings],
-            stdout=log,
-            stderr=log,
-            user=user,
-            cwd=folder,
-            start_new_session=True,
-        )
-    url = f"postgresql://reprieve@127.0.0.1:{port}/postgres"
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        try:
-            psycopg.connect(url).close()
-        except psycopg.OperationalError:
-            if server.poll() is not None or time.monotonic() > deadline:
-                server.kill()
-                raise PostgresMissing((folder / "log").read_text()) from None
-            # The server says when it is ready only to its log.
-            threading.Event().wait(0.05)
-        else:
-            return server, url
 
 
 def _unprivileged(folder: Path) -> str | None:
