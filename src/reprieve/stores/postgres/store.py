@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -79,6 +80,14 @@ class PostgresStore:
         self._require_open()
         enqueue.check(jobs, self._largest_payload)
         return await self._coalescer.enqueue(jobs, now)
+
+    def enqueue_here(self, jobs: Sequence[Job], now: int) -> list[str]:
+        """Store new jobs, and keep the calling thread waiting."""
+        self._require_open()
+        enqueue.check(jobs, self._largest_payload)
+        known = self._submit(jobs, now).result()
+        self._bell.ring({job.queue for job in jobs})
+        return known
 
     def enqueue_in(self, connection: psycopg.Connection[Any], jobs: Sequence[Job], now: int) -> list[str]:
         """Store new jobs in the caller's own transaction: both are there after its commit, or neither."""
@@ -258,10 +267,12 @@ class PostgresStore:
         return await asyncio.wrap_future(self._crew.submit(work, READ))
 
     async def _enqueue(self, jobs: Sequence[Job], now: int) -> list[str]:
-        work = self._crew.submit(lambda tx: enqueue.enqueue(tx, self._address.schema, jobs, now), ALONE)
-        known = await asyncio.wrap_future(work)
+        known = await asyncio.wrap_future(self._submit(jobs, now))
         self._bell.ring({job.queue for job in jobs})
         return known
+
+    def _submit(self, jobs: Sequence[Job], now: int) -> Future[list[str]]:
+        return self._crew.submit(lambda tx: enqueue.enqueue(tx, self._address.schema, jobs, now), ALONE)
 
     async def _listen(self) -> None:
         """Hear other processes from before the first look for work on."""
