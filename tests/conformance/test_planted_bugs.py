@@ -16,13 +16,15 @@ import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-import reprieve.stores.plan
 import reprieve.stores.sqlite
 from reprieve.stores.protocol import Store
 from reprieve.testing.conformance import CHECKS
 from reprieve.testing.conformance.machine import make_machine
 
-ORIGINAL, PLAN = "reprieve.stores.sqlite", "reprieve.stores.plan"
+ORIGINAL = "reprieve.stores.sqlite"
+SHARED = ("plan", "record")
+"""What the store shares with others: copied with it, so that bugs can be planted there."""
+
 HISTORIES = "histories"
 """What finds a bug that no single check looks for."""
 
@@ -57,7 +59,7 @@ BUGS = (
     ),
     Bug(
         "the attempt is counted when it fails, not by its lease",
-        "rows.py",
+        "record.py",
         "attempt=1,",
         "attempt=0,",
         "attempt_is_counted_by_the_lease",
@@ -269,14 +271,17 @@ def copy(tmp_path: Path) -> Iterator[Callable[[Bug | None], Callable[[], Awaitab
 
 def _copy(folder: Path, name: str, bug: Bug | None) -> None:
     shutil.copytree(Path(reprieve.stores.sqlite.__file__).parent, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(Path(reprieve.stores.plan.__file__), folder)
+    for shared in SHARED:
+        shutil.copy(Path(reprieve.stores.sqlite.__file__).parents[1] / f"{shared}.py", folder)
     if bug is not None:
         text = (folder / bug.file).read_text("utf-8")
         found = text.count(bug.old)
         assert found == 1, f"{bug.file} has {bug.old!r} {found} times; plant the bug anew"
         (folder / bug.file).write_text(text.replace(bug.old, bug.new), "utf-8")
     for module in folder.rglob("*.py"):
-        text = module.read_text("utf-8").replace(PLAN, f"{name}.plan").replace(ORIGINAL, name)
+        text = module.read_text("utf-8").replace(ORIGINAL, name)
+        for shared in SHARED:
+            text = text.replace(f"reprieve.stores.{shared}", f"{name}.{shared}")
         module.write_text(text, "utf-8")
 
 

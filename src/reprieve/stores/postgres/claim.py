@@ -17,10 +17,11 @@ from reprieve.stores.postgres import settle
 from reprieve.stores.postgres.crew import Tx
 from reprieve.stores.postgres.leases import Leases, pack_lease
 from reprieve.stores.postgres.places import Places
-from reprieve.stores.postgres.rows import WAITING, Lease, Row, array_of, copy, lease_model, number_of, raw, unpack
+from reprieve.stores.postgres.rows import Row, array_of, copy, number_of, raw, unpack
 from reprieve.stores.postgres.sessions import held
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.protocol import Answer, Claim, Claimed
+from reprieve.stores.record import WAITING, Lease, lease_model
 
 SHELVES = 64
 """Open shelves of a tenant that a claim reads at once."""
@@ -257,7 +258,7 @@ class _Visit:
             found[number].append(Row(job_id, WAITING, version, wait, due, number, rec))
             lows[number] = job_id
         lease = Lease(self.session, self.now)
-        models = {shelf: lease_model(self.places[shelf], lease) for shelf in found}
+        models = {shelf: lease_model(self.places[shelf].model, lease) for shelf in found}
         next_of = {shelf: iter(rows) for shelf, rows in found.items()}
         jobs: list[Job] = []
         lost: list[tuple[Shelf, Job]] = []

@@ -9,9 +9,10 @@ from reprieve.core.job import Job
 from reprieve.errors import InvalidId
 from reprieve.stores.check import check_jobs
 from reprieve.stores.postgres.crew import Tx
-from reprieve.stores.postgres.rows import NUMBERS, array_of, is_id, key_of, names_of, pack, place_of_job
+from reprieve.stores.postgres.rows import array_of, is_id, names_of, pack, place_of_job
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.protocol import KEY_KEPT
+from reprieve.stores.record import NUMBERS, key_of
 
 
 def check(jobs: Sequence[Job], largest_payload: int) -> None:

@@ -15,21 +15,10 @@ from reprieve.stores.postgres.crew import Tx
 from reprieve.stores.postgres.finished import finished_job, unpack_jobs
 from reprieve.stores.postgres.leases import unpack_lease
 from reprieve.stores.postgres.places import Places
-from reprieve.stores.postgres.rows import (
-    COUNTERS,
-    LARGEST,
-    Lease,
-    Place,
-    Row,
-    array_of,
-    is_id,
-    number_of,
-    raw,
-    text,
-    unpack,
-)
+from reprieve.stores.postgres.rows import LARGEST, Place, Row, array_of, is_id, number_of, raw, text, unpack
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.protocol import Filter, Page, Tally
+from reprieve.stores.record import COUNTERS, Lease
 
 EXAMINED = 5_000
 """Rows that one page looks at: a page may come back short, but never late."""

@@ -11,20 +11,10 @@ import msgspec
 from msgspec.structs import replace
 
 from reprieve.core.ids import created_at, make_id
-from reprieve.core.job import Cause, Death, Job, Wait
+from reprieve.core.job import Job
 from reprieve.core.policy import Override
 from reprieve.rng import bits
-
-WAITS: tuple[Wait, ...] = ("turn", "schedule", "retry", "gate", "budget")
-"""What a job waits for, by the number that rows know it by."""
-
-COUNTERS: Final = ("ready", "scheduled", "retrying", "parked", "parked")
-"""The counter of a shelf for each of them."""
-
-NUMBERS: dict[Wait, int] = {wait: number for number, wait in enumerate(WAITS)}
-
-WAITING, DEAD, CANCELLED = 0, 1, 2
-STATES: Final = {DEAD: "dead", CANCELLED: "cancelled"}
+from reprieve.stores.record import STATES, WAITS, History, Lease, history_of, lease_model, remember
 
 LARGEST: Final = (1 << 63) - 1
 
@@ -136,25 +126,6 @@ def place_of_job(job: Job) -> Place:
     return place_of(job.queue, job.tenant, job.task, job.dependency, job.group, job.priority)
 
 
-class History(msgspec.Struct, array_like=True, frozen=True):
-    """What a job has been through; a fresh one has none."""
-
-    parked_since_at: int | None
-    parked_on: str
-    granted: int
-    attempt: int
-    charged: int
-    spared: int
-    crashes: int
-    snoozes: int
-    delay: float
-    is_manual: bool
-    cause: Cause | None
-    failed_at: int | None
-    death: Death | None
-    finished_at: int | None
-
-
 class Rec(msgspec.Struct, array_like=True, frozen=True):
     """The record of a job's row."""
 
@@ -169,29 +140,12 @@ class Rec(msgspec.Struct, array_like=True, frozen=True):
     history: History | None
 
 
-_FRESH = History(None, "", 0, 0, 0, 0, 0, 0, 0.0, False, None, None, None, None)  # noqa: FBT003 - a row, not a call
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Rec).decode
 
 
 def pack(job: Job) -> bytes:
     """Pack what a row does not keep in columns of its own."""
-    history = History(
-        job.parked_since_at,
-        job.parked_on,
-        job.granted,
-        job.attempt,
-        job.charged,
-        job.spared,
-        job.crashes,
-        job.snoozes,
-        job.delay,
-        job.is_manual,
-        job.cause,
-        job.failed_at,
-        job.death,
-        job.finished_at,
-    )
     return _encode(
         Rec(
             job.payload,
@@ -201,17 +155,9 @@ def pack(job: Job) -> bytes:
             job.key,
             job.key_ttl,
             job.override,
-            None if history == _FRESH else history,
+            history_of(job),
         )
     )
-
-
-class Lease(msgspec.Struct, frozen=True):
-    """Who holds a job, and since when."""
-
-    session: str
-    at: int
-    cancel: bool = False
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -224,19 +170,6 @@ class Row(msgspec.Struct, frozen=True):
     due: int | None
     shelf: int
     rec: bytes
-
-
-def lease_model(place: Place, lease: Lease) -> Job:
-    """Answer the model of leased jobs, which counts the lease as attempt and version, as `change.lease` does."""
-    return replace(
-        place.model,
-        state="running",
-        version=1,
-        attempt=1,
-        session=lease.session,
-        leased_at=lease.at,
-        cancel_requested=lease.cancel,
-    )
 
 
 def copy(model: Job, row: Row) -> Job:
@@ -256,33 +189,13 @@ def copy(model: Job, row: Row) -> Job:
         deadline_at=record.deadline_at,
         max_attempts=record.max_attempts,
     )
-    return job if record.history is None else _remember(job, record.history)
-
-
-def _remember(job: Job, past: History) -> Job:
-    return replace(
-        job,
-        parked_since_at=past.parked_since_at,
-        parked_on=past.parked_on,
-        granted=past.granted,
-        attempt=past.attempt + job.attempt,
-        charged=past.charged,
-        spared=past.spared,
-        crashes=past.crashes,
-        snoozes=past.snoozes,
-        delay=past.delay,
-        is_manual=past.is_manual,
-        cause=past.cause,
-        failed_at=past.failed_at,
-        death=past.death,
-        finished_at=past.finished_at,
-    )
+    return job if record.history is None else remember(job, record.history)
 
 
 def unpack(row: Row, place: Place, lease: Lease | None = None) -> Job:
     """Rebuild a job, whatever has become of it."""
     if lease is not None:
-        return copy(lease_model(place, lease), row)
+        return copy(lease_model(place.model, lease), row)
     job = copy(place.model, row)
     return replace(job, state=STATES.get(row.state, "waiting"), waiting_for=WAITS[row.wait])
 
@@ -290,8 +203,3 @@ def unpack(row: Row, place: Place, lease: Lease | None = None) -> Job:
 def due_of(job: Job) -> int | None:
     """Answer what a row says of when its job is due."""
     return None if job.due_at == created_at(job.id) else job.due_at
-
-
-def key_of(job: Job) -> bytes:
-    """Answer the short form of a job's unique key."""
-    return hashlib.blake2b(f"{job.task}\0{job.tenant}\0{job.key}".encode(), digest_size=16).digest()

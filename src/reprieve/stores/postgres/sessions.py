@@ -10,9 +10,10 @@ from reprieve.stores.postgres import settle
 from reprieve.stores.postgres.crew import Tx
 from reprieve.stores.postgres.leases import unpack_lease
 from reprieve.stores.postgres.places import Places
-from reprieve.stores.postgres.rows import Lease, Row, array_of, raw, text, unpack
+from reprieve.stores.postgres.rows import Row, array_of, raw, text, unpack
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.protocol import Beat, Mark, Pulse
+from reprieve.stores.record import Lease
 
 
 def beat(tx: Tx, places: Places, request: Beat) -> Pulse:

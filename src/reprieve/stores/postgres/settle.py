@@ -17,12 +17,7 @@ from reprieve.stores.postgres.finished import finished_job, keep
 from reprieve.stores.postgres.leases import Leases
 from reprieve.stores.postgres.places import Places
 from reprieve.stores.postgres.rows import (
-    CANCELLED,
-    COUNTERS,
-    DEAD,
     LARGEST,
-    NUMBERS,
-    WAITING,
     Place,
     Row,
     array_of,
@@ -35,6 +30,7 @@ from reprieve.stores.postgres.rows import (
 )
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.protocol import Answer
+from reprieve.stores.record import CANCELLED, COUNTERS, DEAD, NUMBERS, WAITING
 
 _COLUMNS = ("ready", "scheduled", "retrying", "parked", "dead")
 _NOWHERE = "ffffffff-ffff-ffff-ffff-ffffffffffff"

@@ -12,9 +12,10 @@ from reprieve.core.rate import Meter, Rate
 from reprieve.errors import SessionDead, StaleCall
 from reprieve.stores.plan import Limits, Place, Plan, Shelf, Tenant, Turn, load_of
 from reprieve.stores.protocol import Answer, Claim, Claimed
+from reprieve.stores.record import COUNTERS, Lease, lease_model
 from reprieve.stores.sqlite import settle
 from reprieve.stores.sqlite.places import Places
-from reprieve.stores.sqlite.rows import COUNTERS, Lease, Row, copy, lease_model, unpack
+from reprieve.stores.sqlite.rows import Row, copy, unpack
 from reprieve.stores.sqlite.sessions import held
 from reprieve.stores.sqlite.statements import run, statements
 

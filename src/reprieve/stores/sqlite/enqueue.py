@@ -10,10 +10,11 @@ from reprieve.core.job import Job
 from reprieve.errors import InvalidId, StoreError
 from reprieve.stores.check import check_jobs
 from reprieve.stores.protocol import KEY_KEPT
+from reprieve.stores.record import COUNTERS, NUMBERS, key_of
 from reprieve.stores.sqlite.faults import translate
 from reprieve.stores.sqlite.finished import finished_jobs
 from reprieve.stores.sqlite.places import Places
-from reprieve.stores.sqlite.rows import COUNTERS, NUMBERS, id_of, is_id, key_of, pack, split_id
+from reprieve.stores.sqlite.rows import id_of, is_id, pack, split_id
 from reprieve.stores.sqlite.statements import Tx, run, statements
 
 _COLUMNS = tuple(dict.fromkeys(COUNTERS))

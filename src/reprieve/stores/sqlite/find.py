@@ -13,10 +13,11 @@ from reprieve.core.job import Job
 from reprieve.core.status import Status, status_of
 from reprieve.errors import InvalidCursor
 from reprieve.stores.protocol import Filter, Page, Tally
+from reprieve.stores.record import COUNTERS, Lease
 from reprieve.stores.sqlite.finished import finished_jobs, unpack_jobs
 from reprieve.stores.sqlite.marks import cancels
 from reprieve.stores.sqlite.places import Places
-from reprieve.stores.sqlite.rows import COUNTERS, Lease, Place, Row, row_id, unpack
+from reprieve.stores.sqlite.rows import Place, Row, row_id, unpack
 from reprieve.stores.sqlite.statements import statements
 
 EXAMINED = 5_000

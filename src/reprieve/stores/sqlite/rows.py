@@ -1,6 +1,5 @@
 """Jobs as rows: the short integer id inside a public id, and the record that a row carries."""
 
-import hashlib
 import re
 from typing import Final
 
@@ -8,8 +7,9 @@ import msgspec
 from msgspec.structs import replace
 
 from reprieve.core.ids import make_id, spell_id
-from reprieve.core.job import CancelRequest, Cause, Death, Job, Wait
+from reprieve.core.job import Job
 from reprieve.core.policy import Override
+from reprieve.stores.record import STATES, WAITS, History, Lease, history_of, lease_model, remember
 
 EPOCH: Final = 1_577_836_800_000
 """2020 began: counted from here, 41 bits of milliseconds last until 2089."""
@@ -20,17 +20,6 @@ _NODES: Final = 1 << 10
 _COUNT: Final = 1 << 12
 _CHANCE_BITS: Final = 40
 _CHANCE: Final = (1 << _CHANCE_BITS) - 1
-
-WAITS: tuple[Wait, ...] = ("turn", "schedule", "retry", "gate", "budget")
-"""What a job waits for, by the number that rows know it by."""
-
-COUNTERS: Final = ("ready", "scheduled", "retrying", "parked", "parked")
-"""The counter of a shelf for each of them."""
-
-NUMBERS: dict[Wait, int] = {wait: number for number, wait in enumerate(WAITS)}
-
-WAITING, DEAD, CANCELLED = 0, 1, 2
-STATES: Final = {DEAD: "dead", CANCELLED: "cancelled"}
 
 
 class Ids:
@@ -96,25 +85,6 @@ def public_id(row: int, tail: int) -> str:
     )
 
 
-class History(msgspec.Struct, array_like=True, frozen=True):
-    """What a job has been through; a fresh one has none."""
-
-    parked_since_at: int | None
-    parked_on: str
-    granted: int
-    attempt: int
-    charged: int
-    spared: int
-    crashes: int
-    snoozes: int
-    delay: float
-    is_manual: bool
-    cause: Cause | None
-    failed_at: int | None
-    death: Death | None
-    finished_at: int | None
-
-
 class Rec(msgspec.Struct, array_like=True, frozen=True):
     """The record of a job's row."""
 
@@ -130,29 +100,12 @@ class Rec(msgspec.Struct, array_like=True, frozen=True):
     history: History | None
 
 
-_FRESH = History(None, "", 0, 0, 0, 0, 0, 0, 0.0, False, None, None, None, None)  # noqa: FBT003 - a row, not a call
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Rec).decode
 
 
 def pack(job: Job, tail: int) -> bytes:
     """Pack what a row does not keep in columns of its own; `tail` is the rest of its public id."""
-    history = History(
-        job.parked_since_at,
-        job.parked_on,
-        job.granted,
-        job.attempt,
-        job.charged,
-        job.spared,
-        job.crashes,
-        job.snoozes,
-        job.delay,
-        job.is_manual,
-        job.cause,
-        job.failed_at,
-        job.death,
-        job.finished_at,
-    )
     return _encode(
         Rec(
             tail,
@@ -164,7 +117,7 @@ def pack(job: Job, tail: int) -> bytes:
             job.key_ttl,
             job.override,
             job.timeout,
-            None if history == _FRESH else history,
+            history_of(job),
         )
     )
 
@@ -181,14 +134,6 @@ class Place(msgspec.Struct, frozen=True):
     queue_id: int
     tenant_id: int
     gates: tuple[int, ...]
-
-
-class Lease(msgspec.Struct, frozen=True):
-    """Who holds a job, and since when."""
-
-    session: str
-    at: int
-    cancel: CancelRequest | None = None
 
 
 class Row(msgspec.Struct, array_like=True, frozen=True):
@@ -216,19 +161,6 @@ def model_of(place: Place) -> Job:
     )
 
 
-def lease_model(model: Job, lease: Lease) -> Job:
-    """Answer the model of leased jobs, which counts the lease as attempt and version, as `change.lease` does."""
-    return replace(
-        model,
-        state="running",
-        version=1,
-        attempt=1,
-        session=lease.session,
-        leased_at=lease.at,
-        cancel_request=lease.cancel,
-    )
-
-
 def copy(model: Job, row: Row, data: bytes) -> Job:
     """Rebuild a job from the model of its shelf."""
     rec = _decode(data)
@@ -246,27 +178,7 @@ def copy(model: Job, row: Row, data: bytes) -> Job:
         deadline_at=rec.deadline_at,
         max_attempts=rec.max_attempts,
     )
-    return job if rec.history is None else _remember(job, rec.history)
-
-
-def _remember(job: Job, past: History) -> Job:
-    return replace(
-        job,
-        parked_since_at=past.parked_since_at,
-        parked_on=past.parked_on,
-        granted=past.granted,
-        attempt=past.attempt + job.attempt,
-        charged=past.charged,
-        spared=past.spared,
-        crashes=past.crashes,
-        snoozes=past.snoozes,
-        delay=past.delay,
-        is_manual=past.is_manual,
-        cause=past.cause,
-        failed_at=past.failed_at,
-        death=past.death,
-        finished_at=past.finished_at,
-    )
+    return job if rec.history is None else remember(job, rec.history)
 
 
 def unpack(row: Row, data: bytes, place: Place, lease: Lease | None = None) -> Job:
@@ -280,8 +192,3 @@ def unpack(row: Row, data: bytes, place: Place, lease: Lease | None = None) -> J
 def id_of(row: int, data: bytes) -> str:
     """Answer the public id of a row."""
     return public_id(row, _decode(data).tail)
-
-
-def key_of(job: Job) -> bytes:
-    """Answer the short form of a job's unique key."""
-    return hashlib.blake2b(f"{job.task}\0{job.tenant}\0{job.key}".encode(), digest_size=16).digest()

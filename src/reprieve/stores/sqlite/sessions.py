@@ -7,9 +7,10 @@ import msgspec
 from reprieve.core.duration import milliseconds
 from reprieve.core.job import Job
 from reprieve.stores.protocol import Beat
+from reprieve.stores.record import Lease
 from reprieve.stores.sqlite.marks import cancels
 from reprieve.stores.sqlite.places import Places
-from reprieve.stores.sqlite.rows import Lease, Row, unpack
+from reprieve.stores.sqlite.rows import Row, unpack
 from reprieve.stores.sqlite.statements import statements
 
 _decode_lease = msgspec.msgpack.Decoder(dict[int, tuple[int, int]]).decode

@@ -15,21 +15,11 @@ from reprieve.core.events import Event
 from reprieve.core.job import CancelRequest, Job
 from reprieve.core.move import Start, Succeed
 from reprieve.stores.protocol import Answer
+from reprieve.stores.record import CANCELLED, COUNTERS, DEAD, NUMBERS, WAITING
 from reprieve.stores.sqlite.finished import finished_jobs, keep
 from reprieve.stores.sqlite.marks import cancels
 from reprieve.stores.sqlite.places import Places
-from reprieve.stores.sqlite.rows import (
-    CANCELLED,
-    COUNTERS,
-    DEAD,
-    NUMBERS,
-    WAITING,
-    Place,
-    Row,
-    pack,
-    split_id,
-    unpack,
-)
+from reprieve.stores.sqlite.rows import Place, Row, pack, split_id, unpack
 from reprieve.stores.sqlite.statements import run, statements
 
 _SILENT = (Start, Succeed)
