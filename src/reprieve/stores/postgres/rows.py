@@ -41,9 +41,9 @@ class Ids:
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
 
-def is_id(job_id: str) -> bool:
-    """Whether a text is a job id in its one form."""
-    return _ID.fullmatch(job_id) is not None
+def is_id(job_id: str | int) -> bool:
+    """Whether this is a job id in its one form."""
+    return isinstance(job_id, str) and _ID.fullmatch(job_id) is not None
 
 
 def raw(job_id: str) -> bytes:
