@@ -74,12 +74,13 @@ async def work(store: PostgresStore, name: str, rng: random.Random, done: asynci
     succeeded: Counter[str] = Counter()
     changes: list[Change] = []
     while True:
+        is_over = done.is_set()
         claimed = await worker.ask(rng.randrange(1, 12), changes=changes)
         assert set(claimed.answers) <= {"applied"}
         succeeded.update(change.job.id for change in changes if change.job.state == "succeeded")
         changes = [decide(job, rng) for job in claimed.jobs]
         if not changes and claimed.next_at is None:
-            if done.is_set():
+            if is_over:
                 return succeeded
             await store.wait(("default",), 0.05, name)
 

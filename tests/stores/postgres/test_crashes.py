@@ -40,6 +40,7 @@ async def work(store: PostgresStore, until: asyncio.Event) -> Counter[str]:
     changes: list[Change] = []
     while True:
         worker.number += 1
+        is_over = until.is_set()
         while True:
             try:
                 claimed = await worker.again(5, changes=changes)
@@ -52,7 +53,7 @@ async def work(store: PostgresStore, until: asyncio.Event) -> Counter[str]:
         assert set(claimed.answers) <= {"applied", "already"}
         taken.update(job.id for job in claimed.jobs)
         changes = [succeed(job) for job in claimed.jobs]
-        if not changes and until.is_set():
+        if not changes and is_over:
             return taken
         if not changes:
             await store.wait(("default",), 0.05, worker.session)
