@@ -362,25 +362,27 @@ begin
             where exists (select 1 from finished where hi >= f and lo <= f and f = any (finished.ids))
         );
     end if;
-    -- Always in the same order, so that nobody waits for each other.
-    for number, place in
-        select k.number, k.place from unnest(keyed) with ordinality as k (number, place)
-        order by substring(keys from (16 * k.place - 15)::int4 for 16), k.number
-    loop
-        mine := ids[number];
-        continue when mine = any (stored);
+    if cardinality(keyed) > 0 then
+        -- Always in the same order, so that nobody waits for each other.
+        for number, place in
+            select k.number, k.place from unnest(keyed) with ordinality as k (number, place)
+            order by substring(keys from (16 * k.place - 15)::int4 for 16), k.number
         loop
-            insert into uniq as u (key, id, expires)
-            values (substring(keys from (16 * place - 15)::int4 for 16), mine, expiries[place])
-            on conflict (key) do update set id = excluded.id, expires = excluded.expires
-            where u.expires <= now and u.id <> excluded.id and not exists (select 1 from job where job.id = u.id)
-            returning u.id into holder;
-            exit when holder is not null;
-            select u.id into holder from uniq as u where u.key = substring(keys from (16 * place - 15)::int4 for 16);
-            exit when holder is not null;
+            mine := ids[number];
+            continue when mine = any (stored);
+            loop
+                insert into uniq as u (key, id, expires)
+                values (substring(keys from (16 * place - 15)::int4 for 16), mine, expiries[place])
+                on conflict (key) do update set id = excluded.id, expires = excluded.expires
+                where u.expires <= now and u.id <> excluded.id and not exists (select 1 from job where job.id = u.id)
+                returning u.id into holder;
+                exit when holder is not null;
+                select u.id into holder from uniq as u where u.key = substring(keys from (16 * place - 15)::int4 for 16);
+                exit when holder is not null;
+            end loop;
+            known[number] := holder;
         end loop;
-        known[number] := holder;
-    end loop;
+    end if;
     with given as (
         select v.*, substring(recs from (sum(v.length) over (order by v.place) - v.length + 1)::int4 for v.length::int4) as rec
         from unnest(ids, known, places, dues, versions, waits, lengths) with ordinality
