@@ -1,13 +1,11 @@
 """Fleets of workers in processes of their own: started, watched, hurt and in the end always killed, each by its id."""
 
 import asyncio
-import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from inspect import isawaitable
@@ -29,6 +27,7 @@ from reprieve.worker.logs import Logs
 from reprieve.worker.plan import Plan
 from tests.flows import crew
 from tests.flows.crew import Line
+from tests.flows.ground import Ground, Grounds
 
 ROOT = Path(__file__).parents[2]
 SOON = 3.0
@@ -127,10 +126,10 @@ def is_alive(pid: int) -> bool:
 class Stage:
     """One store, the workers on it, and everything that they did."""
 
-    def __init__(self, folder: Path, terms: Terms) -> None:
+    def __init__(self, folder: Path, terms: Terms, ground: Ground) -> None:
         self.terms = terms
         self.folder = folder
-        self.path = folder / "jobs.db"
+        self.ground = ground
         self.log = folder / "log"
         self.log.touch()
         self._numbers = count()
@@ -141,7 +140,7 @@ class Stage:
 
     def open_app(self) -> Reprieve:
         """Make an app on this store that knows every task, as another process would have one."""
-        app = Reprieve(f"sqlite:///{self.path}", settings=Settings())
+        app = Reprieve(self.ground.url, settings=Settings())
         for declaration in crew.app.registry:
             app.registry.add(declaration)
         return app
@@ -152,7 +151,7 @@ class Stage:
         """Start a worker."""
         defaults: dict[str, Any] = {
             "target": "tests.flows.crew:app",
-            "url": f"sqlite:///{self.path}",
+            "url": self.ground.url,
             "processes": 1,
             "slots": 4,
             "queues": ("default",),
@@ -177,21 +176,10 @@ class Stage:
         """Stop whoever a signal reaches, at a moment when none of them holds the store: everybody would wait."""
         while True:
             send(signal.SIGSTOP)
-            if self._is_free():
+            if await asyncio.to_thread(self.ground.is_free):
                 return
             send(signal.SIGCONT)
             await asyncio.sleep(0.01)
-
-    def _is_free(self) -> bool:
-        with Path(f"{self.path}-lock").open() as file:
-            for _ in range(100):
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    threading.Event().wait(0.005)
-                else:
-                    return True
-        return False
 
     async def close(self) -> None:
         for tree in self._trees:
@@ -319,7 +307,7 @@ class Stage:
         return "\n".join((*lines, *outputs))
 
 
-async def play(scene: Callable[[Stage], Awaitable[None]], folder: Path, terms: Terms) -> None:
+async def play(scene: Callable[[Stage], Awaitable[None]], folder: Path, terms: Terms, grounds: Grounds) -> None:
     """Play a scene as often as the terms say, each time on a stage of its own, a few at once."""
     room = asyncio.Semaphore(terms.at_once)
 
@@ -327,14 +315,15 @@ async def play(scene: Callable[[Stage], Awaitable[None]], folder: Path, terms: T
         async with room:
             place = folder / str(number)
             place.mkdir()
-            stage = Stage(place, terms)
-            try:
-                await scene(stage)
-            except AssertionError as error:
-                error.add_note(stage.story())
-                raise
-            finally:
-                await stage.close()
+            with grounds(place) as ground:
+                stage = Stage(place, terms, ground)
+                try:
+                    await scene(stage)
+                except AssertionError as error:
+                    error.add_note(stage.story())
+                    raise
+                finally:
+                    await stage.close()
 
     if terms.times == 1:
         await perform(0)
@@ -350,12 +339,12 @@ on_all_terms = pytest.mark.parametrize(
 """Runs a test once with a short lease, and for `make faults` twenty times at the defaults."""
 
 
-def flow(scene: Callable[[Stage], Awaitable[None]]) -> Callable[[Path, Terms], Awaitable[None]]:
-    """Make a test of a scene, on all terms."""
+def flow(scene: Callable[[Stage], Awaitable[None]]) -> Callable[[Path, Terms, Grounds], Awaitable[None]]:
+    """Make a test of a scene, on all terms and on every store."""
 
     @on_all_terms
-    async def test(tmp_path: Path, terms: Terms) -> None:
-        await play(scene, tmp_path, terms)
+    async def test(tmp_path: Path, terms: Terms, grounds: Grounds) -> None:
+        await play(scene, tmp_path, terms, grounds)
 
     test.__name__ = test.__qualname__ = scene.__name__
     test.__module__ = scene.__module__

@@ -7,13 +7,16 @@ import pytest
 from tests.flows import crew
 from tests.flows.crew import WrongClock, nap, stay
 from tests.flows.fleet import PATIENCE, Stage, Terms, calls, flow, on_all_terms, play
+from tests.flows.ground import Grounds
 
 HOUR = 3_600_000
 
 
 @on_all_terms
 @pytest.mark.parametrize("jump", [HOUR, -HOUR], ids=["forward", "back"])
-async def test_a_jump_of_the_clock_loses_and_doubles_nothing(jump: int, terms: Terms, tmp_path: Path) -> None:
+async def test_a_jump_of_the_clock_loses_and_doubles_nothing(
+    jump: int, terms: Terms, tmp_path: Path, grounds: Grounds
+) -> None:
     async def scene(stage: Stage) -> None:
         wrong = stage.folder / "clock"
         wrong.write_text("0")
@@ -33,7 +36,7 @@ async def test_a_jump_of_the_clock_loses_and_doubles_nothing(jump: int, terms: T
         assert {(job.charged, job.crashes) for job in after} == {(0, 0)}
         assert len(stage.began()) == len(long) + len(more)
 
-    await play(scene, tmp_path, terms)
+    await play(scene, tmp_path, terms, grounds)
 
 
 @flow

@@ -1,9 +1,8 @@
 """The store away: somebody locks everybody out, and nothing is lost, doubled or refused."""
 
 import asyncio
-import sqlite3
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 
 from tests.flows.crew import nap, stay
 from tests.flows.fleet import PATIENCE, Stage, calls, flow
@@ -12,12 +11,14 @@ from tests.flows.fleet import PATIENCE, Stage, calls, flow
 @asynccontextmanager
 async def locked(stage: Stage, seconds: float) -> AsyncGenerator[None]:
     """Let nobody write until so many seconds are over, and what is done meanwhile has begun."""
-    with closing(sqlite3.connect(stage.path, timeout=30, isolation_level=None, check_same_thread=False)) as holder:
-        await asyncio.to_thread(holder.execute, "begin exclusive")
+    lock = stage.ground.locked()
+    await asyncio.to_thread(lock.__enter__)
+    try:
         over = asyncio.get_running_loop().time() + seconds
         yield
         await asyncio.sleep(over - asyncio.get_running_loop().time())
-        holder.execute("rollback")
+    finally:
+        lock.__exit__(None, None, None)
 
 
 @flow

@@ -10,6 +10,7 @@ from reprieve.clock import ticks
 from reprieve.core.move import Cancel
 from tests.flows import crew
 from tests.flows.fleet import OFTEN, SOON, Stage, Terms, calls, flow, is_alive, on_all_terms, play
+from tests.flows.ground import Grounds
 
 
 def short_name(task: Task[[], object]) -> str:
@@ -21,7 +22,7 @@ def short_name(task: Task[[], object]) -> str:
     "task", [crew.overrun_asleep, crew.overrun_in_a_thread, crew.overrun_in_a_process], ids=short_name
 )
 async def test_a_job_that_takes_too_long_is_stopped_beside_its_neighbours(
-    task: Task[[], object], terms: Terms, tmp_path: Path
+    task: Task[[], object], terms: Terms, tmp_path: Path, grounds: Grounds
 ) -> None:
     async def scene(stage: Stage) -> None:
         tree = stage.hire()
@@ -37,13 +38,13 @@ async def test_a_job_that_takes_too_long_is_stopped_beside_its_neighbours(
         await check(stage, late)
         assert tree.said("session declared dead") == []
 
-    await play(scene, tmp_path, terms)
+    await play(scene, tmp_path, terms, grounds)
 
 
 @on_all_terms
 @pytest.mark.parametrize("task", [crew.overrun_on_the_loop, crew.overrun_with_the_interpreter], ids=short_name)
 async def test_a_job_that_lets_nobody_else_run_is_stopped_with_its_process(
-    task: Task[[], object], terms: Terms, tmp_path: Path
+    task: Task[[], object], terms: Terms, tmp_path: Path, grounds: Grounds
 ) -> None:
     async def scene(stage: Stage) -> None:
         tree = stage.hire()
@@ -62,7 +63,7 @@ async def test_a_job_that_lets_nobody_else_run_is_stopped_with_its_process(
         assert (after.attempt, after.charged, after.crashes) == (2, 0, 1)
         assert tree.said("session declared dead") == []
 
-    await play(scene, tmp_path, terms)
+    await play(scene, tmp_path, terms, grounds)
 
 
 async def check(stage: Stage, late: str) -> None:
@@ -74,7 +75,7 @@ async def check(stage: Stage, late: str) -> None:
 
 
 @pytest.mark.faults
-async def test_a_child_whose_threads_do_not_end_is_replaced(tmp_path: Path) -> None:
+async def test_a_child_whose_threads_do_not_end_is_replaced(tmp_path: Path, grounds: Grounds) -> None:
     async def scene(stage: Stage) -> None:
         tree = stage.hire(slots=2)
         late = await stage.enqueue_one(crew.overrun_in_a_thread.call())
@@ -86,7 +87,7 @@ async def test_a_child_whose_threads_do_not_end_is_replaced(tmp_path: Path) -> N
         await check(stage, late)
         assert len(stage.began(late)) == 2
 
-    await play(scene, tmp_path, OFTEN)
+    await play(scene, tmp_path, OFTEN, grounds)
 
 
 @flow

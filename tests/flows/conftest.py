@@ -1,0 +1,14 @@
+"""Every flow on every store."""
+
+import pytest
+
+from tests.flows.ground import Grounds, in_a_file, in_a_schema
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def grounds(request: pytest.FixtureRequest) -> Grounds:
+    """Answer where the stages of this test stand."""
+    if request.param == "sqlite":
+        return in_a_file
+    server: str = request.getfixturevalue("postgres_url")
+    return lambda _: in_a_schema(server)

@@ -1,0 +1,108 @@
+"""Where a stage stands: a store of each kind, and how to keep everybody else from writing to it."""
+
+import fcntl
+import sqlite3
+import threading
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, closing, contextmanager
+from pathlib import Path
+from typing import Protocol, TypeAlias
+from uuid import uuid4
+
+import psycopg
+
+
+class Ground(Protocol):
+    """A store, as it is seen from outside."""
+
+    url: str
+
+    def is_free(self) -> bool:
+        """Whether nobody is in the middle of a write, or will be out of it in a moment."""
+        ...
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Let nobody write for as long as this lasts."""
+        ...
+
+
+Grounds: TypeAlias = Callable[[Path], AbstractContextManager[Ground]]
+"""Makes an empty store for a folder, and removes it afterwards."""
+
+
+class File:
+    """An SQLite file."""
+
+    def __init__(self, path: Path) -> None:
+        self.url = f"sqlite:///{path}"
+        self._path = path
+
+    def is_free(self) -> bool:
+        with Path(f"{self._path}-lock").open() as file:
+            for _ in range(100):
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    threading.Event().wait(0.005)
+                else:
+                    return True
+        return False
+
+    @contextmanager
+    def locked(self) -> Generator[None]:
+        with closing(sqlite3.connect(self._path, timeout=30, isolation_level=None, check_same_thread=False)) as holder:
+            holder.execute("begin exclusive")
+            yield
+            holder.execute("rollback")
+
+
+class Schema:
+    """A schema of a PostgreSQL database."""
+
+    def __init__(self, server: str) -> None:
+        self.name = f"flow_{uuid4().hex[:12]}"
+        self.url = f"{server}?schema={self.name}"
+        self._server = server
+
+    def is_free(self) -> bool:
+        """Whoever stops in the middle is thrown out after seconds, in which everybody waits."""
+        busy = (
+            "select exists (select 1 from pg_locks join pg_class on pg_class.oid = relation "
+            "where relnamespace = to_regnamespace(%s))"
+        )
+        with psycopg.connect(self._server, autocommit=True) as admin:
+            for _ in range(100):
+                row = admin.execute(busy, [self.name]).fetchone()
+                if row == (False,):
+                    return True
+                threading.Event().wait(0.005)
+        return False
+
+    @contextmanager
+    def locked(self) -> Generator[None]:
+        with psycopg.connect(self._server) as holder:
+            holder.execute(f"set search_path = {self.name}")
+            holder.execute("select take_turn('0')")
+            holder.execute("lock table job in exclusive mode")
+            yield
+            holder.rollback()
+
+    def drop(self) -> None:
+        with psycopg.connect(self._server, autocommit=True) as admin:
+            admin.execute(f"drop schema if exists {self.name} cascade")
+
+
+@contextmanager
+def in_a_file(folder: Path) -> Generator[Ground]:
+    """Stand on a file in the folder."""
+    yield File(folder / "jobs.db")
+
+
+@contextmanager
+def in_a_schema(server: str) -> Generator[Ground]:
+    """Stand on a schema of a server."""
+    schema = Schema(server)
+    try:
+        yield schema
+    finally:
+        schema.drop()
