@@ -17,6 +17,8 @@ from pathlib import Path
 
 import psycopg
 
+from tests.servers.guard import Guard
+
 PATIENCE = 30.0
 """Seconds for which a server may take to start, and to stop."""
 
@@ -47,7 +49,7 @@ class Server:
     def __init__(self, folder: Path) -> None:
         """Make the cluster, and start nothing yet."""
         self._binaries = _binaries()
-        self._folder = folder
+        self.folder = folder
         self._user = _unprivileged(folder)
         self._data = folder / "data"
         initdb: list[str | Path] = [
@@ -69,17 +71,23 @@ class Server:
         self._process: subprocess.Popen[bytes] | None = None
         self.url = f"postgresql://reprieve@127.0.0.1:{self._port}/postgres"
 
+    @property
+    def pid(self) -> int:
+        """The number of its first process."""
+        assert self._process is not None
+        return self._process.pid
+
     def start(self) -> None:
         """Start it, and wait until it answers."""
         settings = [part for name, value in SETTINGS.items() for part in ("-c", f"{name}={value}")]
-        log = self._folder / "log"
+        log = self.folder / "log"
         with log.open("ab") as output:
             self._process = subprocess.Popen(
                 [self._binaries / "postgres", "-D", self._data, "-p", str(self._port), *settings],
                 stdout=output,
                 stderr=output,
                 user=self._user,
-                cwd=self._folder,
+                cwd=self.folder,
                 start_new_session=True,
             )
         deadline = time.monotonic() + PATIENCE
@@ -115,25 +123,25 @@ def running() -> Iterator[str]:
 
 @contextmanager
 def own() -> Iterator[Server]:
-    """Answer a server of our own, for as long as this lasts."""
+    """Answer a server of our own, for as long as this lasts; it ends with this process in any case."""
     folder = Path(tempfile.mkdtemp(prefix="reprieve-postgres-"))
-    try:
+    with Guard(folder):
         server = Server(folder)
         server.start()
         try:
             yield server
         finally:
             server.kill()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _binaries() -> Path:
     """Find PostgreSQL on the PATH or where Debian keeps it, or install it where we may."""
     found = _find()
     if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
-        subprocess.run(["apt-get", "install", "-y", "-qq", "postgresql"], check=False, capture_output=True)
-        found = _find()
+        for words in (["install", "postgresql"], ["update"], ["install", "postgresql"]):
+            if found is None:
+                subprocess.run(["apt-get", "-y", "-qq", *words], check=False, capture_output=True)
+                found = _find()
     if found is None:
         message = "PostgreSQL is not installed; apt-get install postgresql, or name a server in REPRIEVE_TEST_POSTGRES"
         raise PostgresMissing(message)

@@ -1,0 +1,55 @@
+"""Ends a server with the tests that started it, even if these are killed: `python -m tests.servers.guard folder`.
+
+Whoever started it holds the other end of its standard input, which the system closes when they are gone.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 30.0
+"""Seconds for a server to end."""
+
+
+class Guard:
+    """Removes a folder when it is let go, and ends first whatever server says in it that it runs."""
+
+    def __init__(self, folder: Path) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.servers.guard", folder],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate(timeout=2 * PATIENCE)
+
+
+def end(folder: Path) -> None:
+    """End the server of a folder, and remove the folder."""
+    for file in folder.glob("*/postmaster.pid"):
+        number = int(file.read_text().split()[0])
+        with suppress(ProcessLookupError):
+            os.kill(number, signal.SIGQUIT)
+            for _ in range(round(PATIENCE / 0.01)):
+                if not file.exists():
+                    break
+                os.kill(number, 0)
+                threading.Event().wait(0.01)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.stdin.read()
+    end(Path(sys.argv[1]))
