@@ -9,9 +9,9 @@ from rich.text import Text
 from benchmarks.flow.figure import Figure
 from benchmarks.flow.record import Record
 
-OURS, PEER = "reprieve", "huey"
+OURS = "reprieve"
 BAR = 32
-COLOURS = {OURS: "#2f6f4f", PEER: "#b0a99f"}
+GREEN, GREY = "#2f6f4f", "#b0a99f"
 WIDTH, LEFT, LENGTH, ROW, GAP = 760, 270, 330, 15, 12
 
 
@@ -20,13 +20,13 @@ def show(record: Record, console: Console) -> None:
     table = Table.grid(padding=(0, 1))
     for figure in _drawn(record):
         for number, (side, value) in enumerate(_values(record, figure)):
-            bar = Text("█" * max(1, round(BAR * _share(record, figure, value))), style=COLOURS[side])
+            bar = Text("█" * max(1, round(BAR * _share(record, figure, value))), style=_colour(side))
             label = f"{figure.title}" if number == 0 else ""
             table.add_row(label, side, bar, f"{figure.show(value)} {figure.unit}")
     console.print(table)
 
 
-def draw(record: Record, caption: str) -> str:
+def draw(record: Record, title: str, caption: str) -> str:
     """Answer the bars as an SVG, with a line where the promise is."""
     parts: list[str] = []
     top = 44
@@ -34,7 +34,7 @@ def draw(record: Record, caption: str) -> str:
         begun = top
         for side, value in _values(record, figure):
             length = max(1.0, LENGTH * _share(record, figure, value))
-            parts.append(f'<rect x="{LEFT}" y="{top}" width="{length:.1f}" height="{ROW - 3}" fill="{COLOURS[side]}"/>')
+            parts.append(f'<rect x="{LEFT}" y="{top}" width="{length:.1f}" height="{ROW - 3}" fill="{_colour(side)}"/>')
             words = f"{figure.show(value)} {figure.unit} {side}"
             parts.append(_text(LEFT + length + 6, top + ROW - 5, words))
             top += ROW
@@ -46,11 +46,11 @@ def draw(record: Record, caption: str) -> str:
                 'stroke-dasharray="3 2"/>'
             )
         top += GAP
-    title = _text(16, 20, "Reprieve and huey on SQLite; the red line is the target")
+    heading = _text(16, 20, f"{title}; the red line is the target")
     notes = _text(16, top + 8, caption)
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {top + 20}" font-family="sans-serif">'
     ground = f'<rect width="{WIDTH}" height="{top + 20}" fill="#ffffff"/>'
-    return "\n".join([head, ground, title, *parts, notes, "</svg>", ""])
+    return "\n".join([head, ground, heading, *parts, notes, "</svg>", ""])
 
 
 def _drawn(record: Record) -> list[Figure]:
@@ -63,8 +63,12 @@ def _drawn(record: Record) -> list[Figure]:
 
 
 def _values(record: Record, figure: Figure) -> list[tuple[str, float]]:
-    found = ((side, record.value(side, figure)) for side in (OURS, PEER))
+    found = ((side, record.value(side, figure)) for side in record.sides())
     return [(side, value) for side, value in found if value is not None]
+
+
+def _colour(side: str) -> str:
+    return GREEN if side == OURS else GREY
 
 
 def _share(record: Record, figure: Figure, value: float) -> float:

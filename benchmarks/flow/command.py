@@ -6,7 +6,8 @@ docs/reference/speed.md.
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 
@@ -14,8 +15,9 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.flow import chart, machine, side
-from benchmarks.flow.chart import OURS, PEER
-from benchmarks.flow.measure import EVERYDAY, MEASURES, QUICK, Sizes, empty_folder
+from benchmarks.flow.chart import OURS
+from benchmarks.flow.home import Home, PostgresHome, SqliteHome
+from benchmarks.flow.measure import EVERYDAY, MEASURES, QUICK, Sizes
 from benchmarks.flow.record import Record
 from benchmarks.flow.side import Side
 
@@ -23,17 +25,23 @@ RESULTS = side.ROOT / "benchmarks" / "results"
 WIDTH = 112
 """Columns below which the table would break its lines."""
 
-COMES = side.HUEY_AS_IT_COMES.name
-
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print, and write the results."""
     wanted = _parse(arguments)
-    sides = side.sides(wanted.sides, wanted.threads)
-    if PEER in wanted.sides and not side.HUEY.exists():
-        print("huey is not here: `make .venv-huey` installs it; measuring without", file=sys.stderr)
-    with empty_folder() as place:
-        # The peer makes its file when its module is imported, so even this question needs a folder.
+    with _home(wanted.store) as home:
+        _measure(wanted, home)
+
+
+def _measure(wanted: argparse.Namespace, home: Home) -> None:
+    sides = []
+    for known in side.sides(home.name, wanted.sides, wanted.threads):
+        if known.python.exists():
+            sides.append(known)
+        else:
+            print(f"{known.name} is not here: `make {known.environment}` installs it", file=sys.stderr)
+    with home.empty() as place:
+        # A peer may make its store when its module is imported, so even this question needs a place.
         versions = {known.name: known.ask(place, "versions") for known in sides}
     here = machine.facts()
     if here.load > here.cores / 2:
@@ -46,18 +54,33 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "versions": versions,
         "workers": {known.name: ["python", *known.command(1)[1:]] for known in sides},
     }
-    record = Record(facts)
-    measure_all(record, sides, wanted.only, wanted.runs, QUICK if wanted.quick else Sizes())
+    record = Record(home.name, facts)
+    measure_all(record, sides, home, wanted.only, wanted.runs, QUICK if wanted.quick else Sizes())
     console = Console(width=None if Console().width >= WIDTH else WIDTH)
-    console.print(tabulate(record))
+    console.print(tabulate(record, home.title))
     chart.show(record, console)
     if wanted.output is not None:
-        record.save(wanted.output / "sqlite.json")
+        record.save(wanted.output / f"{home.name}.json")
+        title = f"{' and '.join(record.sides())} on {home.title}"
         caption = f"median of {wanted.runs}; {here.cores} cores, load {here.load} when it began"
-        (wanted.output / "sqlite.svg").write_text(chart.draw(record, caption), "utf-8")
+        (wanted.output / f"{home.name}.svg").write_text(chart.draw(record, title, caption), "utf-8")
 
 
-def measure_all(record: Record, sides: Sequence[Side], measures: Sequence[str], runs: int, sizes: Sizes) -> None:
+@contextmanager
+def _home(store: str) -> Iterator[Home]:
+    """Answer where the stores live; for PostgreSQL a server is started, as the tests do, unless a URL names one."""
+    if store == "sqlite":
+        yield SqliteHome()
+        return
+    from tests.servers import postgres  # noqa: PLC0415 - needed here alone
+
+    with nullcontext(store) if store != "postgres" else postgres.running() as url:
+        yield PostgresHome(url)
+
+
+def measure_all(
+    record: Record, sides: Sequence[Side], home: Home, measures: Sequence[str], runs: int, sizes: Sizes
+) -> None:
     """Let the sides take turns, measure by measure and run by run, and say on standard error how far we are."""
     turns = [
         (run, name, known)
@@ -68,26 +91,27 @@ def measure_all(record: Record, sides: Sequence[Side], measures: Sequence[str], 
     ]
     for number, (run, name, known) in enumerate(turns, 1):
         print(f"[{number}/{len(turns)}] {name}, run {run}: {known.name}", file=sys.stderr, flush=True)
-        record.add(known.name, MEASURES[name](known, sizes))
+        record.add(known.name, MEASURES[name](known, sizes, home))
 
 
-def tabulate(record: Record) -> Table:
-    """Make the table: both sides, how many times better we are, and what we promise."""
-    table = Table("", "", *(("Reprieve", "huey", "ratio", "target", "", "huey as it comes")), title="SQLite")
-    for column in table.columns[2:6]:
+def tabulate(record: Record, title: str) -> Table:
+    """Make the table: what we found and promise, the peers, and how many times better we are than the best of them."""
+    peers = [name for name in record.sides() if name != OURS]
+    table = Table("", "", "Reprieve", "target", "", *peers, "to the best", title=title)
+    for column in (*table.columns[2:4], *table.columns[5:]):
         column.justify = "right"
     for figure in record.figures():
-        ours, ratio = record.value(OURS, figure), record.ratio(OURS, PEER, figure)
+        ours = record.value(OURS, figure)
+        ratios = [ratio for name in peers if (ratio := record.ratio(OURS, name, figure)) is not None]
         is_met = None if ours is None else figure.is_met(ours)
         table.add_row(
             figure.title,
             figure.unit,
             figure.show(ours),
-            figure.show(record.value(PEER, figure)),
-            "" if ratio is None or figure.unit == "×" else f"{ratio:.1f}×",
             figure.show_target(),
             "" if is_met is None else "✓" if is_met else "✗",
-            figure.show(record.value(COMES, figure)),
+            *(figure.show(record.value(name, figure)) for name in peers),
+            f"{min(ratios):.1f}×" if ratios and figure.unit != "×" else "",
         )
     return table
 
@@ -98,7 +122,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--large", action="store_true", help="a million jobs and ten thousand tenants as well: minutes")
     parser.add_argument("--runs", type=int, default=3, help="runs that each figure is the median of")
     parser.add_argument("--quick", action="store_true", help="tiny sizes, to see that it works; figures mean nothing")
-    parser.add_argument("--sides", type=_sides, default=side.NAMES, help=f"some of {', '.join(side.NAMES)}")
+    parser.add_argument("--store", default="sqlite", help="sqlite, postgres, or the URL of a PostgreSQL database")
+    parser.add_argument("--sides", type=_words, default=(), help="some of the sides; all unless given")
     parser.add_argument("--threads", type=int, default=side.THREADS, help="threads of huey at its best")
     parser.add_argument("--output", type=Path, help="where results go; benchmarks/results after a full measurement")
     wanted = parser.parse_args(arguments)
@@ -117,17 +142,15 @@ def _names(text: str) -> tuple[str, ...]:
     return names
 
 
-def _sides(text: str) -> tuple[str, ...]:
-    names = tuple(text.split(","))
-    if unknown := set(names) - set(side.NAMES):
-        message = f"there is no side {', '.join(sorted(unknown))}; they are {', '.join(side.NAMES)}"
-        raise argparse.ArgumentTypeError(message)
-    return names
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split(","))
 
 
 def _command(wanted: argparse.Namespace) -> str:
     """Write what was asked for, without the places of this machine."""
     words = ["python -m benchmarks flow", f"--only {','.join(wanted.only)}", f"--runs {wanted.runs}"]
+    if wanted.store != "sqlite":
+        words.append("--store postgres")
     if wanted.quick:
         words.append("--quick")
     return " ".join([*words, f"--threads {wanted.threads}"])

@@ -1,16 +1,13 @@
 """The measures: each prepares a store in a folder of its own, lets real processes work, and answers its figures."""
 
-import sqlite3
 import statistics
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import cast
 
+from benchmarks.flow.home import Home
 from benchmarks.flow.side import Side
-from benchmarks.flow.track import DATABASE, SECOND, counted, stamped
+from benchmarks.flow.track import SECOND, counted, stamped
 from benchmarks.flow.worker import Pace, working
 
 Found = dict[str, float | None]
@@ -37,29 +34,29 @@ QUICK = Sizes(
 )
 
 
-def process(side: Side, sizes: Sizes) -> Found:
+def process(side: Side, sizes: Sizes, home: Home) -> Found:
     """Work off a backlog with one process, and with two."""
-    one = _pace(side, "nothing", round(sizes.backlog * side.backlog))
+    one = _pace(side, home, "nothing", round(sizes.backlog * side.backlog))
     found: Found = {
         "process.one": one.rate,
         "process.cost": one.jobs_cost,
         "process.supervision": one.supervisor_cost,
     }
     if side.measures is None:
-        two = _pace(side, "nothing", round(sizes.backlog * side.backlog), processes=2)
+        two = _pace(side, home, "nothing", round(sizes.backlog * side.backlog), processes=2)
         found |= {"process.two": two.rate, "process.gain": two.rate / one.rate}
     return found
 
 
-def fails(side: Side, sizes: Sizes) -> Found:
+def fails(side: Side, sizes: Sizes, home: Home) -> Found:
     """Work off a backlog of jobs that fail once; each takes two attempts."""
-    pace = _pace(side, "flaky", round(sizes.backlog / 2 * side.backlog), attempts=2)
+    pace = _pace(side, home, "flaky", round(sizes.backlog / 2 * side.backlog), attempts=2)
     return {"fails.rate": pace.rate / 2, "fails.cost": None if pace.jobs_cost is None else pace.jobs_cost * 2}
 
 
-def latency(side: Side, sizes: Sizes) -> Found:
+def latency(side: Side, sizes: Sizes, home: Home) -> Found:
     """Enqueue a job every 20 ms for a worker with nothing else to do."""
-    calls, stamps = _stamps(side, "prompt", sizes.paced)
+    calls, stamps = _stamps(side, home, "prompt", sizes.paced)
     return {
         "latency.p50": percentile(stamps, 50),
         "latency.p99": percentile(stamps, 99),
@@ -67,9 +64,9 @@ def latency(side: Side, sizes: Sizes) -> Found:
     }
 
 
-def retry(side: Side, sizes: Sizes) -> Found:
+def retry(side: Side, sizes: Sizes, home: Home) -> Found:
     """Let jobs fail and come back a second later."""
-    _, stamps = _stamps(side, "late", sizes.late)
+    _, stamps = _stamps(side, home, "late", sizes.late)
     return {
         "retry.p50": percentile(stamps, 50),
         "retry.p99": percentile(stamps, 99),
@@ -77,38 +74,34 @@ def retry(side: Side, sizes: Sizes) -> Found:
     }
 
 
-def enqueue(side: Side, sizes: Sizes) -> Found:
+def enqueue(side: Side, sizes: Sizes, home: Home) -> Found:
     """Enqueue without a worker, each way in a new store."""
     counts = {"one": sizes.one, "crowd": sizes.crowd if side.backlog == 1 else sizes.one, "bulk": sizes.bulk}
     found: Found = {}
     for word, count in counts.items():
-        with empty_folder() as place:
+        with home.empty() as place:
             found[f"enqueue.{word}"] = cast("float | None", side.ask(place, word, count=count))
     return found
 
 
-def size(side: Side, sizes: Sizes) -> Found:
-    """Weigh a store full of waiting jobs: the file, and what is left of its log after a checkpoint."""
-    with empty_folder() as place:
+def size(side: Side, sizes: Sizes, home: Home) -> Found:
+    """Weigh a store full of waiting jobs."""
+    with home.empty() as place:
         side.ask(place, "fill", count=sizes.stored)
-        path = place / DATABASE
-        with closing(sqlite3.connect(path)) as connection:
-            connection.execute("pragma wal_checkpoint(truncate)").fetchall()
-            weight = sum(file.stat().st_size for file in place.glob(f"{DATABASE}*") if not file.name.endswith("-shm"))
-        return {"size.bytes": weight / sizes.stored}
+        return {"size.bytes": place.weigh() / sizes.stored}
 
 
-def large(side: Side, sizes: Sizes) -> Found:
+def large(side: Side, sizes: Sizes, home: Home) -> Found:
     """Work on a large backlog, and for many tenants, against the usual."""
     if side.name != "reprieve":
         return {}
-    usual = _pace(side, "nothing", sizes.backlog)
-    waiting = _pace(side, "nothing", sizes.backlog, backlog=sizes.waiting)
-    tenants = _pace(side, "nothing", sizes.backlog, tenants=sizes.tenants)
+    usual = _pace(side, home, "nothing", sizes.backlog)
+    waiting = _pace(side, home, "nothing", sizes.backlog, backlog=sizes.waiting)
+    tenants = _pace(side, home, "nothing", sizes.backlog, tenants=sizes.tenants)
     return {"large.waiting": waiting.rate / usual.rate, "large.tenants": tenants.rate / usual.rate}
 
 
-Measure = Callable[[Side, Sizes], Found]
+Measure = Callable[[Side, Sizes, Home], Found]
 MEASURES: dict[str, Measure] = {
     "process": process,
     "fails": fails,
@@ -135,37 +128,38 @@ def median(values: Sequence[float | None]) -> float | None:
 
 
 def _pace(  # noqa: PLR0913 - the facts of one backlog
-    side: Side, task: str, count: int, *, backlog: int = 0, tenants: int = 10, processes: int = 1, attempts: int = 1
+    side: Side,
+    home: Home,
+    task: str,
+    count: int,
+    *,
+    backlog: int = 0,
+    tenants: int = 10,
+    processes: int = 1,
+    attempts: int = 1,
 ) -> Pace:
     """Work on a backlog. One that is worked off to its end has run every attempt once, and none twice."""
-    with empty_folder() as place:
+    with home.empty() as place:
         side.ask(place, "fill", task=task, count=backlog or count, tenants=tenants)
         with working(side, place, processes) as worker:
             pace = worker.pace(count * attempts)
-            if worker.wait_until(lambda: counted(place) >= (backlog or count) * attempts, 1.0):
+            if worker.wait_until(lambda: counted(place.folder) >= (backlog or count) * attempts, 1.0):
                 worker.wait_until(lambda: False, 0.2)
-        ran, expected = counted(place), (backlog or count) * attempts
+        ran, expected = counted(place.folder), (backlog or count) * attempts
         if ran > expected:
             message = f"{side.name} ran {ran} attempts of {expected}"
             raise AssertionError(message)
         return pace
 
 
-def _stamps(side: Side, task: str, count: int) -> tuple[list[float], list[float]]:
+def _stamps(side: Side, home: Home, task: str, count: int) -> tuple[list[float], list[float]]:
     """Pace jobs to an idle worker; answer milliseconds of each call, and of each stamp."""
-    with empty_folder() as place:
+    with home.empty() as place:
         side.ask(place, "fill", task="nothing", count=1)
         with working(side, place) as worker:
             worker.wait_for(1)
             calls = cast("list[float]", side.ask(place, "pace", task=task, count=count))
-            if not worker.wait_until(lambda: len(stamped(place)) >= count, 30.0):
-                message = f"{side.name} ran only {len(stamped(place))} of {count} jobs"
+            if not worker.wait_until(lambda: len(stamped(place.folder)) >= count, 30.0):
+                message = f"{side.name} ran only {len(stamped(place.folder))} of {count} jobs"
                 raise TimeoutError(message)
-        return calls, [stamp / SECOND * 1e3 for stamp in stamped(place)]
-
-
-@contextmanager
-def empty_folder() -> Iterator[Path]:
-    """Make a folder for one measurement, and remove it with everything in it."""
-    with tempfile.TemporaryDirectory(prefix="reprieve-bench-") as folder:
-        yield Path(folder)
+        return calls, [stamp / SECOND * 1e3 for stamp in stamped(place.folder)]

@@ -4,15 +4,16 @@ import json
 from collections import defaultdict
 from pathlib import Path
 
-from benchmarks.flow.figure import FIGURES, Figure
+from benchmarks.flow.figure import Figure, figures_on
 from benchmarks.flow.measure import Found, median
 
 
 class Record:
     """What was found."""
 
-    def __init__(self, facts: dict[str, object]) -> None:
-        """Begin with what is known beforehand."""
+    def __init__(self, home: str, facts: dict[str, object]) -> None:
+        """Begin with the kind of store, and what else is known beforehand."""
+        self._figures = figures_on(home).values()
         self._facts = facts
         self._runs: dict[str, dict[str, list[float | None]]] = defaultdict(lambda: defaultdict(list))
 
@@ -33,9 +34,13 @@ class Record:
             return None
         return ours / theirs if figure.better == "more" else theirs / ours
 
+    def sides(self) -> list[str]:
+        """Answer who was measured, in the order in which they came."""
+        return list(self._runs)
+
     def figures(self) -> list[Figure]:
         """Answer the figures that somebody has a value for."""
-        return [figure for figure in FIGURES if any(self.value(side, figure) is not None for side in self._runs)]
+        return [figure for figure in self._figures if any(self.value(side, figure) is not None for side in self._runs)]
 
     def save(self, path: Path) -> None:
         """Write everything as JSON."""

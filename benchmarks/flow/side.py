@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.flow.track import DATABASE, FOLDER
+from benchmarks.flow.home import Place
+from benchmarks.flow.track import FOLDER, URL
 
 ROOT = Path(__file__).parents[2]
 HUEY = ROOT / ".venv-huey" / "bin" / "python"
@@ -33,7 +34,12 @@ class Side:
     measures: frozenset[str] | None = None
     """What it is measured by; None is everything."""
 
-    def ask(self, place: Path, word: str, **options: object) -> object:
+    @property
+    def environment(self) -> str:
+        """The folder of its virtual environment."""
+        return self.python.parents[1].name
+
+    def ask(self, place: Place, word: str, **options: object) -> object:
         """Let the producer do something, and answer what it found."""
         flags = [f"--{name}={value}" for name, value in options.items()]
         command = [str(self.python), "-m", self.producer, word, *flags]
@@ -47,10 +53,10 @@ class Side:
         words = self.several if processes > 1 and self.several else self.worker
         return [str(self.python), *(word.format(processes=processes) for word in words)]
 
-    def environ_in(self, place: Path) -> dict[str, str]:
+    def environ_in(self, place: Place) -> dict[str, str]:
         """Answer the environment of every process of a measurement."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("REPRIEVE_")}
-        return kept | {FOLDER: str(place), "REPRIEVE_URL": f"sqlite:///{place / DATABASE}"} | self.environ
+        return kept | {FOLDER: str(place.folder), URL: place.url, "REPRIEVE_URL": place.url} | self.environ
 
 
 CONSUMER = ("-m", "huey.bin.huey_consumer", "benchmarks.flow.huey_jobs.huey", "--quiet")
@@ -93,10 +99,11 @@ HUEY_AS_IT_COMES = Side(
     measures=frozenset({"process", "latency"}),
 )
 
-NAMES = ("reprieve", "huey", "huey as it comes")
 
-
-def sides(names: Sequence[str], threads: int = THREADS) -> list[Side]:
-    """Answer the sides of these names whose environment exists."""
-    known = (REPRIEVE, huey(threads), HUEY_AS_IT_COMES)
-    return [side for side in known if side.name in names and side.python.exists()]
+def sides(home: str, names: Sequence[str] = (), threads: int = THREADS) -> list[Side]:
+    """Answer the sides that are measured on a kind of store, ourselves first: those of these names, or all."""
+    known = (REPRIEVE, huey(threads), HUEY_AS_IT_COMES) if home == "sqlite" else (REPRIEVE,)
+    if unknown := set(names) - {side.name for side in known}:
+        message = f"there is no side {', '.join(sorted(unknown))}; they are {', '.join(side.name for side in known)}"
+        raise ValueError(message)
+    return [side for side in known if not names or side.name in names]

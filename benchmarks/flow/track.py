@@ -12,6 +12,9 @@ from pathlib import Path
 FOLDER = "BENCH_FOLDER"
 """The variable that names the folder of a measurement."""
 
+URL = "BENCH_URL"
+"""And the one that names its store."""
+
 DATABASE = "jobs.db"
 PAYLOAD = "x" * 200
 SECOND = 1_000_000_000

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.flow import processor
+from benchmarks.flow.home import Place
 from benchmarks.flow.side import ROOT, Side
 from benchmarks.flow.track import counted
 
@@ -35,15 +36,15 @@ class Pace:
 class Worker:
     """A worker that runs."""
 
-    def __init__(self, process: subprocess.Popen[bytes], place: Path) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], folder: Path) -> None:
         """Take the process, and the folder that its jobs count in."""
         self._process = process
-        self._place = place
+        self._folder = folder
 
     def wait_for(self, count: int, at_most: float = START) -> None:
         """Wait until so many attempts have run."""
-        if not self._look(lambda: counted(self._place) >= count, at_most):
-            message = f"only {counted(self._place)} of {count} attempts ran in {at_most:g} s:\n{self._log()}"
+        if not self._look(lambda: counted(self._folder) >= count, at_most):
+            message = f"only {counted(self._folder)} of {count} attempts ran in {at_most:g} s:\n{self._log()}"
             raise TimeoutError(message)
 
     def wait_until(self, is_done: Callable[[], bool], at_most: float) -> bool:
@@ -54,7 +55,7 @@ class Worker:
         """Measure from a tenth of so many attempts to nine tenths, or for as long as a window is."""
         self.wait_for(count // 10)
         before = self._sample()
-        self._look(lambda: counted(self._place) >= count * 9 // 10, WINDOW)
+        self._look(lambda: counted(self._folder) >= count * 9 // 10, WINDOW)
         after = self._sample()
         attempts = after[1] - before[1]
         if not attempts:
@@ -71,7 +72,7 @@ class Worker:
         if not children:
             # A worker without children runs its jobs itself.
             supervisor, children = None, supervisor
-        return time.perf_counter(), counted(self._place), children, supervisor
+        return time.perf_counter(), counted(self._folder), children, supervisor
 
     def _look(self, is_done: Callable[[], bool], at_most: float) -> bool:
         until = time.monotonic() + at_most
@@ -85,13 +86,13 @@ class Worker:
         return True
 
     def _log(self) -> str:
-        return (self._place / "worker.log").read_text("utf-8", "replace")[-2_000:]
+        return (self._folder / "worker.log").read_text("utf-8", "replace")[-2_000:]
 
 
 @contextlib.contextmanager
-def working(side: Side, place: Path, processes: int = 1) -> Iterator[Worker]:
+def working(side: Side, place: Place, processes: int = 1) -> Iterator[Worker]:
     """Run a worker, and end it with everything that it has started."""
-    with (place / "worker.log").open("wb") as log:
+    with (place.folder / "worker.log").open("wb") as log:
         process = subprocess.Popen(  # noqa: S603 - a worker is what we measure
             side.command(processes),
             cwd=ROOT,
@@ -101,7 +102,7 @@ def working(side: Side, place: Path, processes: int = 1) -> Iterator[Worker]:
             start_new_session=True,
         )
     try:
-        yield Worker(process, place)
+        yield Worker(process, place.folder)
     finally:
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):

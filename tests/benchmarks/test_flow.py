@@ -7,12 +7,13 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from benchmarks.flow import chart
-from benchmarks.flow.figure import BY_NAME, FIGURES
+from benchmarks.flow.figure import FIGURES, PROMISES, figures_on
 from benchmarks.flow.measure import MEASURES, median, percentile
 from benchmarks.flow.record import Record
 from benchmarks.flow.track import FOLDER, Track, counted, stamped
 
 ROOT = Path(__file__).parents[2]
+BY_NAME = figures_on("sqlite")
 
 
 def test_a_quick_measurement_of_one_side_runs_real_processes_and_writes_its_results(tmp_path: Path) -> None:
@@ -32,8 +33,13 @@ def test_every_figure_belongs_to_a_measure() -> None:
     assert {figure.measure for figure in FIGURES} == MEASURES.keys()
 
 
+@pytest.mark.parametrize("home", PROMISES)
+def test_every_promise_is_about_a_figure(home: str) -> None:
+    assert PROMISES[home].keys() <= figures_on(home).keys()
+
+
 def test_a_figure_is_the_median_of_its_runs() -> None:
-    record = Record({})
+    record = Record("sqlite", {})
     for rate in (10.0, 30.0, 20.0):
         record.add("reprieve", {"process.one": rate})
     assert record.value("reprieve", BY_NAME["process.one"]) == 20
@@ -41,14 +47,14 @@ def test_a_figure_is_the_median_of_its_runs() -> None:
 
 
 def test_what_must_not_happen_is_added_up_over_the_runs() -> None:
-    record = Record({})
+    record = Record("sqlite", {})
     for early in (0.0, 1.0, 0.0):
         record.add("reprieve", {"retry.early": early})
     assert record.value("reprieve", BY_NAME["retry.early"]) == 1
 
 
 def test_a_ratio_above_one_is_in_our_favour_whichever_way_is_better() -> None:
-    record = Record({})
+    record = Record("sqlite", {})
     record.add("reprieve", {"process.one": 20.0, "latency.p50": 1.0})
     record.add("huey", {"process.one": 10.0, "latency.p50": 4.0})
     assert record.ratio("reprieve", "huey", BY_NAME["process.one"]) == 2
@@ -65,10 +71,10 @@ def test_percentiles_are_values_that_were_seen() -> None:
 
 
 def test_a_chart_has_a_bar_for_each_side_and_a_line_for_the_promise() -> None:
-    record = Record({})
+    record = Record("sqlite", {})
     record.add("reprieve", {"process.one": 20.0})
     record.add("huey", {"process.one": 10.0})
-    picture = ET.fromstring(chart.draw(record, "a < b"))  # noqa: S314 - our own text
+    picture = ET.fromstring(chart.draw(record, "us", "a < b"))  # noqa: S314 - our own text
     names = [part.tag.rpartition("}")[2] for part in picture]
     assert names.count("rect") == 3
     assert names.count("line") == 1
