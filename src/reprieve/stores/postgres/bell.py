@@ -1,11 +1,12 @@
 """The bell: tells those who wait that something happened in their queues, in this process or in another.
 
-Inside the process it rings at once. Other processes are told by NOTIFY, from one thread and at most ten times a second
-for each queue, since notifying transactions of a database commit one after the other. Nothing depends on it: who hears
-nothing looks again after a while.
+Inside the process it rings at once. Other processes are told by NOTIFY, from one thread, in transactions of their own and
+only so often for each queue, since notifying transactions of a database commit one after the other. Nothing depends on
+it: who hears nothing looks again after a while.
 """
 
 import asyncio
+import math
 import os
 import select
 import threading
@@ -19,8 +20,8 @@ from reprieve.rng import bits
 from reprieve.stores.postgres.address import PATIENCE, Address
 from reprieve.stores.postgres.statements import statements
 
-EVERY = 0.1
-"""Seconds between two notifications of one queue."""
+SOON, LATER = 0.01, 0.1
+"""Seconds between two notifications of one queue: of jobs that came, and of whatever else has changed."""
 
 DEAF_LOOKS = 0.5
 """Seconds after which somebody who cannot listen looks again, and after which listening is tried again."""
@@ -67,16 +68,18 @@ class Bell:
             self._begin()
         self._tried.wait()
 
-    def ring(self, queues: Iterable[str], session: str = "") -> None:
+    def ring(self, queues: Iterable[str], session: str = "", every: float = LATER) -> None:
         """Wake everybody who waits for one of the queues. For the session that rings it is no news."""
         with self._lock:
             self._begin()
             self._count(queues, session)
             now = ticks()
-            untold = [queue for queue in queues if queue not in self._due]
-            for queue in untold:
-                self._due[queue] = max(now, self._told.get(queue, 0.0) + EVERY)
-        if untold:
+            soonest = min(self._due.values(), default=math.inf)
+            for queue in queues:
+                due = max(now, self._told.get(queue, 0.0) + every)
+                self._due[queue] = min(due, self._due.get(queue, due))
+            is_sooner = min(self._due.values(), default=math.inf) < soonest
+        if is_sooner:
             self._wake()
 
     def look(self, session: str) -> None:
@@ -155,6 +158,7 @@ class Bell:
         while not self._is_closed:
             try:
                 with self._address.connect() as ears:
+                    ears.execute(statements("bell")["hurry"])
                     ears.execute(statements("bell")["listen"].replace("{channel}", self.channel))
                     self._hear_again()
                     while not self._is_closed:
@@ -177,11 +181,6 @@ class Bell:
         with self._lock:
             soonest = min(self._due.values(), default=None)
         self._rest(None if soonest is None else max(0.0, soonest - ticks()), ears)
-        for notice in ears.notifies(timeout=0):
-            sender, _, queue = notice.payload.partition(" ")
-            if sender != self._me:
-                with self._lock:
-                    self._count((queue,), "")
         now = ticks()
         with self._lock:
             told = [queue for queue, at in self._due.items() if at <= now]
@@ -191,6 +190,12 @@ class Bell:
         if told:
             payloads = [f"{self._me} {queue}" for queue in told]
             ears.execute(statements("bell")["tell"], {"channel": self.channel, "payloads": payloads})
+        # After having told: what is said meanwhile has been read already, and nothing would wake us for it.
+        for notice in ears.notifies(timeout=0):
+            sender, _, queue = notice.payload.partition(" ")
+            if sender != self._me:
+                with self._lock:
+                    self._count((queue,), "")
 
     def _rest(self, at_most: float | None, ears: psycopg.Connection | None) -> None:
         """Wait until somebody here rings, the server says something, or time is up."""

@@ -20,7 +20,7 @@ from reprieve.stores.check import check_regulation, check_size
 from reprieve.stores.coalesce import Coalescer
 from reprieve.stores.postgres import cells, enqueue, find, prune, regulate, sessions, settle
 from reprieve.stores.postgres.address import Durability, address_of
-from reprieve.stores.postgres.bell import EVERYWHERE, Bell
+from reprieve.stores.postgres.bell import EVERYWHERE, SOON, Bell
 from reprieve.stores.postgres.claim import claim
 from reprieve.stores.postgres.crew import ALONE, READ, Crew, Point, Tx
 from reprieve.stores.postgres.faults import translate
@@ -86,7 +86,7 @@ class PostgresStore:
         self._require_open()
         enqueue.check(jobs, self._largest_payload)
         known = self._submit(jobs, now).result()
-        self._bell.ring({job.queue for job in jobs})
+        self._bell.ring({job.queue for job in jobs}, every=SOON)
         return known
 
     def enqueue_in(self, connection: psycopg.Connection[Any], jobs: Sequence[Job], now: int) -> list[str]:
@@ -268,7 +268,7 @@ class PostgresStore:
 
     async def _enqueue(self, jobs: Sequence[Job], now: int) -> list[str]:
         known = await asyncio.wrap_future(self._submit(jobs, now))
-        self._bell.ring({job.queue for job in jobs})
+        self._bell.ring({job.queue for job in jobs}, every=SOON)
         return known
 
     def _submit(self, jobs: Sequence[Job], now: int) -> Future[list[str]]:

@@ -1,3 +1,7 @@
+-- name: hurry
+-- Nothing that is said here has to outlive a crash, so nobody waits for the disk.
+set synchronous_commit = off;
+
 -- name: listen
 listen "{channel}";
 
