@@ -21,7 +21,9 @@ _RULES = {
             select s.id,
                 (s.ready + coalesce(l.ready, 0), s.scheduled + coalesce(l.scheduled, 0),
                  s.retrying + coalesce(l.retrying, 0), s.parked + coalesce(l.parked, 0), s.dead) as kept,
-                ((select count(*) from ready where ready.shelf = s.id),
+                ((select count(*) from ready where ready.shelf = s.id) + (
+                    select count(*) from job where job.shelf = s.id and state = 3 and not is_leased(id)
+                        and not exists (select 1 from ready where ready.shelf = s.id and ready.id = job.id)),
                  (select count(*) from delayed where delayed.shelf = s.id and wait = 1),
                  (select count(*) from delayed where delayed.shelf = s.id and wait = 2),
                  (select count(*) from delayed where delayed.shelf = s.id and wait in (3, 4)),
@@ -34,10 +36,18 @@ _RULES = {
         ) as shelves where kept <> counted""",
     "a ready row is before the low mark": """
         select r.* from ready as r join shelf as s on s.id = r.shelf
-        where r.id < s.low and not exists (select 1 from ledger as l where l.shelf = r.shelf and l.low <= r.id)""",
+        where r.id < s.back""",
+    "a fresh job is before the low mark and was not taken": """
+        select job.id, job.shelf from job join shelf on shelf.id = job.shelf
+        where state = 3 and job.id <= shelf.low and not is_leased(job.id)
+            and not exists (select 1 from ready where ready.shelf = shelf.id and ready.id = job.id)
+            and not exists (select 1 from ledger where ledger.shelf = shelf.id and ledger.low <= job.id)""",
+    "a fresh job after the low mark was taken": """
+        select job.id, job.shelf from job join shelf on shelf.id = job.shelf
+        where state = 3 and job.id > shelf.low and is_leased(job.id)""",
     "a ready row has no waiting job on its shelf": """
         select ready.* from ready left join job on job.id = ready.id
-        where job.state is distinct from 0 or job.shelf <> ready.shelf""",
+        where job.state is null or job.state not in (0, 3) or job.shelf <> ready.shelf""",
     "a delayed row has no waiting job on its shelf": """
         select delayed.* from delayed left join job on job.id = delayed.id
         where job.state is distinct from 0 or job.shelf <> delayed.shelf or job.due <> delayed.due""",
@@ -47,7 +57,7 @@ _RULES = {
         where job.state is distinct from ended.state or job.shelf <> ended.shelf
             or shelf.queue is distinct from ended.queue""",
     "an ended job is not in exactly one ended row": """
-        select id, state from job where state <> 0 and (select count(*) from ended where ended.id = job.id) <> 1""",
+        select id, state from job where state in (1, 2) and (select count(*) from ended where ended.id = job.id) <> 1""",
     "a load is not what runs for its weight": """
         select id, running, weight, load from tenant where load <> trunc(running * 1000000 / weight)::int8""",
     "a shelf is open without ready jobs, or closed with some": """
@@ -98,7 +108,7 @@ def _lease_complaints(tx: psycopg.Connection[Any], leased: list[tuple[int, str, 
     jobs = {job: (state, shelf) for job, state, shelf in tx.execute("select id::text, state, shelf from job")}
     times = Counter(job for _, job, _ in leased)
     for session, job, shelf in leased:
-        if jobs.get(job) != (0, shelf):
+        if jobs.get(job) not in ((0, shelf), (3, shelf)):
             yield f"session {session} holds job {job} of shelf {shelf}, which is {jobs.get(job)}"
     places: Counter[str] = Counter(times)
     places.update(job for (job,) in tx.execute("select id::text from ready union all select id::text from delayed"))

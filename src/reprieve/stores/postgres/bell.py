@@ -1,8 +1,8 @@
 """The bell: tells those who wait that something happened in their queues, in this process or in another.
 
-Inside the process it rings at once. Other processes are told by NOTIFY, from one thread, in transactions of their own and
-only so often for each queue, since notifying transactions of a database commit one after the other. Nothing depends on
-it: who hears nothing looks again after a while.
+Inside the process it rings at once. Other processes are told by NOTIFY, from one thread, in transactions of their own
+and only so often for each queue, since notifying transactions of a database commit one after the other. Nothing depends
+on it: who hears nothing looks again after a while.
 """
 
 import asyncio

@@ -222,13 +222,13 @@ class _Visit:
     def _carry_out(self, plan: Plan) -> list[Job]:
         """Take the jobs that were planned, and write back what the plan changed."""
         plan.count()
-        lows: dict[int, str] = {}
-        jobs, lost = self._take(plan, lows) if plan.picks else ([], [])
+        marks = _Marks({}, {})
+        jobs, lost = self._take(plan, marks) if plan.picks else ([], [])
         for shelf, _ in lost:
             plan.give_back(self.places[shelf.id].tenant_id, shelf)
         turn = plan.turn
         changed = {
-            "shelves": _encode(_shelf_rows(plan, lows)).decode(),
+            "shelves": _encode(_shelf_rows(plan, marks)).decode(),
             "tenants": _encode(_tenant_rows(plan)).decode(),
             "gates": _encode(_gate_rows(plan)).decode(),
             "queue": self.queue,
@@ -245,7 +245,7 @@ class _Visit:
             self.moments.append(self.now)
         return jobs
 
-    def _take(self, plan: Plan, lows: dict[int, str]) -> tuple[list[Job], list[tuple[Shelf, Job]]]:
+    def _take(self, plan: Plan, marks: "_Marks") -> tuple[list[Job], list[tuple[Shelf, Job]]]:
         """Take the planned jobs off their shelves; answer those to run, and those whose time is up."""
         counts = {
             "shelves": array_of(plan.taken),
@@ -254,9 +254,9 @@ class _Visit:
         found: dict[int, list[Row]] = {shelf: [] for shelf in plan.taken}
         rows = self.tx.all(self.sql["take"], counts)
         self.places.load(self.tx, found)
-        for number, job_id, version, wait, due, rec in rows:
+        for number, is_back, job_id, version, wait, due, rec in rows:
             found[number].append(Row(job_id, WAITING, version, wait, due, number, rec))
-            lows[number] = job_id
+            (marks.back if is_back else marks.low)[number] = job_id
         lease = Lease(self.session, self.now)
         models = {shelf: lease_model(self.places[shelf].model, lease) for shelf in found}
         next_of = {shelf: iter(rows) for shelf, rows in found.items()}
@@ -277,6 +277,13 @@ class _Visit:
         return jobs, lost
 
 
+class _Marks(msgspec.Struct):
+    """The last jobs that were taken of each shelf: of those that were fresh, and of those that were ready once more."""
+
+    low: dict[int, str]
+    back: dict[int, str]
+
+
 class _Ring(msgspec.Struct):
     """Those who may be next in a queue, and what stands in their way."""
 
@@ -286,12 +293,13 @@ class _Ring(msgspec.Struct):
     last: Place | None
 
 
-def _shelf_rows(plan: Plan, lows: dict[int, str]) -> list[dict[str, object]]:
+def _shelf_rows(plan: Plan, marks: _Marks) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = [
         {
             "id": shelf.id,
             "taken": shelf.taken,
-            "low": lows[shelf.id],
+            "low": marks.low.get(shelf.id),
+            "back": marks.back.get(shelf.id),
             "is_open": shelf.ready > 0,
             "aside": 0,
             # Of a shelf that is alone nobody asks when it was served; not to write it keeps its index as it is.
@@ -304,7 +312,8 @@ def _shelf_rows(plan: Plan, lows: dict[int, str]) -> list[dict[str, object]]:
         {
             "id": shelf.id,
             "taken": shelf.taken,
-            "low": lows.get(shelf.id),
+            "low": marks.low.get(shelf.id),
+            "back": marks.back.get(shelf.id),
             "is_open": False,
             "aside": gate.id,
             "served": shelf.served,

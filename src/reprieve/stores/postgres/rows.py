@@ -130,14 +130,22 @@ class Rec(msgspec.Struct, array_like=True, frozen=True):
     """The record of a job's row."""
 
     payload: bytes
-    created_at: int | None
-    """None is the moment of its id."""
     max_attempts: int | None
     deadline_at: int | None
-    key: str
-    key_ttl: float | None
-    override: Override | None
-    history: History | None
+    created_at: int | None = None
+    """None is the moment of its id."""
+    key: str = ""
+    key_ttl: float | None = None
+    override: Override | None = None
+    history: History | None = None
+
+
+class Brief(msgspec.Struct, array_like=True, frozen=True):
+    """The same record where the rest of it says nothing: that of most jobs, made and read by the million."""
+
+    payload: bytes
+    max_attempts: int | None
+    deadline_at: int | None
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -146,18 +154,12 @@ _decode = msgspec.msgpack.Decoder(Rec).decode
 
 def pack(job: Job) -> bytes:
     """Pack what a row does not keep in columns of its own."""
-    return _encode(
-        Rec(
-            job.payload,
-            None if job.created_at == created_at(job.id) else job.created_at,
-            job.max_attempts,
-            job.deadline_at,
-            job.key,
-            job.key_ttl,
-            job.override,
-            history_of(job),
-        )
-    )
+    born_at = None if job.created_at == created_at(job.id) else job.created_at
+    history = history_of(job)
+    if born_at is None and history is None and not job.key and job.key_ttl is None and job.override is None:
+        return _encode(Brief(job.payload, job.max_attempts, job.deadline_at))
+    record = Rec(job.payload, job.max_attempts, job.deadline_at, born_at, job.key, job.key_ttl, job.override, history)
+    return _encode(record)
 
 
 class Row(msgspec.Struct, frozen=True):

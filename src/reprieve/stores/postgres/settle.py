@@ -120,7 +120,7 @@ class Book:
         self._places = places
         self._now = now
         self._counts: dict[int, Counter[str]] = defaultdict(Counter)
-        self._lows: dict[int, str] = {}
+        self._backs: dict[int, str] = {}
         self._ran: list[str] = []
         self._ran_on: Counter[int] = Counter()
         self._ringing: set[int] = set()
@@ -179,7 +179,7 @@ class Book:
         else:
             self._ready.append((place.shelf, job.id))
             count["ready"] += 1
-            self._lows[place.shelf] = min(job.id, self._lows.get(place.shelf, _NOWHERE))
+            self._backs[place.shelf] = min(job.id, self._backs.get(place.shelf, _NOWHERE))
             self._ringing.add(place.tenant_id)
         return WAITING
 
@@ -207,7 +207,7 @@ class Book:
             counts = [
                 {
                     "id": shelf,
-                    "low": self._lows.get(shelf, _NOWHERE),
+                    "back": self._backs.get(shelf, _NOWHERE),
                     **{name: count[name] for name in _COLUMNS},
                 }
                 for shelf, count in self._counts.items()
@@ -271,6 +271,8 @@ class _Resting:
             case "ready":
                 book.leave(row.shelf, "ready")
                 book.unready.append((row.shelf, row.id))
+            case "fresh":
+                book.leave(row.shelf, "ready")
             case "delayed":
                 wait = row.wait or NUMBERS["schedule"]
                 book.leave(row.shelf, COUNTERS[wait])

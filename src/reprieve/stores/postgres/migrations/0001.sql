@@ -70,7 +70,8 @@ create table shelf (                      -- the jobs of one priority in a lane,
     retrying        int8 not null default 0,
     parked          int8 not null default 0,
     dead            int8 not null default 0,
-    low             uuid not null default 'ffffffff-ffff-ffff-ffff-ffffffffffff',    -- no ready job is before it
+    low             uuid not null default '00000000-0000-0000-0000-000000000000',    -- fresh jobs up to it were taken
+    back            uuid not null default 'ffffffff-ffff-ffff-ffff-ffffffffffff',    -- no row of `ready` is before it
     is_open         boolean not null default false,              -- has ready jobs and waits for no gate
     aside           int8 not null default 0,                     -- the gate that it waits for
     served          int8 not null default 0                      -- the tenant's pick that last took from it
@@ -84,13 +85,18 @@ create table job (
     shelf   int8 not null,
     due     int8,                         -- null: the moment of its id
     version int4 not null,                -- not counting a lease
-    state   int2 not null,                -- 0: waiting or running, 1: dead, 2: cancelled
+    state   int2 not null,                -- 0: waiting or running, 1: dead, 2: cancelled, 3: the same as 0, and fresh
     wait    int2 not null,                -- what it waits for; may lag behind `ready`
     rec     bytea not null
 );
 alter table job alter rec set storage external;
+-- A fresh job was ready when it came, and nothing but a claim has happened to it. Whether one has, the low mark of its shelf
+-- tells, so that neither an enqueue nor a claim writes more than it must.
+create index job_fresh on job (shelf, id) with (fillfactor = 100) where state = 3;
 
-create table ready (shelf int8 not null, id uuid not null, primary key (shelf, id) with (fillfactor = 100));
+-- Jobs that are ready once more, or became so late: all that are not fresh, and fresh ones that came when others, made
+-- after them, were taken already.
+create table ready (shelf int8 not null, id uuid not null, primary key (shelf, id));
 
 create table delayed (
     queue int8 not null,
@@ -116,7 +122,8 @@ create table ledger (
     scheduled  int8 not null,
     retrying   int8 not null,
     parked     int8 not null,
-    low        uuid not null
+    low        uuid not null,             -- the smallest and
+    high       uuid not null              -- the largest id among them
 );
 create index ledger_xid on ledger (xid);
 
@@ -231,6 +238,28 @@ create function ring(tenants int8[]) returns void language sql as $$
     where id = any (tenants) and not ringed and blocked = 0
 $$;
 
+-- Whether a session holds a job: leases name their jobs by their sixteen bytes.
+create function is_leased(job uuid) returns boolean language sql as $$
+    select exists (select 1 from lease where position(uuid_send(job) in lease.jobs) > 0)
+$$;
+
+-- Put fresh jobs where they are found that are before the low marks of their shelves and were not taken.
+create function shelve_late(rows ledger[]) returns void language plpgsql as $$
+begin
+    insert into ready (shelf, id)
+    select j.shelf, j.id
+    from unnest(rows) as r join shelf as s on s.id = r.shelf
+    join lateral (
+        select job.shelf, job.id from job
+        where job.state = 3 and job.shelf = r.shelf and job.id between r.low and least(r.high, s.low)
+    ) as j on true
+    where r.ready > 0 and r.low <= s.low and not is_leased(j.id)
+    on conflict do nothing;
+    update shelf as s set back = least(s.back, r.low) from unnest(rows) as r
+    where s.id = r.shelf and r.ready > 0 and r.low <= s.low;
+end
+$$;
+
 -- Take the turn: from here to the end of the transaction nobody else claims, settles or regulates. Then count what came.
 -- Of transactions before `since` nothing is left to count; answers the next such moment.
 create function take_turn(since xid8) returns xid8 language plpgsql as $$
@@ -238,7 +267,9 @@ declare
     counted xid8;
     rows ledger[];
     missing ledger[];
+    unringed int8[];
     is_mixed boolean;
+    is_late boolean;
 begin
     perform pg_advisory_xact_lock(1919250544, ('queue'::regclass::oid::int8 & 2147483647)::int4);
     counted := pg_snapshot_xmin(pg_current_snapshot());
@@ -246,11 +277,11 @@ begin
     sums as (
         select shelf, queue, tenant, task, dependency, "group", priority, sum(ready)::int8 as ready,
                sum(scheduled)::int8 as scheduled, sum(retrying)::int8 as retrying, sum(parked)::int8 as parked,
-               (array_agg(low order by low))[1] as low
+               (array_agg(low order by low))[1] as low, (array_agg(high order by high desc))[1] as high
         from gone group by shelf, queue, tenant, task, dependency, "group", priority
     )
     select array_agg(row(null, s.shelf, s.queue, s.tenant, s.task, s.dependency, s."group", s.priority,
-                         s.ready, s.scheduled, s.retrying, s.parked, s.low)::ledger)
+                         s.ready, s.scheduled, s.retrying, s.parked, s.low, s.high)::ledger)
     into rows from sums as s;
     if rows is null then
         return counted;
@@ -267,12 +298,17 @@ begin
     end if;
     update shelf as s
     set ready = s.ready + r.ready, scheduled = s.scheduled + r.scheduled, retrying = s.retrying + r.retrying,
-        parked = s.parked + r.parked, low = least(s.low, r.low),
-        is_open = s.is_open or (s.aside = 0 and s.ready + r.ready > 0)
+        parked = s.parked + r.parked, is_open = s.is_open or (s.aside = 0 and s.ready + r.ready > 0)
     from unnest(rows) as r where s.id = r.shelf;
-    perform ring(array(
-        select distinct s.tenant from unnest(rows) as r join shelf as s on s.id = r.shelf where r.ready > 0
-    ));
+    select coalesce(bool_or(r.low <= s.low), false), array_agg(distinct t.id) filter (where not t.ringed and t.blocked = 0)
+    into is_late, unringed
+    from unnest(rows) as r join shelf as s on s.id = r.shelf join tenant as t on t.id = s.tenant where r.ready > 0;
+    if is_late then
+        perform shelve_late(rows);
+    end if;
+    if unringed is not null then
+        perform ring(unringed);
+    end if;
     return counted;
 end
 $$;
@@ -315,7 +351,7 @@ begin
     ), counted as (
         update shelf as s
         set ready = s.ready + v.ready, scheduled = s.scheduled - v.scheduled, retrying = s.retrying - v.retrying,
-            parked = s.parked - v.parked, low = least(s.low, v.low), is_open = s.aside = 0
+            parked = s.parked - v.parked, back = least(s.back, v.low), is_open = s.aside = 0
         from sums as v where s.id = v.shelf
         returning s.tenant
     )
@@ -391,12 +427,9 @@ begin
         select distinct on (g.id) g.* from given as g where g.known = g.id and g.id <> all (stored) order by g.id, g.place
     ), jobs as (
         insert into job (id, shelf, due, version, state, wait, rec)
-        select id, shelf, due, version, 0, wait, rec from new
+        select id, shelf, due, version, case when coalesce(due, 0) <= now then 3 else 0 end, wait, rec from new
         on conflict (id) do nothing
         returning id, shelf, due, wait, coalesce(due, 0) <= now as is_ready
-    ), arrived as (
-        -- In the order of the index, which then fills its pages.
-        insert into ready (shelf, id) select shelf, id from jobs where is_ready order by shelf, id
     ), names as (
         select * from json_to_recordset(shelves) as s (
             shelf int8, queue text, tenant text, task text, dependency text, "group" text, priority int8)
@@ -408,12 +441,13 @@ begin
         select shelf, count(*) filter (where is_ready) as ready,
                count(*) filter (where not is_ready and wait in (0, 1)) as scheduled,
                count(*) filter (where not is_ready and wait = 2) as retrying,
-               count(*) filter (where not is_ready and wait > 2) as parked, (array_agg(id order by id))[1] as low
+               count(*) filter (where not is_ready and wait > 2) as parked,
+               (array_agg(id order by id))[1] as low, (array_agg(id order by id desc))[1] as high
         from jobs group by shelf
     ), counts as (
-        insert into ledger (shelf, queue, tenant, task, dependency, "group", priority, ready, scheduled, retrying, parked, low)
+        insert into ledger (shelf, queue, tenant, task, dependency, "group", priority, ready, scheduled, retrying, parked, low, high)
         select s.shelf, s.queue, s.tenant, s.task, s.dependency, s."group", s.priority,
-               v.ready, v.scheduled, v.retrying, v.parked, v.low
+               v.ready, v.scheduled, v.retrying, v.parked, v.low, v.high
         from sums as v join names as s on s.shelf = v.shelf
     )
     select array_agg(id) into fresh from jobs;

@@ -105,25 +105,32 @@ from (
 
 -- name: take
 with picked as materialized (
-    select s.id as shelf, r.id, r.place
+    select s.id as shelf, j.*
     from unnest(%(shelves)s::int8[], %(counts)s::int8[]) as v (id, count)
     join shelf as s on s.id = v.id
     cross join lateral (
-        select ready.id, ready.ctid as place from ready where ready.shelf = s.id and ready.id >= s.low
-        order by ready.id limit v.count
-    ) as r
+        select * from (
+            (select id, version, wait, due, rec, null::tid as place from job
+             where state = 3 and shelf = s.id and id > s.low order by id limit v.count)
+            union all
+            (select job.id, version, wait, due, rec, r.place
+             from (select id, ctid as place from ready where ready.shelf = s.id and ready.id >= s.back order by id limit v.count) as r
+             join job on job.id = r.id)
+        ) as both_kinds order by id limit v.count
+    ) as j
 ), gone as (
-    delete from ready where ctid = any (array(select place from picked))
+    delete from ready where ctid = any (array(select place from picked where place is not null))
 )
-select p.shelf, p.id, j.version, j.wait, j.due, j.rec from picked as p join job as j on j.id = p.id order by p.shelf, p.id;
+select shelf, place is not null, id, version, wait, due, rec from picked order by shelf, id;
 
 -- name: carry_out
 with shelves as (
     update shelf as s
-    set ready = s.ready - v.taken, low = greatest(s.low, v.low), is_open = v.is_open, aside = v.aside,
+    set ready = s.ready - v.taken, low = greatest(s.low, v.low), back = greatest(s.back, v.back), is_open = v.is_open,
+        aside = v.aside,
         served = coalesce(v.served, s.served)
     from json_to_recordset(%(shelves)s::json)
-         as v (id int8, taken int8, low uuid, is_open boolean, aside int8, served int8)
+         as v (id int8, taken int8, low uuid, back uuid, is_open boolean, aside int8, served int8)
     where s.id = v.id
 ), tenants as (
     update tenant as t

@@ -1,8 +1,9 @@
 -- name: resting
 select j.id, j.state, j.version, j.wait, j.due, j.shelf, j.rec,
        case
-           when j.state <> 0 then 'ended'
+           when j.state in (1, 2) then 'ended'
            when exists (select 1 from ready as r where r.shelf = j.shelf and r.id = j.id) then 'ready'
+           when j.state = 3 and not is_leased(j.id) then 'fresh'
            when exists (
                select 1 from delayed as d join shelf as s on s.id = j.shelf
                where d.queue = s.queue and d.wait = greatest(j.wait, 1) and d.id = j.id
@@ -59,10 +60,10 @@ on conflict (id) do update set expires_at = excluded.expires_at, value = exclude
 -- name: count
 update shelf as s
 set ready = s.ready + v.ready, scheduled = s.scheduled + v.scheduled, retrying = s.retrying + v.retrying,
-    parked = s.parked + v.parked, dead = s.dead + v.dead, low = least(s.low, v.low),
+    parked = s.parked + v.parked, dead = s.dead + v.dead, back = least(s.back, v.back),
     is_open = s.ready + v.ready > 0 and s.aside = 0
 from json_to_recordset(%(rows)s::json) as v (
-    id int8, ready int8, scheduled int8, retrying int8, parked int8, dead int8, low uuid)
+    id int8, ready int8, scheduled int8, retrying int8, parked int8, dead int8, back uuid)
 where s.id = v.id;
 
 -- name: ring
