@@ -30,6 +30,15 @@ def postgres_url() -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(scope="session")
+def pgbouncer_url(postgres_url: str) -> Iterator[str]:
+    """Answer the URL of a pooler in front of that server."""
+    from tests.servers import pgbouncer  # noqa: PLC0415 - only where it is needed
+
+    with pgbouncer.running(postgres_url) as url:
+        yield url
+
+
 def _refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
     """Fail what was skipped or expected to fail: in CI a test that did not run proves nothing."""
     if os.environ.get("CI") and (report.skipped or hasattr(report, "wasxfail")):

@@ -21,9 +21,9 @@ LONG = 50
 class Schemas:
     """Fresh, empty stores in one schema, whose rows are deleted between them: faster than to make another."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, server: str) -> None:
         self.url = f"{url}?schema=conformance"
-        self._admin = psycopg.connect(url, autocommit=True)
+        self._admin = psycopg.connect(server, autocommit=True)
 
     def fresh(self) -> Store:
         tables = self._admin.execute(
@@ -40,7 +40,14 @@ class Schemas:
 
 @pytest.fixture(scope="session")
 def schemas(postgres_url: str) -> Iterator[Schemas]:
-    schemas = Schemas(postgres_url)
+    schemas = Schemas(postgres_url, postgres_url)
+    yield schemas
+    schemas.close()
+
+
+@pytest.fixture(scope="session")
+def pooled_schemas(pgbouncer_url: str, postgres_url: str) -> Iterator[Schemas]:
+    schemas = Schemas(pgbouncer_url, postgres_url)
     yield schemas
     schemas.close()
 
@@ -48,6 +55,15 @@ def schemas(postgres_url: str) -> Iterator[Schemas]:
 @pytest.mark.parametrize("name", CHECKS)
 async def test_store(name: str, schemas: Schemas) -> None:
     store = schemas.fresh()
+    try:
+        await CHECKS[name](store)
+    finally:
+        await store.close()
+
+
+@pytest.mark.parametrize("name", CHECKS)
+async def test_store_behind_a_pooler_of_transactions(name: str, pooled_schemas: Schemas) -> None:
+    store = pooled_schemas.fresh()
     try:
         await CHECKS[name](store)
     finally:

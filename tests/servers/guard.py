@@ -38,7 +38,7 @@ class Guard:
 
 def end(folder: Path) -> None:
     """End the server of a folder, and remove the folder."""
-    for file in folder.glob("*/postmaster.pid"):
+    for file in (*folder.glob("*.pid"), *folder.glob("*/postmaster.pid")):
         number = int(file.read_text().split()[0])
         with suppress(ProcessLookupError):
             os.kill(number, signal.SIGQUIT)

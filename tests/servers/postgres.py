@@ -6,7 +6,6 @@ REPRIEVE_TEST_POSTGRES names a server that runs already; every test makes schema
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import threading
@@ -18,12 +17,10 @@ from pathlib import Path
 import psycopg
 
 from tests.servers.guard import Guard
+from tests.servers.ports import free_port, unprivileged
 
 PATIENCE = 30.0
 """Seconds for which a server may take to start, and to stop."""
-
-UNPRIVILEGED = ("postgres", "nobody")
-"""Who runs the server when we are root, which PostgreSQL refuses."""
 
 LOCKED_OUT = "bea"
 """The one user who needs a password."""
@@ -50,7 +47,7 @@ class Server:
         """Make the cluster, and start nothing yet."""
         self._binaries = _binaries()
         self.folder = folder
-        self._user = _unprivileged(folder)
+        self._user = unprivileged(folder)
         self._data = folder / "data"
         initdb: list[str | Path] = [
             self._binaries / "initdb",
@@ -67,7 +64,7 @@ class Server:
         subprocess.run([*initdb, "--locale=C"], check=True, capture_output=True, user=self._user, cwd=folder)
         access = self._data / "pg_hba.conf"
         access.write_text(f"host all {LOCKED_OUT} all scram-sha-256\n{access.read_text()}")
-        self._port = _free_port()
+        self._port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self.url = f"postgresql://reprieve@127.0.0.1:{self._port}/postgres"
 
@@ -154,22 +151,3 @@ def _find() -> Path | None:
         return Path(on_path).resolve().parent
     kept = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[4]))
     return kept[-1].parent if kept else None
-
-
-def _unprivileged(folder: Path) -> str | None:
-    """Give the folder to somebody who may run a server; None is ourselves."""
-    if os.geteuid() != 0:
-        return None
-    for name in UNPRIVILEGED:
-        try:
-            shutil.chown(folder, name)
-        except LookupError:
-            continue
-        return name
-    message = f"PostgreSQL refuses to run as root, and none of the users {', '.join(UNPRIVILEGED)} exists"
-    raise PostgresMissing(message)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])

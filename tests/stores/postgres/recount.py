@@ -57,7 +57,8 @@ _RULES = {
         where job.state is distinct from ended.state or job.shelf <> ended.shelf
             or shelf.queue is distinct from ended.queue""",
     "an ended job is not in exactly one ended row": """
-        select id, state from job where state in (1, 2) and (select count(*) from ended where ended.id = job.id) <> 1""",
+        select id, state from job
+        where state in (1, 2) and (select count(*) from ended where ended.id = job.id) <> 1""",
     "a load is not what runs for its weight": """
         select id, running, weight, load from tenant where load <> trunc(running * 1000000 / weight)::int8""",
     "a shelf is open without ready jobs, or closed with some": """

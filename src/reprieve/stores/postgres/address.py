@@ -1,6 +1,8 @@
 """Where the jobs live: the server, the database and the schema that a URL names."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final, Literal, TypeAlias
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -36,6 +38,11 @@ SETTINGS: Final = {
     "jit": "off",
 }
 
+WRITE: Final = "isolation level read committed read write"
+"""Each statement sees what was committed before it: so whoever has waited for the turn sees all that came before."""
+
+READ: Final = "isolation level repeatable read read only"
+
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_$]{0,62}")
 
 
@@ -45,26 +52,60 @@ class Address(msgspec.Struct, frozen=True):
     conninfo: str
     schema: str
     durability: Durability = "full"
+    ears: str = ""
+    """The server itself, where `conninfo` names a pooler in front of it."""
 
     def connect(self) -> psycopg.Connection:
-        """Open a connection for jobs."""
+        """Open a connection for jobs. What `begin` starts on it finds the schema and our settings."""
+        connection = self._open(self.conninfo)
+        if not is_pooled(connection):
+            connection.prepare_threshold, connection.prepared_max = 0, 256
+            self._set(connection, is_local=False)
+        return connection
+
+    def listen(self) -> psycopg.Connection:
+        """Open a connection that hears notifications, if it can be had."""
+        return self._open(self.ears or self.conninfo)
+
+    def begin(self, connection: psycopg.Connection, mode: str) -> None:
+        """Begin a transaction. One through a pooler has another session each time, and brings its settings along."""
+        connection.execute(f"begin {mode}")
+        if connection.prepare_threshold is None:
+            self._set(connection, is_local=True)
+
+    @contextmanager
+    def transaction(self, connection: psycopg.Connection, mode: str = WRITE) -> Iterator[None]:
+        """Do something in a transaction."""
+        self.begin(connection, mode)
+        try:
+            yield
+        except BaseException:
+            if not connection.closed:
+                connection.execute("rollback")
+            raise
+        connection.execute("commit")
+
+    def _open(self, conninfo: str) -> psycopg.Connection:
         connection = psycopg.connect(
-            self.conninfo, autocommit=True, prepare_threshold=0, connect_timeout=PATIENCE, application_name="reprieve"
+            conninfo, autocommit=True, prepare_threshold=None, connect_timeout=PATIENCE, application_name="reprieve"
         )
-        connection.prepared_max = 256
         adapters = connection.adapters
         adapters.register_dumper(int, Int8Dumper)
         adapters.register_loader("uuid", IdLoader)
+        return connection
+
+    def _set(self, connection: psycopg.Connection, *, is_local: bool) -> None:
         settings = SETTINGS | {"search_path": self.schema}
         if self.durability == "fast":
             settings["synchronous_commit"] = "off"
-        pairs = ", ".join("set_config(%s, %s, false)" for _ in settings)
-        connection.execute(
-            f"select {pairs}",
-            [part for pair in settings.items() for part in pair],
-            prepare=False,
-        )
-        return connection
+        pairs = ", ".join(f"set_config('{name}', '{value}', {is_local})" for name, value in settings.items())
+        connection.execute(f"select {pairs}", prepare=False)
+
+
+def is_pooled(connection: psycopg.Connection) -> bool:
+    """Whether a pooler stands between us and the server: whoever answers is not who let us in."""
+    (answers,) = connection.execute("select pg_backend_pid()").fetchone() or (0,)
+    return int(answers) != connection.info.backend_pid
 
 
 class IdLoader(Loader):
@@ -78,14 +119,19 @@ class IdLoader(Loader):
 
 
 def address_of(url: str, schema: str | None = None, durability: Durability = "full") -> Address:
-    """Read a URL: `postgresql://user:password@host/database?schema=name`, and whatever else libpq understands."""
+    """Read a URL: `postgresql://user:password@host/database?schema=name`, and whatever else libpq understands.
+
+    `listen` in it is the URL of the server itself, for notifications, where the rest names a pooler.
+    """
     try:
         parts = urlsplit(url)
         options = parse_qsl(parts.query, keep_blank_values=True)
         named = [value for name, value in options if name == "schema"]
-        rest = urlencode([(name, value) for name, value in options if name != "schema"])
+        ears = [value for name, value in options if name == "listen"]
+        rest = urlencode([(name, value) for name, value in options if name not in ("schema", "listen")])
         conninfo = urlunsplit(parts._replace(query=rest))
-        psycopg.conninfo.conninfo_to_dict(conninfo)
+        for url_of_server in (conninfo, *ears):
+            psycopg.conninfo.conninfo_to_dict(url_of_server)
         if "," not in parts.netloc:
             _ = parts.port  # raises if it is no number, which libpq would only find later
     except (ValueError, psycopg.Error) as error:
@@ -95,4 +141,4 @@ def address_of(url: str, schema: str | None = None, durability: Durability = "fu
     if not _NAME.fullmatch(name) or name.startswith("pg_"):
         message = f"schema {name[:80]!r} is no name; give letters, digits and underscores"
         raise InvalidUrl(message)
-    return Address(conninfo, f'"{name}"', durability)
+    return Address(conninfo, f'"{name}"', durability, ears[-1] if ears else "")

@@ -17,14 +17,14 @@ import psycopg
 from reprieve.clock import ticks
 from reprieve.errors import StoreClosed
 from reprieve.rng import bits
-from reprieve.stores.postgres.address import PATIENCE, Address
+from reprieve.stores.postgres.address import PATIENCE, Address, is_pooled
 from reprieve.stores.postgres.statements import statements
 
 SOON, LATER = 0.01, 0.1
 """Seconds between two notifications of one queue: of jobs that came, and of whatever else has changed."""
 
-DEAF_LOOKS = 0.5
-"""Seconds after which somebody who cannot listen looks again, and after which listening is tried again."""
+DEAF_LOOKS = 0.2
+"""Seconds after which somebody who cannot listen looks again, and after which it is tried again."""
 
 EVERYWHERE = ""
 """What happened concerns all queues."""
@@ -157,10 +157,13 @@ class Bell:
     def _run(self) -> None:
         while not self._is_closed:
             try:
-                with self._address.connect() as ears:
-                    ears.execute(statements("bell")["hurry"])
-                    ears.execute(statements("bell")["listen"].replace("{channel}", self.channel))
-                    self._hear_again()
+                with self._address.listen() as ears:
+                    if not is_pooled(ears):
+                        ears.execute(statements("bell")["hurry"])
+                        ears.execute(statements("bell")["listen"].replace("{channel}", self.channel))
+                        self._hear_again()
+                    # Through a pooler nothing is heard, and others are told all the same.
+                    self._tried.set()
                     while not self._is_closed:
                         self._listen(ears)
             except psycopg.Error:
@@ -190,6 +193,8 @@ class Bell:
         if told:
             payloads = [f"{self._me} {queue}" for queue in told]
             ears.execute(statements("bell")["tell"], {"channel": self.channel, "payloads": payloads})
+        if self._is_deaf:
+            return
         # After having told: what is said meanwhile has been read already, and nothing would wake us for it.
         for notice in ears.notifies(timeout=0):
             sender, _, queue = notice.payload.partition(" ")

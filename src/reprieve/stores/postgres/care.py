@@ -9,7 +9,7 @@ import psycopg
 from reprieve.errors import ReprieveError
 from reprieve.stores.care import Finding, Layout, Migration
 from reprieve.stores.postgres import layout
-from reprieve.stores.postgres.address import Address
+from reprieve.stores.postgres.address import READ, Address
 from reprieve.stores.postgres.faults import translate
 from reprieve.stores.postgres.leases import unpack_lease
 from reprieve.stores.postgres.statements import statements
@@ -31,8 +31,7 @@ class PostgresCare:
     def examine(self, now: int) -> Iterator[Finding]:
         """Look at the server, its settings, the layout, the sessions and long transactions."""
         try:
-            with closing(self._address.connect()) as connection:
-                connection.execute("set default_transaction_read_only = on")
+            with closing(self._address.connect()) as connection, self._address.transaction(connection, READ):
                 yield from self._state(connection, now)
         except (psycopg.Error, msgspec.MsgspecError, ReprieveError) as error:
             seen, _, fix = str(translate(error)).partition("; ")
@@ -42,7 +41,7 @@ class PostgresCare:
         """Answer the layout of the schema; a missing or empty one has none."""
         known = len(layout.migrations())
         try:
-            with closing(self._address.connect()) as connection:
+            with closing(self._address.connect()) as connection, self._address.transaction(connection, READ):
                 return Layout(stored=layout.layout_of(connection, self._address), known=known)
         except psycopg.Error as error:
             raise translate(error) from error

@@ -1,35 +1,29 @@
 """The claim: settle, promote what is due, let return what may, choose, and lease, in one turn.
 
-Four trips to the server: who asks and what they hold; who may be next; what is taken; and everything that this changes.
+Three trips to the server: who asks, what they hold and who may be next; what is taken; and all that this changes.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from reprieve.core.job import Job
-from reprieve.core.rate import Meter, Rate
 from reprieve.errors import SessionDead, StaleCall, StoreCorrupt
-from reprieve.stores.plan import Limits, Place, Plan, Shelf, Tenant, Turn, load_of
+from reprieve.stores.plan import Limits, Plan, Shelf, load_of
 from reprieve.stores.postgres import settle
 from reprieve.stores.postgres.crew import Tx
 from reprieve.stores.postgres.leases import Leases, pack_lease
 from reprieve.stores.postgres.places import Places
-from reprieve.stores.postgres.rows import Row, array_of, copy, number_of, raw, unpack
+from reprieve.stores.postgres.ring import FIRST, Back, Queue, Reader, Resting, Ring
+from reprieve.stores.postgres.rows import Row, array_of, copy, number_of, place_of_job, raw, unpack
 from reprieve.stores.postgres.sessions import held
+from reprieve.stores.postgres.settle import Freed
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.protocol import Answer, Claim, Claimed
 from reprieve.stores.record import WAITING, Lease, lease_model
 
-SHELVES = 64
-"""Open shelves of a tenant that a claim reads at once."""
-
-FIRST: Place = (-1, -1, -(1 << 63))
-"""Before everybody in the ring."""
-
-_decode = msgspec.json.decode
 _encode = msgspec.json.encode
 _pack = msgspec.msgpack.encode
 
@@ -45,7 +39,9 @@ def claim(tx: Tx, places: Places, request: Claim) -> Claimed:
     """Carry out a claim."""
     sql = statements("claim")
     places.begin_claim(tx, request.queues if request.limit > 0 else (), request.now, max(50, 2 * request.limit))
-    rows = tx.all(sql["session"], {"session": request.session})
+    asked = tx.execute(sql["session"], {"session": request.session})
+    ahead = _Ahead(tx, request)
+    rows = asked.fetchall()
     if not rows:
         message = f"session {request.session!r} is not open; open it with a beat"
         raise SessionDead(message)
@@ -63,12 +59,17 @@ def claim(tx: Tx, places: Places, request: Claim) -> Claimed:
         raise SessionDead(message)
     leases = Leases(tx)
     leases.add(request.session, session, ((row[5], row[6]) for row in rows if row[5] is not None))
-    answers = settle.settle(tx, places, request.changes, request.now, leases)
+    freed = Freed()
+    answers = settle.settle(tx, places, request.changes, request.now, leases, freed)
     taking = _Taking(tx, places, request, slots)
-    next_at = taking.take() if is_alive and request.limit > 0 else None
+    next_at = taking.take(ahead, freed) if is_alive and request.limit > 0 else None
+    freed.write(tx)
+    gone = leases.write()
     if request.changes or taking.jobs:
         # A call that did nothing can be repeated as it is; recording it would be a write for every look in vain.
         row = {
+            "sessions": array_of(session for session, _ in gone),
+            "numbers": array_of(number for _, number in gone),
             "session": session,
             "number": request.number,
             "now": request.now,
@@ -77,6 +78,31 @@ def claim(tx: Tx, places: Places, request: Claim) -> Claimed:
         }
         tx.execute(sql["called"], row)
     return Claimed(answers=tuple(answers), jobs=tuple(taking.jobs), next_at=next_at)
+
+
+class _Ahead:
+    """What is asked of the first queue together with everything else, before it is known what changes."""
+
+    def __init__(self, tx: Tx, request: Claim) -> None:
+        self.reader: Reader | None = None
+        if request.limit <= 0 or not request.queues:
+            return
+        self._asked = Freed()
+        for change in request.changes:
+            place = place_of_job(change.job)
+            if place.queue != request.queues[0]:
+                # Slots of another queue are given back before, and nothing can be asked ahead.
+                return
+            self._asked.add(place, 0)
+        self.reader = Reader(tx, number_of("queue", request.queues[0]), request.now, request.limit)
+        self._answer = self.reader.ask(asked=self._asked)
+
+    def read(self, freed: Freed) -> tuple[Reader, Ring | None] | None:
+        """Answer the ring with what is given back, or None when it has to be asked again."""
+        if self.reader is None or freed.is_moved or not freed.is_within(self._asked):
+            return None
+        self.reader.free(freed)
+        return self.reader, self.reader.read(self._answer)
 
 
 class _Taking:
@@ -90,22 +116,26 @@ class _Taking:
         self.jobs: list[Job] = []
         self.leased: dict[bytes, tuple[int, int]] = {}
 
-    def take(self) -> int | None:
+    def take(self, ahead: _Ahead, freed: Freed) -> int | None:
         """Take jobs from each queue in its turn; answer the next moment at which there may be more."""
         limit = self.request.limit
         moments: list[int] = []
+        known = ahead.read(freed)
+        if known is None:
+            freed.write(self.tx)
         for name in self.request.queues:
             if len(self.jobs) < limit:
-                visit = _Visit(self, name)
+                visit = _Visit(self, name, freed, known)
                 self.jobs += visit.take(limit - len(self.jobs))
                 moments += visit.moments
+            known = None
         return self.request.now if len(self.jobs) >= limit else min(moments, default=None)
 
 
 class _Visit:
     """A claim's visit to one queue."""
 
-    def __init__(self, taking: _Taking, name: str) -> None:
+    def __init__(self, taking: _Taking, name: str, freed: Freed, known: tuple[Reader, Ring | None] | None) -> None:
         self.tx = taking.tx
         self.places = taking.places
         self.sql = statements("claim")
@@ -113,113 +143,88 @@ class _Visit:
         self.session = taking.request.session
         self.slots = taking.slots
         self.leased = taking.leased
+        self.freed = freed
         self.queue = number_of("queue", name)
-        self.gates: dict[int, Limits] = {}
+        self._known = known
         self.moments: list[int] = []
         """When there may be more."""
 
     def take(self, limit: int) -> list[Job]:
-        ring = self._candidates(limit, FIRST)
-        queue = ring.queue
-        if queue is None:
+        """Take so many jobs at the most."""
+        if self._known is None:
+            reader = Reader(self.tx, self.queue, self.now, limit, self.freed)
+            ring = reader.read(reader.ask())
+        else:
+            reader, ring = self._known
+        if ring is None:
             return []
-        if self._return_shelves(ring.gates_back):
-            ring = self._candidates(limit, FIRST)
-        clock, served_last, streak, last_at, other_at, pauses, *gate = queue
+        queue, backs = ring.queue, ring.backs
+        if backs:
+            # Gates are looked at as they are, so what they have back is written before.
+            self.freed.write(self.tx)
+            has_returned = self._return_shelves(backs)
+            reader = Reader(self.tx, self.queue, self.now, limit)
+            if has_returned and (again := reader.read(reader.ask())) is not None:
+                ring = again
         jobs: list[Job] = []
+        is_settled = not backs
         if ring.tenants:
-            plan = Plan(
-                ring.tenants,
-                Turn(clock, served_last, streak, last_at, other_at),
-                _limits(gate),
-                slots=self.slots,
-                crowd=self._weigh,
-                last=ring.last,
-                now=self.now,
-            )
-            plan.run(limit)
-            while plan.wants_more:
-                ring = self._candidates(limit, plan.last or FIRST)
-                plan.add(ring.tenants, ring.last)
-                plan.run(limit)
-            jobs = self._carry_out(plan)
+            plan = self._plan(ring, reader, limit)
+            jobs = self._carry_out(plan, ring, reader)
             if plan.is_cut:
                 self.moments.append(self.now)
             if plan.ceiling_until is not None:
                 self.moments.append(plan.ceiling_until)
             if (queue_back := plan.queue.back_at(self.now)) is not None:
                 self.moments.append(queue_back)
+            is_settled = is_settled and not plan.asides and not plan.blocked
         if len(jobs) < limit:
-            moments = self.tx.one(self.sql["moments"], {"queue": self.queue, "pauses": pauses}) or ()
-            self.moments += [moment for moment in moments if moment is not None]
+            self.moments += queue.moments if is_settled else self._ask_moments(queue)
+            self.moments += self.freed.dues(self.queue)
         return jobs
 
-    def _return_shelves(self, gates: Sequence[Sequence[Any]]) -> bool:
+    def _plan(self, ring: Ring, reader: Reader, limit: int) -> Plan:
+        plan = Plan(
+            ring.tenants,
+            ring.queue.turn,
+            ring.queue.limits,
+            slots=self.slots,
+            crowd=self._weigh,
+            last=ring.last,
+            now=self.now,
+        )
+        plan.run(limit)
+        while plan.wants_more:
+            more = reader.read(reader.ask(plan.last or FIRST))
+            plan.add(more.tenants if more else [], more.last if more else None)
+            plan.run(limit)
+        return plan
+
+    def _ask_moments(self, queue: Queue) -> list[int]:
+        moments = self.tx.one(self.sql["moments"], {"queue": self.queue, "pauses": queue.pauses}) or ()
+        return [moment for moment in moments if moment is not None]
+
+    def _return_shelves(self, backs: Sequence[Back]) -> bool:
         """Let shelves return from behind gates that have room again, a few tenants more than there is room for."""
         has_returned = False
-        for *limits, cursor in gates:
-            gate = _limits(limits)
+        for back in backs:
+            gate = back.gate
             room = gate.room(self.now)
-            back = {"gate": gate.id, "cursor": cursor, "back_at": gate.back_at(self.now), "now": self.now}
+            row = {"gate": gate.id, "cursor": back.cursor, "back_at": gate.back_at(self.now), "now": self.now}
             if room == 0:
-                self.tx.execute(self.sql["gate_waits"], back)
+                self.tx.execute(self.sql["gate_waits"], row)
                 continue
             count = 256 if room is None else min(256, room + 1)
-            self.tx.execute(self.sql["gate_returns"], back | {"count": count})
+            self.tx.execute(self.sql["gate_returns"], row | {"count": count})
             has_returned = True
         return has_returned
-
-    def _candidates(self, limit: int, after: Place) -> "_Ring":
-        """Read the tenants that may be next, with their open shelves and gates; and up to where they were read."""
-        load, finish, tenant_id = after
-        wanted = {
-            "queue": self.queue,
-            "limit": limit + 2,
-            "load": load,
-            "finish": finish,
-            "id": tenant_id,
-            "now": self.now,
-        }
-        found = self.tx.one(self.sql["candidates"], wanted) or ()
-        queue, gates_back, rows, shelf_rows, gate_rows = [_decode(part) if part else [] for part in found]
-        self._learn(gate_rows)
-        shelves: dict[int, list[Shelf]] = defaultdict(list)
-        for tenant, *shelf in shelf_rows:
-            shelves[tenant].append(self._shelf(shelf))
-        last = (load_of(rows[-1][6], rows[-1][7]), rows[-1][8], rows[-1][0]) if len(rows) >= limit + 2 else None
-        tenants = []
-        for row in rows:
-            mine = shelves[row[0]]
-            has_more = len(mine) > SHELVES
-            if has_more:
-                self._add_oldest(row[0], mine)
-            tenants.append(Tenant(_limits(row[:7]), row[7], row[8], row[9], mine, has_more=has_more))
-        return _Ring(queue or None, gates_back, tenants, last)
 
     def _weigh(self) -> tuple[float, float]:
         """Answer the weight of those who wait, and of those who only run."""
         waiting, running = self.tx.one(self.sql["weights"], {"queue": self.queue}) or (0.0, 0.0)
         return waiting, running
 
-    def _add_oldest(self, tenant: int, shelves: list[Shelf]) -> None:
-        """Put the shelf that was served longest ago in the place of the one that was read too much."""
-        shelves.pop()
-        oldest = self.tx.one(self.sql["oldest_shelf"], {"tenant": tenant})
-        if oldest is not None and oldest[0] not in {shelf.id for shelf in shelves}:
-            self._learn(self.tx.all(self.sql["gates"], {"ids": array_of(oldest[4:])}))
-            shelves.append(self._shelf(oldest))
-
-    def _learn(self, rows: Iterable[Sequence[Any]]) -> None:
-        """Get to know gates. One that was met before has counted since what the plan took through it."""
-        for row in rows:
-            if row[0] not in self.gates:
-                self.gates[row[0]] = _limits(row)
-
-    def _shelf(self, row: Sequence[int]) -> Shelf:
-        shelf, priority, served, ready, *gates = row
-        return Shelf(shelf, priority, served, ready, [self.gates[gate] for gate in gates if gate])
-
-    def _carry_out(self, plan: Plan) -> list[Job]:
+    def _carry_out(self, plan: Plan, ring: Ring, reader: Reader) -> list[Job]:
         """Take the jobs that were planned, and write back what the plan changed."""
         plan.count()
         marks = _Marks({}, {})
@@ -227,19 +232,17 @@ class _Visit:
         for shelf, _ in lost:
             plan.give_back(self.places[shelf.id].tenant_id, shelf)
         turn = plan.turn
+        served = (turn.clock, turn.last, turn.streak, turn.last_at, turn.other_at)
         changed = {
-            "shelves": _encode(_shelf_rows(plan, marks)).decode(),
-            "tenants": _encode(_tenant_rows(plan)).decode(),
-            "gates": _encode(_gate_rows(plan)).decode(),
+            **_shelf_columns(plan, marks),
+            **_tenant_columns(plan, ring.resting),
+            **_gate_columns(plan, [reader.gates[gate] for gate in self.freed.gates if gate in reader.gates]),
             "queue": self.queue,
-            "clock": turn.clock,
-            "last": turn.last,
-            "streak": turn.streak,
-            "last_at": turn.last_at,
-            "other_at": turn.other_at,
-            "is_served": bool(plan.picks),
+            "turn": array_of(served) if plan.picks else None,
+            "ended": array_of(self.freed.jobs),
         }
         self.tx.execute(self.sql["carry_out"], changed)
+        self.freed.forget()
         if lost:
             settle.bury(self.tx, self.places, [(shelf.id, job) for shelf, job in lost], self.now)
             self.moments.append(self.now)
@@ -284,95 +287,66 @@ class _Marks(msgspec.Struct):
     back: dict[int, str]
 
 
-class _Ring(msgspec.Struct):
-    """Those who may be next in a queue, and what stands in their way."""
+def _shelf_columns(plan: Plan, marks: _Marks) -> dict[str, str]:
+    shelves = [(shelf, 0) for shelf in plan.taken.values() if shelf.id not in plan.asides]
+    shelves += [(shelf, gate.id) for shelf, gate in plan.asides.values()]
+    return {
+        "shelves": array_of(shelf.id for shelf, _ in shelves),
+        "taken": array_of(shelf.taken for shelf, _ in shelves),
+        "lows": array_of(marks.low.get(shelf.id) for shelf, _ in shelves),
+        "backs": array_of(marks.back.get(shelf.id) for shelf, _ in shelves),
+        "open": array_of(not aside and shelf.ready > 0 for shelf, aside in shelves),
+        "asides": array_of(aside for _, aside in shelves),
+        # Of a shelf that is alone nobody asks when it was served; not to write it keeps its index as it is.
+        "turns": array_of(
+            None if shelf.is_alone and shelf.ready and not aside else shelf.served for shelf, aside in shelves
+        ),
+    }
 
-    queue: list[Any] | None
-    gates_back: list[list[Any]]
-    tenants: list[Tenant]
-    last: Place | None
 
-
-def _shelf_rows(plan: Plan, marks: _Marks) -> list[dict[str, object]]:
-    rows: list[dict[str, object]] = [
-        {
-            "id": shelf.id,
-            "taken": shelf.taken,
-            "low": marks.low.get(shelf.id),
-            "back": marks.back.get(shelf.id),
-            "is_open": shelf.ready > 0,
-            "aside": 0,
-            # Of a shelf that is alone nobody asks when it was served; not to write it keeps its index as it is.
-            "served": None if shelf.is_alone and shelf.ready else shelf.served,
-        }
-        for shelf in plan.taken.values()
-        if shelf.id not in plan.asides
+def _tenant_columns(plan: Plan, resting: Sequence[Resting]) -> dict[str, str]:
+    rows: list[tuple[object, ...]] = [
+        (tenant.id, tenant.running, load_of(tenant.running, tenant.weight), *(None,) * 7) for tenant in resting
     ]
-    rows += [
-        {
-            "id": shelf.id,
-            "taken": shelf.taken,
-            "low": marks.low.get(shelf.id),
-            "back": marks.back.get(shelf.id),
-            "is_open": False,
-            "aside": gate.id,
-            "served": shelf.served,
-        }
-        for shelf, gate in plan.asides.values()
-    ]
-    return rows
-
-
-def _tenant_rows(plan: Plan) -> list[dict[str, object]]:
-    rows: list[dict[str, object]] = []
     for tenant in plan.tenants.values():
         limits = tenant.limits
         blocked = plan.blocked.get(limits.id, 0)
         is_ringed = not blocked and limits.id not in plan.empty
-        if not limits.is_changed and is_ringed:
-            continue
-        rows.append(
-            {
-                "id": limits.id,
-                "running": limits.running,
-                "load": load_of(limits.running, tenant.weight),
-                "finish": tenant.finish,
-                "ringed": is_ringed,
-                "blocked": blocked,
-                "back_at": limits.back_at(plan.now) if blocked else None,
-                "served": tenant.served,
-                "served_at": plan.now if tenant.taken else None,
-                "meter": _meter(limits),
-            }
-        )
-    return rows
+        if limits.is_changed or not is_ringed:
+            load = load_of(limits.running, tenant.weight)
+            back_at = limits.back_at(plan.now) if blocked else None
+            served_at = plan.now if tenant.taken else None
+            ring = (limits.id, limits.running, load, tenant.finish, is_ringed, blocked, back_at)
+            rows.append((*ring, tenant.served, served_at, _meter(limits)))
+    ring_names = ("tenants", "running", "loads", "finishes", "ringed", "blocked", "back_ats")
+    return _columns((*ring_names, "served", "served_ats", "meters"), rows)
 
 
-def _gate_rows(plan: Plan) -> list[dict[str, object]]:
+def _gate_columns(plan: Plan, freed: Sequence[Limits]) -> dict[str, str]:
     asides = Counter(gate.id for _, gate in plan.asides.values())
-    gates = {gate.id: gate for shelf in plan.taken.values() for gate in shelf.gates}
+    gates = {gate.id: gate for gate in freed}
+    gates |= {gate.id: gate for shelf in plan.taken.values() for gate in shelf.gates}
     gates |= {gate.id: gate for _, gate in plan.asides.values()}
-    if plan.picks:
+    if plan.picks or plan.queue.id in gates:
         gates[plan.queue.id] = plan.queue
-    return [
-        {
-            "id": gate.id,
-            "running": gate.running,
-            "meter": _meter(gate),
-            "is_aside": asides[gate.id] > 0,
-            "back_at": gate.back_at(plan.now) if gate.room(plan.now) == 0 else plan.now,
-        }
+    rows: list[tuple[object, ...]] = [
+        (
+            gate.id,
+            gate.running,
+            _meter(gate),
+            asides[gate.id] > 0,
+            gate.back_at(plan.now) if gate.room(plan.now) == 0 else plan.now,
+        )
         for gate in gates.values()
     ]
+    return _columns(("gates", "gate_running", "gate_meters", "gate_asides", "gate_back_ats"), rows)
 
 
-def _limits(row: Sequence[Any]) -> Limits:
-    number, permits, max_running, rate_count, rate_window, meter, running = row
-    if rate_count is None:
-        return Limits(number, permits, max_running, None, (), running)
-    rate = Rate(count=rate_count, window=rate_window)
-    return Limits(number, permits, max_running, rate, _decode(meter, type=Meter), running)
+def _columns(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, str]:
+    columns = zip(*rows, strict=True) if rows else [()] * len(names)
+    return {name: array_of(values) for name, values in zip(names, columns, strict=True)}
 
 
-def _meter(limits: Limits) -> str:
-    return _encode(limits.meter).decode()
+def _meter(limits: Limits) -> str | None:
+    """Answer the meter as an element of an array: it is made of numbers and brackets; None without a rate."""
+    return None if limits.rate is None else f'"{_encode(limits.meter).decode()}"'

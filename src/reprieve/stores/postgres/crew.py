@@ -7,29 +7,21 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import psycopg
 from psycopg.pq import TransactionStatus
 
 from reprieve.errors import StoreClosed, StoreError
-from reprieve.stores.postgres.address import Address
+from reprieve.stores.postgres.address import READ, WRITE, Address
 from reprieve.stores.postgres.faults import translate
 from reprieve.stores.postgres.layout import prepare
 
 T = TypeVar("T")
 
 Point: TypeAlias = Literal["before", "after"]
-Begin: TypeAlias = Literal[
-    "", "begin isolation level read committed read write", "begin isolation level repeatable read read only"
-]
 
-WRITE: Begin = "begin isolation level read committed read write"
-"""Each statement sees what was committed before it: so whoever has waited for the turn sees all that came before."""
-
-READ: Begin = "begin isolation level repeatable read read only"
-
-ALONE: Begin = ""
+ALONE: Final = ""
 """Work that is a single statement, which is a transaction by itself."""
 
 HANDS = 8
@@ -71,22 +63,35 @@ class Crew:
         self._address = address
         self._process = os.getpid()
         self._threads = ThreadPoolExecutor(HANDS, "reprieve-postgres")
-        self._mine = threading.local()
         self._lock = threading.Lock()
-        self._connections: set[psycopg.Connection] = set()
+        self._idle: list[psycopg.Connection] = []
+        self._room = threading.Semaphore(HANDS)
         self._is_closed = False
         self._is_prepared = False
         self._fault: Point | None = None
 
-    def submit(self, work: Work[T], begin: Begin = WRITE) -> Future[T]:
+    def submit(self, work: Work[T], mode: str = WRITE) -> Future[T]:
         """Have something done; the answer comes when it is durable."""
+        self._require_usable()
+        return self._threads.submit(self._attempt, work, mode)
+
+    def here(self, work: Work[T], mode: str = WRITE) -> T:
+        """Do something in the calling thread, which spares it the way to another; a crowd of threads takes that way."""
+        self._require_usable()
+        if not self._room.acquire(blocking=False):
+            return self.submit(work, mode).result()
+        try:
+            return self._attempt(work, mode)
+        finally:
+            self._room.release()
+
+    def _require_usable(self) -> None:
         if self._is_closed:
             message = "the store was closed; open it again"
             raise StoreClosed(message)
         if os.getpid() != self._process:
             message = "the store was opened before this process was forked; open it here again"
             raise StoreError(message)
-        return self._threads.submit(self._attempt, work, begin)
 
     def inject(self, point: Point) -> None:
         """Make the next transaction that writes fail before or after its commit, as a crash or a lost reply would."""
@@ -103,46 +108,59 @@ class Crew:
         """Finish what was begun, and hang up."""
         self._is_closed = True
         self._threads.shutdown()
-        for connection in self._connections:
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
             connection.close()
 
-    def _attempt(self, work: Work[T], begin: Begin) -> T:
+    def _attempt(self, work: Work[T], mode: str) -> T:
         try:
-            return self._transact(self._connection(), work, begin)
+            connection = self._borrow()
+            try:
+                return self._transact(connection, work, mode)
+            finally:
+                self._give_back(connection)
         except Exception as error:
             translated = translate(error)
             if translated is error:
                 raise
             raise translated from error
 
-    def _connection(self) -> psycopg.Connection:
-        connection: psycopg.Connection | None = getattr(self._mine, "connection", None)
-        if connection is None or connection.closed:
-            self.prepare()
-            connection = self._mine.connection = self._address.connect()
-            with self._lock:
-                self._connections = {other for other in self._connections if not other.closed} | {connection}
-        return connection
+    def _borrow(self) -> psycopg.Connection:
+        with self._lock:
+            while self._idle:
+                connection = self._idle.pop()
+                if not connection.closed:
+                    return connection
+        self.prepare()
+        return self._address.connect()
 
-    def _transact(self, connection: psycopg.Connection, work: Work[T], begin: Begin) -> T:
+    def _give_back(self, connection: psycopg.Connection) -> None:
+        with self._lock:
+            if not self._is_closed and not connection.closed:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    def _transact(self, connection: psycopg.Connection, work: Work[T], mode: str) -> T:
         fault = None
-        if begin != READ:
+        if mode != READ:
             fault, self._fault = self._fault, None
         tx = Tx(connection)
-        if begin == ALONE:
+        if mode == ALONE and connection.prepare_threshold is not None:
             _fail("before", fault)
             answer = work(tx)
         else:
-            answer = self._pipeline(connection, tx, work, begin, fault)
+            answer = self._pipeline(connection, tx, work, mode or WRITE, fault)
         for done in tx.on_commit:
             done()
         _fail("after", fault)
         return answer
 
-    def _pipeline(self, connection: psycopg.Connection, tx: Tx, work: Work[T], begin: Begin, fault: Point | None) -> T:
+    def _pipeline(self, connection: psycopg.Connection, tx: Tx, work: Work[T], mode: str, fault: Point | None) -> T:
         try:
             with connection.pipeline():
-                connection.execute(begin)
+                self._address.begin(connection, mode)
                 answer = work(tx)
                 _fail("before", fault)
                 connection.execute("commit")

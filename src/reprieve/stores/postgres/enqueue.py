@@ -1,7 +1,11 @@
 """New jobs: one statement that only inserts, and can be part of any transaction."""
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
+
+import msgspec
+from msgspec.json import encode
 
 from reprieve.core.duration import milliseconds
 from reprieve.core.ids import created_at
@@ -9,10 +13,22 @@ from reprieve.core.job import Job
 from reprieve.errors import InvalidId
 from reprieve.stores.check import check_jobs
 from reprieve.stores.postgres.crew import Tx
-from reprieve.stores.postgres.rows import array_of, is_id, names_of, pack, place_of_job
+from reprieve.stores.postgres.rows import Place, array_of, is_id, names_of, pack, place_of_job
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.protocol import KEY_KEPT
 from reprieve.stores.record import NUMBERS, key_of
+
+
+class Shelf(msgspec.Struct):
+    """A shelf that new jobs are put on, and the smallest and the largest of their ids."""
+
+    place: Place
+    low: str
+    high: str
+
+    def row(self) -> dict[str, object]:
+        """Answer it as the database reads it."""
+        return names_of(self.place) | {"low": self.low, "high": self.high}
 
 
 def check(jobs: Sequence[Job], largest_payload: int) -> None:
@@ -33,6 +49,15 @@ def parameters(jobs: Sequence[Job], now: int) -> dict[str, Any]:
     """Answer the parameters of that statement, as the function in the database describes them."""
     places = [place_of_job(job) for job in jobs]
     recs = [pack(job) for job in jobs]
+    shelves: dict[int, Shelf] = {}
+    for place, job in zip(places, jobs, strict=True):
+        shelf = shelves.get(place.shelf)
+        if shelf is None:
+            shelves[place.shelf] = Shelf(place, job.id, job.id)
+        elif job.id > shelf.high:
+            shelf.high = job.id
+        elif job.id < shelf.low:
+            shelf.low = job.id
     keyed = [number for number, job in enumerate(jobs, start=1) if job.key]
     lives = [jobs[number - 1].key_ttl for number in keyed]
     return {
@@ -44,12 +69,12 @@ def parameters(jobs: Sequence[Job], now: int) -> dict[str, Any]:
         ),
         "versions": array_of(job.version for job in jobs),
         "waits": array_of(NUMBERS[job.waiting_for] for job in jobs),
-        "lengths": array_of(map(len, recs)),
+        "starts": array_of(accumulate(map(len, recs[:-1]), initial=1)),
         "recs": b"".join(recs),
         "keyed": array_of(keyed),
         "keys": b"".join(key_of(jobs[number - 1]) for number in keyed),
         "expiries": array_of(now + milliseconds(KEY_KEPT if life is None else life) for life in lives),
-        "shelves": names_of({place.shelf: place for place in places}.values()),
+        "shelves": encode([shelf.row() for shelf in shelves.values()]).decode(),
         "now": now,
     }
 

@@ -7,7 +7,7 @@ import psycopg
 
 from reprieve.errors import ForeignStore, NewerSchema, StoreCorrupt, StoreError
 from reprieve.stores.care import Migration
-from reprieve.stores.postgres.address import Address
+from reprieve.stores.postgres.address import READ, Address
 from reprieve.stores.postgres.faults import translate
 from reprieve.stores.postgres.statements import statements
 
@@ -20,7 +20,9 @@ def prepare(address: Address) -> None:
     try:
         with address.connect() as connection:
             require_server(connection)
-            if layout_of(connection, address) < len(migrations()):
+            with address.transaction(connection, READ):
+                stored = layout_of(connection, address)
+            if stored < len(migrations()):
                 _migrate(connection, address)
     except psycopg.Error as error:
         raise translate(error) from error
@@ -80,7 +82,7 @@ def script_of(number: int, step: Migration, address: Address) -> str:
 
 def _migrate(connection: psycopg.Connection, address: Address) -> None:
     sql = statements("layout")
-    with connection.transaction():
+    with address.transaction(connection):
         connection.execute(sql["lock"])
         stored = layout_of(connection, address)
         if not stored:

@@ -1,6 +1,6 @@
 """Leases: one row for each claim, with the jobs that it took, their shelves and their versions."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -57,16 +57,19 @@ class Leases:
                 return held[0]
         return None
 
-    def write(self) -> None:
-        """Write what is left of them."""
-        sql = statements("leases")
+    def write(self) -> list[tuple[int, int]]:
+        """Write what is left of them; answer those of which nothing is, for somebody to delete."""
         gone = [lease for lease in self._changed if not self._rows[lease]]
+        for session, number in self._changed.difference(gone):
+            row = {"jobs": _encode(self._rows[session, number]), "session": session, "number": number}
+            self._tx.execute(statements("leases")["update"], row)
+        return gone
+
+    def delete(self, gone: Sequence[tuple[int, int]]) -> None:
+        """Delete leases."""
         if gone:
             numbers = {
                 "sessions": array_of(session for session, _ in gone),
                 "numbers": array_of(number for _, number in gone),
             }
-            self._tx.execute(sql["delete"], numbers)
-        for session, number in self._changed.difference(gone):
-            row = {"jobs": _encode(self._rows[session, number]), "session": session, "number": number}
-            self._tx.execute(sql["update"], row)
+            self._tx.execute(statements("leases")["delete"], numbers)

@@ -47,14 +47,74 @@ class Written(msgspec.Struct, frozen=True):
     event: bytes | None
 
 
-def settle(tx: Tx, places: Places, changes: Sequence[Change], now: int, leases: Leases | None = None) -> list[Answer]:
-    """Carry out changes, in a turn of ours; each stands alone, and one that cannot be written is refused by itself."""
+class Freed:
+    """Slots that tenants and gates have back, the jobs that had them, and what else a claim must know of changes."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self.tenants: Counter[int] = Counter()
+        self.gates: Counter[int] = Counter()
+        self.jobs: list[str] = []
+        self.is_moved = False
+        """Whether jobs became ready, or are so no more."""
+        self.delayed: list[tuple[int, int]] = []
+        """Queues, and when there is something due in them."""
+
+    def add(self, place: Place, count: int) -> None:
+        """Give back slots of a shelf."""
+        self.tenants[place.tenant_id] += count
+        for gate in (*place.gates, place.queue_gate):
+            self.gates[gate] += count
+
+    def is_within(self, other: "Freed") -> bool:
+        """Whether all who have slots back are among those that another names."""
+        return self.tenants.keys() <= other.tenants.keys() and self.gates.keys() <= other.gates.keys()
+
+    def dues(self, queue: int) -> list[int]:
+        """Answer when there is something due in a queue."""
+        return [due for number, due in self.delayed if number == queue]
+
+    def forget(self) -> None:
+        """Note that everything is written."""
+        self.tenants.clear()
+        self.gates.clear()
+        self.jobs.clear()
+
+    def write(self, tx: Tx) -> None:
+        """Write what was not written yet; whoever was at its limit may go on."""
+        if not self.jobs:
+            return
+        row = {
+            "tenants": array_of(self.tenants),
+            "tenant_counts": array_of(self.tenants.values()),
+            "gates": array_of(self.gates),
+            "gate_counts": array_of(self.gates.values()),
+            "jobs": array_of(self.jobs),
+        }
+        tx.execute(statements("settle")["release"], row)
+        self.forget()
+
+
+def settle(
+    tx: Tx,
+    places: Places,
+    changes: Sequence[Change],
+    now: int,
+    leases: Leases | None = None,
+    freed: Freed | None = None,
+) -> list[Answer]:
+    """Carry out changes, in a turn of ours; each stands alone, and one that cannot be written is refused by itself.
+
+    A claim writes leases, and slots that are free again, itself: it is about to change the same rows.
+    """
     if not changes:
         return []
+    is_claim = freed is not None
+    freed = freed or Freed()
     leases = leases or Leases(tx)
     leases.load({change.session for change in changes if change.session})
     resting = _Resting(tx, places, changes)
-    book = Book(tx, places, now)
+    book = Book(tx, places, now, freed)
     answers: list[Answer] = []
     applied: dict[str, Event] = {}
     for change in changes:
@@ -80,13 +140,16 @@ def settle(tx: Tx, places: Places, changes: Sequence[Change], now: int, leases: 
             applied[job_id] = change.event
             book.enter(shelf, change, written)
             answers.append("applied")
-    book.write(leases)
+    book.write()
+    if not is_claim:
+        freed.write(tx)
+        leases.delete(leases.write())
     return answers
 
 
 def bury(tx: Tx, places: Places, lost: Sequence[tuple[int, Job]], now: int) -> None:
     """End jobs that a claim took off their shelves and found past their deadline."""
-    book = Book(tx, places, now)
+    book = Book(tx, places, now, Freed())
     for shelf, job in lost:
         change = changes_of.expire(job, now)
         book.enter(shelf, change, Written(pack(change.job), _encode(change.event)))
@@ -114,14 +177,14 @@ def write(change: Change) -> Written | None:
 class Book:
     """What a batch of changes writes, gathered so that each table is written once."""
 
-    def __init__(self, tx: Tx, places: Places, now: int) -> None:
-        """Begin with nothing."""
+    def __init__(self, tx: Tx, places: Places, now: int, freed: Freed) -> None:
+        """Begin with nothing; slots that are free again are noted elsewhere."""
         self._tx = tx
         self._places = places
         self._now = now
+        self._freed = freed
         self._counts: dict[int, Counter[str]] = defaultdict(Counter)
         self._backs: dict[int, str] = {}
-        self._ran: list[str] = []
         self._ran_on: Counter[int] = Counter()
         self._ringing: set[int] = set()
         self._made: dict[int, Place] = {}
@@ -139,12 +202,13 @@ class Book:
     def leave(self, shelf: int, counter: str) -> None:
         """Count a job that leaves where it was."""
         self._counts[shelf][counter] -= 1
+        self._freed.is_moved = True
 
     def enter(self, shelf: int, change: Change, written: Written) -> None:
         """Note one change of a job that was found on, or leased from, a shelf."""
         job = change.job
         if change.session:
-            self._ran.append(job.id)
+            self._freed.jobs.append(job.id)
             self._ran_on[shelf] += 1
         if change.result is not None:
             self._results.append((job.id, self._now + milliseconds(change.result_ttl), change.result))
@@ -175,19 +239,24 @@ class Book:
         if job.due_at > self._now:
             wait = NUMBERS[job.waiting_for] or NUMBERS["schedule"]
             self._delayed.append((place.queue_id, wait, job.due_at, job.id, place.shelf))
+            self._freed.delayed.append((place.queue_id, job.due_at))
             count[COUNTERS[wait]] += 1
         else:
             self._ready.append((place.shelf, job.id))
+            self._freed.is_moved = True
             count["ready"] += 1
             self._backs[place.shelf] = min(job.id, self._backs.get(place.shelf, _NOWHERE))
             self._ringing.add(place.tenant_id)
         return WAITING
 
-    def write(self, leases: Leases | None = None) -> None:
-        """Write everything that was noted, and what is left of the leases."""
+    def write(self) -> None:
+        """Write everything that was noted, but slots."""
         tx, sql = self._tx, statements("settle")
         if self._made:
-            tx.execute(statements("places")["make"], {"shelves": names_of(self._made.values())})
+            tx.execute(
+                statements("places")["make"],
+                {"shelves": _encode_json([names_of(place) for place in self._made.values()]).decode()},
+            )
         for queue, jobs in self._succeeded.items():
             keep(tx, queue, jobs, self._now)
         for name, rows in (
@@ -215,31 +284,9 @@ class Book:
             tx.execute(sql["count"], {"rows": _encode_json(counts).decode()})
         if self._ringing:
             tx.execute(sql["ring"], {"tenants": array_of(self._ringing)})
-        if self._ran:
-            self._release()
-        if leases is not None:
-            leases.write()
-
-    def _release(self) -> None:
-        """Give back the slots of tenants and gates; whoever was at its limit may go on."""
-        tenants: Counter[int] = Counter()
-        gates: Counter[int] = Counter()
-        self._places.load(self._tx, self._ran_on)
+        self._places.load(tx, self._ran_on)
         for shelf, count in self._ran_on.items():
-            place = self._places[shelf]
-            tenants[place.tenant_id] += count
-            for gate in (*place.gates, place.queue_gate):
-                gates[gate] += count
-        self._tx.execute(
-            statements("settle")["release"],
-            {
-                "tenants": array_of(tenants),
-                "tenant_counts": array_of(tenants.values()),
-                "gates": array_of(gates),
-                "gate_counts": array_of(gates.values()),
-                "jobs": array_of(self._ran),
-            },
-        )
+            self._freed.add(self._places[shelf], count)
 
 
 def run(tx: Tx, statement: str, rows: Sequence[Sequence[Any]]) -> None:

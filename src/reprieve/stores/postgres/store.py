@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -19,10 +18,10 @@ from reprieve.errors import StoreClosed, StoreError, ValidationError
 from reprieve.stores.check import check_regulation, check_size
 from reprieve.stores.coalesce import Coalescer
 from reprieve.stores.postgres import cells, enqueue, find, prune, regulate, sessions, settle
-from reprieve.stores.postgres.address import Durability, address_of
+from reprieve.stores.postgres.address import READ, Durability, address_of
 from reprieve.stores.postgres.bell import EVERYWHERE, SOON, Bell
 from reprieve.stores.postgres.claim import claim
-from reprieve.stores.postgres.crew import ALONE, READ, Crew, Point, Tx
+from reprieve.stores.postgres.crew import ALONE, Crew, Point, Tx
 from reprieve.stores.postgres.faults import translate
 from reprieve.stores.postgres.places import Places
 from reprieve.stores.postgres.rows import Ids
@@ -85,7 +84,7 @@ class PostgresStore:
         """Store new jobs, and keep the calling thread waiting."""
         self._require_open()
         enqueue.check(jobs, self._largest_payload)
-        known = self._submit(jobs, now).result()
+        known = self._crew.here(lambda tx: enqueue.enqueue(tx, self._address.schema, jobs, now), ALONE)
         self._bell.ring({job.queue for job in jobs}, every=SOON)
         return known
 
@@ -267,12 +266,10 @@ class PostgresStore:
         return await asyncio.wrap_future(self._crew.submit(work, READ))
 
     async def _enqueue(self, jobs: Sequence[Job], now: int) -> list[str]:
-        known = await asyncio.wrap_future(self._submit(jobs, now))
+        work = self._crew.submit(lambda tx: enqueue.enqueue(tx, self._address.schema, jobs, now), ALONE)
+        known = await asyncio.wrap_future(work)
         self._bell.ring({job.queue for job in jobs}, every=SOON)
         return known
-
-    def _submit(self, jobs: Sequence[Job], now: int) -> Future[list[str]]:
-        return self._crew.submit(lambda tx: enqueue.enqueue(tx, self._address.schema, jobs, now), ALONE)
 
     async def _listen(self) -> None:
         """Hear other processes from before the first look for work on."""

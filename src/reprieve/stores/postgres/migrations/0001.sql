@@ -373,81 +373,264 @@ begin
 end
 $$;
 
--- Store new jobs; answer for each the id under which it is known. Only inserts, so it can be part of any transaction.
--- For each job: its id, shelf, when it is due (null: at the moment of its id), version, what it waits for, and the length of
--- its record in `recs`, where all follow each other. For each job that has a key: its number among them, 16 bytes in
--- `keys`, and when the key may be forgotten. `shelves` says what the shelves among them are called.
-create function enqueue(
-    ids uuid[], places int8[], dues int8[], versions int8[], waits int8[], lengths int8[], recs bytea,
-    keyed int8[], keys bytea, expiries int8[], shelves json, now int8
-) returns uuid[] language plpgsql set search_path from current set enable_hashjoin = on as $$
+-- Answer who may be next in a queue, after a place in its ring, with open shelves and gates; besides these the tenants and
+-- gates that somebody is about to give slots back to. Rows of five kinds: 0 the queue with its own gate and with when there
+-- may be more, 1 gates behind which something may return, 2 tenants, 3 shelves, 4 gates.
+create function candidates(
+    number int8, most int8, after_load int8, after_finish int8, after_id int8, now int8, freed int8[], freed_gates int8[]
+) returns table (
+    kind int4, a int8, b int8, c int8, d int8, e int8, f int8, g int8, h int8, i int8, j int8, k int8, l int8, m int8,
+    weight float8, rate_window float8, meter text
+) language plpgsql as $$
+begin
+    return query
+    with first as materialized (
+        select t.* from tenant as t
+        where t.queue = number and t.ringed and (t.load, t.finish, t.id) > (after_load, after_finish, after_id)
+        order by t.load, t.finish, t.id limit most
+    ), asked as materialized (
+        select 1 as is_next, first.* from first
+        union all
+        select 0, t.* from tenant as t where t.id = any (freed) and t.id <> all (array(select first.id from first))
+    ), open as materialized (
+        select t.id as tenant, s.*
+        from asked as t cross join lateral (
+            select shelf.id, shelf.priority, shelf.served, shelf.ready, shelf.task_gate, shelf.dependency_gate,
+                   shelf.group_gate
+            from shelf where shelf.tenant = t.id and shelf.is_open order by shelf.priority, shelf.served limit 65
+        ) as s
+        where t.ringed or t.blocked = 1
+    )
+    select 0, q.clock, q.last, q.streak, q.last_at, q.other_at, q.pauses, o.id, o.permits, o.max_running, o.rate_count,
+           o.running,
+           least(
+               case when q.pauses & 1 = 0 then
+                   (select v.due from delayed as v where v.queue = number and v.wait = 1 order by v.due limit 1) end,
+               case when q.pauses & 2 = 0 then
+                   (select v.due from delayed as v where v.queue = number and v.wait = 2 order by v.due limit 1) end,
+               (select v.due from delayed as v where v.queue = number and v.wait = 3 order by v.due limit 1),
+               (select v.due from delayed as v where v.queue = number and v.wait = 4 order by v.due limit 1)
+           ),
+           least(
+               (select v.back_at from gate as v where v.back_at is not null order by v.back_at limit 1),
+               (select v.back_at from tenant as v where v.back_at is not null order by v.back_at limit 1)
+           ), null::float8, o.rate_window, o.meter
+    from queue as q join gate as o on o.id = q.gate where q.id = number
+    union all
+    (select 1, v.id, v.permits, v.max_running, v.rate_count, v.running, v.cursor, null, null, null, null, null, null, null,
+            null, v.rate_window, v.meter
+     from gate as v where v.back_at <= now order by v.back_at limit 16)
+    union all
+    select 1, v.id, v.permits, v.max_running, v.rate_count, v.running, v.cursor, null, null, null, null, null, null, null,
+           null, v.rate_window, v.meter
+    from gate as v where v.id = any (freed_gates) and v.aside and coalesce(v.back_at > now, true)
+    union all
+    select 2, t.id, t.permits, t.max_running, t.rate_count, t.running, t.load, t.finish, t.served, t.ringed::int4, t.blocked,
+           t.is_next, null, null, t.weight, t.rate_window, t.meter
+    from asked as t
+    union all
+    select 3, s.tenant, s.id, s.priority, s.served, s.ready, s.task_gate, s.dependency_gate, s.group_gate, null, null, null,
+           null, null, null, null, null
+    from open as s
+    union all
+    select 4, v.id, v.permits, v.max_running, v.rate_count, v.running, null, null, null, null, null, null, null, null,
+           null, v.rate_window, v.meter
+    from gate as v where v.id = any (array(
+        select s.task_gate from open as s union select s.dependency_gate from open as s
+        union select s.group_gate from open as s union select unnest(freed_gates)
+    ));
+end
+$$;
+
+-- Take so many jobs off each of these shelves, the oldest first.
+create function take(shelves int8[], counts int8[]) returns table (
+    on_shelf int8, is_back boolean, taken uuid, with_version int4, from_wait int2, due_at int8, record bytea
+) language plpgsql as $$
+begin
+    return query
+    with picked as materialized (
+        select s.id as shelf, j.*
+        from unnest(shelves, counts) as v (id, count)
+        join shelf as s on s.id = v.id
+        cross join lateral (
+            select * from (
+                (select job.id, job.version, job.wait, job.due, job.rec, null::tid as place from job
+                 where job.state = 3 and job.shelf = s.id and job.id > s.low order by job.id limit v.count)
+                union all
+                (select job.id, job.version, job.wait, job.due, job.rec, r.place
+                 from (
+                     select ready.id, ready.ctid as place from ready
+                     where ready.shelf = s.id and ready.id >= s.back order by ready.id limit v.count
+                 ) as r join job on job.id = r.id)
+            ) as both_kinds order by both_kinds.id limit v.count
+        ) as j
+    ), gone as (
+        delete from ready where ready.ctid = any (array(select picked.place from picked where picked.place is not null))
+    )
+    select p.shelf, p.place is not null, p.id, p.version, p.wait, p.due, p.rec from picked as p order by p.shelf, p.id;
+end
+$$;
+
+-- Write back what a claim has changed: its shelves, tenants and gates, the queue's turn (null: nothing was served), and that
+-- nobody has to stop these jobs any more, which have ended. What is null stays as it is.
+create function carry_out(
+    shelves int8[], taken int8[], lows uuid[], backs uuid[], open boolean[], asides int8[], turns int8[],
+    tenants int8[], tenant_running int8[], loads int8[], finishes int8[], rings boolean[], blocks int8[], back_ats int8[],
+    serves int8[], served_ats int8[], meters text[],
+    gates int8[], gate_running int8[], gate_meters text[], gate_asides boolean[], gate_back_ats int8[],
+    number int8, turn int8[], jobs uuid[]
+) returns void language plpgsql as $$
+begin
+    update shelf as s
+    set ready = s.ready - v.taken, low = greatest(s.low, v.low), back = greatest(s.back, v.back), is_open = v.is_open,
+        aside = v.aside, served = coalesce(v.served, s.served)
+    from unnest(shelves, taken, lows, backs, open, asides, turns) as v (id, taken, low, back, is_open, aside, served)
+    where s.id = v.id;
+    update tenant as t
+    set running = v.running, load = v.load, finish = coalesce(v.finish, t.finish), ringed = coalesce(v.ringed, t.ringed),
+        blocked = coalesce(v.blocked, t.blocked), back_at = case when v.ringed is null then t.back_at else v.back_at end,
+        served = coalesce(v.served, t.served), served_at = coalesce(v.served_at, t.served_at),
+        meter = coalesce(v.meter, t.meter)
+    from unnest(tenants, tenant_running, loads, finishes, rings, blocks, back_ats, serves, served_ats, meters)
+         as v (id, running, load, finish, ringed, blocked, back_at, served, served_at, meter)
+    where t.id = v.id;
+    update gate as g
+    set running = v.running, meter = coalesce(v.meter, g.meter), aside = g.aside or v.is_aside,
+        back_at = case when v.is_aside then v.back_at else g.back_at end
+    from unnest(gates, gate_running, gate_meters, gate_asides, gate_back_ats) as v (id, running, meter, is_aside, back_at)
+    where g.id = v.id;
+    if turn is not null then
+        update queue as q
+        set clock = turn[1], last = turn[2], streak = turn[3], last_at = turn[4], other_at = turn[5] where q.id = number;
+    end if;
+    if cardinality(jobs) > 0 then
+        delete from mark where mark.id = any (jobs);
+    end if;
+end
+$$;
+
+-- Store one new job that has no key, which is what most calls do, in as few and small statements as it takes.
+create function enqueue_one(
+    number uuid, place int8, due_at int8, with_version int8, for_wait int8, record bytea, shelves json, now int8
+) returns void language plpgsql as $$
+declare
+    is_ready boolean := coalesce(due_at, 0) <= now;
+begin
+    insert into job (id, shelf, due, version, state, wait, rec)
+    values (number, place, due_at, with_version, case when is_ready then 3 else 0 end, for_wait, record)
+    on conflict (id) do nothing;
+    if not found then
+        return;
+    end if;
+    if exists (select 1 from finished where hi >= number and lo <= number and number = any (finished.ids)) then
+        delete from job where id = number;
+        return;
+    end if;
+    insert into ledger (shelf, queue, tenant, task, dependency, "group", priority, ready, scheduled, retrying, parked, low, high)
+    select place, s.queue, s.tenant, s.task, s.dependency, s."group", s.priority, is_ready::int4,
+           (not is_ready and for_wait in (0, 1))::int4, (not is_ready and for_wait = 2)::int4,
+           (not is_ready and for_wait > 2)::int4, number, number
+    from json_to_recordset(shelves) as s (
+        queue text, tenant text, task text, dependency text, "group" text, priority int8);
+    if not is_ready then
+        insert into delayed (queue, wait, due, id, shelf)
+        values ((shelves->0->>'queue_id')::int8, greatest(for_wait, 1), due_at, number, place);
+    end if;
+end
+$$;
+
+-- Give keys to new jobs, and answer for each job under which id it is known: its own, or that of the job that has the key.
+create function take_keys(ids uuid[], stored uuid[], keyed int8[], keys bytea, expiries int8[], now int8)
+returns uuid[] language plpgsql as $$
 declare
     known uuid[] := ids;
-    lowest uuid := (select min(f::text collate "C") from unnest(ids) as f)::uuid;
-    stored uuid[];
-    fresh uuid[];
     holder uuid;
     mine uuid;
     number int8;
     place int8;
+    key_of bytea;
 begin
-    stored := array(select id from job where id = any (ids));
-    if exists (select 1 from finished where hi >= lowest) then
-        stored := stored || array(
+    -- Always in the same order, so that nobody waits for each other.
+    for number, place, key_of in
+        select k.number, k.place, substring(keys from (16 * k.place - 15)::int4 for 16)
+        from unnest(keyed) with ordinality as k (number, place) order by 3, 1
+    loop
+        mine := ids[number];
+        continue when mine = any (stored);
+        loop
+            insert into uniq as u (key, id, expires) values (key_of, mine, expiries[place])
+            on conflict (key) do update set id = excluded.id, expires = excluded.expires
+            where u.expires <= now and u.id <> excluded.id and not exists (select 1 from job where job.id = u.id)
+            returning u.id into holder;
+            exit when holder is not null;
+            select u.id into holder from uniq as u where u.key = key_of;
+            exit when holder is not null;
+        end loop;
+        known[number] := holder;
+    end loop;
+    return known;
+end
+$$;
+
+-- Store new jobs; answer for each the id under which it is known. Only inserts, so it can be part of any transaction.
+-- For each job: its id, shelf, when it is due (null: at the moment of its id), version, what it waits for, and where its
+-- record begins in `recs`, where all follow each other. For each job that has a key: its number among them, 16 bytes in
+-- `keys`, and when the key may be forgotten. `shelves` says what the shelves among them are called, and the smallest and
+-- the largest id on each.
+create function enqueue(
+    ids uuid[], places int8[], dues int8[], versions int8[], waits int8[], starts int8[], recs bytea,
+    keyed int8[], keys bytea, expiries int8[], shelves json, now int8
+) returns uuid[] language plpgsql set search_path from current set enable_hashjoin = on as $$
+declare
+    known uuid[] := ids;
+    stored uuid[] := '{}';
+    fresh uuid[];
+    lowest uuid;
+    is_old boolean;
+begin
+    if cardinality(ids) = 1 and cardinality(keyed) = 0 then
+        perform enqueue_one(ids[1], places[1], dues[1], versions[1], waits[1], recs, shelves, now);
+        return ids;
+    end if;
+    lowest := (select min(s.low::text collate "C")::uuid from json_to_recordset(shelves) as s (low uuid));
+    is_old := exists (select 1 from finished where hi >= lowest);
+    if is_old or cardinality(keyed) > 0 then
+        stored := array(select id from job where id = any (ids)) || array(
             select f from unnest(ids) as f
-            where exists (select 1 from finished where hi >= f and lo <= f and f = any (finished.ids))
+            where is_old and exists (select 1 from finished where hi >= f and lo <= f and f = any (finished.ids))
         );
     end if;
     if cardinality(keyed) > 0 then
-        -- Always in the same order, so that nobody waits for each other.
-        for number, place in
-            select k.number, k.place from unnest(keyed) with ordinality as k (number, place)
-            order by substring(keys from (16 * k.place - 15)::int4 for 16), k.number
-        loop
-            mine := ids[number];
-            continue when mine = any (stored);
-            loop
-                insert into uniq as u (key, id, expires)
-                values (substring(keys from (16 * place - 15)::int4 for 16), mine, expiries[place])
-                on conflict (key) do update set id = excluded.id, expires = excluded.expires
-                where u.expires <= now and u.id <> excluded.id and not exists (select 1 from job where job.id = u.id)
-                returning u.id into holder;
-                exit when holder is not null;
-                select u.id into holder from uniq as u where u.key = substring(keys from (16 * place - 15)::int4 for 16);
-                exit when holder is not null;
-            end loop;
-            known[number] := holder;
-        end loop;
+        known := take_keys(ids, stored, keyed, keys, expiries, now);
     end if;
-    with given as (
-        select v.*, substring(recs from (sum(v.length) over (order by v.place) - v.length + 1)::int4 for v.length::int4) as rec
-        from unnest(ids, known, places, dues, versions, waits, lengths) with ordinality
-             as v (id, known, shelf, due, version, wait, length, place)
-    ), new as (
-        select distinct on (g.id) g.* from given as g where g.known = g.id and g.id <> all (stored) order by g.id, g.place
-    ), jobs as (
+    with jobs as (
         insert into job (id, shelf, due, version, state, wait, rec)
-        select id, shelf, due, version, case when coalesce(due, 0) <= now then 3 else 0 end, wait, rec from new
+        select v.id, v.shelf, v.due, v.version, case when coalesce(v.due, 0) <= now then 3 else 0 end, v.wait,
+               substring(recs from v.start::int4 for (v.next - v.start)::int4)
+        from unnest(ids, known, places, dues, versions, waits, starts, starts[2:] || (length(recs) + 1)::int8)
+             as v (id, known, shelf, due, version, wait, start, next)
+        where v.known = v.id and v.id <> all (stored)
         on conflict (id) do nothing
         returning id, shelf, due, wait, coalesce(due, 0) <= now as is_ready
     ), names as (
         select * from json_to_recordset(shelves) as s (
-            shelf int8, queue text, tenant text, task text, dependency text, "group" text, priority int8)
+            shelf int8, queue_id int8, queue text, tenant text, task text, dependency text, "group" text, priority int8,
+            low uuid, high uuid)
     ), delays as (
         insert into delayed (queue, wait, due, id, shelf)
-        select number_of('queue', s.queue), greatest(j.wait, 1), j.due, j.id, j.shelf
+        select s.queue_id, greatest(j.wait, 1), j.due, j.id, j.shelf
         from jobs as j join names as s on s.shelf = j.shelf where not j.is_ready
     ), sums as (
         select shelf, count(*) filter (where is_ready) as ready,
                count(*) filter (where not is_ready and wait in (0, 1)) as scheduled,
                count(*) filter (where not is_ready and wait = 2) as retrying,
-               count(*) filter (where not is_ready and wait > 2) as parked,
-               (array_agg(id order by id))[1] as low, (array_agg(id order by id desc))[1] as high
+               count(*) filter (where not is_ready and wait > 2) as parked
         from jobs group by shelf
     ), counts as (
-        insert into ledger (shelf, queue, tenant, task, dependency, "group", priority, ready, scheduled, retrying, parked, low, high)
+        insert into ledger (
+            shelf, queue, tenant, task, dependency, "group", priority, ready, scheduled, retrying, parked, low, high)
         select s.shelf, s.queue, s.tenant, s.task, s.dependency, s."group", s.priority,
-               v.ready, v.scheduled, v.retrying, v.parked, v.low, v.high
+               v.ready, v.scheduled, v.retrying, v.parked, s.low, s.high
         from sums as v join names as s on s.shelf = v.shelf
     )
     select array_agg(id) into fresh from jobs;

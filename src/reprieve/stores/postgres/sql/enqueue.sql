@@ -1,6 +1,6 @@
 -- name: enqueue
 select {schema}.enqueue(
-    %(ids)s::uuid[], %(places)s::int8[], %(dues)s::int8[], %(versions)s::int8[], %(waits)s::int8[], %(lengths)s::int8[],
+    %(ids)s::uuid[], %(places)s::int8[], %(dues)s::int8[], %(versions)s::int8[], %(waits)s::int8[], %(starts)s::int8[],
     %(recs)s::bytea, %(keyed)s::int8[], %(keys)s::bytea, %(expiries)s::int8[], %(shelves)s::json, %(now)s::int8
 );
 
@@ -12,6 +12,6 @@ select known::text[], (
     ) as queues
 )
 from {schema}.enqueue(
-    %(ids)s::uuid[], %(places)s::int8[], %(dues)s::int8[], %(versions)s::int8[], %(waits)s::int8[], %(lengths)s::int8[],
+    %(ids)s::uuid[], %(places)s::int8[], %(dues)s::int8[], %(versions)s::int8[], %(waits)s::int8[], %(starts)s::int8[],
     %(recs)s::bytea, %(keyed)s::int8[], %(keys)s::bytea, %(expiries)s::int8[], %(shelves)s::json, %(now)s::int8
 ) as known;

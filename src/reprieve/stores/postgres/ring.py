@@ -1,0 +1,175 @@
+"""The ring: who may be next in a queue, as a claim reads it, with what stands in their way."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import psycopg
+
+from reprieve.core.rate import Meter, Rate
+from reprieve.stores.plan import Limits, Place, Shelf, Tenant, Turn
+from reprieve.stores.postgres.crew import Tx
+from reprieve.stores.postgres.rows import array_of
+from reprieve.stores.postgres.settle import Freed
+from reprieve.stores.postgres.statements import statements
+
+SHELVES = 64
+"""Open shelves of a tenant that a claim reads at once."""
+
+FIRST: Place = (-1, -1, -(1 << 63))
+"""Before everybody in the ring."""
+
+FULL = 1
+"""What a tenant is blocked by that waits for a slot of its own."""
+
+
+class Queue(msgspec.Struct):
+    """What a queue knows of itself."""
+
+    turn: Turn
+    limits: Limits
+    pauses: int
+    moments: list[int]
+    """When there may be more: the first job is due, or somebody may return."""
+
+
+class Back(msgspec.Struct):
+    """A gate behind which something may return, and the tenant whose shelves returned last."""
+
+    gate: Limits
+    cursor: int
+
+
+class Resting(msgspec.Struct):
+    """A tenant that has a slot back and nothing to do with it now."""
+
+    id: int
+    running: int
+    weight: float
+
+
+class Ring(msgspec.Struct):
+    """Those who may be next, and up to where they were read."""
+
+    queue: Queue
+    backs: list[Back]
+    tenants: list[Tenant]
+    resting: list[Resting]
+    last: Place | None
+
+
+class Reader:
+    """Reads the ring of one queue, as often as a claim has to."""
+
+    def __init__(self, tx: Tx, queue: int, now: int, limit: int, freed: Freed | None = None) -> None:
+        """Take the queue, and slots that are about to be given back: whoever is read has them already."""
+        self._tx = tx
+        self._sql = statements("claim")
+        self._queue = queue
+        self._now = now
+        self._limit = limit
+        self._freed = freed or Freed()
+        self.gates: dict[int, Limits] = {}
+        """Every gate that was met. One that is met again has counted since what the plan took through it."""
+
+    def ask(self, after: Place = FIRST, asked: Freed | None = None) -> psycopg.Cursor[Any]:
+        """Ask, and wait for nothing. `asked` names whoever may have slots back, before it is known who has."""
+        freed = asked or self._freed
+        load, finish, tenant = after
+        wanted = {
+            "queue": self._queue,
+            "most": self._limit + 2,
+            "load": load,
+            "finish": finish,
+            "id": tenant,
+            "now": self._now,
+            "freed": array_of(freed.tenants),
+            "freed_gates": array_of(freed.gates),
+        }
+        return self._tx.execute(self._sql["candidates"], wanted)
+
+    def free(self, freed: Freed) -> None:
+        """Learn which slots are given back."""
+        self._freed = freed
+
+    def read(self, answer: psycopg.Cursor[Any]) -> Ring | None:
+        """Read the answer; None when nobody knows the queue."""
+        kinds: tuple[list[Sequence[Any]], ...] = ([], [], [], [], [])
+        for row in answer.fetchall():
+            kinds[row[0]].append(row)
+        (queue, backs, tenants, shelves, gates) = kinds
+        if not queue:
+            return None
+        for row in gates:
+            if row[1] not in self.gates:
+                self.gates[row[1]] = self._gate(row)
+        known = self._read_queue(queue[0])
+        firsts = [row for row in tenants if row[11]]
+        last = firsts[-1] if len(firsts) >= self._limit + 2 else None
+        by_tenant: dict[int, list[Shelf]] = defaultdict(list)
+        for row in shelves:
+            by_tenant[row[1]].append(self._shelf(row[2:9]))
+        asked, resting = self._tenants(tenants, by_tenant, known.turn.clock)
+        return Ring(
+            known,
+            [Back(self.gates.get(row[1]) or self._gate(row), row[6]) for row in backs],
+            asked,
+            resting,
+            None if last is None else (last[6], last[7], last[1]),
+        )
+
+    def _read_queue(self, row: Sequence[Any]) -> Queue:
+        limits = _limits((*row[7:12], *row[15:]), self._freed.gates[row[7]])
+        moments = [moment for moment in row[12:14] if moment is not None]
+        return Queue(Turn(*row[1:6]), limits, row[6], moments)
+
+    def _gate(self, row: Sequence[Any]) -> Limits:
+        return _limits((*row[1:6], *row[15:]), self._freed.gates[row[1]])
+
+    def _tenants(
+        self, rows: Iterable[Sequence[Any]], shelves: Mapping[int, list[Shelf]], clock: int
+    ) -> tuple[list[Tenant], list[Resting]]:
+        """Answer those who may be next, and those who only give slots back."""
+        asked: list[Tenant] = []
+        resting: list[Resting] = []
+        for row in rows:
+            tenant, running, finish, served, ringed, blocked, weight = row[1], row[5], *row[7:11], row[14]
+            freed = self._freed.tenants[tenant]
+            is_free = bool(freed) and blocked == FULL
+            if not ringed and not is_free:
+                if freed:
+                    resting.append(Resting(tenant, running - freed, weight))
+                continue
+            limits = _limits((*row[1:6], *row[15:]), freed)
+            limits.is_changed = bool(freed)
+            mine = shelves[tenant]
+            has_more = len(mine) > SHELVES
+            if has_more:
+                self._add_oldest(tenant, mine)
+            finish = max(finish, clock) if is_free else finish
+            asked.append(Tenant(limits, weight, finish, served, mine, has_more=has_more))
+        return asked, resting
+
+    def _add_oldest(self, tenant: int, shelves: list[Shelf]) -> None:
+        """Put the shelf that was served longest ago in the place of the one that was read too much."""
+        shelves.pop()
+        oldest = self._tx.one(self._sql["oldest_shelf"], {"tenant": tenant})
+        if oldest is None or oldest[0] in {shelf.id for shelf in shelves}:
+            return
+        for row in self._tx.all(self._sql["gates"], {"ids": array_of(oldest[4:])}):
+            if row[0] not in self.gates:
+                self.gates[row[0]] = _limits(row, self._freed.gates[row[0]])
+        shelves.append(self._shelf(oldest))
+
+    def _shelf(self, row: Sequence[int]) -> Shelf:
+        shelf, priority, served, ready, *gates = row
+        return Shelf(shelf, priority, served, ready, [self.gates[gate] for gate in gates if gate])
+
+
+def _limits(row: Sequence[Any], freed: int) -> Limits:
+    number, permits, max_running, rate_count, running, rate_window, meter = row
+    if rate_count is None:
+        return Limits(number, permits, max_running, None, (), running - freed)
+    rate = Rate(count=rate_count, window=rate_window)
+    return Limits(number, permits, max_running, rate, msgspec.json.decode(meter, type=Meter), running - freed)
