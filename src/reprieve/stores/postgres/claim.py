@@ -45,7 +45,7 @@ def claim(tx: Tx, places: Places, request: Claim) -> Claimed:
     if not rows:
         message = f"session {request.session!r} is not open; open it with a beat"
         raise SessionDead(message)
-    session, number, answered, is_alive, slots, *_ = rows[0]
+    session, number, answered, is_alive, slots, has_wishes, *_ = rows[0]
     if request.number < number:
         message = f"call {request.number} of session {request.session!r} comes after call {number}"
         raise StaleCall(message)
@@ -58,8 +58,9 @@ def claim(tx: Tx, places: Places, request: Claim) -> Claimed:
         message = f"session {request.session!r} is dead: its time was up, and others have its jobs"
         raise SessionDead(message)
     leases = Leases(tx)
-    leases.add(request.session, session, ((row[5], row[6]) for row in rows if row[5] is not None))
+    leases.add(request.session, session, ((row[6], row[7]) for row in rows if row[6] is not None))
     freed = Freed()
+    freed.has_wishes = has_wishes
     answers = settle.settle(tx, places, request.changes, request.now, leases, freed)
     taking = _Taking(tx, places, request, slots)
     next_at = taking.take(ahead, freed) if is_alive and request.limit > 0 else None

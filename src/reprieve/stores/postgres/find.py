@@ -12,8 +12,9 @@ from reprieve.stores import search
 from reprieve.stores.postgres.crew import Tx
 from reprieve.stores.postgres.finished import finished_job, unpack_jobs
 from reprieve.stores.postgres.leases import unpack_lease
+from reprieve.stores.postgres.marks import cancels
 from reprieve.stores.postgres.places import Places
-from reprieve.stores.postgres.rows import LARGEST, Place, Row, array_of, is_id, number_of, raw, text, unpack
+from reprieve.stores.postgres.rows import LARGEST, Place, Row, array_of, is_id, number_of, text, unpack
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.protocol import Filter, Page, Tally
 from reprieve.stores.record import COUNTERS, Lease
@@ -38,11 +39,11 @@ class Search:
         self._tx = tx
         self._places = places
         self._now = now
-        marks, leases, held = tx.execute(sql["marks"]), tx.execute(sql["leases"]), tx.execute(sql["held"])
-        marked = {raw(job) for (job,) in marks}
+        leases, held = tx.execute(sql["leases"]), tx.execute(sql["held"])
+        wishes = cancels(tx)
         self._leased: dict[str, Lease] = {}
-        for name, at, jobs in leases:
-            self._leased |= {text(job): Lease(name, at, job in marked) for job in unpack_lease(jobs)}
+        for name, at, packed in leases:
+            self._leased |= {job: Lease(name, at, wishes.get(job)) for job in map(text, unpack_lease(packed))}
         self._held = {gate for (gate,) in held}
 
     def status(self, job: Job, shelf: int) -> Status:

@@ -132,6 +132,7 @@ class Rec(msgspec.Struct, array_like=True, frozen=True):
     payload: bytes
     max_attempts: int | None
     deadline_at: int | None
+    timeout: float | None
     created_at: int | None = None
     """None is the moment of its id."""
     key: str = ""
@@ -146,6 +147,7 @@ class Brief(msgspec.Struct, array_like=True, frozen=True):
     payload: bytes
     max_attempts: int | None
     deadline_at: int | None
+    timeout: float | None
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -157,8 +159,18 @@ def pack(job: Job) -> bytes:
     born_at = None if job.created_at == created_at(job.id) else job.created_at
     history = history_of(job)
     if born_at is None and history is None and not job.key and job.key_ttl is None and job.override is None:
-        return _encode(Brief(job.payload, job.max_attempts, job.deadline_at))
-    record = Rec(job.payload, job.max_attempts, job.deadline_at, born_at, job.key, job.key_ttl, job.override, history)
+        return _encode(Brief(job.payload, job.max_attempts, job.deadline_at, job.timeout))
+    record = Rec(
+        job.payload,
+        job.max_attempts,
+        job.deadline_at,
+        job.timeout,
+        born_at,
+        job.key,
+        job.key_ttl,
+        job.override,
+        history,
+    )
     return _encode(record)
 
 
@@ -185,6 +197,7 @@ def copy(model: Job, row: Row) -> Job:
         key_ttl=record.key_ttl,
         payload=record.payload,
         override=record.override,
+        timeout=record.timeout,
         version=row.version + model.version,
         created_at=born_at if record.created_at is None else record.created_at,
         due_at=born_at if row.due is None else row.due,

@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -10,11 +11,12 @@ from reprieve.core import change as changes_of
 from reprieve.core.change import Change
 from reprieve.core.duration import milliseconds
 from reprieve.core.events import Event
-from reprieve.core.job import Job
+from reprieve.core.job import CancelRequest, Job
 from reprieve.core.move import Start, Succeed
 from reprieve.stores.postgres.crew import Tx
 from reprieve.stores.postgres.finished import finished_job, keep
 from reprieve.stores.postgres.leases import Leases
+from reprieve.stores.postgres.marks import cancels
 from reprieve.stores.postgres.places import Places
 from reprieve.stores.postgres.rows import (
     LARGEST,
@@ -55,6 +57,8 @@ class Freed:
         self.tenants: Counter[int] = Counter()
         self.gates: Counter[int] = Counter()
         self.jobs: list[str] = []
+        self.has_wishes = True
+        """Whether somebody may have asked a running job to stop."""
         self.is_moved = False
         """Whether jobs became ready, or are so no more."""
         self.delayed: list[tuple[int, int]] = []
@@ -215,14 +219,35 @@ class Book:
         if job.state == "succeeded":
             self._succeeded[self._places.at(self._tx, shelf).queue_id].append((job.id, written.record))
             return
-        if written.event is not None:
-            self._events.append((change.event.at, job.id, change.event.version, written.event))
+        self._note(change, written)
+        if change.session and job.state == "waiting":
+            change, written = self._give_up(change, written)
+            job = change.job
         place = place_of_job(job)
         if place.shelf != shelf:
             self._made[place.shelf] = place
         state = self._put(place, job)
         row = (job.id, place.shelf, due_of(job), job.version, state, NUMBERS[job.waiting_for], written.record)
         self._rows.append(row)
+
+    def _note(self, change: Change, written: Written) -> None:
+        if written.event is not None:
+            self._events.append((change.event.at, change.job.id, change.event.version, written.event))
+
+    def _give_up(self, made: Change, written: Written) -> tuple[Change, Written]:
+        """Cancel a job that would wait again, if somebody asked it to stop."""
+        wish = self._wishes.get(made.job.id)
+        cancel = None if wish is None else changes_of.give_up(made, wish)
+        record = None if cancel is None else write(cancel)
+        if cancel is None or record is None:
+            return made, written
+        self._note(cancel, record)
+        return cancel, record
+
+    @cached_property
+    def _wishes(self) -> dict[str, CancelRequest]:
+        """Which running jobs somebody wants cancelled: asked for only when one of them would wait again."""
+        return cancels(self._tx) if self._freed.has_wishes else {}
 
     def _put(self, place: Place, job: Job) -> int:
         """Note where a job goes; answer its state."""

@@ -17,7 +17,7 @@ from reprieve.core.job import Job
 from reprieve.errors import StoreClosed, StoreError, ValidationError
 from reprieve.stores.check import check_regulation, check_size
 from reprieve.stores.coalesce import Coalescer
-from reprieve.stores.postgres import cells, enqueue, find, prune, regulate, sessions, settle
+from reprieve.stores.postgres import cells, enqueue, find, marks, prune, regulate, sessions, settle
 from reprieve.stores.postgres.address import READ, Durability, address_of
 from reprieve.stores.postgres.bell import EVERYWHERE, SOON, Bell
 from reprieve.stores.postgres.claim import claim
@@ -37,7 +37,6 @@ from reprieve.stores.protocol import (
     Mark,
     Page,
     Pruned,
-    Pulse,
     Regulation,
     Retention,
     Subject,
@@ -134,26 +133,26 @@ class PostgresStore:
         self._ring_for(changes, answers)
         return answers
 
-    async def beat(self, beat: Beat) -> Pulse:
-        """Keep a session alive, or open it."""
-        pulse = await self._write(lambda tx: sessions.beat(tx, self._places, beat))
-        if not pulse.is_alive:
+    async def beat(self, beat: Beat) -> bool:
+        """Keep a session alive, or open it; answer whether it lives."""
+        is_alive = await self._write(lambda tx: sessions.beat(tx, beat))
+        if not is_alive:
             self._bell.forget(beat.session)
-        if pulse.returned or beat.lease <= 0:
+        if beat.lease <= 0:
             self._bell.ring((EVERYWHERE,))
-        return pulse
+        return is_alive
 
     async def recover(self, now: int, limit: int = 100) -> list[Job]:
         """Declare the dead, and answer what they hold."""
         return await self._write(lambda tx: sessions.recover(tx, self._places, now, limit))
 
-    async def mark(self, marks: Sequence[Mark]) -> list[bool]:
+    async def mark(self, requests: Sequence[Mark]) -> list[bool]:
         """Request a cancel or note progress."""
-        for mark in marks:
+        for mark in requests:
             parse_id(mark.job_id)
             check_size(mark.progress or b"", "progress", self._largest_payload)
-        heard = await self._write(lambda tx: sessions.mark(tx, self._places, marks))
-        if any(is_heard and mark.cancel for mark, is_heard in zip(marks, heard, strict=True)):
+        heard = await self._write(lambda tx: marks.mark(tx, self._places, requests))
+        if any(is_heard and mark.cancel is not None for mark, is_heard in zip(requests, heard, strict=True)):
             self._bell.ring((EVERYWHERE,))
         return heard
 

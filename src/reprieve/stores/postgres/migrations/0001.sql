@@ -179,7 +179,7 @@ create table uniq (
 );
 create index uniq_expires on uniq (expires);
 
-create table mark (id uuid primary key, cancel boolean not null, progress bytea);
+create table mark (id uuid primary key, cancel bytea, progress bytea);
 
 create table result (id uuid primary key, expires_at int8 not null, value bytea not null);
 create index result_expires on result (expires_at);

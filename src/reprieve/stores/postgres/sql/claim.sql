@@ -1,6 +1,7 @@
 -- name: session
 select s.id, s.number, s.answers, not s.is_dead,
-       (select coalesce(sum(slots), 0)::int8 from session where not is_dead), l.number, l.jobs
+       (select coalesce(sum(slots), 0)::int8 from session where not is_dead),
+       exists (select 1 from mark where cancel is not null), l.number, l.jobs
 from session as s left join lease as l on l.session = s.id where s.name = %(session)s;
 
 -- name: called

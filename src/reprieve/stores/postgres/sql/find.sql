@@ -17,9 +17,6 @@ select seq, jobs from finished where seq >= %(seq)s order by seq limit 1;
 -- name: leases
 select s.name, l.at, l.jobs from lease as l join session as s on s.id = l.session;
 
--- name: marks
-select id from mark where cancel;
-
 -- name: held
 select id from gate where permits = 0;
 

@@ -18,15 +18,5 @@ delete from session where id = %(session)s;
 -- name: leases
 select at, jobs from lease where session = %(session)s and number between %(since)s and %(up_to)s order by number;
 
--- name: holders
-select s.name, l.jobs from lease as l join session as s on s.id = l.session;
-
 -- name: jobs
 select id, state, version, wait, due, shelf, rec from job where id = any (%(ids)s::uuid[]);
-
--- name: marks
-select id from mark where cancel;
-
--- name: mark
-insert into mark as m (id, cancel, progress) values (%(id)s, %(cancel)s, %(progress)s)
-on conflict (id) do update set cancel = m.cancel or excluded.cancel, progress = coalesce(excluded.progress, m.progress);

@@ -1,0 +1,39 @@
+"""Marks: what stands beside the version of a job that runs, cancel requests and progress."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from reprieve.core.job import CancelRequest
+from reprieve.stores.postgres.crew import Tx
+from reprieve.stores.postgres.leases import unpack_lease
+from reprieve.stores.postgres.places import Places
+from reprieve.stores.postgres.rows import raw
+from reprieve.stores.postgres.statements import statements
+from reprieve.stores.protocol import Mark
+
+_encode_request = msgspec.msgpack.Encoder().encode
+_decode_request = msgspec.msgpack.Decoder(CancelRequest).decode
+
+
+def cancels(tx: Tx) -> dict[str, CancelRequest]:
+    """Answer the cancel requests for jobs that run."""
+    return {job: _decode_request(packed) for job, packed in tx.all(statements("marks")["cancels"])}
+
+
+def mark(tx: Tx, places: Places, requests: Sequence[Mark]) -> list[bool]:
+    """Note cancel requests and progress beside jobs that run."""
+    sql = statements("marks")
+    places.take_turn(tx)
+    holders: dict[bytes, str] = {}
+    for name, packed in tx.all(sql["holders"]):
+        holders |= dict.fromkeys(unpack_lease(packed), name)
+    answers = []
+    for request in requests:
+        job = raw(request.job_id)
+        is_heard = job in holders and request.session in ("", holders[job])
+        if is_heard:
+            cancel = None if request.cancel is None else _encode_request(request.cancel)
+            tx.execute(sql["mark"], {"id": request.job_id, "cancel": cancel, "progress": request.progress})
+        answers.append(is_heard)
+    return answers
