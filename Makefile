@@ -6,6 +6,8 @@ PYTEST := $(BIN)/python -m pytest
 # The Python code that exists: a checkout need not have every folder.
 CODE := $(wildcard src tests benchmarks examples scripts)
 
+PEERS := .venv-huey .venv-pgqueuer .venv-procrastinate .venv-saq .venv-chancy
+
 export PYTHON
 
 .PHONY: help
@@ -29,7 +31,7 @@ check: .venv ## Lint, check formats, types and layers, and cover every branch of
 	$(PYTEST) -n 2 tests/core --cov --cov-report=term
 
 .PHONY: bench
-bench: .venv .venv-huey ## Measure the claims about speed, with a peer beside us
+bench: .venv $(PEERS) ## Measure the claims about speed, with peers beside us
 	@$(BIN)/python -m benchmarks
 
 .PHONY: faults
@@ -51,16 +53,16 @@ format: .venv ## Format the code and fix what can be fixed by rule
 
 .PHONY: clean
 clean: ## Remove everything that make made
-	@rm -rf .venv .venv-lock .venv-mutants .venv-huey .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist mutants
+	@rm -rf .venv .venv-lock .venv-mutants $(PEERS) .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist mutants
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Phony: the script itself knows whether there is anything to do.
-.PHONY: .venv .venv-lock .venv-mutants .venv-huey
+.PHONY: .venv .venv-lock .venv-mutants $(PEERS)
 .venv:
 	@scripts/venv .venv requirements/dev.txt --editable
 .venv-lock:
 	@scripts/venv .venv-lock requirements/lock.txt
 .venv-mutants:
 	@scripts/venv .venv-mutants requirements/mutants.txt
-.venv-huey:
-	@scripts/venv .venv-huey requirements/peers-huey.txt
+$(PEERS): .venv-%:
+	@scripts/venv $@ requirements/peers-$*.txt

@@ -107,6 +107,7 @@ async def test_one_statement_serves_any_driver(url: str, store: PostgresStore, s
     jobs = [new_job(store, tenant="ana", key="k"), new_job(store, due_at=START + 5)]
     await store.tally("status", Filter(), START)
     statement, parameters = store.statement(jobs, START)
+    assert isinstance(parameters, dict)
     assert all(isinstance(value, str | bytes | int) for value in parameters.values())
     shop.execute(statement, parameters)
     shop.commit()

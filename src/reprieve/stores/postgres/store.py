@@ -1,28 +1,24 @@
 """The PostgreSQL store: the protocol, each operation a transaction on a connection of the crew."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-import psycopg
 from msgspec.structs import replace
-from psycopg.pq import TransactionStatus
-from psycopg.rows import tuple_row
 
 from reprieve.core.change import Change
 from reprieve.core.events import Event
 from reprieve.core.ids import parse_id
 from reprieve.core.job import Job
-from reprieve.errors import StoreClosed, StoreError, ValidationError
+from reprieve.errors import StoreClosed
 from reprieve.stores.check import check_regulation, check_size
 from reprieve.stores.coalesce import Coalescer
-from reprieve.stores.postgres import cells, enqueue, find, marks, prune, regulate, sessions, settle
+from reprieve.stores.postgres import callers, cells, enqueue, find, marks, prune, regulate, sessions, settle
 from reprieve.stores.postgres.address import READ, Durability, address_of
 from reprieve.stores.postgres.bell import EVERYWHERE, SOON, Bell
+from reprieve.stores.postgres.callers import Statement, Style
 from reprieve.stores.postgres.claim import claim
 from reprieve.stores.postgres.crew import ALONE, Crew, Point, Tx
-from reprieve.stores.postgres.faults import translate
 from reprieve.stores.postgres.places import Places
 from reprieve.stores.postgres.rows import Ids
 from reprieve.stores.protocol import (
@@ -87,29 +83,19 @@ class PostgresStore:
         self._bell.ring({job.queue for job in jobs}, every=SOON)
         return known
 
-    def enqueue_in(self, connection: psycopg.Connection[Any], jobs: Sequence[Job], now: int) -> list[str]:
+    def enqueue_in(self, connection: Any, jobs: Sequence[Job], now: int) -> list[str]:  # noqa: ANN401 - anybody's
         """Store new jobs in the caller's own transaction: both are there after its commit, or neither."""
-        if self.is_asynchronous(connection):
-            message = "the connection is asynchronous; enqueue with aenqueue, and await it"
-            raise ValidationError(message)
-        self._prepare_for(connection)
-        statement, parameters = self.statement(jobs, now)
-        with _helpfully():
-            row = connection.cursor(row_factory=tuple_row).execute(statement, parameters).fetchone()
-        return [str(known) for known in row[0]] if row else []
+        self._require_ready()
+        return callers.run(connection, self._statement(jobs, now))
 
     def is_asynchronous(self, connection: object) -> bool:
         """Whether a connection has to be awaited."""
-        return isinstance(connection, psycopg.AsyncConnection)
+        return callers.is_asynchronous(connection)
 
-    async def aenqueue_in(self, connection: psycopg.AsyncConnection[Any], jobs: Sequence[Job], now: int) -> list[str]:
+    async def aenqueue_in(self, connection: Any, jobs: Sequence[Job], now: int) -> list[str]:  # noqa: ANN401 - as above
         """Store new jobs in the caller's own transaction, on an asynchronous connection."""
-        self._prepare_for(connection)
-        statement, parameters = self.statement(jobs, now)
-        with _helpfully():
-            cursor = await connection.cursor(row_factory=tuple_row).execute(statement, parameters)
-            row = await cursor.fetchone()
-        return [str(known) for known in row[0]] if row else []
+        await asyncio.to_thread(self._require_ready)
+        return await callers.arun(connection, self._statement(jobs, now))
 
     async def claim(self, request: Claim) -> Claimed:
         """Apply changes, then choose and lease jobs."""
@@ -252,11 +238,19 @@ class PostgresStore:
         """Make the next transaction fail before or after its commit: for tests of whoever uses the store."""
         self._crew.inject(point)
 
-    def statement(self, jobs: Sequence[Job], now: int) -> tuple[str, dict[str, object]]:
-        """Answer the one statement that enqueues these jobs, and its parameters, for any driver and any transaction."""
+    def statement(
+        self, jobs: Sequence[Job], now: int, style: Style = "pyformat"
+    ) -> tuple[str, dict[str, Any] | list[Any]]:
+        """Answer the one statement that enqueues these jobs, and its parameters, for any driver and any transaction.
+
+        It answers one text: the ids under which the jobs are known, as JSON.
+        """
+        return self._statement(jobs, now).written(style)
+
+    def _statement(self, jobs: Sequence[Job], now: int) -> Statement:
         enqueue.check(jobs, self._largest_payload)
         parameters = enqueue.parameters(jobs, now) | {"channel": self._bell.channel}
-        return enqueue.statement(self._address.schema, is_own=False), parameters
+        return Statement(enqueue.statement(self._address.schema, is_own=False), parameters)
 
     async def _write(self, work: Callable[[Tx], T]) -> T:
         return await asyncio.wrap_future(self._crew.submit(work))
@@ -286,18 +280,6 @@ class PostgresStore:
             message = "the store was closed; open it again"
             raise StoreClosed(message)
 
-    def _prepare_for(self, connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
+    def _require_ready(self) -> None:
         self._require_open()
         self._crew.prepare()
-        if connection.autocommit and connection.info.transaction_status != TransactionStatus.INTRANS:
-            message = "the connection has no open transaction; use it inside `with connection.transaction()`"
-            raise StoreError(message)
-
-
-@contextmanager
-def _helpfully() -> Iterator[None]:
-    """Turn errors of the driver into ours."""
-    try:
-        yield
-    except psycopg.Error as error:
-        raise translate(error) from error

@@ -5,13 +5,16 @@ select {schema}.enqueue(
 );
 
 -- name: enqueue_in
--- Somebody else's transaction alone knows when it is over, so its commit itself tells the workers.
-select known::text[], (
-    select count(pg_notify(%(channel)s, ' ' || queue)) from (
-        select distinct queue from json_to_recordset(%(shelves)s::json) as s (queue text)
+-- Somebody else's transaction alone knows when it is over, so its commit itself tells the workers. Whatever the driver, its
+-- parameters are texts, bytes and one number.
+select array_to_json(known)::text, (
+    select count(pg_notify(cast(%(channel)s as text), ' ' || queue)) from (
+        select distinct queue from json_to_recordset(cast(%(shelves)s as text)::json) as s (queue text)
     ) as queues
 )
 from {schema}.enqueue(
-    %(ids)s::uuid[], %(places)s::int8[], %(dues)s::int8[], %(versions)s::int8[], %(waits)s::int8[], %(starts)s::int8[],
-    %(recs)s::bytea, %(keyed)s::int8[], %(keys)s::bytea, %(expiries)s::int8[], %(shelves)s::json, %(now)s::int8
+    cast(%(ids)s as text)::uuid[], cast(%(places)s as text)::int8[], cast(%(dues)s as text)::int8[],
+    cast(%(versions)s as text)::int8[], cast(%(waits)s as text)::int8[], cast(%(starts)s as text)::int8[],
+    cast(%(recs)s as bytea), cast(%(keyed)s as text)::int8[], cast(%(keys)s as bytea), cast(%(expiries)s as text)::int8[],
+    cast(%(shelves)s as text)::json, cast(%(now)s as int8)
 ) as known;
