@@ -81,7 +81,7 @@ async def arun(connection: Any, statement: Statement) -> list[str]:  # noqa: ANN
             text, parameters = statement.written("numbered")
             return _ids(await connection.fetchrow(text, *parameters))
         found = _of_session(connection)
-        connected = await found if hasattr(found, "__await__") else found
+        connected = connection if found is connection else await found
         return _ids((await connected.execute(*_named(statement))).fetchone())
 
 
