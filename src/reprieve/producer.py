@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from copy import copy
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from msgspec.structs import replace
 
@@ -23,6 +23,9 @@ PATIENCE = 5.0
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
 """Seconds between two tries of an enqueue."""
+
+HANDS = 3
+"""Turns of the loop in which a batch goes from hand to hand until the store has it."""
 
 BULK = 1_000
 """Jobs of one trip to the store, when many are enqueued; others in the loop wait while they are made."""
@@ -102,17 +105,19 @@ class Producer:
         return receipts
 
     async def aenqueue_many(self, calls: Iterable[Call]) -> list[Receipt]:
-        """Store many calls."""
+        """Store many calls: while some are on their way, the next are made."""
         receipts: list[Receipt] = []
         is_news = False
         with _telling(receipts):
-            for batch in self._batches(calls):
-                if isinstance(batch, Call):
-                    await self._afollow(is_news=is_news)
-                    receipts.append(await self._aenqueue_in(batch))
-                else:
-                    receipts += await self._bring(batch)
-                is_news = not isinstance(batch, Call)
+            async with _UnderWay(receipts) as under_way:
+                for batch in self._batches(calls):
+                    await under_way.arrive()
+                    if isinstance(batch, Call):
+                        await self._afollow(is_news=is_news)
+                        receipts.append(await self._aenqueue_in(batch))
+                    else:
+                        await under_way.leave(self._bring(batch))
+                    is_news = not isinstance(batch, Call)
         await self._afollow(is_news=is_news)
         return receipts
 
@@ -195,6 +200,32 @@ class Producer:
     async def _afollow(self, *, is_news: bool) -> None:
         if self.follower is not None and is_news:
             await self.follower.afollow()
+
+
+class _UnderWay:
+    """Jobs on their way to the store: at most one batch, so that whatever fails, what was stored before it is known."""
+
+    def __init__(self, receipts: list[Receipt]) -> None:
+        self._receipts = receipts
+        self._batch: asyncio.Task[list[Receipt]] | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.arrive()
+
+    async def leave(self, batch: Coroutine[Any, Any, list[Receipt]]) -> None:
+        """Send a batch off."""
+        self._batch = asyncio.create_task(batch)
+        for _ in range(HANDS):
+            await asyncio.sleep(0)
+
+    async def arrive(self) -> None:
+        """Wait for the batch that is on its way, if any."""
+        if self._batch is not None:
+            batch, self._batch = self._batch, None
+            self._receipts += await batch
 
 
 @contextmanager

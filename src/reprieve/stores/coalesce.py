@@ -16,6 +16,9 @@ Send = Callable[[Sequence[Job], int], Awaitable[list[str]]]
 Entry: TypeAlias = tuple[Sequence[Job], int, asyncio.Future[list[str]]]
 """What a caller wants enqueued, when, and where it waits for the answer."""
 
+CROWD = 16
+"""Callers that are worth two calls, where two can be under way."""
+
 LARGEST = 5_000
 """Jobs of one call at the most."""
 
@@ -23,9 +26,10 @@ LARGEST = 5_000
 class Coalescer:
     """Gathers the enqueues of each event loop."""
 
-    def __init__(self, send: Send) -> None:
-        """Take what carries out a call."""
+    def __init__(self, send: Send, at_once: int = 1) -> None:
+        """Take what carries out a call, and how many may be under way where the store works on them side by side."""
         self._send = send
+        self._at_once = at_once
         self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Gathering] = WeakKeyDictionary()
 
     def enqueue(self, jobs: Sequence[Job], now: int) -> asyncio.Future[list[str]]:
@@ -33,43 +37,53 @@ class Coalescer:
         loop = asyncio.get_running_loop()
         gathering = self._loops.get(loop)
         if gathering is None:
-            gathering = self._loops[loop] = _Gathering(self._send)
+            gathering = self._loops[loop] = _Gathering(self._send, self._at_once)
         return gathering.join(jobs, now)
 
 
 class _Gathering:
     """The enqueues of one event loop that wait for their turn."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, at_once: int) -> None:
         self._send = send
+        self._at_once = at_once
         self._waiting: list[Entry] = []
-        self._sender: asyncio.Task[None] | None = None
+        self._senders: set[asyncio.Task[None]] = set()
+        self._busy = 0
 
     def join(self, jobs: Sequence[Job], now: int) -> asyncio.Future[list[str]]:
         """Answer the future of the caller: whoever gives up cancels it, and takes no jobs out of a shared call."""
         future: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
         self._waiting.append((jobs, now, future))
-        if self._sender is None:
-            self._sender = asyncio.create_task(self._send_all())
+        if len(self._senders) < self._at_once:
+            self._senders.add(asyncio.create_task(self._send_all()))
         return future
 
     async def _send_all(self) -> None:
-        while self._waiting:
-            batch = self._take()
-            if not await self._attempt(batch):
-                # Something spoiled the call for all: each stands alone now, and only the guilty fails.
-                for entry in batch:
-                    await self._attempt([entry])
-        self._sender = None
+        self._busy += 1
+        try:
+            while self._waiting:
+                batch = self._take()
+                if not await self._attempt(batch):
+                    # Something spoiled the call for all: each stands alone now, and only the guilty fails.
+                    for entry in batch:
+                        await self._attempt([entry])
+        finally:
+            self._busy -= 1
+            self._senders = {sender for sender in self._senders if sender is not asyncio.current_task()}
 
     def _take(self) -> list[Entry]:
+        # A crowd that always came together would leave the other senders nothing to do.
+        most = len(self._waiting)
+        if self._busy < self._at_once and most > CROWD:
+            most = -(-most // 2)
         count = 0
-        for number, (jobs, _, _) in enumerate(self._waiting):
+        for number, (jobs, _, _) in enumerate(self._waiting[:most]):
             count += len(jobs)
             if count > LARGEST and number:
                 break
         else:
-            number = len(self._waiting)
+            number = most
         batch, self._waiting = self._waiting[:number], self._waiting[number:]
         return batch
 
@@ -86,7 +100,6 @@ class _Gathering:
         except BaseException as error:
             # Nobody may be left waiting, not even when the loop ends.
             _fail(batch, error if isinstance(error, Exception) else StoreClosed("the enqueue was interrupted"))
-            self._sender = None
             raise
         start = 0
         for jobs, _, future in batch:

@@ -1,12 +1,19 @@
 """Care for a schema: what is seen of it from outside, and migrations that can be run by hand."""
 
-import psycopg
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import urlsplit
 
+import psycopg
+import pytest
+
+from reprieve import clock
+from reprieve.errors import StoreReadOnly
 from reprieve.stores.care import Finding
 from reprieve.stores.open import care_for
 from reprieve.stores.postgres import PostgresStore
-from reprieve.stores.protocol import Filter
-from reprieve.testing.conformance.stage import DAY, START, Worker, enqueue, fail, new_job
+from reprieve.stores.protocol import Filter, Retention
+from reprieve.testing.conformance.stage import DAY, START, Worker, enqueue, fail, new_job, succeed
 from tests.stores.postgres.recount import stored_ids
 
 
@@ -16,13 +23,16 @@ def levels(findings: list[Finding]) -> dict[str, str]:
 
 def test_schema_that_does_not_exist_yet_is_no_fault(url: str) -> None:
     care = care_for(url)
-    assert levels(list(care.examine(START))) == {"server": "ok", "durability": "ok", "layout": "warn"}
+    found = levels(list(care.examine(clock.now())))
+    assert {name for name, level in found.items() if level != "ok"} == {"layout"}
     assert (care.layout().stored, care.layout().known) == (0, 1)
 
 
 async def test_store_that_is_well_is_found_well(url: str, store: PostgresStore) -> None:
     await store.tally("status", Filter(), START)
-    assert set(levels(list(care_for(url).examine(START))).values()) == {"ok"}
+    found = levels(list(care_for(url).examine(clock.now())))
+    assert set(found.values()) == {"ok"}
+    assert {"server", "way", "durability", "skew", "autovacuum", "connections", "rights", "indexes"} < found.keys()
     assert care_for(url).layout().stored == 1
 
 
@@ -58,3 +68,102 @@ async def test_migrations_can_be_run_by_hand(url: str) -> None:
 def test_migrating_makes_the_schema_and_doing_it_again_changes_nothing(url: str) -> None:
     assert care_for(url).migrate().stored == 1
     assert care_for(url).migrate().stored == 1
+
+
+@contextmanager
+def changed(url: str, *statements: str) -> Iterator[None]:
+    """Change the schema as its owner."""
+    with psycopg.connect(url.partition("?")[0], autocommit=True) as admin:
+        admin.execute(f"set search_path = {schema_of(url)}")
+        for statement in statements:
+            admin.execute(statement)
+        yield
+
+
+def schema_of(url: str) -> str:
+    return url.partition("schema=")[2]
+
+
+def as_role(url: str, role: str) -> str:
+    parts = urlsplit(url)
+    return parts._replace(netloc=f"{role}@{parts.hostname}:{parts.port}").geturl()
+
+
+@pytest.mark.parametrize(
+    ("statement", "name", "level", "fix"),
+    [
+        ("drop index job_fresh", "indexes", "bad", "reprieve migrate sql"),
+        ("alter table job set (autovacuum_enabled = false)", "autovacuum", "warn", "reset (autovacuum_enabled)"),
+    ],
+)
+def test_what_somebody_changed_is_seen(url: str, statement: str, name: str, level: str, fix: str) -> None:
+    care_for(url).migrate()
+    with changed(url, statement):
+        (found,) = [finding for finding in care_for(url).examine(clock.now()) if finding.name == name]
+    assert found.level == level
+    assert fix in found.fix
+
+
+def test_transaction_that_is_open_for_long_is_seen(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reprieve.stores.postgres.care.LONG", 0)
+    care_for(url).migrate()
+    with psycopg.connect(url.partition("?")[0]) as reader:
+        reader.execute("select 1")
+        (found,) = [finding for finding in care_for(url).examine(clock.now()) if finding.name == "transactions"]
+    assert (found.level, found.fix[:6]) == ("warn", "end it")
+
+
+def test_clock_that_is_wrong_is_seen(url: str) -> None:
+    (found,) = [finding for finding in care_for(url).examine(clock.now() + DAY) if finding.name == "skew"]
+    assert found.level == "warn"
+
+
+GRANTS = (
+    "create role {role} login",
+    "grant usage on schema {schema} to {role}",
+    "grant select, insert, update, delete on all tables in schema {schema} to {role}",
+    "revoke insert, update, delete on {schema}.layout from {role}",
+    "grant usage on all sequences in schema {schema} to {role}",
+)
+"""The least that a role needs, as docs/reference/postgres.md says."""
+
+
+@pytest.fixture
+def role(url: str) -> Iterator[str]:
+    """Answer a role that has no rights yet."""
+    name = f"role_{schema_of(url)}"
+    yield name
+    with psycopg.connect(url.partition("?")[0], autocommit=True) as admin:
+        admin.execute(f"drop owned by {name}")
+        admin.execute(f"drop role {name}")
+
+
+def grants(url: str, role: str) -> list[str]:
+    return [statement.format(role=role, schema=schema_of(url)) for statement in GRANTS]
+
+
+async def test_role_with_the_least_rights_does_all_work(url: str, role: str) -> None:
+    care_for(url).migrate()
+    with changed(url, *grants(url, role)):
+        store = PostgresStore(as_role(url, role))
+        await enqueue(store, new_job(store, key="k"), new_job(store, due_at=START + 5))
+        worker = await Worker.open(store)
+        await worker.settle(fail(await worker.one()))
+        await store.prune(Retention(now=START))
+        await store.close()
+        assert levels(list(care_for(as_role(url, role)).examine(clock.now())))["rights"] == "ok"
+
+
+async def test_rights_that_are_missing_are_named(url: str, role: str) -> None:
+    care_for(url).migrate()
+    with changed(url, *grants(url, role), f"revoke delete on {schema_of(url)}.job from {role}"):
+        (found,) = [
+            finding for finding in care_for(as_role(url, role)).examine(clock.now()) if finding.name == "rights"
+        ]
+        assert (found.level, found.seen) == ("bad", f"{role} may not work with job")
+        store = PostgresStore(as_role(url, role))
+        await enqueue(store, new_job(store))
+        worker = await Worker.open(store)
+        with pytest.raises(StoreReadOnly, match="the user may not do this; grant it the rights"):
+            await worker.settle(succeed(await worker.one()))
+        await store.close()

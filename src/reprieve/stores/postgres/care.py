@@ -10,12 +10,19 @@ from reprieve.errors import ReprieveError
 from reprieve.stores.care import Finding, Layout, Migration
 from reprieve.stores.postgres import layout
 from reprieve.stores.postgres.address import READ, Address
+from reprieve.stores.postgres.bell import DEAF_LOOKS
 from reprieve.stores.postgres.faults import translate
 from reprieve.stores.postgres.leases import unpack_lease
 from reprieve.stores.postgres.statements import statements
 
 AHEAD = 60_000
 """Milliseconds that the newest event may be ahead of the clock: machines are never quite of one mind."""
+
+SKEW = 1_000
+"""Milliseconds that a clock may differ from the server's."""
+
+SPARE = 20
+"""Connections that should be left."""
 
 LONG = 600
 """Seconds after which a transaction keeps dead rows from being cleared away for too long."""
@@ -29,7 +36,7 @@ class PostgresCare:
         self._address = address
 
     def examine(self, now: int) -> Iterator[Finding]:
-        """Look at the server, its settings, the layout, the sessions and long transactions."""
+        """Look at the server, the way to it, its settings, the layout, our rights, and who works."""
         try:
             with closing(self._address.connect()) as connection, self._address.transaction(connection, READ):
                 yield from self._state(connection, now)
@@ -60,18 +67,93 @@ class PostgresCare:
 
     def _state(self, connection: psycopg.Connection, now: int) -> Iterator[Finding]:
         layout.require_server(connection)
-        version = connection.info.parameter_status("server_version") or ""
-        yield Finding(name="server", level="ok", seen=f"PostgreSQL {version}")
+        yield _server(connection)
+        yield _way(connection, self._address)
         yield _flushes(connection)
+        yield _clock(connection, now)
+        yield _vacuum(connection)
+        yield _connections(connection)
+        yield _transactions(connection)
         stored, known = layout.layout_of(connection, self._address), len(layout.migrations())
         if stored != known:
             seen = f"{stored}, and this release knows {known}" if stored else "none yet"
             yield Finding(name="layout", level="warn", seen=seen, fix="reprieve migrate up brings it up to date")
             return
         yield Finding(name="layout", level="ok", seen=f"{stored}, the newest")
+        yield _rights(connection, self._address)
+        yield _indexes(connection)
         yield _events(connection, now)
         yield _sessions(connection, now)
-        yield _transactions(connection)
+
+
+def _server(connection: psycopg.Connection) -> Finding:
+    version = connection.info.parameter_status("server_version") or ""
+    (is_replica,) = connection.execute(statements("care")["replica"]).fetchone() or (False,)
+    if is_replica:
+        fix = "name the primary server in the URL, or add target_session_attrs=read-write"
+        return Finding(name="server", level="bad", seen=f"PostgreSQL {version}, a replica that takes no jobs", fix=fix)
+    return Finding(name="server", level="ok", seen=f"PostgreSQL {version}")
+
+
+def _way(connection: psycopg.Connection, address: Address) -> Finding:
+    if connection.prepare_threshold is not None:
+        return Finding(name="way", level="ok", seen="straight to the server")
+    if address.ears:
+        return Finding(name="way", level="ok", seen="through a pooler, and straight to the server to listen")
+    seen = f"through a pooler, where nothing is heard: whoever waits looks every {DEAF_LOOKS:g} s"
+    fix = "add listen=… with the URL of the server itself, so that jobs start at once"
+    return Finding(name="way", level="warn", seen=seen, fix=fix)
+
+
+def _clock(connection: psycopg.Connection, now: int) -> Finding:
+    (server,) = connection.execute(statements("care")["clock"]).fetchone() or (now,)
+    apart = abs(server - now)
+    seen = f"{apart:,} ms from the server's"
+    if apart < SKEW:
+        return Finding(name="skew", level="ok", seen=seen)
+    fix = "set the clocks of all machines by NTP: leases and delays are counted by the clocks of those who work"
+    return Finding(name="skew", level="warn", seen=seen, fix=fix)
+
+
+def _vacuum(connection: psycopg.Connection) -> Finding:
+    setting, tables = connection.execute(statements("care")["vacuum"]).fetchone() or ("on", None)
+    if setting != "on":
+        fix = "set autovacuum = on in postgresql.conf, or tables only grow and claims become slower"
+        return Finding(name="autovacuum", level="bad", seen="off", fix=fix)
+    if tables:
+        fix = f"alter table {tables} reset (autovacuum_enabled)"
+        return Finding(name="autovacuum", level="warn", seen=f"off for {tables}", fix=fix)
+    return Finding(name="autovacuum", level="ok", seen="on")
+
+
+def _connections(connection: psycopg.Connection) -> Finding:
+    most, used = connection.execute(statements("care")["connections"]).fetchone() or (0, 0)
+    seen = f"{used} of {most} in use"
+    if most - used > SPARE:
+        return Finding(name="connections", level="ok", seen=seen)
+    fix = "raise max_connections, or put a pooler in front: a worker process opens up to nine"
+    return Finding(name="connections", level="warn", seen=seen, fix=fix)
+
+
+def _rights(connection: psycopg.Connection, address: Address) -> Finding:
+    """Look for what the role may not do with our tables."""
+    missing = [name for (name,) in connection.execute(statements("care")["rights"]).fetchall()]
+    (user,) = connection.execute("select current_user").fetchone() or ("",)
+    if not missing:
+        return Finding(name="rights", level="ok", seen=f"{user} has them all")
+    tables = f"grant select, insert, update, delete on all tables in schema {address.schema} to {user}"
+    fix = f"{tables}; grant usage on all sequences in schema {address.schema} to {user}"
+    return Finding(name="rights", level="bad", seen=f"{user} may not work with {', '.join(missing)}", fix=fix)
+
+
+def _indexes(connection: psycopg.Connection) -> Finding:
+    found: dict[str, bool] = dict(connection.execute(statements("care")["indexes"]).fetchall())
+    wanted = layout.indexes()
+    missing = sorted(name for name in wanted if not found.get(name, False))
+    if not missing:
+        return Finding(name="indexes", level="ok", seen=f"all {len(wanted)} are there")
+    fix = "reindex those that are invalid; make those that are missing as reprieve migrate sql says"
+    return Finding(name="indexes", level="bad", seen=f"missing or invalid: {', '.join(missing)}", fix=fix)
 
 
 def _flushes(connection: psycopg.Connection) -> Finding:

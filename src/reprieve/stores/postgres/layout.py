@@ -1,6 +1,7 @@
 """The layout: the steps that made it, each applied once, by one process at a time, and never changed afterwards."""
 
 import hashlib
+import re
 from importlib.resources import files
 
 import psycopg
@@ -63,6 +64,17 @@ def migrations() -> list[Migration]:
     folder = files(__package__ or "") / "migrations"
     steps = sorted(folder.iterdir(), key=lambda step: step.name)
     return [Migration(name=step.name, sql=step.read_text("utf-8")) for step in steps if step.name.endswith(".sql")]
+
+
+def indexes() -> set[str]:
+    """Answer the names of all indexes that the layout has."""
+    names: set[str] = set()
+    for statement in "".join(step.sql for step in migrations()).split(";\n"):
+        table = re.search(r"^create table (\w+)", statement, re.MULTILINE)
+        if table and "primary key" in statement:
+            names.add(f"{table[1]}_pkey")
+        names.update(re.findall(r"^create (?:unique )?index (\w+)", statement, re.MULTILINE))
+    return names
 
 
 def checksum_of(step: Migration) -> str:

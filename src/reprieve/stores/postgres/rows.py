@@ -121,6 +121,11 @@ def array_of(values: Iterable[object]) -> str:
     return f"{{{','.join(['null' if value is None else str(value) for value in values])}}}"
 
 
+def bytes_of(values: Iterable[bytes]) -> str:
+    """Write bytes as an array for the database to read."""
+    return "{" + ",".join([f'"\\\\x{value.hex()}"' for value in values]) + "}"
+
+
 def place_of_job(job: Job) -> Place:
     """Answer the shelf that a job belongs on."""
     return place_of(job.queue, job.tenant, job.task, job.dependency, job.group, job.priority)

@@ -23,6 +23,7 @@ from reprieve.stores.postgres.rows import (
     Place,
     Row,
     array_of,
+    bytes_of,
     due_of,
     is_id,
     names_of,
@@ -316,11 +317,16 @@ class Book:
 
 def run(tx: Tx, statement: str, rows: Sequence[Sequence[Any]]) -> None:
     """Run a statement on many rows at once, which it takes as the columns `a`, `b`, `c` …."""
-    columns: dict[str, object] = {}
-    for number, values in enumerate(zip(*rows, strict=True)):
-        is_numbers = not any(isinstance(value, str | bytes) for value in values)
-        columns[chr(ord("a") + number)] = array_of(values) if is_numbers else list(values)
-    tx.execute(statement, columns)
+    columns = zip(*rows, strict=True)
+    tx.execute(statement, {chr(ord("a") + number): _column(values) for number, values in enumerate(columns)})
+
+
+def _column(values: Sequence[Any]) -> str | list[Any]:
+    """Write a column as the database reads it quickest; texts that may hold anything are left to the driver."""
+    first = values[0]
+    if isinstance(first, bytes):
+        return bytes_of(values)
+    return list(values) if isinstance(first, str) and not is_id(first) else array_of(values)
 
 
 class _Resting:

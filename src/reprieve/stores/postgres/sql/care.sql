@@ -12,5 +12,40 @@ from session;
 select l.jobs from lease as l join session as s on s.id = l.session where s.is_dead or s.expires_at < %(now)s;
 
 -- name: oldest
-select coalesce(max(extract(epoch from clock_timestamp() - xact_start)), 0)::int8 from pg_stat_activity
-where datname = current_database() and pid <> pg_backend_pid();
+-- Transactions that write or read, prepared ones, and slots of replicas: each keeps dead rows where they are.
+select greatest(
+    (select max(extract(epoch from clock_timestamp() - xact_start)) from pg_stat_activity
+     where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'),
+    (select max(extract(epoch from clock_timestamp() - prepared)) from pg_prepared_xacts where database = current_database()),
+    0
+)::int8;
+
+-- name: replica
+select pg_is_in_recovery();
+
+-- name: clock
+select (extract(epoch from clock_timestamp()) * 1000)::int8;
+
+-- name: vacuum
+select current_setting('autovacuum'), (
+    select string_agg(relname, ', ' order by relname) from pg_class
+    where relnamespace = current_schema()::regnamespace and relkind = 'r'
+      and reloptions && array['autovacuum_enabled=false', 'autovacuum_enabled=off']
+);
+
+-- name: connections
+select current_setting('max_connections')::int8, (select count(*) from pg_stat_activity where backend_type = 'client backend');
+
+-- name: rights
+select relname from pg_class
+where relnamespace = current_schema()::regnamespace and relname <> 'layout' and case relkind
+    when 'r' then not (has_table_privilege(oid, 'select') and has_table_privilege(oid, 'insert')
+                       and has_table_privilege(oid, 'update') and has_table_privilege(oid, 'delete'))
+    when 'S' then not has_sequence_privilege(oid, 'usage')
+    else false
+end
+order by relname;
+
+-- name: indexes
+select c.relname, i.indisvalid and i.indisready
+from pg_index as i join pg_class as c on c.oid = i.indexrelid where c.relnamespace = current_schema()::regnamespace;
