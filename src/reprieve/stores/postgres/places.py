@@ -51,7 +51,9 @@ class Places:
 
     def load(self, tx: Tx, shelves: Iterable[int]) -> None:
         """Get to know shelves by their numbers."""
-        missing = list({shelf for shelf in shelves if shelf not in self._by_number})
-        if missing:
-            for shelf, *names in tx.all(statements("places")["by_number"], {"shelves": array_of(missing)}):
-                self._by_number[shelf] = place_of(*names)
+        missing = {shelf for shelf in shelves if shelf not in self._by_number}
+        for source in ("by_number", "unmade"):
+            if missing:
+                for shelf, *names in tx.all(statements("places")[source], {"shelves": array_of(missing)}):
+                    self._by_number[shelf] = place_of(*names)
+                    missing.discard(shelf)

@@ -580,7 +580,9 @@ $$;
 create function enqueue(
     ids uuid[], places int8[], dues int8[], versions int8[], waits int8[], starts int8[], recs bytea,
     keyed int8[], keys bytea, expiries int8[], shelves json, now int8
-) returns uuid[] language plpgsql set search_path from current set enable_hashjoin = on as $$
+) returns uuid[] language plpgsql set search_path from current
+-- In sessions of others as well no plan may depend on what a table held when it was made.
+set enable_seqscan = off set enable_hashjoin = on set jit = off as $$
 declare
     known uuid[] := ids;
     stored uuid[] := '{}';

@@ -5,10 +5,11 @@ select take_turn(%(since)s::text::xid8)::text::int8;
 select begin_claim(%(since)s::text::xid8, %(queues)s::int8[], %(now)s, %(most)s)::text::int8;
 
 -- name: by_number
+select id, queue_name, tenant_name, task, dependency, "group", priority from shelf where id = any (%(shelves)s::int8[]);
+
+-- name: unmade
 -- Who only looks may meet jobs whose shelf is not made yet.
-select id, queue_name, tenant_name, task, dependency, "group", priority from shelf where id = any (%(shelves)s::int8[])
-union
-select shelf, queue, tenant, task, dependency, "group", priority from ledger where shelf = any (%(shelves)s::int8[]);
+select distinct shelf, queue, tenant, task, dependency, "group", priority from ledger where shelf = any (%(shelves)s::int8[]);
 
 -- name: make
 select make_shelves(array(

@@ -1,0 +1,125 @@
+"""Growth: whatever a table holds, and whatever the planner believes that it holds, the hot path reads no more of it."""
+
+from collections import Counter
+
+import psycopg
+import pytest
+
+from reprieve.core import change
+from reprieve.core.job import Cause, Job
+from reprieve.core.move import Dead, Retry
+from reprieve.stores.postgres import PostgresStore
+from reprieve.stores.protocol import Filter, Retention
+from reprieve.testing.conformance.stage import ANOTHER, START, Worker, find_all, new_job, new_jobs, succeed
+
+CAUSE = Cause(reason="450 mailbox busy", code="450", kind="transient", fingerprint="busy")
+
+BIG = ("job", "ready", "delayed", "ended", "finished", "event", "ledger", "uniq", "result", "shelf", "tenant")
+"""Tables that grow with the jobs. The others hold a row for each session, claim, queue or gate."""
+
+
+class Tables:
+    """The tables of a schema, as its owner sees them."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url.partition("?")[0]
+        self._schema = url.partition("schema=")[2]
+
+    def execute(self, *statements: str) -> None:
+        with psycopg.connect(self._url, autocommit=True) as admin:
+            admin.execute(f"set search_path = {self._schema}")
+            for statement in statements:
+                admin.execute(statement)
+
+    def fill(self, count: int) -> None:
+        """Put so many jobs beside the one that is there."""
+        with psycopg.connect(self._url, autocommit=True) as admin:
+            admin.execute(f"set search_path = {self._schema}")
+            admin.execute(
+                """
+                insert into job (id, shelf, due, version, state, wait, rec)
+                select (lpad(to_hex(%s - number %% 100000), 12, '0') || '70008' || lpad(to_hex(number), 15, '0'))::uuid,
+                       shelf, due, version, state, wait, rec
+                from job, generate_series(1, %s) as number
+                """,
+                [START - 2, count],
+            )
+            admin.execute("update shelf set ready = ready + %s", [count])
+
+    def scans(self) -> Counter[str]:
+        """Answer how often each table was read from beginning to end."""
+        with psycopg.connect(self._url, autocommit=True) as admin:
+            rows = admin.execute(
+                "select relname, seq_scan from pg_stat_user_tables where schemaname = %s and relname = any (%s)",
+                [self._schema, list(BIG)],
+            )
+            return Counter(dict(rows.fetchall()))
+
+
+@pytest.mark.parametrize("count", [30_000, pytest.param(1_000_000, marks=pytest.mark.faults)])
+async def test_nothing_is_read_from_beginning_to_end(count: int, url: str) -> None:
+    tables, store = Tables(url), PostgresStore(url)
+    await store.enqueue([new_job(store, tenant="ana", due_at=START - 1)], START)
+    await (await Worker.open(store)).ask(0)
+    await store.close()
+    # The planner remembers empty tables, and nobody tells it otherwise.
+    tables.execute(*(f"alter table {name} set (autovacuum_enabled = false)" for name in BIG), "analyze")
+    tables.fill(count)
+    before = tables.scans()
+    store = PostgresStore(url)
+    await use(store)
+    await store.close()
+    assert tables.scans() - before == Counter()
+
+
+async def use(store: PostgresStore) -> None:
+    """Do everything that workers and producers do all day."""
+    worker = await Worker.open(store)
+    await store.enqueue(new_jobs(store, 50, tenant="bea"), START)
+    await store.enqueue([new_job(store, key="k"), new_job(store, due_at=START + 5)], START)
+    await store.enqueue([new_job(store, tenant="cem", key="k")], START)
+    with psycopg.connect(store_url(store)) as shop:
+        store.enqueue_in(shop, new_jobs(store, 3, tenant="dan"), START)
+    for _ in range(5):
+        jobs = await worker.take(40)
+        assert jobs
+        await worker.settle(*map(end, jobs, range(len(jobs))))
+    dead = await store.find(Filter(statuses=frozenset({"dead"})), START, limit=3)
+    await store.apply([change.retry(job, ANOTHER, START, 1_800) for job in dead.jobs], START)
+    await store.recover(START)
+    await store.prune(Retention(now=START))
+    assert len(await find_all(store, Filter(ids=tuple(job.id for job in dead.jobs)))) == len(dead.jobs)
+
+
+def end(job: Job, number: int) -> change.Change:
+    """End an attempt, each time in another way."""
+    match number % 4:
+        case 0:
+            return change.settle(job, Retry(due_at=START + 1, cause=CAUSE, delay=0.001), START)
+        case 1:
+            return change.settle(job, Dead(death="permanent", cause=CAUSE, charged=True), START)
+        case _:
+            return succeed(job)
+
+
+def store_url(store: PostgresStore) -> str:
+    return store._address.conninfo  # noqa: SLF001 - the server that the store is on
+
+
+async def test_late_commit_is_found_however_far_others_have_come(url: str, store: PostgresStore) -> None:
+    worker = await Worker.open(store)
+    with psycopg.connect(url.partition("?")[0]) as early, psycopg.connect(url.partition("?")[0]) as undone:
+        first, lost = new_jobs(store, 2, tenant="ana")
+        store.enqueue_in(early, [first], START)
+        store.enqueue_in(undone, [lost], START)
+        await store.enqueue(new_jobs(store, 30, tenant="ana"), START)
+        running = await worker.take(10)
+        done = await worker.take(10)
+        await worker.settle(*map(succeed, done))
+        early.commit()
+        undone.rollback()
+    taken = await worker.take(50)
+    assert taken[0].id == first.id
+    assert len(taken) == 11
+    assert not {job.id for job in taken} & {job.id for job in (*running, *done)}
+    await worker.settle(*map(succeed, (*running, *taken)))
