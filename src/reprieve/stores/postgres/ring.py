@@ -20,6 +20,9 @@ SHELVES = 64
 FIRST: Place = (-1, -1, -(1 << 63))
 """Before everybody in the ring."""
 
+NEAR = 1_000
+"""Tenants that a claim looks at: those that were served least."""
+
 FULL = 1
 """What a tenant is blocked by that waits for a slot of its own."""
 
@@ -32,6 +35,8 @@ class Queue(msgspec.Struct):
     pauses: int
     moments: list[int]
     """When there may be more: the first job is due, or somebody may return."""
+    has_more: bool
+    """Whether more tenants wait than a claim looks at."""
 
 
 class Back(msgspec.Struct):
@@ -122,7 +127,7 @@ class Reader:
     def _read_queue(self, row: Sequence[Any]) -> Queue:
         limits = _limits((*row[7:12], *row[15:]), self._freed.gates[row[7]])
         moments = [moment for moment in row[12:14] if moment is not None]
-        return Queue(Turn(*row[1:6]), limits, row[6], moments)
+        return Queue(Turn(*row[1:6]), limits, row[6], moments, row[14] >= NEAR)
 
     def _gate(self, row: Sequence[Any]) -> Limits:
         return _limits((*row[1:6], *row[15:]), self._freed.gates[row[1]])

@@ -46,10 +46,13 @@ create table tenant (
     meter       text not null default '[]',
     back_at     int8,
     served      int8 not null default 0,
-    served_at   int8
+    served_at   int8,
+    -- Indexes know no column that every claim changes: a row that is written in place leaves nothing to walk over.
+    lap         int8 generated always as (finish / 64000000) stored,    -- so that those who were served least are found first
+    is_busy     boolean generated always as (running > 0 and not ringed) stored
 ) with (fillfactor = 50);
-create index tenant_ring on tenant (queue, load, finish, id) where ringed;
-create index tenant_busy on tenant (queue) where running > 0 and not ringed;
+create index tenant_ring on tenant (queue, lap, id) where ringed;
+create index tenant_busy on tenant (queue) where is_busy;
 create index tenant_back on tenant (back_at) where back_at is not null;
 
 create table shelf (                      -- the jobs of one priority in a lane, counted
@@ -373,7 +376,8 @@ begin
 end
 $$;
 
--- Answer who may be next in a queue, after a place in its ring, with open shelves and gates; besides these the tenants and
+-- Answer who may be next in a queue, after a place in its ring, with open shelves and gates, of the thousand tenants that
+-- were served least, which are all in most queues; besides these the tenants and
 -- gates that somebody is about to give slots back to. Rows of five kinds: 0 the queue with its own gate and with when there
 -- may be more, 1 gates behind which something may return, 2 tenants, 3 shelves, 4 gates.
 create function candidates(
@@ -384,9 +388,10 @@ create function candidates(
 ) language plpgsql as $$
 begin
     return query
-    with first as materialized (
-        select t.* from tenant as t
-        where t.queue = number and t.ringed and (t.load, t.finish, t.id) > (after_load, after_finish, after_id)
+    with near as materialized (
+        select t.* from tenant as t where t.queue = number and t.ringed order by t.lap, t.id limit 1000
+    ), first as materialized (
+        select t.* from near as t where (t.load, t.finish, t.id) > (after_load, after_finish, after_id)
         order by t.load, t.finish, t.id limit most
     ), asked as materialized (
         select 1 as is_next, first.* from first
@@ -414,7 +419,7 @@ begin
            least(
                (select v.back_at from gate as v where v.back_at is not null order by v.back_at limit 1),
                (select v.back_at from tenant as v where v.back_at is not null order by v.back_at limit 1)
-           ), null::float8, o.rate_window, o.meter
+           ), (select count(*) from near)::float8, o.rate_window, o.meter
     from queue as q join gate as o on o.id = q.gate where q.id = number
     union all
     (select 1, v.id, v.permits, v.max_running, v.rate_count, v.running, v.cursor, null, null, null, null, null, null, null,

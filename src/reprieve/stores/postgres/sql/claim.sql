@@ -72,7 +72,7 @@ select id, permits, max_running, rate_count, running, rate_window, meter from ga
 -- those in the ring a thousand are enough to tell how small a share is.
 select coalesce(sum(weight) filter (where is_waiting), 0.0),
        coalesce(sum(weight) filter (where not is_waiting and running > 0), 0.0)
-       + (select coalesce(sum(weight), 0.0) from tenant where queue = %(queue)s and running > 0 and not ringed)
+       + (select coalesce(sum(weight), 0.0) from tenant where queue = %(queue)s and is_busy)
 from (
     select ring.weight, ring.running,
            exists (select 1 from shelf where shelf.tenant = ring.id and shelf.is_open) as is_waiting
