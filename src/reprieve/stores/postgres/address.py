@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from struct import Struct
 from typing import Final, Literal, TypeAlias
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -43,6 +44,7 @@ WRITE: Final = "isolation level read committed read write"
 
 READ: Final = "isolation level repeatable read read only"
 
+_PLACE = Struct(">IH")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_$]{0,62}")
 
 
@@ -92,6 +94,7 @@ class Address(msgspec.Struct, frozen=True):
         adapters = connection.adapters
         adapters.register_dumper(int, Int8Dumper)
         adapters.register_loader("uuid", IdLoader)
+        adapters.register_loader("tid", PlaceLoader)
         return connection
 
     def _set(self, connection: psycopg.Connection, *, is_local: bool) -> None:
@@ -106,6 +109,16 @@ def is_pooled(connection: psycopg.Connection) -> bool:
     """Whether a pooler stands between us and the server: whoever answers is not who let us in."""
     (answers,) = connection.execute("select pg_backend_pid()").fetchone() or (0,)
     return int(answers) != connection.info.backend_pid
+
+
+class PlaceLoader(Loader):
+    """Reads where a row is as the text that the server writes for it."""
+
+    format = Format.BINARY
+
+    def load(self, data: Buffer) -> str:
+        """Read a block and a line in it."""
+        return "({},{})".format(*_PLACE.unpack(data))
 
 
 class IdLoader(Loader):

@@ -4,7 +4,7 @@ Three trips to the server: who asks, what they hold and who may be next; what is
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -75,6 +75,7 @@ def claim(tx: Tx, places: Places, request: Claim) -> Claimed:
             "number": request.number,
             "now": request.now,
             "answers": _pack(Called(answers, next_at)),
+            "first": leases.first(session, request.number),
             "jobs": pack_lease(taking.leased) if taking.leased else None,
         }
         tx.execute(sql["called"], row)
@@ -163,10 +164,9 @@ class _Visit:
         if backs:
             # Gates are looked at as they are, so what they have back is written before.
             self.freed.write(self.tx)
-            has_returned = self._return_shelves(backs)
+            self._return_shelves(backs)
             reader = Reader(self.tx, self.queue, self.now, limit)
-            if has_returned and (again := reader.read(reader.ask())) is not None:
-                ring = again
+            ring = reader.read(reader.ask()) or ring
         jobs: list[Job] = []
         is_settled = not backs
         if ring.tenants:
@@ -205,9 +205,8 @@ class _Visit:
         moments = self.tx.one(self.sql["moments"], {"queue": self.queue, "pauses": queue.pauses}) or ()
         return [moment for moment in moments if moment is not None]
 
-    def _return_shelves(self, backs: Sequence[Back]) -> bool:
+    def _return_shelves(self, backs: Sequence[Back]) -> None:
         """Let shelves return from behind gates that have room again, a few tenants more than there is room for."""
-        has_returned = False
         for back in backs:
             gate = back.gate
             room = gate.room(self.now)
@@ -217,8 +216,6 @@ class _Visit:
                 continue
             count = 256 if room is None else min(256, room + 1)
             self.tx.execute(self.sql["gate_returns"], row | {"count": count})
-            has_returned = True
-        return has_returned
 
     def _weigh(self) -> tuple[float, float]:
         """Answer the weight of those who wait, and of those who only run."""
@@ -229,15 +226,17 @@ class _Visit:
         """Take the jobs that were planned, and write back what the plan changed."""
         plan.count()
         marks = _Marks({}, {})
-        jobs, lost = self._take(plan, marks) if plan.picks else ([], [])
+        self._find_moved(plan, reader)
+        jobs, lost = self._take(plan, marks, reader) if plan.picks else ([], [])
         for shelf, _ in lost:
             plan.give_back(self.places[shelf.id].tenant_id, shelf)
+        freed = [reader.gates[gate] for gate in self.freed.gates if gate in reader.gates]
         turn = plan.turn
         served = (turn.clock, turn.last, turn.streak, turn.last_at, turn.other_at)
         changed = {
-            **_shelf_columns(plan, marks),
-            **_tenant_columns(plan, ring.resting),
-            **_gate_columns(plan, [reader.gates[gate] for gate in self.freed.gates if gate in reader.gates]),
+            **_shelf_columns(plan, marks, reader.places),
+            **_tenant_columns(plan, ring.resting, reader.places),
+            **_gate_columns(plan, freed, reader.places),
             "queue": self.queue,
             "turn": array_of(served) if plan.picks else None,
             "ended": array_of(self.freed.jobs),
@@ -249,11 +248,19 @@ class _Visit:
             self.moments.append(self.now)
         return jobs
 
-    def _take(self, plan: Plan, marks: "_Marks") -> tuple[list[Job], list[tuple[Shelf, Job]]]:
+    def _find_moved(self, plan: Plan, reader: Reader) -> None:
+        """Find the places of shelves whose rows were written by what the claim settled."""
+        moved = self.freed.counted.intersection((*plan.taken, *plan.asides))
+        if moved:
+            reader.places.update(self.tx.all(self.sql["shelf_places"], {"shelves": array_of(moved)}))
+
+    def _take(self, plan: Plan, marks: "_Marks", reader: Reader) -> tuple[list[Job], list[tuple[Shelf, Job]]]:
         """Take the planned jobs off their shelves; answer those to run, and those whose time is up."""
         counts = {
             "shelves": array_of(plan.taken),
             "counts": array_of(shelf.taken for shelf in plan.taken.values()),
+            "lows": array_of(reader.marks[shelf][0] for shelf in plan.taken),
+            "backs": array_of(reader.marks[shelf][1] for shelf in plan.taken),
         }
         found: dict[int, list[Row]] = {shelf: [] for shelf in plan.taken}
         rows = self.tx.all(self.sql["take"], counts)
@@ -288,11 +295,11 @@ class _Marks(msgspec.Struct):
     back: dict[int, str]
 
 
-def _shelf_columns(plan: Plan, marks: _Marks) -> dict[str, str]:
+def _shelf_columns(plan: Plan, marks: _Marks, places: Mapping[int, str]) -> dict[str, str]:
     shelves = [(shelf, 0) for shelf in plan.taken.values() if shelf.id not in plan.asides]
     shelves += [(shelf, gate.id) for shelf, gate in plan.asides.values()]
     return {
-        "shelves": array_of(shelf.id for shelf, _ in shelves),
+        "shelves": array_of(_quoted(places[shelf.id]) for shelf, _ in shelves),
         "taken": array_of(shelf.taken for shelf, _ in shelves),
         "lows": array_of(marks.low.get(shelf.id) for shelf, _ in shelves),
         "backs": array_of(marks.back.get(shelf.id) for shelf, _ in shelves),
@@ -305,9 +312,10 @@ def _shelf_columns(plan: Plan, marks: _Marks) -> dict[str, str]:
     }
 
 
-def _tenant_columns(plan: Plan, resting: Sequence[Resting]) -> dict[str, str]:
+def _tenant_columns(plan: Plan, resting: Sequence[Resting], places: Mapping[int, str]) -> dict[str, str]:
     rows: list[tuple[object, ...]] = [
-        (tenant.id, tenant.running, load_of(tenant.running, tenant.weight), *(None,) * 7) for tenant in resting
+        (_quoted(places[tenant.id]), tenant.running, load_of(tenant.running, tenant.weight), *(None,) * 7)
+        for tenant in resting
     ]
     for tenant in plan.tenants.values():
         limits = tenant.limits
@@ -317,13 +325,13 @@ def _tenant_columns(plan: Plan, resting: Sequence[Resting]) -> dict[str, str]:
             load = load_of(limits.running, tenant.weight)
             back_at = limits.back_at(plan.now) if blocked else None
             served_at = plan.now if tenant.taken else None
-            ring = (limits.id, limits.running, load, tenant.finish, is_ringed, blocked, back_at)
+            ring = (_quoted(places[limits.id]), limits.running, load, tenant.finish, is_ringed, blocked, back_at)
             rows.append((*ring, tenant.served, served_at, _meter(limits)))
     ring_names = ("tenants", "running", "loads", "finishes", "ringed", "blocked", "back_ats")
     return _columns((*ring_names, "served", "served_ats", "meters"), rows)
 
 
-def _gate_columns(plan: Plan, freed: Sequence[Limits]) -> dict[str, str]:
+def _gate_columns(plan: Plan, freed: Sequence[Limits], places: Mapping[int, str]) -> dict[str, str]:
     asides = Counter(gate.id for _, gate in plan.asides.values())
     gates = {gate.id: gate for gate in freed}
     gates |= {gate.id: gate for shelf in plan.taken.values() for gate in shelf.gates}
@@ -332,7 +340,7 @@ def _gate_columns(plan: Plan, freed: Sequence[Limits]) -> dict[str, str]:
         gates[plan.queue.id] = plan.queue
     rows: list[tuple[object, ...]] = [
         (
-            gate.id,
+            _quoted(places[gate.id]),
             gate.running,
             _meter(gate),
             asides[gate.id] > 0,
@@ -346,6 +354,11 @@ def _gate_columns(plan: Plan, freed: Sequence[Limits]) -> dict[str, str]:
 def _columns(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, str]:
     columns = zip(*rows, strict=True) if rows else [()] * len(names)
     return {name: array_of(values) for name, values in zip(names, columns, strict=True)}
+
+
+def _quoted(place: str) -> str:
+    """Answer where a row is as an element of an array."""
+    return f'"{place}"'
 
 
 def _meter(limits: Limits) -> str | None:

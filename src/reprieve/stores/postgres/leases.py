@@ -65,6 +65,11 @@ class Leases:
             self._tx.execute(statements("leases")["update"], row)
         return gone
 
+    def first(self, session: int, number: int) -> int:
+        """Answer the smallest number of a session's leases that hold something, or that of the next."""
+        held = (other for owner, other in self._rows if owner == session and self._rows[owner, other])
+        return min(held, default=number)
+
     def delete(self, gone: Sequence[tuple[int, int]]) -> None:
         """Delete leases."""
         if gone:

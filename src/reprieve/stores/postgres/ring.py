@@ -77,6 +77,10 @@ class Reader:
         self._freed = freed or Freed()
         self.gates: dict[int, Limits] = {}
         """Every gate that was met. One that is met again has counted since what the plan took through it."""
+        self.places: dict[int, str] = {}
+        """Where the rows of shelves, tenants and gates were found."""
+        self.marks: dict[int, tuple[str, str]] = {}
+        """Of each shelf: up to where fresh jobs were taken, and before which nothing is ready once more."""
 
     def ask(self, after: Place = FIRST, asked: Freed | None = None) -> psycopg.Cursor[Any]:
         """Ask, and wait for nothing. `asked` names whoever may have slots back, before it is known who has."""
@@ -109,12 +113,13 @@ class Reader:
         for row in gates:
             if row[1] not in self.gates:
                 self.gates[row[1]] = self._gate(row)
+                self.places[row[1]] = row[17]
         known = self._read_queue(queue[0])
         firsts = [row for row in tenants if row[11]]
         last = firsts[-1] if len(firsts) >= self._limit + 2 else None
         by_tenant: dict[int, list[Shelf]] = defaultdict(list)
         for row in shelves:
-            by_tenant[row[1]].append(self._shelf(row[2:9]))
+            by_tenant[row[1]].append(self._shelf((*row[2:9], *row[17:])))
         asked, resting = self._tenants(tenants, by_tenant, known.turn.clock)
         return Ring(
             known,
@@ -125,12 +130,13 @@ class Reader:
         )
 
     def _read_queue(self, row: Sequence[Any]) -> Queue:
-        limits = _limits((*row[7:12], *row[15:]), self._freed.gates[row[7]])
+        limits = _limits((*row[7:12], *row[15:17]), self._freed.gates[row[7]])
+        self.places[row[7]] = row[17]
         moments = [moment for moment in row[12:14] if moment is not None]
         return Queue(Turn(*row[1:6]), limits, row[6], moments, row[14] >= NEAR)
 
     def _gate(self, row: Sequence[Any]) -> Limits:
-        return _limits((*row[1:6], *row[15:]), self._freed.gates[row[1]])
+        return _limits((*row[1:6], *row[15:17]), self._freed.gates[row[1]])
 
     def _tenants(
         self, rows: Iterable[Sequence[Any]], shelves: Mapping[int, list[Shelf]], clock: int
@@ -140,13 +146,14 @@ class Reader:
         resting: list[Resting] = []
         for row in rows:
             tenant, running, finish, served, ringed, blocked, weight = row[1], row[5], *row[7:11], row[14]
+            self.places[tenant] = row[17]
             freed = self._freed.tenants[tenant]
             is_free = bool(freed) and blocked == FULL
             if not ringed and not is_free:
                 if freed:
                     resting.append(Resting(tenant, running - freed, weight))
                 continue
-            limits = _limits((*row[1:6], *row[15:]), freed)
+            limits = _limits((*row[1:6], *row[15:17]), freed)
             limits.is_changed = bool(freed)
             mine = shelves[tenant]
             has_more = len(mine) > SHELVES
@@ -162,13 +169,15 @@ class Reader:
         oldest = self._tx.one(self._sql["oldest_shelf"], {"tenant": tenant})
         if oldest is None or oldest[0] in {shelf.id for shelf in shelves}:
             return
-        for row in self._tx.all(self._sql["gates"], {"ids": array_of(oldest[4:])}):
+        for *row, place in self._tx.all(self._sql["gates"], {"ids": array_of(oldest[4:7])}):
             if row[0] not in self.gates:
                 self.gates[row[0]] = _limits(row, self._freed.gates[row[0]])
+                self.places[row[0]] = place
         shelves.append(self._shelf(oldest))
 
-    def _shelf(self, row: Sequence[int]) -> Shelf:
-        shelf, priority, served, ready, *gates = row
+    def _shelf(self, row: Sequence[Any]) -> Shelf:
+        shelf, priority, served, ready, *gates, place, low, back = row
+        self.places[shelf], self.marks[shelf] = place, (low, back)
         return Shelf(shelf, priority, served, ready, [self.gates[gate] for gate in gates if gate])
 
 

@@ -62,6 +62,8 @@ class Freed:
         """Whether somebody may have asked a running job to stop."""
         self.is_moved = False
         """Whether jobs became ready, or are so no more."""
+        self.counted: set[int] = set()
+        """Shelves whose rows were written."""
         self.delayed: list[tuple[int, int]] = []
         """Queues, and when there is something due in them."""
 
@@ -308,6 +310,7 @@ class Book:
                 for shelf, count in self._counts.items()
             ]
             tx.execute(sql["count"], {"rows": _encode_json(counts).decode()})
+            self._freed.counted.update(self._counts)
         if self._ringing:
             tx.execute(sql["ring"], {"tenants": array_of(self._ringing)})
         self._places.load(tx, self._ran_on)

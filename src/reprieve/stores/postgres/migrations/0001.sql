@@ -136,6 +136,7 @@ create table session (
     expires_at int8    not null,
     slots      int8    not null,
     is_dead    boolean not null default false,
+    first      int8    not null default 0,                       -- no lease of it has a smaller number
     number     int8    not null default 0,                       -- of the last claim
     answers    bytea                                             -- and what its changes were answered with
 ) with (fillfactor = 50);
@@ -384,24 +385,24 @@ create function candidates(
     number int8, most int8, after_load int8, after_finish int8, after_id int8, now int8, freed int8[], freed_gates int8[]
 ) returns table (
     kind int4, a int8, b int8, c int8, d int8, e int8, f int8, g int8, h int8, i int8, j int8, k int8, l int8, m int8,
-    weight float8, rate_window float8, meter text
+    weight float8, rate_window float8, meter text, place tid, fresh uuid, back uuid
 ) language plpgsql as $$
 begin
     return query
     with near as materialized (
-        select t.* from tenant as t where t.queue = number and t.ringed order by t.lap, t.id limit 1000
+        select t.ctid as place, t.* from tenant as t where t.queue = number and t.ringed order by t.lap, t.id limit 1000
     ), first as materialized (
         select t.* from near as t where (t.load, t.finish, t.id) > (after_load, after_finish, after_id)
         order by t.load, t.finish, t.id limit most
     ), asked as materialized (
         select 1 as is_next, first.* from first
         union all
-        select 0, t.* from tenant as t where t.id = any (freed) and t.id <> all (array(select first.id from first))
+        select 0, t.ctid, t.* from tenant as t where t.id = any (freed) and t.id <> all (array(select first.id from first))
     ), open as materialized (
         select t.id as tenant, s.*
         from asked as t cross join lateral (
             select shelf.id, shelf.priority, shelf.served, shelf.ready, shelf.task_gate, shelf.dependency_gate,
-                   shelf.group_gate
+                   shelf.group_gate, shelf.ctid as place, shelf.low, shelf.back
             from shelf where shelf.tenant = t.id and shelf.is_open order by shelf.priority, shelf.served limit 65
         ) as s
         where t.ringed or t.blocked = 1
@@ -419,27 +420,27 @@ begin
            least(
                (select v.back_at from gate as v where v.back_at is not null order by v.back_at limit 1),
                (select v.back_at from tenant as v where v.back_at is not null order by v.back_at limit 1)
-           ), (select count(*) from near)::float8, o.rate_window, o.meter
+           ), (select count(*) from near)::float8, o.rate_window, o.meter, o.ctid, null::uuid, null::uuid
     from queue as q join gate as o on o.id = q.gate where q.id = number
     union all
     (select 1, v.id, v.permits, v.max_running, v.rate_count, v.running, v.cursor, null, null, null, null, null, null, null,
-            null, v.rate_window, v.meter
+            null, v.rate_window, v.meter, null, null, null
      from gate as v where v.back_at <= now order by v.back_at limit 16)
     union all
     select 1, v.id, v.permits, v.max_running, v.rate_count, v.running, v.cursor, null, null, null, null, null, null, null,
-           null, v.rate_window, v.meter
+           null, v.rate_window, v.meter, null, null, null
     from gate as v where v.id = any (freed_gates) and v.aside and coalesce(v.back_at > now, true)
     union all
     select 2, t.id, t.permits, t.max_running, t.rate_count, t.running, t.load, t.finish, t.served, t.ringed::int4, t.blocked,
-           t.is_next, null, null, t.weight, t.rate_window, t.meter
+           t.is_next, null, null, t.weight, t.rate_window, t.meter, t.place, null, null
     from asked as t
     union all
     select 3, s.tenant, s.id, s.priority, s.served, s.ready, s.task_gate, s.dependency_gate, s.group_gate, null, null, null,
-           null, null, null, null, null
+           null, null, null, null, null, s.place, s.low, s.back
     from open as s
     union all
     select 4, v.id, v.permits, v.max_running, v.rate_count, v.running, null, null, null, null, null, null, null, null,
-           null, v.rate_window, v.meter
+           null, v.rate_window, v.meter, v.ctid, null, null
     from gate as v where v.id = any (array(
         select s.task_gate from open as s union select s.dependency_gate from open as s
         union select s.group_gate from open as s union select unnest(freed_gates)
@@ -447,25 +448,24 @@ begin
 end
 $$;
 
--- Take so many jobs off each of these shelves, the oldest first.
-create function take(shelves int8[], counts int8[]) returns table (
+-- Take so many jobs off each of these shelves, the oldest first, after the marks that they have.
+create function take(shelves int8[], counts int8[], lows uuid[], backs uuid[]) returns table (
     on_shelf int8, is_back boolean, taken uuid, with_version int4, from_wait int2, due_at int8, record bytea
 ) language plpgsql as $$
 begin
     return query
     with picked as materialized (
-        select s.id as shelf, j.*
-        from unnest(shelves, counts) as v (id, count)
-        join shelf as s on s.id = v.id
+        select v.shelf, j.*
+        from unnest(shelves, counts, lows, backs) as v (shelf, count, low, back)
         cross join lateral (
             select * from (
                 (select job.id, job.version, job.wait, job.due, job.rec, null::tid as place from job
-                 where job.state = 3 and job.shelf = s.id and job.id > s.low order by job.id limit v.count)
+                 where job.state = 3 and job.shelf = v.shelf and job.id > v.low order by job.id limit v.count)
                 union all
                 (select job.id, job.version, job.wait, job.due, job.rec, r.place
                  from (
                      select ready.id, ready.ctid as place from ready
-                     where ready.shelf = s.id and ready.id >= s.back order by ready.id limit v.count
+                     where ready.shelf = v.shelf and ready.id >= v.back order by ready.id limit v.count
                  ) as r join job on job.id = r.id)
             ) as both_kinds order by both_kinds.id limit v.count
         ) as j
@@ -477,33 +477,47 @@ end
 $$;
 
 -- Write back what a claim has changed: its shelves, tenants and gates, the queue's turn (null: nothing was served), and that
--- nobody has to stop these jobs any more, which have ended. What is null stays as it is.
+-- nobody has to stop these jobs any more, which have ended. What is null stays as it is. Rows are found at the places where
+-- the claim has read them, not by their numbers: a snapshot that somebody holds keeps every version that they ever had.
 create function carry_out(
-    shelves int8[], taken int8[], lows uuid[], backs uuid[], open boolean[], asides int8[], turns int8[],
-    tenants int8[], tenant_running int8[], loads int8[], finishes int8[], rings boolean[], blocks int8[], back_ats int8[],
+    shelves tid[], taken int8[], lows uuid[], backs uuid[], open boolean[], asides int8[], turns int8[],
+    tenants tid[], tenant_running int8[], loads int8[], finishes int8[], rings boolean[], blocks int8[], back_ats int8[],
     serves int8[], served_ats int8[], meters text[],
-    gates int8[], gate_running int8[], gate_meters text[], gate_asides boolean[], gate_back_ats int8[],
+    gates tid[], gate_running int8[], gate_meters text[], gate_asides boolean[], gate_back_ats int8[],
     number int8, turn int8[], jobs uuid[]
 ) returns void language plpgsql as $$
+declare
+    written int8;
+    total int8 := 0;
 begin
     update shelf as s
     set ready = s.ready - v.taken, low = greatest(s.low, v.low), back = greatest(s.back, v.back), is_open = v.is_open,
         aside = v.aside, served = coalesce(v.served, s.served)
-    from unnest(shelves, taken, lows, backs, open, asides, turns) as v (id, taken, low, back, is_open, aside, served)
-    where s.id = v.id;
+    from unnest(shelves, taken, lows, backs, open, asides, turns) as v (place, taken, low, back, is_open, aside, served)
+    where s.ctid = v.place;
+    get diagnostics written = row_count;
+    total := total + written;
     update tenant as t
     set running = v.running, load = v.load, finish = coalesce(v.finish, t.finish), ringed = coalesce(v.ringed, t.ringed),
         blocked = coalesce(v.blocked, t.blocked), back_at = case when v.ringed is null then t.back_at else v.back_at end,
         served = coalesce(v.served, t.served), served_at = coalesce(v.served_at, t.served_at),
         meter = coalesce(v.meter, t.meter)
     from unnest(tenants, tenant_running, loads, finishes, rings, blocks, back_ats, serves, served_ats, meters)
-         as v (id, running, load, finish, ringed, blocked, back_at, served, served_at, meter)
-    where t.id = v.id;
+         as v (place, running, load, finish, ringed, blocked, back_at, served, served_at, meter)
+    where t.ctid = v.place;
+    get diagnostics written = row_count;
+    total := total + written;
     update gate as g
     set running = v.running, meter = coalesce(v.meter, g.meter), aside = g.aside or v.is_aside,
         back_at = case when v.is_aside then v.back_at else g.back_at end
-    from unnest(gates, gate_running, gate_meters, gate_asides, gate_back_ats) as v (id, running, meter, is_aside, back_at)
-    where g.id = v.id;
+    from unnest(gates, gate_running, gate_meters, gate_asides, gate_back_ats)
+         as v (place, running, meter, is_aside, back_at)
+    where g.ctid = v.place;
+    get diagnostics written = row_count;
+    total := total + written;
+    if total <> cardinality(shelves) + cardinality(tenants) + cardinality(gates) then
+        raise exception 'a row of a claim was changed in its turn' using errcode = 'serialization_failure';
+    end if;
     if turn is not null then
         update queue as q
         set clock = turn[1], last = turn[2], streak = turn[3], last_at = turn[4], other_at = turn[5] where q.id = number;

@@ -2,7 +2,7 @@
 select s.id, s.number, s.answers, not s.is_dead,
        (select coalesce(sum(slots), 0)::int8 from session where not is_dead),
        exists (select 1 from mark where cancel is not null), l.number, l.jobs
-from session as s left join lease as l on l.session = s.id where s.name = %(session)s;
+from session as s left join lease as l on l.session = s.id and l.number >= s.first where s.name = %(session)s;
 
 -- name: called
 with gone as (
@@ -12,7 +12,7 @@ with gone as (
     insert into lease (session, number, at, jobs)
     select %(session)s, %(number)s, %(now)s, %(jobs)s::bytea where %(jobs)s::bytea is not null
 )
-update session set number = %(number)s, answers = %(answers)s where id = %(session)s;
+update session set number = %(number)s, answers = %(answers)s, first = %(first)s where id = %(session)s;
 
 -- name: gate_waits
 update gate set back_at = %(back_at)s where id = %(gate)s;
@@ -61,11 +61,14 @@ select * from candidates(
 );
 
 -- name: oldest_shelf
-select id, priority, served, ready, task_gate, dependency_gate, group_gate
+select id, priority, served, ready, task_gate, dependency_gate, group_gate, ctid, low, back
 from shelf where tenant = %(tenant)s and is_open order by served, priority desc limit 1;
 
+-- name: shelf_places
+select id, ctid from shelf where id = any (%(shelves)s::int8[]);
+
 -- name: gates
-select id, permits, max_running, rate_count, running, rate_window, meter from gate where id = any (%(ids)s::int8[]);
+select id, permits, max_running, rate_count, running, rate_window, meter, ctid from gate where id = any (%(ids)s::int8[]);
 
 -- name: weights
 -- Who waits has an open shelf: the ring also holds tenants that are found to be empty only when it is their turn. Of
@@ -80,13 +83,13 @@ from (
 ) as crowd;
 
 -- name: take
-select * from take(%(shelves)s::int8[], %(counts)s::int8[]);
+select * from take(%(shelves)s::int8[], %(counts)s::int8[], %(lows)s::uuid[], %(backs)s::uuid[]);
 
 -- name: carry_out
 select carry_out(
-    %(shelves)s::int8[], %(taken)s::int8[], %(lows)s::uuid[], %(backs)s::uuid[], %(open)s::boolean[], %(asides)s::int8[],
-    %(turns)s::int8[], %(tenants)s::int8[], %(running)s::int8[], %(loads)s::int8[], %(finishes)s::int8[],
+    %(shelves)s::tid[], %(taken)s::int8[], %(lows)s::uuid[], %(backs)s::uuid[], %(open)s::boolean[], %(asides)s::int8[],
+    %(turns)s::int8[], %(tenants)s::tid[], %(running)s::int8[], %(loads)s::int8[], %(finishes)s::int8[],
     %(ringed)s::boolean[], %(blocked)s::int8[], %(back_ats)s::int8[], %(served)s::int8[], %(served_ats)s::int8[],
-    %(meters)s::text[], %(gates)s::int8[], %(gate_running)s::int8[], %(gate_meters)s::text[], %(gate_asides)s::boolean[],
+    %(meters)s::text[], %(gates)s::tid[], %(gate_running)s::int8[], %(gate_meters)s::text[], %(gate_asides)s::boolean[],
     %(gate_back_ats)s::int8[], %(queue)s, %(turn)s::int8[], %(ended)s::uuid[]
 );
