@@ -13,7 +13,7 @@ from reprieve.stores.care import Finding
 from reprieve.stores.open import care_for
 from reprieve.stores.postgres import PostgresStore
 from reprieve.stores.protocol import Filter, Retention
-from reprieve.testing.conformance.stage import DAY, START, Worker, enqueue, fail, new_job, succeed
+from reprieve.testing.conformance.stage import DAY, START, Worker, enqueue, fail, kill, new_job, succeed
 from tests.stores.postgres.recount import stored_ids
 
 
@@ -167,3 +167,27 @@ async def test_rights_that_are_missing_are_named(url: str, role: str) -> None:
         with pytest.raises(StoreReadOnly, match="the user may not do this; grant it the rights"):
             await worker.settle(succeed(await worker.one()))
         await store.close()
+
+
+async def test_days_of_history_are_prepared_and_forgotten_whole(url: str, store: PostgresStore) -> None:
+    await store.prune(Retention(now=START))
+    for day in (1, 2):
+        now = START + day * DAY
+        await store.enqueue([new_job(store)], now)
+        worker = await Worker.open(store, f"worker-{day}", at=now)
+        await worker.settle(kill(await worker.one(at=now), at=now), at=now)
+        await store.prune(Retention(now=now))
+    assert len(days(url)) == 5
+    assert len(await store.events()) == 2
+    pruned = await store.prune(Retention(now=START + 9 * DAY))
+    assert pruned.events == 1
+    assert len(await store.events()) == 1
+
+
+def days(url: str) -> list[str]:
+    with psycopg.connect(url.partition("?")[0], autocommit=True) as admin:
+        rows = admin.execute(
+            "select inhrelid::regclass::text from pg_inherits where inhparent = %s::regclass",
+            [f"{schema_of(url)}.event"],
+        )
+        return [name for (name,) in rows if not name.endswith("event_other")]

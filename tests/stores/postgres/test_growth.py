@@ -14,7 +14,7 @@ from reprieve.testing.conformance.stage import ANOTHER, START, Worker, find_all,
 
 CAUSE = Cause(reason="450 mailbox busy", code="450", kind="transient", fingerprint="busy")
 
-BIG = ("job", "ready", "delayed", "ended", "finished", "event", "ledger", "uniq", "result", "shelf", "tenant")
+BIG = ("job", "ready", "delayed", "ended", "finished", "event_other", "ledger", "uniq", "result", "shelf", "tenant")
 """Tables that grow with the jobs. The others hold a row for each session, claim, queue or gate."""
 
 

@@ -30,7 +30,10 @@ def prune(tx: Tx, places: Places, retention: Retention) -> Pruned:
     succeeded = sum(_prune_finished(tx, queue, retention) for (queue,) in tx.all(sql["queues"]))
     most = {"most": MOST_ROWS}
     cancelled = tx.execute(sql["cancelled"], {"before": now - milliseconds(retention.cancelled_for), **most})
-    events = tx.execute(sql["events"], {"before": now - milliseconds(retention.events_for), **most})
+    before = {"before": now - milliseconds(retention.events_for)}
+    day = tx.execute(sql["day"], before)
+    tx.execute(sql["days"], {"now": now})
+    events = tx.execute(sql["events"], before | most)
     dead = sum(_forget_dead(tx, job) for job in retention.archived)
     keys = tx.execute(sql["keys"], {"now": now, **most})
     results = tx.execute(sql["results"], {"now": now, **most})
@@ -38,7 +41,7 @@ def prune(tx: Tx, places: Places, retention: Retention) -> Pruned:
         succeeded=succeeded,
         cancelled=_count(cancelled),
         dead=dead,
-        events=_count(events),
+        events=_count(day) + _count(events),
         keys=_count(keys),
         results=_count(results),
     )

@@ -188,15 +188,59 @@ create table mark (id uuid primary key, cancel bytea, progress bytea);
 create table result (id uuid primary key, expires_at int8 not null, value bytea not null);
 create index result_expires on result (expires_at);
 
-create table event (
-    seq     int8 generated always as identity primary key,
+create sequence event_seq;
+create table event (                      -- a part for each day, so that days are forgotten whole
+    seq     int8 not null default nextval('event_seq'),
     at      int8 not null,
     job     uuid not null,
     version int8 not null,
     data    bytea not null
-);
+) partition by range (at);
+create index event_seq_at on event (seq);
 create index event_at on event (at);
 create index event_job on event (job, version);
+create table event_other partition of event default;                -- days that nobody has prepared
+
+-- Prepare the days after this one. A reader who stays for long is not waited for: the next call tries again.
+create function prepare_days(now int8, count int8) returns void language plpgsql
+security definer set search_path from current set lock_timeout = '100ms' as $$
+declare
+    day int8;
+begin
+    for day in select now / 86400000 + n from generate_series(1, count) as n loop
+        if to_regclass(format('event_%s', day)) is null then
+            execute format(
+                'create table %I partition of event for values from (%s) to (%s)',
+                'event_' || day, day * 86400000, (day + 1) * 86400000
+            );
+        end if;
+    end loop;
+exception when lock_not_available or check_violation or duplicate_table then
+    null;
+end
+$$;
+
+-- Forget the oldest day that is over and that was prepared; answer how many events went with it.
+create function forget_day(before int8) returns int8 language plpgsql
+security definer set search_path from current set lock_timeout = '100ms' as $$
+declare
+    oldest text;
+    gone int8;
+begin
+    select c.relname into oldest from pg_inherits as i join pg_class as c on c.oid = i.inhrelid
+    where i.inhparent = 'event'::regclass and c.relname ~ '^event_[0-9]+$'
+      and (substring(c.relname from 7)::int8 + 1) * 86400000 <= before
+    order by substring(c.relname from 7)::int8 limit 1;
+    if oldest is null then
+        return 0;
+    end if;
+    execute format('select count(*) from %I', oldest) into gone;
+    execute format('drop table %I', oldest);
+    return gone;
+exception when lock_not_available then
+    return 0;
+end
+$$;
 
 create table cell (key text collate "C" primary key, version int8 not null, value bytea not null);
 create sequence cell_version;

@@ -38,10 +38,10 @@ select current_setting('max_connections')::int8, (select count(*) from pg_stat_a
 
 -- name: rights
 select relname from pg_class
-where relnamespace = current_schema()::regnamespace and relname <> 'layout' and case relkind
-    when 'r' then not (has_table_privilege(oid, 'select') and has_table_privilege(oid, 'insert')
-                       and has_table_privilege(oid, 'update') and has_table_privilege(oid, 'delete'))
-    when 'S' then not has_sequence_privilege(oid, 'usage')
+where relnamespace = current_schema()::regnamespace and relname <> 'layout' and not relispartition and case
+    when relkind in ('r', 'p') then not (has_table_privilege(oid, 'select') and has_table_privilege(oid, 'insert')
+                                         and has_table_privilege(oid, 'update') and has_table_privilege(oid, 'delete'))
+    when relkind = 'S' then not has_sequence_privilege(oid, 'usage')
     else false
 end
 order by relname;

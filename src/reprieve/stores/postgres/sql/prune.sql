@@ -45,6 +45,12 @@ with gone as (
 )
 select count(*) from gone;
 
+-- name: day
+select forget_day(%(before)s);
+
+-- name: days
+select prepare_days(%(now)s, 3);
+
 -- name: keys
 with gone as (
     delete from uniq where key = any (array(
