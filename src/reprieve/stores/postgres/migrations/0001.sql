@@ -220,6 +220,9 @@ exception when lock_not_available or check_violation or duplicate_table then
 end
 $$;
 
+-- Today as well, so that nothing is stored among the other days where clocks are right.
+select prepare_days((extract(epoch from now()) * 1000)::int8 - 86400000, 4);
+
 -- Forget the oldest day that is over and that was prepared; answer how many events went with it.
 create function forget_day(before int8) returns int8 language plpgsql
 security definer set search_path from current set lock_timeout = '100ms' as $$
