@@ -1,5 +1,6 @@
 """What goes wrong with a server, a database or a schema is said in words that help, and never with a password."""
 
+import asyncio
 import contextlib
 from urllib.parse import urlsplit
 
@@ -13,13 +14,15 @@ from reprieve.errors import (
     NewerSchema,
     StoreCorrupt,
     StoreError,
+    StoreFull,
     StoreReadOnly,
 )
 from reprieve.stores.open import open_store
 from reprieve.stores.postgres import PostgresStore
 from reprieve.stores.protocol import Filter
-from reprieve.testing.conformance.stage import START, enqueue, new_job
+from reprieve.testing.conformance.stage import START, Worker, enqueue, new_job, new_jobs
 from tests.servers.postgres import LOCKED_OUT
+from tests.stores.postgres.recount import complaints, stored_ids
 
 
 async def failure(url: str) -> StoreError:
@@ -135,3 +138,59 @@ async def test_store_goes_on_after_its_connections_were_cut(url: str, store: Pos
             break
     else:
         pytest.fail("the store did not connect again")
+
+
+async def test_full_disk_stores_nothing_and_is_no_endless_loop(url: str, store: PostgresStore) -> None:
+    await store.tally("status", Filter(), START)
+    schema = url.partition("schema=")[2]
+    with psycopg.connect(url.partition("?")[0], autocommit=True) as admin:
+        admin.execute(
+            f"create function {schema}.is_full() returns trigger language plpgsql as "
+            "$$ begin raise exception 'could not extend file' using errcode = 'disk_full'; end $$"
+        )
+        admin.execute(f"create trigger is_full before insert on {schema}.job execute function {schema}.is_full()")
+        with pytest.raises(StoreFull, match="the server's disk is full; make room"):
+            await store.enqueue([new_job(store)], START)
+        admin.execute(f"drop trigger is_full on {schema}.job")
+    job = new_job(store)
+    assert await store.enqueue([job], START) == [job.id]
+    assert stored_ids(url) == {job.id}
+
+
+async def test_server_without_a_connection_left_is_waited_for(url: str, postgres_url: str) -> None:
+    role = f"crowded_{url.partition('schema=')[2]}"
+    with psycopg.connect(postgres_url, autocommit=True) as admin:
+        admin.execute(f"create role {role} login connection limit 0")
+        try:
+            parts = urlsplit(url)
+            error = await failure(parts._replace(netloc=f"{role}@{parts.hostname}:{parts.port}").geturl())
+        finally:
+            admin.execute(f"drop role {role}")
+    assert error.is_passing
+    assert "no connection left" in str(error)
+
+
+async def test_connection_that_is_lost_in_a_transaction_loses_and_doubles_nothing(
+    url: str, store: PostgresStore
+) -> None:
+    worker = await Worker.open(store)
+    jobs = new_jobs(store, 3)
+    await store.enqueue(jobs, START)
+    with psycopg.connect(url.partition("?")[0]) as holder:
+        holder.execute(f"set search_path = {url.partition('schema=')[2]}")
+        holder.execute("select take_turn('0')")
+        claim = asyncio.create_task(worker.ask(3))
+        cut = (
+            "select pg_terminate_backend(pid) from pg_stat_activity "
+            "where application_name = 'reprieve' and wait_event_type = 'Lock'"
+        )
+        while not holder.execute(cut).fetchall():  # noqa: ASYNC110 - the server alone knows who waits
+            await asyncio.sleep(0.01)
+        with pytest.raises(StoreError) as caught:
+            await claim
+        holder.rollback()
+    assert caught.value.is_passing
+    again = await worker.again(3)
+    assert {job.id for job in again.jobs} == {job.id for job in jobs}
+    assert {job.attempt for job in again.jobs} == {1}
+    assert complaints(url) == []

@@ -37,6 +37,7 @@ _REFUSALS: dict[str, tuple[type[StoreError], str]] = {
     "no pg_hba.conf entry": (StoreReadOnly, "the server lets nobody in from here; allow it in pg_hba.conf"),
     "does not exist": (StoreReadOnly, "the database or the user does not exist; create it, or correct the URL"),
     "too many clients": _KINDS["53300"],
+    "too many connections": _KINDS["53300"],
 }
 """A connection that was refused has no code, only words."""
 
