@@ -11,6 +11,7 @@ match sys.argv[1:]:
         fingerprint.main()
         store.main()
         flow.main([])
+        flow.main(["--store", "postgres"])
     case ["flow", *arguments]:
         flow.main(arguments)
     case _:
