@@ -3,6 +3,8 @@
 import asyncio
 import itertools
 import os
+from collections.abc import Generator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -31,6 +33,10 @@ class Home(Protocol):
 
     def remove(self) -> None:
         """Remove the store that was opened last, once it is closed."""
+        ...
+
+    def pinned(self) -> AbstractContextManager[None] | None:
+        """Hold a snapshot for as long as this lasts, where that keeps dead rows from being cleared away."""
         ...
 
 
@@ -68,6 +74,10 @@ class SqliteHome:
         for file in self._folder.glob(self._path.name + "*"):
             file.unlink()
 
+    def pinned(self) -> AbstractContextManager[None] | None:
+        """Answer nothing: a row is written where it is."""
+        return None
+
     async def _ask(self, question: str) -> int:
         assert self._store is not None
         return await asyncio.wrap_future(self._store.submit(lambda tx: int(tx.execute(question).fetchone()[0])))
@@ -81,6 +91,7 @@ class PostgresHome:
         import psycopg  # noqa: PLC0415 - an extra, needed here alone
 
         self._url = url
+        self._connect = psycopg.connect
         self._admin = psycopg.connect(url, autocommit=True)
 
     def open(self, *, is_fast: bool) -> Store:
@@ -112,6 +123,14 @@ class PostgresHome:
                 user, system = stat.read_text().rpartition(")")[2].split()[11:13]
                 seconds += (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
         return seconds
+
+    @contextmanager
+    def pinned(self) -> Generator[None]:
+        """Read in a transaction that stays open."""
+        with self._connect(self._url) as reader:
+            reader.execute("set transaction isolation level repeatable read")
+            reader.execute("select count(*) from reprieve_bench.session")
+            yield
 
     def remove(self) -> None:
         """Remove the schema."""

@@ -179,6 +179,42 @@ async def enqueueing(home: Home, scale: float) -> Table:
     return table
 
 
+async def pinned(home: Home, scale: float) -> Table | None:
+    """Work off jobs while somebody holds a snapshot; answer nothing where that makes no difference."""
+    table = Table(
+        "tenants", "first tenth: p50 ms", "last tenth", "ratio", title="Claim + settle, with a snapshot pinned"
+    )
+    for tenants in (1, 10, 100):
+        bench = Bench(home)
+        await bench.open()
+        count = round(100_000 * scale)
+        await bench.fill(count, tenants)
+        snapshot = home.pinned()
+        if snapshot is None:
+            await bench.close()
+            return None
+        with snapshot:
+            first, last = await _tenths(bench, count)
+        table.add_row(str(tenants), f"{first * 1e3:.1f}", f"{last * 1e3:.1f}", f"{last / first:.2f}×")
+        await bench.close()
+    return table
+
+
+async def _tenths(bench: Bench, count: int) -> tuple[float, float]:
+    """Claim and settle everything; answer the median seconds of a claim in the first tenth and in the last."""
+    times: list[float] = []
+    changes: tuple[Change, ...] = ()
+    for _ in range(count // 100):
+        bench.number += 1
+        claim = Claim(session="bench", number=bench.number, now=NOW, queues=("mail",), limit=100, changes=changes)
+        started = time.perf_counter()
+        claimed = await bench.store.claim(claim)
+        times.append(time.perf_counter() - started)
+        changes = tuple(map(succeed, claimed.jobs))
+    tenth = max(1, len(times) // 10)
+    return statistics.median(times[:tenth]), statistics.median(times[-tenth:])
+
+
 async def operations(home: Home, scale: float) -> Table:
     """Single operations on a large store."""
     table = Table("operation", "p50 ms", "p99 ms", title="Single operations, full durability")
@@ -246,8 +282,9 @@ async def run(url: str, scale: float) -> None:
     """Print every table."""
     with tempfile.TemporaryDirectory() as folder:
         home: Home = PostgresHome(url) if url.startswith("postgres") else SqliteHome(Path(folder))
-        for measure in (by_batch, by_shape, enqueueing, operations):
-            console.print(await measure(home, scale))
+        for measure in (by_batch, by_shape, enqueueing, operations, pinned):
+            if (table := await measure(home, scale)) is not None:
+                console.print(table)
 
 
 def main() -> None:
