@@ -238,7 +238,7 @@ begin
     if oldest is null then
         return 0;
     end if;
-    execute format('select count(*) from (select 1 from %I limit 10000) as some', oldest) into gone;
+    execute format('select count(*) from (select 1 from %I limit 10000) as many', oldest) into gone;
     execute format('drop table %I', oldest);
     return gone;
 exception when lock_not_available then
