@@ -193,3 +193,16 @@ async def test_bell_of_one_queue_is_not_told_of_every_job(url: str, store: Postg
             await store.enqueue([new_job(store)], START)
         heard = list(ears.notifies(timeout=0.3))
     assert 1 <= len(heard) <= 30
+
+
+async def test_crowd_of_tenants_is_served_in_turn(store: PostgresStore) -> None:
+    tenants = [f"tenant-{number}" for number in range(300)]
+    await store.enqueue([new_job(store, tenant=tenant) for tenant in tenants for _ in range(2)], START)
+    worker = await Worker.open(store, slots=10_000)
+    rounds = [[job for _ in range(6) for job in await worker.take(50)] for _ in range(2)]
+    for jobs in rounds:
+        assert sorted(job.tenant for job in jobs) == sorted(tenants)
+    # Whoever comes new is not behind all of them, though they have run more.
+    await store.enqueue([*new_jobs(store, 300, tenant="tenant-0"), new_job(store, tenant="quiet")], START)
+    assert "quiet" in {job.tenant for job in await worker.take(3)}
+    await worker.settle(*map(succeed, (job for jobs in rounds for job in jobs)))

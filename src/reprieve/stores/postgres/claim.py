@@ -172,7 +172,7 @@ class _Visit:
         if ring.tenants:
             plan = self._plan(ring, reader, limit)
             jobs = self._carry_out(plan, ring, reader)
-            if plan.is_cut or (queue.has_more and len(jobs) < limit):
+            if plan.is_cut:
                 self.moments.append(self.now)
             if plan.ceiling_until is not None:
                 self.moments.append(plan.ceiling_until)

@@ -20,9 +20,6 @@ SHELVES = 64
 FIRST: Place = (-1, -1, -(1 << 63))
 """Before everybody in the ring."""
 
-NEAR = 1_000
-"""Tenants that a claim looks at: those that were served least."""
-
 FULL = 1
 """What a tenant is blocked by that waits for a slot of its own."""
 
@@ -35,8 +32,6 @@ class Queue(msgspec.Struct):
     pauses: int
     moments: list[int]
     """When there may be more: the first job is due, or somebody may return."""
-    has_more: bool
-    """Whether more tenants wait than a claim looks at."""
 
 
 class Back(msgspec.Struct):
@@ -133,7 +128,7 @@ class Reader:
         limits = _limits((*row[7:12], *row[15:17]), self._freed.gates[row[7]])
         self.places[row[7]] = row[17]
         moments = [moment for moment in row[12:14] if moment is not None]
-        return Queue(Turn(*row[1:6]), limits, row[6], moments, row[14] >= NEAR)
+        return Queue(Turn(*row[1:6]), limits, row[6], moments)
 
     def _gate(self, row: Sequence[Any]) -> Limits:
         return _limits((*row[1:6], *row[15:17]), self._freed.gates[row[1]])

@@ -47,11 +47,15 @@ create table tenant (
     back_at     int8,
     served      int8 not null default 0,
     served_at   int8,
-    -- Indexes know no column that every claim changes: a row that is written in place leaves nothing to walk over.
-    lap         int8 generated always as (finish / 64000000) stored,    -- so that those who were served least are found first
+    -- Indexes know no column that every claim changes: a row that is written in place leaves nothing to walk over. A claim
+    -- reads and sorts all who wait, unless they are a crowd.
+    is_crowd    boolean not null default false,
+    its_load    int8 generated always as (case when is_crowd then load end) stored,
+    its_finish  int8 generated always as (case when is_crowd then finish end) stored,
     is_busy     boolean generated always as (running > 0 and not ringed) stored
 ) with (fillfactor = 50);
-create index tenant_ring on tenant (queue, lap, id) where ringed;
+create index tenant_ring on tenant (queue, id) where ringed and not is_crowd;
+create index tenant_crowd on tenant (queue, its_load, its_finish, id) where ringed and is_crowd;
 create index tenant_busy on tenant (queue) where is_busy;
 create index tenant_back on tenant (back_at) where back_at is not null;
 
@@ -425,8 +429,7 @@ begin
 end
 $$;
 
--- Answer who may be next in a queue, after a place in its ring, with open shelves and gates, of the thousand tenants that
--- were served least, which are all in most queues; besides these the tenants and
+-- Answer who may be next in a queue, after a place in its ring, with open shelves and gates; besides these the tenants and
 -- gates that somebody is about to give slots back to. Rows of five kinds: 0 the queue with its own gate and with when there
 -- may be more, 1 gates behind which something may return, 2 tenants, 3 shelves, 4 gates.
 create function candidates(
@@ -436,12 +439,23 @@ create function candidates(
     weight float8, rate_window float8, meter text, place tid, fresh uuid, back uuid
 ) language plpgsql as $$
 begin
+    if (select count(*) from (
+        select 1 from tenant as t where t.queue = number and t.ringed and not t.is_crowd limit 256
+    ) as few) = 256 then
+        update tenant as t set is_crowd = true where t.queue = number and t.ringed and not t.is_crowd;
+    end if;
     return query
-    with near as materialized (
-        select t.ctid as place, t.* from tenant as t where t.queue = number and t.ringed order by t.lap, t.id limit 1000
-    ), first as materialized (
-        select t.* from near as t where (t.load, t.finish, t.id) > (after_load, after_finish, after_id)
-        order by t.load, t.finish, t.id limit most
+    with first as materialized (
+        select t.* from (
+            (select v.ctid as place, v.* from tenant as v
+             where v.queue = number and v.ringed and not v.is_crowd
+               and (v.load, v.finish, v.id) > (after_load, after_finish, after_id))
+            union all
+            (select v.ctid as place, v.* from tenant as v
+             where v.queue = number and v.ringed and v.is_crowd
+               and (v.its_load, v.its_finish, v.id) > (after_load, after_finish, after_id)
+             order by v.its_load, v.its_finish, v.id limit most)
+        ) as t order by t.load, t.finish, t.id limit most
     ), asked as materialized (
         select 1 as is_next, first.* from first
         union all
@@ -468,7 +482,7 @@ begin
            least(
                (select v.back_at from gate as v where v.back_at is not null order by v.back_at limit 1),
                (select v.back_at from tenant as v where v.back_at is not null order by v.back_at limit 1)
-           ), (select count(*) from near)::float8, o.rate_window, o.meter, o.ctid, null::uuid, null::uuid
+           ), null::float8, o.rate_window, o.meter, o.ctid, null::uuid, null::uuid
     from queue as q join gate as o on o.id = q.gate where q.id = number
     union all
     (select 1, v.id, v.permits, v.max_running, v.rate_count, v.running, v.cursor, null, null, null, null, null, null, null,
