@@ -16,7 +16,7 @@ from reprieve.stores.postgres import settle
 from reprieve.stores.postgres.crew import Tx
 from reprieve.stores.postgres.leases import Leases, pack_lease
 from reprieve.stores.postgres.places import Places
-from reprieve.stores.postgres.ring import FIRST, Back, Queue, Reader, Resting, Ring
+from reprieve.stores.postgres.ring import COUNTED_EVERY, FIRST, Back, Queue, Reader, Resting, Ring
 from reprieve.stores.postgres.rows import Row, array_of, copy, number_of, place_of_job, raw, unpack
 from reprieve.stores.postgres.sessions import held
 from reprieve.stores.postgres.settle import Freed
@@ -96,7 +96,9 @@ class _Ahead:
                 # Slots of another queue are given back before, and nothing can be asked ahead.
                 return
             self._asked.add(place, 0)
-        self.reader = Reader(tx, number_of("queue", request.queues[0]), request.now, request.limit)
+        is_counting = request.number % COUNTED_EVERY == 1
+        queue = number_of("queue", request.queues[0])
+        self.reader = Reader(tx, queue, request.now, request.limit, is_counting=is_counting)
         self._answer = self.reader.ask(asked=self._asked)
 
     def read(self, freed: Freed) -> tuple[Reader, Ring | None] | None:
@@ -146,6 +148,7 @@ class _Visit:
         self.slots = taking.slots
         self.leased = taking.leased
         self.freed = freed
+        self.is_counting = taking.request.number % COUNTED_EVERY == 1
         self.queue = number_of("queue", name)
         self._known = known
         self.moments: list[int] = []
@@ -154,7 +157,7 @@ class _Visit:
     def take(self, limit: int) -> list[Job]:
         """Take so many jobs at the most."""
         if self._known is None:
-            reader = Reader(self.tx, self.queue, self.now, limit, self.freed)
+            reader = Reader(self.tx, self.queue, self.now, limit, self.freed, is_counting=self.is_counting)
             ring = reader.read(reader.ask())
         else:
             reader, ring = self._known

@@ -20,6 +20,9 @@ SHELVES = 64
 FIRST: Place = (-1, -1, -(1 << 63))
 """Before everybody in the ring."""
 
+COUNTED_EVERY = 16
+"""Claims of a session of which one looks whether those who wait have become a crowd."""
+
 FULL = 1
 """What a tenant is blocked by that waits for a slot of its own."""
 
@@ -62,8 +65,11 @@ class Ring(msgspec.Struct):
 class Reader:
     """Reads the ring of one queue, as often as a claim has to."""
 
-    def __init__(self, tx: Tx, queue: int, now: int, limit: int, freed: Freed | None = None) -> None:
+    def __init__(
+        self, tx: Tx, queue: int, now: int, limit: int, freed: Freed | None = None, *, is_counting: bool = False
+    ) -> None:
         """Take the queue, and slots that are about to be given back: whoever is read has them already."""
+        self._is_counting = is_counting
         self._tx = tx
         self._sql = statements("claim")
         self._queue = queue
@@ -90,6 +96,7 @@ class Reader:
             "now": self._now,
             "freed": array_of(freed.tenants),
             "freed_gates": array_of(freed.gates),
+            "is_counting": self._is_counting,
         }
         return self._tx.execute(self._sql["candidates"], wanted)
 

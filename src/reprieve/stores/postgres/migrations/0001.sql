@@ -433,13 +433,15 @@ $$;
 -- gates that somebody is about to give slots back to. Rows of five kinds: 0 the queue with its own gate and with when there
 -- may be more, 1 gates behind which something may return, 2 tenants, 3 shelves, 4 gates.
 create function candidates(
-    number int8, most int8, after_load int8, after_finish int8, after_id int8, now int8, freed int8[], freed_gates int8[]
+    number int8, most int8, after_load int8, after_finish int8, after_id int8, now int8, freed int8[], freed_gates int8[],
+    is_counting boolean
 ) returns table (
     kind int4, a int8, b int8, c int8, d int8, e int8, f int8, g int8, h int8, i int8, j int8, k int8, l int8, m int8,
     weight float8, rate_window float8, meter text, place tid, fresh uuid, back uuid
 ) language plpgsql as $$
 begin
-    if (select count(*) from (
+    -- Now and then somebody looks whether those who wait have become a crowd.
+    if is_counting and (select count(*) from (
         select 1 from tenant as t where t.queue = number and t.ringed and not t.is_crowd limit 256
     ) as few) = 256 then
         update tenant as t set is_crowd = true where t.queue = number and t.ringed and not t.is_crowd;

@@ -57,7 +57,8 @@ select (
 
 -- name: candidates
 select * from candidates(
-    %(queue)s, %(most)s, %(load)s, %(finish)s, %(id)s, %(now)s, %(freed)s::int8[], %(freed_gates)s::int8[]
+    %(queue)s, %(most)s, %(load)s, %(finish)s, %(id)s, %(now)s, %(freed)s::int8[], %(freed_gates)s::int8[],
+    %(is_counting)s
 );
 
 -- name: oldest_shelf
