@@ -14,12 +14,12 @@ from reprieve.errors import SessionDead, StaleCall, StoreCorrupt
 from reprieve.stores.plan import Limits, Plan, Shelf, load_of
 from reprieve.stores.postgres import settle
 from reprieve.stores.postgres.crew import Tx
+from reprieve.stores.postgres.freed import Freed
 from reprieve.stores.postgres.leases import Leases, pack_lease
 from reprieve.stores.postgres.places import Places
 from reprieve.stores.postgres.ring import COUNTED_EVERY, FIRST, Back, Queue, Reader, Resting, Ring
 from reprieve.stores.postgres.rows import Row, array_of, copy, number_of, place_of_job, raw, unpack
 from reprieve.stores.postgres.sessions import held
-from reprieve.stores.postgres.settle import Freed
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.protocol import Answer, Claim, Claimed
 from reprieve.stores.record import WAITING, Lease, lease_model

@@ -10,8 +10,8 @@ import psycopg
 from reprieve.core.rate import Meter, Rate
 from reprieve.stores.plan import Limits, Place, Shelf, Tenant, Turn
 from reprieve.stores.postgres.crew import Tx
+from reprieve.stores.postgres.freed import Freed
 from reprieve.stores.postgres.rows import array_of
-from reprieve.stores.postgres.settle import Freed
 from reprieve.stores.postgres.statements import statements
 
 SHELVES = 64
