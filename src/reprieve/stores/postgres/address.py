@@ -1,16 +1,18 @@
 """Where the jobs live: the server, the database and the schema that a URL names."""
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from struct import Struct
 from typing import Final, Literal, TypeAlias
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import unquote
 
 import msgspec
 import psycopg
 from psycopg.adapt import Buffer, Loader
-from psycopg.pq import Format
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import Conninfo, Format
 from psycopg.types.numeric import Int8Dumper
 
 from reprieve.errors import InvalidUrl
@@ -24,6 +26,12 @@ SCHEMA: Final = "reprieve"
 
 PATIENCE: Final = 10
 """Seconds for which somebody else's turn, or a server that does not answer, is waited for."""
+
+DEFAULTS: Final[dict[str, str | int]] = {
+    "application_name": "reprieve",
+    "connect_timeout": PATIENCE,
+}
+"""What a URL may say otherwise."""
 
 SETTINGS: Final = {
     "timezone": "UTC",
@@ -88,9 +96,7 @@ class Address(msgspec.Struct, frozen=True):
         connection.execute("commit")
 
     def _open(self, conninfo: str) -> psycopg.Connection:
-        connection = psycopg.connect(
-            conninfo, autocommit=True, prepare_threshold=None, connect_timeout=PATIENCE, application_name="reprieve"
-        )
+        connection = psycopg.connect(conninfo, autocommit=True, prepare_threshold=None)
         adapters = connection.adapters
         adapters.register_dumper(int, Int8Dumper)
         adapters.register_loader("uuid", IdLoader)
@@ -136,22 +142,35 @@ def address_of(url: str, schema: str | None = None, durability: Durability = "fu
 
     `listen` in it is the URL of the server itself, for notifications, where the rest names a pooler.
     """
+    base, _, query = url.partition("?")
+    ours: dict[str, str] = {}
+    theirs: list[str] = []
+    for option in query.split("&") if query else ():
+        name, _, value = option.partition("=")
+        if name in ("schema", "listen"):
+            ours[name] = unquote(value)
+        else:
+            theirs.append(option)
     try:
-        parts = urlsplit(url)
-        options = parse_qsl(parts.query, keep_blank_values=True)
-        named = [value for name, value in options if name == "schema"]
-        ears = [value for name, value in options if name == "listen"]
-        rest = urlencode([(name, value) for name, value in options if name not in ("schema", "listen")])
-        conninfo = urlunsplit(parts._replace(query=rest))
-        for url_of_server in (conninfo, *ears):
-            psycopg.conninfo.conninfo_to_dict(url_of_server)
-        if "," not in parts.netloc:
-            _ = parts.port  # raises if it is no number, which libpq would only find later
-    except (ValueError, psycopg.Error) as error:
+        conninfo = _conninfo("?".join((base, "&".join(theirs))) if theirs else base)
+        ears = _conninfo(ours["listen"]) if ours.get("listen") else ""
+    except (ValueError, psycopg.Error):
         message = f"{masked(url)!r} cannot be read; write postgresql://user:password@host/database"
-        raise InvalidUrl(message) from error
-    name = schema or (named[-1] if named else SCHEMA)
+        # What libpq says of it quotes it, with the password.
+        raise InvalidUrl(message) from None
+    name = schema or ours.get("schema", SCHEMA)
     if not _NAME.fullmatch(name) or name.startswith("pg_"):
         message = f"schema {name[:80]!r} is no name; give letters, digits and underscores"
         raise InvalidUrl(message)
-    return Address(conninfo, f'"{name}"', durability, ears[-1] if ears else "")
+    return Address(conninfo, f'"{name}"', durability, ears)
+
+
+def _conninfo(url: str) -> str:
+    """Write a URL as libpq reads it best, with our defaults for what neither it nor the environment says."""
+    given = conninfo_to_dict(url)
+    for port in str(given.get("port", "")).split(","):
+        if port:
+            int(port)  # raises if it is no number, which libpq would only find later
+    known = Conninfo.get_defaults()
+    said = {option.keyword.decode() for option in known if option.envvar and option.envvar.decode() in os.environ}
+    return make_conninfo("", **{name: value for name, value in DEFAULTS.items() if name not in said} | given)
