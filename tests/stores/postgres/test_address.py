@@ -1,5 +1,7 @@
 """A URL names what libpq would take it for, and nothing shows its secrets."""
 
+from traceback import format_exception
+
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
@@ -51,5 +53,12 @@ def test_schema_and_the_server_to_listen_to_are_taken_out() -> None:
     ],
 )
 def test_url_that_cannot_be_read_is_refused(url: str) -> None:
-    with pytest.raises(InvalidUrl):
+    with pytest.raises(InvalidUrl) as caught:
         address_of(url)
+    shown = "".join(format_exception(caught.value))
+    assert not any(word in shown for word in ("secret@", "se%zzcret", "secret%40"))
+
+
+def test_address_is_shown_without_its_passwords() -> None:
+    address = address_of("postgresql://ana:hunter2@h/db?listen=postgresql%3A%2F%2Fana%3Ahunter3%40h%2Fdb")
+    assert repr(address) == 'Address(h/db, "reprieve")'

@@ -65,6 +65,11 @@ class Address(msgspec.Struct, frozen=True):
     ears: str = ""
     """The server itself, where `conninfo` names a pooler in front of it."""
 
+    def __repr__(self) -> str:
+        """Show where, and no password."""
+        where = conninfo_to_dict(self.conninfo)
+        return f"Address({where.get('host', '')}/{where.get('dbname', '')}, {self.schema})"
+
     def connect(self) -> psycopg.Connection:
         """Open a connection for jobs. What `begin` starts on it finds the schema and our settings."""
         connection = self._open(self.conninfo)
