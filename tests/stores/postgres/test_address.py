@@ -50,6 +50,7 @@ def test_schema_and_the_server_to_listen_to_are_taken_out() -> None:
         "postgresql://h/db?listen=postgresql%3A%2F%2Fana%3Asecret%40h%3Aport%2Fdb",
         "postgresql://h/db?schema=a;b",
         "postgresql://h/db?schema=pg_x",
+        f"postgresql://h/db?schema={'a' * 55}",
     ],
 )
 def test_url_that_cannot_be_read_is_refused(url: str) -> None:

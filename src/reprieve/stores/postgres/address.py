@@ -53,7 +53,10 @@ WRITE: Final = "isolation level read committed read write"
 READ: Final = "isolation level repeatable read read only"
 
 _PLACE = Struct(">IH")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_$]{0,62}")
+_LONGEST = 54
+"""Letters of a schema's name, whose notifications have a name that is longer by nine, and 63 at the most."""
+
+_NAME = re.compile(rf"[A-Za-z_][A-Za-z0-9_$]{{0,{_LONGEST - 1}}}")
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -165,7 +168,7 @@ def address_of(url: str, schema: str | None = None, durability: Durability = "fu
         raise InvalidUrl(message) from None
     name = schema or ours.get("schema", SCHEMA)
     if not _NAME.fullmatch(name) or name.startswith("pg_"):
-        message = f"schema {name[:80]!r} is no name; give letters, digits and underscores"
+        message = f"schema {name[:80]!r} will not do; give letters, digits and underscores, {_LONGEST} at the most"
         raise InvalidUrl(message)
     return Address(conninfo, f'"{name}"', durability, ears)
 
