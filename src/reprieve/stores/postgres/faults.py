@@ -1,5 +1,7 @@
 """What PostgreSQL says when it cannot, in words that help."""
 
+import re
+
 import msgspec
 import psycopg
 
@@ -28,18 +30,26 @@ _KINDS: dict[str, tuple[type[StoreError], str]] = {
     "53": (StoreFull, "the server has too little of something; nothing of this call was stored"),
     "55P03": (StoreLocked, "somebody holds the store's turn for too long; end their transaction"),
     "57014": (StoreLocked, "the server cancelled the statement; repeat the call"),
-    "XX": (StoreCorrupt, "the database is damaged; restore it from a backup"),
+    "XX001": (StoreCorrupt, "the database is damaged; restore it from a backup"),
+    "XX002": (StoreCorrupt, "an index of the database is damaged; reindex it, and look for what damaged it"),
 }
 
 _REFUSALS: dict[str, tuple[type[StoreError], str]] = {
     "password authentication failed": _KINDS["28"],
     "no password supplied": (StoreReadOnly, "the server asks for a password; put it into the URL, or into PGPASSWORD"),
     "no pg_hba.conf entry": (StoreReadOnly, "the server lets nobody in from here; allow it in pg_hba.conf"),
-    "does not exist": (StoreReadOnly, "the database or the user does not exist; create it, or correct the URL"),
+    r'(database|role|user) ".*" does not exist': (
+        StoreReadOnly,
+        "the database or the user does not exist; create it, or correct the URL",
+    ),
+    "root certificate file": (
+        StoreReadOnly,
+        "there is no certificate to know the server by; name its file in the URL with sslrootcert=…",
+    ),
     "too many clients": _KINDS["53300"],
     "too many connections": _KINDS["53300"],
 }
-"""A connection that was refused has no code, only words."""
+"""A connection that was refused has no code, only words: patterns of them."""
 
 
 def translate(error: Exception) -> ReprieveError:
@@ -60,7 +70,7 @@ def _of_kind(error: Exception) -> StoreError:
             return kind(f"{advice} ({said})")
     if isinstance(error, psycopg.OperationalError) and not code:
         for words, (kind, advice) in _REFUSALS.items():
-            if words in said:
+            if re.search(words, said):
                 return kind(f"{advice} ({said})")
         return StoreError(f"the server cannot be reached; check that it runs and that the URL is right ({said})")
     if isinstance(error, psycopg.OperationalError):
