@@ -30,6 +30,8 @@ PATIENCE: Final = 10
 DEFAULTS: Final[dict[str, str | int]] = {
     "application_name": "reprieve",
     "connect_timeout": PATIENCE,
+    # Of several servers, the one that takes jobs; after a failover, whoever still answers as a replica is not it.
+    "target_session_attrs": "read-write",
 }
 """What a URL may say otherwise."""
 

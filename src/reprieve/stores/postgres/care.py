@@ -90,7 +90,7 @@ def _server(connection: psycopg.Connection) -> Finding:
     version = connection.info.parameter_status("server_version") or ""
     (is_replica,) = connection.execute(statements("care")["replica"]).fetchone() or (False,)
     if is_replica:
-        fix = "name the primary server in the URL, or add target_session_attrs=read-write"
+        fix = "name the primary server in the URL, and leave target_session_attrs out of it"
         return Finding(name="server", level="bad", seen=f"PostgreSQL {version}, a replica that takes no jobs", fix=fix)
     return Finding(name="server", level="ok", seen=f"PostgreSQL {version}")
 

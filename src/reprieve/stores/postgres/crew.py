@@ -14,7 +14,7 @@ from psycopg.pq import TransactionStatus
 
 from reprieve.errors import StoreClosed, StoreError
 from reprieve.stores.postgres.address import READ, WRITE, Address
-from reprieve.stores.postgres.faults import translate
+from reprieve.stores.postgres.faults import is_final, translate
 from reprieve.stores.postgres.layout import prepare
 
 T = TypeVar("T")
@@ -118,6 +118,10 @@ class Crew:
             connection = self._borrow()
             try:
                 return self._transact(connection, work, mode)
+            except psycopg.Error as error:
+                if is_final(error):
+                    connection.close()
+                raise
             finally:
                 self._give_back(connection)
         except Exception as error:

@@ -15,8 +15,13 @@ from reprieve.errors import (
     StoreReadOnly,
 )
 
+_READ_ONLY = "25006"
+_UNSUPPORTED = "0A000"
+_CHECK = "call_bool_check_hook"
+"""The function of the server that refuses the value of a setting; unlike its words, it is never translated."""
+
 _KINDS: dict[str, tuple[type[StoreError], str]] = {
-    "25006": (StoreReadOnly, "the database is read-only; name the primary server, not a replica"),
+    _READ_ONLY: (StoreReadOnly, "the database is read-only; name the primary server, not a replica"),
     "25P03": (StoreLocked, "the server ended a transaction that stood still for too long; repeat the call"),
     "28": (StoreReadOnly, "the server refuses the user or the password; check the URL"),
     "3D000": (StoreReadOnly, "the database does not exist; create it, or name another one in the URL"),
@@ -46,6 +51,8 @@ _REFUSALS: dict[str, tuple[type[StoreError], str]] = {
         StoreReadOnly,
         "there is no certificate to know the server by; name its file in the URL with sslrootcert=…",
     ),
+    "session is read-only": _KINDS[_READ_ONLY],
+    "server is in hot standby mode": _KINDS[_READ_ONLY],
     "too many clients": _KINDS["53300"],
     "too many connections": _KINDS["53300"],
 }
@@ -61,9 +68,22 @@ def translate(error: Exception) -> ReprieveError:
     return translated
 
 
+def is_final(error: psycopg.Error) -> bool:
+    """Whether a connection will say the same for ever: it leads to a replica, or its plans are of another layout."""
+    return error.sqlstate in (_READ_ONLY, _UNSUPPORTED)
+
+
+def _code_of(error: Exception) -> str:
+    code = getattr(error, "sqlstate", None) or ""
+    # A replica has this code for a transaction that is to write, which it refuses as a setting.
+    if code == _UNSUPPORTED and isinstance(error, psycopg.Error) and error.diag.source_function == _CHECK:
+        return _READ_ONLY
+    return code
+
+
 def _of_kind(error: Exception) -> StoreError:
     said = " ".join(str(error).split())
-    code = getattr(error, "sqlstate", None) or ""
+    code = _code_of(error)
     for length in (5, 2):
         if code[:length] in _KINDS:
             kind, advice = _KINDS[code[:length]]
