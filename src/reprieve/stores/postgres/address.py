@@ -16,6 +16,7 @@ from psycopg.pq import Conninfo, Format
 from psycopg.types.numeric import Int8Dumper
 
 from reprieve.errors import InvalidUrl
+from reprieve.stores.postgres.line import LOOKS, PATIENCE, Line
 from reprieve.stores.postgres.rows import text
 from reprieve.stores.url import masked
 
@@ -24,14 +25,17 @@ Durability: TypeAlias = Literal["full", "fast"]
 
 SCHEMA: Final = "reprieve"
 
-PATIENCE: Final = 10
-"""Seconds for which somebody else's turn, or a server that does not answer, is waited for."""
-
 DEFAULTS: Final[dict[str, str | int]] = {
     "application_name": "reprieve",
     "connect_timeout": PATIENCE,
     # Of several servers, the one that takes jobs; after a failover, whoever still answers as a replica is not it.
     "target_session_attrs": "read-write",
+    # A server that vanished without a word says nothing for ever: what it was told has to be acknowledged in time, and
+    # where nothing is told it is asked whether it is still there.
+    "tcp_user_timeout": PATIENCE * 1_000,
+    "keepalives_idle": PATIENCE,
+    "keepalives_interval": PATIENCE // 3,
+    "keepalives_count": 3,
 }
 """What a URL may say otherwise."""
 
@@ -39,6 +43,7 @@ SETTINGS: Final = {
     "timezone": "UTC",
     "default_transaction_isolation": "read committed",
     "lock_timeout": f"{PATIENCE}s",
+    "statement_timeout": f"{LOOKS}s",
     # A process that was stopped in the middle of its turn must not stop all others.
     "idle_in_transaction_session_timeout": f"{PATIENCE // 2}s",
     # Tables are empty one hour and full the next: no plan may depend on what a table held when it was made.
@@ -75,7 +80,7 @@ class Address(msgspec.Struct, frozen=True):
         where = conninfo_to_dict(self.conninfo)
         return f"Address({where.get('host', '')}/{where.get('dbname', '')}, {self.schema})"
 
-    def connect(self) -> psycopg.Connection:
+    def connect(self) -> Line:
         """Open a connection for jobs. What `begin` starts on it finds the schema and our settings."""
         connection = self._open(self.conninfo)
         if not is_pooled(connection):
@@ -83,9 +88,11 @@ class Address(msgspec.Struct, frozen=True):
             self._set(connection, is_local=False)
         return connection
 
-    def listen(self) -> psycopg.Connection:
+    def listen(self) -> Line:
         """Open a connection that hears notifications, if it can be had."""
-        return self._open(self.ears or self.conninfo)
+        connection = self._open(self.ears or self.conninfo)
+        connection.patience = PATIENCE
+        return connection
 
     def begin(self, connection: psycopg.Connection, mode: str) -> None:
         """Begin a transaction. One through a pooler has another session each time, and brings its settings along."""
@@ -105,8 +112,8 @@ class Address(msgspec.Struct, frozen=True):
             raise
         connection.execute("commit")
 
-    def _open(self, conninfo: str) -> psycopg.Connection:
-        connection = psycopg.connect(conninfo, autocommit=True, prepare_threshold=None)
+    def _open(self, conninfo: str) -> Line:
+        connection = Line.connect(conninfo, autocommit=True, prepare_threshold=None)
         adapters = connection.adapters
         adapters.register_dumper(int, Int8Dumper)
         adapters.register_loader("uuid", IdLoader)

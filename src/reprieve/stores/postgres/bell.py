@@ -17,7 +17,8 @@ import psycopg
 from reprieve.clock import ticks
 from reprieve.errors import StoreClosed
 from reprieve.rng import bits
-from reprieve.stores.postgres.address import PATIENCE, Address, is_pooled
+from reprieve.stores.postgres.address import Address, is_pooled
+from reprieve.stores.postgres.line import PATIENCE
 from reprieve.stores.postgres.statements import statements
 
 SOON, LATER = 0.01, 0.1

@@ -16,6 +16,7 @@ from reprieve.errors import StoreClosed, StoreError
 from reprieve.stores.postgres.address import READ, WRITE, Address
 from reprieve.stores.postgres.faults import is_final, translate
 from reprieve.stores.postgres.layout import prepare
+from reprieve.stores.postgres.line import CHANGES, LOOKS, PATIENCE, Line
 
 T = TypeVar("T")
 
@@ -64,9 +65,12 @@ class Crew:
         self._process = os.getpid()
         self._threads = ThreadPoolExecutor(HANDS, "reprieve-postgres")
         self._lock = threading.Lock()
-        self._idle: list[psycopg.Connection] = []
+        self._preparing = threading.Lock()
+        self._idle: list[Line] = []
+        self._busy: set[Line] = set()
         self._room = threading.Semaphore(HANDS)
         self._is_closed = False
+        self._is_over = False
         self._is_prepared = False
         self._fault: Point | None = None
 
@@ -99,23 +103,33 @@ class Crew:
 
     def prepare(self) -> None:
         """Bring the layout up to date, once."""
-        with self._lock:
+        with self._preparing:
             if not self._is_prepared:
                 prepare(self._address)
                 self._is_prepared = True
 
     def close(self) -> None:
-        """Finish what was begun, and hang up."""
+        """Finish what was begun, if the server lets us, and hang up."""
         self._is_closed = True
+        impatience = threading.Timer(PATIENCE, self._give_up)
+        impatience.start()
         self._threads.shutdown()
+        impatience.cancel()
         with self._lock:
             idle, self._idle = self._idle, []
         for connection in idle:
             connection.close()
 
+    def _give_up(self) -> None:
+        """Wait for no answer any more."""
+        with self._lock:
+            self._is_over = True
+            for connection in self._busy:
+                connection.patience = 0
+
     def _attempt(self, work: Work[T], mode: str) -> T:
         try:
-            connection = self._borrow()
+            connection = self._borrow(mode)
             try:
                 return self._transact(connection, work, mode)
             except psycopg.Error as error:
@@ -130,23 +144,37 @@ class Crew:
                 raise
             raise translated from error
 
-    def _borrow(self) -> psycopg.Connection:
+    def _borrow(self, mode: str) -> Line:
+        connection = self._idle_one()
+        if connection is None:
+            self.prepare()
+            connection = self._address.connect()
+        with self._lock:
+            if not self._is_over:
+                connection.patience = LOOKS + PATIENCE if mode == READ else CHANGES
+                self._busy.add(connection)
+                return connection
+        connection.close()
+        message = "the store was closed before this was begun; open it again"
+        raise StoreClosed(message)
+
+    def _idle_one(self) -> Line | None:
         with self._lock:
             while self._idle:
                 connection = self._idle.pop()
                 if not connection.closed:
                     return connection
-        self.prepare()
-        return self._address.connect()
+        return None
 
-    def _give_back(self, connection: psycopg.Connection) -> None:
+    def _give_back(self, connection: Line) -> None:
         with self._lock:
+            self._busy.discard(connection)
             if not self._is_closed and not connection.closed:
                 self._idle.append(connection)
                 return
         connection.close()
 
-    def _transact(self, connection: psycopg.Connection, work: Work[T], mode: str) -> T:
+    def _transact(self, connection: Line, work: Work[T], mode: str) -> T:
         fault = None
         if mode != READ:
             fault, self._fault = self._fault, None
@@ -161,7 +189,7 @@ class Crew:
         _fail("after", fault)
         return answer
 
-    def _pipeline(self, connection: psycopg.Connection, tx: Tx, work: Work[T], mode: str, fault: Point | None) -> T:
+    def _pipeline(self, connection: Line, tx: Tx, work: Work[T], mode: str, fault: Point | None) -> T:
         try:
             with connection.pipeline():
                 self._address.begin(connection, mode)
