@@ -29,6 +29,7 @@ SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
     "max_connections": "200",
+    "max_prepared_transactions": "10",
     "shared_buffers": "128MB",
     "fsync": "on",
     "synchronous_commit": "on",

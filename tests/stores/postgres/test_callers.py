@@ -228,3 +228,19 @@ async def test_longest_name_of_a_schema_is_heard_and_enqueued_in(postgres_url: s
         await other.close()
         with psycopg.connect(postgres_url, autocommit=True) as admin:
             admin.execute(f"drop schema {schema} cascade")
+
+
+async def test_transaction_that_tells_nobody_can_be_prepared(url: str, store: PostgresStore) -> None:
+    await store.tally("status", Filter(), START)
+    with psycopg.connect(url.partition("?")[0], autocommit=True) as connection:
+        if connection.execute("show max_prepared_transactions").fetchone() == ("0",):
+            pytest.skip("the server prepares no transactions")
+        job, name = new_job(store), url.partition("schema=")[2]
+        statement, parameters = store.statement([job], START)
+        assert isinstance(parameters, dict)
+        connection.execute("begin")
+        connection.execute(statement, parameters | {"channel": ""})
+        connection.execute(f"prepare transaction '{name}'")
+        assert stored_ids(url) == set()
+        connection.execute(f"commit prepared '{name}'")
+    assert stored_ids(url) == {job.id}
