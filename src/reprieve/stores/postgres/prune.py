@@ -1,7 +1,7 @@
 """Forgetting: what ended long enough ago goes; the dead go only when somebody has archived them.
 
-A call forgets a bounded part, so that nobody has to wait for it for long. Only jobs are forgotten in a turn; whatever else
-goes has transactions of its own, so that workers never wait for somebody who is in its way.
+A call forgets a bounded part, so that nobody has to wait for it for long. Only jobs are forgotten in a turn; whatever
+else goes has transactions of its own, so that workers never wait for somebody who is in its way.
 """
 
 from typing import Any
