@@ -329,6 +329,9 @@ declare
 begin
     perform pg_advisory_xact_lock(1919250544, ('queue'::regclass::oid::int8 & 2147483647)::int4);
     counted := pg_snapshot_xmin(pg_current_snapshot());
+    if since > counted then
+        since := '0';    -- of another server, which this one has followed
+    end if;
     with gone as (delete from ledger where xid >= since returning *),
     sums as (
         select shelf, queue, tenant, task, dependency, "group", priority, sum(ready)::int8 as ready,
