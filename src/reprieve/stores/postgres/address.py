@@ -80,6 +80,11 @@ class Address(msgspec.Struct, frozen=True):
         where = conninfo_to_dict(self.conninfo)
         return f"Address({where.get('host', '')}/{where.get('dbname', '')}, {self.schema})"
 
+    @property
+    def path(self) -> str:
+        """Where names are looked up: temporary tables, which come first unless they are named, have to stand back."""
+        return f"{self.schema}, pg_temp"
+
     def connect(self) -> Line:
         """Open a connection for jobs. What `begin` starts on it finds the schema and our settings."""
         connection = self._open(self.conninfo)
@@ -121,7 +126,7 @@ class Address(msgspec.Struct, frozen=True):
         return connection
 
     def _set(self, connection: psycopg.Connection, *, is_local: bool) -> None:
-        settings = SETTINGS | {"search_path": self.schema}
+        settings = SETTINGS | {"search_path": self.path}
         if self.durability == "fast":
             settings["synchronous_commit"] = "off"
         pairs = ", ".join(f"set_config('{name}', '{value}', {is_local})" for name, value in settings.items())

@@ -60,7 +60,7 @@ class PostgresStore:
         self._crew = Crew(self._address)
         self._bell = Bell(self._address)
         self._ids = Ids()
-        self._coalescer = Coalescer(self._enqueue, at_once=2)
+        self._coalescer = Coalescer(self._enqueue, at_once=2, keys_wait=True)
         self._is_closed = False
 
     # what follows is the protocol, in its order
@@ -186,7 +186,13 @@ class PostgresStore:
 
     async def prune(self, retention: Retention) -> Pruned:
         """Forget what has ended long enough ago."""
-        return await self._write(lambda tx: prune.prune(tx, self._places, retention))
+        jobs = await self._write(lambda tx: prune.prune_jobs(tx, self._places, retention))
+        return replace(
+            jobs,
+            events=await self._write(lambda tx: prune.prune_events(tx, retention)),
+            keys=await self._write(lambda tx: prune.prune_keys(tx, retention)),
+            results=await self._write(lambda tx: prune.prune_results(tx, retention)),
+        )
 
     async def find(self, wanted: Filter, now: int, cursor: str = "", limit: int = 100) -> Page:
         """Answer jobs as they are."""
