@@ -206,3 +206,21 @@ async def test_crowd_of_tenants_is_served_in_turn(store: PostgresStore) -> None:
     await store.enqueue([*new_jobs(store, 300, tenant="tenant-0"), new_job(store, tenant="quiet")], START)
     assert "quiet" in {job.tenant for job in await worker.take(3)}
     await worker.settle(*map(succeed, (job for jobs in rounds for job in jobs)))
+
+
+@pytest.mark.parametrize("limit", [Regulation(subject="queue", name="default", permits=0), None])
+async def test_crowd_that_may_not_run_makes_nobody_look_again_at_once(
+    limit: Regulation | None, store: PostgresStore
+) -> None:
+    tenants = [f"tenant-{number}" for number in range(1_100)]
+    await store.enqueue([new_job(store, tenant=tenant) for tenant in tenants for _ in range(2)], START)
+    if limit is not None:
+        await store.regulate([limit], START)
+    else:
+        # Each has as much as one tenant may have beside others, once there are so few slots.
+        await (await Worker.open(store, "first", slots=20_000)).exactly(1_100)
+        await Worker.open(store, "first", slots=1)
+    worker = await Worker.open(store, slots=1)
+    for _ in range(3):
+        claimed = await worker.ask(10)
+        assert (claimed.jobs, claimed.next_at) == ((), None)
