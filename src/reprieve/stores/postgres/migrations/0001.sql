@@ -149,7 +149,7 @@ create table lease (                      -- one row for each claim
     session int8  not null,
     number  int8  not null,
     at      int8  not null,
-    jobs    bytea not null,               -- {job: [shelf, version]}
+    jobs    bytea not null,               -- of each: its id, its shelf and its version, in 16, 8 and 8 bytes
     primary key (session, number)
 ) with (toast_tuple_target = 8160);
 alter table lease alter jobs set storage external;
@@ -294,9 +294,9 @@ create function ring(tenants int8[]) returns void language sql as $$
     where id = any (tenants) and not ringed and blocked = 0
 $$;
 
--- Whether a session holds a job: leases name their jobs by their sixteen bytes.
-create function is_leased(job uuid) returns boolean language sql as $$
-    select exists (select 1 from lease where position(uuid_send(job) in lease.jobs) > 0)
+-- Answer the ids of all jobs that sessions hold, as they are written in their leases.
+create function leased() returns setof bytea language sql stable as $$
+    select substring(lease.jobs from place for 16) from lease, generate_series(1, length(lease.jobs), 32) as place
 $$;
 
 -- Put fresh jobs where they are found that are before the low marks of their shelves and were not taken.
@@ -309,7 +309,7 @@ begin
         select job.shelf, job.id from job
         where job.state = 3 and job.shelf = r.shelf and job.id between r.low and least(r.high, s.low)
     ) as j on true
-    where r.ready > 0 and r.low <= s.low and not is_leased(j.id)
+    where r.ready > 0 and r.low <= s.low and uuid_send(j.id) not in (select leased())
     on conflict do nothing;
     update shelf as s set back = least(s.back, r.low) from unnest(rows) as r
     where s.id = r.shelf and r.ready > 0 and r.low <= s.low;

@@ -3,7 +3,7 @@ select j.id, j.state, j.version, j.wait, j.due, j.shelf, j.rec,
        case
            when j.state in (1, 2) then 'ended'
            when exists (select 1 from ready as r where r.shelf = j.shelf and r.id = j.id) then 'ready'
-           when j.state = 3 and not is_leased(j.id) then 'fresh'
+           when j.state = 3 and uuid_send(j.id) not in (select leased()) then 'fresh'
            when exists (
                select 1 from delayed as d join shelf as s on s.id = j.shelf
                where d.queue = s.queue and d.wait = greatest(j.wait, 1) and d.id = j.id
