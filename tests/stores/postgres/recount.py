@@ -22,7 +22,8 @@ _RULES = {
                 (s.ready + coalesce(l.ready, 0), s.scheduled + coalesce(l.scheduled, 0),
                  s.retrying + coalesce(l.retrying, 0), s.parked + coalesce(l.parked, 0), s.dead) as kept,
                 ((select count(*) from ready where ready.shelf = s.id) + (
-                    select count(*) from job where job.shelf = s.id and state = 3 and uuid_send(id) not in (select leased())
+                    select count(*) from job where job.shelf = s.id and state = 3
+                        and uuid_send(id) not in (select leased())
                         and not exists (select 1 from ready where ready.shelf = s.id and ready.id = job.id)),
                  (select count(*) from delayed where delayed.shelf = s.id and wait = 1),
                  (select count(*) from delayed where delayed.shelf = s.id and wait = 2),
