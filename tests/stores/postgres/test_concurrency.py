@@ -14,7 +14,7 @@ from reprieve.core.job import Cause, Job
 from reprieve.core.move import Cancel, Dead, Park, Retry, Return, Snooze, Succeed
 from reprieve.stores.postgres import PostgresStore
 from reprieve.stores.postgres.address import address_of
-from reprieve.stores.protocol import Filter, Regulation
+from reprieve.stores.protocol import Filter, Regulation, Subject
 from reprieve.testing.conformance.stage import ANOTHER, START, Worker, find_all, new_job, new_jobs, succeed
 from tests.stores.postgres.recount import complaints, stored_ids
 
@@ -224,3 +224,17 @@ async def test_crowd_that_may_not_run_makes_nobody_look_again_at_once(
     for _ in range(3):
         claimed = await worker.ask(10)
         assert (claimed.jobs, claimed.next_at) == ((), None)
+
+
+@pytest.mark.parametrize(("subject", "name"), [("queue", "mail"), ("tenant", "ana"), ("task", "send"), ("group", "g")])
+async def test_gauges_wait_for_nobody_and_know_who_has_just_come(
+    subject: Subject, name: str, url: str, store: PostgresStore
+) -> None:
+    await store.enqueue([new_job(store, queue="mail", tenant="ana", group="g")], START)
+    with address_of(url).connect() as busy:
+        busy.execute("begin")
+        busy.execute("select take_turn('0')")
+        before = await asyncio.wait_for(store.gauges(subject), 5)
+        busy.execute("commit")
+    assert [gauge.name for gauge in before] == [name]
+    assert await store.gauges(subject) == before
