@@ -14,8 +14,22 @@ from reprieve.testing.conformance.stage import ANOTHER, START, Worker, find_all,
 
 CAUSE = Cause(reason="450 mailbox busy", code="450", kind="transient", fingerprint="busy")
 
-BIG = ("job", "ready", "delayed", "ended", "finished", "event_other", "ledger", "uniq", "result", "shelf", "tenant")
-"""Tables that grow with the jobs. The others hold a row for each session, claim, queue or gate."""
+BIG = (
+    "job",
+    "ready",
+    "delayed",
+    "ended",
+    "finished",
+    "event_other",
+    "ledger",
+    "uniq",
+    "result",
+    "shelf",
+    "tenant",
+    "session",
+    "mark",
+)
+"""Tables that grow with the jobs and the workers. The others hold a row for each claim, queue or gate."""
 
 
 class Tables:

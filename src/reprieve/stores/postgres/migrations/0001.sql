@@ -144,6 +144,8 @@ create table session (
     number     int8    not null default 0,                       -- of the last claim
     answers    bytea                                             -- and what its changes were answered with
 ) with (fillfactor = 50);
+create index session_slots on session (slots) where not is_dead;
+create index session_dead on session (id) where is_dead;
 
 create table lease (                      -- one row for each claim
     session int8  not null,
@@ -188,6 +190,7 @@ create table uniq (
 create index uniq_expires on uniq (expires);
 
 create table mark (id uuid primary key, cancel bytea, progress bytea);
+create index mark_cancel on mark (id) where cancel is not null;
 
 create table result (id uuid primary key, expires_at int8 not null, value bytea not null);
 create index result_expires on result (expires_at);
