@@ -180,7 +180,7 @@ create table finished (                   -- succeeded jobs, one row for each se
 );
 alter table finished alter jobs set storage external, alter ids set storage external;
 create index finished_queue on finished (queue, seq);
-create index finished_hi on finished (hi);
+create index finished_hi on finished (hi, lo);
 
 create table uniq (
     key     bytea primary key,
@@ -658,6 +658,14 @@ begin
 end
 $$;
 
+-- Answer which of these jobs, the smallest and the largest id among which are given, have succeeded and are kept.
+create function finished_among(wanted uuid[], lowest uuid, highest uuid) returns uuid[] language sql as $$
+    select array(
+        select done.id from finished cross join lateral unnest(finished.ids) as done (id) join unnest(wanted) as v (id) using (id)
+        where finished.hi >= lowest and finished.lo <= highest
+    )
+$$;
+
 -- Store new jobs; answer for each the id under which it is known. Only inserts, so it can be part of any transaction.
 -- For each job: its id, shelf, when it is due (null: at the moment of its id), version, what it waits for, and where its
 -- record begins in `recs`, where all follow each other. For each job that has a key: its number among them, 16 bytes in
@@ -674,19 +682,21 @@ declare
     stored uuid[] := '{}';
     fresh uuid[];
     lowest uuid;
+    highest uuid;
     is_old boolean;
 begin
     if cardinality(ids) = 1 and cardinality(keyed) = 0 then
         perform enqueue_one(ids[1], places[1], dues[1], versions[1], waits[1], recs, shelves, now);
         return ids;
     end if;
-    lowest := (select min(s.low::text collate "C")::uuid from json_to_recordset(shelves) as s (low uuid));
-    is_old := exists (select 1 from finished where hi >= lowest);
+    select min(s.low::text collate "C")::uuid, max(s.high::text collate "C")::uuid into lowest, highest
+    from json_to_recordset(shelves) as s (low uuid, high uuid);
+    is_old := exists (select 1 from finished where hi >= lowest and lo <= highest);
     if is_old or cardinality(keyed) > 0 then
-        stored := array(select id from job where id = any (ids)) || array(
-            select f from unnest(ids) as f
-            where is_old and exists (select 1 from finished where hi >= f and lo <= f and f = any (finished.ids))
-        );
+        stored := array(select id from job where id = any (ids));
+        if is_old then
+            stored := stored || finished_among(ids, lowest, highest);
+        end if;
     end if;
     if cardinality(keyed) > 0 then
         known := take_keys(ids, stored, keyed, keys, expiries, now);
@@ -722,7 +732,7 @@ begin
         from sums as v join names as s on s.shelf = v.shelf
     )
     select array_agg(id) into fresh from jobs;
-    if exists (select 1 from finished where hi >= lowest and finished.ids && fresh) then
+    if finished_among(fresh, lowest, highest) <> '{}' then
         raise exception 'a job was enqueued again while it ended' using errcode = 'serialization_failure';
     end if;
     return known;
