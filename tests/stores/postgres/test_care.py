@@ -124,6 +124,7 @@ GRANTS = (
     "grant select, insert, update, delete on all tables in schema {schema} to {role}",
     "revoke insert, update, delete on {schema}.layout from {role}",
     "grant usage on all sequences in schema {schema} to {role}",
+    "grant execute on all functions in schema {schema} to {role}",
 )
 """The least that a role needs, as docs/reference/postgres.md says."""
 
@@ -152,6 +153,45 @@ async def test_role_with_the_least_rights_does_all_work(url: str, role: str) -> 
         await store.prune(Retention(now=START))
         await store.close()
         assert levels(list(care_for(as_role(url, role)).examine(clock.now())))["rights"] == "ok"
+
+
+@pytest.mark.parametrize("call", ["forget_day(9223372036854775807)", "prepare_days(1700000000000, 50)"])
+def test_role_that_may_only_look_changes_no_history(url: str, role: str, call: str) -> None:
+    care_for(url).migrate()
+    with changed(url, *grants(url, role)[:2], f"grant select on all tables in schema {schema_of(url)} to {role}"):
+        before = days(url)
+        with (
+            psycopg.connect(as_role(url, role).partition("?")[0], autocommit=True) as reader,
+            pytest.raises(psycopg.errors.InsufficientPrivilege),
+        ):
+            reader.execute(f"select {schema_of(url)}.{call}")
+        assert days(url) == before
+        (found,) = [
+            finding for finding in care_for(as_role(url, role)).examine(clock.now()) if finding.name == "rights"
+        ]
+        assert "forget_day, gate" in found.seen
+
+
+def test_days_are_made_and_dropped_only_by_the_clock_of_the_server(url: str) -> None:
+    care_for(url).migrate()
+    before = days(url)
+    assert len(before) == 4
+    with changed(url, "select prepare_days(9223372036854775807, 1000000)"):
+        assert len(days(url)) <= len(before) + 7
+    with changed(url, *["select forget_day(9223372036854775807)"] * 9):
+        assert set(before) <= set(days(url))
+
+
+def test_what_the_owner_does_for_others_touches_no_table_of_theirs(url: str, role: str) -> None:
+    care_for(url).migrate()
+    with (
+        changed(url, *grants(url, role)),
+        psycopg.connect(as_role(url, role).partition("?")[0], autocommit=True) as worker,
+    ):
+        worker.execute("create temp table event (at int8) partition by range (at)")
+        worker.execute("create temp table event_1 partition of event for values from (0) to (10)")
+        worker.execute(f"select {schema_of(url)}.forget_day(9223372036854775807)")
+        assert worker.execute("select to_regclass('pg_temp.event_1') is not null").fetchone() == (True,)
 
 
 async def test_rights_that_are_missing_are_named(url: str, role: str) -> None:

@@ -13,9 +13,9 @@ from reprieve.core.change import Change
 from reprieve.core.job import Cause, Job
 from reprieve.core.move import Cancel, Dead, Park, Retry, Return, Snooze, Succeed
 from reprieve.stores.postgres import PostgresStore
-from reprieve.stores.postgres.address import address_of
-from reprieve.stores.protocol import Filter, Regulation, Subject
-from reprieve.testing.conformance.stage import ANOTHER, START, Worker, find_all, new_job, new_jobs, succeed
+from reprieve.stores.postgres.address import PATIENCE, address_of
+from reprieve.stores.protocol import Filter, Regulation, Retention, Subject
+from reprieve.testing.conformance.stage import ANOTHER, DAY, START, Worker, find_all, new_job, new_jobs, succeed
 from tests.stores.postgres.recount import complaints, stored_ids
 
 CAUSE = Cause(reason="450 mailbox busy", code="450", kind="transient", fingerprint="busy")
@@ -138,6 +138,20 @@ async def test_open_transaction_keeps_nobody_waiting(url: str, store: PostgresSt
     late = await worker.one(10)
     assert late.id == waiting.id
     await worker.settle(succeed(late))
+
+
+async def test_pruning_waits_for_no_key_of_an_open_transaction(url: str, store: PostgresStore) -> None:
+    late = START + 3 * DAY
+    worker = await Worker.open(store)
+    for key in ("mine", "other"):
+        await store.enqueue([new_job(store, key=key, key_ttl=1.0)], START)
+        await worker.settle(succeed(await worker.one()))
+    with psycopg.connect(url.partition("?")[0]) as shop:
+        store.enqueue_in(shop, [new_job(store, late, key="mine")], late)
+        pruned = await asyncio.wait_for(store.prune(Retention(now=late)), PATIENCE / 2)
+        assert pruned.keys == 1
+        shop.rollback()
+    assert (await store.prune(Retention(now=late))).keys == 1
 
 
 async def test_process_that_stops_in_its_turn_stops_nobody_for_long(url: str, store: PostgresStore) -> None:

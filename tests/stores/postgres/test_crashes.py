@@ -2,16 +2,22 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import psycopg
+import pytest
 
 from reprieve.core.change import Change
 from reprieve.errors import StoreError
 from reprieve.stores.postgres import PostgresStore
 from reprieve.stores.protocol import Filter
-from reprieve.testing.conformance.stage import START, Worker, find_all, new_job, succeed
-from tests.servers import postgres
+from reprieve.testing.conformance.stage import START, Worker, find_all, new_job, new_jobs, succeed
+from tests.servers import pgbouncer, postgres
 from tests.stores.postgres.recount import complaints, stored_ids
 
 PAUSE = 0.02
+T = TypeVar("T")
 
 
 async def produce(store: PostgresStore, until: asyncio.Event) -> tuple[set[str], int]:
@@ -82,3 +88,57 @@ async def test_server_that_crashes_loses_nothing_and_is_found_again() -> None:
         assert {job.state for job in await find_all(stores[0], Filter())} == {"succeeded"}
         for store in stores:
             await store.close()
+
+
+async def patiently(call: Callable[[], Awaitable[T]]) -> T:
+    """Repeat a call until the server is back."""
+    for _ in range(100):
+        try:
+            return await call()
+        except StoreError:
+            await asyncio.sleep(PAUSE)
+    return await call()
+
+
+@pytest.mark.parametrize("transactions", [0, 200], ids=["before", "after"])
+async def test_jobs_are_found_when_a_server_takes_over_that_has_seen_less(transactions: int) -> None:
+    """Numbers of transactions are given again, be they below or above those that the worker has seen."""
+    with postgres.own() as server:
+        store = PostgresStore(server.url)
+        worker = await Worker.open(store)
+        await store.enqueue(new_jobs(store, 1), START)
+        assert len(await worker.take(10)) == 1
+        server.kill()
+        server.copy("standby")
+        server.start()
+        for _ in range(40):
+            await patiently(lambda: store.enqueue([new_job(store)], START))
+            await patiently(worker.one)
+        server.kill()
+        server.restore("standby")
+        server.start()
+        await patiently(lambda: store.enqueue([new_job(store, tenant="new")], START))
+        with psycopg.connect(server.url, autocommit=True) as other:
+            for _ in range(transactions):
+                other.execute("select pg_current_xact_id()")
+        successor = await patiently(lambda: Worker.open(store, "successor"))
+        assert [job.tenant for job in await successor.take(10)] == ["new"]
+        await store.close()
+
+
+async def test_jobs_are_found_when_a_server_takes_over_behind_a_pooler(
+    url: str, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection to the pooler stays, so what it knows of numbers is not trusted for long."""
+    with pgbouncer.running(url.partition("?")[0]) as pooler:
+        monkeypatch.setattr("reprieve.stores.postgres.places.ANEW", 0.0)
+        pooled = PostgresStore(f"{pooler}?{url.partition('?')[2]}")
+        worker = await Worker.open(pooled)
+        await worker.take(1)
+        job = new_job(store)
+        await store.enqueue([job], START)
+        with psycopg.connect(url.partition("?")[0], autocommit=True) as admin:
+            # As it would be if the number of its transaction had been given before.
+            admin.execute(f"update {url.partition('schema=')[2]}.ledger set xid = '3'")  # noqa: S608 - our own
+        assert (await worker.one()).id == job.id
+        await pooled.close()

@@ -9,7 +9,9 @@ from psycopg.rows import dict_row
 
 from reprieve import Reprieve
 from reprieve.errors import InvalidName, StoreError, ValidationError
+from reprieve.stores.open import care_for
 from reprieve.stores.postgres import PostgresStore
+from reprieve.stores.postgres.address import address_of
 from reprieve.stores.protocol import Filter, Transactional
 from reprieve.testing.conformance.stage import START, Worker, find_all, new_job, new_jobs
 from tests.stores.postgres.recount import stored_ids
@@ -82,6 +84,49 @@ async def test_connection_with_other_rows_and_settings_will_do(url: str, store: 
             shop.execute("set local enable_indexscan to off")
             assert store.enqueue_in(shop, [job], START) == [job.id]
     assert stored_ids(url) == {job.id}
+
+
+def shadow(connection: psycopg.Connection, url: str) -> None:
+    """Make a temporary table of the name of every table of ours."""
+    schema = url.partition("schema=")[2]
+    names = connection.execute(
+        "select relname from pg_class where relnamespace = %s::regnamespace and relkind in ('r', 'p')", [schema]
+    ).fetchall()
+    assert len(names) > 10
+    for (name,) in names:
+        connection.execute(f"create temp table {name} (like {schema}.{name} including all)")
+
+
+async def test_temporary_tables_of_the_same_names_are_no_tables_of_ours(
+    url: str, store: PostgresStore, shop: psycopg.Connection
+) -> None:
+    worker = await Worker.open(store)
+    shadow(shop, url)
+    single, keyed, delayed = new_job(store), new_job(store, key="k"), new_job(store, due_at=START + 1)
+    store.enqueue_in(shop, [single], START)
+    store.enqueue_in(shop, [keyed, delayed], START)
+    shop.commit()
+    assert stored_ids(url) == {single.id, keyed.id, delayed.id}
+    assert {job.id for job in await worker.take(10, at=START + 1)} == {single.id, keyed.id, delayed.id}
+
+
+def test_sessions_of_ours_see_no_temporary_table(url: str) -> None:
+    care_for(url).migrate()
+    with address_of(url).connect() as connection:
+        shadow(connection, url)
+        found = connection.execute("select relnamespace::regnamespace::text from pg_class where oid = 'job'::regclass")
+        assert found.fetchone() == (url.partition("schema=")[2],)
+
+
+async def test_migration_by_hand_makes_no_use_of_temporary_tables(url: str, shop: psycopg.Connection) -> None:
+    shop.execute("create temp table layout (number int8, checksum text)")
+    shop.execute("create temp table event (at int8) partition by range (at)")
+    shop.execute("create temp table ledger (shelf text)")
+    shop.commit()
+    shop.autocommit = True
+    for step in care_for(url).migrations():
+        shop.execute(step.sql)
+    assert care_for(url).layout().stored == care_for(url).layout().known
 
 
 async def test_connection_without_a_transaction_is_refused(url: str, store: PostgresStore) -> None:

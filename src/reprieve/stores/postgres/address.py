@@ -57,6 +57,11 @@ class Address(msgspec.Struct, frozen=True):
     ears: str = ""
     """The server itself, where `conninfo` names a pooler in front of it."""
 
+    @property
+    def path(self) -> str:
+        """Where names are looked up: temporary tables, which come first unless they are named, have to stand back."""
+        return f"{self.schema}, pg_temp"
+
     def connect(self) -> psycopg.Connection:
         """Open a connection for jobs. What `begin` starts on it finds the schema and our settings."""
         connection = self._open(self.conninfo)
@@ -98,7 +103,7 @@ class Address(msgspec.Struct, frozen=True):
         return connection
 
     def _set(self, connection: psycopg.Connection, *, is_local: bool) -> None:
-        settings = SETTINGS | {"search_path": self.schema}
+        settings = SETTINGS | {"search_path": self.path}
         if self.durability == "fast":
             settings["synchronous_commit"] = "off"
         pairs = ", ".join(f"set_config('{name}', '{value}', {is_local})" for name, value in settings.items())

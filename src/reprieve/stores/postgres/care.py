@@ -136,13 +136,14 @@ def _connections(connection: psycopg.Connection) -> Finding:
 
 
 def _rights(connection: psycopg.Connection, address: Address) -> Finding:
-    """Look for what the role may not do with our tables."""
+    """Look for what the role may not do with our tables, sequences and functions."""
     missing = [name for (name,) in connection.execute(statements("care")["rights"]).fetchall()]
     (user,) = connection.execute("select current_user").fetchone() or ("",)
     if not missing:
         return Finding(name="rights", level="ok", seen=f"{user} has them all")
     tables = f"grant select, insert, update, delete on all tables in schema {address.schema} to {user}"
-    fix = f"{tables}; grant usage on all sequences in schema {address.schema} to {user}"
+    sequences = f"grant usage on all sequences in schema {address.schema} to {user}"
+    fix = f"{tables}; {sequences}; grant execute on all functions in schema {address.schema} to {user}"
     return Finding(name="rights", level="bad", seen=f"{user} may not work with {', '.join(missing)}", fix=fix)
 
 

@@ -33,13 +33,13 @@ class Tx:
 
     def __init__(self, connection: psycopg.Connection) -> None:
         """Take a connection with an open transaction."""
-        self._connection = connection
+        self.connection = connection
         self.on_commit: list[Callable[[], None]] = []
         """What to do once everything is stored."""
 
     def execute(self, statement: str, parameters: dict[str, Any] | None = None) -> psycopg.Cursor[Any]:
         """Send a statement."""
-        return self._connection.execute(statement, parameters, binary=True)
+        return self.connection.execute(statement, parameters, binary=True)
 
     def one(self, statement: str, parameters: dict[str, Any] | None = None) -> tuple[Any, ...] | None:
         """Answer the first row."""

@@ -87,7 +87,7 @@ def script_of(number: int, step: Migration, address: Address) -> str:
     sql = statements("layout")
     first = [sql["schema"], sql["table"]] if number == 1 else []
     note = sql["note"].replace("%(number)s", str(number)).replace("%(checksum)s", f"'{checksum_of(step)}'")
-    lines = ["begin", sql["lock"], *first[:1], "set local search_path to {schema}", *first[1:]]
+    lines = ["begin", sql["lock"], *first[:1], f"set local search_path to {address.path}", *first[1:]]
     head = "".join(f"{line};\n" for line in lines).replace("{schema}", address.schema)
     return f"{head}\n{step.sql.rstrip()}\n\n{note};\ncommit;\n"
 

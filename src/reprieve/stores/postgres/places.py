@@ -4,13 +4,18 @@ A number is made from names, so what it stands for never changes.
 """
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 import psycopg
 
+from reprieve.clock import ticks
 from reprieve.stores.postgres.crew import Tx
 from reprieve.stores.postgres.rows import Place, array_of, number_of, place_of
 from reprieve.stores.postgres.statements import statements
+
+ANEW: Final = 30.0
+"""Seconds after which everything is counted anew behind a pooler, where a connection survives the server."""
 
 
 class Places:
@@ -19,23 +24,31 @@ class Places:
     def __init__(self) -> None:
         """Begin with nothing."""
         self._by_number: dict[int, Place] = {}
-        self._counted = 0
+        # A server that takes over may give numbers of transactions a second time, but never on the same connection.
+        self._counted: WeakKeyDictionary[psycopg.Connection, int] = WeakKeyDictionary()
+        self._anew_at = ticks() + ANEW
 
     def take_turn(self, tx: Tx) -> None:
         """Keep everybody else from claiming, settling and regulating until this transaction ends; count what came."""
-        self._remember(tx, tx.execute(statements("places")["take_turn"], {"since": self._counted}))
+        self._remember(tx, tx.execute(statements("places")["take_turn"], {"since": self._since(tx)}))
 
     def begin_claim(self, tx: Tx, queues: Iterable[str], now: int, most: int) -> None:
         """Take the turn, and promote what is due in these queues."""
         numbers = array_of(number_of("queue", queue) for queue in queues)
-        wanted = {"since": self._counted, "queues": numbers, "now": now, "most": most}
+        wanted = {"since": self._since(tx), "queues": numbers, "now": now, "most": most}
         self._remember(tx, tx.execute(statements("places")["begin_claim"], wanted))
+
+    def _since(self, tx: Tx) -> int:
+        """Answer up to where everything is counted, as far as a connection knows."""
+        if tx.connection.prepare_threshold is None and ticks() >= self._anew_at:
+            self._anew_at = ticks() + ANEW
+            return 0
+        return self._counted.get(tx.connection, 0)
 
     def _remember(self, tx: Tx, cursor: psycopg.Cursor[Any]) -> None:
         def remember() -> None:
             row = cursor.fetchone()
-            # Another thread may have come further since.
-            self._counted = max(self._counted, int(row[0]) if row else 0)
+            self._counted[tx.connection] = int(row[0]) if row else 0
 
         tx.on_commit.append(remember)
 

@@ -1,6 +1,7 @@
 """Forgetting: what ended long enough ago goes; the dead go only when somebody has archived them.
 
-A call forgets a bounded part, so that nobody has to wait for it for long.
+A call forgets a bounded part, so that nobody has to wait for it for long. Only jobs are forgotten in a turn; whatever
+else goes has transactions of its own, so that workers never wait for somebody who is in its way.
 """
 
 from typing import Any
@@ -22,29 +23,34 @@ MOST_BATCHES = 200
 """Settlements whose succeeded jobs one call deletes at the most; each may hold a hundred jobs."""
 
 
-def prune(tx: Tx, places: Places, retention: Retention) -> Pruned:
-    """Forget what may be forgotten."""
+def prune_jobs(tx: Tx, places: Places, retention: Retention) -> Pruned:
+    """Forget jobs that may be forgotten, in a turn of ours."""
     sql = statements("prune")
-    now = retention.now
     places.take_turn(tx)
     succeeded = sum(_prune_finished(tx, queue, retention) for (queue,) in tx.all(sql["queues"]))
-    most = {"most": MOST_ROWS}
-    cancelled = tx.execute(sql["cancelled"], {"before": now - milliseconds(retention.cancelled_for), **most})
-    before = {"before": now - milliseconds(retention.events_for)}
-    day = tx.execute(sql["day"], before)
-    tx.execute(sql["days"], {"now": now})
-    events = tx.execute(sql["events"], before | most)
+    before = retention.now - milliseconds(retention.cancelled_for)
+    cancelled = tx.execute(sql["cancelled"], {"before": before, "most": MOST_ROWS})
     dead = sum(_forget_dead(tx, job) for job in retention.archived)
-    keys = tx.execute(sql["keys"], {"now": now, **most})
-    results = tx.execute(sql["results"], {"now": now, **most})
-    return Pruned(
-        succeeded=succeeded,
-        cancelled=_count(cancelled),
-        dead=dead,
-        events=_count(day) + _count(events),
-        keys=_count(keys),
-        results=_count(results),
-    )
+    return Pruned(succeeded=succeeded, cancelled=_count(cancelled), dead=dead)
+
+
+def prune_events(tx: Tx, retention: Retention) -> int:
+    """Forget events, and prepare the days that come; answer how many went."""
+    sql = statements("prune")
+    before = retention.now - milliseconds(retention.events_for)
+    day = tx.execute(sql["day"], {"before": before})
+    tx.execute(sql["days"], {"now": retention.now})
+    return _count(day) + _count(tx.execute(sql["events"], {"before": before, "most": MOST_ROWS}))
+
+
+def prune_keys(tx: Tx, retention: Retention) -> int:
+    """Forget keys whose time is up; answer how many went."""
+    return _count(tx.execute(statements("prune")["keys"], {"now": retention.now, "most": MOST_ROWS}))
+
+
+def prune_results(tx: Tx, retention: Retention) -> int:
+    """Forget results whose time is up; answer how many went."""
+    return _count(tx.execute(statements("prune")["results"], {"now": retention.now, "most": MOST_ROWS}))
 
 
 def _prune_finished(tx: Tx, queue: int, retention: Retention) -> int:

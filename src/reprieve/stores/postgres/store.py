@@ -186,7 +186,13 @@ class PostgresStore:
 
     async def prune(self, retention: Retention) -> Pruned:
         """Forget what has ended long enough ago."""
-        return await self._write(lambda tx: prune.prune(tx, self._places, retention))
+        jobs = await self._write(lambda tx: prune.prune_jobs(tx, self._places, retention))
+        return replace(
+            jobs,
+            events=await self._write(lambda tx: prune.prune_events(tx, retention)),
+            keys=await self._write(lambda tx: prune.prune_keys(tx, retention)),
+            results=await self._write(lambda tx: prune.prune_results(tx, retention)),
+        )
 
     async def find(self, wanted: Filter, now: int, cursor: str = "", limit: int = 100) -> Page:
         """Answer jobs as they are."""

@@ -208,17 +208,19 @@ create index event_at on event (at);
 create index event_job on event (job, version);
 create table event_other partition of event default;                -- days that nobody has prepared
 
--- Prepare the days after this one. A reader who stays for long is not waited for: the next call tries again.
+-- Prepare the days after this one, a week at the most. A reader who stays for long is not waited for: the next call tries
+-- again.
 create function prepare_days(now int8, count int8) returns void language plpgsql
 security definer set search_path from current set lock_timeout = '100ms' as $$
 declare
+    today int8 := least(now / 86400000, extract(epoch from clock_timestamp())::int8 / 86400 + 1);
     day int8;
 begin
-    for day in select now / 86400000 + n from generate_series(1, count) as n loop
-        if to_regclass(format('event_%s', day)) is null then
+    for day in select today + n from generate_series(1, least(count, 7)) as n loop
+        if to_regclass(format('%I.event_%s', current_schema(), day)) is null then
             execute format(
-                'create table %I partition of event for values from (%s) to (%s)',
-                'event_' || day, day * 86400000, (day + 1) * 86400000
+                'create table %1$I.%2$I partition of %1$I.event for values from (%3$s) to (%4$s)',
+                current_schema(), 'event_' || day, day * 86400000, (day + 1) * 86400000
             );
         end if;
     end loop;
@@ -230,28 +232,32 @@ $$;
 -- Today as well, so that nothing is stored among the other days where clocks are right.
 select prepare_days((extract(epoch from now()) * 1000)::int8 - 86400000, 4);
 
--- Forget the oldest day that is over and that was prepared; answer how many events went with it, or that they were many:
--- everybody waits meanwhile.
+-- Forget the oldest day that is over, by the server's clock as well, and that was prepared; answer how many events went with
+-- it, or that they were many: everybody waits meanwhile.
 create function forget_day(before int8) returns int8 language plpgsql
 security definer set search_path from current set lock_timeout = '100ms' as $$
 declare
-    oldest text;
+    over int8 := least(before, extract(epoch from clock_timestamp())::int8 * 1000);
+    oldest regclass;
     gone int8;
 begin
-    select c.relname into oldest from pg_inherits as i join pg_class as c on c.oid = i.inhrelid
-    where i.inhparent = 'event'::regclass and c.relname ~ '^event_[0-9]+$'
-      and (substring(c.relname from 7)::int8 + 1) * 86400000 <= before
+    select c.oid into oldest from pg_inherits as i join pg_class as c on c.oid = i.inhrelid
+    where i.inhparent = format('%I.event', current_schema())::regclass and c.relname ~ '^event_[0-9]+$'
+      and (substring(c.relname from 7)::int8 + 1) * 86400000 <= over
     order by substring(c.relname from 7)::int8 limit 1;
     if oldest is null then
         return 0;
     end if;
-    execute format('select count(*) from (select 1 from %I limit 10000) as many', oldest) into gone;
-    execute format('drop table %I', oldest);
+    execute format('select count(*) from (select 1 from %s limit 10000) as many', oldest) into gone;
+    execute format('drop table %s', oldest);
     return gone;
 exception when lock_not_available then
     return 0;
 end
 $$;
+
+-- Both do what the owner alone may do, for those whom the owner allows it.
+revoke execute on function prepare_days(int8, int8), forget_day(int8) from public;
 
 create table cell (key text collate "C" primary key, version int8 not null, value bytea not null);
 create sequence cell_version;
@@ -332,6 +338,9 @@ declare
 begin
     perform pg_advisory_xact_lock(1919250544, ('queue'::regclass::oid::int8 & 2147483647)::int4);
     counted := pg_snapshot_xmin(pg_current_snapshot());
+    if since > counted then
+        since := '0';    -- of another server, which this one has followed
+    end if;
     with gone as (delete from ledger where xid >= since returning *),
     sums as (
         select shelf, queue, tenant, task, dependency, "group", priority, sum(ready)::int8 as ready,

@@ -44,6 +44,8 @@ where relnamespace = current_schema()::regnamespace and relname <> 'layout' and 
     when relkind = 'S' then not has_sequence_privilege(oid, 'usage')
     else false
 end
+union all
+select proname from pg_proc where pronamespace = current_schema()::regnamespace and not has_function_privilege(oid, 'execute')
 order by relname;
 
 -- name: indexes

@@ -52,11 +52,12 @@ select forget_day(%(before)s);
 select prepare_days(%(now)s, 3);
 
 -- name: keys
+-- A key that somebody's open transaction has taken over is theirs.
 with gone as (
     delete from uniq where key = any (array(
         select key from uniq
         where expires <= %(now)s and not exists (select 1 from job where job.id = uniq.id)
-        order by expires limit %(most)s
+        order by expires limit %(most)s for update of uniq skip locked
     )) returning 1
 )
 select count(*) from gone;
