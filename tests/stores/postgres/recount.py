@@ -52,6 +52,10 @@ _RULES = {
     "a delayed row has no waiting job on its shelf": """
         select delayed.* from delayed left join job on job.id = delayed.id
         where job.state is distinct from 0 or job.shelf <> delayed.shelf or job.due <> delayed.due""",
+    "a delayed row is before the low mark of its queue": """
+        select delayed.* from delayed join queue on queue.id = delayed.queue
+        where delayed.due < queue.due_lows[delayed.wait]
+            and not exists (select 1 from ledger where ledger.shelf = delayed.shelf and ledger.due <= delayed.due)""",
     "an ended row has no ended job on its shelf": """
         select ended.queue, ended.state, ended.id from ended
         left join job on job.id = ended.id left join shelf on shelf.id = ended.shelf

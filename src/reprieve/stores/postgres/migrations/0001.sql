@@ -10,7 +10,8 @@ create table queue (
     streak   int8 not null default 0,     -- and how often in a row
     last_at  int8 not null default 0,
     other_at int8 not null default 0,     -- when a tenant other than the last was served
-    pauses   int8 not null default 0      -- bit 1: schedule, bit 2: retry
+    pauses   int8 not null default 0,     -- bit 1: schedule, bit 2: retry
+    due_lows int8[] not null default '{0, 0, 0, 0}'              -- for each wait: no row of `delayed` that was counted is before
 ) with (fillfactor = 50);
 
 create table gate (
@@ -130,7 +131,8 @@ create table ledger (
     retrying   int8 not null,
     parked     int8 not null,
     low        uuid not null,             -- the smallest and
-    high       uuid not null              -- the largest id among them
+    high       uuid not null,             -- the largest id among them
+    due        int8                       -- the first moment at which one is due that is not ready
 );
 create index ledger_xid on ledger (xid);
 
@@ -325,6 +327,32 @@ begin
 end
 $$;
 
+-- Look for what is due from these moments on: jobs have come that wait for them.
+create function lower_due(queues int8[], dues int8[]) returns void language plpgsql as $$
+begin
+    update queue as q
+    set due_lows = array(select least(low, v.due) from unnest(q.due_lows) with ordinality as l (low, wait) order by wait)
+    from (select d.queue, min(d.due) as due from unnest(queues, dues) as d (queue, due) group by d.queue) as v
+    where q.id = v.queue and v.due < any (q.due_lows);
+end
+$$;
+
+-- Answer when the first job of a queue is due that is not paused.
+create function first_due(number int8) returns int8 language plpgsql as $$
+begin
+    return (select least(
+        case when q.pauses & 1 = 0 then (
+            select d.due from delayed as d where d.queue = number and d.wait = 1 and d.due >= q.due_lows[1] order by d.due limit 1
+        ) end,
+        case when q.pauses & 2 = 0 then (
+            select d.due from delayed as d where d.queue = number and d.wait = 2 and d.due >= q.due_lows[2] order by d.due limit 1
+        ) end,
+        (select d.due from delayed as d where d.queue = number and d.wait = 3 and d.due >= q.due_lows[3] order by d.due limit 1),
+        (select d.due from delayed as d where d.queue = number and d.wait = 4 and d.due >= q.due_lows[4] order by d.due limit 1)
+    ) from queue as q where q.id = number);
+end
+$$;
+
 -- Take the turn: from here to the end of the transaction nobody else claims, settles or regulates. Then count what came.
 -- Of transactions before `since` nothing is left to count; answers the next such moment.
 create function take_turn(since xid8) returns xid8 language plpgsql as $$
@@ -345,11 +373,12 @@ begin
     sums as (
         select shelf, queue, tenant, task, dependency, "group", priority, sum(ready)::int8 as ready,
                sum(scheduled)::int8 as scheduled, sum(retrying)::int8 as retrying, sum(parked)::int8 as parked,
-               (array_agg(low order by low))[1] as low, (array_agg(high order by high desc))[1] as high
+               (array_agg(low order by low))[1] as low, (array_agg(high order by high desc))[1] as high,
+               min(due) as due
         from gone group by shelf, queue, tenant, task, dependency, "group", priority
     )
     select array_agg(row(null, s.shelf, s.queue, s.tenant, s.task, s.dependency, s."group", s.priority,
-                         s.ready, s.scheduled, s.retrying, s.parked, s.low, s.high)::ledger)
+                         s.ready, s.scheduled, s.retrying, s.parked, s.low, s.high, s.due)::ledger)
     into rows from sums as s;
     if rows is null then
         return counted;
@@ -368,6 +397,7 @@ begin
     set ready = s.ready + r.ready, scheduled = s.scheduled + r.scheduled, retrying = s.retrying + r.retrying,
         parked = s.parked + r.parked, is_open = s.is_open or (s.aside = 0 and s.ready + r.ready > 0)
     from unnest(rows) as r where s.id = r.shelf;
+    perform lower_due(array_agg(number_of('queue', r.queue)), array_agg(r.due)) from unnest(rows) as r having count(r.due) > 0;
     select coalesce(bool_or(r.low <= s.low), false), array_agg(distinct t.id) filter (where not t.ringed and t.blocked = 0)
     into is_late, unringed
     from unnest(rows) as r join shelf as s on s.id = r.shelf join tenant as t on t.id = s.tenant where r.ready > 0;
@@ -384,27 +414,27 @@ $$;
 -- Let tenants return whose rate allows it again, and move jobs that are due to their shelves, some of each kind of wait.
 create function promote(number int8, now int8, most int8) returns void language plpgsql as $$
 declare
-    pauses int8 := (select q.pauses from queue as q where q.id = number);
+    pauses int8;
+    lows int8[];
 begin
     update tenant as t
     set blocked = 0, ringed = true, back_at = null,
         finish = greatest(t.finish, (select q.clock from queue as q where q.id = t.queue))
     where t.back_at <= now;
-    if not exists (select 1 from delayed where queue = number and wait = 1 and due <= now)
-        and not exists (select 1 from delayed where queue = number and wait = 2 and due <= now)
-        and not exists (select 1 from delayed where queue = number and wait = 3 and due <= now)
-        and not exists (select 1 from delayed where queue = number and wait = 4 and due <= now)
-    then
+    if coalesce(first_due(number) > now, true) then
         return;
     end if;
+    select q.pauses, q.due_lows into pauses, lows from queue as q where q.id = number;
     with due as (
-        (select * from delayed where queue = number and wait = 1 and due <= now and pauses & 1 = 0 order by due, id limit most)
+        (select * from delayed where queue = number and wait = 1 and due between lows[1] and now and pauses & 1 = 0
+         order by due, id limit most)
         union all
-        (select * from delayed where queue = number and wait = 2 and due <= now and pauses & 2 = 0 order by due, id limit most)
+        (select * from delayed where queue = number and wait = 2 and due between lows[2] and now and pauses & 2 = 0
+         order by due, id limit most)
         union all
-        (select * from delayed where queue = number and wait = 3 and due <= now order by due, id limit most)
+        (select * from delayed where queue = number and wait = 3 and due between lows[3] and now order by due, id limit most)
         union all
-        (select * from delayed where queue = number and wait = 4 and due <= now order by due, id limit most)
+        (select * from delayed where queue = number and wait = 4 and due between lows[4] and now order by due, id limit most)
     ), gone as (
         delete from delayed as d using due
         where d.queue = due.queue and d.wait = due.wait and d.due = due.due and d.id = due.id
@@ -425,6 +455,11 @@ begin
     )
     update tenant as t set ringed = true, finish = greatest(t.finish, (select q.clock from queue as q where q.id = number))
     where t.id in (select c.tenant from counted as c) and not t.ringed and t.blocked = 0;
+    update queue as q set due_lows = array(
+        select greatest(lows[w], least(now + 1, (
+            select d.due from delayed as d where d.queue = number and d.wait = w and d.due >= lows[w] order by d.due limit 1
+        ))) from generate_series(1, 4) as w order by w
+    ) where q.id = number;
 end
 $$;
 
@@ -485,14 +520,7 @@ begin
     )
     select 0, q.clock, q.last, q.streak, q.last_at, q.other_at, q.pauses, o.id, o.permits, o.max_running, o.rate_count,
            o.running,
-           least(
-               case when q.pauses & 1 = 0 then
-                   (select v.due from delayed as v where v.queue = number and v.wait = 1 order by v.due limit 1) end,
-               case when q.pauses & 2 = 0 then
-                   (select v.due from delayed as v where v.queue = number and v.wait = 2 order by v.due limit 1) end,
-               (select v.due from delayed as v where v.queue = number and v.wait = 3 order by v.due limit 1),
-               (select v.due from delayed as v where v.queue = number and v.wait = 4 order by v.due limit 1)
-           ),
+           first_due(number),
            least(
                (select v.back_at from gate as v where v.back_at is not null order by v.back_at limit 1),
                (select v.back_at from tenant as v where v.back_at is not null order by v.back_at limit 1)
@@ -621,10 +649,11 @@ begin
         delete from job where id = number;
         return;
     end if;
-    insert into ledger (shelf, queue, tenant, task, dependency, "group", priority, ready, scheduled, retrying, parked, low, high)
+    insert into ledger (
+        shelf, queue, tenant, task, dependency, "group", priority, ready, scheduled, retrying, parked, low, high, due)
     select place, s.queue, s.tenant, s.task, s.dependency, s."group", s.priority, is_ready::int4,
            (not is_ready and for_wait in (0, 1))::int4, (not is_ready and for_wait = 2)::int4,
-           (not is_ready and for_wait > 2)::int4, number, number
+           (not is_ready and for_wait > 2)::int4, number, number, case when not is_ready then due_at end
     from json_to_recordset(shelves) as s (
         queue text, tenant text, task text, dependency text, "group" text, priority int8);
     if not is_ready then
@@ -731,13 +760,14 @@ begin
         select shelf, count(*) filter (where is_ready) as ready,
                count(*) filter (where not is_ready and wait in (0, 1)) as scheduled,
                count(*) filter (where not is_ready and wait = 2) as retrying,
-               count(*) filter (where not is_ready and wait > 2) as parked
+               count(*) filter (where not is_ready and wait > 2) as parked,
+               min(due) filter (where not is_ready) as due
         from jobs group by shelf
     ), counts as (
         insert into ledger (
-            shelf, queue, tenant, task, dependency, "group", priority, ready, scheduled, retrying, parked, low, high)
+            shelf, queue, tenant, task, dependency, "group", priority, ready, scheduled, retrying, parked, low, high, due)
         select s.shelf, s.queue, s.tenant, s.task, s.dependency, s."group", s.priority,
-               v.ready, v.scheduled, v.retrying, v.parked, s.low, s.high
+               v.ready, v.scheduled, v.retrying, v.parked, s.low, s.high, v.due
         from sums as v join names as s on s.shelf = v.shelf
     )
     select array_agg(id) into fresh from jobs;

@@ -41,7 +41,8 @@ insert into ready (shelf, id) select * from unnest(%(a)s::int8[], %(b)s::uuid[])
 
 -- name: delay
 insert into delayed (queue, wait, due, id, shelf)
-select * from unnest(%(a)s::int8[], %(b)s::int8[], %(c)s::int8[], %(d)s::uuid[], %(e)s::int8[]);
+select v.* from lower_due(%(a)s::int8[], %(c)s::int8[]),
+                unnest(%(a)s::int8[], %(b)s::int8[], %(c)s::int8[], %(d)s::uuid[], %(e)s::int8[]) as v;
 
 -- name: end
 insert into ended (queue, state, at, id, shelf, death, code, fingerprint)
