@@ -9,10 +9,10 @@ import psycopg
 
 from reprieve.core.job import Job
 from reprieve.stores.postgres.address import address_of
+from reprieve.stores.postgres.leases import unpack_lease
 from reprieve.stores.postgres.rows import text
 
 _decode_jobs = msgspec.msgpack.Decoder(list[Job]).decode
-_decode_lease = msgspec.msgpack.Decoder(dict[bytes, tuple[int, int]]).decode
 
 # Each answers the rows that break a promise; with its words they make the complaint.
 _RULES = {
@@ -22,7 +22,8 @@ _RULES = {
                 (s.ready + coalesce(l.ready, 0), s.scheduled + coalesce(l.scheduled, 0),
                  s.retrying + coalesce(l.retrying, 0), s.parked + coalesce(l.parked, 0), s.dead) as kept,
                 ((select count(*) from ready where ready.shelf = s.id) + (
-                    select count(*) from job where job.shelf = s.id and state = 3 and not is_leased(id)
+                    select count(*) from job where job.shelf = s.id and state = 3
+                        and uuid_send(id) not in (select leased())
                         and not exists (select 1 from ready where ready.shelf = s.id and ready.id = job.id)),
                  (select count(*) from delayed where delayed.shelf = s.id and wait = 1),
                  (select count(*) from delayed where delayed.shelf = s.id and wait = 2),
@@ -39,18 +40,22 @@ _RULES = {
         where r.id < s.back""",
     "a fresh job is before the low mark and was not taken": """
         select job.id, job.shelf from job join shelf on shelf.id = job.shelf
-        where state = 3 and job.id <= shelf.low and not is_leased(job.id)
+        where state = 3 and job.id <= shelf.low and uuid_send(job.id) not in (select leased())
             and not exists (select 1 from ready where ready.shelf = shelf.id and ready.id = job.id)
             and not exists (select 1 from ledger where ledger.shelf = shelf.id and ledger.low <= job.id)""",
     "a fresh job after the low mark was taken": """
         select job.id, job.shelf from job join shelf on shelf.id = job.shelf
-        where state = 3 and job.id > shelf.low and is_leased(job.id)""",
+        where state = 3 and job.id > shelf.low and uuid_send(job.id) in (select leased())""",
     "a ready row has no waiting job on its shelf": """
         select ready.* from ready left join job on job.id = ready.id
         where job.state is null or job.state not in (0, 3) or job.shelf <> ready.shelf""",
     "a delayed row has no waiting job on its shelf": """
         select delayed.* from delayed left join job on job.id = delayed.id
         where job.state is distinct from 0 or job.shelf <> delayed.shelf or job.due <> delayed.due""",
+    "a delayed row is before the low mark of its queue": """
+        select delayed.* from delayed join queue on queue.id = delayed.queue
+        where delayed.due < queue.due_lows[delayed.wait]
+            and not exists (select 1 from ledger where ledger.shelf = delayed.shelf and ledger.due <= delayed.due)""",
     "an ended row has no ended job on its shelf": """
         select ended.queue, ended.state, ended.id from ended
         left join job on job.id = ended.id left join shelf on shelf.id = ended.shelf
@@ -101,7 +106,7 @@ def stored_ids(url: str) -> set[str]:
 def _leased(tx: psycopg.Connection[Any]) -> Iterator[tuple[int, str, int]]:
     """Answer session, job and shelf of everything that is leased."""
     for session, jobs in tx.execute("select session, jobs from lease"):
-        for job, (shelf, _) in _decode_lease(jobs).items():
+        for job, (shelf, _) in unpack_lease(jobs).items():
             yield session, text(job), shelf
 
 

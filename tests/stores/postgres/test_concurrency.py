@@ -17,7 +17,7 @@ from reprieve.core.move import Cancel, Dead, Park, Retry, Return, Snooze, Succee
 from reprieve.errors import StoreLocked
 from reprieve.stores.postgres import PostgresStore
 from reprieve.stores.postgres.address import PATIENCE, SETTINGS, address_of
-from reprieve.stores.protocol import Filter, Regulation, Retention
+from reprieve.stores.protocol import Filter, Regulation, Retention, Subject
 from reprieve.testing.conformance.stage import ANOTHER, DAY, START, Worker, find_all, new_job, new_jobs, succeed
 from tests.stores.postgres.recount import complaints, stored_ids
 
@@ -299,3 +299,35 @@ async def test_crowd_of_tenants_is_served_in_turn(store: PostgresStore) -> None:
     await store.enqueue([*new_jobs(store, 300, tenant="tenant-0"), new_job(store, tenant="quiet")], START)
     assert "quiet" in {job.tenant for job in await worker.take(3)}
     await worker.settle(*map(succeed, (job for jobs in rounds for job in jobs)))
+
+
+@pytest.mark.parametrize("limit", [Regulation(subject="queue", name="default", permits=0), None])
+async def test_crowd_that_may_not_run_makes_nobody_look_again_at_once(
+    limit: Regulation | None, store: PostgresStore
+) -> None:
+    tenants = [f"tenant-{number}" for number in range(1_100)]
+    await store.enqueue([new_job(store, tenant=tenant) for tenant in tenants for _ in range(2)], START)
+    if limit is not None:
+        await store.regulate([limit], START)
+    else:
+        # Each has as much as one tenant may have beside others, once there are so few slots.
+        await (await Worker.open(store, "first", slots=20_000)).exactly(1_100)
+        await Worker.open(store, "first", slots=1)
+    worker = await Worker.open(store, slots=1)
+    for _ in range(3):
+        claimed = await worker.ask(10)
+        assert (claimed.jobs, claimed.next_at) == ((), None)
+
+
+@pytest.mark.parametrize(("subject", "name"), [("queue", "mail"), ("tenant", "ana"), ("task", "send"), ("group", "g")])
+async def test_gauges_wait_for_nobody_and_know_who_has_just_come(
+    subject: Subject, name: str, url: str, store: PostgresStore
+) -> None:
+    await store.enqueue([new_job(store, queue="mail", tenant="ana", group="g")], START)
+    with address_of(url).connect() as busy:
+        busy.execute("begin")
+        busy.execute("select take_turn('0')")
+        before = await asyncio.wait_for(store.gauges(subject), 5)
+        busy.execute("commit")
+    assert [gauge.name for gauge in before] == [name]
+    assert await store.gauges(subject) == before

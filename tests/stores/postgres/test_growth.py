@@ -14,8 +14,22 @@ from reprieve.testing.conformance.stage import ANOTHER, START, Worker, find_all,
 
 CAUSE = Cause(reason="450 mailbox busy", code="450", kind="transient", fingerprint="busy")
 
-BIG = ("job", "ready", "delayed", "ended", "finished", "event_other", "ledger", "uniq", "result", "shelf", "tenant")
-"""Tables that grow with the jobs. The others hold a row for each session, claim, queue or gate."""
+BIG = (
+    "job",
+    "ready",
+    "delayed",
+    "ended",
+    "finished",
+    "event_other",
+    "ledger",
+    "uniq",
+    "result",
+    "shelf",
+    "tenant",
+    "session",
+    "mark",
+)
+"""Tables that grow with the jobs and the workers. The others hold a row for each claim, queue or gate."""
 
 
 class Tables:
@@ -124,3 +138,17 @@ async def test_late_commit_is_found_however_far_others_have_come(url: str, store
     assert len(taken) == 11
     assert not {job.id for job in taken} & {job.id for job in (*running, *done)}
     await worker.settle(*map(succeed, (*running, *taken)))
+
+
+async def test_delayed_job_is_found_however_late_it_commits(url: str, store: PostgresStore) -> None:
+    worker = await Worker.open(store)
+    with psycopg.connect(url.partition("?")[0]) as shop:
+        late = new_job(store, due_at=START + 5)
+        store.enqueue_in(shop, [late], START)
+        await store.enqueue(new_jobs(store, 3, due_at=START + 50), START)
+        await worker.settle(*map(succeed, await worker.exactly(3, START + 100)))
+        # Not even one that others would not look for any more, by a clock that is behind.
+        await store.enqueue([new_job(store, due_at=START + 10)], START)
+        await worker.exactly(1, START + 20)
+        shop.commit()
+    assert (await worker.one(at=START + 20)).id == late.id

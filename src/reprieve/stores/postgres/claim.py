@@ -17,7 +17,7 @@ from reprieve.stores.postgres.crew import Tx
 from reprieve.stores.postgres.freed import Freed
 from reprieve.stores.postgres.leases import Leases, pack_lease
 from reprieve.stores.postgres.places import Places
-from reprieve.stores.postgres.ring import COUNTED_EVERY, FIRST, Back, Queue, Reader, Resting, Ring
+from reprieve.stores.postgres.ring import COUNTED_EVERY, FIRST, Back, Reader, Resting, Ring
 from reprieve.stores.postgres.rows import Row, array_of, copy, number_of, place_of_job, raw, unpack
 from reprieve.stores.postgres.sessions import held
 from reprieve.stores.postgres.statements import statements
@@ -183,7 +183,7 @@ class _Visit:
                 self.moments.append(queue_back)
             is_settled = is_settled and not plan.asides and not plan.blocked
         if len(jobs) < limit:
-            self.moments += queue.moments if is_settled else self._ask_moments(queue)
+            self.moments += queue.moments if is_settled else self._ask_moments()
             self.moments += self.freed.dues(self.queue)
         return jobs
 
@@ -204,8 +204,8 @@ class _Visit:
             plan.run(limit)
         return plan
 
-    def _ask_moments(self, queue: Queue) -> list[int]:
-        moments = self.tx.one(self.sql["moments"], {"queue": self.queue, "pauses": queue.pauses}) or ()
+    def _ask_moments(self) -> list[int]:
+        moments = self.tx.one(self.sql["moments"], {"queue": self.queue}) or ()
         return [moment for moment in moments if moment is not None]
 
     def _return_shelves(self, backs: Sequence[Back]) -> None:

@@ -1,25 +1,24 @@
 """Leases: one row for each claim, with the jobs that it took, their shelves and their versions."""
 
 from collections.abc import Iterable, Mapping, Sequence
-
-import msgspec
+from struct import Struct
 
 from reprieve.stores.postgres.crew import Tx
 from reprieve.stores.postgres.rows import array_of, raw
 from reprieve.stores.postgres.statements import statements
 
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(dict[bytes, tuple[int, int]]).decode
+_JOB = Struct(">16sqq")
+"""A job's id, shelf and version: all are as long as each other, so that the database finds them as well."""
 
 
 def unpack_lease(packed: bytes) -> dict[bytes, tuple[int, int]]:
     """Answer the shelf and the version of each job of a lease."""
-    return _decode(packed)
+    return {job: (shelf, version) for job, shelf, version in _JOB.iter_unpack(packed)}
 
 
 def pack_lease(jobs: Mapping[bytes, tuple[int, int]]) -> bytes:
     """Pack what a claim took."""
-    return _encode(jobs)
+    return b"".join(_JOB.pack(job, shelf, version) for job, (shelf, version) in jobs.items())
 
 
 class Leases:
@@ -36,7 +35,7 @@ class Leases:
         """Take the leases of a session that were read already, by their numbers."""
         mine = self._of_session.setdefault(name, [])
         for number, jobs in leases:
-            self._rows[session, number] = _decode(jobs)
+            self._rows[session, number] = unpack_lease(jobs)
             mine.append((session, number))
 
     def load(self, names: Iterable[str]) -> None:
@@ -61,7 +60,7 @@ class Leases:
         """Write what is left of them; answer those of which nothing is, for somebody to delete."""
         gone = [lease for lease in self._changed if not self._rows[lease]]
         for session, number in self._changed.difference(gone):
-            row = {"jobs": _encode(self._rows[session, number]), "session": session, "number": number}
+            row = {"jobs": pack_lease(self._rows[session, number]), "session": session, "number": number}
             self._tx.execute(statements("leases")["update"], row)
         return gone
 

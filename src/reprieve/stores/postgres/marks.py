@@ -6,9 +6,7 @@ import msgspec
 
 from reprieve.core.job import CancelRequest
 from reprieve.stores.postgres.crew import Tx
-from reprieve.stores.postgres.leases import unpack_lease
 from reprieve.stores.postgres.places import Places
-from reprieve.stores.postgres.rows import raw
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.protocol import Mark
 
@@ -25,13 +23,15 @@ def mark(tx: Tx, places: Places, requests: Sequence[Mark]) -> list[bool]:
     """Note cancel requests and progress beside jobs that run."""
     sql = statements("marks")
     places.take_turn(tx)
-    holders: dict[bytes, str] = {}
-    for name, packed in tx.all(sql["holders"]):
-        holders |= dict.fromkeys(unpack_lease(packed), name)
+    held = [
+        tx.execute(
+            sql["is_held_by" if request.session else "is_held"], {"id": request.job_id, "session": request.session}
+        )
+        for request in requests
+    ]
     answers = []
-    for request in requests:
-        job = raw(request.job_id)
-        is_heard = job in holders and request.session in ("", holders[job])
+    for request, holder in zip(requests, held, strict=True):
+        (is_heard,) = holder.fetchone() or (False,)
         if is_heard:
             cancel = None if request.cancel is None else _encode_request(request.cancel)
             tx.execute(sql["mark"], {"id": request.job_id, "cancel": cancel, "progress": request.progress})

@@ -32,7 +32,6 @@ class Queue(msgspec.Struct):
 
     turn: Turn
     limits: Limits
-    pauses: int
     moments: list[int]
     """When there may be more: the first job is due, or somebody may return."""
 
@@ -135,7 +134,7 @@ class Reader:
         limits = _limits((*row[7:12], *row[15:17]), self._freed.gates[row[7]])
         self.places[row[7]] = row[17]
         moments = [moment for moment in row[12:14] if moment is not None]
-        return Queue(Turn(*row[1:6]), limits, row[6], moments)
+        return Queue(Turn(*row[1:6]), limits, moments)
 
     def _gate(self, row: Sequence[Any]) -> Limits:
         return _limits((*row[1:6], *row[15:17]), self._freed.gates[row[1]])

@@ -219,13 +219,7 @@ class PostgresStore:
 
     async def gauges(self, subject: Subject, queue: str = "") -> list[Gauge]:
         """Answer what is known of every queue, tenant, task, dependency or group."""
-
-        def work(tx: Tx) -> list[Gauge]:
-            # What has come and was not counted yet may be of a queue or tenant that nobody has heard of.
-            self._places.take_turn(tx)
-            return regulate.gauges(tx, subject, queue)
-
-        return await self._write(work)
+        return await self._read(lambda tx: regulate.gauges(tx, subject, queue))
 
     async def wait(self, queues: Sequence[str], at_most: float, session: str = "") -> bool:
         """Wait for the bell."""

@@ -10,7 +10,8 @@ create table queue (
     streak   int8 not null default 0,     -- and how often in a row
     last_at  int8 not null default 0,
     other_at int8 not null default 0,     -- when a tenant other than the last was served
-    pauses   int8 not null default 0      -- bit 1: schedule, bit 2: retry
+    pauses   int8 not null default 0,     -- bit 1: schedule, bit 2: retry
+    due_lows int8[] not null default '{0, 0, 0, 0}'              -- for each wait: no row of `delayed` that was counted is before
 ) with (fillfactor = 50);
 
 create table gate (
@@ -130,7 +131,8 @@ create table ledger (
     retrying   int8 not null,
     parked     int8 not null,
     low        uuid not null,             -- the smallest and
-    high       uuid not null              -- the largest id among them
+    high       uuid not null,             -- the largest id among them
+    due        int8                       -- the first moment at which one is due that is not ready
 );
 create index ledger_xid on ledger (xid);
 
@@ -144,12 +146,14 @@ create table session (
     number     int8    not null default 0,                       -- of the last claim
     answers    bytea                                             -- and what its changes were answered with
 ) with (fillfactor = 50);
+create index session_slots on session (slots) where not is_dead;
+create index session_dead on session (id) where is_dead;
 
 create table lease (                      -- one row for each claim
     session int8  not null,
     number  int8  not null,
     at      int8  not null,
-    jobs    bytea not null,               -- {job: [shelf, version]}
+    jobs    bytea not null,               -- of each: its id, its shelf and its version, in 16, 8 and 8 bytes
     primary key (session, number)
 ) with (toast_tuple_target = 8160);
 alter table lease alter jobs set storage external;
@@ -178,7 +182,7 @@ create table finished (                   -- succeeded jobs, one row for each se
 );
 alter table finished alter jobs set storage external, alter ids set storage external;
 create index finished_queue on finished (queue, seq);
-create index finished_hi on finished (hi);
+create index finished_hi on finished (hi, lo);
 
 create table uniq (
     key     bytea primary key,
@@ -188,6 +192,7 @@ create table uniq (
 create index uniq_expires on uniq (expires);
 
 create table mark (id uuid primary key, cancel bytea, progress bytea);
+create index mark_cancel on mark (id) where cancel is not null;
 
 create table result (id uuid primary key, expires_at int8 not null, value bytea not null);
 create index result_expires on result (expires_at);
@@ -300,9 +305,9 @@ create function ring(tenants int8[]) returns void language sql as $$
     where id = any (tenants) and not ringed and blocked = 0
 $$;
 
--- Whether a session holds a job: leases name their jobs by their sixteen bytes.
-create function is_leased(job uuid) returns boolean language sql as $$
-    select exists (select 1 from lease where position(uuid_send(job) in lease.jobs) > 0)
+-- Answer the ids of all jobs that sessions hold, as they are written in their leases.
+create function leased() returns setof bytea language sql stable as $$
+    select substring(lease.jobs from place for 16) from lease, generate_series(1, length(lease.jobs), 32) as place
 $$;
 
 -- Put fresh jobs where they are found that are before the low marks of their shelves and were not taken.
@@ -315,10 +320,36 @@ begin
         select job.shelf, job.id from job
         where job.state = 3 and job.shelf = r.shelf and job.id between r.low and least(r.high, s.low)
     ) as j on true
-    where r.ready > 0 and r.low <= s.low and not is_leased(j.id)
+    where r.ready > 0 and r.low <= s.low and uuid_send(j.id) not in (select leased())
     on conflict do nothing;
     update shelf as s set back = least(s.back, r.low) from unnest(rows) as r
     where s.id = r.shelf and r.ready > 0 and r.low <= s.low;
+end
+$$;
+
+-- Look for what is due from these moments on: jobs have come that wait for them.
+create function lower_due(queues int8[], dues int8[]) returns void language plpgsql as $$
+begin
+    update queue as q
+    set due_lows = array(select least(low, v.due) from unnest(q.due_lows) with ordinality as l (low, wait) order by wait)
+    from (select d.queue, min(d.due) as due from unnest(queues, dues) as d (queue, due) group by d.queue) as v
+    where q.id = v.queue and v.due < any (q.due_lows);
+end
+$$;
+
+-- Answer when the first job of a queue is due that is not paused.
+create function first_due(number int8) returns int8 language plpgsql as $$
+begin
+    return (select least(
+        case when q.pauses & 1 = 0 then (
+            select d.due from delayed as d where d.queue = number and d.wait = 1 and d.due >= q.due_lows[1] order by d.due limit 1
+        ) end,
+        case when q.pauses & 2 = 0 then (
+            select d.due from delayed as d where d.queue = number and d.wait = 2 and d.due >= q.due_lows[2] order by d.due limit 1
+        ) end,
+        (select d.due from delayed as d where d.queue = number and d.wait = 3 and d.due >= q.due_lows[3] order by d.due limit 1),
+        (select d.due from delayed as d where d.queue = number and d.wait = 4 and d.due >= q.due_lows[4] order by d.due limit 1)
+    ) from queue as q where q.id = number);
 end
 $$;
 
@@ -342,11 +373,12 @@ begin
     sums as (
         select shelf, queue, tenant, task, dependency, "group", priority, sum(ready)::int8 as ready,
                sum(scheduled)::int8 as scheduled, sum(retrying)::int8 as retrying, sum(parked)::int8 as parked,
-               (array_agg(low order by low))[1] as low, (array_agg(high order by high desc))[1] as high
+               (array_agg(low order by low))[1] as low, (array_agg(high order by high desc))[1] as high,
+               min(due) as due
         from gone group by shelf, queue, tenant, task, dependency, "group", priority
     )
     select array_agg(row(null, s.shelf, s.queue, s.tenant, s.task, s.dependency, s."group", s.priority,
-                         s.ready, s.scheduled, s.retrying, s.parked, s.low, s.high)::ledger)
+                         s.ready, s.scheduled, s.retrying, s.parked, s.low, s.high, s.due)::ledger)
     into rows from sums as s;
     if rows is null then
         return counted;
@@ -365,6 +397,7 @@ begin
     set ready = s.ready + r.ready, scheduled = s.scheduled + r.scheduled, retrying = s.retrying + r.retrying,
         parked = s.parked + r.parked, is_open = s.is_open or (s.aside = 0 and s.ready + r.ready > 0)
     from unnest(rows) as r where s.id = r.shelf;
+    perform lower_due(array_agg(number_of('queue', r.queue)), array_agg(r.due)) from unnest(rows) as r having count(r.due) > 0;
     select coalesce(bool_or(r.low <= s.low), false), array_agg(distinct t.id) filter (where not t.ringed and t.blocked = 0)
     into is_late, unringed
     from unnest(rows) as r join shelf as s on s.id = r.shelf join tenant as t on t.id = s.tenant where r.ready > 0;
@@ -381,27 +414,27 @@ $$;
 -- Let tenants return whose rate allows it again, and move jobs that are due to their shelves, some of each kind of wait.
 create function promote(number int8, now int8, most int8) returns void language plpgsql as $$
 declare
-    pauses int8 := (select q.pauses from queue as q where q.id = number);
+    pauses int8;
+    lows int8[];
 begin
     update tenant as t
     set blocked = 0, ringed = true, back_at = null,
         finish = greatest(t.finish, (select q.clock from queue as q where q.id = t.queue))
     where t.back_at <= now;
-    if not exists (select 1 from delayed where queue = number and wait = 1 and due <= now)
-        and not exists (select 1 from delayed where queue = number and wait = 2 and due <= now)
-        and not exists (select 1 from delayed where queue = number and wait = 3 and due <= now)
-        and not exists (select 1 from delayed where queue = number and wait = 4 and due <= now)
-    then
+    if coalesce(first_due(number) > now, true) then
         return;
     end if;
+    select q.pauses, q.due_lows into pauses, lows from queue as q where q.id = number;
     with due as (
-        (select * from delayed where queue = number and wait = 1 and due <= now and pauses & 1 = 0 order by due, id limit most)
+        (select * from delayed where queue = number and wait = 1 and due between lows[1] and now and pauses & 1 = 0
+         order by due, id limit most)
         union all
-        (select * from delayed where queue = number and wait = 2 and due <= now and pauses & 2 = 0 order by due, id limit most)
+        (select * from delayed where queue = number and wait = 2 and due between lows[2] and now and pauses & 2 = 0
+         order by due, id limit most)
         union all
-        (select * from delayed where queue = number and wait = 3 and due <= now order by due, id limit most)
+        (select * from delayed where queue = number and wait = 3 and due between lows[3] and now order by due, id limit most)
         union all
-        (select * from delayed where queue = number and wait = 4 and due <= now order by due, id limit most)
+        (select * from delayed where queue = number and wait = 4 and due between lows[4] and now order by due, id limit most)
     ), gone as (
         delete from delayed as d using due
         where d.queue = due.queue and d.wait = due.wait and d.due = due.due and d.id = due.id
@@ -422,6 +455,11 @@ begin
     )
     update tenant as t set ringed = true, finish = greatest(t.finish, (select q.clock from queue as q where q.id = number))
     where t.id in (select c.tenant from counted as c) and not t.ringed and t.blocked = 0;
+    update queue as q set due_lows = array(
+        select greatest(lows[w], least(now + 1, (
+            select d.due from delayed as d where d.queue = number and d.wait = w and d.due >= lows[w] order by d.due limit 1
+        ))) from generate_series(1, 4) as w order by w
+    ) where q.id = number;
 end
 $$;
 
@@ -482,14 +520,7 @@ begin
     )
     select 0, q.clock, q.last, q.streak, q.last_at, q.other_at, q.pauses, o.id, o.permits, o.max_running, o.rate_count,
            o.running,
-           least(
-               case when q.pauses & 1 = 0 then
-                   (select v.due from delayed as v where v.queue = number and v.wait = 1 order by v.due limit 1) end,
-               case when q.pauses & 2 = 0 then
-                   (select v.due from delayed as v where v.queue = number and v.wait = 2 order by v.due limit 1) end,
-               (select v.due from delayed as v where v.queue = number and v.wait = 3 order by v.due limit 1),
-               (select v.due from delayed as v where v.queue = number and v.wait = 4 order by v.due limit 1)
-           ),
+           first_due(number),
            least(
                (select v.back_at from gate as v where v.back_at is not null order by v.back_at limit 1),
                (select v.back_at from tenant as v where v.back_at is not null order by v.back_at limit 1)
@@ -618,10 +649,11 @@ begin
         delete from job where id = number;
         return;
     end if;
-    insert into ledger (shelf, queue, tenant, task, dependency, "group", priority, ready, scheduled, retrying, parked, low, high)
+    insert into ledger (
+        shelf, queue, tenant, task, dependency, "group", priority, ready, scheduled, retrying, parked, low, high, due)
     select place, s.queue, s.tenant, s.task, s.dependency, s."group", s.priority, is_ready::int4,
            (not is_ready and for_wait in (0, 1))::int4, (not is_ready and for_wait = 2)::int4,
-           (not is_ready and for_wait > 2)::int4, number, number
+           (not is_ready and for_wait > 2)::int4, number, number, case when not is_ready then due_at end
     from json_to_recordset(shelves) as s (
         queue text, tenant text, task text, dependency text, "group" text, priority int8);
     if not is_ready then
@@ -664,6 +696,14 @@ begin
 end
 $$;
 
+-- Answer which of these jobs, the smallest and the largest id among which are given, have succeeded and are kept.
+create function finished_among(wanted uuid[], lowest uuid, highest uuid) returns uuid[] language sql as $$
+    select array(
+        select done.id from finished cross join lateral unnest(finished.ids) as done (id) join unnest(wanted) as v (id) using (id)
+        where finished.hi >= lowest and finished.lo <= highest
+    )
+$$;
+
 -- Store new jobs; answer for each the id under which it is known. Only inserts, so it can be part of any transaction.
 -- For each job: its id, shelf, when it is due (null: at the moment of its id), version, what it waits for, and where its
 -- record begins in `recs`, where all follow each other. For each job that has a key: its number among them, 16 bytes in
@@ -680,19 +720,21 @@ declare
     stored uuid[] := '{}';
     fresh uuid[];
     lowest uuid;
+    highest uuid;
     is_old boolean;
 begin
     if cardinality(ids) = 1 and cardinality(keyed) = 0 then
         perform enqueue_one(ids[1], places[1], dues[1], versions[1], waits[1], recs, shelves, now);
         return ids;
     end if;
-    lowest := (select min(s.low::text collate "C")::uuid from json_to_recordset(shelves) as s (low uuid));
-    is_old := exists (select 1 from finished where hi >= lowest);
+    select min(s.low::text collate "C")::uuid, max(s.high::text collate "C")::uuid into lowest, highest
+    from json_to_recordset(shelves) as s (low uuid, high uuid);
+    is_old := exists (select 1 from finished where hi >= lowest and lo <= highest);
     if is_old or cardinality(keyed) > 0 then
-        stored := array(select id from job where id = any (ids)) || array(
-            select f from unnest(ids) as f
-            where is_old and exists (select 1 from finished where hi >= f and lo <= f and f = any (finished.ids))
-        );
+        stored := array(select id from job where id = any (ids));
+        if is_old then
+            stored := stored || finished_among(ids, lowest, highest);
+        end if;
     end if;
     if cardinality(keyed) > 0 then
         known := take_keys(ids, stored, keyed, keys, expiries, now);
@@ -718,17 +760,18 @@ begin
         select shelf, count(*) filter (where is_ready) as ready,
                count(*) filter (where not is_ready and wait in (0, 1)) as scheduled,
                count(*) filter (where not is_ready and wait = 2) as retrying,
-               count(*) filter (where not is_ready and wait > 2) as parked
+               count(*) filter (where not is_ready and wait > 2) as parked,
+               min(due) filter (where not is_ready) as due
         from jobs group by shelf
     ), counts as (
         insert into ledger (
-            shelf, queue, tenant, task, dependency, "group", priority, ready, scheduled, retrying, parked, low, high)
+            shelf, queue, tenant, task, dependency, "group", priority, ready, scheduled, retrying, parked, low, high, due)
         select s.shelf, s.queue, s.tenant, s.task, s.dependency, s."group", s.priority,
-               v.ready, v.scheduled, v.retrying, v.parked, s.low, s.high
+               v.ready, v.scheduled, v.retrying, v.parked, s.low, s.high, v.due
         from sums as v join names as s on s.shelf = v.shelf
     )
     select array_agg(id) into fresh from jobs;
-    if exists (select 1 from finished where hi >= lowest and finished.ids && fresh) then
+    if finished_among(fresh, lowest, highest) <> '{}' then
         raise exception 'a job was enqueued again while it ended' using errcode = 'serialization_failure';
     end if;
     return known;

@@ -43,17 +43,8 @@ set cursor = coalesce((select tenant from back order by round desc, tenant desc 
 from left_behind where gate.id = %(gate)s;
 
 -- name: moments
-select (
-    select min(due) from (
-        select min(due) as due from delayed where queue = %(queue)s and wait = 1 and %(pauses)s & 1 = 0
-        union all
-        select min(due) from delayed where queue = %(queue)s and wait = 2 and %(pauses)s & 2 = 0
-        union all
-        select min(due) from delayed where queue = %(queue)s and wait = 3
-        union all
-        select min(due) from delayed where queue = %(queue)s and wait = 4
-    ) as first
-), (select min(back_at) from gate where back_at is not null), (select min(back_at) from tenant where back_at is not null);
+select first_due(%(queue)s), (select min(back_at) from gate where back_at is not null),
+       (select min(back_at) from tenant where back_at is not null);
 
 -- name: candidates
 select * from candidates(

@@ -1,5 +1,11 @@
--- name: holders
-select s.name, l.jobs from lease as l join session as s on s.id = l.session;
+-- name: is_held
+select exists (select 1 from lease where position(uuid_send(%(id)s::uuid) in jobs) > 0);
+
+-- name: is_held_by
+select exists (
+    select 1 from session as s join lease as l on l.session = s.id and l.number >= s.first
+    where s.name = %(session)s and position(uuid_send(%(id)s::uuid) in l.jobs) > 0
+);
 
 -- name: cancels
 select id, cancel from mark where cancel is not null;

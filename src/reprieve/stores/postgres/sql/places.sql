@@ -13,7 +13,7 @@ select distinct shelf, queue, tenant, task, dependency, "group", priority from l
 
 -- name: make
 select make_shelves(array(
-    select row(null, v.shelf, v.queue, v.tenant, v.task, v.dependency, v."group", v.priority, 0, 0, 0, 0, null, null)::ledger
+    select row(null, v.shelf, v.queue, v.tenant, v.task, v.dependency, v."group", v.priority, 0, 0, 0, 0, null, null, null)::ledger
     from json_to_recordset(%(shelves)s::json) as v (
         shelf int8, queue text, tenant text, task text, dependency text, "group" text, priority int8)
 ));

@@ -40,10 +40,27 @@ where id = %(id)s;
 update queue set pauses = %(pauses)s where id = %(id)s;
 
 -- name: gauges
+-- What has come and was not counted yet may be of something that nobody has heard of; so below.
 select g.name, g.running, g.permits, g.max_running, g.rate_count, g.rate_window, coalesce(q.pauses, 0)
-from gate as g left join queue as q on q.gate = g.id where g.subject = %(subject)s order by g.name;
+from gate as g left join queue as q on q.gate = g.id where g.subject = %(subject)s
+union all
+select distinct l.name, 0::int8, null::int8, null::int8, null::int8, null::float8, 0::int8
+from (
+    select case %(subject)s when 'queue' then queue when 'task' then task when 'dependency' then dependency else "group" end
+           as name
+    from ledger
+) as l
+where l.name <> '' and not exists (select 1 from gate where gate.id = number_of('gate', %(subject)s, l.name))
+order by 1;
 
 -- name: tenants
 select t.name, q.name, t.running, t.permits, t.max_running, t.rate_count, t.rate_window, t.weight, t.served, t.served_at,
        case q.last when t.id then q.streak else 0 end, greatest(0, (q.clock - t.finish) / 1000000)
-from tenant as t join queue as q on q.id = t.queue where q.name = %(queue)s or %(queue)s = '' order by q.name, t.name;
+from tenant as t join queue as q on q.id = t.queue where q.name = %(queue)s or %(queue)s = ''
+union all
+select distinct l.tenant, l.queue, 0::int8, null::int8, null::int8, null::int8, null::float8, 1::float8, 0::int8, null::int8,
+       0::int8, 0::int8
+from ledger as l
+where (l.queue = %(queue)s or %(queue)s = '')
+  and not exists (select 1 from tenant where tenant.id = number_of('tenant', l.queue, l.tenant))
+order by 2, 1;

@@ -3,7 +3,7 @@ select j.id, j.state, j.version, j.wait, j.due, j.shelf, j.rec,
        case
            when j.state in (1, 2) then 'ended'
            when exists (select 1 from ready as r where r.shelf = j.shelf and r.id = j.id) then 'ready'
-           when j.state = 3 and not is_leased(j.id) then 'fresh'
+           when j.state = 3 and uuid_send(j.id) not in (select leased()) then 'fresh'
            when exists (
                select 1 from delayed as d join shelf as s on s.id = j.shelf
                where d.queue = s.queue and d.wait = greatest(j.wait, 1) and d.id = j.id
@@ -41,7 +41,8 @@ insert into ready (shelf, id) select * from unnest(%(a)s::int8[], %(b)s::uuid[])
 
 -- name: delay
 insert into delayed (queue, wait, due, id, shelf)
-select * from unnest(%(a)s::int8[], %(b)s::int8[], %(c)s::int8[], %(d)s::uuid[], %(e)s::int8[]);
+select v.* from lower_due(%(a)s::int8[], %(c)s::int8[]),
+                unnest(%(a)s::int8[], %(b)s::int8[], %(c)s::int8[], %(d)s::uuid[], %(e)s::int8[]) as v;
 
 -- name: end
 insert into ended (queue, state, at, id, shelf, death, code, fingerprint)
