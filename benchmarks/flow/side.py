@@ -39,11 +39,6 @@ class Side:
         """The folder of its virtual environment."""
         return self.python.parents[1].name
 
-    @property
-    def has_processes(self) -> bool:
-        """Whether its worker can be told how many processes to start."""
-        return any("{processes}" in word for word in self.several or self.worker)
-
     def ask(self, place: Place, word: str, **options: object) -> object:
         """Let the producer do something, and answer what it found."""
         flags = [f"--{name}={value}" for name, value in options.items()]
@@ -105,41 +100,9 @@ HUEY_AS_IT_COMES = Side(
 )
 
 
-def peer(name: str, *worker: str, several: tuple[str, ...] | None = None, backlog: float = 0.2) -> Side:
-    """Answer a peer on PostgreSQL, in its own environment."""
-    return Side(
-        name=name,
-        python=ROOT / f".venv-{name}" / "bin" / "python",
-        producer=f"benchmarks.flow.{name}_producer",
-        worker=worker,
-        several=several,
-        backlog=backlog,
-    )
-
-
-SLOTS = "100"
-"""Jobs that a worker runs at once: those of every side do not wait for anything."""
-
-PEERS_ON_POSTGRES = (
-    peer("pgqueuer", "-m", "benchmarks.flow.pgqueuer_jobs", backlog=0.5),
-    peer(
-        "procrastinate",
-        *("-m", "procrastinate", "--app=benchmarks.flow.procrastinate_jobs.app", "worker"),
-        *(f"--concurrency={SLOTS}", "--delete-jobs=successful", "--fetch-job-polling-interval=0.1"),
-        backlog=0.1,
-    ),
-    peer(
-        "saq",
-        *("-m", "saq", "--quiet", "benchmarks.flow.saq_jobs.settings"),
-        several=("-m", "saq", "--quiet", "--workers={processes}", "benchmarks.flow.saq_jobs.settings"),
-    ),
-    peer("chancy", "-m", "benchmarks.flow.chancy_jobs"),
-)
-
-
 def sides(home: str, names: Sequence[str] = (), threads: int = THREADS) -> list[Side]:
     """Answer the sides that are measured on a kind of store, ourselves first: those of these names, or all."""
-    known = (REPRIEVE, huey(threads), HUEY_AS_IT_COMES) if home == "sqlite" else (REPRIEVE, *PEERS_ON_POSTGRES)
+    known = (REPRIEVE, huey(threads), HUEY_AS_IT_COMES) if home == "sqlite" else (REPRIEVE,)
     if unknown := set(names) - {side.name for side in known}:
         message = f"there is no side {', '.join(sorted(unknown))}; they are {', '.join(side.name for side in known)}"
         raise ValueError(message)
