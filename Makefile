@@ -6,7 +6,7 @@ PYTEST := $(BIN)/python -m pytest
 # The Python code that exists: a checkout need not have every folder.
 CODE := $(wildcard src tests benchmarks examples scripts)
 
-PEERS := .venv-huey .venv-pgqueuer .venv-procrastinate .venv-saq .venv-chancy
+PEERS := $(patsubst requirements/peers-%.in,.venv-%,$(wildcard requirements/peers-*.in))
 
 export PYTHON
 

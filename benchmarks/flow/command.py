@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _measure(wanted: argparse.Namespace, home: Home) -> None:
     sides = []
     for known in side.sides(home.name, wanted.sides, wanted.threads):
-        if known.python.exists():
+        if known.program.exists():
             sides.append(known)
         else:
             print(f"{known.name} is not here: `make {known.environment}` installs it", file=sys.stderr)
@@ -52,7 +52,7 @@ def _measure(wanted: argparse.Namespace, home: Home) -> None:
         "runs": wanted.runs,
         "machine": asdict(here),
         "versions": versions,
-        "workers": {known.name: ["python", *known.command(1)[1:]] for known in sides},
+        "workers": {known.name: [known.program.name, *known.commands(1)[0][1:]] for known in sides},
     }
     record = Record(home.name, facts)
     measure_all(record, sides, home, wanted.only, wanted.runs, QUICK if wanted.quick else Sizes())

@@ -6,17 +6,17 @@ from pathlib import Path
 PROC = Path("/proc")
 
 
-def seconds(process: int) -> tuple[float | None, float | None]:
-    """Answer the processor time of a process, and that of all its descendants; None where nobody tells."""
+def seconds(*processes: int) -> tuple[float | None, float | None]:
+    """Answer the processor time of processes, and that of all their descendants; None where nobody tells."""
     parents, spent = _look()
-    if process not in spent:
+    if not spent.keys() >= set(processes):
         return None, None
     family: set[int] = set()
-    generation = {process}
+    generation = set(processes)
     while generation:
         generation = {child for child, parent in parents.items() if parent in generation}
         family |= generation
-    return spent[process], sum(spent[child] for child in family) if family else None
+    return sum(map(spent.__getitem__, processes)), sum(map(spent.__getitem__, family)) if family else None
 
 
 def _look() -> tuple[dict[int, int], dict[int, float]]:

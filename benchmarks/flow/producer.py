@@ -1,13 +1,20 @@
 """A producer: enqueues for a measurement, in a process of its own, and prints what it found as JSON.
 
-Both sides understand the same words; this module imports neither.
+`python -m benchmarks.flow.producer benchmarks.flow.sides.huey one --count 100`. The module of a side has a `Producer`.
+All understand the same words; this module imports nothing but the standard library and the side that it is told.
 """
 
 import argparse
+import asyncio
+import importlib
 import json
+import platform
 import time
-from typing import Protocol
+from abc import ABC, abstractmethod
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import PackageNotFoundError, version
 
+from benchmarks.flow.loop import new_loop
 from benchmarks.flow.track import SECOND
 
 WARM_UP = 20
@@ -16,41 +23,114 @@ WARM_UP = 20
 CALLERS = 100
 
 
-class Producer(Protocol):
-    """What a side can do. Tasks are `nothing`, `flaky`, `prompt` and `late`."""
+class BaseProducer(ABC):
+    """What a side can do. Tasks are those of `work`."""
+
+    packages: tuple[str, ...] = ()
+    """What is at work, by the names of its distributions."""
 
     def versions(self) -> dict[str, str]:
         """Answer what is at work."""
-        ...
+        return {"python": platform.python_version()} | {name: _version(name) for name in self.packages}
+
+    def prepare(self) -> None:
+        """Make what an empty store needs before anything can be enqueued."""
+        return
 
     def fill(self, task: str, count: int, tenants: int) -> None:
         """Make a backlog, by the quickest way there is: nobody measures this."""
-        ...
+        if not self.bulk(task, count, tenants):
+            self.crowd(task, count, min(count, CALLERS))
 
+    @abstractmethod
     def send(self, task: str, sent: int, tenant: int) -> None:
         """Enqueue one job, from code without a loop, and return when it is stored."""
-        ...
 
-    def crowd(self, count: int, callers: int) -> None:
+    @abstractmethod
+    def crowd(self, task: str, count: int, callers: int) -> None:
         """Enqueue jobs one by one, so many callers at once."""
-        ...
 
-    def bulk(self, count: int) -> bool:
+    @abstractmethod
+    def bulk(self, task: str, count: int, tenants: int) -> bool:
         """Enqueue jobs in bulk; answer False when there is no such thing."""
-        ...
+
+    def close(self) -> None:
+        """End what was opened."""
+        return
 
 
-def main(producer: Producer) -> None:
+class SyncProducer(BaseProducer):
+    """A side without coroutines: its callers are threads."""
+
+    def crowd(self, task: str, count: int, callers: int) -> None:
+        """Enqueue from many threads at once."""
+        with ThreadPoolExecutor(callers) as threads:
+            for _ in threads.map(lambda number: self.send(task, 0, number % 10), range(count)):
+                pass
+
+    def bulk(self, task: str, count: int, tenants: int) -> bool:  # noqa: ARG002 - for those who have it
+        """Answer that there is no such thing."""
+        return False
+
+
+class AsyncProducer(BaseProducer):
+    """A side of coroutines. Who enqueues without a loop runs one for each call."""
+
+    def __init__(self) -> None:
+        """Make a loop, and connect."""
+        self.loop = new_loop()
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_until_complete(self.open())
+
+    async def open(self) -> None:
+        """Connect."""
+        return
+
+    @abstractmethod
+    async def put(self, task: str, sent: int, tenant: int) -> None:
+        """Enqueue one job."""
+
+    async def put_many(self, task: str, count: int, tenants: int) -> bool:  # noqa: ARG002 - for those who have it
+        """Enqueue jobs in bulk; answer False when there is no such thing."""
+        return False
+
+    def send(self, task: str, sent: int, tenant: int) -> None:
+        """Enqueue one job."""
+        self.loop.run_until_complete(self.put(task, sent, tenant))
+
+    def crowd(self, task: str, count: int, callers: int) -> None:
+        """Enqueue from many coroutines at once."""
+
+        async def call(number: int) -> None:
+            for _ in range(count // callers):
+                await self.put(task, 0, number % 10)
+
+        async def gather() -> None:
+            await asyncio.gather(*map(call, range(callers)))
+
+        self.loop.run_until_complete(gather())
+
+    def bulk(self, task: str, count: int, tenants: int) -> bool:
+        """Enqueue jobs in bulk, where there is such a thing."""
+        return self.loop.run_until_complete(self.put_many(task, count, tenants))
+
+
+def main() -> None:
     """Do what the command line says."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("module")
     parser.add_argument("word", choices=["versions", "fill", "one", "crowd", "bulk", "pace"])
     parser.add_argument("--task", default="nothing")
     parser.add_argument("--count", type=int, default=1)
     parser.add_argument("--tenants", type=int, default=10)
     parser.add_argument("--every", type=float, default=0.02)
     wanted = parser.parse_args()
+    producer: BaseProducer = importlib.import_module(wanted.module).Producer()
     count: int = wanted.count
     answer: object = None
+    if wanted.word not in ("versions", "pace"):
+        # Whoever sets the pace comes to a store that has been filled.
+        producer.prepare()
     match wanted.word:
         case "versions":
             answer = producer.versions()
@@ -60,10 +140,11 @@ def main(producer: Producer) -> None:
             answer = _pace(producer, wanted.task, count, wanted.every)
         case word:
             answer = _speed(producer, word, count)
+    producer.close()
     print(json.dumps(answer))
 
 
-def _speed(producer: Producer, word: str, count: int) -> float | None:
+def _speed(producer: BaseProducer, word: str, count: int) -> float | None:
     """Answer jobs per second."""
     for number in range(WARM_UP):
         producer.send("nothing", 0, number % 10)
@@ -72,13 +153,13 @@ def _speed(producer: Producer, word: str, count: int) -> float | None:
         for number in range(count):
             producer.send("nothing", 0, number % 10)
     elif word == "crowd":
-        producer.crowd(count, CALLERS)
-    elif not producer.bulk(count):
+        producer.crowd("nothing", count, CALLERS)
+    elif not producer.bulk("nothing", count, 10):
         return None
     return count / (time.perf_counter() - started)
 
 
-def _pace(producer: Producer, task: str, count: int, every: float) -> list[float]:
+def _pace(producer: BaseProducer, task: str, count: int, every: float) -> list[float]:
     """Enqueue a job every so many seconds; answer how many milliseconds each call took."""
     took = []
     begun = time.monotonic()
@@ -91,3 +172,14 @@ def _pace(producer: Producer, task: str, count: int, every: float) -> list[float
         due = begun + (number + WARM_UP + 1) * every
         time.sleep(max(0.0, due - time.monotonic()))  # noqa: TID251 - the pace is real
     return took
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "–"
+
+
+if __name__ == "__main__":
+    main()

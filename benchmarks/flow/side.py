@@ -5,16 +5,20 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from benchmarks.flow.home import Place
 from benchmarks.flow.track import FOLDER, URL
 
 ROOT = Path(__file__).parents[2]
-HUEY = ROOT / ".venv-huey" / "bin" / "python"
+MODULES = "benchmarks.flow.sides"
 LONGEST = 900.0
 """Seconds that a producer may take."""
+
+PROCESSES = "{processes}"
+"""Stands for their number in the command of a worker."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,10 +26,12 @@ class Side:
     """One system under measurement."""
 
     name: str
-    python: Path
-    producer: str
+    program: Path
+    """The interpreter, in an environment of its own."""
+    producer: tuple[str, ...]
+    """What the interpreter runs to enqueue."""
     worker: tuple[str, ...]
-    """What the interpreter runs; `{processes}` stands for their number."""
+    """What it runs to work: once, if this says how many processes there are to be, and else once for each of them."""
     several: tuple[str, ...] | None = None
     """The same for more than one process, where it is said otherwise."""
     environ: dict[str, str] = field(default_factory=dict)
@@ -36,22 +42,23 @@ class Side:
 
     @property
     def environment(self) -> str:
-        """The folder of its virtual environment."""
-        return self.python.parents[1].name
+        """The folder of its environment."""
+        return self.program.relative_to(ROOT).parts[0]
 
     def ask(self, place: Place, word: str, **options: object) -> object:
         """Let the producer do something, and answer what it found."""
         flags = [f"--{name}={value}" for name, value in options.items()]
-        command = [str(self.python), "-m", self.producer, word, *flags]
+        command = [str(self.program), *self.producer, word, *flags]
         run = subprocess.run(  # noqa: S603 - our own module
             command, cwd=ROOT, env=self.environ_in(place), stdout=subprocess.PIPE, check=True, timeout=LONGEST
         )
         return json.loads(run.stdout)
 
-    def command(self, processes: int) -> list[str]:
-        """Answer the command that starts a worker."""
+    def commands(self, processes: int) -> list[list[str]]:
+        """Answer the commands that start a worker."""
         words = self.several if processes > 1 and self.several else self.worker
-        return [str(self.python), *(word.format(processes=processes) for word in words)]
+        command = [str(self.program), *(word.replace(PROCESSES, str(processes)) for word in words)]
+        return [command] if any(PROCESSES in word for word in words) else [command] * processes
 
     def environ_in(self, place: Place) -> dict[str, str]:
         """Answer the environment of every process of a measurement."""
@@ -59,50 +66,60 @@ class Side:
         return kept | {FOLDER: str(place.folder), URL: place.url, "REPRIEVE_URL": place.url} | self.environ
 
 
-CONSUMER = ("-m", "huey.bin.huey_consumer", "benchmarks.flow.huey_jobs.huey", "--quiet")
+def _python(name: str, module: str, *worker: str, **options: Any) -> Side:  # noqa: ANN401 - those of Side
+    """Answer a side in Python, in the virtual environment of its peer."""
+    return Side(
+        name=name,
+        program=ROOT / f".venv-{module}" / "bin" / "python",
+        producer=("-m", "benchmarks.flow.producer", f"{MODULES}.{module}"),
+        worker=worker,
+        **options,
+    )
 
-REPRIEVE = Side(
-    name="reprieve",
-    python=Path(sys.executable),
-    producer="benchmarks.flow.reprieve_producer",
-    worker=(
-        *("-m", "reprieve", "worker", "benchmarks.flow.reprieve_jobs:app"),
-        *("--processes", "{processes}", "--log-level", "warning"),
+
+REPRIEVE = replace(
+    _python(
+        *("reprieve", "reprieve"),
+        *("-m", "reprieve", "worker", f"{MODULES}.reprieve:app", "--processes", PROCESSES, "--log-level", "warning"),
     ),
+    program=Path(sys.executable),
 )
 
 THREADS = 1
 """Threads of huey at its best: more of them only wait for one another, at SQLite's one writer and the interpreter's
 lock."""
 
+_CONSUMER = ("-m", "huey.bin.huey_consumer", f"{MODULES}.huey.huey", "--quiet")
 
-def huey(threads: int = THREADS) -> Side:
+
+def _huey(threads: int) -> Side:
     """Answer huey at its best. It looks for jobs every 2 ms, as our bell does."""
     looks = ("--delay=0.002", "--max-delay=0.002", "--backoff=1")
-    return Side(
-        name="huey",
-        python=HUEY,
-        producer="benchmarks.flow.huey_producer",
-        worker=(*CONSUMER, "--worker-type=thread", f"--workers={threads}", *looks),
-        several=(*CONSUMER, "--worker-type=process", "--workers={processes}", *looks),
+    return _python(
+        *("huey", "huey", *_CONSUMER, "--worker-type=thread", f"--workers={threads}", *looks),
+        several=(*_CONSUMER, "--worker-type=process", f"--workers={PROCESSES}", *looks),
         backlog=0.5,
     )
 
 
-HUEY_AS_IT_COMES = Side(
-    name="huey as it comes",
-    python=HUEY,
-    producer="benchmarks.flow.huey_producer",
-    worker=CONSUMER,
+_HUEY_AS_IT_COMES = _python(
+    *("huey as it comes", "huey", *_CONSUMER),
     environ={"BENCH_DEFAULTS": "1"},
     backlog=0.5,
     measures=frozenset({"process", "latency"}),
 )
 
+PEERS: dict[str, tuple[Side, ...]] = {
+    "sqlite": (_huey(THREADS), _HUEY_AS_IT_COMES),
+    "postgres": (),
+    "redis": (),
+}
+"""Whom we are measured beside, on each kind of store."""
+
 
 def sides(home: str, names: Sequence[str] = (), threads: int = THREADS) -> list[Side]:
     """Answer the sides that are measured on a kind of store, ourselves first: those of these names, or all."""
-    known = (REPRIEVE, huey(threads), HUEY_AS_IT_COMES) if home == "sqlite" else (REPRIEVE,)
+    known = (REPRIEVE, *(_huey(threads) if peer.name == "huey" else peer for peer in PEERS[home]))
     if unknown := set(names) - {side.name for side in known}:
         message = f"there is no side {', '.join(sorted(unknown))}; they are {', '.join(side.name for side in known)}"
         raise ValueError(message)

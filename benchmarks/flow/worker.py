@@ -36,9 +36,9 @@ class Pace:
 class Worker:
     """A worker that runs."""
 
-    def __init__(self, process: subprocess.Popen[bytes], folder: Path) -> None:
-        """Take the process, and the folder that its jobs count in."""
-        self._process = process
+    def __init__(self, processes: list[subprocess.Popen[bytes]], folder: Path) -> None:
+        """Take its processes, and the folder that its jobs count in."""
+        self._processes = processes
         self._folder = folder
 
     def wait_for(self, count: int, at_most: float = START) -> None:
@@ -68,7 +68,7 @@ class Worker:
         )
 
     def _sample(self) -> tuple[float, int, float | None, float | None]:
-        supervisor, children = processor.seconds(self._process.pid)
+        supervisor, children = processor.seconds(*(process.pid for process in self._processes))
         if not children:
             # A worker without children runs its jobs itself.
             supervisor, children = None, supervisor
@@ -77,9 +77,10 @@ class Worker:
     def _look(self, is_done: Callable[[], bool], at_most: float) -> bool:
         until = time.monotonic() + at_most
         while not is_done():
-            if self._process.poll() is not None:
-                message = f"the worker has ended with status {self._process.returncode}:\n{self._log()}"
-                raise RuntimeError(message)
+            for process in self._processes:
+                if process.poll() is not None:
+                    message = f"the worker has ended with status {process.returncode}:\n{self._log()}"
+                    raise RuntimeError(message)
             if time.monotonic() > until:
                 return False
             time.sleep(LOOK_EVERY)  # noqa: TID251 - the wait is real
@@ -92,25 +93,30 @@ class Worker:
 @contextlib.contextmanager
 def working(side: Side, place: Place, processes: int = 1) -> Iterator[Worker]:
     """Run a worker, and end it with everything that it has started."""
-    with (place.folder / "worker.log").open("wb") as log:
-        process = subprocess.Popen(  # noqa: S603 - a worker is what we measure
-            side.command(processes),
-            cwd=ROOT,
-            env=side.environ_in(place),
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
+    started: list[subprocess.Popen[bytes]] = []
     try:
-        yield Worker(process, place.folder)
+        with (place.folder / "worker.log").open("wb") as log:
+            for command in side.commands(processes):
+                process = subprocess.Popen(  # noqa: S603 - a worker is what we measure
+                    command,
+                    cwd=ROOT,
+                    env=side.environ_in(place),
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+                started.append(process)
+        yield Worker(started, place.folder)
     finally:
-        process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(MERCY)
-        # The group is ours alone: whatever of it is left ends now.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        for process in started:
+            process.terminate()
+        for process in started:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(MERCY)
+            # The group is ours alone: whatever of it is left ends now.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 def _cost(before: float | None, after: float | None, attempts: int) -> float | None:
