@@ -39,6 +39,8 @@ class Side:
     """Share of the backlog that it is given: who is slower needs less for as long a look."""
     measures: frozenset[str] | None = None
     """What it is measured by; None is everything."""
+    is_supervised: bool = False
+    """Whether the process that starts the others is nothing but their supervisor."""
 
     @property
     def environment(self) -> str:
@@ -83,6 +85,7 @@ REPRIEVE = replace(
         *("-m", "reprieve", "worker", f"{MODULES}.reprieve:app", "--processes", PROCESSES, "--log-level", "warning"),
     ),
     program=Path(sys.executable),
+    is_supervised=True,
 )
 
 THREADS = 1
@@ -109,10 +112,21 @@ _HUEY_AS_IT_COMES = _python(
     measures=frozenset({"process", "latency"}),
 )
 
+
+def _looped(name: str, **options: Any) -> Side:  # noqa: ANN401 - those of Side
+    """Answer a side whose worker runs on the loop of ours."""
+    return _python(name, name, "-m", "benchmarks.flow.loop", f"{MODULES}.{name}", **options)
+
+
+_PGQUEUER = _looped("pgqueuer", backlog=0.5)
+_PROCRASTINATE = _looped("procrastinate", backlog=0.1)
+_CHANCY = _looped("chancy", backlog=0.3)
+_SAQ = _looped("saq", backlog=0.2)
+
 PEERS: dict[str, tuple[Side, ...]] = {
     "sqlite": (_huey(THREADS), _HUEY_AS_IT_COMES),
-    "postgres": (),
-    "redis": (),
+    "postgres": (_PGQUEUER, _PROCRASTINATE, _CHANCY, _SAQ),
+    "redis": (_SAQ,),
 }
 """Whom we are measured beside, on each kind of store."""
 

@@ -1,4 +1,4 @@
-"""What the jobs of every side do, with nothing but the standard library: peers import it in environments of their own."""
+"""What the jobs of every side do, with nothing but the standard library: peers have environments of their own."""
 
 import time
 

@@ -36,9 +36,10 @@ class Pace:
 class Worker:
     """A worker that runs."""
 
-    def __init__(self, processes: list[subprocess.Popen[bytes]], folder: Path) -> None:
+    def __init__(self, processes: list[subprocess.Popen[bytes]], folder: Path, *, is_supervised: bool) -> None:
         """Take its processes, and the folder that its jobs count in."""
         self._processes = processes
+        self._is_supervised = is_supervised
         self._folder = folder
 
     def wait_for(self, count: int, at_most: float = START) -> None:
@@ -68,11 +69,10 @@ class Worker:
         )
 
     def _sample(self) -> tuple[float, int, float | None, float | None]:
-        supervisor, children = processor.seconds(*(process.pid for process in self._processes))
-        if not children:
-            # A worker without children runs its jobs itself.
-            supervisor, children = None, supervisor
-        return time.perf_counter(), counted(self._folder), children, supervisor
+        started, children = processor.seconds(*(process.pid for process in self._processes))
+        if started is not None and not self._is_supervised:
+            started, children = None, started + (children or 0.0)
+        return time.perf_counter(), counted(self._folder), children, started
 
     def _look(self, is_done: Callable[[], bool], at_most: float) -> bool:
         until = time.monotonic() + at_most
@@ -106,7 +106,7 @@ def working(side: Side, place: Place, processes: int = 1) -> Iterator[Worker]:
                     start_new_session=True,
                 )
                 started.append(process)
-        yield Worker(started, place.folder)
+        yield Worker(started, place.folder, is_supervised=side.is_supervised)
     finally:
         for process in started:
             process.terminate()

@@ -37,7 +37,7 @@ TASK = {name: _declare(name) for name in TASKS}
 
 
 class Producer(SyncProducer):
-    """Enqueues as huey's documents say, by calling the task. It knows no tenants and no bulk: `map` stores one by one."""
+    """Enqueues as huey's documents say: by calling the task. No tenants, and no bulk, as `map` stores one by one."""
 
     packages = ("huey",)
 
