@@ -7,6 +7,7 @@ PYTEST := $(BIN)/python -m pytest
 CODE := $(wildcard src tests benchmarks examples scripts)
 
 PEERS := $(patsubst requirements/peers-%.in,.venv-%,$(wildcard requirements/peers-*.in))
+NODE_PEERS := $(patsubst requirements/node-%.json,.node-%,$(wildcard requirements/node-*.json))
 
 export PYTHON
 
@@ -31,7 +32,7 @@ check: .venv ## Lint, check formats, types and layers, and cover every branch of
 	$(PYTEST) -n 2 tests/core --cov --cov-report=term
 
 .PHONY: bench
-bench: .venv $(PEERS) ## Measure the claims about speed, with peers beside us
+bench: .venv $(PEERS) $(NODE_PEERS) ## Measure the claims about speed, with peers beside us
 	@$(BIN)/python -m benchmarks
 
 .PHONY: faults
@@ -53,11 +54,11 @@ format: .venv ## Format the code and fix what can be fixed by rule
 
 .PHONY: clean
 clean: ## Remove everything that make made
-	@rm -rf .venv .venv-lock .venv-mutants $(PEERS) .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist mutants
+	@rm -rf .venv .venv-lock .venv-mutants $(PEERS) $(NODE_PEERS) .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist mutants
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Phony: the script itself knows whether there is anything to do.
-.PHONY: .venv .venv-lock .venv-mutants $(PEERS)
+.PHONY: .venv .venv-lock .venv-mutants $(PEERS) $(NODE_PEERS)
 .venv:
 	@scripts/venv .venv requirements/dev.txt --editable
 .venv-lock:
@@ -66,3 +67,5 @@ clean: ## Remove everything that make made
 	@scripts/venv .venv-mutants requirements/mutants.txt
 $(PEERS): .venv-%:
 	@scripts/venv $@ requirements/peers-$*.txt
+$(NODE_PEERS): .node-%:
+	@scripts/node $@ requirements/node-$*.json

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 
 from rich.console import Console
@@ -16,7 +17,7 @@ from rich.table import Table
 
 from benchmarks.flow import chart, machine, side
 from benchmarks.flow.chart import OURS
-from benchmarks.flow.home import Home, PostgresHome, SqliteHome
+from benchmarks.flow.home import Home, PostgresHome, RedisHome, SqliteHome
 from benchmarks.flow.measure import EVERYDAY, MEASURES, QUICK, Sizes
 from benchmarks.flow.record import Record
 from benchmarks.flow.side import Side
@@ -36,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _measure(wanted: argparse.Namespace, home: Home) -> None:
     sides = []
     for known in side.sides(home.name, wanted.sides, wanted.threads):
-        if known.program.exists():
+        if known.is_here:
             sides.append(known)
         else:
             print(f"{known.name} is not here: `make {known.environment}` installs it", file=sys.stderr)
@@ -47,12 +48,12 @@ def _measure(wanted: argparse.Namespace, home: Home) -> None:
     if here.load > here.cores / 2:
         print(f"this machine is busy, load {here.load} on {here.cores} cores: rates mean little", file=sys.stderr)
     facts: dict[str, object] = {
-        "command": _command(wanted),
+        "command": _command(wanted, home),
         "commit": machine.commit(),
         "runs": wanted.runs,
         "machine": asdict(here),
         "versions": versions,
-        "workers": {known.name: [known.program.name, *known.commands(1)[0][1:]] for known in sides},
+        "workers": {known.name: [Path(known.program).name, *known.commands(1)[0][1:]] for known in sides},
     }
     record = Record(home.name, facts)
     measure_all(record, sides, home, wanted.only, wanted.runs, QUICK if wanted.quick else Sizes())
@@ -68,14 +69,13 @@ def _measure(wanted: argparse.Namespace, home: Home) -> None:
 
 @contextmanager
 def _home(store: str) -> Iterator[Home]:
-    """Answer where the stores live; for PostgreSQL a server is started, as the tests do, unless a URL names one."""
+    """Answer where the stores live; a server is started, as the tests do, unless a URL names one."""
     if store == "sqlite":
         yield SqliteHome()
         return
-    from tests.servers import postgres  # noqa: PLC0415 - needed here alone
-
-    with nullcontext(store) if store != "postgres" else postgres.running() as url:
-        yield PostgresHome(url)
+    kind, is_url = ("redis" if store.startswith("redis") else "postgres"), "://" in store
+    with nullcontext(store) if is_url else import_module(f"tests.servers.{kind}").running() as url:
+        yield RedisHome(url) if kind == "redis" else PostgresHome(url)
 
 
 def measure_all(
@@ -87,7 +87,7 @@ def measure_all(
         for name in measures
         for run in range(1, runs + 1)
         for known in (sides if run % 2 else reversed(sides))
-        if known.measures is None or name in known.measures
+        if name not in known.lacks
     ]
     for number, (run, name, known) in enumerate(turns, 1):
         print(f"[{number}/{len(turns)}] {name}, run {run}: {known.name}", file=sys.stderr, flush=True)
@@ -122,7 +122,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--large", action="store_true", help="a million jobs and ten thousand tenants as well: minutes")
     parser.add_argument("--runs", type=int, default=3, help="runs that each figure is the median of")
     parser.add_argument("--quick", action="store_true", help="tiny sizes, to see that it works; figures mean nothing")
-    parser.add_argument("--store", default="sqlite", help="sqlite, postgres, or the URL of a PostgreSQL database")
+    parser.add_argument("--store", default="sqlite", help="sqlite, postgres, redis, or a URL of one of the last two")
     parser.add_argument("--sides", type=_words, default=(), help="some of the sides; all unless given")
     parser.add_argument("--threads", type=int, default=side.THREADS, help="threads of huey at its best")
     parser.add_argument("--output", type=Path, help="where results go; benchmarks/results after a full measurement")
@@ -146,11 +146,11 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(text.split(","))
 
 
-def _command(wanted: argparse.Namespace) -> str:
+def _command(wanted: argparse.Namespace, home: Home) -> str:
     """Write what was asked for, without the places of this machine."""
     words = ["python -m benchmarks flow", f"--only {','.join(wanted.only)}", f"--runs {wanted.runs}"]
-    if wanted.store != "sqlite":
-        words.append("--store postgres")
+    if home.name != "sqlite":
+        words.append(f"--store {home.name}")
     if wanted.quick:
         words.append("--quick")
     return " ".join([*words, f"--threads {wanted.threads}"])

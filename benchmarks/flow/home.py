@@ -2,6 +2,7 @@
 
 import sqlite3
 import tempfile
+import time
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
@@ -93,3 +94,38 @@ class PostgresHome:
         with self._connect(url, autocommit=True) as admin:
             row = admin.execute(sizes).fetchone()
             return int(row[0]) if row else 0
+
+
+class RedisHome:
+    """Each store a server that was emptied."""
+
+    name, title = "redis", "Redis"
+
+    def __init__(self, url: str) -> None:
+        """Connect."""
+        import redis  # noqa: PLC0415 - an extra, needed here alone
+
+        self._url = url
+        self._admin = redis.Redis.from_url(url, protocol=2)
+
+    @contextmanager
+    def empty(self) -> Generator[Place]:
+        """Empty the server, and make a folder for what jobs leave behind."""
+        self._empty()
+        before = self._used()
+        try:
+            with tempfile.TemporaryDirectory(prefix="reprieve-bench-") as folder:
+                yield Place(folder=Path(folder), url=self._url, weigh=lambda: self._used() - before)
+        finally:
+            self._empty()
+
+    def _used(self) -> int:
+        return int(self._admin.info("memory")["used_memory"])
+
+    def _empty(self) -> None:
+        """Forget everything, on the disk too: its log must not be rewritten in the middle of the next measurement."""
+        self._admin.flushall()
+        self._admin.script_flush()
+        self._admin.bgrewriteaof()
+        while self._admin.info("persistence")["aof_rewrite_in_progress"]:
+            time.sleep(0.01)  # noqa: TID251 - the wait is real

@@ -42,7 +42,7 @@ def process(side: Side, sizes: Sizes, home: Home) -> Found:
         "process.cost": one.jobs_cost,
         "process.supervision": one.supervisor_cost,
     }
-    if side.measures is None:
+    if "two" not in side.lacks:
         two = _pace(side, home, "nothing", round(sizes.backlog * side.backlog), processes=2)
         found |= {"process.two": two.rate, "process.gain": two.rate / one.rate}
     return found

@@ -26,8 +26,10 @@ class Side:
     """One system under measurement."""
 
     name: str
-    program: Path
-    """The interpreter, in an environment of its own."""
+    environment: str = ""
+    """The folder that `make` installs it in; none is our own."""
+    program: str
+    """The interpreter."""
     producer: tuple[str, ...]
     """What the interpreter runs to enqueue."""
     worker: tuple[str, ...]
@@ -37,20 +39,20 @@ class Side:
     environ: dict[str, str] = field(default_factory=dict)
     backlog: float = 1.0
     """Share of the backlog that it is given: who is slower needs less for as long a look."""
-    measures: frozenset[str] | None = None
-    """What it is measured by; None is everything."""
+    lacks: frozenset[str] = frozenset()
+    """Measures that it cannot be measured by; `two` is two worker processes."""
     is_supervised: bool = False
     """Whether the process that starts the others is nothing but their supervisor."""
 
     @property
-    def environment(self) -> str:
-        """The folder of its environment."""
-        return self.program.relative_to(ROOT).parts[0]
+    def is_here(self) -> bool:
+        """Whether its environment has been made."""
+        return not self.environment or (ROOT / self.environment).exists()
 
     def ask(self, place: Place, word: str, **options: object) -> object:
         """Let the producer do something, and answer what it found."""
         flags = [f"--{name}={value}" for name, value in options.items()]
-        command = [str(self.program), *self.producer, word, *flags]
+        command = [self.program, *self.producer, word, *flags]
         run = subprocess.run(  # noqa: S603 - our own module
             command, cwd=ROOT, env=self.environ_in(place), stdout=subprocess.PIPE, check=True, timeout=LONGEST
         )
@@ -59,7 +61,7 @@ class Side:
     def commands(self, processes: int) -> list[list[str]]:
         """Answer the commands that start a worker."""
         words = self.several if processes > 1 and self.several else self.worker
-        command = [str(self.program), *(word.replace(PROCESSES, str(processes)) for word in words)]
+        command = [self.program, *(word.replace(PROCESSES, str(processes)) for word in words)]
         return [command] if any(PROCESSES in word for word in words) else [command] * processes
 
     def environ_in(self, place: Place) -> dict[str, str]:
@@ -72,7 +74,8 @@ def _python(name: str, module: str, *worker: str, **options: Any) -> Side:  # no
     """Answer a side in Python, in the virtual environment of its peer."""
     return Side(
         name=name,
-        program=ROOT / f".venv-{module}" / "bin" / "python",
+        environment=f".venv-{module}",
+        program=str(ROOT / f".venv-{module}" / "bin" / "python"),
         producer=("-m", "benchmarks.flow.producer", f"{MODULES}.{module}"),
         worker=worker,
         **options,
@@ -84,7 +87,8 @@ REPRIEVE = replace(
         *("reprieve", "reprieve"),
         *("-m", "reprieve", "worker", f"{MODULES}.reprieve:app", "--processes", PROCESSES, "--log-level", "warning"),
     ),
-    program=Path(sys.executable),
+    environment="",
+    program=sys.executable,
     is_supervised=True,
 )
 
@@ -109,7 +113,7 @@ _HUEY_AS_IT_COMES = _python(
     *("huey as it comes", "huey", *_CONSUMER),
     environ={"BENCH_DEFAULTS": "1"},
     backlog=0.5,
-    measures=frozenset({"process", "latency"}),
+    lacks=frozenset({"two", "fails", "retry", "enqueue", "size"}),
 )
 
 
@@ -123,10 +127,41 @@ _PROCRASTINATE = _looped("procrastinate", backlog=0.1)
 _CHANCY = _looped("chancy", backlog=0.3)
 _SAQ = _looped("saq", backlog=0.2)
 
+_CELERY = _python(
+    *("celery", "celery", "-m", "celery", "--app", f"{MODULES}.celery", "worker", "--loglevel=CRITICAL"),
+    *(f"--concurrency={PROCESSES}", "--without-gossip", "--without-mingle", "--without-heartbeat"),
+    backlog=0.2,
+)
+_RQ = _python(
+    *("rq", "rq", "-m", "rq.cli", "worker", "--config", f"{MODULES}.rq", "--worker-class", "rq.SimpleWorker"),
+    *("--with-scheduler", "--quiet"),
+    backlog=0.1,
+)
+_DRAMATIQ = _python(
+    *("dramatiq", "dramatiq", "-m", "dramatiq", f"{MODULES}.dramatiq", f"--processes={PROCESSES}", "--threads=8"),
+    backlog=0.3,
+)
+_ARQ = _looped("arq", backlog=0.2)
+_TASKIQ = _python(
+    *("taskiq", "taskiq", "-m", "taskiq", "worker", f"{MODULES}.taskiq:broker", f"--workers={PROCESSES}"),
+    *("--max-async-tasks=100", "--log-level=CRITICAL"),
+    backlog=0.2,
+    lacks=frozenset({"retry"}),
+)
+_BULLMQ = _looped("bullmq", backlog=0.2)
+_BULLMQ_ON_NODE = Side(
+    name="bullmq on Node",
+    environment=".node-bullmq",
+    program="node",
+    producer=("benchmarks/flow/sides/bullmq.cjs",),
+    worker=("benchmarks/flow/sides/bullmq.cjs", "work"),
+    environ={"NODE_PATH": str(ROOT / ".node-bullmq" / "node_modules")},
+)
+
 PEERS: dict[str, tuple[Side, ...]] = {
     "sqlite": (_huey(THREADS), _HUEY_AS_IT_COMES),
     "postgres": (_PGQUEUER, _PROCRASTINATE, _CHANCY, _SAQ),
-    "redis": (_SAQ,),
+    "redis": (_CELERY, _RQ, _DRAMATIQ, _ARQ, _SAQ, _TASKIQ, _BULLMQ, _BULLMQ_ON_NODE),
 }
 """Whom we are measured beside, on each kind of store."""
 

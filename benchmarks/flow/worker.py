@@ -70,8 +70,8 @@ class Worker:
 
     def _sample(self) -> tuple[float, int, float | None, float | None]:
         started, children = processor.seconds(*(process.pid for process in self._processes))
-        if started is not None and not self._is_supervised:
-            started, children = None, started + (children or 0.0)
+        if not self._is_supervised and started is not None:
+            children, started = started + (children or 0.0), None
         return time.perf_counter(), counted(self._folder), children, started
 
     def _look(self, is_done: Callable[[], bool], at_most: float) -> bool:
