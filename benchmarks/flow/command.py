@@ -52,6 +52,7 @@ def _measure(wanted: argparse.Namespace, home: Home) -> None:
         "commit": machine.commit(),
         "runs": wanted.runs,
         "machine": asdict(here),
+        "server": home.server,
         "versions": versions,
         "workers": {known.name: [Path(known.program).name, *known.commands(1)[0][1:]] for known in sides},
     }

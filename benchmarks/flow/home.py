@@ -28,6 +28,8 @@ class Home(Protocol):
 
     name: str
     title: str
+    server: str
+    """The version of its server; empty where there is none."""
 
     def empty(self) -> AbstractContextManager[Place]:
         """Make a place for one measurement, and remove it with everything in it."""
@@ -37,7 +39,7 @@ class Home(Protocol):
 class SqliteHome:
     """Each store a file."""
 
-    name, title = "sqlite", "SQLite"
+    name, title, server = "sqlite", "SQLite", ""
 
     @contextmanager
     def empty(self) -> Generator[Place]:
@@ -66,6 +68,8 @@ class PostgresHome:
 
         self._url = url
         self._connect = psycopg.connect
+        with psycopg.connect(url) as connection:
+            self.server = str(connection.info.server_version // 10_000)
 
     @contextmanager
     def empty(self) -> Generator[Place]:
@@ -107,6 +111,7 @@ class RedisHome:
 
         self._url = url
         self._admin = redis.Redis.from_url(url, protocol=2)
+        self.server = str(self._admin.info("server")["redis_version"])
 
     @contextmanager
     def empty(self) -> Generator[Place]:

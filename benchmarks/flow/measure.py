@@ -76,7 +76,8 @@ def retry(side: Side, sizes: Sizes, home: Home) -> Found:
 
 def enqueue(side: Side, sizes: Sizes, home: Home) -> Found:
     """Enqueue without a worker, each way in a new store."""
-    counts = {"one": sizes.one, "crowd": sizes.crowd if side.backlog == 1 else sizes.one, "bulk": sizes.bulk}
+    crowd = sizes.crowd if side.backlog == 1 else sizes.one
+    counts = {"one": sizes.one, "crowd": crowd, "bulk": round(sizes.bulk * side.backlog)}
     found: Found = {}
     for word, count in counts.items():
         with home.empty() as place:
@@ -86,9 +87,10 @@ def enqueue(side: Side, sizes: Sizes, home: Home) -> Found:
 
 def size(side: Side, sizes: Sizes, home: Home) -> Found:
     """Weigh a store full of waiting jobs."""
+    count = round(sizes.stored * side.backlog)
     with home.empty() as place:
-        side.ask(place, "fill", count=sizes.stored)
-        return {"size.bytes": place.weigh() / sizes.stored}
+        side.ask(place, "fill", count=count)
+        return {"size.bytes": place.weigh() / count}
 
 
 def large(side: Side, sizes: Sizes, home: Home) -> Found:

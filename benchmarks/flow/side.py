@@ -129,7 +129,7 @@ _SAQ = _looped("saq", backlog=0.2)
 
 _CELERY = _python(
     *("celery", "celery", "-m", "celery", "--app", f"{MODULES}.celery", "worker", "--loglevel=CRITICAL"),
-    *(f"--concurrency={PROCESSES}", "--without-gossip", "--without-mingle", "--without-heartbeat"),
+    *("--pool=threads", "--concurrency=8", "--without-gossip", "--without-mingle", "--without-heartbeat"),
     backlog=0.2,
 )
 _RQ = _python(
@@ -138,13 +138,14 @@ _RQ = _python(
     backlog=0.1,
 )
 _DRAMATIQ = _python(
-    *("dramatiq", "dramatiq", "-m", "dramatiq", f"{MODULES}.dramatiq", f"--processes={PROCESSES}", "--threads=8"),
+    *("dramatiq", "dramatiq", "-m", "dramatiq", f"{MODULES}.dramatiq", f"--processes={PROCESSES}", "--threads=16"),
+    environ={"dramatiq_queue_prefetch": "1000", "dramatiq_worker_timeout": "1"},
     backlog=0.3,
 )
 _ARQ = _looped("arq", backlog=0.2)
 _TASKIQ = _python(
     *("taskiq", "taskiq", "-m", "taskiq", "worker", f"{MODULES}.taskiq:broker", f"--workers={PROCESSES}"),
-    *("--max-async-tasks=100", "--log-level=CRITICAL"),
+    *("--max-async-tasks=200", "--log-level=CRITICAL"),
     backlog=0.2,
     lacks=frozenset({"retry"}),
 )

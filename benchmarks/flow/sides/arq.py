@@ -12,8 +12,9 @@ from benchmarks.flow.track import PAYLOAD, URL
 from benchmarks.flow.work import MOST_ATTEMPTS, RETRY_AFTER
 from benchmarks.flow.work import work as attempt
 
-MOST_JOBS = int(os.environ.get("BENCH_CONCURRENCY", "100"))
-POLL_DELAY = float(os.environ.get("BENCH_POLL", "0.005"))
+MOST_JOBS = 100
+POLL_DELAY = 0.005
+"""Seconds between two looks at the queue; nothing wakes it."""
 
 _settings = RedisSettings.from_dsn(os.environ[URL])
 

@@ -11,7 +11,7 @@ from benchmarks.flow.work import MOST_ATTEMPTS, RETRY_AFTER
 from benchmarks.flow.work import work as attempt
 
 CHUNK = 1_000
-CONCURRENCY = int(os.environ.get("BENCH_CONCURRENCY", "100"))
+CONCURRENCY = 50
 NAME = "bench"
 
 

@@ -13,13 +13,13 @@ from benchmarks.flow.work import work as attempt
 app = Celery("bench", broker=os.environ[URL])
 app.conf.update(
     task_ignore_result=True,
-    worker_prefetch_multiplier=int(os.environ.get("BENCH_PREFETCH", "100")),
+    worker_prefetch_multiplier=100,
     worker_hijack_root_logger=False,
 )
 
 
 def _declare(name: str) -> Any:  # noqa: ANN401 - Celery has no types
-    @app.task(name=name, bind=True, autoretry_for=(ConnectionError,), default_retry_delay=RETRY_AFTER.get(name))
+    @app.task(name=name, bind=True, autoretry_for=(ConnectionError,), default_retry_delay=int(RETRY_AFTER.get(name, 0)))
     def run(self: Task, sent: int, payload: str) -> None:  # noqa: ARG001 - all tasks take the same
         attempt(name, sent, self.request.id, is_first=self.request.retries == 0)
 

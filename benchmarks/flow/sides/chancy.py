@@ -17,7 +17,7 @@ from benchmarks.flow.work import work as attempt
 QUEUE = Queue(
     "bench",
     executor=Chancy.Executor.Async,
-    concurrency=int(os.environ.get("BENCH_CONCURRENCY", "1000")),
+    concurrency=1_000,
     polling_interval=1,
     eager_polling=True,
 )

@@ -18,7 +18,7 @@ from benchmarks.flow.work import MOST_ATTEMPTS, RETRY_AFTER, TASKS
 from benchmarks.flow.work import work as attempt
 
 CHUNK = 1_000
-BATCH = int(os.environ.get("BENCH_BATCH", "100"))
+BATCH = 1_000
 
 
 async def work() -> None:
