@@ -10,8 +10,8 @@ match sys.argv[1:]:
         core.main()
         fingerprint.main()
         store.main()
-        flow.main([])
-        flow.main(["--store", "postgres"])
+        for home in ("sqlite", "postgres"):
+            flow.main(["--store", home])
     case ["flow", *arguments]:
         flow.main(arguments)
     case _:

@@ -23,7 +23,8 @@ from benchmarks.flow.record import Record
 from benchmarks.flow.side import Side
 
 RESULTS = side.ROOT / "benchmarks" / "results"
-WIDTH = 112
+WIDTH = 80
+WIDTH_OF_SIDE = 16
 """Columns below which the table would break its lines."""
 
 
@@ -58,12 +59,12 @@ def _measure(wanted: argparse.Namespace, home: Home) -> None:
     }
     record = Record(home.name, facts)
     measure_all(record, sides, home, wanted.only, wanted.runs, QUICK if wanted.quick else Sizes())
-    console = Console(width=None if Console().width >= WIDTH else WIDTH)
+    console = Console(width=max(Console().width, WIDTH + WIDTH_OF_SIDE * len(sides)))
     console.print(tabulate(record, home.title))
     chart.show(record, console)
     if wanted.output is not None:
         record.save(wanted.output / f"{home.name}.json")
-        title = f"{' and '.join(record.sides())} on {home.title}"
+        title = f"{', '.join(record.sides())} on {home.title}"
         caption = f"median of {wanted.runs}; {here.cores} cores, load {here.load} when it began"
         (wanted.output / f"{home.name}.svg").write_text(chart.draw(record, title, caption), "utf-8")
 
@@ -130,7 +131,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     wanted = parser.parse_args(arguments)
     if wanted.large and "large" not in wanted.only:
         wanted.only = (*wanted.only, "large")
-    if wanted.output is None and not wanted.quick and set(wanted.only) >= set(EVERYDAY):
+    if wanted.output is None and not wanted.quick and not wanted.sides and set(wanted.only) >= set(EVERYDAY):
         wanted.output = RESULTS
     return wanted
 
@@ -152,6 +153,10 @@ def _command(wanted: argparse.Namespace, home: Home) -> str:
     words = ["python -m benchmarks flow", f"--only {','.join(wanted.only)}", f"--runs {wanted.runs}"]
     if home.name != "sqlite":
         words.append(f"--store {home.name}")
+    if wanted.sides:
+        words.append(f"--sides '{','.join(wanted.sides)}'")
     if wanted.quick:
         words.append("--quick")
-    return " ".join([*words, f"--threads {wanted.threads}"])
+    if home.name == "sqlite":
+        words.append(f"--threads {wanted.threads}")
+    return " ".join(words)

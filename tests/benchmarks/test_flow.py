@@ -10,6 +10,7 @@ from benchmarks.flow import chart
 from benchmarks.flow.figure import FIGURES, PROMISES, figures_on
 from benchmarks.flow.measure import MEASURES, median, percentile
 from benchmarks.flow.record import Record
+from benchmarks.flow.side import PEERS
 from benchmarks.flow.track import FOLDER, Track, counted, stamped
 
 ROOT = Path(__file__).parents[2]
@@ -27,6 +28,27 @@ def test_a_quick_measurement_of_one_side_runs_real_processes_and_writes_its_resu
     assert results["figures"]["fails.rate"]["sides"]["reprieve"]["value"] > 0
     assert str(tmp_path) not in json.dumps(results)
     ET.parse(tmp_path / "sqlite.svg")  # noqa: S314 - our own file
+
+
+@pytest.mark.parametrize("home", PEERS)
+def test_every_peer_has_a_module_and_pins_to_install_it_by(home: str) -> None:
+    for peer in PEERS[home]:
+        kind, _, name = peer.environment.removeprefix(".").partition("-")
+        module = {"venv": f"{name}.py", "node": f"{name}.cjs"}[kind]
+        pins = {"venv": f"peers-{name}.txt", "node": f"node-{name}.json"}[kind]
+        assert (ROOT / "benchmarks" / "flow" / "sides" / module).exists()
+        assert (ROOT / "requirements" / pins).exists()
+
+
+def test_a_worker_of_several_processes_is_one_command_that_says_so_or_one_command_each() -> None:
+    known = {peer.name: peer for peer in PEERS["redis"]}
+    assert [len(known["dramatiq"].commands(number)) for number in (1, 2)] == [1, 1]
+    assert "--processes=2" in known["dramatiq"].commands(2)[0]
+    assert [len(known["arq"].commands(number)) for number in (1, 2)] == [1, 2]
+
+
+def test_there_are_peers_and_promises_on_the_same_kinds_of_stores() -> None:
+    assert PEERS.keys() == PROMISES.keys()
 
 
 def test_every_figure_belongs_to_a_measure() -> None:
