@@ -122,9 +122,9 @@ def _looped(name: str, **options: Any) -> Side:  # noqa: ANN401 - those of Side
     return _python(name, name, "-m", "benchmarks.flow.loop", f"{MODULES}.{name}", **options)
 
 
-_PGQUEUER = _looped("pgqueuer", backlog=0.5)
+_PGQUEUER = _looped("pgqueuer")
 _PROCRASTINATE = _looped("procrastinate", backlog=0.1)
-_CHANCY = _looped("chancy", backlog=0.3)
+_CHANCY = _looped("chancy", backlog=0.5)
 _SAQ = _looped("saq", backlog=0.2)
 
 _CELERY = _python(
