@@ -5,7 +5,7 @@ import json
 import os
 from datetime import timedelta
 
-import asyncpg
+import asyncpg  # type: ignore[import-untyped]  # it has none
 from pgqueuer import PgQueuer
 from pgqueuer.db import AsyncpgPoolDriver
 from pgqueuer.executors import DatabaseRetryEntrypointExecutor
