@@ -16,7 +16,8 @@ from reprieve.core.job import Cause, Job
 from reprieve.core.move import Cancel, Dead, Park, Retry, Return, Snooze, Succeed
 from reprieve.errors import StoreLocked
 from reprieve.stores.postgres import PostgresStore
-from reprieve.stores.postgres.address import PATIENCE, SETTINGS, address_of
+from reprieve.stores.postgres.address import SETTINGS, address_of
+from reprieve.stores.postgres.line import PATIENCE
 from reprieve.stores.protocol import Filter, Regulation, Retention, Subject
 from reprieve.testing.conformance.stage import ANOTHER, DAY, START, Worker, find_all, new_job, new_jobs, succeed
 from tests.stores.postgres.recount import complaints, stored_ids
