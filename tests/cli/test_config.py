@@ -78,6 +78,7 @@ def test_a_password_in_the_url_is_hidden(monkeypatch: pytest.MonkeyPatch) -> Non
         ("postgresql://me:p%40ss@h1,h2/db?sslmode=require", "postgresql://me:***@h1,h2/db?sslmode=require"),
         ("postgresql://h/db?user=me&password=open&x=1", "postgresql://h/db?user=me&password=***&x=1"),
         ("postgresql://h/db?sslpassword=open", "postgresql://h/db?sslpassword=***"),
+        ("postgresql://h/db?listen=postgresql%3A%2F%2Fu%3Aopen%40h&x=1", "postgresql://h/db?listen=***&x=1"),
         ("http://[broken:secret@x", "http://[broken:***@x"),
         ("redis://a\x1b[2J\udcff", "redis://a?[2J?"),
     ],

@@ -29,6 +29,7 @@ SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
     "max_connections": "200",
+    "max_prepared_transactions": "10",
     "shared_buffers": "128MB",
     "fsync": "on",
     "synchronous_commit": "on",
@@ -43,12 +44,21 @@ class PostgresMissing(Exception):
 class Server:
     """A server of our own, in a folder of its own, that can be killed and started again."""
 
-    def __init__(self, folder: Path) -> None:
-        """Make the cluster, and start nothing yet."""
+    def __init__(self, folder: Path, primary: "Server | None" = None) -> None:
+        """Make the cluster, empty or as a standby of another, and start nothing yet."""
         self._binaries = _binaries()
         self.folder = folder
         self._user = unprivileged(folder)
         self._data = folder / "data"
+        self._port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        self.url = f"postgresql://reprieve@127.0.0.1:{self._port}/postgres"
+        if primary is None:
+            self._make()
+        else:
+            self._copy(primary)
+
+    def _make(self) -> None:
         initdb: list[str | Path] = [
             self._binaries / "initdb",
             "-D",
@@ -61,12 +71,22 @@ class Server:
             "UTF8",
             "-N",
         ]
-        subprocess.run([*initdb, "--locale=C"], check=True, capture_output=True, user=self._user, cwd=folder)
+        subprocess.run([*initdb, "--locale=C"], check=True, capture_output=True, user=self._user, cwd=self.folder)
         access = self._data / "pg_hba.conf"
         access.write_text(f"host all {LOCKED_OUT} all scram-sha-256\n{access.read_text()}")
-        self._port = free_port()
-        self._process: subprocess.Popen[bytes] | None = None
-        self.url = f"postgresql://reprieve@127.0.0.1:{self._port}/postgres"
+
+    def _copy(self, primary: "Server") -> None:
+        copy: list[str | Path] = [
+            self._binaries / "pg_basebackup",
+            "-d",
+            primary.url,
+            "-D",
+            self._data,
+            "-R",
+            "-c",
+            "fast",
+        ]
+        subprocess.run(copy, check=True, capture_output=True, user=self._user, cwd=self.folder)
 
     @property
     def pid(self) -> int:
@@ -128,11 +148,14 @@ def running() -> Iterator[str]:
 
 
 @contextmanager
-def own() -> Iterator[Server]:
-    """Answer a server of our own, for as long as this lasts; it ends with this process in any case."""
+def own(primary: Server | None = None) -> Iterator[Server]:
+    """Answer a server of our own, for as long as this lasts; it ends with this process in any case.
+
+    With a primary it is a standby of that: it has the same rows, and can only be read.
+    """
     folder = Path(tempfile.mkdtemp(prefix="reprieve-postgres-"))
     with Guard(folder):
-        server = Server(folder)
+        server = Server(folder, primary)
         server.start()
         try:
             yield server

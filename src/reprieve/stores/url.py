@@ -7,7 +7,9 @@ from urllib.parse import unquote
 from reprieve.errors import InvalidUrl
 
 _USER = re.compile(r"(?<=://)([^:@]*:).*@", re.DOTALL)
-_SECRET = re.compile(r"([?&][^=&]*(?:passw|secret|token|key)[^=&]*=)[^&#]*", re.IGNORECASE)
+_SECRET = re.compile(r"([?&][^=&]*(?:passw|secret|token|key|listen)[^=&]*=)[^&#]*", re.IGNORECASE)
+"""`listen` is a URL inside of the URL, with a password of its own."""
+
 _LONGEST = 200
 
 

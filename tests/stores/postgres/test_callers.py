@@ -1,5 +1,6 @@
 """Connections of callers: jobs join the transactions of whatever library an application talks to PostgreSQL with."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import (
     AbstractAsyncContextManager,
@@ -10,6 +11,7 @@ from contextlib import (
 )
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 import asyncpg  # type: ignore[import-untyped]  # has no types
 import django  # type: ignore[import-untyped]  # as above
@@ -26,7 +28,7 @@ from reprieve.config import Settings
 from reprieve.errors import StoreError, ValidationError
 from reprieve.stores.postgres import PostgresStore
 from reprieve.stores.protocol import Filter
-from reprieve.testing.conformance.stage import START, new_job, new_jobs
+from reprieve.testing.conformance.stage import START, Worker, new_job, new_jobs
 from tests.stores.postgres.recount import stored_ids
 
 Opened: TypeAlias = Callable[[str], AbstractContextManager[Any]]
@@ -208,3 +210,37 @@ async def test_the_statement_is_published_in_every_style(url: str, store: Postgr
     await connected.execute(text, *values)
     await connected.close()
     assert stored_ids(url) == {first.id, second.id}
+
+
+async def test_longest_name_of_a_schema_is_heard_and_enqueued_in(postgres_url: str) -> None:
+    schema = f"longest_{uuid4().hex}".ljust(54, "x")
+    url = f"{postgres_url}?schema={schema}"
+    store, other = PostgresStore(url), PostgresStore(url)
+    try:
+        worker = await Worker.open(other)
+        assert await worker.take(1) == []
+        with psycopg.connect(postgres_url) as connection:
+            store.enqueue_in(connection, [new_job(store)], START)
+        async with asyncio.timeout(10):
+            assert await other.wait(["default"], 60.0, worker.session)
+    finally:
+        await store.close()
+        await other.close()
+        with psycopg.connect(postgres_url, autocommit=True) as admin:
+            admin.execute(f"drop schema {schema} cascade")
+
+
+async def test_transaction_that_tells_nobody_can_be_prepared(url: str, store: PostgresStore) -> None:
+    await store.tally("status", Filter(), START)
+    with psycopg.connect(url.partition("?")[0], autocommit=True) as connection:
+        if connection.execute("show max_prepared_transactions").fetchone() == ("0",):
+            pytest.skip("the server prepares no transactions")
+        job, name = new_job(store), url.partition("schema=")[2]
+        statement, parameters = store.statement([job], START)
+        assert isinstance(parameters, dict)
+        connection.execute("begin")
+        connection.execute(statement, parameters | {"channel": ""})
+        connection.execute(f"prepare transaction '{name}'")
+        assert stored_ids(url) == set()
+        connection.execute(f"commit prepared '{name}'")
+    assert stored_ids(url) == {job.id}

@@ -3,6 +3,8 @@
 import asyncio
 import random
 from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 
 import psycopg
@@ -175,6 +177,64 @@ async def test_store_is_used_from_many_loops_and_threads(store: PostgresStore) -
     ids = await asyncio.gather(*(asyncio.to_thread(enqueue, number) for number in range(8)))
     taken = await (await Worker.open(store)).take(100)
     assert {job.id for job in taken} == {job_id for some in ids for job_id in some}
+
+
+def connections_of(url: str, name: str, state: str = "") -> int:
+    """Answer how many connections of a name there are, or how many of them wait for something."""
+    with psycopg.connect(url.partition("?")[0], autocommit=True) as admin:
+        count = (
+            "select count(*) from pg_stat_activity where application_name = %s and coalesce(wait_event_type, '') ~ %s"
+        )
+        (found,) = admin.execute(count, [name, state]).fetchone() or (0,)
+        return int(found)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what the server alone knows."""
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110 - it does not say when
+            await asyncio.sleep(0.01)
+
+
+async def test_process_has_nine_connections_at_the_most_and_beats_while_threads_wait(url: str) -> None:
+    name = url.partition("schema=")[2]
+    store = PostgresStore(f"{url}&application_name={name}")
+    try:
+        worker = await Worker.open(store)
+        await worker.ask()
+        with psycopg.connect(url.partition("?")[0]) as shop:
+            store.enqueue_in(shop, [new_job(store, key="k")], START)
+            with ThreadPoolExecutor(12) as threads:
+                calls = [threads.submit(store.enqueue_here, [new_job(store, key="k")], START) for _ in range(12)]
+                await until(lambda: connections_of(url, name, "Lock") >= 4)
+                await asyncio.gather(*(store.tally("status", Filter(), START) for _ in range(40)))
+                assert await worker.beat()
+                assert connections_of(url, name) <= 9
+                shop.rollback()
+                assert len({call.result()[0] for call in calls}) == 1
+    finally:
+        await store.close()
+
+
+async def test_connections_that_nobody_needs_are_closed(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = url.partition("schema=")[2]
+    store = PostgresStore(f"{url}&application_name={name}")
+    try:
+        with psycopg.connect(url.partition("?")[0]) as holder:
+            await store.tally("status", Filter(), START)
+            holder.execute(f"set search_path = {name}")
+            holder.execute("select take_turn('0')")
+            calls = [asyncio.create_task(store.regulate([], START)) for _ in range(4)]
+            await until(lambda: connections_of(url, name, "Lock") == 4)
+            holder.rollback()
+            await asyncio.gather(*calls)
+        assert connections_of(url, name) == 4
+        monkeypatch.setattr("reprieve.stores.postgres.crew.IDLE", 0.0)
+        await store.tally("status", Filter(), START)
+        await until(lambda: connections_of(url, name) == 1)
+        await store.tally("status", Filter(), START)
+    finally:
+        await store.close()
 
 
 async def test_bell_is_heard_by_another_process(url: str, store: PostgresStore) -> None:

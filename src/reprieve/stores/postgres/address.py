@@ -1,19 +1,22 @@
 """Where the jobs live: the server, the database and the schema that a URL names."""
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from struct import Struct
 from typing import Final, Literal, TypeAlias
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import unquote
 
 import msgspec
 import psycopg
 from psycopg.adapt import Buffer, Loader
-from psycopg.pq import Format
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import Conninfo, Format
 from psycopg.types.numeric import Int8Dumper
 
 from reprieve.errors import InvalidUrl
+from reprieve.stores.postgres.line import LOOKS, PATIENCE, Line
 from reprieve.stores.postgres.rows import text
 from reprieve.stores.url import masked
 
@@ -22,13 +25,25 @@ Durability: TypeAlias = Literal["full", "fast"]
 
 SCHEMA: Final = "reprieve"
 
-PATIENCE: Final = 10
-"""Seconds for which somebody else's turn, or a server that does not answer, is waited for."""
+DEFAULTS: Final[dict[str, str | int]] = {
+    "application_name": "reprieve",
+    "connect_timeout": PATIENCE,
+    # Of several servers, the one that takes jobs; after a failover, whoever still answers as a replica is not it.
+    "target_session_attrs": "read-write",
+    # A server that vanished without a word says nothing for ever: what it was told has to be acknowledged in time, and
+    # where nothing is told it is asked whether it is still there.
+    "tcp_user_timeout": PATIENCE * 1_000,
+    "keepalives_idle": PATIENCE,
+    "keepalives_interval": PATIENCE // 3,
+    "keepalives_count": 3,
+}
+"""What a URL may say otherwise."""
 
 SETTINGS: Final = {
     "timezone": "UTC",
     "default_transaction_isolation": "read committed",
     "lock_timeout": f"{PATIENCE}s",
+    "statement_timeout": f"{LOOKS}s",
     # A process that was stopped in the middle of its turn must not stop all others.
     "idle_in_transaction_session_timeout": f"{PATIENCE // 2}s",
     # Tables are empty one hour and full the next: no plan may depend on what a table held when it was made.
@@ -45,7 +60,10 @@ WRITE: Final = "isolation level read committed read write"
 READ: Final = "isolation level repeatable read read only"
 
 _PLACE = Struct(">IH")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_$]{0,62}")
+_LONGEST = 54
+"""Letters of a schema's name, whose notifications have a name that is longer by nine, and 63 at the most."""
+
+_NAME = re.compile(rf"[A-Za-z_][A-Za-z0-9_$]{{0,{_LONGEST - 1}}}")
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -62,7 +80,12 @@ class Address(msgspec.Struct, frozen=True):
         """Where names are looked up: temporary tables, which come first unless they are named, have to stand back."""
         return f"{self.schema}, pg_temp"
 
-    def connect(self) -> psycopg.Connection:
+    def __repr__(self) -> str:
+        """Show where, and no password."""
+        where = conninfo_to_dict(self.conninfo)
+        return f"Address({where.get('host', '')}/{where.get('dbname', '')}, {self.schema})"
+
+    def connect(self) -> Line:
         """Open a connection for jobs. What `begin` starts on it finds the schema and our settings."""
         connection = self._open(self.conninfo)
         if not is_pooled(connection):
@@ -70,9 +93,11 @@ class Address(msgspec.Struct, frozen=True):
             self._set(connection, is_local=False)
         return connection
 
-    def listen(self) -> psycopg.Connection:
+    def listen(self) -> Line:
         """Open a connection that hears notifications, if it can be had."""
-        return self._open(self.ears or self.conninfo)
+        connection = self._open(self.ears or self.conninfo)
+        connection.patience = PATIENCE
+        return connection
 
     def begin(self, connection: psycopg.Connection, mode: str) -> None:
         """Begin a transaction. One through a pooler has another session each time, and brings its settings along."""
@@ -92,10 +117,8 @@ class Address(msgspec.Struct, frozen=True):
             raise
         connection.execute("commit")
 
-    def _open(self, conninfo: str) -> psycopg.Connection:
-        connection = psycopg.connect(
-            conninfo, autocommit=True, prepare_threshold=None, connect_timeout=PATIENCE, application_name="reprieve"
-        )
+    def _open(self, conninfo: str) -> Line:
+        connection = Line.connect(conninfo, autocommit=True, prepare_threshold=None)
         adapters = connection.adapters
         adapters.register_dumper(int, Int8Dumper)
         adapters.register_loader("uuid", IdLoader)
@@ -141,22 +164,35 @@ def address_of(url: str, schema: str | None = None, durability: Durability = "fu
 
     `listen` in it is the URL of the server itself, for notifications, where the rest names a pooler.
     """
+    base, _, query = url.partition("?")
+    ours: dict[str, str] = {}
+    theirs: list[str] = []
+    for option in query.split("&") if query else ():
+        name, _, value = option.partition("=")
+        if name in ("schema", "listen"):
+            ours[name] = unquote(value)
+        else:
+            theirs.append(option)
     try:
-        parts = urlsplit(url)
-        options = parse_qsl(parts.query, keep_blank_values=True)
-        named = [value for name, value in options if name == "schema"]
-        ears = [value for name, value in options if name == "listen"]
-        rest = urlencode([(name, value) for name, value in options if name not in ("schema", "listen")])
-        conninfo = urlunsplit(parts._replace(query=rest))
-        for url_of_server in (conninfo, *ears):
-            psycopg.conninfo.conninfo_to_dict(url_of_server)
-        if "," not in parts.netloc:
-            _ = parts.port  # raises if it is no number, which libpq would only find later
-    except (ValueError, psycopg.Error) as error:
+        conninfo = _conninfo("?".join((base, "&".join(theirs))) if theirs else base)
+        ears = _conninfo(ours["listen"]) if ours.get("listen") else ""
+    except (ValueError, psycopg.Error):
         message = f"{masked(url)!r} cannot be read; write postgresql://user:password@host/database"
-        raise InvalidUrl(message) from error
-    name = schema or (named[-1] if named else SCHEMA)
+        # What libpq says of it quotes it, with the password.
+        raise InvalidUrl(message) from None
+    name = schema or ours.get("schema", SCHEMA)
     if not _NAME.fullmatch(name) or name.startswith("pg_"):
-        message = f"schema {name[:80]!r} is no name; give letters, digits and underscores"
+        message = f"schema {name[:80]!r} will not do; give letters, digits and underscores, {_LONGEST} at the most"
         raise InvalidUrl(message)
-    return Address(conninfo, f'"{name}"', durability, ears[-1] if ears else "")
+    return Address(conninfo, f'"{name}"', durability, ears)
+
+
+def _conninfo(url: str) -> str:
+    """Write a URL as libpq reads it best, with our defaults for what neither it nor the environment says."""
+    given = conninfo_to_dict(url)
+    for port in str(given.get("port", "")).split(","):
+        if port:
+            int(port)  # raises if it is no number, which libpq would only find later
+    known = Conninfo.get_defaults()
+    said = {option.keyword.decode() for option in known if option.envvar and option.envvar.decode() in os.environ}
+    return make_conninfo("", **{name: value for name, value in DEFAULTS.items() if name not in said} | given)

@@ -6,25 +6,34 @@ on it: who hears nothing looks again after a while.
 """
 
 import asyncio
+import logging
 import math
 import os
-import select
+import selectors
 import threading
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 import psycopg
 
 from reprieve.clock import ticks
 from reprieve.errors import StoreClosed
 from reprieve.rng import bits
-from reprieve.stores.postgres.address import PATIENCE, Address, is_pooled
+from reprieve.stores.postgres.address import Address, is_pooled
+from reprieve.stores.postgres.faults import translate
+from reprieve.stores.postgres.line import PATIENCE
 from reprieve.stores.postgres.statements import statements
+
+log = logging.getLogger("reprieve")
 
 SOON, LATER = 0.01, 0.1
 """Seconds between two notifications of one queue: of jobs that came, and of whatever else has changed."""
 
 DEAF_LOOKS = 0.2
-"""Seconds after which somebody who cannot listen looks again, and after which it is tried again."""
+"""Seconds after which somebody who cannot listen looks again."""
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
+"""Seconds after which it is tried again to listen; each time twice as long."""
 
 EVERYWHERE = ""
 """What happened concerns all queues."""
@@ -48,6 +57,7 @@ class Bell:
         self._is_closed = False
         self._thread: threading.Thread | None = None
         self._is_deaf = True
+        self._pause = FIRST_PAUSE
         self._tried = threading.Event()
         self._wake_reader, self._wake_writer = os.pipe()
         os.set_blocking(self._wake_writer, False)
@@ -140,7 +150,7 @@ class Bell:
         if is_up_to_date:
             self._seen[session] = self._tick
         for loop, event in self._waiting:
-            if not loop.is_closed():
+            with suppress(RuntimeError):  # the loop was closed, and nobody waits any more
                 loop.call_soon_threadsafe(event.set)
 
     def _begin(self) -> None:
@@ -157,19 +167,30 @@ class Bell:
     def _run(self) -> None:
         while not self._is_closed:
             try:
-                with self._address.listen() as ears:
-                    if not is_pooled(ears):
-                        ears.execute(statements("bell")["hurry"])
-                        ears.execute(statements("bell")["listen"].replace("{channel}", self.channel))
-                        self._hear_again()
-                    # Through a pooler nothing is heard, and others are told all the same.
-                    self._tried.set()
-                    while not self._is_closed:
-                        self._listen(ears)
-            except psycopg.Error:
-                self._is_deaf = True
-                self._tried.set()
-                self._rest(DEAF_LOOKS, None)
+                self._hear()
+            except Exception as error:  # noqa: BLE001 - whatever it is, those who wait have to know, and it may pass
+                self._go_deaf(error)
+
+    def _hear(self) -> None:
+        with self._address.listen() as ears:
+            if not is_pooled(ears):
+                ears.execute(statements("bell")["hurry"])
+                ears.execute(statements("bell")["listen"].replace("{channel}", self.channel))
+                self._hear_again()
+            # Through a pooler nothing is heard, and others are told all the same.
+            self._tried.set()
+            self._pause = FIRST_PAUSE
+            while not self._is_closed:
+                self._listen(ears)
+
+    def _go_deaf(self, error: Exception) -> None:
+        self._is_deaf = True
+        self._tried.set()
+        if self._pause == FIRST_PAUSE and not self._is_closed:
+            why = translate(error)
+            log.warning("other processes are not heard, so whoever waits looks every %g s: %s", DEAF_LOOKS, why)
+        self._rest(self._pause, None)
+        self._pause = min(2 * self._pause, LONGEST_PAUSE)
 
     def _hear_again(self) -> None:
         """What was missed while nobody listened counts as something that happened."""
@@ -204,6 +225,10 @@ class Bell:
 
     def _rest(self, at_most: float | None, ears: psycopg.Connection | None) -> None:
         """Wait until somebody here rings, the server says something, or time is up."""
-        sources = [self._wake_reader] if ears is None else [self._wake_reader, ears.fileno()]
-        if self._wake_reader in select.select(sources, [], [], at_most)[0]:
+        # Unlike the others, this one needs no file of its own, and takes files of any number.
+        with selectors.PollSelector() as sources:
+            for source in (self._wake_reader,) if ears is None else (self._wake_reader, ears.fileno()):
+                sources.register(source, selectors.EVENT_READ)
+            ready = {key.fd for key, _ in sources.select(at_most)}
+        if self._wake_reader in ready:
             os.read(self._wake_reader, 4_096)

@@ -27,6 +27,9 @@ SPARE = 20
 LONG = 600
 """Seconds after which a transaction keeps dead rows from being cleared away for too long."""
 
+FAR = 1_000_000
+"""Transactions after which a replica does."""
+
 
 class PostgresCare:
     """Looks after one schema."""
@@ -90,7 +93,7 @@ def _server(connection: psycopg.Connection) -> Finding:
     version = connection.info.parameter_status("server_version") or ""
     (is_replica,) = connection.execute(statements("care")["replica"]).fetchone() or (False,)
     if is_replica:
-        fix = "name the primary server in the URL, or add target_session_attrs=read-write"
+        fix = "name the primary server in the URL, and leave target_session_attrs out of it"
         return Finding(name="server", level="bad", seen=f"PostgreSQL {version}, a replica that takes no jobs", fix=fix)
     return Finding(name="server", level="ok", seen=f"PostgreSQL {version}")
 
@@ -189,8 +192,11 @@ def _sessions(connection: psycopg.Connection, now: int) -> Finding:
 
 def _transactions(connection: psycopg.Connection) -> Finding:
     (oldest,) = connection.execute(statements("care")["oldest"]).fetchone() or (0,)
-    if oldest < LONG:
-        return Finding(name="transactions", level="ok", seen="none is open for long")
-    seen = f"one is open for {oldest:,} s"
-    fix = "end it: while it lasts, no dead row can be cleared away, and every claim becomes slower"
-    return Finding(name="transactions", level="warn", seen=seen, fix=fix)
+    name, behind = connection.execute(statements("care")["behind"]).fetchone() or ("", -1)
+    why = "while it lasts, no dead row can be cleared away, and every claim becomes slower"
+    if oldest >= LONG:
+        return Finding(name="transactions", level="warn", seen=f"one is open for {oldest:,} s", fix=f"end it: {why}")
+    if behind >= FAR:
+        seen = f"the replica or slot {name} is {behind:,} of them behind"
+        return Finding(name="transactions", level="warn", seen=seen, fix=f"let it catch up, or drop its slot: {why}")
+    return Finding(name="transactions", level="ok", seen="none is open for long")

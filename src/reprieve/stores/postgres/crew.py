@@ -12,10 +12,12 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 import psycopg
 from psycopg.pq import TransactionStatus
 
+from reprieve.clock import ticks
 from reprieve.errors import StoreClosed, StoreError
 from reprieve.stores.postgres.address import READ, WRITE, Address
-from reprieve.stores.postgres.faults import translate
+from reprieve.stores.postgres.faults import is_final, translate
 from reprieve.stores.postgres.layout import prepare
+from reprieve.stores.postgres.line import CHANGES, LOOKS, PATIENCE, Line
 
 T = TypeVar("T")
 
@@ -25,7 +27,10 @@ ALONE: Final = ""
 """Work that is a single statement, which is a transaction by itself."""
 
 HANDS = 8
-"""Connections of a process at the most. They are opened when they are needed."""
+"""Connections that work at the most. They are opened when they are needed."""
+
+IDLE = 60.0
+"""Seconds after which a connection that nobody needed is closed."""
 
 
 class Tx:
@@ -64,9 +69,15 @@ class Crew:
         self._process = os.getpid()
         self._threads = ThreadPoolExecutor(HANDS, "reprieve-postgres")
         self._lock = threading.Lock()
-        self._idle: list[psycopg.Connection] = []
+        self._preparing = threading.Lock()
+        self._idle: list[tuple[float, Line]] = []
+        """Connections that nobody needs, and since when; the last is taken first, and the first needed least."""
+        self._busy: set[Line] = set()
         self._room = threading.Semaphore(HANDS)
+        # Threads of the caller may wait for each other, and must not keep a session from beating meanwhile.
+        self._room_of_callers = threading.Semaphore(HANDS // 2)
         self._is_closed = False
+        self._is_over = False
         self._is_prepared = False
         self._fault: Point | None = None
 
@@ -76,14 +87,10 @@ class Crew:
         return self._threads.submit(self._attempt, work, mode)
 
     def here(self, work: Work[T], mode: str = WRITE) -> T:
-        """Do something in the calling thread, which spares it the way to another; a crowd of threads takes that way."""
+        """Do something in the calling thread, which spares it the way to another."""
         self._require_usable()
-        if not self._room.acquire(blocking=False):
-            return self.submit(work, mode).result()
-        try:
+        with self._room_of_callers:
             return self._attempt(work, mode)
-        finally:
-            self._room.release()
 
     def _require_usable(self) -> None:
         if self._is_closed:
@@ -99,50 +106,87 @@ class Crew:
 
     def prepare(self) -> None:
         """Bring the layout up to date, once."""
-        with self._lock:
+        with self._preparing:
             if not self._is_prepared:
                 prepare(self._address)
                 self._is_prepared = True
 
     def close(self) -> None:
-        """Finish what was begun, and hang up."""
+        """Finish what was begun, if the server lets us, and hang up."""
         self._is_closed = True
+        impatience = threading.Timer(PATIENCE, self._give_up)
+        impatience.start()
         self._threads.shutdown()
+        impatience.cancel()
         with self._lock:
             idle, self._idle = self._idle, []
-        for connection in idle:
+        for _, connection in idle:
             connection.close()
+
+    def _give_up(self) -> None:
+        """Wait for no answer any more."""
+        with self._lock:
+            self._is_over = True
+            for connection in self._busy:
+                connection.patience = 0
 
     def _attempt(self, work: Work[T], mode: str) -> T:
         try:
-            connection = self._borrow()
-            try:
-                return self._transact(connection, work, mode)
-            finally:
-                self._give_back(connection)
+            with self._room:
+                return self._on_a_line(work, mode)
         except Exception as error:
             translated = translate(error)
             if translated is error:
                 raise
             raise translated from error
 
-    def _borrow(self) -> psycopg.Connection:
+    def _on_a_line(self, work: Work[T], mode: str) -> T:
+        connection = self._borrow(mode)
+        try:
+            return self._transact(connection, work, mode)
+        except psycopg.Error as error:
+            if is_final(error):
+                connection.close()
+            raise
+        finally:
+            self._give_back(connection)
+
+    def _borrow(self, mode: str) -> Line:
+        connection = self._idle_one()
+        if connection is None:
+            self.prepare()
+            connection = self._address.connect()
+        with self._lock:
+            if not self._is_over:
+                connection.patience = LOOKS + PATIENCE if mode == READ else CHANGES
+                self._busy.add(connection)
+                return connection
+        connection.close()
+        message = "the store was closed before this was begun; open it again"
+        raise StoreClosed(message)
+
+    def _idle_one(self) -> Line | None:
         with self._lock:
             while self._idle:
-                connection = self._idle.pop()
+                _, connection = self._idle.pop()
                 if not connection.closed:
                     return connection
-        self.prepare()
-        return self._address.connect()
+        return None
 
-    def _give_back(self, connection: psycopg.Connection) -> None:
+    def _give_back(self, connection: Line) -> None:
+        now, spare = ticks(), []
         with self._lock:
-            if not self._is_closed and not connection.closed:
-                self._idle.append(connection)
-                return
-        connection.close()
+            self._busy.discard(connection)
+            if self._is_closed or connection.closed:
+                spare.append(connection)
+            else:
+                self._idle.append((now, connection))
+            while self._idle and self._idle[0][0] + IDLE < now:
+                spare.append(self._idle.pop(0)[1])
+        for one in spare:
+            one.close()
 
-    def _transact(self, connection: psycopg.Connection, work: Work[T], mode: str) -> T:
+    def _transact(self, connection: Line, work: Work[T], mode: str) -> T:
         fault = None
         if mode != READ:
             fault, self._fault = self._fault, None
@@ -157,7 +201,7 @@ class Crew:
         _fail("after", fault)
         return answer
 
-    def _pipeline(self, connection: psycopg.Connection, tx: Tx, work: Work[T], mode: str, fault: Point | None) -> T:
+    def _pipeline(self, connection: Line, tx: Tx, work: Work[T], mode: str, fault: Point | None) -> T:
         try:
             with connection.pipeline():
                 self._address.begin(connection, mode)

@@ -1,5 +1,7 @@
 """What PostgreSQL says when it cannot, in words that help."""
 
+import re
+
 import msgspec
 import psycopg
 
@@ -13,8 +15,13 @@ from reprieve.errors import (
     StoreReadOnly,
 )
 
+_READ_ONLY = "25006"
+_UNSUPPORTED = "0A000"
+_CHECK = "call_bool_check_hook"
+"""The function of the server that refuses the value of a setting; unlike its words, it is never translated."""
+
 _KINDS: dict[str, tuple[type[StoreError], str]] = {
-    "25006": (StoreReadOnly, "the database is read-only; name the primary server, not a replica"),
+    _READ_ONLY: (StoreReadOnly, "the database is read-only; name the primary server, not a replica"),
     "25P03": (StoreLocked, "the server ended a transaction that stood still for too long; repeat the call"),
     "28": (StoreReadOnly, "the server refuses the user or the password; check the URL"),
     "3D000": (StoreReadOnly, "the database does not exist; create it, or name another one in the URL"),
@@ -28,18 +35,28 @@ _KINDS: dict[str, tuple[type[StoreError], str]] = {
     "53": (StoreFull, "the server has too little of something; nothing of this call was stored"),
     "55P03": (StoreLocked, "somebody holds the store's turn for too long; end their transaction"),
     "57014": (StoreLocked, "the server cancelled the statement; repeat the call"),
-    "XX": (StoreCorrupt, "the database is damaged; restore it from a backup"),
+    "XX001": (StoreCorrupt, "the database is damaged; restore it from a backup"),
+    "XX002": (StoreCorrupt, "an index of the database is damaged; reindex it, and look for what damaged it"),
 }
 
 _REFUSALS: dict[str, tuple[type[StoreError], str]] = {
     "password authentication failed": _KINDS["28"],
     "no password supplied": (StoreReadOnly, "the server asks for a password; put it into the URL, or into PGPASSWORD"),
     "no pg_hba.conf entry": (StoreReadOnly, "the server lets nobody in from here; allow it in pg_hba.conf"),
-    "does not exist": (StoreReadOnly, "the database or the user does not exist; create it, or correct the URL"),
+    r'(database|role|user) ".*" does not exist': (
+        StoreReadOnly,
+        "the database or the user does not exist; create it, or correct the URL",
+    ),
+    "root certificate file": (
+        StoreReadOnly,
+        "there is no certificate to know the server by; name its file in the URL with sslrootcert=…",
+    ),
+    "session is read-only": _KINDS[_READ_ONLY],
+    "server is in hot standby mode": _KINDS[_READ_ONLY],
     "too many clients": _KINDS["53300"],
     "too many connections": _KINDS["53300"],
 }
-"""A connection that was refused has no code, only words."""
+"""A connection that was refused has no code, only words: patterns of them."""
 
 
 def translate(error: Exception) -> ReprieveError:
@@ -51,16 +68,29 @@ def translate(error: Exception) -> ReprieveError:
     return translated
 
 
+def is_final(error: psycopg.Error) -> bool:
+    """Whether a connection will say the same for ever: it leads to a replica, or its plans are of another layout."""
+    return error.sqlstate in (_READ_ONLY, _UNSUPPORTED)
+
+
+def _code_of(error: Exception) -> str:
+    code = getattr(error, "sqlstate", None) or ""
+    # A replica has this code for a transaction that is to write, which it refuses as a setting.
+    if code == _UNSUPPORTED and isinstance(error, psycopg.Error) and error.diag.source_function == _CHECK:
+        return _READ_ONLY
+    return code
+
+
 def _of_kind(error: Exception) -> StoreError:
     said = " ".join(str(error).split())
-    code = getattr(error, "sqlstate", None) or ""
+    code = _code_of(error)
     for length in (5, 2):
         if code[:length] in _KINDS:
             kind, advice = _KINDS[code[:length]]
             return kind(f"{advice} ({said})")
     if isinstance(error, psycopg.OperationalError) and not code:
         for words, (kind, advice) in _REFUSALS.items():
-            if words in said:
+            if re.search(words, said):
                 return kind(f"{advice} ({said})")
         return StoreError(f"the server cannot be reached; check that it runs and that the URL is right ({said})")
     if isinstance(error, psycopg.OperationalError):

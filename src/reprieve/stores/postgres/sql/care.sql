@@ -12,13 +12,20 @@ from session;
 select l.jobs from lease as l join session as s on s.id = l.session where s.is_dead or s.expires_at < %(now)s;
 
 -- name: oldest
--- Transactions that write or read, prepared ones, and slots of replicas: each keeps dead rows where they are.
+-- Transactions that write or read, and prepared ones: each keeps dead rows where they are.
 select greatest(
     (select max(extract(epoch from clock_timestamp() - xact_start)) from pg_stat_activity
      where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'),
     (select max(extract(epoch from clock_timestamp() - prepared)) from pg_prepared_xacts where database = current_database()),
     0
 )::int8;
+
+-- name: behind
+-- Replicas that say what they still read keep dead rows as well, and slots even for those that are gone.
+select name, age(oldest)::int8 from (
+    select slot_name::text, xmin from pg_replication_slots union all select application_name, backend_xmin from pg_stat_replication
+) as replica (name, oldest)
+where oldest is not null order by age(oldest) desc limit 1;
 
 -- name: replica
 select pg_is_in_recovery();

@@ -6,10 +6,11 @@ select {schema}.enqueue(
 
 -- name: enqueue_in
 -- Somebody else's transaction alone knows when it is over, so its commit itself tells the workers. Whatever the driver, its
--- parameters are texts, bytes and one number.
+-- parameters are texts, bytes and one number. Without a channel nobody is told.
 select array_to_json(known)::text, (
     select count(pg_notify(cast(%(channel)s as text), ' ' || queue)) from (
         select distinct queue from json_to_recordset(cast(%(shelves)s as text)::json) as s (queue text)
+        where cast(%(channel)s as text) <> ''
     ) as queues
 )
 from {schema}.enqueue(

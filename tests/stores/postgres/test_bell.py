@@ -1,0 +1,96 @@
+"""The bell: whoever cannot hear knows it, and hears again as soon as that is possible."""
+
+import asyncio
+import logging
+import resource
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+
+from reprieve.stores.postgres import PostgresStore
+from reprieve.testing.conformance.stage import START, Worker, new_job
+
+LIMIT = 20.0
+
+
+async def hears(store: PostgresStore) -> bool:
+    """Whether somebody is left alone while nothing happens: one who hears nothing is sent to look all the time."""
+    return not await store.wait(("silent",), 0.5)
+
+
+@pytest.fixture
+def many_files() -> Iterator[None]:
+    """Have more than a thousand files open."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4_096, before[1]), before[1]))
+    try:
+        with ExitStack() as files:
+            for _ in range(1_100):
+                files.enter_context(Path("/dev/null").open("rb"))
+            yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.usefixtures("many_files")
+async def test_process_with_many_open_files_hears(url: str, store: PostgresStore) -> None:
+    async with asyncio.timeout(LIMIT):
+        worker = await Worker.open(store)
+        await worker.ask()
+        assert await hears(store)
+        other = PostgresStore(url)
+        try:
+            await other.enqueue([new_job(other)], START)
+            assert await store.wait(("default",), LIMIT, worker.session)
+        finally:
+            await other.close()
+    await worker.one()
+
+
+@pytest.fixture
+def unencoded_url(postgres_url: str, url: str) -> Iterator[str]:
+    """Answer the URL of a database whose texts are any bytes."""
+    name = url.partition("schema=")[2]
+    with psycopg.connect(postgres_url, autocommit=True) as admin:
+        admin.execute(f"create database {name} encoding 'SQL_ASCII' template template0")
+        yield urlsplit(postgres_url)._replace(path=f"/{name}").geturl()
+        admin.execute(f"drop database {name} with (force)")
+
+
+async def test_notice_that_cannot_be_read_makes_nobody_deaf_for_long(
+    unencoded_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = PostgresStore(unencoded_url)
+    try:
+        async with asyncio.timeout(LIMIT):
+            assert await hears(store)
+            with (
+                caplog.at_level(logging.WARNING, "reprieve"),
+                psycopg.connect(unencoded_url, autocommit=True) as somebody,
+            ):
+                somebody.execute(rb"""select pg_notify('reprieve reprieve', E'somebody \xff')""")
+                while not caplog.records:  # noqa: ASYNC110 - it is said by another thread
+                    await asyncio.sleep(0.01)
+            while not await hears(store):
+                pass
+    finally:
+        await store.close()
+    (said,) = [record.message for record in caplog.records if record.name == "reprieve"]
+    assert said.startswith("other processes are not heard, so whoever waits looks every 0.2 s: ")
+
+
+async def test_server_that_is_away_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    store = PostgresStore("postgresql://ana:secret@127.0.0.1:9/jobs")
+    try:
+        async with asyncio.timeout(LIMIT):
+            for _ in range(4):
+                assert not await hears(store)
+    finally:
+        await store.close()
+    (said,) = [record.message for record in caplog.records if record.name == "reprieve"]
+    assert "cannot be reached" in said
+    assert "secret" not in said
