@@ -22,31 +22,43 @@ CROWD = 16
 LARGEST = 5_000
 """Jobs of one call at the most."""
 
+_FATAL = (StoreFull, StoreReadOnly, StoreClosed)
+"""What befalls every call alike."""
+
 
 class Coalescer:
     """Gathers the enqueues of each event loop."""
 
-    def __init__(self, send: Send, at_once: int = 1) -> None:
-        """Take what carries out a call, and how many may be under way where the store works on them side by side."""
+    def __init__(self, send: Send, at_once: int = 1, *, keys_wait: bool = False) -> None:
+        """Take what carries out a call, and how many may be under way where the store works on them side by side.
+
+        Where a key can keep its caller waiting for somebody else's transaction, jobs with keys have calls of their own.
+        """
         self._send = send
         self._at_once = at_once
-        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Gathering] = WeakKeyDictionary()
+        self._keys_wait = keys_wait
+        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[bool, _Gathering]] = WeakKeyDictionary()
 
     def enqueue(self, jobs: Sequence[Job], now: int) -> asyncio.Future[list[str]]:
         """Enqueue jobs, together with whatever others enqueue at this moment."""
         loop = asyncio.get_running_loop()
-        gathering = self._loops.get(loop)
+        gatherings = self._loops.get(loop)
+        if gatherings is None:
+            gatherings = self._loops[loop] = {}
+        may_wait = self._keys_wait and any(job.key for job in jobs)
+        gathering = gatherings.get(may_wait)
         if gathering is None:
-            gathering = self._loops[loop] = _Gathering(self._send, self._at_once)
+            gathering = gatherings[may_wait] = _Gathering(self._send, self._at_once, may_wait=may_wait)
         return gathering.join(jobs, now)
 
 
 class _Gathering:
     """The enqueues of one event loop that wait for their turn."""
 
-    def __init__(self, send: Send, at_once: int) -> None:
+    def __init__(self, send: Send, at_once: int, *, may_wait: bool) -> None:
         self._send = send
         self._at_once = at_once
+        self._fatal = _FATAL if may_wait else (*_FATAL, StoreLocked)
         self._waiting: list[Entry] = []
         self._senders: set[asyncio.Task[None]] = set()
         self._busy = 0
@@ -64,10 +76,14 @@ class _Gathering:
         try:
             while self._waiting:
                 batch = self._take()
-                if not await self._attempt(batch):
-                    # Something spoiled the call for all: each stands alone now, and only the guilty fails.
-                    for entry in batch:
-                        await self._attempt([entry])
+                error = await self._attempt(batch)
+                if error is None:
+                    continue
+                # A store that was locked, full or closed for all would be so again for each, one after the other.
+                if len(batch) == 1 or isinstance(error, self._fatal):
+                    _fail(batch, error)
+                else:
+                    await self._attempt_each(batch)
         finally:
             self._busy -= 1
             self._senders = {sender for sender in self._senders if sender is not asyncio.current_task()}
@@ -87,16 +103,23 @@ class _Gathering:
         batch, self._waiting = self._waiting[:number], self._waiting[number:]
         return batch
 
-    async def _attempt(self, batch: list[Entry]) -> bool:
-        """Send a batch in one call. Answer False when it has to be sent again, one by one."""
+    async def _attempt_each(self, batch: list[Entry]) -> None:
+        """Send what something spoiled for all one by one, so that only the guilty fail, and those with the same key."""
+        held: dict[tuple[str, str, str], ReprieveError] = {}
+        for entry in batch:
+            keys = [(job.task, job.tenant, job.key) for job in entry[0] if job.key]
+            error = next((held[key] for key in keys if key in held), None) or await self._attempt([entry])
+            if error is not None:
+                _fail([entry], error)
+            if isinstance(error, StoreLocked):
+                held.update(dict.fromkeys(keys, error))
+
+    async def _attempt(self, batch: list[Entry]) -> ReprieveError | None:
+        """Send a batch in one call; answer what went wrong."""
         try:
             ids = await self._send([job for jobs, _, _ in batch for job in jobs], max(now for _, now, _ in batch))
         except ReprieveError as error:
-            # A store that was locked, full or closed for all would be so again for each, one after the other.
-            if len(batch) > 1 and not isinstance(error, StoreLocked | StoreFull | StoreReadOnly | StoreClosed):
-                return False
-            _fail(batch, error)
-            return True
+            return error
         except BaseException as error:
             # Nobody may be left waiting, not even when the loop ends.
             _fail(batch, error if isinstance(error, Exception) else StoreClosed("the enqueue was interrupted"))
@@ -107,7 +130,7 @@ class _Gathering:
             if not future.done():
                 future.set_result(ids[start:end])
             start = end
-        return True
+        return None
 
 
 def _fail(batch: list[Entry], error: Exception) -> None:

@@ -14,8 +14,9 @@ from reprieve.core import change
 from reprieve.core.change import Change
 from reprieve.core.job import Cause, Job
 from reprieve.core.move import Cancel, Dead, Park, Retry, Return, Snooze, Succeed
+from reprieve.errors import StoreLocked
 from reprieve.stores.postgres import PostgresStore
-from reprieve.stores.postgres.address import PATIENCE, address_of
+from reprieve.stores.postgres.address import PATIENCE, SETTINGS, address_of
 from reprieve.stores.protocol import Filter, Regulation, Retention, Subject
 from reprieve.testing.conformance.stage import ANOTHER, DAY, START, Worker, find_all, new_job, new_jobs, succeed
 from tests.stores.postgres.recount import complaints, stored_ids
@@ -140,6 +141,24 @@ async def test_open_transaction_keeps_nobody_waiting(url: str, store: PostgresSt
     late = await worker.one(10)
     assert late.id == waiting.id
     await worker.settle(succeed(late))
+
+
+async def test_key_of_an_open_transaction_keeps_nobody_waiting_who_wants_another(
+    url: str, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SETTINGS, "lock_timeout", "1s")
+    await store.tally("status", Filter(), START)
+    with psycopg.connect(url.partition("?")[0]) as shop:
+        store.enqueue_in(shop, [new_job(store, key="held")], START)
+        first = asyncio.create_task(store.enqueue([new_job(store)], START))
+        keyed = [new_job(store, key=key) for key in ("held", "free", "held", "another")]
+        waiting = [asyncio.create_task(store.enqueue([job], START)) for job in keyed]
+        await asyncio.gather(first, *(store.enqueue([new_job(store)], START) for _ in range(40)))
+        assert not any(task.done() for task in waiting[:1])
+        held, free, again, another = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [type(held), type(again)] == [StoreLocked, StoreLocked]
+        assert (free, another) == ([keyed[1].id], [keyed[3].id])
+        shop.rollback()
 
 
 async def test_pruning_waits_for_no_key_of_an_open_transaction(url: str, store: PostgresStore) -> None:

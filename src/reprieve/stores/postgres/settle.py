@@ -1,8 +1,9 @@
 """Changes carried out: each is checked against the lease or version that it guards, then all are written at once."""
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import msgspec
@@ -39,6 +40,8 @@ from reprieve.stores.record import CANCELLED, COUNTERS, DEAD, NUMBERS, WAITING
 _COLUMNS = ("ready", "scheduled", "retrying", "parked", "dead")
 _NOWHERE = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 _LARGEST_VERSION = (1 << 31) - 1
+_LONGEST_LIFE = 1 << 53
+_TYPED = re.compile(r"%\((\w)\)s::(\w+)\[\]")
 _encode = msgspec.msgpack.Encoder().encode
 _encode_json = msgspec.json.Encoder().encode
 _decode_event = msgspec.msgpack.Decoder(Event).decode
@@ -118,14 +121,18 @@ def write(change: Change) -> Written | None:
     if not 0 <= job.version <= _LARGEST_VERSION:
         return None
     try:
+        if change.result is not None and milliseconds(change.result_ttl) > _LONGEST_LIFE:
+            return None
         if type(change.event.move) is Succeed:
             return Written(_encode(job), None)
         record, event = pack(job), _encode(change.event)
-        texts = f"{job.death or ''}{job.cause}".encode()
+        cause = (job.cause.code, job.cause.fingerprint) if job.cause else ()
+        texts = (job.death or "", *cause, job.queue, job.tenant, job.task, job.dependency, job.group)
+        is_text = b"\0" not in "".join(texts).encode()
     except (OverflowError, TypeError, ValueError):
         return None
-    numbers = (job.due_at, job.finished_at or 0, change.event.at, change.event.version)
-    if b"\0" in texts or not all(-LARGEST <= number <= LARGEST for number in numbers):
+    numbers = (job.due_at, job.finished_at or 0, job.priority, change.event.at, change.event.version)
+    if not is_text or not all(-LARGEST <= number <= LARGEST for number in numbers):
         return None
     return Written(record, None if type(change.event.move) is Start else event)
 
@@ -268,17 +275,22 @@ class Book:
 
 
 def run(tx: Tx, statement: str, rows: Sequence[Sequence[Any]]) -> None:
-    """Run a statement on many rows at once, which it takes as the columns `a`, `b`, `c` …."""
-    columns = zip(*rows, strict=True)
-    tx.execute(statement, {chr(ord("a") + number): _column(values) for number, values in enumerate(columns)})
+    """Run a statement on many rows at once, which it takes as columns `a`, `b` … of the types that it states."""
+    columns = zip(_columns(statement), zip(*rows, strict=True), strict=True)
+    tx.execute(statement, {name: _column(kind, values) for (name, kind), values in columns})
 
 
-def _column(values: Sequence[Any]) -> str | list[Any]:
+@cache
+def _columns(statement: str) -> list[tuple[str, str]]:
+    """Answer the names and the types of the columns that a statement takes, in their order."""
+    return sorted(_TYPED.findall(statement))
+
+
+def _column(kind: str, values: Sequence[Any]) -> str | list[Any]:
     """Write a column as the database reads it quickest; texts that may hold anything are left to the driver."""
-    first = values[0]
-    if isinstance(first, bytes):
+    if kind == "bytea":
         return bytes_of(values)
-    return list(values) if isinstance(first, str) and not is_id(first) else array_of(values)
+    return list(values) if kind == "text" else array_of(values)
 
 
 class _Resting:

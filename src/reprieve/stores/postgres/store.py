@@ -60,7 +60,7 @@ class PostgresStore:
         self._crew = Crew(self._address)
         self._bell = Bell(self._address)
         self._ids = Ids()
-        self._coalescer = Coalescer(self._enqueue, at_once=2)
+        self._coalescer = Coalescer(self._enqueue, at_once=2, keys_wait=True)
         self._is_closed = False
 
     # what follows is the protocol, in its order
