@@ -16,7 +16,8 @@ from reprieve.core.job import Cause, Job
 from reprieve.core.move import Cancel, Dead, Park, Retry, Return, Snooze, Succeed
 from reprieve.errors import StoreLocked
 from reprieve.stores.postgres import PostgresStore
-from reprieve.stores.postgres.address import PATIENCE, SETTINGS, address_of
+from reprieve.stores.postgres.address import SETTINGS, address_of
+from reprieve.stores.postgres.line import PATIENCE
 from reprieve.stores.protocol import Filter, Regulation, Retention, Subject
 from reprieve.testing.conformance.stage import ANOTHER, DAY, START, Worker, find_all, new_job, new_jobs, succeed
 from tests.stores.postgres.recount import complaints, stored_ids
@@ -243,7 +244,7 @@ async def test_connections_that_nobody_needs_are_closed(url: str, monkeypatch: p
             await store.tally("status", Filter(), START)
             holder.execute(f"set search_path = {name}")
             holder.execute("select take_turn('0')")
-            calls = [asyncio.create_task(store.regulate([], START)) for _ in range(4)]
+            calls = [asyncio.create_task(store.apply([], START)) for _ in range(4)]
             await until(lambda: connections_of(url, name, "Lock") == 4)
             holder.rollback()
             await asyncio.gather(*calls)
