@@ -1,6 +1,7 @@
 """The conformance suite on PostgreSQL, each check and each history in a schema of its own."""
 
 from collections.abc import Iterator
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -22,19 +23,22 @@ class Schemas:
     """Fresh, empty stores in one schema, whose rows are deleted between them: faster than to make another."""
 
     def __init__(self, url: str, server: str) -> None:
-        self.url = f"{url}?schema=conformance"
+        self._schema = f"conformance_{uuid4().hex[:12]}"
+        self.url = f"{url}?schema={self._schema}"
         self._admin = psycopg.connect(server, autocommit=True)
 
     def fresh(self) -> Store:
         tables = self._admin.execute(
-            "select format('delete from conformance.%I', relname) from pg_class "
-            "where relnamespace = to_regnamespace('conformance') and relkind = 'r' and relname <> 'layout'"
+            "select format('delete from %%I.%%I', %(schema)s::text, relname) from pg_class "
+            "where relnamespace = to_regnamespace(%(schema)s) and relkind = 'r' and relname <> 'layout'",
+            {"schema": self._schema},
         ).fetchall()
         if tables:
             self._admin.execute("; ".join(statement for (statement,) in tables))
         return open_store(self.url)
 
     def close(self) -> None:
+        self._admin.execute(f"drop schema if exists {self._schema} cascade")
         self._admin.close()
 
 

@@ -1,4 +1,4 @@
-"""A schema of its own for every test, and a store in it whose books are checked in the end."""
+"""A schema of its own for every test, and a store in it, known to the server by that name, whose books are checked."""
 
 from collections.abc import AsyncIterator, Iterator
 from uuid import uuid4
@@ -20,7 +20,7 @@ def url(postgres_url: str) -> Iterator[str]:
 
 @pytest.fixture
 async def store(url: str) -> AsyncIterator[PostgresStore]:
-    store = PostgresStore(url)
+    store = PostgresStore(f"{url}&application_name={url.partition('schema=')[2]}")
     yield store
     await store.close()
     assert complaints(url) == []

@@ -79,14 +79,15 @@ async def test_wrong_password_is_no_passing_error(url: str, postgres_url: str) -
 
 async def test_read_only_database_says_so(url: str, store: PostgresStore, postgres_url: str) -> None:
     await enqueue(store, new_job(store))
+    replica = f"replica_{url.partition('schema=')[2]}"
     with psycopg.connect(postgres_url, autocommit=True) as admin:
-        admin.execute("create database replica")
-        admin.execute("alter database replica set default_transaction_read_only = on")
+        admin.execute(f"create database {replica}")
+        admin.execute(f"alter database {replica} set default_transaction_read_only = on")
     try:
-        error = await failure(urlsplit(url)._replace(path="/replica").geturl())
+        error = await failure(urlsplit(url)._replace(path=f"/{replica}").geturl())
     finally:
         with psycopg.connect(postgres_url, autocommit=True) as admin:
-            admin.execute("drop database replica with (force)")
+            admin.execute(f"drop database {replica} with (force)")
     assert isinstance(error, StoreReadOnly)
     assert "name the primary server" in str(error)
 
@@ -135,7 +136,8 @@ async def test_store_goes_on_after_its_connections_were_cut(url: str, store: Pos
     await enqueue(store, new_job(store))
     with psycopg.connect(url.partition("?")[0], autocommit=True) as admin:
         admin.execute(
-            "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'reprieve'"
+            "select pg_terminate_backend(pid) from pg_stat_activity where application_name = %s",
+            [url.partition("schema=")[2]],
         ).fetchall()
     for _ in range(20):
         with suppress(StoreError):
@@ -212,7 +214,7 @@ async def test_connection_that_is_lost_in_a_transaction_loses_and_doubles_nothin
         claim = asyncio.create_task(worker.ask(3))
         cut = (
             "select pg_terminate_backend(pid) from pg_stat_activity "
-            "where application_name = 'reprieve' and wait_event_type = 'Lock'"
+            "where application_name = current_schema() and wait_event_type = 'Lock'"
         )
         while not holder.execute(cut).fetchall():  # noqa: ASYNC110 - the server alone knows who waits
             await asyncio.sleep(0.01)

@@ -1,10 +1,12 @@
 """Growth: whatever a table holds, and whatever the planner believes that it holds, the hot path reads no more of it."""
 
+import threading
 from collections import Counter
 
 import psycopg
 import pytest
 
+from reprieve.clock import ticks
 from reprieve.core import change
 from reprieve.core.job import Cause, Job
 from reprieve.core.move import Dead, Retry
@@ -61,8 +63,13 @@ class Tables:
             admin.execute("update shelf set ready = ready + %s", [count])
 
     def scans(self) -> Counter[str]:
-        """Answer how often each table was read from beginning to end."""
+        """Answer how often each table was read from beginning to end, once all that used the schema have told."""
         with psycopg.connect(self._url, autocommit=True) as admin:
+            users = "select 1 from pg_stat_activity where application_name = %s"
+            deadline = ticks() + 20
+            while admin.execute(users, [self._schema]).fetchall():
+                assert ticks() < deadline, "a connection was not closed"
+                threading.Event().wait(0.01)
             rows = admin.execute(
                 "select relname, seq_scan from pg_stat_user_tables where schemaname = %s and relname = any (%s)",
                 [self._schema, list(BIG)],
@@ -72,7 +79,8 @@ class Tables:
 
 @pytest.mark.parametrize("count", [30_000, pytest.param(1_000_000, marks=pytest.mark.faults)])
 async def test_nothing_is_read_from_beginning_to_end(count: int, url: str) -> None:
-    tables, store = Tables(url), PostgresStore(url)
+    tables, named = Tables(url), f"{url}&application_name={url.partition('schema=')[2]}"
+    store = PostgresStore(named)
     await store.enqueue([new_job(store, tenant="ana", due_at=START - 1)], START)
     await (await Worker.open(store)).ask(0)
     await store.prune(Retention(now=START))
@@ -81,7 +89,7 @@ async def test_nothing_is_read_from_beginning_to_end(count: int, url: str) -> No
     tables.execute(*(f"alter table {name} set (autovacuum_enabled = false)" for name in BIG), "analyze")
     tables.fill(count)
     before = tables.scans()
-    store = PostgresStore(url)
+    store = PostgresStore(named)
     await use(store)
     await store.close()
     assert tables.scans() - before == Counter()

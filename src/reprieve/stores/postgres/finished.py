@@ -1,6 +1,6 @@
 """Succeeded jobs: kept one row for each settlement, and found again by the ids in it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -42,11 +42,14 @@ def unpack_jobs(packed: bytes) -> list[Job]:
     return _decode(packed)
 
 
-def shorten(tx: Tx, seq: int, count: int) -> int:
-    """Keep only the last so many jobs of a row; answer how many went."""
-    row = tx.one(statements("finished")["jobs"], {"seq": seq})
-    jobs = _decode(row[0]) if row else []
-    kept = jobs[len(jobs) - count :]
-    ids = array_of(job.id for job in kept)
-    tx.execute(statements("finished")["shorten"], {"count": count, "ids": ids, "jobs": _encode(kept), "seq": seq})
-    return len(jobs) - count
+def shorten(tx: Tx, rows: Mapping[int, int]) -> int:
+    """Keep only the last so many jobs of each of these rows; answer how many went."""
+    sql = statements("finished")
+    gone = 0
+    for seq, packed in tx.all(sql["jobs"], {"rows": array_of(rows)}) if rows else ():
+        jobs = _decode(packed)
+        kept = jobs[len(jobs) - rows[seq] :]
+        ids = array_of(job.id for job in kept)
+        tx.execute(sql["shorten"], {"count": len(kept), "ids": ids, "jobs": _encode(kept), "seq": seq})
+        gone += len(jobs) - len(kept)
+    return gone

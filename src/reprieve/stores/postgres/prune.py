@@ -9,10 +9,10 @@ from typing import Any
 import psycopg
 
 from reprieve.core.duration import milliseconds
-from reprieve.core.job import Job
 from reprieve.stores.postgres.crew import Tx
 from reprieve.stores.postgres.finished import shorten
 from reprieve.stores.postgres.places import Places
+from reprieve.stores.postgres.rows import array_of
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.protocol import Pruned, Retention
 
@@ -27,11 +27,15 @@ def prune_jobs(tx: Tx, places: Places, retention: Retention) -> Pruned:
     """Forget jobs that may be forgotten, in a turn of ours."""
     sql = statements("prune")
     places.take_turn(tx)
-    succeeded = sum(_prune_finished(tx, queue, retention) for (queue,) in tx.all(sql["queues"]))
     before = retention.now - milliseconds(retention.cancelled_for)
     cancelled = tx.execute(sql["cancelled"], {"before": before, "most": MOST_ROWS})
-    dead = sum(_forget_dead(tx, job) for job in retention.archived)
-    return Pruned(succeeded=succeeded, cancelled=_count(cancelled), dead=dead)
+    archived = {
+        "ids": array_of(job.id for job in retention.archived),
+        "versions": array_of(job.version for job in retention.archived),
+        "ats": array_of(job.finished_at for job in retention.archived),
+    }
+    dead = tx.execute(sql["dead"], archived)
+    return Pruned(succeeded=_prune_finished(tx, retention), cancelled=_count(cancelled), dead=_count(dead))
 
 
 def prune_events(tx: Tx, retention: Retention) -> int:
@@ -53,24 +57,25 @@ def prune_results(tx: Tx, retention: Retention) -> int:
     return _count(tx.execute(statements("prune")["results"], {"now": retention.now, "most": MOST_ROWS}))
 
 
-def _prune_finished(tx: Tx, queue: int, retention: Retention) -> int:
-    """Keep the newest succeeded jobs of a queue: whole rows go, and the one that crosses the limit is shortened."""
+def _prune_finished(tx: Tx, retention: Retention) -> int:
+    """Keep the newest succeeded jobs of each queue: whole rows go, and the one that crosses the limit is shortened."""
     sql = statements("prune")
     most = retention.succeeded
-    gone, oldest = 0, 0
-    for seq, count, kept in tx.all(sql["too_many"], {"queue": queue, "most": most + 1}):
+    crossing: dict[int, int] = {}
+    oldest: dict[int, int] = {}
+    for queue, seq, count, kept in tx.all(sql["too_many"], {"most": most + 1}):
         if kept - count < most:
-            gone = shorten(tx, seq, most - (kept - count))
+            crossing[seq] = most - (kept - count)
         else:
-            oldest = max(oldest, seq)
-    before = retention.now - milliseconds(retention.succeeded_for)
-    old = {"queue": queue, "oldest": oldest, "before": before, "most": MOST_BATCHES}
+            oldest[queue] = max(seq, oldest.get(queue, seq))
+    gone = shorten(tx, crossing)
+    old = {
+        "queues": array_of(oldest),
+        "oldest": array_of(oldest.values()),
+        "before": retention.now - milliseconds(retention.succeeded_for),
+        "most": MOST_BATCHES,
+    }
     return gone + _count(tx.execute(sql["finished"], old))
-
-
-def _forget_dead(tx: Tx, job: Job) -> bool:
-    row = {"id": job.id, "version": job.version, "at": job.finished_at}
-    return tx.one(statements("prune")["dead"], row) is not None
 
 
 def _count(cursor: psycopg.Cursor[Any]) -> int:

@@ -283,7 +283,7 @@ def run(tx: Tx, statement: str, rows: Sequence[Sequence[Any]]) -> None:
 @cache
 def _columns(statement: str) -> list[tuple[str, str]]:
     """Answer the names and the types of the columns that a statement takes, in their order."""
-    return sorted(_TYPED.findall(statement))
+    return sorted(set(_TYPED.findall(statement)))
 
 
 def _column(kind: str, values: Sequence[Any]) -> str | list[Any]:

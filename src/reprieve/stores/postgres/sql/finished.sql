@@ -7,7 +7,7 @@ values (%(queue)s, %(at)s, %(count)s, %(lo)s, %(hi)s, %(ids)s::uuid[], %(jobs)s)
 select jobs from finished where hi >= %(id)s::uuid and lo <= %(id)s::uuid and %(id)s::uuid = any (ids);
 
 -- name: jobs
-select jobs from finished where seq = %(seq)s;
+select seq, jobs from finished where seq = any (%(rows)s::int8[]);
 
 -- name: shorten
 update finished set count = %(count)s, ids = %(ids)s::uuid[], jobs = %(jobs)s where seq = %(seq)s;

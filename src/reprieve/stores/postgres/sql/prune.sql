@@ -1,18 +1,21 @@
--- name: queues
-select id from queue where exists (select 1 from finished where finished.queue = queue.id);
-
 -- name: too_many
--- The newest rows alone, since whatever lies behind them may be long: those with which there is one too many or more.
-select seq, count, kept from (
-    select seq, count, (sum(count) over (order by seq desc))::int8 as kept from finished where queue = %(queue)s
-    order by seq desc limit %(most)s
-) as newest where kept >= %(most)s order by seq desc limit 2;
+-- Of each queue the newest rows alone, since whatever lies behind them may be long: those with which there is one too many
+-- or more.
+select q.id, n.seq, n.count, n.kept from queue as q cross join lateral (
+    select * from (
+        select seq, count, (sum(count) over (order by seq desc))::int8 as kept from finished where queue = q.id
+        order by seq desc limit %(most)s
+    ) as newest where kept >= %(most)s order by seq desc limit 2
+) as n;
 
 -- name: finished
 with gone as (
     delete from finished where seq = any (array(
-        select seq from finished where queue = %(queue)s and (seq <= %(oldest)s or at < %(before)s)
-        order by seq limit %(most)s
+        select f.seq from queue as q
+        left join unnest(%(queues)s::int8[], %(oldest)s::int8[]) as v (queue, oldest) on v.queue = q.id
+        cross join lateral (
+            select seq from finished where queue = q.id and (seq <= v.oldest or at < %(before)s) order by seq limit %(most)s
+        ) as f
     )) returning count
 )
 select coalesce(sum(count), 0)::int8 from gone;
@@ -31,12 +34,15 @@ select count(*) from gone;
 
 -- name: dead
 with gone as (
-    delete from job where id = %(id)s and state = 1 and version = %(version)s returning id, shelf
+    delete from job using unnest(%(ids)s::uuid[], %(versions)s::int8[], %(ats)s::int8[]) as v (id, version, at)
+    where job.id = v.id and job.state = 1 and job.version = v.version returning job.id, job.shelf, v.at
 ), listed as (
     delete from ended as e using gone, shelf as s
-    where s.id = gone.shelf and e.queue = s.queue and e.state = 1 and e.at = %(at)s and e.id = gone.id
+    where s.id = gone.shelf and e.queue = s.queue and e.state = 1 and e.at = gone.at and e.id = gone.id
+), counted as (
+    update shelf as s set dead = s.dead - v.count from (select shelf, count(*) from gone group by shelf) as v where s.id = v.shelf
 )
-update shelf as s set dead = s.dead - 1 from gone where s.id = gone.shelf returning 1;
+select count(*) from gone;
 
 -- name: events
 with gone as (
