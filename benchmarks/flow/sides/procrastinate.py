@@ -11,7 +11,7 @@ from benchmarks.flow.work import MOST_ATTEMPTS, RETRY_AFTER, TASKS
 from benchmarks.flow.work import work as attempt
 
 CHUNK = 1_000
-CONCURRENCY = 10
+CONCURRENCY = 5
 
 app = App(connector=PsycopgConnector(conninfo=os.environ[URL], min_size=2, max_size=CONCURRENCY + 2))
 
