@@ -86,9 +86,9 @@ async def test_work_that_takes_long_is_waited_for_when_closing(url: str, store: 
     worker = await Worker.open(store)
     with psycopg.connect(url.partition("?")[0]) as holder:
         holder.execute(f"set search_path = {url.partition('schema=')[2]}")
-        holder.execute("select take_turn('0')")
+        holder.execute("select take_turn('1:1:')")
         claim = asyncio.create_task(worker.ask())
-        waits = "select 1 from pg_stat_activity where application_name = 'reprieve' and wait_event_type = 'Lock'"
+        waits = "select 1 from pg_stat_activity where application_name = current_schema() and wait_event_type = 'Lock'"
         while not holder.execute(waits).fetchall():  # noqa: ASYNC110 - the server alone knows who waits
             await asyncio.sleep(0.01)
         closing = asyncio.create_task(store.close())
