@@ -82,7 +82,7 @@ class Schema:
     def locked(self) -> Generator[None]:
         with psycopg.connect(self._server) as holder:
             holder.execute(f"set search_path = {self.name}")
-            holder.execute("select take_turn('0')")
+            holder.execute("select take_turn('1:1:')")
             holder.execute("lock table job in exclusive mode")
             yield
             holder.rollback()

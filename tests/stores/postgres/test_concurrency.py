@@ -184,7 +184,7 @@ async def test_process_that_stops_in_its_turn_stops_nobody_for_long(url: str, st
     stopped = address_of(url).connect()
     try:
         stopped.execute("begin")
-        stopped.execute("select take_turn('0')")
+        stopped.execute("select take_turn('1:1:')")
         assert (await worker.one()).attempt == 1
     finally:
         stopped.close()
@@ -244,7 +244,7 @@ async def test_connections_that_nobody_needs_are_closed(url: str, monkeypatch: p
         with psycopg.connect(url.partition("?")[0]) as holder:
             await store.tally("status", Filter(), START)
             holder.execute(f"set search_path = {name}")
-            holder.execute("select take_turn('0')")
+            holder.execute("select take_turn('1:1:')")
             calls = [asyncio.create_task(store.apply([], START)) for _ in range(4)]
             await until(lambda: connections_of(url, name, "Lock") == 4)
             holder.rollback()
@@ -334,7 +334,7 @@ async def test_gauges_wait_for_nobody_and_know_who_has_just_come(
     await store.enqueue([new_job(store, queue="mail", tenant="ana", group="g")], START)
     with address_of(url).connect() as busy:
         busy.execute("begin")
-        busy.execute("select take_turn('0')")
+        busy.execute("select take_turn('1:1:')")
         before = await asyncio.wait_for(store.gauges(subject), 5)
         busy.execute("commit")
     assert [gauge.name for gauge in before] == [name]

@@ -210,7 +210,7 @@ async def test_connection_that_is_lost_in_a_transaction_loses_and_doubles_nothin
     await store.enqueue(jobs, START)
     with psycopg.connect(url.partition("?")[0]) as holder:
         holder.execute(f"set search_path = {url.partition('schema=')[2]}")
-        holder.execute("select take_turn('0')")
+        holder.execute("select take_turn('1:1:')")
         claim = asyncio.create_task(worker.ask(3))
         cut = (
             "select pg_terminate_backend(pid) from pg_stat_activity "

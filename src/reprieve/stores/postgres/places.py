@@ -17,6 +17,9 @@ from reprieve.stores.postgres.statements import statements
 ANEW: Final = 30.0
 """Seconds after which everything is counted anew behind a pooler, where a connection survives the server."""
 
+NOTHING: Final = "1:1:"
+"""The snapshot in which no transaction has ended."""
+
 
 class Places:
     """What this process knows of shelves, and up to where the ledger is counted."""
@@ -25,7 +28,7 @@ class Places:
         """Begin with nothing."""
         self._by_number: dict[int, Place] = {}
         # A server that takes over may give numbers of transactions a second time, but never on the same connection.
-        self._counted: WeakKeyDictionary[psycopg.Connection, int] = WeakKeyDictionary()
+        self._counted: WeakKeyDictionary[psycopg.Connection, str] = WeakKeyDictionary()
         self._anew_at = ticks() + ANEW
 
     def take_turn(self, tx: Tx) -> None:
@@ -38,17 +41,17 @@ class Places:
         wanted = {"since": self._since(tx), "queues": numbers, "now": now, "most": most}
         self._remember(tx, tx.execute(statements("places")["begin_claim"], wanted))
 
-    def _since(self, tx: Tx) -> int:
-        """Answer up to where everything is counted, as far as a connection knows."""
+    def _since(self, tx: Tx) -> str:
+        """Answer the snapshot in which everything is counted, as far as a connection knows."""
         if tx.connection.prepare_threshold is None and ticks() >= self._anew_at:
             self._anew_at = ticks() + ANEW
-            return 0
-        return self._counted.get(tx.connection, 0)
+            return NOTHING
+        return self._counted.get(tx.connection, NOTHING)
 
     def _remember(self, tx: Tx, cursor: psycopg.Cursor[Any]) -> None:
         def remember() -> None:
             row = cursor.fetchone()
-            self._counted[tx.connection] = int(row[0]) if row else 0
+            self._counted[tx.connection] = row[0] if row else NOTHING
 
         tx.on_commit.append(remember)
 

@@ -354,10 +354,11 @@ end
 $$;
 
 -- Take the turn: from here to the end of the transaction nobody else claims, settles or regulates. Then count what came.
--- Of transactions before `since` nothing is left to count; answers the next such moment.
-create function take_turn(since xid8) returns xid8 language plpgsql as $$
+-- Of transactions that `since` has seen to end nothing is left to count; answers the next such snapshot.
+create function take_turn(since pg_snapshot) returns pg_snapshot language plpgsql as $$
 declare
-    counted xid8;
+    counted pg_snapshot;
+    open xid8[];
     rows ledger[];
     missing ledger[];
     unringed int8[];
@@ -365,11 +366,12 @@ declare
     is_late boolean;
 begin
     perform pg_advisory_xact_lock(1919250544, ('queue'::regclass::oid::int8 & 2147483647)::int4);
-    counted := pg_snapshot_xmin(pg_current_snapshot());
-    if since > counted then
-        since := '0';    -- of another server, which this one has followed
+    counted := pg_current_snapshot();
+    if pg_snapshot_xmax(since) > pg_snapshot_xmax(counted) then
+        since := '1:1:';    -- of another server, which this one has followed
     end if;
-    with gone as (delete from ledger where xid >= since returning *),
+    open := array(select pg_snapshot_xip(since));
+    with gone as (delete from ledger where xid >= pg_snapshot_xmax(since) or xid = any (open) returning *),
     sums as (
         select shelf, queue, tenant, task, dependency, "group", priority, sum(ready)::int8 as ready,
                sum(scheduled)::int8 as scheduled, sum(retrying)::int8 as retrying, sum(parked)::int8 as parked,
@@ -464,9 +466,9 @@ end
 $$;
 
 -- Take the turn for a claim of these queues.
-create function begin_claim(since xid8, queues int8[], now int8, most int8) returns xid8 language plpgsql as $$
+create function begin_claim(since pg_snapshot, queues int8[], now int8, most int8) returns pg_snapshot language plpgsql as $$
 declare
-    counted xid8 := take_turn(since);
+    counted pg_snapshot := take_turn(since);
     number int8;
 begin
     foreach number in array queues loop

@@ -1,8 +1,8 @@
 -- name: take_turn
-select take_turn(%(since)s::text::xid8)::text::int8;
+select take_turn(%(since)s::text::pg_snapshot)::text;
 
 -- name: begin_claim
-select begin_claim(%(since)s::text::xid8, %(queues)s::int8[], %(now)s, %(most)s)::text::int8;
+select begin_claim(%(since)s::text::pg_snapshot, %(queues)s::int8[], %(now)s, %(most)s)::text;
 
 -- name: by_number
 select id, queue_name, tenant_name, task, dependency, "group", priority from shelf where id = any (%(shelves)s::int8[]);
