@@ -8,7 +8,7 @@ import msgspec
 import psycopg
 
 from reprieve.core.rate import Meter, Rate
-from reprieve.stores.plan import Limits, Place, Shelf, Tenant, Turn
+from reprieve.stores.plan import FULL, Limits, Place, Shelf, Tenant, Turn
 from reprieve.stores.postgres.crew import Tx
 from reprieve.stores.postgres.freed import Freed
 from reprieve.stores.postgres.rows import array_of
@@ -22,9 +22,6 @@ FIRST: Place = (-1, -1, -(1 << 63))
 
 COUNTED_EVERY = 16
 """Claims of a session of which one looks whether those who wait have become a crowd."""
-
-FULL = 1
-"""What a tenant is blocked by that waits for a slot of its own."""
 
 
 class Queue(msgspec.Struct):

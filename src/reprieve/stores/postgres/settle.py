@@ -81,7 +81,6 @@ def settle(
         if not is_id(job_id):
             answers.append("missing")
             continue
-        shelf = None
         written = write(change)
         if written is None:
             answers.append("refused")
