@@ -41,7 +41,7 @@ async def produce(store: PostgresStore, until: asyncio.Event) -> tuple[set[str],
 
 async def work(store: PostgresStore, until: asyncio.Event) -> Counter[str]:
     """Claim and settle, and repeat whatever was not answered; answer how often each job was taken."""
-    worker = await Worker.open(store)
+    worker = await patiently(lambda: Worker.open(store))
     taken: Counter[str] = Counter()
     changes: list[Change] = []
     while True:
@@ -68,6 +68,8 @@ async def work(store: PostgresStore, until: asyncio.Event) -> Counter[str]:
 async def test_server_that_crashes_loses_nothing_and_is_found_again() -> None:
     with postgres.own() as server:
         stores = [PostgresStore(server.url) for _ in range(2)]
+        for store in stores:
+            assert await find_all(store, Filter()) == []  # the layout is there before anything crashes
         quiet, done = asyncio.Event(), asyncio.Event()
         producer = asyncio.create_task(produce(stores[0], quiet))
         await asyncio.sleep(0.5)
