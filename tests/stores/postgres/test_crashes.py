@@ -16,7 +16,7 @@ from reprieve.testing.conformance.stage import START, Worker, find_all, new_job,
 from tests.servers import pgbouncer, postgres
 from tests.stores.postgres.recount import complaints, stored_ids
 
-PAUSE = 0.02
+PAUSE, LIMIT = 0.02, 60
 T = TypeVar("T")
 
 
@@ -39,10 +39,9 @@ async def produce(store: PostgresStore, until: asyncio.Event) -> tuple[set[str],
     return ids, failures
 
 
-async def work(store: PostgresStore, until: asyncio.Event) -> Counter[str]:
-    """Claim and settle, and repeat whatever was not answered; answer how often each job was taken."""
+async def work(store: PostgresStore, until: asyncio.Event, taken: Counter[str]) -> None:
+    """Claim and settle, and repeat whatever was not answered; count how often each job was taken."""
     worker = await patiently(lambda: Worker.open(store))
-    taken: Counter[str] = Counter()
     changes: list[Change] = []
     while True:
         worker.number += 1
@@ -60,9 +59,17 @@ async def work(store: PostgresStore, until: asyncio.Event) -> Counter[str]:
         taken.update(job.id for job in claimed.jobs)
         changes = [succeed(job) for job in claimed.jobs]
         if not changes and is_over:
-            return taken
+            return
         if not changes:
             await store.wait(("default",), 0.05, worker.session)
+
+
+async def busy(taken: Counter[str]) -> None:
+    """Wait until work goes on."""
+    before = taken.total()
+    async with asyncio.timeout(LIMIT):
+        while taken.total() < before + 10:  # noqa: ASYNC110 - a server, a producer and a worker have to get there
+            await asyncio.sleep(PAUSE)
 
 
 async def test_server_that_crashes_loses_nothing_and_is_found_again() -> None:
@@ -70,19 +77,18 @@ async def test_server_that_crashes_loses_nothing_and_is_found_again() -> None:
         stores = [PostgresStore(server.url) for _ in range(2)]
         for store in stores:
             assert await find_all(store, Filter()) == []  # the layout is there before anything crashes
-        quiet, done = asyncio.Event(), asyncio.Event()
+        quiet, done, taken = asyncio.Event(), asyncio.Event(), Counter[str]()
         producer = asyncio.create_task(produce(stores[0], quiet))
-        await asyncio.sleep(0.5)
-        worker = asyncio.create_task(work(stores[1], done))
+        worker = asyncio.create_task(work(stores[1], done, taken))
         for _ in range(2):
-            await asyncio.sleep(0.3)
+            await busy(taken)
             await asyncio.to_thread(server.kill)
             await asyncio.to_thread(server.start)
-        await asyncio.sleep(0.3)
+        await busy(taken)
         quiet.set()
         ids, failures = await producer
         done.set()
-        taken = await worker
+        await worker
         assert failures > 0
         assert complaints(server.url) == []
         assert stored_ids(server.url) == ids
