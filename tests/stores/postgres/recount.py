@@ -148,7 +148,7 @@ def _running_complaints(tx: psycopg.Connection[Any], leased: list[tuple[int, str
 def _finished_complaints(tx: psycopg.Connection[Any]) -> Iterator[str]:
     times: Counter[str] = Counter()
     for seq, count, ids, jobs in tx.execute("select seq, count, ids::text[], jobs from finished"):
-        if [job.id for job in _decode_jobs(jobs)] != ids or len(ids) != count:
+        if [job.id for job in _decode_jobs(jobs)] != ids[len(ids) - count :]:
             yield f"finished row {seq} counts {count} and names others than it holds"
         times.update(ids)
     living = {job for (job,) in tx.execute("select id::text from job")}

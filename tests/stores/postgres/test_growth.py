@@ -12,7 +12,7 @@ from reprieve.core.job import Cause, Job
 from reprieve.core.move import Dead, Retry
 from reprieve.stores.postgres import PostgresStore
 from reprieve.stores.protocol import Filter, Retention
-from reprieve.testing.conformance.stage import ANOTHER, START, Worker, find_all, new_job, new_jobs, succeed
+from reprieve.testing.conformance.stage import ANOTHER, MINUTE, START, Worker, find_all, new_job, new_jobs, succeed
 
 CAUSE = Cause(reason="450 mailbox busy", code="450", kind="transient", fingerprint="busy")
 
@@ -160,3 +160,21 @@ async def test_delayed_job_is_found_however_late_it_commits(url: str, store: Pos
         await worker.exactly(1, START + 20)
         shop.commit()
     assert (await worker.one(at=START + 20)).id == late.id
+
+
+@pytest.mark.parametrize("kept", [0, 1], ids=["emptied", "shortened"])
+async def test_enqueue_can_be_repeated_after_its_job_was_pruned(url: str, store: PostgresStore, kept: int) -> None:
+    worker = await Worker.open(store)
+    jobs = new_jobs(store, 3)
+    await store.enqueue(jobs, START)
+    await worker.settle(*map(succeed, await worker.exactly(3)))
+    soon, late = START + 9 * MINUTE, START + 11 * MINUTE
+    assert (await store.prune(Retention(now=soon, succeeded=kept))).succeeded == 3 - kept
+    assert len(await find_all(store, Filter())) == kept
+    await store.enqueue(jobs[:1], soon)
+    await store.enqueue(jobs, soon)
+    assert await worker.take(10, at=soon) == []
+    await store.prune(Retention(now=late, succeeded=0))
+    assert (await store.prune(Retention(now=late, succeeded=0))).is_all
+    with psycopg.connect(url.partition("?")[0]) as admin:
+        assert admin.execute(f"select count(*) from {url.partition('schema=')[2]}.finished").fetchone() == (0,)  # noqa: S608 - our own

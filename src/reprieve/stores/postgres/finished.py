@@ -43,13 +43,12 @@ def unpack_jobs(packed: bytes) -> list[Job]:
 
 
 def shorten(tx: Tx, rows: Mapping[int, int]) -> int:
-    """Keep only the last so many jobs of each of these rows; answer how many went."""
+    """Keep only the last so many jobs of each of these rows, and the ids of all; answer how many went."""
     sql = statements("finished")
     gone = 0
     for seq, packed in tx.all(sql["jobs"], {"rows": array_of(rows)}) if rows else ():
         jobs = _decode(packed)
         kept = jobs[len(jobs) - rows[seq] :]
-        ids = array_of(job.id for job in kept)
-        tx.execute(sql["shorten"], {"count": len(kept), "ids": ids, "jobs": _encode(kept), "seq": seq})
+        tx.execute(sql["shorten"], {"count": len(kept), "jobs": _encode(kept), "seq": seq})
         gone += len(jobs) - len(kept)
     return gone

@@ -22,6 +22,9 @@ MOST_ROWS = 2_000
 MOST_BATCHES = 200
 """Settlements whose succeeded jobs one call deletes at the most; each may hold a hundred jobs."""
 
+REPEATED = 600_000
+"""Milliseconds for which an enqueue may be repeated: the ids of jobs that succeeded are known for longer."""
+
 
 def prune_jobs(tx: Tx, places: Places, retention: Retention) -> Pruned:
     """Forget jobs that may be forgotten, in a turn of ours."""
@@ -58,7 +61,7 @@ def prune_results(tx: Tx, retention: Retention) -> int:
 
 
 def _prune_finished(tx: Tx, retention: Retention) -> int:
-    """Keep the newest succeeded jobs of each queue: whole rows go, and the one that crosses the limit is shortened."""
+    """Keep the newest succeeded jobs of each queue: whole rows are emptied, and the one at the limit is shortened."""
     sql = statements("prune")
     most = retention.succeeded
     crossing: dict[int, int] = {}
@@ -73,6 +76,7 @@ def _prune_finished(tx: Tx, retention: Retention) -> int:
         "queues": array_of(oldest),
         "oldest": array_of(oldest.values()),
         "before": retention.now - milliseconds(retention.succeeded_for),
+        "repeated": retention.now - REPEATED,
         "most": MOST_BATCHES,
     }
     return gone + _count(tx.execute(sql["finished"], old))

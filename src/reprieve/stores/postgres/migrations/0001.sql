@@ -170,18 +170,19 @@ create table ended (                      -- the dead and the cancelled
     primary key (queue, state, at, id)
 );
 
-create table finished (                   -- succeeded jobs, one row for each settlement
+create table finished (                   -- succeeded jobs, one row for each settlement; their ids stay for a while
     seq   int8 generated always as identity primary key,
     queue int8 not null,
     at    int8 not null,
-    count int8 not null,
+    count int8 not null,                  -- of those that are kept
     lo    uuid not null,                  -- the smallest and
     hi    uuid not null,                  -- the largest id in it
     ids   uuid[] not null,
     jobs  bytea not null
 );
 alter table finished alter jobs set storage external, alter ids set storage external;
-create index finished_queue on finished (queue, seq);
+create index finished_queue on finished (queue, seq) where count > 0;
+create index finished_past on finished (queue, seq) where count = 0;
 create index finished_hi on finished (hi, lo);
 
 create table uniq (

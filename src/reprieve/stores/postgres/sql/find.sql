@@ -12,7 +12,7 @@ where (queue, state, at, id) > (%(queue)s, %(state)s, %(at)s, %(id)s::uuid)
 order by queue, state, at, id limit 100;
 
 -- name: finished
-select seq, jobs from finished where seq >= %(seq)s order by seq limit 1;
+select seq, jobs from finished where seq >= %(seq)s and count > 0 order by seq limit 1;
 
 -- name: leases
 select s.name, l.at, l.jobs from lease as l join session as s on s.id = l.session;
@@ -47,13 +47,13 @@ group by d.shelf, d.wait;
 
 -- name: finished_counts
 select q.name, sum(f.count)::int8 from finished as f join queue as q on q.id = f.queue
-where %(queue)s = '' or q.name = %(queue)s group by q.name;
+where f.count > 0 and (%(queue)s = '' or q.name = %(queue)s) group by q.name;
 
 -- name: cancelled
 select shelf, count(*) from ended where state = 2 group by shelf;
 
 -- name: all_finished
-select jobs from finished;
+select jobs from finished where count > 0;
 
 -- name: events
 select seq, data from event where seq > %(after)s order by seq limit %(limit)s;

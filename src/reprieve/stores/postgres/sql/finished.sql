@@ -10,4 +10,4 @@ select jobs from finished where hi >= %(id)s::uuid and lo <= %(id)s::uuid and %(
 select seq, jobs from finished where seq = any (%(rows)s::int8[]);
 
 -- name: shorten
-update finished set count = %(count)s, ids = %(ids)s::uuid[], jobs = %(jobs)s where seq = %(seq)s;
+update finished set count = %(count)s, jobs = %(jobs)s where seq = %(seq)s;

@@ -3,22 +3,30 @@
 -- or more.
 select q.id, n.seq, n.count, n.kept from queue as q cross join lateral (
     select * from (
-        select seq, count, (sum(count) over (order by seq desc))::int8 as kept from finished where queue = q.id
+        select seq, count, (sum(count) over (order by seq desc))::int8 as kept from finished where queue = q.id and count > 0
         order by seq desc limit %(most)s
     ) as newest where kept >= %(most)s order by seq desc limit 2
 ) as n;
 
 -- name: finished
-with gone as (
+-- Ids stay for as long as an enqueue may be repeated, so that it stores nothing twice.
+with old as (
+    select f.seq, f.count from queue as q
+    left join unnest(%(queues)s::int8[], %(oldest)s::int8[]) as v (queue, oldest) on v.queue = q.id
+    cross join lateral (
+        select seq, count from finished where queue = q.id and count > 0 and (seq <= v.oldest or at < %(before)s)
+        order by seq limit %(most)s
+    ) as f
+), emptied as (
+    update finished as f set count = 0, jobs = '\x90' from old where f.seq = old.seq
+), gone as (
     delete from finished where seq = any (array(
-        select f.seq from queue as q
-        left join unnest(%(queues)s::int8[], %(oldest)s::int8[]) as v (queue, oldest) on v.queue = q.id
-        cross join lateral (
-            select seq from finished where queue = q.id and (seq <= v.oldest or at < %(before)s) order by seq limit %(most)s
-        ) as f
-    )) returning count
+        select f.seq from queue as q cross join lateral (
+            select seq, at from finished where queue = q.id and count = 0 order by seq limit %(most)s
+        ) as f where f.at < %(repeated)s
+    ))
 )
-select coalesce(sum(count), 0)::int8 from gone;
+select coalesce(sum(count), 0)::int8 from old;
 
 -- name: cancelled
 with gone as (
