@@ -85,6 +85,7 @@ class PostgresCare:
         yield Finding(name="layout", level="ok", seen=f"{stored}, the newest")
         yield _rights(connection, self._address)
         yield _indexes(connection)
+        yield _lanes(connection)
         yield _events(connection, now)
         yield _sessions(connection, now)
 
@@ -158,6 +159,18 @@ def _indexes(connection: psycopg.Connection) -> Finding:
         return Finding(name="indexes", level="ok", seen=f"all {len(wanted)} are there")
     fix = "reindex those that are invalid; make those that are missing as reprieve migrate sql says"
     return Finding(name="indexes", level="bad", seen=f"missing or invalid: {', '.join(missing)}", fix=fix)
+
+
+def _lanes(connection: psycopg.Connection) -> Finding:
+    """Look for jobs that were put aside because their lane has the number of another."""
+    count, task, tenant, first = connection.execute(statements("care")["misfits"]).fetchone() or (0, "", "", "")
+    if not count:
+        return Finding(name="lanes", level="ok", seen="no two have the same number")
+    seen = (
+        f"{count} enqueues put aside, of task {task!r} and tenant {tenant!r}, from job {first} on: lanes share a number"
+    )
+    fix = "enqueue those jobs again under another tenant or task; the table misfit names their lanes and ids"
+    return Finding(name="lanes", level="bad", seen=seen, fix=fix)
 
 
 def _flushes(connection: psycopg.Connection) -> Finding:

@@ -136,6 +136,10 @@ create table ledger (
 );
 create index ledger_xid on ledger (xid);
 
+-- Rows of the ledger whose shelf has the number of another: they are not counted, and their jobs wait for somebody to look.
+create table misfit (like ledger);
+alter table misfit alter xid drop not null;
+
 create table session (
     id         int8 generated always as identity primary key,
     name       text    not null unique,
@@ -354,6 +358,48 @@ begin
 end
 $$;
 
+-- Put aside what was enqueued to shelves whose number others have as well, so that nobody runs it as something else: whatever
+-- lies between the ids, since no job knows by itself which of them it is of. Answers the rest.
+create function put_aside(rows ledger[]) returns ledger[] language plpgsql as $$
+declare
+    mixed int8[] := array(
+        select r.shelf from unnest(rows) as r left join shelf as s on s.id = r.shelf
+        group by r.shelf
+        having count(*) > 1 or bool_or((s.queue_name, s.tenant_name, s.task, s.dependency, s."group", s.priority)
+                                       <> (r.queue, r.tenant, r.task, r.dependency, r."group", r.priority))
+    );
+begin
+    insert into misfit select r.* from unnest(rows) as r where r.shelf = any (mixed);
+    with found as (
+        select distinct j.id, j.shelf, j.state, j.wait from unnest(rows) as r
+        join job as j on j.shelf = r.shelf and j.id between r.low and r.high
+        where r.shelf = any (mixed) and j.state in (0, 3) and not is_leased(j.id)
+          and not exists (select 1 from ready where ready.shelf = j.shelf and ready.id = j.id)
+    ), moved as (
+        update job set state = 4 from found where job.id = found.id
+    ), undelayed as (
+        delete from delayed as d using found where d.shelf = found.shelf and d.id = found.id
+    ), counts as (
+        select shelf, 1 as sign, count(*) filter (where state = 3) as ready,
+               count(*) filter (where state = 0 and wait in (0, 1)) as scheduled,
+               count(*) filter (where state = 0 and wait = 2) as retrying,
+               count(*) filter (where state = 0 and wait > 2) as parked
+        from found group by shelf
+        union all
+        select shelf, -1, sum(ready), sum(scheduled), sum(retrying), sum(parked) from unnest(rows) group by shelf
+    ), counted_before as (
+        select shelf, sum(sign * ready)::int8 as ready, sum(sign * scheduled)::int8 as scheduled,
+               sum(sign * retrying)::int8 as retrying, sum(sign * parked)::int8 as parked
+        from counts where shelf = any (mixed) group by shelf
+    )
+    update shelf as s
+    set ready = s.ready - v.ready, scheduled = s.scheduled - v.scheduled, retrying = s.retrying - v.retrying,
+        parked = s.parked - v.parked, is_open = s.is_open and s.ready - v.ready > 0
+    from counted_before as v where s.id = v.shelf;
+    return array(select r from unnest(rows) as r where r.shelf <> all (mixed));
+end
+$$;
+
 -- Take the turn: from here to the end of the transaction nobody else claims, settles or regulates. Then count what came.
 -- Of transactions that `since` has seen to end nothing is left to count; answers the next such snapshot.
 create function take_turn(since pg_snapshot) returns pg_snapshot language plpgsql as $$
@@ -386,12 +432,13 @@ begin
     if rows is null then
         return counted;
     end if;
-    select array_agg(r) filter (where s.id is null),
+    select array_agg(r) filter (where s.id is null), count(distinct r.shelf) < count(*) or
            bool_or((s.queue_name, s.tenant_name, s.task, s.dependency, s."group", s.priority)
                    <> (r.queue, r.tenant, r.task, r.dependency, r."group", r.priority))
     into missing, is_mixed from unnest(rows) as r left join shelf as s on s.id = r.shelf;
     if is_mixed then
-        raise exception 'two lanes have the same number' using errcode = 'data_corrupted';
+        rows := put_aside(rows);
+        missing := array(select r from unnest(rows) as r where not exists (select 1 from shelf where shelf.id = r.shelf));
     end if;
     if missing is not null then
         perform make_shelves(missing);

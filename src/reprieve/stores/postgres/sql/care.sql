@@ -55,6 +55,9 @@ union all
 select proname from pg_proc where pronamespace = current_schema()::regnamespace and not has_function_privilege(oid, 'execute')
 order by relname;
 
+-- name: misfits
+select count(*), min(task), min(tenant), min(low::text) from misfit;
+
 -- name: indexes
 select c.relname, i.indisvalid and i.indisready
 from pg_index as i join pg_class as c on c.oid = i.indexrelid where c.relnamespace = current_schema()::regnamespace;
