@@ -1,9 +1,13 @@
 """Two lanes with the same number: what came to them is put aside, and everybody else goes on."""
 
+import pytest
+from msgspec.structs import replace
+
 from reprieve import clock
 from reprieve.stores.open import care_for
 from reprieve.stores.postgres import PostgresStore
 from reprieve.stores.postgres.address import address_of
+from reprieve.stores.protocol import Regulation, Subject
 from reprieve.testing.conformance.stage import START, Worker, new_job
 
 OTHER = """
@@ -58,3 +62,21 @@ async def test_two_new_lanes_with_one_number_are_both_put_aside(url: str, store:
     await store.enqueue([other], START)
     rename(url, second.id)
     assert [job.id for job in await worker.take(10)] == [other.id]
+
+
+@pytest.mark.parametrize("subject", ["queue", "tenant", "task", "dependency"])
+async def test_number_of_a_tenant_or_a_gate_that_another_has_stops_nobody(
+    url: str, store: PostgresStore, subject: Subject
+) -> None:
+    queue = "default" if subject == "tenant" else ""
+    await store.regulate([Regulation(subject=subject, name="mine", queue=queue, permits=None)], START)
+    table = "tenant" if subject == "tenant" else "gate"
+    with address_of(url).connect() as connection:
+        connection.execute(f"update {table} set name = 'somebody else' where name = 'mine'")  # noqa: S608 - one of two
+    wrong, right = replace(new_job(store), **{subject: "mine"}), new_job(store)
+    for job in (wrong, right):
+        await store.enqueue([job], START)
+    worker = await Worker.open(store)
+    assert [job.id for job in await worker.take(10, queues=("default", "mine"))] == [right.id]
+    (found,) = [finding for finding in care_for(url).examine(clock.now()) if finding.name == "lanes"]
+    assert found.level == "bad"

@@ -358,6 +358,21 @@ begin
 end
 $$;
 
+-- Whether the queue, the tenant or a gate of a row of the ledger has the number of another.
+create function is_taken(r ledger) returns boolean language sql as $$
+    select exists (select 1 from queue as q where q.id = number_of('queue', r.queue) and q.name <> r.queue)
+        or exists (
+            select 1 from tenant as t where t.id = number_of('tenant', r.queue, r.tenant)
+               and (t.name, t.queue) <> (r.tenant, number_of('queue', r.queue))
+        )
+        or exists (
+            select 1 from (values
+                ('queue', r.queue), ('task', r.task), ('dependency', r.dependency), ('group', r."group")
+            ) as v (subject, name) join gate as g on g.id = number_of('gate', v.subject, v.name)
+            where v.name <> '' and (g.subject, g.name) <> (v.subject, v.name)
+        )
+$$;
+
 -- Put aside what was enqueued to shelves whose number others have as well, so that nobody runs it as something else: whatever
 -- lies between the ids, since no job knows by itself which of them it is of. Answers the rest.
 create function put_aside(rows ledger[]) returns ledger[] language plpgsql as $$
@@ -365,15 +380,16 @@ declare
     mixed int8[] := array(
         select r.shelf from unnest(rows) as r left join shelf as s on s.id = r.shelf
         group by r.shelf
-        having count(*) > 1 or bool_or((s.queue_name, s.tenant_name, s.task, s.dependency, s."group", s.priority)
-                                       <> (r.queue, r.tenant, r.task, r.dependency, r."group", r.priority))
+        having count(*) > 1 or bool_or(s.id is null and is_taken(r)) or bool_or(
+            (s.queue_name, s.tenant_name, s.task, s.dependency, s."group", s.priority)
+            <> (r.queue, r.tenant, r.task, r.dependency, r."group", r.priority))
     );
 begin
     insert into misfit select r.* from unnest(rows) as r where r.shelf = any (mixed);
     with found as (
         select distinct j.id, j.shelf, j.state, j.wait from unnest(rows) as r
         join job as j on j.shelf = r.shelf and j.id between r.low and r.high
-        where r.shelf = any (mixed) and j.state in (0, 3) and not is_leased(j.id)
+        where r.shelf = any (mixed) and j.state in (0, 3) and uuid_send(j.id) not in (select leased())
           and not exists (select 1 from ready where ready.shelf = j.shelf and ready.id = j.id)
     ), moved as (
         update job set state = 4 from found where job.id = found.id
@@ -433,6 +449,7 @@ begin
         return counted;
     end if;
     select array_agg(r) filter (where s.id is null), count(distinct r.shelf) < count(*) or
+           bool_or(case when s.id is null then is_taken(r) end) or
            bool_or((s.queue_name, s.tenant_name, s.task, s.dependency, s."group", s.priority)
                    <> (r.queue, r.tenant, r.task, r.dependency, r."group", r.priority))
     into missing, is_mixed from unnest(rows) as r left join shelf as s on s.id = r.shelf;
