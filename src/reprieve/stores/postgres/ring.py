@@ -15,7 +15,7 @@ from reprieve.stores.postgres.rows import array_of
 from reprieve.stores.postgres.statements import statements
 
 SHELVES = 64
-"""Open shelves of a tenant that a claim reads at once."""
+"""Open shelves of a tenant that a claim reads at once; `candidates` answers one more."""
 
 FIRST: Place = (-1, -1, -(1 << 63))
 """Before everybody in the ring."""
@@ -109,32 +109,45 @@ class Reader:
         if not queue:
             return None
         for row in gates:
-            if row[1] not in self.gates:
-                self.gates[row[1]] = self._gate(row)
-                self.places[row[1]] = row[17]
+            self._meet(row)
         known = self._read_queue(queue[0])
-        firsts = [row for row in tenants if row[11]]
-        last = firsts[-1] if len(firsts) >= self._limit + 2 else None
         by_tenant: dict[int, list[Shelf]] = defaultdict(list)
-        for row in shelves:
-            by_tenant[row[1]].append(self._shelf((*row[2:9], *row[17:])))
+        for _, tenant, shelf, priority, served, ready, task, dependency, group, *_, place, low, back in shelves:
+            row = (shelf, priority, served, ready, task, dependency, group, place, low, back)
+            by_tenant[tenant].append(self._shelf(row))
         asked, resting = self._tenants(tenants, by_tenant, known.turn.clock)
-        return Ring(
-            known,
-            [Back(self.gates.get(row[1]) or self._gate(row), row[6]) for row in backs],
-            asked,
-            resting,
-            None if last is None else (last[6], last[7], last[1]),
-        )
+        return Ring(known, [self._back(row) for row in backs], asked, resting, self._last(tenants))
 
     def _read_queue(self, row: Sequence[Any]) -> Queue:
-        limits = _limits((*row[7:12], *row[15:17]), self._freed.gates[row[7]])
-        self.places[row[7]] = row[17]
-        moments = [moment for moment in row[12:14] if moment is not None]
-        return Queue(Turn(*row[1:6]), limits, moments)
+        _, clock, last, streak, last_at, other_at, _, gate, permits, max_running, rate_count, running, *rest = row
+        due_at, back_at, _, rate_window, meter, place, *_ = rest
+        limits = _limits((gate, permits, max_running, rate_count, running, rate_window, meter), self._freed.gates[gate])
+        self.places[gate] = place
+        moments = [moment for moment in (due_at, back_at) if moment is not None]
+        return Queue(Turn(clock, last, streak, last_at, other_at), limits, moments)
+
+    def _meet(self, row: Sequence[Any]) -> None:
+        """Get to know a gate, unless it was met before."""
+        _, gate, *_, place, _, _ = row
+        if gate not in self.gates:
+            self.gates[gate] = self._gate(row)
+            self.places[gate] = place
+
+    def _back(self, row: Sequence[Any]) -> Back:
+        _, gate, _, _, _, _, cursor, *_ = row
+        return Back(self.gates.get(gate) or self._gate(row), cursor)
 
     def _gate(self, row: Sequence[Any]) -> Limits:
-        return _limits((*row[1:6], *row[15:17]), self._freed.gates[row[1]])
+        _, gate, permits, max_running, rate_count, running, *_, rate_window, meter, _, _, _ = row
+        return _limits((gate, permits, max_running, rate_count, running, rate_window, meter), self._freed.gates[gate])
+
+    def _last(self, rows: Sequence[Sequence[Any]]) -> Place | None:
+        """Answer where the last of those in the ring stands, if there may be more behind."""
+        places: list[Place] = []
+        for _, tenant, _, _, _, _, load, finish, _, _, _, is_next, *_ in rows:
+            if is_next:
+                places.append((load, finish, tenant))
+        return places[-1] if len(places) >= self._limit + 2 else None
 
     def _tenants(
         self, rows: Iterable[Sequence[Any]], shelves: Mapping[int, list[Shelf]], clock: int
@@ -143,15 +156,18 @@ class Reader:
         asked: list[Tenant] = []
         resting: list[Resting] = []
         for row in rows:
-            tenant, running, finish, served, ringed, blocked, weight = row[1], row[5], *row[7:11], row[14]
-            self.places[tenant] = row[17]
+            _, tenant, permits, max_running, rate_count, running, _, finish, served, ringed, blocked, _, _, _, *rest = (
+                row
+            )
+            weight, rate_window, meter, place, *_ = rest
+            self.places[tenant] = place
             freed = self._freed.tenants[tenant]
             is_free = bool(freed) and blocked == FULL
             if not ringed and not is_free:
                 if freed:
                     resting.append(Resting(tenant, running - freed, weight))
                 continue
-            limits = _limits((*row[1:6], *row[15:17]), freed)
+            limits = _limits((tenant, permits, max_running, rate_count, running, rate_window, meter), freed)
             limits.is_changed = bool(freed)
             mine = shelves[tenant]
             has_more = len(mine) > SHELVES

@@ -576,7 +576,7 @@ begin
         select 1 as is_next, first.* from first
         union all
         select 0, t.ctid, t.* from tenant as t where t.id = any (freed) and t.id <> all (array(select first.id from first))
-    ), open as materialized (
+    ), open as materialized (                -- one shelf more than a claim looks at, so that it knows of others
         select t.id as tenant, s.*
         from asked as t cross join lateral (
             select shelf.id, shelf.priority, shelf.served, shelf.ready, shelf.task_gate, shelf.dependency_gate,
