@@ -10,6 +10,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -19,8 +20,8 @@ from rich.table import Table
 from benchmarks.homes import Home, PostgresHome, SqliteHome
 from reprieve.core import change
 from reprieve.core.change import Change, Request
-from reprieve.core.job import Cause, Job
-from reprieve.core.move import Retry, Succeed
+from reprieve.core.job import Cause, Job, Wait
+from reprieve.core.move import Dead, Retry, Succeed
 from reprieve.stores.protocol import Beat, Claim, Regulation
 
 NOW = 1_760_000_000_000
@@ -44,9 +45,10 @@ class Bench:
         """Open the session."""
         await self.store.beat(Beat(session="bench", now=NOW, lease=LEASE, slots=slots, is_new=True))
 
-    async def fill(self, count: int, tenants: int = 1, *, due_in: int = 0, chunk: int = 1_000) -> float:
+    async def fill(
+        self, count: int, tenants: int = 1, *, due_in: int = 0, wait: Wait = "turn", chunk: int = 1_000
+    ) -> float:
         """Enqueue jobs in bulk; answer jobs per second."""
-        wait = "schedule" if due_in else "turn"
         started = time.perf_counter()
         for start in track(
             range(0, count, chunk), f"enqueue {count:,}", console=console, transient=True, disable=count < 100_000
@@ -58,7 +60,7 @@ class Bench:
             await self.store.enqueue(jobs, NOW)
         return count / (time.perf_counter() - started)
 
-    def job(self, tenant: str, *, due_in: int = 0, wait: str = "turn") -> Job:
+    def job(self, tenant: str, *, due_in: int = 0, wait: Wait = "turn") -> Job:
         """Make a job."""
         return Job(
             id=self.store.new_id(NOW, "mail"),
@@ -69,7 +71,7 @@ class Bench:
             payload=PAYLOAD,
             created_at=NOW,
             due_at=NOW + due_in,
-            waiting_for="schedule" if wait == "schedule" else "turn",
+            waiting_for=wait,
         )
 
     async def drain(self, count: int, batch: int, settle: Callable[[Job], Change]) -> tuple[float, float]:
@@ -106,6 +108,11 @@ def retry(job: Job) -> Change:
     return change.settle(job, Retry(due_at=NOW, cause=CAUSE, delay=0.001), NOW)
 
 
+def bury(job: Job) -> Change:
+    """Settle a failure that nobody will try again."""
+    return change.settle(job, Dead(cause=CAUSE, death="permanent"), NOW)
+
+
 async def by_batch(home: Home, scale: float) -> Table:
     """Claim and settle by batch size."""
     table = Table("batch", "full: jobs/s", "µs CPU", "fast: jobs/s", "µs CPU", title="Claim + settle, 100 tenants")
@@ -123,38 +130,64 @@ async def by_batch(home: Home, scale: float) -> Table:
     return table
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What a store holds when jobs are claimed from it."""
+
+    name: str
+    waiting: int = 30_000
+    tenants: int = 100
+    beside: int = 0
+    """Jobs that are not ready."""
+    of: Wait | None = "schedule"
+    """What these wait for; none is dead."""
+    settle: Callable[[Job], Change] = succeed
+
+    async def fill(self, bench: Bench) -> None:
+        """Make it so."""
+        if self.of is not None:
+            await bench.fill(self.beside, self.tenants, due_in=3_600_000, wait=self.of)
+        elif self.beside:
+            await bench.fill(self.beside, self.tenants)
+            await bench.drain(self.beside, 1_000, bury)
+        await bench.fill(self.waiting, self.tenants)
+
+
 async def by_shape(home: Home, scale: float) -> Table:
     """Claim and settle by tenants and backlog, batches of 100, full durability."""
-    many = round(MANY * scale)
-    shapes: list[tuple[str, int, int, int, Callable[[Job], Change]]] = [
-        ("1 tenant", 30_000, 1, 0, succeed),
-        ("10 tenants", 30_000, 10, 0, succeed),
-        ("100 tenants", 30_000, 100, 0, succeed),
-        ("10,000 tenants", 30_000, 10_000, 0, succeed),
-        (f"100 tenants, {many:,} waiting", many, 100, 0, succeed),
-        (f"100 tenants, and {many:,} delayed", 30_000, 100, many, succeed),
-        (f"10,000 tenants, {many:,} waiting", many, 10_000, 0, succeed),
-        ("10 tenants, each job fails once", 15_000, 10, 0, retry),
+    many, dead, crowd = (round(count * scale) for count in (MANY, MANY // 10, MANY // 10))
+    shapes = [
+        Shape(name="1 tenant", tenants=1),
+        Shape(name="10 tenants", tenants=10),
+        Shape(name="100 tenants"),
+        Shape(name="1,000 tenants", tenants=1_000),
+        Shape(name="10,000 tenants", tenants=10_000),
+        Shape(name=f"{crowd:,} tenants", waiting=max(30_000, 2 * crowd), tenants=crowd),
+        Shape(name="100 tenants, 1,000 waiting", waiting=1_000),
+        Shape(name=f"100 tenants, {many:,} waiting", waiting=many),
+        Shape(name=f"100 tenants, and {many:,} delayed", beside=many),
+        Shape(name=f"100 tenants, and {many:,} parked", beside=many, of="gate"),
+        Shape(name=f"100 tenants, and {dead:,} dead", beside=dead, of=None),
+        Shape(name=f"10,000 tenants, {many:,} waiting", waiting=many, tenants=10_000),
+        Shape(name="10 tenants, each job fails once", waiting=15_000, tenants=10, settle=retry),
     ]
     table = Table("shape", "jobs/s", "of 100 tenants", "µs CPU", "rows written", "bytes a job", title="Claim + settle")
     base = 0.0
-    for name, waiting, tenants, delayed, settle in shapes:
+    for shape in shapes:
         bench = Bench(home)
         await bench.open()
-        if delayed:
-            await bench.fill(delayed, tenants, due_in=3_600_000)
-        await bench.fill(waiting, tenants)
-        size = await home.size() / (waiting + delayed)
+        await shape.fill(bench)
+        size = await home.size() / (shape.waiting + shape.beside)
         before = await home.writes()
-        attempts = 2 if settle is retry else 1
-        count = min(30_000, waiting)
-        speed, cpu = await bench.drain(attempts * count, 100, settle)
+        attempts = 2 if shape.settle is retry else 1
+        count = min(30_000, shape.waiting)
+        speed, cpu = await bench.drain(attempts * count, 100, shape.settle)
         speed, cpu = speed / attempts, cpu * attempts
         after = await home.writes()
         rows = "" if before is None or after is None else f"{(after - before) / count:.2f}"
-        base = speed if name == "100 tenants" else base
+        base = speed if shape.name == "100 tenants" else base
         ratio = f"{speed / base:.0%}" if base else ""
-        table.add_row(name, f"{speed:,.0f}", ratio, f"{cpu:.1f}", rows, f"{size:.0f}")
+        table.add_row(shape.name, f"{speed:,.0f}", ratio, f"{cpu:.1f}", rows, f"{size:.0f}")
         await bench.close()
     return table
 
@@ -234,7 +267,7 @@ async def operations(home: Home, scale: float) -> Table:
     bench = Bench(home)
     await bench.open()
     many = round(MANY * scale)
-    await bench.fill(many, 100, due_in=3_600_000)
+    await bench.fill(many, 100, due_in=3_600_000, wait="schedule")
     jobs = [bench.job("tenant-0", due_in=3_600_000 + 7 * number, wait="schedule") for number in range(200)]
     failed = [
         change.settle(change.lease(job, "x", NOW).job, Retry(due_at=job.due_at, cause=CAUSE, delay=1), NOW).job
