@@ -121,7 +121,9 @@ def tabulate(record: Record, title: str) -> Table:
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks flow", description=__doc__)
     parser.add_argument("--only", type=_names, default=EVERYDAY, help=f"some of {', '.join(MEASURES)}")
-    parser.add_argument("--large", action="store_true", help="a million jobs and ten thousand tenants as well: minutes")
+    parser.add_argument(
+        "--large", action="store_true", help="a million jobs, ten thousand tenants and eight processes as well: minutes"
+    )
     parser.add_argument("--runs", type=int, default=3, help="runs that each figure is the median of")
     parser.add_argument("--quick", action="store_true", help="tiny sizes, to see that it works; figures mean nothing")
     parser.add_argument("--store", default="sqlite", help="sqlite, postgres, redis, or a URL of one of the last two")

@@ -94,13 +94,18 @@ def size(side: Side, sizes: Sizes, home: Home) -> Found:
 
 
 def large(side: Side, sizes: Sizes, home: Home) -> Found:
-    """Work on a large backlog, and for many tenants, against the usual."""
+    """Work on a large backlog, for many tenants, and with more processes than there is room for, against the usual."""
     if side.name != "reprieve":
         return {}
     usual = _pace(side, home, "nothing", sizes.backlog)
     waiting = _pace(side, home, "nothing", sizes.backlog, backlog=sizes.waiting)
     tenants = _pace(side, home, "nothing", sizes.backlog, tenants=sizes.tenants)
-    return {"large.waiting": waiting.rate / usual.rate, "large.tenants": tenants.rate / usual.rate}
+    processes = _pace(side, home, "nothing", sizes.backlog, processes=8)
+    return {
+        "large.waiting": waiting.rate / usual.rate,
+        "large.tenants": tenants.rate / usual.rate,
+        "large.processes": processes.rate / usual.rate,
+    }
 
 
 Measure = Callable[[Side, Sizes, Home], Found]
