@@ -36,7 +36,7 @@ def test_every_number_is_that_of_the_code() -> None:
         ("within five seconds is killed", supervisor.MERCY == 5),
         ("takes its process down three times", Policy().max_crashes == 3),
         ("a tenth of a second of work ahead", stopwatch.AHEAD == 0.1),
-        ("most 100 jobs", stopwatch.MOST == 100),
+        ("most 250 jobs", stopwatch.MOST == 250),
         ("cannot start within a second goes back", fetched.STALE_AFTER == 1),
     ):
         assert text in PAGE

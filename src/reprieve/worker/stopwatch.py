@@ -3,7 +3,7 @@
 AHEAD = 0.1
 """Seconds of work that are fetched ahead."""
 
-MOST = 100
+MOST = 250
 """Jobs that are fetched ahead at the most."""
 
 _WEIGHT = 1 / 16

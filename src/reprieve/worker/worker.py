@@ -1,7 +1,7 @@
 """The worker: fetches jobs, runs them, and settles them, with exactly one call to the store under way.
 
 Each call carries what has ended since the last one and asks for as much as there is room for, so batches find their own
-size: one job when it is quiet, a hundred under load, and no timer.
+size: one job when it is quiet, hundreds under load, and no timer.
 """
 
 import asyncio
