@@ -2,15 +2,18 @@
 
 import threading
 from collections import Counter
+from collections.abc import AsyncIterator
 
 import psycopg
 import pytest
 
 from reprieve.clock import ticks
 from reprieve.core import change
+from reprieve.core.change import Request
 from reprieve.core.job import Cause, Job
 from reprieve.core.move import Dead, Retry
 from reprieve.stores.postgres import PostgresStore
+from reprieve.stores.postgres.address import address_of
 from reprieve.stores.protocol import Filter, Retention
 from reprieve.testing.conformance.stage import ANOTHER, MINUTE, START, Worker, find_all, new_job, new_jobs, succeed
 
@@ -178,3 +181,37 @@ async def test_enqueue_can_be_repeated_after_its_job_was_pruned(url: str, store:
     assert (await store.prune(Retention(now=late, succeeded=0))).is_all
     with psycopg.connect(url.partition("?")[0]) as admin:
         assert admin.execute(f"select count(*) from {url.partition('schema=')[2]}.finished").fetchone() == (0,)  # noqa: S608 - our own
+
+
+async def test_what_came_while_nobody_worked_is_counted_little_by_little(url: str, store: PostgresStore) -> None:
+    worker = await Worker.open(store)
+    jobs = [new_job(store, tenant=f"tenant-{number}") for number in range(4_500)]
+    await store.enqueue(jobs, START)
+    late = new_job(store, tenant="late")
+    await store.enqueue([late], START)
+    with address_of(url).connect() as connection:
+        left = [4_501]
+        taken = await worker.take(1)
+        left += connection.execute("select count(*) from ledger").fetchone() or ()
+    assert len(taken) == 1
+    assert left == [4_501, 3_501]
+    # An operator finds whatever is there, counted or not.
+    (found,) = await find_all(store, Filter(tenant="late"))
+    assert await store.apply([change.cancel(found, Request(by="ana", reason="too late"), START)], START) == ["applied"]
+    assert sum([count async for count in counts(worker)]) == 4_499
+
+
+async def test_whoever_finds_nothing_before_all_is_counted_looks_again_at_once(store: PostgresStore) -> None:
+    worker = await Worker.open(store)
+    await store.enqueue([new_job(store, tenant=f"t-{n}", due_at=START + 1_000) for n in range(1_500)], START)
+    claimed = await worker.ask(10)
+    assert (claimed.jobs, claimed.next_at) == ((), START)
+    claimed = await worker.ask(10)
+    assert (claimed.jobs, claimed.next_at) == ((), START + 1_000)
+
+
+async def counts(worker: Worker) -> AsyncIterator[int]:
+    """Take until there is nothing more."""
+    while jobs := await worker.take(250):
+        await worker.settle(*map(succeed, jobs))
+        yield len(jobs)

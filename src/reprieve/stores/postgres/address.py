@@ -51,6 +51,7 @@ SETTINGS: Final = {
     "enable_seqscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
+    "enable_bitmapscan": "off",
     "jit": "off",
 }
 

@@ -38,7 +38,8 @@ class Called(msgspec.Struct, array_like=True):
 def claim(tx: Tx, places: Places, request: Claim) -> Claimed:
     """Carry out a claim."""
     sql = statements("claim")
-    places.begin_claim(tx, request.queues if request.limit > 0 else (), request.now, max(50, 2 * request.limit))
+    queues = request.queues if request.limit > 0 else ()
+    turn = places.begin_claim(tx, queues, request.now, max(50, 2 * request.limit))
     asked = tx.execute(sql["session"], {"session": request.session})
     ahead = _Ahead(tx, request)
     rows = asked.fetchall()
@@ -64,6 +65,8 @@ def claim(tx: Tx, places: Places, request: Claim) -> Claimed:
     answers = settle.settle(tx, places, request.changes, request.now, leases, freed)
     taking = _Taking(tx, places, request, slots)
     next_at = taking.take(ahead, freed) if is_alive and request.limit > 0 else None
+    if turn.counted is None:
+        next_at = request.now
     freed.write(tx)
     gone = leases.write()
     if request.changes or taking.jobs:

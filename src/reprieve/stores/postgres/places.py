@@ -21,6 +21,22 @@ NOTHING: Final = "1:1:"
 """The snapshot in which no transaction has ended."""
 
 
+class Turn:
+    """A turn that was taken, or will have been when the server answers."""
+
+    def __init__(self, answer: psycopg.Cursor[Any]) -> None:
+        """Take where the answer will be."""
+        self._answer = answer
+        self._row: tuple[str | None] | None = None
+
+    @property
+    def counted(self) -> str | None:
+        """The snapshot in which everything is counted; None if that was too much for one turn."""
+        if self._row is None:
+            self._row = self._answer.fetchone() or (None,)
+        return self._row[0]
+
+
 class Places:
     """What this process knows of shelves, and up to where the ledger is counted."""
 
@@ -31,15 +47,15 @@ class Places:
         self._counted: WeakKeyDictionary[psycopg.Connection, str] = WeakKeyDictionary()
         self._anew_at = ticks() + ANEW
 
-    def take_turn(self, tx: Tx) -> None:
+    def take_turn(self, tx: Tx) -> "Turn":
         """Keep everybody else from claiming, settling and regulating until this transaction ends; count what came."""
-        self._remember(tx, tx.execute(statements("places")["take_turn"], {"since": self._since(tx)}))
+        return self._remember(tx, tx.execute(statements("places")["take_turn"], {"since": self._since(tx)}))
 
-    def begin_claim(self, tx: Tx, queues: Iterable[str], now: int, most: int) -> None:
+    def begin_claim(self, tx: Tx, queues: Iterable[str], now: int, most: int) -> "Turn":
         """Take the turn, and promote what is due in these queues."""
         numbers = array_of(number_of("queue", queue) for queue in queues)
         wanted = {"since": self._since(tx), "queues": numbers, "now": now, "most": most}
-        self._remember(tx, tx.execute(statements("places")["begin_claim"], wanted))
+        return self._remember(tx, tx.execute(statements("places")["begin_claim"], wanted))
 
     def _since(self, tx: Tx) -> str:
         """Answer the snapshot in which everything is counted, as far as a connection knows."""
@@ -48,12 +64,15 @@ class Places:
             return NOTHING
         return self._counted.get(tx.connection, NOTHING)
 
-    def _remember(self, tx: Tx, cursor: psycopg.Cursor[Any]) -> None:
+    def _remember(self, tx: Tx, cursor: psycopg.Cursor[Any]) -> "Turn":
+        turn = Turn(cursor)
+
         def remember() -> None:
-            row = cursor.fetchone()
-            self._counted[tx.connection] = row[0] if row else NOTHING
+            if turn.counted is not None:
+                self._counted[tx.connection] = turn.counted
 
         tx.on_commit.append(remember)
+        return turn
 
     def __getitem__(self, shelf: int) -> Place:
         """Answer a shelf that was loaded."""

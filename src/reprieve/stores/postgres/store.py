@@ -111,11 +111,15 @@ class PostgresStore:
     async def apply(self, changes: Sequence[Change], now: int) -> list[Answer]:
         """Carry out changes that no session makes."""
 
-        def work(tx: Tx) -> list[Answer]:
-            self._places.take_turn(tx)
+        def work(tx: Tx) -> list[Answer] | None:
+            if self._places.take_turn(tx).counted is None:
+                # What is changed must have been counted before.
+                return None
             return settle.settle(tx, self._places, changes, now)
 
-        answers = await self._write(work)
+        answers = None
+        while answers is None:
+            answers = await self._write(work)
         self._ring_for(changes, answers)
         return answers
 

@@ -358,29 +358,45 @@ begin
 end
 $$;
 
--- Whether the queue, the tenant or a gate of a row of the ledger has the number of another.
-create function is_taken(r ledger) returns boolean language sql as $$
-    select exists (select 1 from queue as q where q.id = number_of('queue', r.queue) and q.name <> r.queue)
-        or exists (
-            select 1 from tenant as t where t.id = number_of('tenant', r.queue, r.tenant)
-               and (t.name, t.queue) <> (r.tenant, number_of('queue', r.queue))
-        )
-        or exists (
-            select 1 from (values
+-- Answer the shelves whose queue, tenant or gate has the number of another.
+create function taken(rows ledger[]) returns int8[] language sql as $$
+    with queues as materialized (
+        select n.queue, number_of('queue', n.queue) as id from (select distinct queue from unnest(rows)) as n
+    ), tenants as materialized (
+        select n.queue, n.tenant, number_of('tenant', n.queue, n.tenant) as id
+        from (select distinct queue, tenant from unnest(rows)) as n
+    ), gates as materialized (
+        select n.subject, n.name, number_of('gate', n.subject, n.name) as id from (
+            select distinct v.subject, v.name from unnest(rows) as r, lateral (values
                 ('queue', r.queue), ('task', r.task), ('dependency', r.dependency), ('group', r."group")
-            ) as v (subject, name) join gate as g on g.id = number_of('gate', v.subject, v.name)
-            where v.name <> '' and (g.subject, g.name) <> (v.subject, v.name)
-        )
+            ) as v (subject, name)
+        ) as n
+    ), other_gates as materialized (
+        select g.subject, g.name from gates as g join gate as k on k.id = g.id where (k.subject, k.name) <> (g.subject, g.name)
+    )
+    select array(
+        select r.shelf from unnest(rows) as r
+        where r.queue in (select q.queue from queues as q join queue as k on k.id = q.id where k.name <> q.queue)
+           or (r.queue, r.tenant) in (
+               select t.queue, t.tenant from tenants as t join queues as q on q.queue = t.queue
+               join tenant as k on k.id = t.id where (k.name, k.queue) <> (t.tenant, q.id)
+           )
+           or ('queue', r.queue) in (select subject, name from other_gates)
+           or ('task', r.task) in (select subject, name from other_gates)
+           or ('dependency', r.dependency) in (select subject, name from other_gates)
+           or ('group', r."group") in (select subject, name from other_gates)
+    )
 $$;
 
 -- Put aside what was enqueued to shelves whose number others have as well, so that nobody runs it as something else: whatever
 -- lies between the ids, since no job knows by itself which of them it is of. Answers the rest.
 create function put_aside(rows ledger[]) returns ledger[] language plpgsql as $$
 declare
+    others int8[] := taken(rows);
     mixed int8[] := array(
         select r.shelf from unnest(rows) as r left join shelf as s on s.id = r.shelf
         group by r.shelf
-        having count(*) > 1 or bool_or(s.id is null and is_taken(r)) or bool_or(
+        having count(*) > 1 or r.shelf = any (others) or bool_or(
             (s.queue_name, s.tenant_name, s.task, s.dependency, s."group", s.priority)
             <> (r.queue, r.tenant, r.task, r.dependency, r."group", r.priority))
     );
@@ -416,12 +432,14 @@ begin
 end
 $$;
 
--- Take the turn: from here to the end of the transaction nobody else claims, settles or regulates. Then count what came.
--- Of transactions that `since` has seen to end nothing is left to count; answers the next such snapshot.
+-- Take the turn: from here to the end of the transaction nobody else claims, settles or regulates. Then count what came, so
+-- much of it that nobody waits for long. Of transactions that `since` has seen to end nothing is left to count; answers the
+-- next such snapshot, or null when there is more to count.
 create function take_turn(since pg_snapshot) returns pg_snapshot language plpgsql as $$
 declare
     counted pg_snapshot;
     open xid8[];
+    found int8;
     rows ledger[];
     missing ledger[];
     unringed int8[];
@@ -434,26 +452,34 @@ begin
         since := '1:1:';    -- of another server, which this one has followed
     end if;
     open := array(select pg_snapshot_xip(since));
-    with gone as (delete from ledger where xid >= pg_snapshot_xmax(since) or xid = any (open) returning *),
-    sums as (
+    with chosen as (
+        (select l.ctid as place from ledger as l where l.xid >= pg_snapshot_xmax(since) order by l.xid limit 1000)
+        union all
+        (select l.ctid as place from ledger as l where l.xid = any (open) limit 1000)
+    ), gone as (
+        delete from ledger where ctid = any (array(select place from chosen)) returning *
+    ), sums as (
         select shelf, queue, tenant, task, dependency, "group", priority, sum(ready)::int8 as ready,
                sum(scheduled)::int8 as scheduled, sum(retrying)::int8 as retrying, sum(parked)::int8 as parked,
                (array_agg(low order by low))[1] as low, (array_agg(high order by high desc))[1] as high,
                min(due) as due
         from gone group by shelf, queue, tenant, task, dependency, "group", priority
     )
-    select array_agg(row(null, s.shelf, s.queue, s.tenant, s.task, s.dependency, s."group", s.priority,
+    select (select count(*) from gone),
+           array_agg(row(null, s.shelf, s.queue, s.tenant, s.task, s.dependency, s."group", s.priority,
                          s.ready, s.scheduled, s.retrying, s.parked, s.low, s.high, s.due)::ledger)
-    into rows from sums as s;
+    into found, rows from sums as s;
+    if found >= 1000 then
+        counted := null;
+    end if;
     if rows is null then
         return counted;
     end if;
     select array_agg(r) filter (where s.id is null), count(distinct r.shelf) < count(*) or
-           bool_or(case when s.id is null then is_taken(r) end) or
            bool_or((s.queue_name, s.tenant_name, s.task, s.dependency, s."group", s.priority)
                    <> (r.queue, r.tenant, r.task, r.dependency, r."group", r.priority))
     into missing, is_mixed from unnest(rows) as r left join shelf as s on s.id = r.shelf;
-    if is_mixed then
+    if is_mixed or taken(missing) <> '{}' then
         rows := put_aside(rows);
         missing := array(select r from unnest(rows) as r where not exists (select 1 from shelf where shelf.id = r.shelf));
     end if;
