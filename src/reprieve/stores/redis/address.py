@@ -1,0 +1,149 @@
+"""Where the server is: what a URL says, and clients that connect to it.
+
+`redis://user:password@host:port/database`, `rediss://` with TLS, `redis+sentinel://host:port,host:port/service` and
+`redis+cluster://host:port,host:port`, each with `?prefix=name`.
+"""
+
+from typing import Any, Literal, TypeAlias
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import redis
+import redis.asyncio
+import redis.asyncio.sentinel
+import redis.sentinel
+from redis.asyncio.retry import Retry as AsyncRetry
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from reprieve.core.record import Record
+from reprieve.errors import InvalidUrl
+from reprieve.stores.url import masked
+
+Mode: TypeAlias = Literal["single", "sentinel", "cluster"]
+
+PREFIX = "reprieve"
+_SCHEMES: dict[str, tuple[Mode, bool]] = {
+    "redis": ("single", False),
+    "rediss": ("single", True),
+    "valkey": ("single", False),
+    "valkeys": ("single", True),
+    "redis+sentinel": ("sentinel", False),
+    "rediss+sentinel": ("sentinel", True),
+    "redis+cluster": ("cluster", False),
+    "rediss+cluster": ("cluster", True),
+}
+SCHEMES = tuple(_SCHEMES)
+_PORTS: dict[Mode, int] = {"single": 6379, "sentinel": 26379, "cluster": 6379}
+_CONNECTS = 2.0
+"""Seconds to connect in."""
+_ANSWERS = 10.0
+"""Seconds to answer in; more than the bell keeps a call."""
+
+
+class Address(Record):
+    """Where the server is, and how to speak to it."""
+
+    mode: Mode
+    hosts: tuple[tuple[str, int], ...]
+    username: str | None = None
+    password: str | None = None
+    database: int = 0
+    service: str = ""
+    tls: bool = False
+    prefix: str = PREFIX
+    partitions: int | None = None
+    shown: str = ""
+
+    def connect_async(self) -> Any:  # noqa: ANN401 - a client of one of three kinds
+        """Make a client for an event loop. It repeats nothing by itself: that is the link's."""
+        options = self._options() | {"retry": AsyncRetry(NoBackoff(), 0)}
+        match self.mode:
+            case "single":
+                host, port = self.hosts[0]
+                return redis.asyncio.Redis(host=host, port=port, db=self.database, max_connections=64, **options)
+            case "sentinel":
+                sentinels = redis.asyncio.sentinel.Sentinel(list(self.hosts), **_seen(options))
+                return sentinels.master_for(self.service, db=self.database, **options)
+            case "cluster":
+                nodes = [redis.asyncio.cluster.ClusterNode(*host) for host in self.hosts]
+                return redis.asyncio.RedisCluster(startup_nodes=nodes, **_clustered(options))
+
+    def connect(self) -> Any:  # noqa: ANN401 - as above
+        """Make a client for threads."""
+        options = self._options() | {"retry": Retry(NoBackoff(), 0)}
+        match self.mode:
+            case "single":
+                host, port = self.hosts[0]
+                return redis.Redis(host=host, port=port, db=self.database, **options)
+            case "sentinel":
+                sentinels = redis.sentinel.Sentinel(list(self.hosts), **_seen(options))
+                return sentinels.master_for(self.service, db=self.database, **options)
+            case "cluster":
+                nodes = [redis.cluster.ClusterNode(*host) for host in self.hosts]
+                return redis.RedisCluster(startup_nodes=nodes, **_clustered(options))
+
+    def _options(self) -> dict[str, Any]:
+        return {
+            "username": self.username,
+            "password": self.password,
+            "ssl": self.tls,
+            "socket_timeout": _ANSWERS,
+            "socket_connect_timeout": _CONNECTS,
+            "socket_keepalive": True,
+            "protocol": 2,
+        }
+
+
+def _seen(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: options[name] for name in ("socket_timeout", "socket_connect_timeout", "protocol")}
+
+
+def _clustered(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if name != "retry"}
+
+
+def address_of(url: str) -> Address:
+    """Read a URL."""
+    scheme, separator, _ = url.partition("://")
+    if not separator or scheme not in _SCHEMES:
+        raise _unreadable(url)
+    mode, tls = _SCHEMES[scheme]
+    parts = urlsplit(url)
+    user, _, hosts = parts.netloc.rpartition("@")
+    username, _, password = user.partition(":")
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    path = unquote(parts.path.strip("/"))
+    try:
+        partitions = int(options["partitions"]) if "partitions" in options else None
+        database = int(path or 0) if mode == "single" else int(options.get("db", 0))
+        where = tuple(_host(part, _PORTS[mode]) for part in hosts.split(",") if part)
+    except ValueError as error:
+        raise _unreadable(url) from error
+    unknown = options.keys() - {"prefix", "partitions", "db"}
+    is_wrong = unknown or not where or (mode == "single" and len(where) > 1) or (mode == "sentinel" and not path)
+    if is_wrong or (partitions is not None and partitions < 1) or not options.get("prefix", PREFIX).isprintable():
+        raise _unreadable(url)
+    return Address(
+        mode=mode,
+        hosts=where,
+        username=unquote(username) or None,
+        password=unquote(password) or None,
+        database=database,
+        service=path if mode == "sentinel" else "",
+        tls=tls,
+        prefix=options.get("prefix", PREFIX),
+        partitions=partitions,
+        shown=masked(url),
+    )
+
+
+def _host(text: str, port: int) -> tuple[str, int]:
+    parts = urlsplit(f"//{text}")
+    if not parts.hostname:
+        raise ValueError(text)
+    return parts.hostname, parts.port or port
+
+
+def _unreadable(url: str) -> InvalidUrl:
+    forms = "redis://host:6379/0, redis+sentinel://host:26379/service or redis+cluster://host:6379"
+    return InvalidUrl(f"{masked(url)!r} names no Redis; write {forms}, with ?prefix=name if you like")

@@ -1,0 +1,121 @@
+"""The ear: hears the bell of a partition, for everybody on one event loop.
+
+The bell is a short stream. Whoever waits names the place up to which it has heard, so nothing that rang in between is
+missed, and any number may hear the same ring.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Collection
+from typing import Any, TypeAlias
+
+from redis.exceptions import RedisError
+
+Place: TypeAlias = tuple[int, int]
+"""A place in the stream: milliseconds and a number."""
+
+EVERYTHING = "*"
+"""The queue of a ring that is for all."""
+
+_LISTENS = 5_000
+"""Milliseconds for which the server keeps a call that hears nothing."""
+
+_LENGTH = 64
+"""Rings that the stream keeps: whoever reads as many may have missed others."""
+
+
+def place_of(text: bytes | str) -> Place:
+    """Read a place."""
+    milliseconds, _, number = (text.decode() if isinstance(text, bytes) else text).partition("-")
+    return int(milliseconds), int(number or 0)
+
+
+class Ear:
+    """Listens while somebody waits, and a little longer."""
+
+    def __init__(self, client: Any, key: str) -> None:  # noqa: ANN401 - a client of one of several kinds
+        """Take a client, of which the ear uses one connection, and the stream."""
+        self._client = client
+        self._key = key
+        self._heard: Place | None = None
+        self._rings: dict[str, Place] = {}
+        self._waiting: set[asyncio.Event] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    async def wait(self, queues: Collection[str], since: Place | None, at_most: float) -> bool:
+        """Wait until it rings for one of the queues after a place; without one, from now on."""
+        if self._heard is None and since is not None:
+            self._heard = since
+        after = since or self._heard or (0, 0)
+        if self._has_rung(queues, after):
+            return True
+        event = asyncio.Event()
+        self._waiting.add(event)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._listen())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(at_most):
+                while not self._has_rung(queues, after):
+                    event.clear()
+                    await event.wait()
+        self._waiting.discard(event)
+        return self._has_rung(queues, after)
+
+    def _has_rung(self, queues: Collection[str], after: Place) -> bool:
+        return any(self._rings.get(queue, (0, 0)) > after for queue in (*queues, EVERYTHING))
+
+    async def _listen(self) -> None:
+        while True:
+            try:
+                if self._heard is None:
+                    last = await self._client.execute_command("XREVRANGE", self._key, "+", "-", "COUNT", 1)
+                    self._heard = place_of(last[0][0]) if last else (0, 0)
+                place = f"{self._heard[0]}-{self._heard[1]}"
+                found = await self._client.execute_command(
+                    "XREAD", "COUNT", _LENGTH, "BLOCK", _LISTENS, "STREAMS", self._key, place
+                )
+            except (RedisError, OSError):
+                # What rings while nobody hears must not be missed: everybody looks for themselves.
+                self._note(EVERYTHING, (self._heard or (0, 0))[0] + 1)
+                await asyncio.sleep(0.2)
+                continue
+            self._take(_entries(found))
+
+    def _note(self, queue: str, milliseconds: int, number: int = 0) -> None:
+        self._rings[queue] = max(self._rings.get(queue, (0, 0)), (milliseconds, number))
+        for event in self._waiting:
+            event.set()
+
+    def _take(self, entries: list[tuple[bytes, list[bytes]]]) -> None:
+        for text, fields in entries:
+            self._heard = place = place_of(text)
+            self._note(fields[1].decode(), *place)
+        if len(entries) >= _LENGTH and self._heard is not None:
+            self._note(EVERYTHING, *self._heard)
+
+    async def close(self) -> None:
+        """Stop listening."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    def abandon(self) -> None:
+        """Stop listening, from another loop."""
+        if self._task is not None and not self._task.get_loop().is_closed():
+            self._task.get_loop().call_soon_threadsafe(self._task.cancel)
+
+
+def _entries(found: Any) -> list[tuple[bytes, list[bytes]]]:  # noqa: ANN401 - the shape depends on client and protocol
+    if not found:
+        return []
+    streams = list(found.values()) if isinstance(found, dict) else [stream[1] for stream in found]
+    entries: list[tuple[bytes, list[bytes]]] = []
+    for stream in streams:
+        for item in stream:
+            for entry in item if item and isinstance(item[0], list | tuple) else [item]:
+                fields = entry[1]
+                flat = [part for pair in fields.items() for part in pair] if isinstance(fields, dict) else list(fields)
+                entries.append((entry[0], flat))
+    return entries

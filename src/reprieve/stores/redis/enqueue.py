@@ -1,0 +1,54 @@
+"""New jobs as the script reads them."""
+
+import re
+from collections.abc import Sequence
+from struct import Struct
+from typing import Final
+
+import msgspec
+
+from reprieve.core.duration import milliseconds
+from reprieve.core.job import Job
+from reprieve.errors import InvalidId
+from reprieve.stores.protocol import KEY_KEPT
+from reprieve.stores.record import NUMBERS, key_of
+from reprieve.stores.redis.records import id_to_bytes, pack, shelf_of
+
+MOST = 250
+"""Jobs of one call of the script: more would keep everybody else waiting for too long."""
+
+LATE = 1_000
+"""Milliseconds after which a job that is enqueued may be the repeat of one that has ended already."""
+
+_HEAD: Final = Struct(">16sHBdH")
+_KEY: Final = Struct(">H16sd")
+_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def check_ids(jobs: Sequence[Job]) -> None:
+    """Refuse jobs whose ids no store has made."""
+    for job in jobs:
+        if _ID.fullmatch(job.id) is None:
+            message = f"{job.id[:80]!r} is not an id of this store; make ids with its new_id"
+            raise InvalidId(message)
+
+
+def encode(jobs: Sequence[Job], now: int, *, is_repeat: bool = False) -> list[bytes]:
+    """Answer the arguments of a call."""
+    shelves: dict[str, int] = {}
+    heads: list[bytes] = []
+    keys: list[bytes] = []
+    records: list[bytes] = []
+    oldest = now
+    for number, job in enumerate(jobs, start=1):
+        raw = id_to_bytes(job.id)
+        shelf = shelves.setdefault(shelf_of(job), len(shelves) + 1)
+        heads.append(_HEAD.pack(raw, shelf, NUMBERS[job.waiting_for], job.due_at, job.version & 0xFFFF))
+        records.append(pack(job, raw))
+        oldest = min(oldest, int.from_bytes(raw[:6], "big"))
+        if job.key:
+            ttl = KEY_KEPT if job.key_ttl is None else job.key_ttl
+            keys.append(_KEY.pack(number, key_of(job), now + milliseconds(ttl)))
+    is_late = is_repeat or now - oldest > LATE
+    return [_encode((now, tuple(shelves), is_late)), b"".join(heads), b"".join(keys), *records]

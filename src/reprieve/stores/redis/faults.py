@@ -1,0 +1,83 @@
+"""What Redis says when it cannot, in words that help."""
+
+import msgspec
+from redis import exceptions as redis_errors
+
+from reprieve.errors import (
+    ForeignStore,
+    ReprieveError,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+)
+
+
+class Unreachable(StoreError):
+    """The server does not answer. What was not acknowledged may or may not be stored, and can be repeated."""
+
+
+_WORDS: tuple[tuple[str, type[StoreError], str], ...] = (
+    ("OOM", StoreFull, "the server is full; nothing of this call was stored: raise maxmemory, or let workers drain it"),
+    ("MISCONF", StoreReadOnly, "the server cannot save to its disk and takes no writes; look at its log and its disk"),
+    ("READONLY", StoreError, "this is a replica, which takes no writes; name its primary, or use redis+sentinel://"),
+    ("NOREPLICAS", StoreError, "too few replicas follow the primary for it to take writes (min-replicas-to-write)"),
+    ("LOADING", StoreError, "the server still reads its data from disk"),
+    ("BUSY", StoreError, "a script of somebody else keeps the server busy"),
+    ("MASTERDOWN", StoreError, "this replica has lost its primary"),
+    ("CLUSTERDOWN", StoreError, "the Cluster is down: some of its slots are served by nobody"),
+    ("MOVED", ForeignStore, "this is a node of a Cluster; name it as redis+cluster://"),
+    ("CROSSSLOT", ForeignStore, "this is a node of a Cluster; name it as redis+cluster://"),
+    ("WRONGTYPE", ForeignStore, "a key that begins as ours is of another kind; choose another prefix, or remove it"),
+    ("NOAUTH", StoreReadOnly, "the server wants a password; write it in the URL: redis://:password@host"),
+    ("WRONGPASS", StoreReadOnly, "the server does not take this user and password; check those in the URL"),
+    ("NOPERM", StoreReadOnly, "the user may not do this; give it the commands and keys that deploy/redis.acl lists"),
+    ("DENIED", StoreReadOnly, "the server is in protected mode and takes nobody from elsewhere; set a password"),
+)
+
+
+def translate(error: Exception) -> ReprieveError:
+    """Answer an error of ours for an error of Redis or its client."""
+    if isinstance(error, ReprieveError):
+        return error
+    translated: StoreError
+    if isinstance(error, msgspec.MsgspecError | UnicodeDecodeError):
+        translated = StoreCorrupt(f"a record of the store cannot be read; restore it from a backup ({error})")
+    else:
+        translated = _translated(error, str(error))
+    translated.__cause__ = error
+    return translated
+
+
+def _translated(error: Exception, text: str) -> StoreError:
+    for word, kind, advice in _WORDS:
+        if word in text or (word == "LOADING" and isinstance(error, redis_errors.BusyLoadingError)):
+            return kind(f"{advice} ({text})")
+    if isinstance(error, redis_errors.OutOfMemoryError):
+        return StoreFull(f"the server is full; nothing of this call was stored ({text})")
+    if isinstance(error, redis_errors.ReadOnlyError):
+        return StoreError(f"this is a replica, which takes no writes ({text})")
+    if isinstance(error, redis_errors.AuthenticationError | redis_errors.AuthorizationError):
+        return StoreReadOnly(f"the server does not take this user and password; check those in the URL ({text})")
+    if isinstance(error, redis_errors.NoPermissionError):
+        return StoreReadOnly(f"the user may not do this; give it what deploy/redis.acl lists ({text})")
+    if isinstance(error, redis_errors.ConnectionError | redis_errors.TimeoutError | OSError):
+        return Unreachable(f"the server does not answer: {text or type(error).__name__}")
+    return StoreError(f"Redis failed: {type(error).__name__}: {text}")
+
+
+def may_pass(error: Exception) -> bool:
+    """Whether the same call may succeed in a moment: the server restarts, fails over, or the connection broke."""
+    if isinstance(error, redis_errors.AuthenticationError | redis_errors.AuthorizationError):
+        return False
+    passing = (
+        redis_errors.ConnectionError,
+        redis_errors.TimeoutError,
+        redis_errors.BusyLoadingError,
+        redis_errors.ReadOnlyError,
+        redis_errors.ClusterDownError,
+        OSError,
+    )
+    if isinstance(error, passing):
+        return True
+    return str(error).startswith(("LOADING", "MASTERDOWN", "READONLY", "UNKILLABLE", "TRYAGAIN", "CLUSTERDOWN"))

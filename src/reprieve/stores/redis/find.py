@@ -1,0 +1,192 @@
+"""Looking: jobs by what is known of them, and how many there are. In threads, a page at a time."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from reprieve.core.job import Job
+from reprieve.core.status import Status, status_of
+from reprieve.stores.protocol import Filter, Tally
+from reprieve.stores.record import COUNTERS
+from reprieve.stores.redis import gauges
+from reprieve.stores.redis.link import Links
+from reprieve.stores.redis.records import (
+    id_to_bytes,
+    place_of,
+    unpack,
+    unpack_running,
+    unpack_succeeded,
+)
+from reprieve.stores.search import Key, Placed, Shapes, Source, Step, is_in, is_number, name_of
+
+PAGE = 200
+"""Jobs that one script looks at."""
+
+_COUNTERS = ("ready", "scheduled", "retrying", "parked", "dead", "cancelled")
+_ENDED: dict[str, Status] = {"x": "dead", "c": "cancelled"}
+
+
+def _is_hex(part: Key) -> bool:
+    return isinstance(part, str) and all(letter in "0123456789abcdef" for letter in part) and len(part) % 2 == 0
+
+
+def _is_digits(part: Key) -> bool:
+    return isinstance(part, str) and part.isdecimal() and part.isascii()
+
+
+def _is_text(part: Key) -> bool:
+    return isinstance(part, str)
+
+
+SHAPES: Shapes = {
+    "living": (_is_digits, _is_hex),
+    "running": (_is_hex,),
+    "ended": (_is_text, _is_text, is_number, _is_hex),
+    "succeeded": (_is_text, is_number, _is_hex),
+}
+
+
+class Look:
+    """One look at a partition."""
+
+    def __init__(self, links: Links, tag: str, now: int) -> None:
+        """Read what every look needs: which gates are held."""
+        self._links = links
+        self._tag = tag
+        self._now = now
+        self._held = gauges.held(links.command("HGETALL", f"{tag}:g"))
+
+    def status(self, job: Job, shelf: int = 0) -> Status:  # noqa: ARG002 - a job knows where it stands
+        """Answer how a job looks to people."""
+        return status_of(job, self._now, held=self._is_held(job))
+
+    def _is_held(self, job: Placed) -> bool:
+        if not self._held:
+            return False
+        gates = {f"k{job.task}", f"d{job.dependency}", f"g{getattr(job, 'group', '')}"}
+        return not self._held.isdisjoint(gates)
+
+    def by_ids(self, ids: Sequence[str]) -> Iterable[tuple[Job, int]]:
+        """Answer jobs by their ids."""
+        for start in range(0, len(ids), PAGE):
+            raw = b"".join(map(id_to_bytes, ids[start : start + PAGE]))
+            yield from ((job, 0) for _, job in _jobs(self._links.read("look", self._tag, raw)))
+
+    def walk(self, source: Source, after: Sequence[Key], wanted: Filter) -> Iterator[Step]:
+        """Answer the jobs of one source after a key."""
+        match source:
+            case "living":
+                return self._living(after)
+            case "running":
+                return self._running(after)
+            case "ended":
+                return self._ended(after, wanted)
+            case "succeeded":
+                return self._succeeded(after, wanted)
+
+    def _living(self, after: Sequence[Key]) -> Iterator[Step]:
+        cursor, last = (str(after[0]), bytes.fromhex(str(after[1]))) if after else ("0", b"")
+        while True:
+            following, *found = self._links.read("scan", self._tag, cursor, PAGE)
+            for raw, job in _jobs(found):
+                if raw > last and job.state != "succeeded":
+                    yield [cursor, raw.hex()], job, 0
+            cursor, last = following.decode(), b""
+            if cursor == "0":
+                return
+            yield [cursor, ""], None, 0
+
+    def _running(self, after: Sequence[Key]) -> Iterator[Step]:
+        last = bytes.fromhex(str(after[0])) if after else b""
+        while found := self._links.read("held", self._tag, last, PAGE):
+            for raw, job in _jobs(found):
+                last = raw
+                if job.state == "running":
+                    yield [raw.hex()], job, 0
+
+    def _queues(self, wanted: Filter) -> list[str]:
+        if wanted.queue:
+            return [wanted.queue]
+        return sorted(name.decode() for name in self._links.command("HKEYS", f"{self._tag}:q"))
+
+    def _ended(self, after: Sequence[Key], wanted: Filter) -> Iterator[Step]:
+        kinds = [kind for kind, status in _ENDED.items() if not wanted.statuses or status in wanted.statuses]
+        if wanted.death is not None:
+            kinds = ["x"]
+        for queue in self._queues(wanted):
+            for kind in kinds:
+                place = [0, ""]
+                if after and (queue, kind) < (str(after[0]), str(after[1])):
+                    continue
+                if after and (queue, kind) == (after[0], after[1]):
+                    place = list(after[2:])
+                for at, raw, job in self._in_order(kind, queue, place):
+                    yield [queue, kind, at, raw.hex()], job, 0
+
+    def _succeeded(self, after: Sequence[Key], wanted: Filter) -> Iterator[Step]:
+        for queue in self._queues(wanted):
+            if after and queue < str(after[0]):
+                continue
+            place = list(after[1:]) if after and queue == after[0] else [0, ""]
+            for at, raw, job in self._in_order("ok", queue, place):
+                yield [queue, at, raw.hex()], job, 0
+
+    def _in_order(self, kind: str, queue: str, place: Sequence[Key]) -> Iterator[tuple[int, bytes, Job]]:
+        at, last = int(place[0]), bytes.fromhex(str(place[1]))
+        while found := self._links.read("ended", self._tag, kind, queue, at, last, PAGE):
+            for start in range(0, len(found), 7):
+                at, last = int(found[start]), found[start + 1]
+                for raw, job in _jobs(found[start + 1 : start + 7]):
+                    yield at, raw, job
+
+    def counts(self) -> Iterator[tuple[Status, Placed, int]]:
+        """Answer status, place and number of everything that has not succeeded."""
+        shelves, _, due = self._counted()
+        for shelf, counters in shelves.items():
+            place, late = place_of(shelf), due[shelf]
+            number = dict(zip(_COUNTERS, counters, strict=False))
+            yield ("parked" if self._is_held(place) else "ready"), place, number["ready"] + late.total()
+            yield "scheduled", place, number["scheduled"] - late["scheduled"]
+            yield "retrying", place, number["retrying"] - late["retrying"]
+            yield "parked", place, number["parked"] - late["parked"]
+            yield "dead", place, number["dead"]
+            yield "cancelled", place, number["cancelled"]
+        for _, job, _ in self._running(()):
+            if job is not None:
+                yield self.status(job), job, 1
+
+    def _counted(self) -> tuple[dict[bytes, list[int]], dict[str, int], dict[bytes, Counter[str]]]:
+        parts: Iterator[Any] = iter(self._links.read("counts", self._tag, self._now))
+        shelves = {next(parts): next(parts) for _ in range(next(parts))}
+        for _ in range(next(parts)):
+            next(parts)
+        queues = {next(parts).decode(): next(parts) for _ in range(next(parts))}
+        due: dict[bytes, Counter[str]] = defaultdict(Counter)
+        for shelf in parts:
+            due[shelf][COUNTERS[next(parts) or 1]] += 1
+        return shelves, queues, due
+
+    def succeeded(self, by: Tally, wanted: Filter) -> Counter[str]:
+        """Count the succeeded jobs in the wanted places."""
+        counts: Counter[str] = Counter()
+        if by in ("status", "queue") and wanted.tenant is None and not wanted.task and wanted.dependency is None:
+            for queue, number in self._counted()[1].items():
+                if wanted.queue in ("", queue):
+                    counts["succeeded" if by == "status" else queue] += number
+            return counts
+        for _, job, _ in self._succeeded((), wanted):
+            if job is not None and is_in(job, wanted):
+                counts[name_of(by, "succeeded", job)] += 1
+        return counts
+
+
+def _jobs(found: Sequence[Any]) -> Iterator[tuple[bytes, Job]]:
+    """Rebuild jobs from what a script answers: id, record, how, session, when, whether to stop."""
+    for start in range(0, len(found), 6):
+        raw, record, how, session, at, stop = found[start : start + 6]
+        if how == b"r":
+            yield raw, unpack_running(raw, record, session.decode(), int(at), stop=bool(stop))
+        elif how == b"s":
+            yield raw, unpack_succeeded(raw, record, int(at))
+        else:
+            yield raw, unpack(raw, record)

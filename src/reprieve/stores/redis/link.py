@@ -1,0 +1,163 @@
+"""Links to the server: one for each event loop, one for threads; and scripts that are run over them.
+
+A call whose connection broke is repeated for a few seconds: every script does nothing a second time and answers as it
+did the first.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import redis
+import redis.asyncio
+from redis import exceptions as redis_errors
+
+from reprieve.errors import StoreClosed
+from reprieve.stores.redis.address import Address
+from reprieve.stores.redis.ear import Ear
+from reprieve.stores.redis.faults import may_pass, translate
+from reprieve.stores.redis.scripts import Script, script
+
+PATIENCE = 5.0
+"""Seconds for which a call is repeated while the server is away."""
+
+_PAUSE, _LONGEST_PAUSE = 0.02, 0.5
+
+Argument = bytes | str | int | float
+AsyncClient = redis.asyncio.Redis | redis.asyncio.RedisCluster
+Client = redis.Redis | redis.RedisCluster
+
+
+class Links:
+    """The links of one store: made when they are needed, closed with it."""
+
+    def __init__(self, address: Address, patience: float = PATIENCE) -> None:
+        """Take where the server is; nothing is connected yet."""
+        self.address = address
+        self._patience = patience
+        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, Link] = WeakKeyDictionary()
+        self._reader: Client | None = None
+        self._is_closed = False
+
+    def here(self) -> "Link":
+        """Answer the link of the running event loop."""
+        self.require_open()
+        loop = asyncio.get_running_loop()
+        link = self._loops.get(loop)
+        if link is None:
+            link = self._loops[loop] = Link(self.address, self._patience)
+        return link
+
+    def read(self, name: str, tag: str, *arguments: Argument) -> Any:  # noqa: ANN401 - as the script answers
+        """Run a script that only reads, in a thread."""
+        return self._in_thread(lambda client: _evaluate(client, script(name), tag, arguments))
+
+    def command(self, *parts: Argument) -> Any:  # noqa: ANN401 - as the server answers
+        """Run a command that only reads, in a thread."""
+        return self._in_thread(lambda client: client.execute_command(*parts))  # type: ignore[no-untyped-call]
+
+    def _in_thread(self, call: Callable[[Client], Any]) -> Any:  # noqa: ANN401 - as above
+        self.require_open()
+        client = self._reader
+        if client is None:
+            client = self._reader = self.address.connect()
+        give_up_at = time.monotonic() + self._patience
+        pause = _PAUSE
+        while True:
+            try:
+                return call(client)
+            except (redis_errors.RedisError, OSError) as error:
+                if not may_pass(error) or time.monotonic() >= give_up_at:
+                    raise translate(error) from error
+            time.sleep(pause)  # noqa: TID251 - in a thread of its own
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    async def close(self) -> None:
+        """Close the links; those of other loops are left to their end."""
+        self._is_closed = True
+        link = self._loops.pop(asyncio.get_running_loop(), None)
+        if link is not None:
+            await link.close()
+        for other in self._loops.values():
+            other.abandon()
+        if self._reader is not None:
+            self._reader.close()
+
+    def require_open(self) -> None:
+        """Say so if the store was closed."""
+        if self._is_closed:
+            message = "the store was closed; open it again"
+            raise StoreClosed(message)
+
+
+class Link:
+    """The link of one event loop."""
+
+    def __init__(self, address: Address, patience: float) -> None:
+        """Make a client; it connects with the first call."""
+        self._patience = patience
+        self._client = address.connect_async()
+        self._ears: dict[str, Ear] = {}
+
+    async def run(self, name: str, tag: str, *arguments: Argument) -> Any:  # noqa: ANN401 - as the script answers
+        """Run a script on a partition."""
+        wanted = script(name)
+        return await self._patiently(lambda: _evaluate_async(self._client, wanted, tag, arguments))
+
+    async def command(self, *parts: Argument) -> Any:  # noqa: ANN401 - as the server answers
+        """Run a command."""
+        return await self._patiently(lambda: self._client.execute_command(*parts))  # type: ignore[no-untyped-call]
+
+    async def _patiently(self, call: Callable[[], Any]) -> Any:  # noqa: ANN401 - as above
+        try:
+            return await call()
+        except (redis_errors.RedisError, OSError) as error:
+            if not may_pass(error):
+                raise translate(error) from error
+        loop = asyncio.get_running_loop()
+        give_up_at, pause = loop.time() + self._patience, _PAUSE
+        while True:
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+            try:
+                return await call()
+            except (redis_errors.RedisError, OSError) as error:
+                if not may_pass(error) or loop.time() >= give_up_at:
+                    raise translate(error) from error
+
+    def ear(self, tag: str) -> Ear:
+        """Answer who listens to a partition's bell."""
+        ear = self._ears.get(tag)
+        if ear is None:
+            ear = self._ears[tag] = Ear(self._client, f"{tag}:b")
+        return ear
+
+    async def close(self) -> None:
+        """Stop listening and disconnect."""
+        for ear in self._ears.values():
+            await ear.close()
+        await self._client.aclose()
+
+    def abandon(self) -> None:
+        """Leave a link to the end of its loop, which is not the one that closes the store."""
+        for ear in self._ears.values():
+            ear.abandon()
+
+
+async def _evaluate_async(client: AsyncClient, wanted: Script, tag: str, arguments: tuple[Argument, ...]) -> Any:  # noqa: ANN401 - as the script answers
+    try:
+        return await client.execute_command("EVALSHA", wanted.sha, 1, tag, *arguments)  # type: ignore[no-untyped-call]
+    except redis_errors.NoScriptError:
+        # A server that was restarted, or failed over, does not know it (any more).
+        return await client.execute_command("EVAL", wanted.text, 1, tag, *arguments)  # type: ignore[no-untyped-call]
+
+
+def _evaluate(client: Client, wanted: Script, tag: str, arguments: tuple[Argument, ...]) -> Any:  # noqa: ANN401 - as the script answers
+    try:
+        return client.execute_command("EVALSHA", wanted.sha, 1, tag, *arguments)  # type: ignore[no-untyped-call]
+    except redis_errors.NoScriptError:
+        return client.execute_command("EVAL", wanted.text, 1, tag, *arguments)  # type: ignore[no-untyped-call]
+
+

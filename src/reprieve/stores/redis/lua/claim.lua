@@ -1,0 +1,284 @@
+-- Part: the claim of one queue: promote what is due, let return what may, choose, and lease.
+
+local MOST_LEFTOVERS = 500 -- leftovers that one claim clears away at the most; the next goes on
+local leftovers = MOST_LEFTOVERS
+
+-- Moves due jobs to their lanes.
+local function promote(queue, now, limit)
+  local line, due_count = nil, 0
+  for wait = 1, 3 do
+    if not (wait == 1 and queue.pauses % 2 == 1 or wait == 2 and queue.pauses >= 2) then
+      local key = delayed_key(queue.name, wait)
+      local due = call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT', 0, limit)
+      if due[1] then
+        line = line or new_line()
+        local records, names = fetch(P .. ':j', due), {}
+        for number = 1, #due do
+          names[number] = shelf_in(records[number])
+        end
+        meet_shelves(names)
+        for number, id in ipairs(due) do
+          local version, _, kind = struct.unpack('>I4BB', records[number])
+          local shelf = shelves[names[number]]
+          local counter = COUNTERS[kind == 0 and 1 or kind]
+          shelf[counter] = shelf[counter] - 1
+          stand(line, shelf, id, version, kind, 0, now, false)
+        end
+        many('ZREM', key, due)
+      end
+    end
+  end
+  if line then
+    form(line)
+  end
+end
+
+-- Lets shelves return from behind a gate, of a few tenants more than there is room for.
+local function return_shelves(gate, now)
+  local room = room_of(gate, now)
+  if room == 0 then
+    look_again(gate, back_at(gate, now))
+    return
+  end
+  local held = P .. ':h:' .. gate.name
+  local count = min(MOST_ASIDE, room and room + 1 or MOST_ASIDE)
+  local names, left = {}, MOST_ASIDE
+  for _, tenant in ipairs(call('ZRANGE', held, 0, count - 1)) do
+    if left <= 0 then
+      break
+    end
+    local key = P .. ':a:' .. gate.name .. '\0' .. tenant
+    local members = call('SPOP', key, left)
+    left = left - #members
+    for _, name in ipairs(members) do
+      names[#names + 1] = name
+    end
+    if call('EXISTS', key) == 0 then
+      call('ZREM', held, tenant)
+      gate.aside = gate.aside - 1
+      gate.is_changed = true
+    end
+  end
+  meet_shelves(names)
+  for _, name in ipairs(names) do
+    shelves[name].aside = nil
+    relist(shelves[name])
+  end
+  look_again(gate, gate.aside > 0 and 0 or nil)
+end
+
+local function return_all(now)
+  local keys, names = {}, {}
+  for _, member in ipairs(call('ZRANGEBYSCORE', P .. ':w', '-inf', now, 'LIMIT', 0, 16)) do
+    if sub(member, 1, 1) == 't' then
+      keys[#keys + 1] = sub(member, 2)
+    else
+      names[#names + 1] = member
+    end
+  end
+  meet_tenants(keys)
+  meet_gates(names)
+  for _, key in ipairs(keys) do
+    unblock(tenants[key])
+  end
+  for _, name in ipairs(names) do
+    return_shelves(gates[name], now)
+  end
+  return #keys + #names == 16
+end
+
+-- Puts shelves aside that a full gate keeps from giving anything.
+local function put_aside(plan)
+  for _, pair in ipairs(plan.asides) do
+    local shelf, gate = pair[1], pair[2]
+    if not shelf.aside and shelf.ready > 0 then
+      shelf.aside = gate.name
+      relist(shelf)
+      local key = P .. ':a:' .. gate.name .. '\0' .. shelf.tenant.key
+      call('SADD', key, shelf.name)
+      local seq = call('HINCRBY', P .. ':m', 'asides', 1)
+      if call('ZADD', P .. ':h:' .. gate.name, 'NX', seq, shelf.tenant.key) == 1 then
+        gate.aside = gate.aside + 1
+      end
+      gate.is_changed = true
+      if room_of(gate, plan.now) == 0 then
+        look_again(gate, back_at(gate, plan.now))
+      else
+        look_again(gate, 0)
+      end
+    end
+  end
+end
+
+local function undo(plan, shelf)
+  give_back(shelf.tenant)
+  unblock(shelf.tenant)
+  give_back(plan.gate)
+  for _, name in ipairs(shelf.place.gates) do
+    if gates[name] ~= plan.gate then
+      give_back(gates[name])
+    end
+  end
+  plan.is_cut = true
+end
+
+-- Takes the picked jobs of a shelf out of its lane; answers ids and records of those that may run.
+local function pop_jobs(plan, shelf, expired)
+  local wanted, jobs, key = shelf.picked, {}, P .. ':l:' .. shelf.name
+  while wanted > 0 and leftovers > 0 do
+    local entries = call('LPOP', key, wanted)
+    if not entries then
+      break
+    end
+    local ids = {}
+    for number, entry in ipairs(entries) do
+      ids[number] = sub(entry, 1, 16)
+    end
+    local records = fetch(P .. ':j', ids)
+    for number, id in ipairs(ids) do
+      local record = records[number]
+      local version, state, deadline
+      if record then
+        local _
+        version, state, _, deadline = struct.unpack('>I4BBd', record)
+      end
+      if not record or state ~= WAITING or entries[number] ~= entry_of(id, version) then
+        leftovers = leftovers - 1
+        if call('HINCRBY', P .. ':lo', id, -1) <= 0 then
+          call('HDEL', P .. ':lo', id)
+        end
+      else
+        wanted = wanted - 1
+        if deadline > 0 and deadline <= plan.now then
+          expired[#expired + 1] = {shelf, id, record}
+        else
+          jobs[#jobs + 1] = {id, record, version}
+        end
+      end
+    end
+  end
+  -- Whatever did not come, because too many leftovers stood before it, is there again.
+  shelf.ready = shelf.ready + wanted
+  return jobs
+end
+
+local function bury(plan, expired)
+  local records, events, by_key = {}, {}, {}
+  for _, item in ipairs(expired) do
+    local shelf, id, record = item[1], item[2], item[3]
+    records[#records + 1], records[#records + 2] = id, expire(record, plan.now)
+    -- The client makes the event of it, by the core's rule.
+    events[#events + 1], events[#events + 2] = id, 'X' .. struct.pack('>d', plan.now) .. record
+    shelf.dead = shelf.dead + 1
+    local key = P .. ':x:' .. shelf.place.queue
+    by_key[key] = by_key[key] or {}
+    table.insert(by_key[key], plan.now)
+    table.insert(by_key[key], id)
+  end
+  many('HSET', P .. ':j', records)
+  for key, list in pairs(by_key) do
+    many('ZADD', key, list)
+  end
+  tell(events, plan.now)
+end
+
+-- Carries out a plan: answers the jobs in the order of their picks, and leases them.
+local function carry_out(plan, session, number, leases, out)
+  local found, expired, reached = {}, {}, {}
+  for name, shelf in pairs(plan.taken) do
+    for _, gate in ipairs(shelf.place.gates) do
+      local limits = gates[gate]
+      if limits ~= plan.gate and is_free(limits) then
+        limits.running = limits.running + shelf.picked
+        limits.is_changed = true
+      end
+    end
+    found[name] = pop_jobs(plan, shelf, expired)
+    reached[name] = 0
+  end
+  local prefixes = {}
+  for _, shelf in ipairs(plan.picks) do
+    local name = shelf.name
+    reached[name] = reached[name] + 1
+    local job = found[name][reached[name]]
+    if job then
+      local version = job[3]
+      local of_shelf = prefixes[name]
+      if not of_shelf then
+        of_shelf = {}
+        prefixes[name] = of_shelf
+      end
+      local lease = of_shelf[version]
+      if not lease then
+        lease = struct.pack('>I4dI4', number, plan.now, version + 1) .. name
+        of_shelf[version] = lease
+      end
+      leases[#leases + 1], leases[#leases + 2] = job[1], lease
+      out.ids[#out.ids + 1] = job[1]
+      out.records[#out.records + 1] = job[2]
+    else
+      undo(plan, shelf)
+    end
+  end
+  bury(plan, expired)
+  for name, shelf in pairs(plan.taken) do
+    shelf.picked = nil
+    relist(shelf)
+    if shelf.is_listed and not shelf.tenant.alone then
+      call('ZADD', P .. ':r:' .. shelf.tenant.key, 'XX', turn_of(shelf), name)
+    end
+  end
+  put_aside(plan)
+  plan.queue.is_changed = plan.queue.is_changed or plan.picks[1] ~= nil
+end
+
+local function next_due(queue)
+  local soonest
+  for wait = 1, 3 do
+    if not (wait == 1 and queue.pauses % 2 == 1 or wait == 2 and queue.pauses >= 2) then
+      local head = call('ZRANGE', delayed_key(queue.name, wait), 0, 0, 'WITHSCORES')
+      if head[2] then
+        soonest = min(soonest or math.huge, tonumber(head[2]))
+      end
+    end
+  end
+  return soonest
+end
+
+-- Takes up to so many jobs of a queue. Answers when there may be more, if it is known.
+local function visit(name, session, number, now, slots, limit, leases, out)
+  local queue = queue_of(name)
+  if not queue.is_known then
+    return
+  end
+  local before = #out.ids
+  promote(queue, now, max(50, limit))
+  meet_gates({'q' .. name})
+  local plan = new_plan(queue, slots, now)
+  local moment
+  local function note(at)
+    if at then
+      moment = min(moment or math.huge, at)
+    end
+  end
+  if room_of(plan.gate, now) == 0 then
+    note(back_at(plan.gate, now))
+  else
+    read_candidates(plan, limit + 2)
+    pick(plan, limit)
+    carry_out(plan, session, number, leases, out)
+    if plan.is_cut then
+      note(now)
+    end
+    note(plan.ceiling_until)
+    if #plan.picks < limit then
+      note(back_at(plan.gate, now))
+    end
+  end
+  if #out.ids - before < limit then
+    note(next_due(queue))
+    local soonest = call('ZRANGE', P .. ':w', 0, 0, 'WITHSCORES')[2]
+    note(soonest and tonumber(soonest))
+  end
+  return moment
+end

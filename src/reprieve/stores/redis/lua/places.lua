@@ -1,0 +1,325 @@
+-- Part: queues, tenants, gates and shelves. Each is read once, changed in memory, and written once by `flush`.
+--
+--   :q  hash  queue → clock, last tenant, its streak, when it and another were served, pauses, weights, kept successes
+--   :tn hash  queue \0 tenant → weight, running, finish, served, when, open shelves, the only one, why blocked, limits
+--   :t:<queue> sorted set, the ring: tenants with an open shelf that nothing blocks, in the order of their turn, which
+--       is the order of the members: load and finish (8 bytes each), then the name
+--   :s  hash  shelf → ready, scheduled, retrying, parked, dead, cancelled, served, the gate that it is set aside for
+--   :r:<queue \0 tenant> sorted set: a tenant's open shelves, if there are several, by priority and turn
+--   :g  hash  gate → running, tenants set aside, limits. A gate is q<queue>, k<task>, d<dependency> or g<group>
+--   :h:<gate> sorted set: tenants with shelves set aside, in the order of their coming
+--   :a:<gate \0 queue \0 tenant> set: those shelves
+--   :w  sorted set: gates and blocked tenants (t<queue \0 tenant>) → when to look at them again
+
+local ROUND = 1e6 -- loads and virtual times are whole millionths
+local FULL, SPENT, HELD = 1, 2, 3
+local PRIORITY = 2 ^ 44
+
+local queues, tenants, gates, places, shelves = {}, {}, {}, {}, {}
+
+local function queue_of(name)
+  local queue = queues[name]
+  if not queue then
+    local packed = call('HGET', P .. ':q', name)
+    local f = packed and cmsgpack.unpack(packed) or {}
+    queue = {
+      name = name, clock = f[1] or 0, last = f[2] or '', streak = f[3] or 0, last_at = f[4] or 0, other_at = f[5] or 0,
+      pauses = f[6] or 0, waiting = f[7] or 0, active = f[8] or 0, kept = f[9] or 1000,
+      is_known = packed and true,
+    }
+    queues[name] = queue
+  end
+  return queue
+end
+
+local function load_of(tenant)
+  return floor(tenant.running * ROUND / tenant.weight)
+end
+
+-- Weights are summed in whole thousandths, so that what came and went leaves nothing behind.
+local function weight_of(tenant)
+  return floor(tenant.weight * 1000 + 0.5)
+end
+
+local function member_of(tenant)
+  return struct.pack('>dd', load_of(tenant), tenant.finish) .. tenant.name
+end
+
+local function is_in_ring(tenant)
+  return tenant.open > 0 and tenant.blocked == 0
+end
+
+local function meet_tenants(keys)
+  local unknown = {}
+  for _, key in ipairs(keys) do
+    if not tenants[key] then
+      tenants[key] = true
+      unknown[#unknown + 1] = key
+    end
+  end
+  for number, packed in ipairs(fetch(P .. ':tn', unknown)) do
+    local key = unknown[number]
+    local cut = string.find(key, '%z')
+    local f = packed and cmsgpack.unpack(packed) or {}
+    local tenant = read_limits({
+      key = key, queue = sub(key, 1, cut - 1), name = sub(key, cut + 1),
+      weight = f[1] or 1, running = f[2] or 0, finish = f[3] or 0, served = f[4] or 0, served_at = f[5],
+      open = f[6] or 0, alone = f[7], blocked = f[8] or 0,
+    }, f, 9)
+    tenant.was = is_in_ring(tenant) and member_of(tenant)
+    tenant.waited = tenant.was and weight_of(tenant) or 0
+    tenant.ran = not tenant.was and tenant.running > 0 and weight_of(tenant) or 0
+    tenants[key] = tenant
+  end
+end
+
+local function meet_gates(names)
+  local unknown = {}
+  for _, name in ipairs(names) do
+    if not gates[name] then
+      gates[name] = true
+      unknown[#unknown + 1] = name
+    end
+  end
+  for number, packed in ipairs(fetch(P .. ':g', unknown)) do
+    local f = packed and cmsgpack.unpack(packed) or {}
+    gates[unknown[number]] = read_limits({name = unknown[number], running = f[1] or 0, aside = f[2] or 0}, f, 3)
+  end
+end
+
+-- Where a shelf is: what its name says.
+local function place_of(name)
+  local place = places[name]
+  if not place then
+    local queue, tenant, task, dependency, group, priority =
+      string.match(name, '^([^%z]*)%z([^%z]*)%z([^%z]*)%z([^%z]*)%z([^%z]*)%z(%d)$')
+    local through = {'q' .. queue, 'k' .. task}
+    if dependency ~= '' then
+      through[#through + 1] = 'd' .. dependency
+    end
+    if group ~= '' then
+      through[#through + 1] = 'g' .. group
+    end
+    place = {queue = queue, tenant = queue .. '\0' .. tenant, gates = through, priority = tonumber(priority)}
+    places[name] = place
+  end
+  return place
+end
+
+local function meet_places(names)
+  local their_tenants, their_gates = {}, {}
+  for _, name in ipairs(names) do
+    local place = place_of(name)
+    their_tenants[#their_tenants + 1] = place.tenant
+    for _, gate in ipairs(place.gates) do
+      their_gates[#their_gates + 1] = gate
+    end
+  end
+  meet_tenants(their_tenants)
+  meet_gates(their_gates)
+end
+
+local function is_open(shelf)
+  return shelf.ready > 0 and not shelf.aside
+end
+
+-- Reads shelves, with their tenants and gates.
+local function meet_shelves(names)
+  meet_places(names)
+  local unknown = {}
+  for _, name in ipairs(names) do
+    if not shelves[name] then
+      shelves[name] = true
+      unknown[#unknown + 1] = name
+    end
+  end
+  for number, packed in ipairs(fetch(P .. ':s', unknown)) do
+    local name = unknown[number]
+    local place = place_of(name)
+    local f = packed and cmsgpack.unpack(packed) or {}
+    local shelf = {
+      name = name, place = place, tenant = tenants[place.tenant], priority = place.priority,
+      ready = f[1] or 0, scheduled = f[2] or 0, retrying = f[3] or 0, parked = f[4] or 0, dead = f[5] or 0,
+      cancelled = f[6] or 0, served = f[7] or tenants[place.tenant].served, aside = f[8],
+    }
+    shelf.is_listed = is_open(shelf)
+    shelves[name] = shelf
+  end
+end
+
+local function shelf_of(name)
+  meet_shelves({name})
+  return shelves[name]
+end
+
+local function turn_of(shelf)
+  return shelf.priority * PRIORITY + shelf.served
+end
+
+-- Lists a shelf among its tenant's open ones, or takes it off, after its jobs or its gate have changed.
+local function relist(shelf)
+  shelf.is_changed = true
+  local should = is_open(shelf)
+  if should == shelf.is_listed then
+    return
+  end
+  shelf.is_listed = should
+  local tenant = shelf.tenant
+  tenant.is_changed = true
+  local key = P .. ':r:' .. tenant.key
+  if not should then
+    tenant.open = tenant.open - 1
+    if tenant.alone then
+      tenant.alone = false
+    else
+      call('ZREM', key, shelf.name)
+    end
+  elseif tenant.open == 0 then
+    tenant.open, tenant.alone = 1, shelf.name
+  else
+    if tenant.alone then
+      call('ZADD', key, turn_of(shelf_of(tenant.alone)), tenant.alone)
+      tenant.alone = false
+    end
+    call('ZADD', key, turn_of(shelf), shelf.name)
+    tenant.open = tenant.open + 1
+  end
+end
+
+-- A tenant begins to wait: what it did not use while it was away is gone.
+local function arrive(tenant)
+  tenant.finish = max(tenant.finish, queue_of(tenant.queue).clock)
+end
+
+local function unblock(tenant)
+  if tenant.blocked ~= 0 then
+    tenant.blocked = 0
+    tenant.is_changed = true
+    call('ZREM', P .. ':w', 't' .. tenant.key)
+    arrive(tenant)
+  end
+end
+
+local function look_again(gate, at)
+  if at then
+    call('ZADD', P .. ':w', at, gate.name)
+  else
+    call('ZREM', P .. ':w', gate.name)
+  end
+end
+
+-- Gives back slots that jobs of a shelf held; whatever was full may go on.
+local function release(place, count)
+  local tenant = tenants[place.tenant]
+  tenant.running = tenant.running - count
+  tenant.is_changed = true
+  if tenant.blocked == FULL then
+    unblock(tenant)
+  end
+  for _, name in ipairs(place.gates) do
+    local gate = gates[name]
+    gate.running = gate.running - count
+    gate.is_changed = true
+    if gate.aside > 0 then
+      look_again(gate, 0)
+    end
+  end
+end
+
+local function flush_shelves()
+  local set, gone = {}, {}
+  for name, shelf in pairs(shelves) do
+    if shelf.is_changed then
+      local is_empty = shelf.ready + shelf.scheduled + shelf.retrying + shelf.parked + shelf.dead + shelf.cancelled == 0
+      if is_empty and not shelf.aside then
+        gone[#gone + 1] = name
+      else
+        set[#set + 1] = name
+        set[#set + 1] = cmsgpack.pack({
+          shelf.ready, shelf.scheduled, shelf.retrying, shelf.parked, shelf.dead, shelf.cancelled, shelf.served,
+          shelf.aside or nil,
+        })
+      end
+    end
+  end
+  many('HSET', P .. ':s', set)
+  many('HDEL', P .. ':s', gone)
+end
+
+local function flush_tenants()
+  local set, leave, join = {}, {}, {}
+  for key, tenant in pairs(tenants) do
+    if tenant.is_changed then
+      local queue = queue_of(tenant.queue)
+      local waits = is_in_ring(tenant)
+      if waits and not tenant.was and not tenant.has_arrived then
+        arrive(tenant)
+      end
+      local member = waits and member_of(tenant)
+      if member ~= tenant.was then
+        if tenant.was then
+          leave[queue.name] = leave[queue.name] or {}
+          table.insert(leave[queue.name], tenant.was)
+        end
+        if member then
+          join[queue.name] = join[queue.name] or {}
+          table.insert(join[queue.name], 0)
+          table.insert(join[queue.name], member)
+        end
+      end
+      local weight = weight_of(tenant)
+      local waiting, active = waits and weight or 0, not waits and tenant.running > 0 and weight or 0
+      if waiting ~= tenant.waited or active ~= tenant.ran then
+        queue.waiting = queue.waiting + waiting - tenant.waited
+        queue.active = queue.active + active - tenant.ran
+        queue.is_changed = true
+      end
+      tenant.was, tenant.waited, tenant.ran = member, waiting, active
+      set[#set + 1] = key
+      set[#set + 1] = cmsgpack.pack(write_limits({
+        tenant.weight, tenant.running, tenant.finish, tenant.served, tenant.served_at or false, tenant.open,
+        tenant.alone or false, tenant.blocked,
+      }, 9, tenant))
+    end
+  end
+  for queue, members in pairs(leave) do
+    many('ZREM', P .. ':t:' .. queue, members)
+  end
+  for queue, members in pairs(join) do
+    many('ZADD', P .. ':t:' .. queue, members)
+  end
+  many('HSET', P .. ':tn', set)
+end
+
+local function flush_gates()
+  local set, gone = {}, {}
+  for name, gate in pairs(gates) do
+    if gate.is_changed then
+      if gate.running == 0 and gate.aside == 0 and is_free(gate) then
+        gone[#gone + 1] = name
+      else
+        set[#set + 1] = name
+        set[#set + 1] = cmsgpack.pack(write_limits({gate.running, gate.aside}, 3, gate))
+      end
+    end
+  end
+  many('HSET', P .. ':g', set)
+  many('HDEL', P .. ':g', gone)
+end
+
+local function flush()
+  flush_shelves()
+  flush_tenants()
+  flush_gates()
+  local set = {}
+  for name, queue in pairs(queues) do
+    if queue.is_changed then
+      set[#set + 1] = name
+      set[#set + 1] = cmsgpack.pack({
+        queue.clock, queue.last, queue.streak, queue.last_at, queue.other_at, queue.pauses, queue.waiting, queue.active,
+        queue.kept,
+      })
+    end
+  end
+  many('HSET', P .. ':q', set)
+end

@@ -1,0 +1,333 @@
+-- Part: whose jobs a claim takes. The rules are those of `core.fairness` and `core.lane`, for a whole batch at a time.
+
+local MOST_IN_A_ROW, MOST_SLOTS, OLDEST_EVERY = 3, 0.9, 16
+local MINUTE = 60000
+local MOST_ASIDE = 64 -- shelves that one claim puts aside; the next goes on
+local SHELVES = 64 -- open shelves of a tenant that a claim reads at once
+
+local function is_before(one, other)
+  if one.load ~= other.load then
+    return one.load < other.load
+  elseif one.finish ~= other.finish then
+    return one.finish < other.finish
+  end
+  return one.name < other.name
+end
+
+local function push(heap, tenant)
+  local place = #heap + 1
+  while place > 1 do
+    local parent = floor(place / 2)
+    if not is_before(tenant, heap[parent]) then
+      break
+    end
+    heap[place] = heap[parent]
+    place = parent
+  end
+  heap[place] = tenant
+end
+
+local function pop(heap)
+  local first, count = heap[1], #heap
+  local last = heap[count]
+  heap[count] = nil
+  count = count - 1
+  if count > 0 then
+    local place = 1
+    while true do
+      local child = 2 * place
+      if child > count then
+        break
+      end
+      if child < count and is_before(heap[child + 1], heap[child]) then
+        child = child + 1
+      end
+      if not is_before(heap[child], last) then
+        break
+      end
+      heap[place] = heap[child]
+      place = child
+    end
+    heap[place] = last
+  end
+  return first
+end
+
+local function new_plan(queue, slots, now)
+  return {
+    queue = queue, gate = gates['q' .. queue.name], slots = slots, now = now, ceiling = max(1, floor(slots * MOST_SLOTS)),
+    heap = {}, seen = {}, read = 0, picks = {}, taken = {}, asides = {}, aside_count = 0, waiting = {},
+  }
+end
+
+-- Reads shelves of tenants that were not read yet.
+local function read_shelves(candidates)
+  local names, lists = {}, {}
+  for number, tenant in ipairs(candidates) do
+    local list
+    if tenant.alone then
+      list = {tenant.alone}
+    else
+      list = call('ZRANGE', P .. ':r:' .. tenant.key, 0, SHELVES)
+      if #list > SHELVES then
+        list[#list] = nil
+        tenant.has_more = true
+        -- Of each priority the first is the one that was served longest ago.
+        for priority = 1, 9 do
+          local key, from = P .. ':r:' .. tenant.key, format('%.17g', priority * PRIORITY)
+          local to = format('(%.17g', (priority + 1) * PRIORITY)
+          local oldest = call('ZRANGEBYSCORE', key, from, to, 'LIMIT', 0, 1)[1]
+          if oldest then
+            list[#list + 1] = oldest
+          end
+        end
+      end
+    end
+    lists[number] = list
+    for _, name in ipairs(list) do
+      names[#names + 1] = name
+    end
+  end
+  meet_shelves(names)
+  for number, tenant in ipairs(candidates) do
+    local open, known = {}, {}
+    for _, name in ipairs(lists[number]) do
+      local shelf = shelves[name]
+      if not known[name] then
+        known[name] = true
+        open[#open + 1] = shelf
+        if not shelf.limits then
+          shelf.limits = {}
+          for _, gate in ipairs(shelf.place.gates) do
+            -- That of the queue is asked for all its tenants at once.
+            if not is_free(gates[gate]) and gates[gate] ~= gates['q' .. shelf.place.queue] then
+              shelf.limits[#shelf.limits + 1] = gates[gate]
+            end
+          end
+        end
+      end
+    end
+    tenant.shelves = open
+  end
+end
+
+-- Reads tenants that may be next. Those that this call has met already are where their numbers say, not the ring.
+local function read_candidates(plan, count)
+  local members = call('ZRANGE', P .. ':t:' .. plan.queue.name, plan.read, plan.read + count - 1)
+  local keys, fresh = {}, {}
+  for _, member in ipairs(members) do
+    local key = plan.queue.name .. '\0' .. sub(member, 17)
+    keys[#keys + 1] = key
+  end
+  meet_tenants(keys)
+  plan.read = plan.read + #members
+  plan.last = nil
+  if #members == count then
+    local load, finish = struct.unpack('>dd', members[count])
+    plan.last = {load = load, finish = finish, name = sub(members[count], 17)}
+  end
+  local function join(tenant)
+    if not plan.seen[tenant.key] and is_in_ring(tenant) then
+      plan.seen[tenant.key] = true
+      if not tenant.was and not tenant.has_arrived then
+        tenant.has_arrived = true
+        arrive(tenant)
+      end
+      tenant.load = load_of(tenant)
+      fresh[#fresh + 1] = tenant
+    end
+  end
+  for _, key in ipairs(keys) do
+    join(tenants[key])
+  end
+  if not plan.has_joined then
+    plan.has_joined = true
+    for _, tenant in pairs(tenants) do
+      if tenant.queue == plan.queue.name then
+        join(tenant)
+      end
+    end
+  end
+  read_shelves(fresh)
+  for _, tenant in ipairs(fresh) do
+    plan.count = (plan.count or 0) + 1
+    push(plan.heap, tenant)
+  end
+end
+
+local function has_company(plan, tenant)
+  if plan.company == nil then
+    -- Whoever waits or runs beside this one, by weight; what this call has changed is not among the sums yet.
+    plan.company = 0
+    local waiting, active = plan.queue.waiting, plan.queue.active
+    for _, other in pairs(tenants) do
+      if other.queue == plan.queue.name then
+        local waits = is_in_ring(other)
+        local weight = weight_of(other)
+        waiting = waiting - other.waited + (waits and weight or 0)
+        active = active - other.ran + (not waits and other.running > 0 and weight or 0)
+      end
+    end
+    plan.waiting_weight, plan.active_weight = waiting, active
+  end
+  if plan.count > 1 or plan.last or plan.active_weight > 0 then
+    return true
+  end
+  local queue = plan.queue
+  local seen_at = queue.last == tenant.name and queue.other_at or max(queue.last_at, queue.other_at)
+  if plan.now - seen_at < MINUTE then
+    plan.ceiling_until = seen_at + MINUTE
+    return true
+  end
+  return false
+end
+
+local function share_of(plan, tenant)
+  has_company(plan, tenant)
+  return plan.slots * weight_of(tenant) / max(1, plan.waiting_weight + plan.active_weight)
+end
+
+-- Whether a tenant is within its own limits and the ceiling; if not, it leaves this claim.
+local function may_run(plan, tenant)
+  if not is_free(tenant) and room_of(tenant, plan.now) == 0 then
+    local is_spent = tenant.count and granted(tenant, plan.now) >= tenant.count
+    tenant.blocked = tenant.permits == 0 and HELD or is_spent and SPENT or FULL
+    tenant.is_changed = true
+    local at = back_at(tenant, plan.now)
+    if at then
+      call('ZADD', P .. ':w', at, 't' .. tenant.key)
+    end
+    return false
+  end
+  return tenant.running < plan.ceiling or not has_company(plan, tenant)
+end
+
+-- Answers the tenant that is next, taken off the heap; nil when there is none, or others have to be read first.
+local function choose(plan)
+  local passed, chosen, fallback = {}, nil, nil
+  while #plan.heap > 0 do
+    local tenant = pop(plan.heap)
+    if plan.last and is_before(plan.last, tenant) then
+      passed[#passed + 1] = tenant
+      break
+    end
+    if may_run(plan, tenant) then
+      local is_third = tenant.name == plan.queue.last and plan.queue.streak >= MOST_IN_A_ROW
+      if is_third and not fallback then
+        fallback = tenant
+      elseif not fallback or tenant.running < share_of(plan, tenant) then
+        chosen = tenant
+        break
+      else
+        passed[#passed + 1] = tenant
+      end
+    end
+  end
+  if not chosen and plan.last then
+    plan.wants_more = true
+  elseif not chosen then
+    chosen, fallback = fallback, nil
+  end
+  if fallback then
+    passed[#passed + 1] = fallback
+  end
+  for _, tenant in ipairs(passed) do
+    push(plan.heap, tenant)
+  end
+  return chosen
+end
+
+local function is_sooner(one, other, by_age)
+  if by_age then
+    return one.served < other.served or (one.served == other.served and one.priority > other.priority)
+  end
+  return one.priority < other.priority or (one.priority == other.priority and one.served < other.served)
+end
+
+-- Answers the shelf of a tenant that is next and may give a job; those that may not are put aside.
+local function choose_shelf(plan, tenant)
+  local by_age = (tenant.served + 1) % OLDEST_EVERY == 0
+  local open = tenant.shelves
+  while open[1] do
+    local best = 1
+    for number = 2, #open do
+      if is_sooner(open[number], open[best], by_age) then
+        best = number
+      end
+    end
+    local shelf, full = open[best], nil
+    for _, gate in ipairs(shelf.limits) do
+      if room_of(gate, plan.now) == 0 then
+        full = gate
+        break
+      end
+    end
+    if not full then
+      return shelf, best
+    end
+    plan.asides[#plan.asides + 1] = {shelf, full}
+    table.remove(open, best)
+  end
+  if tenant.has_more then
+    plan.is_cut = true
+  end
+end
+
+local function take_one(plan, tenant, shelf, place)
+  local queue, now = plan.queue, plan.now
+  tenant.served = tenant.served + 1
+  tenant.served_at = now
+  take_slot(tenant, now)
+  queue.clock = max(queue.clock, tenant.finish)
+  if tenant.name == queue.last and queue.streak > 0 then
+    queue.streak = queue.streak + 1
+  else
+    queue.other_at = max(queue.other_at, queue.last_at)
+    queue.last, queue.streak = tenant.name, 1
+  end
+  queue.last_at = max(queue.last_at, now)
+  tenant.finish = tenant.finish + floor(ROUND / tenant.weight + 0.5)
+  shelf.served = tenant.served
+  shelf.ready = shelf.ready - 1
+  shelf.picked = (shelf.picked or 0) + 1
+  for _, gate in ipairs(shelf.limits) do
+    take_slot(gate, now)
+  end
+  take_slot(plan.gate, now)
+  plan.picks[#plan.picks + 1] = shelf
+  plan.taken[shelf.name] = shelf
+  if shelf.ready == 0 then
+    table.remove(tenant.shelves, place)
+  end
+  if tenant.shelves[1] or tenant.has_more then
+    tenant.load = load_of(tenant)
+    push(plan.heap, tenant)
+  end
+end
+
+-- Picks jobs until the limit, or until there is nothing that may run.
+local function pick(plan, limit)
+  local room = room_of(plan.gate, plan.now)
+  limit = room and min(limit, room) or limit
+  while true do
+    plan.wants_more = false
+    while #plan.picks < limit do
+      local tenant = choose(plan)
+      if not tenant then
+        break
+      end
+      local shelf, place = choose_shelf(plan, tenant)
+      if shelf then
+        take_one(plan, tenant, shelf, place)
+      end
+      if #plan.asides >= MOST_ASIDE then
+        plan.is_cut = true
+        return
+      end
+    end
+    if not plan.wants_more then
+      return
+    end
+    read_candidates(plan, limit + 2)
+  end
+end

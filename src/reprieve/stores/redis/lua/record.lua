@@ -1,0 +1,24 @@
+-- Part: what a script reads of a job's record, and the one that it writes itself.
+-- A record is: version (4 bytes), state (1), wait (1), deadline in ms (8, 0 is none), [when it expired (8)],
+-- length of the shelf's name (2), the shelf's name, and whatever else clients keep of a job.
+-- It is written at enqueue and when an attempt ends, not by a lease nor by a success.
+
+local WAITING, DEAD, CANCELLED, EXPIRED = 0, 1, 2, 3
+
+local function shelf_in(record)
+  local from = string.byte(record, 5) == EXPIRED and 23 or 15
+  local length = struct.unpack('>I2', record, from)
+  return sub(record, from + 2, from + 1 + length)
+end
+
+-- A waiting job whose deadline has passed, as it is from now on. The client derives the rest by the core's rule.
+local function expire(record, now)
+  local version, _, wait, deadline = struct.unpack('>I4BBd', record)
+  return struct.pack('>I4BBdd', version + 1, EXPIRED, wait, deadline, now) .. sub(record, 15)
+end
+
+-- What stands in a lane for a job: its id and the version that it waits in. An entry whose version is not that of its
+-- job's record is a leftover.
+local function entry_of(id, version)
+  return id .. struct.pack('>I2', version % 65536)
+end

@@ -1,0 +1,275 @@
+"""A partition: a whole store under one hash tag. Every operation on it is one script, and so atomic."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import UNSET
+
+from reprieve.core import change as changes_of
+from reprieve.core.change import Change
+from reprieve.core.duration import milliseconds
+from reprieve.core.events import Event
+from reprieve.core.job import Job
+from reprieve.core.move import Return
+from reprieve.errors import SessionDead, StaleCall, StoreError
+from reprieve.rng import bits
+from reprieve.stores import search
+from reprieve.stores.protocol import (
+    Answer,
+    Beat,
+    Cell,
+    Claim,
+    Claimed,
+    Filter,
+    Gauge,
+    Mark,
+    Page,
+    Pruned,
+    Pulse,
+    Regulation,
+    Retention,
+    Subject,
+    Tally,
+)
+from reprieve.stores.redis import enqueue, gauges, settle
+from reprieve.stores.redis.ear import Place, place_of
+from reprieve.stores.redis.find import SHAPES, Look
+from reprieve.stores.redis.link import Argument, Links
+from reprieve.stores.redis.records import id_from_bytes, id_to_bytes, unpack, unpack_running
+
+Point: TypeAlias = Literal["before", "after"]
+
+MOST_CHANGES = 250
+"""Changes of one call of a script."""
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_event = msgspec.msgpack.Decoder(Event).decode
+_LETTERS: dict[Subject, str] = {"queue": "q", "tenant": "t", "task": "k", "dependency": "d", "group": "g"}
+_PAUSES = {"schedule": 1, "retry": 2}
+
+
+class Partition:
+    """One partition of a store."""
+
+    def __init__(self, links: Links, number: int) -> None:
+        """Take the links; the number is part of the hash tag, and of the ids of the jobs in it."""
+        self.number = number
+        self.tag = f"{{{links.address.prefix}:{number}}}"
+        self._links = links
+        self._heard: dict[str, Place] = {}
+        self._fault: Point | None = None
+
+    def inject(self, point: Point) -> None:
+        """Make the next write fail before it is sent, or after it was answered."""
+        self._fault = point
+
+    async def _write(self, name: str, *arguments: Argument) -> Any:  # noqa: ANN401 - as the script answers
+        link = self._links.here()
+        fault, self._fault = self._fault, None
+        if fault == "before":
+            message = "this write was to fail before it is sent"
+            raise StoreError(message)
+        answer = await link.run(name, self.tag, *arguments)
+        if fault == "after":
+            message = "the reply to this write was to be lost"
+            raise StoreError(message)
+        return answer
+
+    async def enqueue(self, jobs: Sequence[Job], now: int) -> list[str]:
+        """Store new jobs, some at a time."""
+        ids = [job.id for job in jobs]
+        for start in range(0, len(jobs), enqueue.MOST):
+            some = jobs[start : start + enqueue.MOST]
+            taken = await self._write("enqueue", *enqueue.encode(some, now))
+            for place in range(0, len(taken), 2):
+                ids[start + taken[place] - 1] = id_from_bytes(taken[place + 1])
+        return ids
+
+    async def claim(self, request: Claim) -> Claimed:
+        """Settle and claim."""
+        head = (request.now, request.session, request.number, request.limit, request.queues)
+        changes = settle.encode(request.changes, request.session, request.now)
+        word, *answer = await self._write("work", _encode(head), *changes)
+        if word == b"dead":
+            self._heard.pop(request.session, None)
+            message = f"session {request.session!r} is not open, or dead: its time was up, and others have its jobs"
+            raise SessionDead(message)
+        if word == b"stale":
+            message = f"call {request.number} of session {request.session!r} comes after call {answer[0].decode()}"
+            raise StaleCall(message)
+        letters, next_at, bell, ids, *records = answer
+        self._heard[request.session] = place_of(bell)
+        if word == b"again":
+            jobs = _running(records, request.session)
+        else:
+            jobs = [
+                unpack_running(ids[16 * place : 16 * place + 16], record, request.session, request.now)
+                for place, record in enumerate(records)
+            ]
+        return Claimed(
+            answers=tuple(settle.decode(letters)), jobs=tuple(jobs), next_at=int(next_at) if next_at else None
+        )
+
+    async def apply(self, changes: Sequence[Change], now: int) -> list[Answer]:
+        """Carry out changes that no session makes."""
+        answers: list[Answer] = []
+        for start in range(0, len(changes), MOST_CHANGES):
+            some = settle.encode(changes[start : start + MOST_CHANGES], "", now)
+            answer = await self._write("work", _encode((now, "", 0, 0, ())), *some)
+            answers += settle.decode(answer[1])
+        return answers
+
+    async def beat(self, beat: Beat) -> Pulse:
+        """Keep a session alive, or open it; what it was leased and does not know of goes back."""
+        is_over = beat.lease <= 0
+        head = (
+            beat.session,
+            beat.now + milliseconds(beat.lease),
+            beat.slots,
+            beat.is_new,
+            is_over,
+            beat.claimed,
+            beat.holds is not None,
+        )
+        holds = b"".join(map(id_to_bytes, beat.holds or ()))
+        is_alive, count, *rest = await self._write("beat", _encode(head), holds)
+        if not is_alive:
+            self._heard.pop(beat.session, None)
+        stop = tuple(id_from_bytes(raw) for raw in rest[:count])
+        lost = _running(rest[count:], beat.session)
+        returned = 0
+        if lost:
+            changes = [changes_of.settle(job, Return(), beat.now) for job in lost]
+            returned = (await self.apply(changes, beat.now)).count("applied")
+        return Pulse(is_alive=bool(is_alive), stop=stop, returned=returned)
+
+    async def recover(self, now: int, limit: int) -> list[Job]:
+        """Declare the dead, and answer what they hold."""
+        found = await self._write("recover", now, limit)
+        return [
+            unpack_running(raw, record, session.decode(), int(at), stop=bool(stop))
+            for session, raw, at, stop, record in _rows(found, 5)
+        ]
+
+    async def mark(self, marks: Sequence[Mark]) -> list[bool]:
+        """Request a cancel or note progress."""
+        heads = tuple((mark.session, mark.cancel, mark.progress is not None) for mark in marks)
+        ids = b"".join(id_to_bytes(mark.job_id) for mark in marks)
+        answers = await self._write("mark", _encode(heads), ids, *(mark.progress or b"" for mark in marks))
+        return [bool(answer) for answer in answers]
+
+    async def progress(self, job_id: str) -> bytes | None:
+        """Answer the progress of a running job."""
+        mark = await self._links.here().command("HGET", f"{self.tag}:mk", id_to_bytes(job_id))
+        return bytes(mark[2:]) if mark and mark[1] else None
+
+    async def regulate(self, regulations: Sequence[Regulation], now: int) -> None:
+        """Change gates, limits, weights and pauses."""
+        await self._write("regulate", _encode((now, tuple(map(_facts, regulations)))), "")
+
+    async def swap(
+        self, key: str, version: int, value: bytes | None, regulations: Sequence[Regulation], now: int
+    ) -> Cell | None:
+        """Set or delete a cell if nobody was first, together with regulations."""
+        head = _encode((now, tuple(map(_facts, regulations))))
+        how = "delete" if value is None else "set"
+        call = bits(64).to_bytes(8, "big")
+        word, newest = await self._write("regulate", head, "cell", key, version, how, value or b"", call)
+        return Cell(key=key, version=int(newest), value=value or b"") if word == b"ok" else None
+
+    async def prune(self, retention: Retention) -> Pruned:
+        """Forget what has ended long enough ago."""
+        now = retention.now
+        head = (
+            now,
+            retention.succeeded,
+            now - milliseconds(retention.succeeded_for),
+            now - milliseconds(retention.cancelled_for),
+            now - milliseconds(retention.events_for),
+        )
+        archived = b"".join(id_to_bytes(job.id) + job.version.to_bytes(4, "big") for job in retention.archived)
+        succeeded, cancelled, dead, events, keys, results = await self._write("prune", _encode(head), archived)
+        return Pruned(
+            succeeded=succeeded, cancelled=cancelled, dead=dead, events=events, keys=keys, results=results
+        )
+
+    async def find(self, wanted: Filter, now: int, cursor: str, limit: int) -> Page:
+        """Answer jobs as they are, looked for in a thread: unpacking many of them takes time."""
+        return await asyncio.to_thread(
+            lambda: search.find(Look(self._links, self.tag, now), wanted, cursor, limit, SHAPES)
+        )
+
+    async def tally(self, by: Tally, wanted: Filter, now: int) -> dict[str, int]:
+        """Count jobs by something."""
+        return await asyncio.to_thread(lambda: search.tally(Look(self._links, self.tag, now), by, wanted))
+
+    async def events(self, after: int, limit: int, job_id: str) -> list[tuple[int, Event]]:
+        """Answer events in the order in which they happened."""
+        raw = id_to_bytes(job_id) if job_id else b""
+        found = await self._links.here().run("told", self.tag, after, limit, raw)
+        return [(int(place), _event(raw, data)) for place, raw, data in _rows(found, 3)]
+
+    async def result(self, job_id: str) -> bytes | None:
+        """Answer what a succeeded job returned."""
+        found: bytes | None = await self._links.here().command("HGET", f"{self.tag}:rs", id_to_bytes(job_id))
+        return found
+
+    async def cells(self, prefix: str) -> list[Cell]:
+        """Answer the cells whose key begins so."""
+        found = await self._links.here().command("HGETALL", f"{self.tag}:k")
+        cells = (
+            Cell(key=key.decode(), version=gauges.version_of(value), value=value[16:]) for key, value in found.items()
+        )
+        return sorted((cell for cell in cells if cell.key.startswith(prefix)), key=lambda cell: cell.key)
+
+    async def gauges(self, subject: Subject, queue: str) -> list[Gauge]:
+        """Answer what is known of every queue, tenant, task, dependency or group."""
+        link = self._links.here()
+        queues = await link.command("HGETALL", f"{self.tag}:q")
+        if subject == "tenant":
+            return gauges.tenants(await link.command("HGETALL", f"{self.tag}:tn"), queues, queue)
+        return gauges.gates(subject, await link.command("HGETALL", f"{self.tag}:g"), queues, queue)
+
+    async def wait(self, queues: Sequence[str], at_most: float, session: str) -> bool:
+        """Wait for the bell."""
+        return await self._links.here().ear(self.tag).wait(queues, self._heard.get(session), at_most)
+
+
+def _rows(parts: Sequence[Any], width: int) -> list[Sequence[Any]]:
+    return [parts[start : start + width] for start in range(0, len(parts), width)]
+
+
+def _running(parts: Sequence[Any], session: str) -> list[Job]:
+    return [unpack_running(raw, record, session, int(at)) for raw, at, record in _rows(parts, 3)]
+
+
+def _event(raw: bytes, data: bytes) -> Event:
+    if data[:1] == b"X":
+        # A script let the job expire: what it was is all that was kept.
+        at = int(gauges.number_of(data[1:9]))
+        return changes_of.expire(unpack(raw, data[9:]), at).event
+    return _decode_event(data)
+
+
+def _facts(regulation: Regulation) -> tuple[object, ...]:
+    r = regulation
+    rate = None if r.rate is UNSET else r.rate
+    return (
+        _LETTERS[r.subject],
+        r.name,
+        r.queue,
+        r.permits is not UNSET,
+        False if r.permits is UNSET or r.permits is None else r.permits,
+        r.max_running is not UNSET,
+        False if r.max_running is UNSET or r.max_running is None else r.max_running,
+        r.rate is not UNSET,
+        False if rate is None else rate.count,
+        False if rate is None else rate.window,
+        False if rate is None else rate.bucket,
+        r.weight is not UNSET,
+        1.0 if r.weight is UNSET else r.weight,
+        r.pauses is not UNSET,
+        0 if r.pauses is UNSET else sum(_PAUSES[pause] for pause in set(r.pauses)),
+    )

@@ -1,0 +1,173 @@
+"""Jobs as Redis keeps them: 16 bytes of id, and a packed record whose head the scripts can read."""
+
+from functools import lru_cache
+from struct import Struct
+from typing import Final, Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from reprieve.core import change
+from reprieve.core.job import Job, State
+from reprieve.core.policy import Override
+from reprieve.errors import InvalidId
+from reprieve.stores.record import NUMBERS, WAITS, History, history_of, remember
+
+WAITING, DEAD, CANCELLED, EXPIRED = 0, 1, 2, 3
+"""States as records know them. That a job runs or has succeeded is known elsewhere; an expired one is dead."""
+
+_NUMBERS: Final[dict[State, int]] = {"waiting": WAITING, "dead": DEAD, "cancelled": CANCELLED}
+_STATES: Final[dict[int, State]] = {WAITING: "waiting", DEAD: "dead", CANCELLED: "cancelled"}
+_HEAD: Final = Struct(">IBBd")
+_EXPIRED_AT: Final = Struct(">d")
+_LENGTH: Final = Struct(">H")
+
+How = Literal["w", "r", "s"]
+"""How a job stands beside its record: as that says, running, or succeeded."""
+
+
+class Rest(msgspec.Struct, array_like=True, frozen=True):
+    """What only clients read of a record."""
+
+    since: int
+    """How long after the moment in its id the job was created; nearly always 0."""
+    payload: bytes
+    due_in: int
+    """How long after its creation it is due."""
+    max_attempts: int | None
+    key: str
+    key_ttl: float | None
+    override: Override | None
+    history: History | None
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Rest).decode
+
+
+def id_to_bytes(job_id: str) -> bytes:
+    """Answer the 16 bytes of a public id."""
+    try:
+        return bytes.fromhex(job_id.replace("-", ""))
+    except ValueError as error:
+        message = f"{job_id[:80]!r} is not a job id"
+        raise InvalidId(message) from error
+
+
+def id_from_bytes(data: bytes) -> str:
+    """Answer the public id of 16 bytes."""
+    return f"{data[:4].hex()}-{data[4:10].hex('-', 2)}-{data[10:].hex()}"
+
+
+def shelf_of(job: Job) -> str:
+    """Answer the name of the shelf that a job stands on."""
+    return _shelf_of(job.queue, job.tenant, job.task, job.dependency, job.group, job.priority)
+
+
+@lru_cache(maxsize=8_192)
+def _shelf_of(queue: str, tenant: str, task: str, dependency: str, group: str, priority: int) -> str:
+    # Names are printable, so nothing that separates them can be part of one.
+    return f"{queue}\0{tenant}\0{task}\0{dependency}\0{group}\0{priority}"
+
+
+@lru_cache(maxsize=8_192)
+def _shelf_bytes(shelf: str) -> bytes:
+    data = shelf.encode()
+    return _LENGTH.pack(len(data)) + data
+
+
+def pack(job: Job, raw: bytes) -> bytes:
+    """Pack a job that does not run and has not succeeded; `raw` is its id."""
+    made_at = int.from_bytes(raw[:6], "big")
+    rest = Rest(
+        job.created_at - made_at,
+        job.payload,
+        job.due_at - job.created_at,
+        job.max_attempts,
+        job.key,
+        job.key_ttl,
+        job.override,
+        history_of(job),
+    )
+    head = _HEAD.pack(job.version, _NUMBERS[job.state], NUMBERS[job.waiting_for], float(job.deadline_at or 0))
+    return head + _shelf_bytes(shelf_of(job)) + _encode(rest)
+
+
+@lru_cache(maxsize=8_192)
+def place_of(shelf: bytes) -> Job:
+    """Answer the model of a shelf's jobs, which they are copied from: so they are made six times as fast."""
+    queue, tenant, task, dependency, group, priority = shelf.decode().split("\0")
+    return Job(
+        id="",
+        task=task,
+        queue=queue,
+        tenant=tenant,
+        dependency=dependency,
+        group=group,
+        priority=int(priority),
+        created_at=0,
+        due_at=0,
+    )
+
+
+def unpack(raw: bytes, record: bytes) -> Job:
+    """Rebuild a job as its record says."""
+    version, state, wait, deadline = _HEAD.unpack_from(record)
+    start = _HEAD.size
+    if state == EXPIRED:
+        (at,) = _EXPIRED_AT.unpack_from(record, start)
+        before = _HEAD.pack(version - 1, WAITING, wait, deadline) + record[start + _EXPIRED_AT.size :]
+        return change.expire(unpack(raw, before), int(at)).job
+    model, rest = _split(record, start)
+    return _copy(model, raw, rest, version, deadline, state=_STATES[state], waiting_for=WAITS[wait])
+
+
+def unpack_running(raw: bytes, record: bytes, session: str, at: int, *, stop: bool = False) -> Job:
+    """Rebuild a job that runs: the lease counts as an attempt and a version, as `change.lease` has it."""
+    version, _, _, deadline = _HEAD.unpack_from(record)
+    model, rest = _split(record, _HEAD.size)
+    return _copy(
+        model,
+        raw,
+        rest,
+        version + 1,
+        deadline,
+        state="running",
+        attempt=1,
+        session=session,
+        leased_at=at,
+        cancel_requested=stop,
+    )
+
+
+def unpack_succeeded(raw: bytes, record: bytes, at: int) -> Job:
+    """Rebuild a job that succeeded: a lease and a success later than its record."""
+    version, _, _, deadline = _HEAD.unpack_from(record)
+    model, rest = _split(record, _HEAD.size)
+    job = _copy(model, raw, rest, version + 2, deadline, state="succeeded", attempt=1)
+    return replace(job, finished_at=at)
+
+
+def _split(record: bytes, start: int) -> tuple[Job, Rest]:
+    (length,) = _LENGTH.unpack_from(record, start)
+    start += _LENGTH.size
+    return place_of(record[start : start + length]), _decode(record[start + length :])
+
+
+def _copy(model: Job, raw: bytes, rest: Rest, version: int, deadline: float, **facts: object) -> Job:
+    created_at = int.from_bytes(raw[:6], "big") + rest.since
+    job = replace(
+        model,
+        id=f"{raw[:4].hex()}-{raw[4:10].hex('-', 2)}-{raw[10:].hex()}",
+        key=rest.key,
+        key_ttl=rest.key_ttl,
+        payload=rest.payload,
+        override=rest.override,
+        version=version,
+        created_at=created_at,
+        due_at=created_at + rest.due_in,
+        deadline_at=int(deadline) or None,
+        max_attempts=rest.max_attempts,
+        **facts,
+    )
+    return job if rest.history is None else remember(job, rest.history)

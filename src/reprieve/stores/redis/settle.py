@@ -1,0 +1,61 @@
+"""Changes as scripts read them."""
+
+from collections.abc import Sequence
+from struct import Struct
+from typing import Final
+
+import msgspec
+
+from reprieve.core.change import Change
+from reprieve.core.duration import milliseconds
+from reprieve.core.move import Start, Succeed
+from reprieve.stores.protocol import Answer
+from reprieve.stores.record import NUMBERS
+from reprieve.stores.redis.records import CANCELLED, DEAD, WAITING, id_to_bytes, pack, shelf_of
+
+_HEAD: Final = Struct(">B16sIdB")
+_STATES: Final = {"waiting": WAITING, "dead": DEAD, "cancelled": CANCELLED, "succeeded": -1}
+_LETTERS: Final[dict[str, Answer]] = {"a": "applied", "y": "already", "r": "refused", "m": "missing"}
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def encode(changes: Sequence[Change], session: str, now: int) -> list[bytes]:
+    """Answer the arguments of a call: a head for each change, and what those need that are no plain success."""
+    heads: list[bytes] = []
+    rest: list[bytes] = []
+    for change in changes:
+        job, event = change.job, change.event
+        raw = id_to_bytes(job.id)
+        is_success = isinstance(event.move, Succeed)
+        is_plain = is_success and change.result is None and change.session == session
+        heads.append(_HEAD.pack(not is_plain, raw, change.version, event.at, is_success))
+        if not is_plain:
+            rest += _details(change, raw, now)
+    return [b"".join(heads), *rest]
+
+
+def _details(change: Change, raw: bytes, now: int) -> tuple[bytes, bytes, bytes, bytes]:
+    job, event = change.job, change.event
+    is_success = job.state == "succeeded"
+    ended_at = job.finished_at or now
+    info = (
+        change.session,
+        _STATES[job.state],
+        NUMBERS[job.waiting_for],
+        job.due_at if job.state == "waiting" else ended_at,
+        job.version,
+        False if change.result is None else now + milliseconds(change.result_ttl),
+        shelf_of(job),
+    )
+    is_silent = isinstance(event.move, Start | Succeed)
+    return (
+        _encode(info),
+        b"" if is_success else pack(job, raw),
+        b"" if is_silent else _encode(event),
+        change.result or b"",
+    )
+
+
+def decode(letters: bytes) -> list[Answer]:
+    """Answer the words of a call's letters."""
+    return [_LETTERS[letter] for letter in letters.decode()]

@@ -1,0 +1,144 @@
+"""The Redis store: the protocol, over one partition."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from reprieve.core.change import Change
+from reprieve.core.events import Event
+from reprieve.core.ids import make_id, parse_id
+from reprieve.core.job import Job
+from reprieve.rng import bits
+from reprieve.stores.check import check_jobs, check_regulation, check_size
+from reprieve.stores.coalesce import Coalescer
+from reprieve.stores.protocol import (
+    LARGEST_PAYLOAD,
+    Answer,
+    Beat,
+    Cell,
+    Claim,
+    Claimed,
+    Filter,
+    Gauge,
+    Mark,
+    Page,
+    Pruned,
+    Pulse,
+    Regulation,
+    Retention,
+    Subject,
+    Tally,
+)
+from reprieve.stores.redis.address import address_of
+from reprieve.stores.redis.enqueue import check_ids
+from reprieve.stores.redis.link import Links
+from reprieve.stores.redis.partition import Partition, Point
+
+
+class RedisStore:
+    """Jobs in a Redis, for any number of processes and machines."""
+
+    def __init__(self, url: str, *, largest_payload: int = LARGEST_PAYLOAD) -> None:
+        """Take where the server is; it is connected to with the first call."""
+        self._largest_payload = largest_payload
+        self._links = Links(address_of(url))
+        self._partition = Partition(self._links, 0)
+        self._coalescer = Coalescer(self._partition.enqueue)
+
+    def new_id(self, now: int, queue: str) -> str:  # noqa: ARG002 - one partition for all queues
+        """Make the id of a new job."""
+        return make_id(now, bits(62), self._partition.number)
+
+    async def enqueue(self, jobs: Sequence[Job], now: int) -> list[str]:
+        """Store new jobs; answer for each the id under which it is known."""
+        self._links.require_open()
+        check_ids(jobs)
+        check_jobs(jobs, self._largest_payload)
+        return await self._coalescer.enqueue(jobs, now) if jobs else []
+
+    async def claim(self, claim: Claim) -> Claimed:
+        """Apply changes, then choose and lease jobs."""
+        for change in claim.changes:
+            check_size(change.result or b"", "result", self._largest_payload)
+        return await self._partition.claim(claim)
+
+    async def apply(self, changes: Sequence[Change], now: int) -> list[Answer]:
+        """Carry out changes that no session makes."""
+        return await self._partition.apply(changes, now)
+
+    async def beat(self, beat: Beat) -> Pulse:
+        """Keep a session alive, or open it."""
+        return await self._partition.beat(beat)
+
+    async def recover(self, now: int, limit: int = 100) -> list[Job]:
+        """Declare the dead, and answer what they hold."""
+        return await self._partition.recover(now, limit)
+
+    async def mark(self, marks: Sequence[Mark]) -> list[bool]:
+        """Request a cancel or note progress."""
+        for mark in marks:
+            parse_id(mark.job_id)
+            check_size(mark.progress or b"", "progress", self._largest_payload)
+        return await self._partition.mark(marks)
+
+    async def progress(self, job_id: str) -> bytes | None:
+        """Answer the progress of a running job."""
+        return await self._partition.progress(parse_id(job_id))
+
+    async def regulate(self, regulations: Sequence[Regulation], now: int) -> None:
+        """Change gates, limits, weights and pauses."""
+        for regulation in regulations:
+            check_regulation(regulation)
+        await self._partition.regulate(regulations, now)
+
+    async def swap(
+        self, key: str, version: int, value: bytes | None, regulations: Sequence[Regulation] = (), now: int = 0
+    ) -> Cell | None:
+        """Set or delete a cell if nobody was first, together with regulations."""
+        for regulation in regulations:
+            check_regulation(regulation)
+        return await self._partition.swap(key, version, value, regulations, now)
+
+    async def prune(self, retention: Retention) -> Pruned:
+        """Forget what has ended long enough ago."""
+        return await self._partition.prune(retention)
+
+    async def find(self, wanted: Filter, now: int, cursor: str = "", limit: int = 100) -> Page:
+        """Answer jobs as they are."""
+        self._links.require_open()
+        if wanted.ids is not None:
+            wanted = replace(wanted, ids=tuple(map(parse_id, wanted.ids)))
+        return await self._partition.find(wanted, now, cursor, limit)
+
+    async def tally(self, by: Tally, wanted: Filter, now: int) -> dict[str, int]:
+        """Count jobs by something."""
+        self._links.require_open()
+        return await self._partition.tally(by, wanted, now)
+
+    async def events(self, after: int = 0, limit: int = 1_000, job_id: str = "") -> list[tuple[int, Event]]:
+        """Answer events in the order in which they happened."""
+        return await self._partition.events(after, limit, job_id)
+
+    async def result(self, job_id: str) -> bytes | None:
+        """Answer what a succeeded job returned."""
+        return await self._partition.result(parse_id(job_id))
+
+    async def cells(self, prefix: str = "") -> list[Cell]:
+        """Answer the cells whose key begins so."""
+        return await self._partition.cells(prefix)
+
+    async def gauges(self, subject: Subject, queue: str = "") -> list[Gauge]:
+        """Answer what is known of every queue, tenant, task, dependency or group."""
+        return await self._partition.gauges(subject, queue)
+
+    async def wait(self, queues: Sequence[str], at_most: float, session: str = "") -> bool:
+        """Wait for the bell."""
+        return await self._partition.wait(queues, at_most, session)
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        await self._links.close()
+
+    def inject(self, point: Point) -> None:
+        """Make the next write fail before or after it is stored: for tests of whoever uses the store."""
+        self._partition.inject(point)
