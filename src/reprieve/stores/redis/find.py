@@ -158,8 +158,6 @@ class Look:
     def _counted(self) -> tuple[dict[bytes, list[int]], dict[str, int], dict[bytes, Counter[str]]]:
         parts: Iterator[Any] = iter(self._links.read("counts", self._tag, self._now))
         shelves = {next(parts): next(parts) for _ in range(next(parts))}
-        for _ in range(next(parts)):
-            next(parts)
         queues = {next(parts).decode(): next(parts) for _ in range(next(parts))}
         due: dict[bytes, Counter[str]] = defaultdict(Counter)
         for shelf in parts:

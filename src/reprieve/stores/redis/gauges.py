@@ -88,4 +88,5 @@ def gates(subject: Subject, packed: Mapping[bytes, bytes], queues: Mapping[bytes
 
 def held(packed: Mapping[bytes, bytes]) -> frozenset[str]:
     """Answer the gates that let nothing through, by letter and name."""
-    return frozenset(key.decode() for key, data in packed.items() if (*_decode(data), None, None, None)[2] == 0)
+    states = {key.decode(): _decode(data) for key, data in packed.items()}
+    return frozenset(key for key, (_, _, *limits) in states.items() if _limits(limits)["permits"] == 0)

@@ -115,7 +115,7 @@ class Partition:
     async def apply(self, changes: Sequence[Change], now: int) -> list[Answer]:
         """Carry out changes that no session makes."""
         answers: list[Answer] = []
-        for start in range(0, len(changes), MOST_CHANGES):
+        for start in range(0, max(1, len(changes)), MOST_CHANGES):
             some = settle.encode(changes[start : start + MOST_CHANGES], "", now)
             answer = await self._write("work", _encode((now, "", 0, 0, ())), *some)
             answers += settle.decode(answer[1])

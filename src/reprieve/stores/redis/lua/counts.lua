@@ -3,8 +3,8 @@
 -- needs: calls record rate limits places line
 -- KEYS  1: the partition
 -- ARGV  1: now
--- Answer: {number of shelves, shelf, its counters, …, number of gates that are held, gate, …, number of queues, queue,
---          succeeded jobs, …, then shelf and wait of each job that is due}
+-- Answer: {number of shelves, shelf, its counters, …, number of queues, queue, succeeded jobs, …, then shelf and wait of
+--          each job that is due}
 
 local answer = {}
 local function add(part)
@@ -15,16 +15,6 @@ add(#counted / 2)
 for number = 1, #counted, 2 do
   add(counted[number])
   add(cmsgpack.unpack(counted[number + 1]))
-end
-local held, all = {}, call('HGETALL', P .. ':g')
-for number = 1, #all, 2 do
-  if cmsgpack.unpack(all[number + 1])[3] == 0 then
-    held[#held + 1] = all[number]
-  end
-end
-add(#held)
-for _, gate in ipairs(held) do
-  add(gate)
 end
 local names = call('HKEYS', P .. ':q')
 add(#names)

@@ -24,7 +24,7 @@ local function queue_of(name)
     local f = packed and cmsgpack.unpack(packed) or {}
     queue = {
       name = name, clock = f[1] or 0, last = f[2] or '', streak = f[3] or 0, last_at = f[4] or 0, other_at = f[5] or 0,
-      pauses = f[6] or 0, waiting = f[7] or 0, active = f[8] or 0, kept = f[9] or 1000,
+      pauses = f[6] or 0, waiting = f[7] or 0, active = f[8] or 0, kept = f[9] or 0,
       is_known = packed and true,
     }
     queues[name] = queue

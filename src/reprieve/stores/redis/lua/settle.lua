@@ -10,6 +10,7 @@
 --   :ss hash: session → see work.lua;  :sx, :sd sorted sets: sessions that live → until when, and the dead
 
 local REMEMBERED = 120
+local LEAST_KEPT = 1000
 local ENDED = {[DEAD] = ':x:', [CANCELLED] = ':c:', [EXPIRED] = ':x:'}
 local ENDED_COUNTER = {[DEAD] = 'dead', [CANCELLED] = 'cancelled', [EXPIRED] = 'dead'}
 
@@ -62,11 +63,11 @@ local function forget_jobs(ids)
   many('HDEL', P .. ':j', ids)
 end
 
--- Keeps the newest succeeded jobs of a queue.
+-- Keeps the newest succeeded jobs of a queue: as many as the last prune was told to, if that is more than the least.
 local function keep(queue, scored)
   local key = P .. ':ok:' .. queue
   many('ZADD', key, scored)
-  local excess = call('ZCARD', key) - queue_of(queue).kept
+  local excess = call('ZCARD', key) - max(LEAST_KEPT, queue_of(queue).kept)
   if excess > 0 then
     local gone = call('ZRANGE', key, 0, min(excess, 2000) - 1)
     call('ZREMRANGEBYRANK', key, 0, #gone - 1)
