@@ -179,11 +179,11 @@ class Look:
 
 
 def _jobs(found: Sequence[Any]) -> Iterator[tuple[bytes, Job]]:
-    """Rebuild jobs from what a script answers: id, record, how, session, when, whether to stop."""
+    """Rebuild jobs from what a script answers: id, record, how, session, when, the wish that it stops."""
     for start in range(0, len(found), 6):
-        raw, record, how, session, at, stop = found[start : start + 6]
+        raw, record, how, session, at, wish = found[start : start + 6]
         if how == b"r":
-            yield raw, unpack_running(raw, record, session.decode(), int(at), stop=bool(stop))
+            yield raw, unpack_running(raw, record, session.decode(), int(at), wish)
         elif how == b"s":
             yield raw, unpack_succeeded(raw, record, int(at))
         else:

@@ -7,12 +7,10 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET
 
-from reprieve.core import change as changes_of
 from reprieve.core.change import Change
 from reprieve.core.duration import milliseconds
 from reprieve.core.events import Event
 from reprieve.core.job import Job
-from reprieve.core.move import Return
 from reprieve.errors import SessionDead, StaleCall, StoreError
 from reprieve.rng import bits
 from reprieve.stores import search
@@ -27,7 +25,6 @@ from reprieve.stores.protocol import (
     Mark,
     Page,
     Pruned,
-    Pulse,
     Regulation,
     Retention,
     Subject,
@@ -37,7 +34,7 @@ from reprieve.stores.redis import enqueue, gauges, settle
 from reprieve.stores.redis.ear import Place, place_of
 from reprieve.stores.redis.find import SHAPES, Look
 from reprieve.stores.redis.link import Argument, Links
-from reprieve.stores.redis.records import id_from_bytes, id_to_bytes, unpack, unpack_running
+from reprieve.stores.redis.records import id_from_bytes, id_to_bytes, pack_wish, unpack_event, unpack_running
 
 Point: TypeAlias = Literal["before", "after"]
 
@@ -45,7 +42,6 @@ MOST_CHANGES = 250
 """Changes of one call of a script."""
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_event = msgspec.msgpack.Decoder(Event).decode
 _LETTERS: dict[Subject, str] = {"queue": "q", "tenant": "t", "task": "k", "dependency": "d", "group": "g"}
 _PAUSES = {"schedule": 1, "retry": 2}
 
@@ -121,49 +117,35 @@ class Partition:
             answers += settle.decode(answer[1])
         return answers
 
-    async def beat(self, beat: Beat) -> Pulse:
-        """Keep a session alive, or open it; what it was leased and does not know of goes back."""
-        is_over = beat.lease <= 0
-        head = (
-            beat.session,
-            beat.now + milliseconds(beat.lease),
-            beat.slots,
-            beat.is_new,
-            is_over,
-            beat.claimed,
-            beat.holds is not None,
-        )
-        holds = b"".join(map(id_to_bytes, beat.holds or ()))
-        is_alive, count, *rest = await self._write("beat", _encode(head), holds)
+    async def beat(self, beat: Beat) -> bool:
+        """Keep a session alive, or open it."""
+        until = beat.now + milliseconds(beat.lease)
+        head = _encode((beat.session, until, beat.slots, beat.is_new, beat.lease <= 0))
+        is_alive = bool(await self._write("beat", head))
         if not is_alive:
             self._heard.pop(beat.session, None)
-        stop = tuple(id_from_bytes(raw) for raw in rest[:count])
-        lost = _running(rest[count:], beat.session)
-        returned = 0
-        if lost:
-            changes = [changes_of.settle(job, Return(), beat.now) for job in lost]
-            returned = (await self.apply(changes, beat.now)).count("applied")
-        return Pulse(is_alive=bool(is_alive), stop=stop, returned=returned)
+        return is_alive
 
     async def recover(self, now: int, limit: int) -> list[Job]:
         """Declare the dead, and answer what they hold."""
         found = await self._write("recover", now, limit)
         return [
-            unpack_running(raw, record, session.decode(), int(at), stop=bool(stop))
-            for session, raw, at, stop, record in _rows(found, 5)
+            unpack_running(raw, record, session.decode(), int(at), wish)
+            for session, raw, at, wish, record in _rows(found, 5)
         ]
 
     async def mark(self, marks: Sequence[Mark]) -> list[bool]:
         """Request a cancel or note progress."""
-        heads = tuple((mark.session, mark.cancel, mark.progress is not None) for mark in marks)
+        heads = tuple((mark.session, mark.progress is not None) for mark in marks)
         ids = b"".join(id_to_bytes(mark.job_id) for mark in marks)
-        answers = await self._write("mark", _encode(heads), ids, *(mark.progress or b"" for mark in marks))
-        return [bool(answer) for answer in answers]
+        parts = (part for mark in marks for part in (pack_wish(mark.cancel), mark.progress or b""))
+        return [bool(answer) for answer in await self._write("mark", _encode(heads), ids, *parts)]
 
     async def progress(self, job_id: str) -> bytes | None:
         """Answer the progress of a running job."""
         mark = await self._links.here().command("HGET", f"{self.tag}:mk", id_to_bytes(job_id))
-        return bytes(mark[2:]) if mark and mark[1] else None
+        start = 2 + int.from_bytes(mark[:2], "big") if mark else 0
+        return bytes(mark[start + 1 :]) if mark and len(mark) > start else None
 
     async def regulate(self, regulations: Sequence[Regulation], now: int) -> None:
         """Change gates, limits, weights and pauses."""
@@ -209,7 +191,7 @@ class Partition:
         """Answer events in the order in which they happened."""
         raw = id_to_bytes(job_id) if job_id else b""
         found = await self._links.here().run("told", self.tag, after, limit, raw)
-        return [(int(place), _event(raw, data)) for place, raw, data in _rows(found, 3)]
+        return [(int(place), unpack_event(raw, data)) for place, raw, data in _rows(found, 3)]
 
     async def result(self, job_id: str) -> bytes | None:
         """Answer what a succeeded job returned."""
@@ -243,14 +225,6 @@ def _rows(parts: Sequence[Any], width: int) -> list[Sequence[Any]]:
 
 def _running(parts: Sequence[Any], session: str) -> list[Job]:
     return [unpack_running(raw, record, session, int(at)) for raw, at, record in _rows(parts, 3)]
-
-
-def _event(raw: bytes, data: bytes) -> Event:
-    if data[:1] == b"X":
-        # A script let the job expire: what it was is all that was kept.
-        at = int(gauges.number_of(data[1:9]))
-        return changes_of.expire(unpack(raw, data[9:]), at).event
-    return _decode_event(data)
 
 
 def _facts(regulation: Regulation) -> tuple[object, ...]:

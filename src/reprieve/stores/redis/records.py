@@ -8,18 +8,22 @@ import msgspec
 from msgspec.structs import replace
 
 from reprieve.core import change
-from reprieve.core.job import Job, State
+from reprieve.core.change import Change
+from reprieve.core.events import Event
+from reprieve.core.job import CancelRequest, Job, State
+from reprieve.core.move import Cancel
 from reprieve.core.policy import Override
 from reprieve.errors import InvalidId
 from reprieve.stores.record import NUMBERS, WAITS, History, history_of, remember
 
-WAITING, DEAD, CANCELLED, EXPIRED = 0, 1, 2, 3
-"""States as records know them. That a job runs or has succeeded is known elsewhere; an expired one is dead."""
+WAITING, DEAD, CANCELLED, EXPIRED, GIVEN_UP = 0, 1, 2, 3, 4
+"""States as records know them. That a job runs or has succeeded is known elsewhere; the last two, dead and cancelled,
+are written by scripts."""
 
 _NUMBERS: Final[dict[State, int]] = {"waiting": WAITING, "dead": DEAD, "cancelled": CANCELLED}
 _STATES: Final[dict[int, State]] = {WAITING: "waiting", DEAD: "dead", CANCELLED: "cancelled"}
 _HEAD: Final = Struct(">IBBd")
-_EXPIRED_AT: Final = Struct(">d")
+_ENDED_AT: Final = Struct(">d")
 _LENGTH: Final = Struct(">H")
 
 How = Literal["w", "r", "s"]
@@ -38,11 +42,16 @@ class Rest(msgspec.Struct, array_like=True, frozen=True):
     key: str
     key_ttl: float | None
     override: Override | None
+    timeout: float | None
     history: History | None
 
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Rest).decode
+_decode_event = msgspec.msgpack.Decoder(Event).decode
+_decode_wish = msgspec.msgpack.Decoder(CancelRequest).decode
+_ENDING: Final = Struct(">dH")
+"""When a script ended a job, and the length of the wish that it did so by."""
 
 
 def id_to_bytes(job_id: str) -> bytes:
@@ -87,6 +96,7 @@ def pack(job: Job, raw: bytes) -> bytes:
         job.key,
         job.key_ttl,
         job.override,
+        job.timeout,
         history_of(job),
     )
     head = _HEAD.pack(job.version, _NUMBERS[job.state], NUMBERS[job.waiting_for], float(job.deadline_at or 0))
@@ -114,15 +124,41 @@ def unpack(raw: bytes, record: bytes) -> Job:
     """Rebuild a job as its record says."""
     version, state, wait, deadline = _HEAD.unpack_from(record)
     start = _HEAD.size
-    if state == EXPIRED:
-        (at,) = _EXPIRED_AT.unpack_from(record, start)
-        before = _HEAD.pack(version - 1, WAITING, wait, deadline) + record[start + _EXPIRED_AT.size :]
-        return change.expire(unpack(raw, before), int(at)).job
+    if state in (EXPIRED, GIVEN_UP):
+        (at,) = _ENDED_AT.unpack_from(record, start)
+        before = _HEAD.pack(version - 1, WAITING, wait, deadline) + record[start + _ENDED_AT.size :]
+        return _ended(unpack(raw, before), int(at), CancelRequest(by="", reason="") if state == GIVEN_UP else None).job
     model, rest = _split(record, start)
     return _copy(model, raw, rest, version, deadline, state=_STATES[state], waiting_for=WAITS[wait])
 
 
-def unpack_running(raw: bytes, record: bytes, session: str, at: int, *, stop: bool = False) -> Job:
+def unpack_event(raw: bytes, data: bytes) -> Event:
+    """Rebuild an event: one that a client wrote, or that of a job which a script ended."""
+    if data[:1] not in (b"X", b"C"):
+        return _decode_event(data)
+    at, length = _ENDING.unpack_from(data, 1)
+    start = 1 + _ENDING.size
+    wish = unpack_wish(data[start : start + length])
+    return _ended(unpack(raw, data[start + length :]), int(at), wish).event
+
+
+def _ended(job: Job, at: int, wish: CancelRequest | None) -> Change:
+    if wish is None:
+        return change.expire(job, at)
+    return change.make(job, Cancel(by=wish.by, reason=wish.reason), at)
+
+
+def pack_wish(wish: CancelRequest | None) -> bytes:
+    """Pack who asks a job to stop, and why."""
+    return b"" if wish is None else _encode(wish)
+
+
+def unpack_wish(data: bytes) -> CancelRequest | None:
+    """Rebuild who asked a job to stop, and why."""
+    return _decode_wish(data) if data else None
+
+
+def unpack_running(raw: bytes, record: bytes, session: str, at: int, wish: bytes = b"") -> Job:
     """Rebuild a job that runs: the lease counts as an attempt and a version, as `change.lease` has it."""
     version, _, _, deadline = _HEAD.unpack_from(record)
     model, rest = _split(record, _HEAD.size)
@@ -136,7 +172,7 @@ def unpack_running(raw: bytes, record: bytes, session: str, at: int, *, stop: bo
         attempt=1,
         session=session,
         leased_at=at,
-        cancel_requested=stop,
+        cancel_request=unpack_wish(wish),
     )
 
 
@@ -163,6 +199,7 @@ def _copy(model: Job, raw: bytes, rest: Rest, version: int, deadline: float, **f
         key_ttl=rest.key_ttl,
         payload=rest.payload,
         override=rest.override,
+        timeout=rest.timeout,
         version=version,
         created_at=created_at,
         due_at=created_at + rest.due_in,

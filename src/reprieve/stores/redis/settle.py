@@ -8,7 +8,7 @@ import msgspec
 
 from reprieve.core.change import Change
 from reprieve.core.duration import milliseconds
-from reprieve.core.move import Start, Succeed
+from reprieve.core.move import ManualRetry, Start, Succeed
 from reprieve.stores.protocol import Answer
 from reprieve.stores.record import NUMBERS
 from reprieve.stores.redis.records import CANCELLED, DEAD, WAITING, id_to_bytes, pack, shelf_of
@@ -46,6 +46,8 @@ def _details(change: Change, raw: bytes, now: int) -> tuple[bytes, bytes, bytes,
         job.version,
         False if change.result is None else now + milliseconds(change.result_ttl),
         shelf_of(job),
+        # Whether the job, asked to stop, would be cancelled instead: see `change.give_up`.
+        job.state == "waiting" and not isinstance(event.move, ManualRetry),
     )
     is_silent = isinstance(event.move, Start | Succeed)
     return (

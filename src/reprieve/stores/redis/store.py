@@ -23,7 +23,6 @@ from reprieve.stores.protocol import (
     Mark,
     Page,
     Pruned,
-    Pulse,
     Regulation,
     Retention,
     Subject,
@@ -66,8 +65,8 @@ class RedisStore:
         """Carry out changes that no session makes."""
         return await self._partition.apply(changes, now)
 
-    async def beat(self, beat: Beat) -> Pulse:
-        """Keep a session alive, or open it."""
+    async def beat(self, beat: Beat) -> bool:
+        """Keep a session alive, or open it; answer whether it lives."""
         return await self._partition.beat(beat)
 
     async def recover(self, now: int, limit: int = 100) -> list[Job]:

@@ -166,9 +166,8 @@ local function bury(plan, expired)
   local records, events, by_key = {}, {}, {}
   for _, item in ipairs(expired) do
     local shelf, id, record = item[1], item[2], item[3]
-    records[#records + 1], records[#records + 2] = id, expire(record, plan.now)
-    -- The client makes the event of it, by the core's rule.
-    events[#events + 1], events[#events + 2] = id, 'X' .. struct.pack('>d', plan.now) .. record
+    records[#records + 1], records[#records + 2] = id, finish(record, EXPIRED, plan.now)
+    events[#events + 1], events[#events + 2] = id, ending(record, 'X', plan.now, '')
     shelf.dead = shelf.dead + 1
     local key = P .. ':x:' .. shelf.place.queue
     by_key[key] = by_key[key] or {}

@@ -2,23 +2,25 @@
 --
 -- needs: calls record rate limits places line events settle
 -- KEYS  1: the partition
--- ARGV  1: for each mark: session or '', whether it asks to stop, whether it has progress (msgpack)
---       2: ids  3 …: progress
+-- ARGV  1: for each mark: session or '', whether it has progress (msgpack)
+--       2: ids  3 …: for each mark the wish that the job stops or '', and progress
 -- Answer: for each mark 1 or 0, whether the job was running (in that session)
---
---   :mk hash: job → asked to stop (1 byte), has progress (1 byte), progress
 
 local marks, ids = cmsgpack.unpack(ARGV[1]), split(ARGV[2], 16)
+call('HDEL', P .. ':m', '')
 local leases, answer, is_asked = leases_of(ids), {}, false
 for number, mark in ipairs(marks) do
   local lease, id = leases[number], ids[number]
   local is_heard = lease and (mark[1] == '' or mark[1] == lease[1])
   if is_heard then
-    local before = call('HGET', P .. ':mk', id) or '\0\0'
-    local stop = mark[2] and '\1' or sub(before, 1, 1)
-    local progress = mark[3] and '\1' .. ARGV[2 + number] or sub(before, 2)
-    call('HSET', P .. ':mk', id, stop .. progress)
-    is_asked = is_asked or mark[2]
+    local wish, progress = wish_in(call('HGET', P .. ':mk', id) or '\0\0')
+    if wish == '' and ARGV[1 + 2 * number] ~= '' then
+      wish, is_asked = ARGV[1 + 2 * number], true
+    end
+    if mark[2] then
+      progress = '\1' .. ARGV[2 + 2 * number]
+    end
+    call('HSET', P .. ':mk', id, struct.pack('>I2', #wish) .. wish .. progress)
   end
   answer[number] = is_heard and 1 or 0
 end

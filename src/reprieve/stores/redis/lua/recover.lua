@@ -3,7 +3,7 @@
 -- needs: calls record rate limits places line events settle
 -- KEYS  1: the partition
 -- ARGV  1: now  2: limit
--- Answer: {session, id, when it was leased, whether it is asked to stop, record, …}
+-- Answer: {session, id, when it was leased, the wish that it stops or '', record, …}
 
 local now, limit = tonumber(ARGV[1]), tonumber(ARGV[2])
 call('HDEL', P .. ':m', '')
@@ -28,10 +28,9 @@ for _, session in ipairs(call('ZRANGE', P .. ':sd', 0, -1)) do
   end
   for place = 1, min(#held, 2 * left), 2 do
     local _, at = lease_of(held[place + 1])
-    local mark = call('HGET', P .. ':mk', held[place])
     answer[#answer + 1], answer[#answer + 2] = session, held[place]
     answer[#answer + 1] = format('%.0f', at)
-    answer[#answer + 1] = mark and string.byte(mark, 1) or 0
+    answer[#answer + 1] = wishes_of({held[place]})[held[place]] or ''
     answer[#answer + 1] = call('HGET', P .. ':j', held[place])
     left = left - 1
   end

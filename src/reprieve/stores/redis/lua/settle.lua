@@ -6,13 +6,14 @@
 --   :f:<5 bytes of an id> string, for two minutes: ids of jobs that succeeded, so that a late repeat of their enqueue
 --       is recognised after their records have gone
 --   :rs hash, :rx sorted set: job → result, and until when it is kept
---   :mk hash: job → what stands beside its version
+--   :mk hash: job → what stands beside its version: length of the wish to stop (2 bytes), the wish, progress if it is
+--       noted (a byte, and what it is)
 --   :ss hash: session → see work.lua;  :sx, :sd sorted sets: sessions that live → until when, and the dead
 
 local REMEMBERED = 120
 local LEAST_KEPT = 1000
-local ENDED = {[DEAD] = ':x:', [CANCELLED] = ':c:', [EXPIRED] = ':x:'}
-local ENDED_COUNTER = {[DEAD] = 'dead', [CANCELLED] = 'cancelled', [EXPIRED] = 'dead'}
+local ENDED = {[DEAD] = ':x:', [CANCELLED] = ':c:', [EXPIRED] = ':x:', [GIVEN_UP] = ':c:'}
+local ENDED_COUNTER = {[DEAD] = 'dead', [CANCELLED] = 'cancelled', [EXPIRED] = 'dead', [GIVEN_UP] = 'cancelled'}
 
 local function lease_of(packed)
   local number, at, version = struct.unpack('>I4dI4', packed)
@@ -25,6 +26,23 @@ local function sessions_of()
     names[#names + 1] = name
   end
   return names
+end
+
+local function wish_in(mark)
+  local length = struct.unpack('>I2', mark)
+  return sub(mark, 3, 2 + length), sub(mark, 3 + length)
+end
+
+-- Answers the wishes that running jobs stop, by their ids.
+local function wishes_of(ids)
+  local wishes = {}
+  if ids[1] and call('EXISTS', P .. ':mk') == 1 then
+    for number, mark in ipairs(fetch(P .. ':mk', ids)) do
+      local wish = mark and wish_in(mark) or ''
+      wishes[ids[number]] = wish ~= '' and wish or nil
+    end
+  end
+  return wishes
 end
 
 -- Answers for each id the session and the lease that it runs under, or false.
@@ -131,7 +149,7 @@ local function read_changes(blob, session, next)
     if kind == 1 then
       local info = cmsgpack.unpack(ARGV[next])
       change.session, change.state, change.wait, change.due = info[1], info[2], info[3], info[4]
-      change.new_version, change.result_until, change.shelf = info[5], info[6], info[7]
+      change.new_version, change.result_until, change.shelf, change.yields = info[5], info[6], info[7], info[8]
       change.record, change.event, change.result = ARGV[next + 1], ARGV[next + 2], ARGV[next + 3]
       next = next + 4
     end
@@ -175,13 +193,17 @@ end
 -- ready jobs; and those in which slots came free.
 local function settle(changes, now)
   read_leases(changes)
-  local shelf_names = {}
+  local shelf_names, yielding = {}, {}
   for _, change in ipairs(changes) do
     if change.shelf then
       shelf_names[#shelf_names + 1] = change.shelf
     end
+    if change.yields then
+      yielding[#yielding + 1] = change.id
+    end
   end
   meet_shelves(shelf_names)
+  local wishes = wishes_of(yielding)
   local answers, applied, line = {}, {}, new_line()
   local ended, records, events, succeeded, done = {}, {}, {}, {}, {}
   local released, unleased, results, result_times, latest = {}, {}, {}, {}, 0
@@ -221,7 +243,12 @@ local function settle(changes, now)
         list[#list + 1], list[#list + 2] = change.at, id
         done[#done + 1] = id
       else
-        local shelf = shelves[change.shelf]
+        local shelf, cancel = shelves[change.shelf], change.yields and wishes[id]
+        if cancel then
+          -- Somebody had asked it to stop: it does not wait again.
+          change.cancel = ending(change.record, 'C', change.at, cancel)
+          change.record, change.state, change.due = finish(change.record, GIVEN_UP, change.at), GIVEN_UP, change.at
+        end
         records[#records + 1], records[#records + 2] = id, change.record
         if change.state == WAITING then
           stand(line, shelf, id, change.new_version, change.wait, change.due, now, true)
@@ -238,6 +265,9 @@ local function settle(changes, now)
       if change.event ~= '' then
         events[#events + 1], events[#events + 2] = id, change.event
         latest = max(latest, change.at)
+        if change.state == GIVEN_UP then
+          events[#events + 1], events[#events + 2] = id, change.cancel
+        end
       end
       if change.result_until then
         results[#results + 1], results[#results + 2] = id, change.result
