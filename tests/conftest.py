@@ -39,6 +39,15 @@ def pgbouncer_url(postgres_url: str) -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(scope="session")
+def redis_url() -> Iterator[str]:
+    """Answer the URL of a Redis server, started for whoever needs one first."""
+    from tests.servers import redis  # noqa: PLC0415 - only where it is needed
+
+    with redis.running() as url:
+        yield url
+
+
 def _refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
     """Fail what was skipped or expected to fail: in CI a test that did not run proves nothing."""
     if os.environ.get("CI") and (report.skipped or hasattr(report, "wasxfail")):

@@ -29,7 +29,7 @@ class Settings(Record):
     profile: Profile = "production"
     policy: str = "standard"
     """The preset of tasks that name no policy."""
-    durability: Literal["full", "fast"] = "full"
+    durability: Literal["full", "fast", "strict"] = "full"
     shared: bool = False
     """Whether the SQLite file has tables of the application's own."""
     largest_payload: int = 256 * 1024
@@ -201,7 +201,7 @@ _PARSERS: dict[str, Callable[[object], Any]] = {
     "url": _text,
     "profile": _one_of(*get_args(Profile)),
     "policy": _preset,
-    "durability": _one_of("full", "fast"),
+    "durability": _one_of("full", "fast", "strict"),
     "shared": _yes_or_no,
     "largest_payload": _whole(1),
     "processes": _whole(0),

@@ -252,6 +252,13 @@ class NewerSchema(StoreError):
     is_passing = False
 
 
+class UnsafeStore(StoreError):
+    """A server that would lose jobs without a word, as it is set up."""
+
+    code = "unsafe_store"
+    is_passing = False
+
+
 class StoreClosed(StoreError):
     """The store was closed."""
 

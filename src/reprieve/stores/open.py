@@ -10,34 +10,47 @@ from reprieve.stores.protocol import LARGEST_PAYLOAD, Store
 from reprieve.stores.url import masked, path_of
 
 _POSTGRES = ("postgresql", "postgres")
+_REDIS = (
+    *("redis", "rediss", "valkey", "valkeys"),
+    *("redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"),
+)
 
 
 def open_store(
     url: str,
     *,
-    durability: Literal["full", "fast"] = "full",
+    durability: Literal["full", "fast", "strict"] = "full",
     largest_payload: int = LARGEST_PAYLOAD,
     shared: bool = False,
 ) -> Store:
     """Open the store that a URL names.
 
-    `sqlite:///relative.db`, `sqlite:////absolute.db` or `sqlite://:memory:`; or
-    `postgresql://user:password@host/database`, with `?schema=name` for a schema other than `reprieve`.
+    `sqlite:///relative.db`, `sqlite:////absolute.db` or `sqlite://:memory:`;
+    `postgresql://user:password@host/database`, with `?schema=name` for a schema other than `reprieve`;
+    `redis://user:password@host:6379/0`, `rediss://` with TLS, `redis+sentinel://host,host/service` or
+    `redis+cluster://host,host`, with `?prefix=name` for keys that begin otherwise.
 
     It can be used from every event loop and thread of this process.
 
     `shared` lets jobs stand in a file that an application has tables of its own in.
     """
     scheme, _, _ = url.partition("://")
+    # What is flushed before each answer is as strict as it can be, but for servers that have replicas.
+    flushed: Literal["full", "fast"] = "fast" if durability == "fast" else "full"
     if scheme == "sqlite":
         from reprieve.stores.sqlite import SqliteStore  # noqa: PLC0415 - a store is imported when it is used
 
-        return SqliteStore(path_of(url), durability=durability, largest_payload=largest_payload, shared=shared)
+        return SqliteStore(path_of(url), durability=flushed, largest_payload=largest_payload, shared=shared)
     if scheme in _POSTGRES:
         with _extra("postgres"):
             from reprieve.stores.postgres import PostgresStore  # noqa: PLC0415 - as above
 
-        return PostgresStore(url, durability=durability, largest_payload=largest_payload)
+        return PostgresStore(url, durability=flushed, largest_payload=largest_payload)
+    if scheme in _REDIS:
+        with _extra("redis"):
+            from reprieve.stores.redis import RedisStore  # noqa: PLC0415 - as above
+
+        return RedisStore(url, durability=durability, largest_payload=largest_payload)
     raise _unanswered(url)
 
 
@@ -54,6 +67,12 @@ def care_for(url: str, *, shared: bool = False) -> Care:
             from reprieve.stores.postgres.care import PostgresCare  # noqa: PLC0415 - as above
 
         return PostgresCare(address_of(url))
+    if scheme in _REDIS:
+        with _extra("redis"):
+            from reprieve.stores.redis import address as redis  # noqa: PLC0415 - as above
+            from reprieve.stores.redis.care import RedisCare  # noqa: PLC0415 - as above
+
+        return RedisCare(redis.address_of(url))
     raise _unanswered(url)
 
 
@@ -68,5 +87,5 @@ def _extra(name: str) -> Iterator[None]:
 
 
 def _unanswered(url: str) -> InvalidUrl:
-    forms = "sqlite:///jobs.db, sqlite://:memory: or postgresql://user:password@host/database"
+    forms = "sqlite:///jobs.db, sqlite://:memory:, postgresql://user:password@host/database or redis://host:6379/0"
     return InvalidUrl(f"no store answers to {masked(url)!r}; write {forms}")

@@ -41,6 +41,7 @@ class Ear:
         self._rings: dict[str, Place] = {}
         self._waiting: set[asyncio.Event] = set()
         self._task: asyncio.Task[None] | None = None
+        self._is_closed = False
 
     async def wait(self, queues: Collection[str], since: Place | None, at_most: float) -> bool:
         """Wait until it rings for one of the queues after a place; without one, from now on."""
@@ -65,7 +66,8 @@ class Ear:
         return any(self._rings.get(queue, (0, 0)) > after for queue in (*queues, EVERYTHING))
 
     async def _listen(self) -> None:
-        while True:
+        # A client may take a cancel for a broken connection.
+        while not self._is_closed:
             try:
                 if self._heard is None:
                     last = await self._client.execute_command("XREVRANGE", self._key, "+", "-", "COUNT", 1)
@@ -95,6 +97,7 @@ class Ear:
 
     async def close(self) -> None:
         """Stop listening."""
+        self._is_closed = True
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -103,6 +106,7 @@ class Ear:
 
     def abandon(self) -> None:
         """Stop listening, from another loop."""
+        self._is_closed = True
         if self._task is not None and not self._task.get_loop().is_closed():
             self._task.get_loop().call_soon_threadsafe(self._task.cancel)
 

@@ -14,11 +14,15 @@ import redis
 import redis.asyncio
 from redis import exceptions as redis_errors
 
-from reprieve.errors import StoreClosed
+from reprieve.errors import NewerSchema, StoreClosed
 from reprieve.stores.redis.address import Address
 from reprieve.stores.redis.ear import Ear
 from reprieve.stores.redis.faults import may_pass, translate
+from reprieve.stores.redis.guard import Durability, require_safe, server_of
 from reprieve.stores.redis.scripts import Script, script
+
+LAYOUT = 1
+"""The layout of the keys that this release knows."""
 
 PATIENCE = 5.0
 """Seconds for which a call is repeated while the server is away."""
@@ -33,9 +37,12 @@ Client = redis.Redis | redis.RedisCluster
 class Links:
     """The links of one store: made when they are needed, closed with it."""
 
-    def __init__(self, address: Address, patience: float = PATIENCE) -> None:
+    def __init__(self, address: Address, durability: Durability = "full", patience: float = PATIENCE) -> None:
         """Take where the server is; nothing is connected yet."""
         self.address = address
+        self.durability = durability
+        self.is_admitted = False
+        """Whether the server was looked at, and found to be safe."""
         self._patience = patience
         self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, Link] = WeakKeyDictionary()
         self._reader: Client | None = None
@@ -47,7 +54,7 @@ class Links:
         loop = asyncio.get_running_loop()
         link = self._loops.get(loop)
         if link is None:
-            link = self._loops[loop] = Link(self.address, self._patience)
+            link = self._loops[loop] = Link(self, self._patience)
         return link
 
     def read(self, name: str, tag: str, *arguments: Argument) -> Any:  # noqa: ANN401 - as the script answers
@@ -95,14 +102,43 @@ class Links:
 class Link:
     """The link of one event loop."""
 
-    def __init__(self, address: Address, patience: float) -> None:
+    def __init__(self, links: Links, patience: float) -> None:
         """Make a client; it connects with the first call."""
+        self._links = links
         self._patience = patience
-        self._client = address.connect_async()
+        self._client = links.address.connect_async()
         self._ears: dict[str, Ear] = {}
+
+    async def info(self) -> list[dict[str, Any]]:
+        """Ask every primary what it has to say of itself."""
+        if self._links.address.mode == "cluster":
+            nodes = await self._patiently(lambda: self._client.info(target_nodes=self._client.PRIMARIES))
+            return [info for info in nodes.values() if isinstance(info, dict)] if "redis_version" not in nodes else [nodes]
+        return [await self._patiently(self._client.info)]
+
+    async def _admit(self, tag: str) -> None:
+        """Look at the server before the first call, and refuse one that is not to be trusted with jobs."""
+        links = self._links
+        for info in await self.info():
+            fsync = None
+            try:
+                fsync = (await self._client.config_get("appendfsync")).get("appendfsync")
+            except redis_errors.ResponseError:
+                pass  # not for us to know, which only strict durability minds
+            require_safe(server_of(info, fsync), links.address, links.durability)
+        key = f"{tag}:m"
+        stored = await self.command("HGET", key, "layout")
+        if stored is None:
+            stored = await self.command("HSET", key, "layout", LAYOUT) and LAYOUT
+        if int(stored) > LAYOUT:
+            message = f"the store has layout {int(stored)}, of a newer release; this one knows {LAYOUT}: update it"
+            raise NewerSchema(message)
+        links.is_admitted = True
 
     async def run(self, name: str, tag: str, *arguments: Argument) -> Any:  # noqa: ANN401 - as the script answers
         """Run a script on a partition."""
+        if not self._links.is_admitted:
+            await self._admit(tag)
         wanted = script(name)
         return await self._patiently(lambda: _evaluate_async(self._client, wanted, tag, arguments))
 

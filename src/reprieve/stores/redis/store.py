@@ -30,6 +30,7 @@ from reprieve.stores.protocol import (
 )
 from reprieve.stores.redis.address import address_of
 from reprieve.stores.redis.enqueue import check_ids
+from reprieve.stores.redis.guard import Durability, Guard
 from reprieve.stores.redis.link import Links
 from reprieve.stores.redis.partition import Partition, Point
 
@@ -37,12 +38,15 @@ from reprieve.stores.redis.partition import Partition, Point
 class RedisStore:
     """Jobs in a Redis, for any number of processes and machines."""
 
-    def __init__(self, url: str, *, largest_payload: int = LARGEST_PAYLOAD) -> None:
-        """Take where the server is; it is connected to with the first call."""
+    def __init__(
+        self, url: str, *, durability: Durability = "full", largest_payload: int = LARGEST_PAYLOAD
+    ) -> None:
+        """Take where the server is; it is connected to, and looked at, with the first call."""
         self._largest_payload = largest_payload
-        self._links = Links(address_of(url))
+        self._links = Links(address_of(url), durability)
+        self._guard = Guard()
         self._partition = Partition(self._links, 0)
-        self._coalescer = Coalescer(self._partition.enqueue)
+        self._coalescer = Coalescer(self._enqueue)
 
     def new_id(self, now: int, queue: str) -> str:  # noqa: ARG002 - one partition for all queues
         """Make the id of a new job."""
@@ -54,6 +58,11 @@ class RedisStore:
         check_ids(jobs)
         check_jobs(jobs, self._largest_payload)
         return await self._coalescer.enqueue(jobs, now) if jobs else []
+
+    async def _enqueue(self, jobs: Sequence[Job], now: int) -> list[str]:
+        size = sum(len(job.payload) for job in jobs) + 200 * len(jobs)
+        await self._guard.require_room(self._links.here().info, size)
+        return await self._partition.enqueue(jobs, now)
 
     async def claim(self, claim: Claim) -> Claimed:
         """Apply changes, then choose and lease jobs."""

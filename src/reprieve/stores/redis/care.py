@@ -1,0 +1,197 @@
+"""Care for a Redis: what it is set to, how full and how quick it is, and whose keys are in it."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from redis import exceptions as redis_errors
+
+from reprieve.errors import NewerSchema, ReprieveError
+from reprieve.stores.care import Finding, Layout, Level, Migration
+from reprieve.stores.redis.address import Address
+from reprieve.stores.redis.faults import translate
+from reprieve.stores.redis.guard import ALERT, FULL, OLDEST, Server, server_of, version_of
+from reprieve.stores.redis.link import LAYOUT
+
+SLOW, TOO_SLOW = 0.005, 0.05
+"""Seconds of a round trip at which a worker is slowed down, and at which hardly anything comes through."""
+
+KINDS = {"j": "hash", "s": "hash", "tn": "hash", "g": "hash", "q": "hash", "ss": "hash", "m": "hash", "e": "stream"}
+"""Some of our keys, and what they are."""
+
+
+class RedisCare:
+    """Looks after one server, a pair with Sentinels, or a Cluster."""
+
+    def __init__(self, address: Address) -> None:
+        """Take where it is."""
+        self._address = address
+        self._tag = f"{{{address.prefix}:0}}"
+
+    def examine(self, now: int) -> Iterator[Finding]:
+        """Look at the server, its settings, its memory, its disk and our keys."""
+        try:
+            client = self._address.connect()
+            try:
+                for name, info, config in self._servers(client):
+                    yield from _examine(server_of(info, config.get("appendfsync")), info, config, name)
+                yield _latency(client)
+                yield _clock(client, now)
+                yield self._keys(client)
+                yield self._layout(client)
+            finally:
+                client.close()
+        except (redis_errors.RedisError, OSError, ReprieveError) as error:
+            seen, _, fix = str(translate(error)).partition("; ")
+            yield Finding(name="server", level="bad", seen=seen, fix=fix or "start it, and check its address")
+
+    def _servers(self, client: Any) -> Iterator[tuple[str, dict[str, Any], dict[str, str]]]:  # noqa: ANN401 - of three kinds
+        if self._address.mode != "cluster":
+            yield "", client.info(), _config(client)
+            return
+        for node in client.get_primaries():
+            yield f" of {node.name}", client.info(target_nodes=node), _config(client, target_nodes=node)
+
+    def _keys(self, client: Any) -> Finding:  # noqa: ANN401 - of three kinds
+        for name, kind in KINDS.items():
+            found = client.type(f"{self._tag}:{name}").decode()
+            if found not in ("none", kind):
+                seen = f"the key {self._tag}:{name} is a {found}, and ours is a {kind}"
+                fix = "remove it, or choose another prefix with ?prefix=name"
+                return Finding(name="keys", level="bad", seen=seen, fix=fix)
+        jobs = client.hlen(f"{self._tag}:j")
+        return Finding(name="keys", level="ok", seen=f"{jobs:,} jobs under the prefix {self._address.prefix}")
+
+    def _layout(self, client: Any) -> Finding:  # noqa: ANN401 - of three kinds
+        stored = int(client.hget(f"{self._tag}:m", "layout") or 0)
+        if stored > LAYOUT:
+            seen = f"layout {stored}, of a newer release; this one knows {LAYOUT}"
+            return Finding(name="layout", level="bad", seen=seen, fix="update reprieve")
+        return Finding(name="layout", level="ok", seen=f"layout {stored}" if stored else "no layout yet")
+
+    def layout(self) -> Layout:
+        """Answer the layout of the keys."""
+        client = self._address.connect()
+        try:
+            stored = int(client.hget(f"{self._tag}:m", "layout") or 0)
+        except (redis_errors.RedisError, OSError) as error:
+            raise translate(error) from error
+        finally:
+            client.close()
+        return Layout(stored=stored, known=LAYOUT)
+
+    def migrate(self) -> Layout:
+        """Bring the layout up to date: there is but one so far."""
+        layout = self.layout()
+        if layout.stored > layout.known:
+            message = f"the store has layout {layout.stored}, of a newer release; this one knows {layout.known}"
+            raise NewerSchema(message)
+        client = self._address.connect()
+        try:
+            client.hset(f"{self._tag}:m", "layout", LAYOUT)
+        except (redis_errors.RedisError, OSError) as error:
+            raise translate(error) from error
+        finally:
+            client.close()
+        return Layout(stored=LAYOUT, known=LAYOUT)
+
+    def migrations(self) -> list[Migration]:
+        """Answer nothing: keys are made when they are needed."""
+        return []
+
+
+def _config(client: Any, **where: Any) -> dict[str, str]:  # noqa: ANN401 - of three kinds
+    try:
+        found = client.config_get("*", **where)
+    except redis_errors.ResponseError:
+        return {}
+    if isinstance(found, dict) and "appendfsync" not in found:
+        found = next(iter(found.values()), {})
+    return {str(name): str(value) for name, value in found.items()}
+
+
+def _examine(server: Server, info: dict[str, Any], config: dict[str, str], where: str) -> Iterator[Finding]:
+    is_old = version_of(server.version) < OLDEST
+    kind = "Valkey " + str(info["valkey_version"]) if "valkey_version" in info else "Redis " + server.version
+    yield _finding("version" + where, "bad" if is_old else "ok", kind, "update it: scripts need 6.2" if is_old else "")
+    if server.role != "master":
+        yield _finding("role" + where, "bad", "a replica, which takes no writes", "name its primary, or its Sentinels")
+    if server.is_aof:
+        yield _finding("aof" + where, "ok", "appendonly yes")
+    else:
+        yield _finding(
+            "aof" + where, "bad", "appendonly no: a restart forgets every job", "set appendonly yes, as deploy/redis.conf"
+        )
+    yield _fsync(server, where)
+    is_kept = server.policy == "noeviction"
+    yield _finding(
+        "eviction" + where,
+        "ok" if is_kept else "bad",
+        f"maxmemory-policy {server.policy}",
+        "" if is_kept else "set noeviction, or jobs are thrown away when memory is short",
+    )
+    yield _memory(server, where)
+    yield from _troubles(info, config, where)
+
+
+def _fsync(server: Server, where: str) -> Finding:
+    match server.fsync:
+        case "always":
+            return _finding("fsync" + where, "ok", "appendfsync always: nothing acknowledged is lost")
+        case "everysec":
+            return _finding("fsync" + where, "ok", "appendfsync everysec: a crash may lose the last two seconds")
+        case None:
+            return _finding("fsync" + where, "warn", "not for us to see", "let the user run CONFIG GET")
+        case other:
+            return _finding("fsync" + where, "bad", f"appendfsync {other}", "set everysec, or always")
+
+
+def _memory(server: Server, where: str) -> Finding:
+    if not server.maxmemory:
+        seen = f"{server.used >> 20:,} MiB used, without a limit"
+        return _finding("memory" + where, "warn", seen, "set maxmemory, or the system ends the server when it is short")
+    seen = f"{server.fullness:.0%} of {server.maxmemory >> 20:,} MiB used"
+    level: Level = "bad" if server.fullness >= FULL else "warn" if server.fullness >= ALERT else "ok"
+    fix = "" if level == "ok" else f"raise maxmemory, or drain it: above {FULL:.0%} no job is taken"
+    return _finding("memory" + where, level, seen, fix)
+
+
+def _troubles(info: dict[str, Any], config: dict[str, str], where: str) -> Iterator[Finding]:
+    failed = [name for name in ("aof_last_write_status", "aof_last_bgrewrite_status") if info.get(name, "ok") != "ok"]
+    if info.get("rdb_last_bgsave_status", "ok") != "ok" and config.get("stop-writes-on-bgsave-error", "yes") == "yes":
+        failed.append("rdb_last_bgsave_status")
+    if failed:
+        seen = f"the server could not write to its disk ({', '.join(failed)})"
+        yield _finding("disk" + where, "bad", seen, "look at its log, and at the room on its disk")
+    else:
+        yield _finding("disk" + where, "ok", "everything was written")
+    rejected = int(info.get("rejected_connections", 0))
+    if rejected:
+        yield _finding(
+            "clients" + where, "warn", f"{rejected:,} connections were refused", "raise maxclients, or use fewer workers"
+        )
+
+
+def _latency(client: Any) -> Finding:  # noqa: ANN401 - of three kinds
+    trips = []
+    for _ in range(20):
+        began = time.perf_counter()
+        client.ping()
+        trips.append(time.perf_counter() - began)
+    trip = sorted(trips)[len(trips) // 2]
+    level: Level = "bad" if trip >= TOO_SLOW else "warn" if trip >= SLOW else "ok"
+    fix = "" if level == "ok" else "bring workers and server closer together"
+    return _finding("latency", level, f"{trip * 1_000:.2f} ms there and back", fix)
+
+
+def _clock(client: Any, now: int) -> Finding:  # noqa: ANN401 - of three kinds
+    found = client.time()
+    seconds, microseconds = next(iter(found.values())) if isinstance(found, dict) else found
+    apart = now - (seconds * 1_000 + microseconds // 1_000)
+    if abs(apart) < 1_000:  # noqa: PLR2004 - a second, which looking itself may take a part of
+        return _finding("server time", "ok", f"{apart} ms from ours")
+    return _finding("server time", "warn", f"{apart:,} ms from ours", "set both clocks by NTP")
+
+
+def _finding(name: str, level: Level, seen: str, fix: str = "") -> Finding:
+    return Finding(name=name, level=level, seen=seen, fix=fix)

@@ -1,0 +1,139 @@
+"""The guard: what a server must be like to be trusted with jobs, and how full it may be."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
+
+import structlog
+
+from reprieve.core.record import Record
+from reprieve.errors import ForeignStore, StoreError, StoreFull, StoreReadOnly, UnsafeStore
+from reprieve.stores.redis.address import Address
+
+Durability: TypeAlias = Literal["full", "fast", "strict"]
+"""`full` wants a server that writes everything down every second, `strict` one that does so before it answers; `fast`
+takes any, for those who insist."""
+
+OLDEST = (6, 2)
+"""The oldest Redis that has every command of the scripts. Valkey counts on from Redis 7.2."""
+
+ALERT, FULL = 0.8, 0.9
+"""Shares of maxmemory at which to say so, and at which no more jobs are taken, so that those there can be worked off."""
+
+LOOK_EVERY, LOOK_AFTER = 1.0, 4 << 20
+"""Seconds, and bytes enqueued, from one look at the memory to the next."""
+
+log = structlog.get_logger("reprieve")
+
+
+class Server(Record):
+    """What a server says of itself."""
+
+    version: str
+    is_cluster: bool
+    role: str
+    is_aof: bool
+    fsync: str | None
+    """When it flushes its log; None if we may not know."""
+    policy: str
+    used: int
+    maxmemory: int
+    last_write_ok: bool = True
+
+    @property
+    def fullness(self) -> float:
+        """The share of maxmemory that is used; 0 without a limit."""
+        return self.used / self.maxmemory if self.maxmemory else 0.0
+
+
+def server_of(info: Mapping[str, Any], fsync: str | None = None) -> Server:
+    """Read what INFO says."""
+    return Server(
+        version=str(info.get("redis_version", "0")),
+        is_cluster=info.get("cluster_enabled") == 1,
+        role=str(info.get("role", "master")),
+        is_aof=info.get("aof_enabled") == 1,
+        fsync=fsync,
+        policy=str(info.get("maxmemory_policy", "noeviction")),
+        used=used_of(info),
+        maxmemory=int(info.get("maxmemory", 0)),
+        last_write_ok=info.get("aof_last_write_status", "ok") == "ok",
+    )
+
+
+def used_of(info: Mapping[str, Any]) -> int:
+    """Answer the memory that counts against maxmemory."""
+    return int(info.get("used_memory", 0)) - int(info.get("mem_not_counted_for_evict", 0))
+
+
+def version_of(text: str) -> tuple[int, int]:
+    """Read a version."""
+    major, minor, *_ = (*text.split("."), "0", "0")
+    return int(major), int(minor)
+
+
+def require_safe(server: Server, address: Address, durability: Durability) -> None:
+    """Refuse a server that is another than was named, or that would lose jobs without a word."""
+    if version_of(server.version) < OLDEST:
+        message = f"the server is Redis {server.version}, and its scripts need 6.2; update it"
+        raise UnsafeStore(message)
+    if server.is_cluster and address.mode != "cluster":
+        message = "the server is a node of a Cluster; name it as redis+cluster://"
+        raise ForeignStore(message)
+    if server.role != "master" and address.mode == "single":
+        message = "the server is a replica, which takes no writes; name its primary, or use redis+sentinel://"
+        raise StoreReadOnly(message)
+    if durability == "fast":
+        return
+    insist = "; or insist on it with durability = fast, if jobs may be lost"
+    if server.policy != "noeviction":
+        message = f"the server throws keys away when it is full (maxmemory-policy {server.policy}); set noeviction"
+        raise UnsafeStore(message + insist)
+    if not server.is_aof:
+        message = "the server keeps everything in memory alone (appendonly no) and forgets it when it ends; set it to yes"
+        raise UnsafeStore(message + insist)
+    if server.fsync == "no":
+        message = "the server leaves it to the system when to write down what it was told (appendfsync no); set everysec"
+        raise UnsafeStore(message + insist)
+    if durability == "strict" and server.fsync != "always":
+        message = (
+            f"strict durability wants appendfsync always, and the server has {server.fsync or 'one that we may not see'}"
+            "; set it, or ask for full durability, which may lose the last two seconds"
+        )
+        raise UnsafeStore(message)
+
+
+class Guard:
+    """Watches the memory of the servers that jobs are enqueued to."""
+
+    def __init__(self) -> None:
+        """Look at the first enqueue."""
+        self._looked_at: float | None = None
+        self._bytes = 0
+        self._fullness = 0.0
+        self._is_warned = False
+
+    async def require_room(self, look: Any, size: int) -> None:  # noqa: ANN401 - a coroutine function that answers INFO
+        """Refuse jobs of so many bytes when the server is nearly full; what is there can still be worked off."""
+        now = asyncio.get_running_loop().time()
+        self._bytes += size
+        is_due = self._looked_at is None or now - self._looked_at >= LOOK_EVERY
+        if is_due or self._bytes >= LOOK_AFTER or self._fullness >= FULL:
+            self._looked_at, self._bytes = now, 0
+            try:
+                infos = await look()
+            except StoreError:
+                return  # the enqueue itself will say what is wrong
+            self._fullness = max((server_of(info).fullness for info in infos), default=0.0)
+            self._warn()
+        if self._fullness >= FULL:
+            message = (
+                f"the server has used {self._fullness:.0%} of its maxmemory, and takes no more jobs above {FULL:.0%}; "
+                "raise maxmemory, or let workers drain it"
+            )
+            raise StoreFull(message)
+
+    def _warn(self) -> None:
+        if self._fullness >= ALERT and not self._is_warned:
+            log.warning("the store is nearly full", used=f"{self._fullness:.0%}", refuses_at=f"{FULL:.0%}")
+        self._is_warned = self._fullness >= ALERT

@@ -1,0 +1,271 @@
+"""Real Redis servers for the tests: one, a Cluster of three, or a pair with Sentinels.
+
+They are found on the PATH, or installed where we may, run on free loopback ports in temporary folders, and end with the
+process that started them, however that ends. REPRIEVE_TEST_REDIS names a single server that runs already.
+"""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Self
+
+import redis
+
+PATIENCE = 30.0
+"""Seconds for which a server may take to start, and to stop."""
+
+SAFE = {"appendonly": "yes", "appendfsync": "everysec", "maxmemory-policy": "noeviction", "save": ""}
+"""What a server of jobs is set to."""
+
+# The shell waits for its input to end, which it does when whoever holds the other end is gone, and then ends the server.
+_LIFELINE = 'log=$1; shift; "$@" >>"$log" 2>&1 & child=$!; echo $child; read -r _; kill -KILL $child; wait $child'
+
+
+class RedisMissing(Exception):
+    """There is no Redis to test with."""
+
+
+class Server:
+    """A server in a folder of its own, that can be killed and started again."""
+
+    def __init__(self, folder: Path, settings: dict[str, str] | None = None, *, role: str = "redis-server") -> None:
+        """Choose a port, and start nothing yet."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.port = free_port()
+        self.settings = SAFE | (settings or {}) if role == "redis-server" else settings or {}
+        self._role = role
+        self._shell: subprocess.Popen[bytes] | None = None
+        self.pid = 0
+
+    @property
+    def url(self) -> str:
+        """The URL of a store on this server."""
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def start(self) -> Self:
+        """Start it, and wait until it answers."""
+        configuration = self.folder / "server.conf"
+        if not configuration.exists() or self._role == "redis-server":
+            facts = {"port": str(self.port), "bind": "127.0.0.1", "dir": str(self.folder)} | self.settings
+            lines = [f'{name} "{value}"' if name in ("save", "dir") else f"{name} {value}" for name, value in facts.items()]
+            configuration.write_text("\n".join(lines) + "\n")
+        command = [_binary(), str(configuration), *(["--sentinel"] if self._role == "sentinel" else [])]
+        self._shell = subprocess.Popen(
+            ["sh", "-c", _LIFELINE, "sh", str(self.folder / "log"), *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        assert self._shell.stdout is not None
+        self.pid = int(self._shell.stdout.readline())
+        self.wait_until_ready()
+        return self
+
+    def wait_until_ready(self) -> None:
+        """Wait until it answers and has read its data."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                with self.client() as client:
+                    client.ping()
+            except (redis.ConnectionError, redis.exceptions.BusyLoadingError, redis.TimeoutError):
+                if time.monotonic() > deadline:
+                    self.stop()
+                    raise RedisMissing((self.folder / "log").read_text()) from None
+                threading.Event().wait(0.02)
+            except redis.RedisError:
+                return  # it answers, if only to say that it does not know us
+            else:
+                return
+
+    def client(self) -> redis.Redis:
+        """Answer a client of its own."""
+        password = self.settings.get("requirepass")
+        return redis.Redis(port=self.port, password=password, protocol=2, socket_timeout=10)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """Kill it, as a crash would."""
+        self.stop()
+
+    def stop(self) -> None:
+        """End it at once."""
+        if self._shell is not None:
+            assert self._shell.stdin is not None
+            assert self._shell.stdout is not None
+            self._shell.stdin.close()
+            self._shell.wait(PATIENCE)
+            self._shell.stdout.close()
+            self._shell = None
+
+
+@contextmanager
+def running() -> Iterator[str]:
+    """Answer the URL of a server: the one that the environment names, or one of our own for as long as this lasts."""
+    named = os.environ.get("REPRIEVE_TEST_REDIS")
+    if named:
+        yield named
+        return
+    with own() as server:
+        yield server.url
+
+
+@contextmanager
+def own(**settings: str) -> Iterator[Server]:
+    """Answer a server of our own, for as long as this lasts."""
+    with _folder() as folder:
+        server = Server(folder, {name.replace("_", "-"): value for name, value in settings.items()})
+        try:
+            yield server.start()
+        finally:
+            server.stop()
+
+
+@contextmanager
+def cluster(masters: int = 3) -> Iterator[list[Server]]:
+    """Answer the servers of a Cluster, for as long as this lasts."""
+    settings = {"cluster-enabled": "yes", "cluster-config-file": "nodes.conf", "cluster-node-timeout": "2000"}
+    with _folder() as folder:
+        servers = [Server(folder / str(number), settings) for number in range(masters)]
+        try:
+            for server in servers:
+                server.start()
+            _join(servers)
+            yield servers
+        finally:
+            for server in servers:
+                server.stop()
+
+
+def _join(servers: list[Server]) -> None:
+    slots = 16_384
+    for number, server in enumerate(servers):
+        first, last = number * slots // len(servers), (number + 1) * slots // len(servers) - 1
+        with server.client() as client:
+            client.execute_command("CLUSTER", "ADDSLOTSRANGE", first, last)
+            client.execute_command("CLUSTER", "MEET", "127.0.0.1", servers[0].port)
+    deadline = time.monotonic() + PATIENCE
+    for server in servers:
+        while True:
+            with server.client() as client:
+                info = client.execute_command("CLUSTER", "INFO")
+            text = info if isinstance(info, dict) else dict(line.split(":") for line in info.decode().split())
+            if text["cluster_state"] == "ok" and int(text["cluster_known_nodes"]) == len(servers):
+                break
+            assert time.monotonic() < deadline, text
+            threading.Event().wait(0.05)
+
+
+class Pair:
+    """A primary, its replica, and three Sentinels that watch over them."""
+
+    def __init__(self, folder: Path) -> None:
+        """Choose ports."""
+        self.primary = Server(folder / "primary")
+        self.replica = Server(folder / "replica", {"replicaof": f"127.0.0.1 {self.primary.port}"})
+        watched = {
+            "sentinel monitor jobs": f"127.0.0.1 {self.primary.port} 2",
+            "sentinel down-after-milliseconds jobs": "500",
+            "sentinel failover-timeout jobs": "5000",
+        }
+        self.sentinels = [Server(folder / f"sentinel-{number}", watched, role="sentinel") for number in range(3)]
+
+    @property
+    def url(self) -> str:
+        """The URL of a store that asks the Sentinels."""
+        hosts = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in self.sentinels)
+        return f"redis+sentinel://{hosts}/jobs"
+
+    def start(self) -> Self:
+        """Start all of them, and wait until they know each other."""
+        self.primary.start()
+        self.replica.start()
+        _until(lambda: self._ask(self.replica, "INFO", "replication").get("master_link_status") == "up")
+        for sentinel in self.sentinels:
+            sentinel.start()
+        for sentinel in self.sentinels:
+            _until(lambda sentinel=sentinel: self._others(sentinel) == (1, len(self.sentinels) - 1))
+        return self
+
+    def _others(self, sentinel: Server) -> tuple[int, int]:
+        with sentinel.client() as client:
+            state = client.sentinel_master("jobs")
+        return state["num-slaves"], state["num-other-sentinels"]
+
+    @staticmethod
+    def _ask(server: Server, *command: str) -> dict[str, object]:
+        with server.client() as client:
+            answer: dict[str, object] = client.execute_command(*command)
+        return answer
+
+    def wait_for_failover(self) -> None:
+        """Wait until the replica has become the primary."""
+        _until(lambda: self._ask(self.replica, "INFO", "replication").get("role") == "master")
+
+    def stop(self) -> None:
+        """End all of them."""
+        for server in (*self.sentinels, self.replica, self.primary):
+            server.stop()
+
+
+@contextmanager
+def pair() -> Iterator[Pair]:
+    """Answer a pair with Sentinels, for as long as this lasts."""
+    with _folder() as folder:
+        pair = Pair(folder)
+        try:
+            yield pair.start()
+        finally:
+            pair.stop()
+
+
+def _until(condition: object) -> None:
+    deadline = time.monotonic() + PATIENCE
+    assert callable(condition)
+    while not condition():
+        assert time.monotonic() < deadline, "the servers did not come to terms"
+        threading.Event().wait(0.05)
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="reprieve-redis-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _binary() -> str:
+    """Find Redis or Valkey on the PATH, or install it where we may."""
+    found = shutil.which("redis-server") or shutil.which("valkey-server")
+    if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
+        command = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "redis-server"]
+        subprocess.run(command, check=False, capture_output=True)
+        found = shutil.which("redis-server")
+    if found is None:
+        message = "Redis is not installed; apt-get install redis-server, or name a server in REPRIEVE_TEST_REDIS"
+        raise RedisMissing(message)
+    return found
+
+
+def free_port() -> int:
+    """Answer a port that nobody uses, nor the one that a Cluster's bus would add 10,000 to."""
+    while True:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = int(free.getsockname()[1])
+        if port < 50_000:
+            return port

@@ -1,0 +1,193 @@
+"""The recount: everything that the Redis store keeps twice, counted again from what it is kept of."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from struct import pack, unpack_from
+from typing import Any
+
+import msgspec
+import redis
+
+from reprieve.stores.redis.records import CANCELLED, DEAD, EXPIRED, GIVEN_UP, WAITING
+
+_ROUND = 1_000_000
+_decode = msgspec.msgpack.Decoder(list[Any]).decode
+
+
+class Books:
+    """A partition as it lies in the server."""
+
+    def __init__(self, client: redis.Redis, tag: str) -> None:
+        """Read everything."""
+        self._client = client
+        self._tag = tag.encode()
+        self.keys = {key[len(self._tag) :]: client.type(key) for key in client.scan_iter(self._pattern(), count=1_000)}
+        self.records: dict[bytes, bytes] = self.hash(b":j")
+        self.shelves = {name: _decode(data) for name, data in self.hash(b":s").items()}
+        self.tenants = {name: _decode(data) for name, data in self.hash(b":tn").items()}
+        self.gates = {name: _decode(data) for name, data in self.hash(b":g").items()}
+        self.queues = {name: _decode(data) for name, data in self.hash(b":q").items()}
+
+    def _pattern(self) -> bytes:
+        return self._tag + b":*"
+
+    def hash(self, suffix: bytes) -> dict[bytes, bytes]:
+        return dict(self._client.hgetall(self._tag + suffix))
+
+    def zset(self, suffix: bytes) -> dict[bytes, float]:
+        return dict(self._client.zrange(self._tag + suffix, 0, -1, withscores=True))
+
+    def members(self, suffix: bytes) -> set[bytes]:
+        return set(self._client.smembers(self._tag + suffix))
+
+    def list(self, suffix: bytes) -> list[bytes]:
+        return list(self._client.lrange(self._tag + suffix, 0, -1))
+
+    def named(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Answer the keys that begin so, and the rest of their names."""
+        for key in self.keys:
+            if key.startswith(prefix):
+                yield key, key[len(prefix) :]
+
+
+def complaints(client: redis.Redis, tag: str) -> list[str]:
+    """Answer what is wrong with a partition."""
+    books = Books(client, tag)
+    return [*_places(books), *_running(books), *_rings(books), *_asides(books), *_sessions(books)]
+
+
+def _shelf_in(record: bytes) -> bytes:
+    start = 22 if record[4] in (EXPIRED, GIVEN_UP) else 14
+    (length,) = unpack_from(">H", record, start)
+    return record[start + 2 : start + 2 + length]
+
+
+def _places(books: Books) -> Iterator[str]:
+    """Every job stands in exactly one place, and the shelves count them right."""
+    found: defaultdict[bytes, list[str]] = defaultdict(list)
+    counted: defaultdict[bytes, Counter[str]] = defaultdict(Counter)
+    leftovers: Counter[bytes] = Counter()
+    for key, shelf in books.named(b":l:"):
+        for entry in books.list(key):
+            record = books.records.get(entry[:16])
+            is_valid = record is not None and record[4] == WAITING and record[2:4] == entry[16:]
+            if is_valid and record is not None and _shelf_in(record) == shelf:
+                found[entry[:16]].append("ready")
+            else:
+                leftovers[entry[:16]] += 1
+    for key, _ in books.named(b":d:"):
+        for raw in books.zset(key):
+            found[raw].append(("scheduled", "scheduled", "retrying", "parked", "parked")[books.records[raw][5]])
+    for prefix, word in ((b":x:", "dead"), (b":c:", "cancelled"), (b":ok:", "succeeded")):
+        for key, _ in books.named(prefix):
+            for raw in books.zset(key):
+                found[raw].append(word)
+    for key, _ in books.named(b":y:"):
+        for raw in books.hash(key):
+            found[raw].append("running")
+    for raw, record in books.records.items():
+        places = found.pop(raw, [])
+        states = {DEAD: {"dead"}, EXPIRED: {"dead"}, CANCELLED: {"cancelled"}, GIVEN_UP: {"cancelled"}}
+        allowed = states.get(record[4], {"ready", "scheduled", "retrying", "parked", "running", "succeeded"})
+        if len(places) != 1 or places[0] not in allowed:
+            yield f"job {raw.hex()} of state {record[4]} stands in {places}"
+        counted[_shelf_in(record)].update(places)
+    yield from (f"{raw.hex()} stands in {places} and has no record" for raw, places in found.items())
+    for name in books.shelves.keys() | counted.keys():
+        words = ("ready", "scheduled", "retrying", "parked", "dead", "cancelled")
+        kept = books.shelves.get(name, [0] * 6)[:6]
+        wanted = [counted[name][word] for word in words]
+        if kept != wanted:
+            yield f"shelf {name!r} counts {kept}, and there are {wanted}"
+    noted = {raw: int(count) for raw, count in books.hash(b":lo").items()}
+    if noted != dict(leftovers):
+        yield f"leftovers are {dict(leftovers)}, and noted are {noted}"
+
+
+def _running(books: Books) -> Iterator[str]:
+    tenants: Counter[bytes] = Counter()
+    gates: Counter[bytes] = Counter()
+    for key, _ in books.named(b":y:"):
+        for lease in books.hash(key).values():
+            queue, tenant, task, dependency, group, _ = lease[16:].split(b"\0")
+            tenants[queue + b"\0" + tenant] += 1
+            gates.update((b"q" + queue, b"k" + task))
+            gates.update(letter + name for letter, name in ((b"d", dependency), (b"g", group)) if name)
+    for name in books.tenants.keys() | tenants.keys():
+        if books.tenants.get(name, [1, 0])[1] != tenants[name]:
+            yield f"tenant {name!r} counts {books.tenants.get(name)}, and {tenants[name]} run"
+    for name in books.gates.keys() | gates.keys():
+        if books.gates.get(name, [0])[0] != gates[name]:
+            yield f"gate {name!r} counts {books.gates.get(name)}, and {gates[name]} run"
+
+
+def _rings(books: Books) -> Iterator[str]:
+    """Tenants with open shelves stand in the ring, where their numbers say, and list them."""
+    opened: defaultdict[bytes, set[bytes]] = defaultdict(set)
+    for name, shelf in books.shelves.items():
+        if shelf[0] > 0 and not (len(shelf) > 7 and shelf[7]):
+            opened[b"\0".join(name.split(b"\0")[:2])].add(name)
+    rings: defaultdict[bytes, set[bytes]] = defaultdict(set)
+    weights: defaultdict[bytes, list[int]] = defaultdict(lambda: [0, 0])
+    for key, tenant in books.tenants.items():
+        weight, running, finish, _, _, count, alone, blocked = tenant[:8]
+        queue, _, name = key.partition(b"\0")
+        listed = {alone.encode()} if alone else set(books.zset(b":r:" + key))
+        if listed != opened[key] or count != len(opened[key]):
+            yield f"tenant {key!r} lists {count}, {listed}, and open are {opened[key]}"
+        if count and not blocked:
+            rings[queue].add(_member(running, weight, finish) + name)
+            weights[queue][0] += round(weight * 1_000)
+        elif running:
+            weights[queue][1] += round(weight * 1_000)
+    for queue, state in books.queues.items():
+        ring = set(books.zset(b":t:" + queue))
+        if ring != rings[queue]:
+            yield f"the ring of {queue!r} is {ring}, and should be {rings[queue]}"
+        if state[6:8] != weights[queue]:
+            yield f"queue {queue!r} weighs {state[6:8]}, and its tenants {weights[queue]}"
+
+
+def _member(running: int, weight: float, finish: float) -> bytes:
+    return pack(">dd", running * _ROUND // weight, finish)
+
+
+def _asides(books: Books) -> Iterator[str]:
+    """What is set aside is listed under its gate, and somebody will look at it."""
+    wanted: defaultdict[bytes, set[bytes]] = defaultdict(set)
+    for name, shelf in books.shelves.items():
+        if len(shelf) > 7 and shelf[7]:
+            wanted[shelf[7].encode() + b"\0" + b"\0".join(name.split(b"\0")[:2])].add(name)
+    found = {name: books.members(key) for key, name in books.named(b":a:")}
+    if found != dict(wanted):
+        yield f"set aside are {dict(wanted)}, and listed are {found}"
+    waiting = books.zset(b":w")
+    for name, gate in books.gates.items():
+        tenants = set(books.zset(b":h:" + name))
+        if gate[1] != len(tenants):
+            yield f"gate {name!r} counts {gate[1]} tenants, and {tenants} wait"
+        running, _, permits, most, count = (*gate, None, None, None, None, None)[:5]
+        limits = [limit for limit in (permits, most) if limit is not None and limit is not False]
+        has_room = all(running < limit for limit in limits)
+        if tenants and has_room and name not in waiting:
+            yield f"gate {name!r} has room for {tenants}, and nobody will look (rate {count})"
+
+
+def _sessions(books: Books) -> Iterator[str]:
+    sessions = {name: msgspec.msgpack.decode(_text_free(data)) for name, data in books.hash(b":ss").items()}
+    living, dead = set(books.zset(b":sx")), set(books.zset(b":sd"))
+    if living & dead or living | dead != sessions.keys():
+        yield f"sessions are {sessions.keys()}, living {living}, dead {dead}"
+    slots = sum(state[1] for name, state in sessions.items() if name in living)
+    kept = int(books.hash(b":m").get(b"slots", 0))
+    if slots != kept:
+        yield f"{slots} slots live, and {kept} are counted"
+
+
+def _text_free(data: bytes) -> bytes:
+    """Cut a packed session to its numbers: scripts keep ids in it that are no text."""
+    end = 1
+    for _ in range(3):
+        end += {0xCC: 2, 0xCD: 3, 0xCE: 5}.get(data[end], 1)
+    return b"\x93" + data[1:end]
+
