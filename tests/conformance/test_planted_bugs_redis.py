@@ -1,0 +1,282 @@
+"""The suite notices on Redis too: bugs are planted in copies of the store, most of them in its scripts.
+
+A bug is a replacement of text that stands in the store exactly once. When the store has changed so that it no longer
+does, plant the same bug anew.
+"""
+
+import asyncio
+import importlib
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+import reprieve.stores.redis
+from reprieve.stores.protocol import Store
+from reprieve.testing.conformance import CHECKS
+from reprieve.testing.conformance.machine import make_machine
+
+ORIGINAL = "reprieve.stores.redis"
+HISTORIES = "histories"
+"""What finds a bug that no single check looks for."""
+
+PLENTY = 400
+
+
+@dataclass(frozen=True)
+class Bug:
+    name: str
+    file: str
+    old: str
+    new: str
+    found_by: str
+
+
+BUGS = (
+    Bug(
+        "the fencing token is not compared",
+        "lua/settle.lua",
+        "if version == change.version then",
+        "if version then",
+        "refused_change_frees_no_slot",
+    ),
+    Bug(
+        "the version of a waiting job is not compared",
+        "lua/settle.lua",
+        "if stored ~= version then",
+        "if not stored then",
+        "change_with_a_future_version_is_refused",
+    ),
+    Bug(
+        "a job that runs passes for one that waits",
+        "lua/settle.lua",
+        "or leases_of({id})[1] then",
+        "then",
+        "change_with_a_stale_version_is_refused",
+    ),
+    Bug(
+        "the attempt is not counted by its lease",
+        "records.py",
+        'state="running",\n        attempt=1,',
+        'state="running",\n        attempt=0,',
+        "attempt_is_counted_by_the_lease",
+    ),
+    Bug(
+        "leftovers are leased",
+        "lua/claim.lua",
+        "or state ~= WAITING or entries[number] ~= entry_of(id, version) then",
+        "then",
+        HISTORIES,
+    ),
+    Bug(
+        "recovery takes from the living",
+        "lua/recover.lua",
+        "'-inf', '(' .. ARGV[1])",
+        "'-inf', '+inf')",
+        "recovery_answers_what_the_dead_held",
+    ),
+    Bug(
+        "gates leak a slot",
+        "lua/places.lua",
+        "gate.running = gate.running - count",
+        "gate.running = gate.running",
+        "limit_leaks_no_slot_however_an_attempt_ends",
+    ),
+    Bug(
+        "keys are forgotten",
+        "lua/enqueue.lua",
+        "many('HSET', P .. ':u', taken)",
+        "",
+        "key_that_is_taken_answers_the_job_that_has_it",
+    ),
+    Bug(
+        "due jobs are promoted early",
+        "lua/claim.lua",
+        "call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT'",
+        "call('ZRANGEBYSCORE', key, '-inf', now + 1000, 'LIMIT'",
+        "due_job_is_taken_exactly_when_it_is_due",
+    ),
+    Bug(
+        "events are lost",
+        "lua/settle.lua",
+        "  tell(events, latest)",
+        "",
+        "events_are_stored_with_their_change",
+    ),
+    Bug(
+        "permits are ignored",
+        "lua/limits.lua",
+        "room = limits.permits - limits.running",
+        "room = 1000",
+        "ramp_lets_so_many_be_under_way",
+    ),
+    Bug(
+        "a repeated claim leases again",
+        "lua/work.lua",
+        "elseif number == last_number then",
+        "elseif number == -1 then",
+        "repeated_claim_answers_the_same_jobs",
+    ),
+    Bug(
+        "a stale call is served",
+        "lua/work.lua",
+        "if number < last_number then",
+        "if number < 0 then",
+        "claim_with_a_lower_number_is_refused_whole",
+    ),
+    Bug(
+        "the dead come back to life",
+        "lua/beat.lua",
+        "if f[1] == 1 or not (packed or is_new) then",
+        "if not (packed or is_new) then",
+        "dead_session_stays_dead",
+    ),
+    Bug(
+        "jobs run after their deadline",
+        "lua/claim.lua",
+        "if deadline > 0 and deadline <= plan.now then",
+        "if deadline < 0 then",
+        "job_past_its_deadline_dies_instead",
+    ),
+    Bug(
+        "a flood may be served for ever",
+        "lua/plan.lua",
+        "and plan.queue.streak >= MOST_IN_A_ROW",
+        "and plan.queue.streak >= 1000",
+        "no_tenant_gets_more_than_three_in_a_row_while_another_is_below_its_share",
+    ),
+    Bug(
+        "one tenant may take every slot",
+        "lua/plan.lua",
+        "return tenant.running < plan.ceiling or not has_company(plan, tenant)",
+        "return true",
+        "no_tenant_takes_more_than_nine_tenths_while_others_wait",
+    ),
+    Bug(
+        "weights are ignored",
+        "lua/places.lua",
+        "return floor(tenant.running * ROUND / tenant.weight)",
+        "return tenant.running * ROUND",
+        "slots_are_shared_by_weight",
+    ),
+    Bug(
+        "rates are not spent",
+        "lua/limits.lua",
+        "    spend(limits, now, 1)",
+        "",
+        "no_window_sees_more_than_the_rate",
+    ),
+    Bug(
+        "a cancel request is lost when the attempt fails",
+        "lua/settle.lua",
+        "change.yields and wishes[id]",
+        "false",
+        "job_that_was_asked_to_stop_never_waits_again",
+    ),
+    Bug(
+        "a dead job is pruned in whatever version it is",
+        "lua/prune.lua",
+        "if stored == version and (",
+        "if (",
+        "dead_job_that_died_again_does_not_go_under_its_old_version",
+    ),
+    Bug(
+        "a repeated enqueue makes a job anew",
+        "lua/enqueue.lua",
+        "  if known[number] then\n    stored[id] = true\n  end",
+        "",
+        "repeated_enqueue_leaves_a_job_that_moved_on_alone",
+    ),
+)
+
+
+@pytest.fixture
+def copy(tmp_path: Path, redis_url: str) -> Iterator[Callable[[Bug | None], Callable[[], Store]]]:
+    """Make copies of the store, with and without a bug, and forget them afterwards."""
+    made: list[str] = []
+    sys.path.insert(0, str(tmp_path))
+    sys.dont_write_bytecode, before = True, sys.dont_write_bytecode
+
+    def make(bug: Bug | None) -> Callable[[], Store]:
+        name = f"planted_redis_{len(made)}_{uuid4().hex[:8]}"
+        made.append(name)
+        _copy(tmp_path / name, name, bug)
+        importlib.invalidate_caches()
+        planted = importlib.import_module(name)
+
+        def open_one() -> Store:
+            store: Store = planted.RedisStore(f"{redis_url}?prefix={uuid4().hex}")
+            return store
+
+        return open_one
+
+    yield make
+    sys.dont_write_bytecode = before
+    sys.path.remove(str(tmp_path))
+    for module in [module for module in sys.modules if module.partition(".")[0] in made]:
+        del sys.modules[module]
+
+
+def _copy(folder: Path, name: str, bug: Bug | None) -> None:
+    shutil.copytree(Path(reprieve.stores.redis.__file__).parent, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    if bug is not None:
+        text = (folder / bug.file).read_text("utf-8")
+        found = text.count(bug.old)
+        assert found == 1, f"{bug.file} has {bug.old!r} {found} times; plant the bug anew"
+        (folder / bug.file).write_text(text.replace(bug.old, bug.new), "utf-8")
+    for module in folder.rglob("*.py"):
+        module.write_text(module.read_text("utf-8").replace(ORIGINAL, name), "utf-8")
+
+
+def _survives(open_one: Callable[[], Store], name: str) -> bool:
+    async def check() -> None:
+        store = open_one()
+        try:
+            await CHECKS[name](store)
+        finally:
+            await store.close()
+
+    try:
+        asyncio.run(check())
+    except Exception:  # noqa: BLE001 - a bug may also break the store outright
+        return False
+    return True
+
+
+def _survives_histories(open_one: Callable[[], Store]) -> bool:
+    async def opened() -> Store:
+        return open_one()
+
+    try:
+        run_state_machine_as_test(
+            seed(0)(make_machine(opened)),
+            settings=settings(
+                max_examples=PLENTY,
+                stateful_step_count=50,
+                phases=[Phase.generate],
+                database=None,
+                report_multiple_bugs=False,
+                suppress_health_check=list(HealthCheck),
+            ),
+        )
+    except Exception:  # noqa: BLE001 - as above
+        return False
+    return True
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_planted_bug_is_found(bug: Bug, copy: Callable[[Bug | None], Callable[[], Store]]) -> None:
+    planted = copy(bug)
+    assert not (_survives_histories(planted) if bug.found_by == HISTORIES else _survives(planted, bug.found_by))
+
+
+def test_copy_without_a_bug_survives(copy: Callable[[Bug | None], Callable[[], Store]]) -> None:
+    sound = copy(None)
+    for name in {bug.found_by for bug in BUGS} - {HISTORIES}:
+        assert _survives(sound, name), name
