@@ -20,8 +20,8 @@ OLDEST = (6, 2)
 ALERT, FULL = 0.8, 0.9
 """Shares of maxmemory at which to say so, and at which no more jobs are taken, so that those there can be worked off."""
 
-LOOK_EVERY, LOOK_AFTER = 1.0, 4 << 20
-"""Seconds, and bytes enqueued, from one look at the memory to the next."""
+LOOK_EVERY, LOOK_AFTER = 1.0, 0.02
+"""Seconds, and the share of maxmemory enqueued, from one look at the memory to the next."""
 
 log = structlog.get_logger("reprieve")
 
@@ -109,7 +109,7 @@ class Guard:
     def __init__(self) -> None:
         """Look at the first enqueue."""
         self._looked_at: float | None = None
-        self._bytes = 0
+        self._bytes = self._bytes_until_look = 0
         self._fullness = 0.0
         self._is_warned = False
 
@@ -118,13 +118,15 @@ class Guard:
         now = asyncio.get_running_loop().time()
         self._bytes += size
         is_due = self._looked_at is None or now - self._looked_at >= LOOK_EVERY
-        if is_due or self._bytes >= LOOK_AFTER or self._fullness >= FULL:
+        if is_due or self._bytes >= self._bytes_until_look > 0 or self._fullness >= FULL:
             self._looked_at, self._bytes = now, 0
             try:
                 infos = await look()
             except StoreError:
                 return  # the enqueue itself will say what is wrong
-            self._fullness = max((server_of(info).fullness for info in infos), default=0.0)
+            seen = [server_of(info) for info in infos]
+            self._fullness = max((server.fullness for server in seen), default=0.0)
+            self._bytes_until_look = int(LOOK_AFTER * min((server.maxmemory for server in seen), default=0))
             self._warn()
         if self._fullness >= FULL:
             message = (

@@ -1,0 +1,235 @@
+"""Servers that cannot, will not, or must not: each is told clearly, or gone through; no job is lost or doubled."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from reprieve.errors import (
+    ForeignStore,
+    InvalidUrl,
+    NewerSchema,
+    ReprieveError,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    UnsafeStore,
+)
+from reprieve.stores.open import open_store
+from reprieve.stores.protocol import Filter
+from reprieve.stores.redis import RedisStore
+from reprieve.testing.conformance.stage import START, Worker, enqueue, enqueued, find_all, new_job, new_jobs, succeed
+from tests.servers import redis as servers
+from tests.stores.redis.recount import complaints
+
+TAG = "{reprieve:0}"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[servers.Server]:
+    with servers.own() as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def empty(request: pytest.FixtureRequest) -> None:
+    if "server" in request.fixturenames:
+        with request.getfixturevalue("server").client() as client:
+            client.flushall()
+
+
+async def fails(url: str, kind: type[ReprieveError], *words: str) -> None:
+    """Expect that the first enqueue fails so, and says these words."""
+    store = RedisStore(url)
+    try:
+        with pytest.raises(kind) as raised:
+            await enqueue(store, new_job(store))
+    finally:
+        await store.close()
+    for word in words:
+        assert word in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://",
+        "redis://host:port",
+        "redis://a,b/0",
+        "redis://host/zero",
+        "redis+sentinel://host",
+        "redis+cluster://",
+        "redis://host/0?colour=red",
+        "redis://host/0?partitions=0",
+        "redis://host/0?prefix=a%00b",
+    ],
+)
+def test_url_that_names_no_server_is_refused(url: str) -> None:
+    with pytest.raises(InvalidUrl):
+        open_store(url)
+
+
+def test_password_is_not_shown() -> None:
+    with pytest.raises(InvalidUrl) as raised:
+        open_store("redis://ana:secret@host/zero")
+    assert "secret" not in str(raised.value)
+
+
+async def test_wrong_password_is_told() -> None:
+    with servers.own(requirepass="open sesame".replace(" ", "-")) as server:
+        await fails(server.url, StoreReadOnly, "password")
+        await fails(server.url.replace("//", "//:wrong@"), StoreReadOnly, "password")
+        store = RedisStore(server.url.replace("//", "//:open-sesame@"))
+        await enqueued(store)
+        await store.close()
+
+
+async def test_user_without_rights_is_told(server: servers.Server) -> None:
+    with server.client() as client:
+        client.acl_setuser("bea", enabled=True, nopass=True, categories=["+@all"], keys=["elsewhere*"])
+    await fails(server.url.replace("//", "//bea:x@"), StoreReadOnly, "redis.acl")
+
+
+@pytest.mark.parametrize(
+    ("settings", "word"),
+    [
+        ({"appendonly": "no"}, "appendonly"),
+        ({"maxmemory_policy": "allkeys-lru"}, "noeviction"),
+        ({"appendfsync": "no"}, "appendfsync"),
+    ],
+)
+async def test_server_that_would_lose_jobs_is_refused_unless_somebody_insists(
+    settings: dict[str, str], word: str
+) -> None:
+    with servers.own(**settings) as server:
+        await fails(server.url, UnsafeStore, word, "insist")
+        store = RedisStore(server.url, durability="fast")
+        await enqueued(store)
+        await store.close()
+
+
+async def test_strict_durability_wants_a_server_that_flushes_first() -> None:
+    with servers.own() as server:
+        store = RedisStore(server.url, durability="strict")
+        with pytest.raises(UnsafeStore, match="appendfsync always"):
+            await enqueued(store)
+        with server.client() as client:
+            client.config_set("appendfsync", "always")
+        await enqueued(store)
+        await store.close()
+
+
+async def test_replica_is_told(server: servers.Server) -> None:
+    with servers.own(replicaof=f"127.0.0.1 {server.port}") as replica:
+        await fails(replica.url, StoreReadOnly, "replica")
+
+
+async def test_server_that_takes_no_writes_for_a_while_is_told_and_gone_on_with(server: servers.Server) -> None:
+    store = RedisStore(server.url)
+    job = await enqueued(store)
+    with server.client() as client:
+        client.config_set("min-replicas-to-write", "1")
+        with pytest.raises(StoreError, match="replicas"):
+            await enqueued(store)
+        client.config_set("min-replicas-to-write", "0")
+    assert [found.id for found in await find_all(store, Filter())] == [job.id]
+    await enqueued(store)
+    await store.close()
+
+
+async def test_server_that_cannot_save_is_told_and_gone_on_with() -> None:
+    with servers.own(save="3600 100000") as server, server.client() as client:
+        store = RedisStore(server.url)
+        job = await enqueued(store)
+        # A folder in the place of the file that it would save to.
+        (server.folder / "dump.rdb").mkdir()
+        (server.folder / "dump.rdb" / "in the way").touch()
+        client.bgsave()
+        while client.info("persistence")["rdb_bgsave_in_progress"]:
+            await asyncio.sleep(0.01)
+        assert client.info("persistence")["rdb_last_bgsave_status"] == "err"
+        with pytest.raises(StoreReadOnly, match="disk"):
+            await enqueued(store)
+        client.config_set("stop-writes-on-bgsave-error", "no")
+        await enqueued(store)
+        worker = await Worker.open(store)
+        taken = await worker.take(10)
+        assert taken[0].id == job.id
+        assert len(taken) == 2
+        await store.close()
+
+
+async def test_flushed_scripts_are_loaded_again(server: servers.Server) -> None:
+    store = RedisStore(server.url)
+    worker = await Worker.open(store)
+    with server.client() as client:
+        for _ in range(3):
+            client.script_flush()
+            await enqueued(store)
+            client.script_flush()
+            leased = await worker.one()
+            client.script_flush()
+            assert await worker.settle(succeed(leased)) == ["applied"]
+        assert complaints(client, TAG) == []
+    await store.close()
+
+
+@pytest.mark.parametrize("suffix", [":j", ":s", ":tn", ":q", ":u", ":l:default\0\0send\0\0\0005"])
+async def test_key_of_another_kind_is_told_and_nothing_is_half_done(suffix: str, server: servers.Server) -> None:
+    with server.client() as client:
+        client.set(TAG + suffix, "somebody else's")
+        store = RedisStore(server.url)
+        with pytest.raises(ForeignStore, match="prefix"):
+            await enqueue(store, new_job(store, key="k"), new_job(store))
+        client.delete(TAG + suffix)
+        assert complaints(client, TAG) == []
+        job = await enqueued(store, key="k")
+        worker = await Worker.open(store)
+        assert [leased.id for leased in await worker.take(10)] == [job.id]
+        await store.close()
+
+
+async def test_layout_of_a_newer_release_is_refused(server: servers.Server) -> None:
+    with server.client() as client:
+        client.hset(f"{TAG}:m", "layout", 99)
+    await fails(server.url, NewerSchema, "99")
+
+
+async def test_full_server_takes_no_job_and_gives_up_all_it_has() -> None:
+    with servers.own(maxmemory="12mb") as server, server.client() as client:
+        store = RedisStore(server.url)
+        worker = await Worker.open(store)
+        stored = 0
+        with pytest.raises(StoreFull, match="%"):
+            while True:
+                await store.enqueue(new_jobs(store, 250, payload=b"x" * 500), START)
+                stored += 250
+        used = client.info("memory")["used_memory"] / (12 << 20)
+        assert 0.85 < used < 1.0
+        # Even when there is no room at all, what is there can be worked off.
+        client.config_set("maxmemory", "4mb")
+        done = 0
+        claimed = await worker.ask(100)
+        while claimed.jobs:
+            done += len(claimed.jobs)
+            claimed = await worker.ask(100, changes=[succeed(job) for job in claimed.jobs])
+        assert done == stored
+        assert complaints(client, TAG) == []
+        client.config_set("maxmemory", "64mb")
+        await asyncio.sleep(0)
+        await enqueued(store)
+        await store.close()
+
+
+async def test_server_that_runs_full_at_once_refuses_whole_calls() -> None:
+    with servers.own() as server, server.client() as client:
+        store = RedisStore(server.url)
+        await enqueued(store)
+        client.config_set("maxmemory", client.info("memory")["used_memory"] + 300_000)
+        store._guard._looked_at = asyncio.get_running_loop().time() + 3_600  # noqa: SLF001 - it looks the other way
+        store._guard._fullness = 0.0  # noqa: SLF001 - as above
+        with pytest.raises(StoreFull):
+            for _ in range(100):
+                await store.enqueue(new_jobs(store, 200, payload=b"x" * 500, key=""), START)
+        assert complaints(client, TAG) == []
+        await store.close()
