@@ -175,6 +175,11 @@ class Link:
         for ear in self._ears.values():
             await ear.close()
         await self._client.aclose()
+        pool = getattr(self._client, "connection_pool", None)
+        if pool is not None:
+            await pool.disconnect(inuse_connections=True)
+        for sentinel in getattr(getattr(pool, "sentinel_manager", None), "sentinels", ()):
+            await sentinel.aclose()
 
     def abandon(self) -> None:
         """Leave a link to the end of its loop, which is not the one that closes the store."""

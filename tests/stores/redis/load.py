@@ -1,0 +1,81 @@
+"""Load on a store: producers that enqueue one job after the other, and workers that run them."""
+
+import asyncio
+from collections import Counter
+
+from reprieve import clock
+from reprieve.core import change
+from reprieve.core.job import Job
+from reprieve.core.move import Succeed
+from reprieve.errors import StoreError
+from reprieve.stores.protocol import Beat, Claim, Store
+
+
+class Load:
+    """What was acknowledged, and what ran."""
+
+    def __init__(self, store: Store, queue: str = "default") -> None:
+        self._store = store
+        self._queue = queue
+        self.acknowledged: set[str] = set()
+        self.refused = 0
+        self.runs: Counter[str] = Counter()
+        self.settled: Counter[str] = Counter()
+        self._is_over = False
+
+    async def produce(self, name: int) -> None:
+        """Enqueue one job after the other, each until it is acknowledged."""
+        while not self._is_over:
+            now = clock.now()
+            job = Job(
+                id=self._store.new_id(now, self._queue),
+                task="send",
+                queue=self._queue,
+                tenant=f"tenant-{name}",
+                created_at=now,
+                due_at=now,
+                max_attempts=10,
+            )
+            while True:
+                try:
+                    await self._store.enqueue([job], clock.now())
+                except StoreError:
+                    self.refused += 1
+                else:
+                    break
+            self.acknowledged.add(job.id)
+            await asyncio.sleep(0)
+
+    async def work(self, session: str) -> None:
+        """Run jobs until nothing is left, and repeat every call that fails under its number."""
+        store, number = self._store, 0
+        await store.beat(Beat(session=session, now=clock.now(), lease=3_600, slots=50, is_new=True))
+        hand: list[Job] = []
+        while not (self._is_over and not hand and self.settled.keys() >= self.acknowledged):
+            number += 1
+            changes = tuple(change.settle(job, Succeed(), clock.now()) for job in hand)
+            call = Claim(
+                session=session, number=number, now=clock.now(), queues=(self._queue,), limit=20, changes=changes
+            )
+            while True:
+                try:
+                    claimed = await store.claim(call)
+                except StoreError:
+                    await asyncio.sleep(0.05)
+                else:
+                    break
+            self.settled.update(job.id for job, answer in zip(hand, claimed.answers, strict=True) if answer == "applied")
+            hand = list(claimed.jobs)
+            self.runs.update(job.id for job in hand)
+            if not hand:
+                await store.wait((self._queue,), 0.05, session)
+
+    async def run(self, story: asyncio.Future[None] | asyncio.Task[None], producers: int = 4, workers: int = 2) -> None:
+        """Keep up the load while a story is told, and then until everything is done."""
+        tasks = [asyncio.create_task(self.work(f"worker-{number}")) for number in range(workers)]
+        producing = [asyncio.create_task(self.produce(number)) for number in range(producers)]
+        await story
+        self._is_over = True
+        await asyncio.gather(*producing)
+        async with asyncio.timeout(30):
+            await asyncio.gather(*tasks)

@@ -1,0 +1,58 @@
+"""Crashes of the server under load: nothing that was acknowledged is lost, and nothing runs twice."""
+
+import asyncio
+
+from reprieve.core.status import STUCK_AFTER
+from reprieve.stores.protocol import Filter
+from reprieve.stores.redis import RedisStore
+from tests.servers import redis as servers
+from tests.stores.redis.load import Load
+from tests.stores.redis.recount import complaints
+
+CRASHES = 3
+
+
+async def test_server_that_is_killed_and_started_again_loses_nothing_that_it_flushed() -> None:
+    with servers.own(appendfsync="always") as server:
+        store = RedisStore(server.url, durability="strict")
+        load = Load(store)
+
+        async def crash() -> None:
+            for number in range(CRASHES):
+                while len(load.settled) < 200 * (number + 1):
+                    await asyncio.sleep(0.01)
+                await asyncio.to_thread(server.kill)
+                await asyncio.to_thread(server.start)
+
+        await load.run(asyncio.create_task(crash()))
+        assert load.refused == 0
+        assert load.settled.keys() == load.acknowledged
+        assert set(load.runs.values()) == {1}
+        assert set(load.settled.values()) == {1}
+        assert await store.tally("status", Filter(statuses=frozenset({"ready", "running"})), STUCK_AFTER) == {}
+        with server.client() as client:
+            assert complaints(client, "{reprieve:0}") == []
+        await store.close()
+
+
+async def test_failover_is_gone_through() -> None:
+    with servers.pair() as pair:
+        store = RedisStore(pair.url)
+        load = Load(store)
+
+        async def fail_over() -> None:
+            while len(load.settled) < 300:
+                await asyncio.sleep(0.01)
+            await asyncio.to_thread(pair.primary.kill)
+            await asyncio.to_thread(pair.wait_for_failover)
+            before = len(load.settled)
+            while len(load.settled) < before + 300:
+                await asyncio.sleep(0.01)
+
+        await load.run(asyncio.create_task(fail_over()))
+        # What the primary had answered and not yet told its replica is lost with it: that is the promise of a failover.
+        lost = load.acknowledged - load.settled.keys()
+        assert len(lost) <= 50
+        with pair.replica.client() as client:
+            assert complaints(client, "{reprieve:0}") == []
+        await store.close()
