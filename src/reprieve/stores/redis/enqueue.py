@@ -34,8 +34,13 @@ def check_ids(jobs: Sequence[Job]) -> None:
             raise InvalidId(message)
 
 
-def encode(jobs: Sequence[Job], now: int, *, is_repeat: bool = False) -> list[bytes]:
-    """Answer the arguments of a call."""
+def kept_until(job: Job, now: int) -> int:
+    """Answer until when a job's key is kept, at the least."""
+    return now + milliseconds(KEY_KEPT if job.key_ttl is None else job.key_ttl)
+
+
+def encode(jobs: Sequence[Job], now: int, *, has_keys: bool = True) -> list[bytes]:
+    """Answer the arguments of a call; with several partitions keys are kept elsewhere."""
     shelves: dict[str, int] = {}
     heads: list[bytes] = []
     keys: list[bytes] = []
@@ -47,8 +52,7 @@ def encode(jobs: Sequence[Job], now: int, *, is_repeat: bool = False) -> list[by
         heads.append(_HEAD.pack(raw, shelf, NUMBERS[job.waiting_for], job.due_at, job.version & 0xFFFF))
         records.append(pack(job, raw))
         oldest = min(oldest, int.from_bytes(raw[:6], "big"))
-        if job.key:
-            ttl = KEY_KEPT if job.key_ttl is None else job.key_ttl
-            keys.append(_KEY.pack(number, key_of(job), now + milliseconds(ttl)))
-    is_late = is_repeat or now - oldest > LATE
+        if job.key and has_keys:
+            keys.append(_KEY.pack(number, key_of(job), kept_until(job, now)))
+    is_late = now - oldest > LATE
     return [_encode((now, tuple(shelves), is_late)), b"".join(heads), b"".join(keys), *records]

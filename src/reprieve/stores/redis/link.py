@@ -41,6 +41,8 @@ class Links:
         """Take where the server is; nothing is connected yet."""
         self.address = address
         self.durability = durability
+        self.partitions = address.partitions or 1
+        """How many partitions there are, as far as is known."""
         self.is_admitted = False
         """Whether the server was looked at, and found to be safe."""
         self._patience = patience
@@ -116,29 +118,45 @@ class Link:
             return [info for info in nodes.values() if isinstance(info, dict)] if "redis_version" not in nodes else [nodes]
         return [await self._patiently(self._client.info)]
 
-    async def _admit(self, tag: str) -> None:
+    async def _admit(self) -> None:
         """Look at the server before the first call, and refuse one that is not to be trusted with jobs."""
         links = self._links
-        for info in await self.info():
+        infos = await self.info()
+        for info in infos:
             fsync = None
             try:
                 fsync = (await self._client.config_get("appendfsync")).get("appendfsync")
             except redis_errors.ResponseError:
                 pass  # not for us to know, which only strict durability minds
             require_safe(server_of(info, fsync), links.address, links.durability)
-        key = f"{tag}:m"
-        stored = await self.command("HGET", key, "layout")
-        if stored is None:
-            stored = await self.command("HSET", key, "layout", LAYOUT) and LAYOUT
-        if int(stored) > LAYOUT:
-            message = f"the store has layout {int(stored)}, of a newer release; this one knows {LAYOUT}: update it"
-            raise NewerSchema(message)
+        await self._agree(len(infos))
         links.is_admitted = True
+
+    async def _agree(self, primaries: int) -> None:
+        """Agree with everybody else on the layout and on the number of partitions, which only grows."""
+        links, key = self._links, f"{{{self._links.address.prefix}:0}}:m"
+        layout, partitions = await self.command("HMGET", key, "layout", "partitions")
+        if int(layout or LAYOUT) > LAYOUT:
+            message = f"the store has layout {int(layout)}, of a newer release; this one knows {LAYOUT}: update it"
+            raise NewerSchema(message)
+        wanted = links.address.partitions or (primaries if partitions is None else 1)
+        links.partitions = max(wanted, int(partitions or 1))
+        if layout is None or links.partitions != int(partitions or 0):
+            await self.command("HSET", key, "layout", LAYOUT, "partitions", links.partitions)
+
+    async def look_for_more(self) -> None:
+        """Learn of partitions that others have added."""
+        found = await self.command("HGET", f"{{{self._links.address.prefix}:0}}:m", "partitions")
+        self._links.partitions = max(self._links.partitions, int(found or 1))
+
+    async def admit(self) -> None:
+        """Look at the server if nobody did yet."""
+        if not self._links.is_admitted:
+            await self._admit()
 
     async def run(self, name: str, tag: str, *arguments: Argument) -> Any:  # noqa: ANN401 - as the script answers
         """Run a script on a partition."""
-        if not self._links.is_admitted:
-            await self._admit(tag)
+        await self.admit()
         wanted = script(name)
         return await self._patiently(lambda: _evaluate_async(self._client, wanted, tag, arguments))
 

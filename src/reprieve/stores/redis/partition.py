@@ -42,7 +42,7 @@ MOST_CHANGES = 250
 """Changes of one call of a script."""
 
 _encode = msgspec.msgpack.Encoder().encode
-_LETTERS: dict[Subject, str] = {"queue": "q", "tenant": "t", "task": "k", "dependency": "d", "group": "g"}
+LETTERS: dict[Subject, str] = {"queue": "q", "tenant": "t", "task": "k", "dependency": "d", "group": "g"}
 _PAUSES = {"schedule": 1, "retry": 2}
 
 
@@ -61,6 +61,15 @@ class Partition:
         """Make the next write fail before it is sent, or after it was answered."""
         self._fault = point
 
+    async def has(self, job_id: str) -> bool:
+        """Whether a job is here, whatever has become of it."""
+        return bool(await self._links.here().command("HEXISTS", f"{self.tag}:j", id_to_bytes(job_id)))
+
+    async def quota(self, word: str, now: int, epoch: int, items: Sequence[tuple[object, ...]]) -> list[Any] | None:
+        """Read, freeze or grant shares; None when somebody else was later than we."""
+        answer = await self._write("quota", _encode((word, now, epoch, items)))
+        return None if answer[0] == b"stale" else list(answer[1:])
+
     async def _write(self, name: str, *arguments: Argument) -> Any:  # noqa: ANN401 - as the script answers
         link = self._links.here()
         fault, self._fault = self._fault, None
@@ -73,12 +82,12 @@ class Partition:
             raise StoreError(message)
         return answer
 
-    async def enqueue(self, jobs: Sequence[Job], now: int) -> list[str]:
+    async def enqueue(self, jobs: Sequence[Job], now: int, *, has_keys: bool = True) -> list[str]:
         """Store new jobs, some at a time."""
         ids = [job.id for job in jobs]
         for start in range(0, len(jobs), enqueue.MOST):
             some = jobs[start : start + enqueue.MOST]
-            taken = await self._write("enqueue", *enqueue.encode(some, now))
+            taken = await self._write("enqueue", *enqueue.encode(some, now, has_keys=has_keys))
             for place in range(0, len(taken), 2):
                 ids[start + taken[place] - 1] = id_from_bytes(taken[place + 1])
         return ids
@@ -187,11 +196,11 @@ class Partition:
         """Count jobs by something."""
         return await asyncio.to_thread(lambda: search.tally(Look(self._links, self.tag, now), by, wanted))
 
-    async def events(self, after: int, limit: int, job_id: str) -> list[tuple[int, Event]]:
-        """Answer events in the order in which they happened."""
+    async def events(self, after: int, limit: int, job_id: str) -> tuple[int, list[tuple[int, Event]]]:
+        """Answer the server's time, and events in the order in which they happened."""
         raw = id_to_bytes(job_id) if job_id else b""
-        found = await self._links.here().run("told", self.tag, after, limit, raw)
-        return [(int(place), unpack_event(raw, data)) for place, raw, data in _rows(found, 3)]
+        time, *found = await self._links.here().run("told", self.tag, after, limit, raw)
+        return time, [(int(place), unpack_event(raw, data)) for place, raw, data in _rows(found, 3)]
 
     async def result(self, job_id: str) -> bytes | None:
         """Answer what a succeeded job returned."""
@@ -231,7 +240,7 @@ def _facts(regulation: Regulation) -> tuple[object, ...]:
     r = regulation
     rate = None if r.rate is UNSET else r.rate
     return (
-        _LETTERS[r.subject],
+        LETTERS[r.subject],
         r.name,
         r.queue,
         r.permits is not UNSET,

@@ -1,4 +1,4 @@
-"""The Redis store: the protocol, over one partition."""
+"""The Redis store: the protocol, over one partition or many."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from reprieve.core.change import Change
 from reprieve.core.events import Event
-from reprieve.core.ids import make_id, parse_id
+from reprieve.core.ids import make_id, parse_id, partition_of
 from reprieve.core.job import Job
 from reprieve.rng import bits
 from reprieve.stores.check import check_jobs, check_regulation, check_size
@@ -30,9 +30,10 @@ from reprieve.stores.protocol import (
 )
 from reprieve.stores.redis.address import address_of
 from reprieve.stores.redis.enqueue import check_ids
+from reprieve.stores.redis.fleet import Fleet
 from reprieve.stores.redis.guard import Durability, Guard
 from reprieve.stores.redis.link import Links
-from reprieve.stores.redis.partition import Partition, Point
+from reprieve.stores.redis.partition import Point
 
 
 class RedisStore:
@@ -45,12 +46,12 @@ class RedisStore:
         self._largest_payload = largest_payload
         self._links = Links(address_of(url), durability)
         self._guard = Guard()
-        self._partition = Partition(self._links, 0)
+        self._fleet = Fleet(self._links)
         self._coalescer = Coalescer(self._enqueue)
 
-    def new_id(self, now: int, queue: str) -> str:  # noqa: ARG002 - one partition for all queues
-        """Make the id of a new job."""
-        return make_id(now, bits(62), self._partition.number)
+    def new_id(self, now: int, queue: str) -> str:  # noqa: ARG002 - all queues are spread over all partitions
+        """Make the id of a new job, which names its partition."""
+        return make_id(now, bits(62), self._fleet.next())
 
     async def enqueue(self, jobs: Sequence[Job], now: int) -> list[str]:
         """Store new jobs; answer for each the id under which it is known."""
@@ -62,42 +63,43 @@ class RedisStore:
     async def _enqueue(self, jobs: Sequence[Job], now: int) -> list[str]:
         size = sum(len(job.payload) for job in jobs) + 200 * len(jobs)
         await self._guard.require_room(self._links.here().info, size)
-        return await self._partition.enqueue(jobs, now)
+        return await self._fleet.enqueue(jobs, now)
 
     async def claim(self, claim: Claim) -> Claimed:
         """Apply changes, then choose and lease jobs."""
         for change in claim.changes:
             check_size(change.result or b"", "result", self._largest_payload)
-        return await self._partition.claim(claim)
+        return await self._fleet.claim(claim)
 
     async def apply(self, changes: Sequence[Change], now: int) -> list[Answer]:
         """Carry out changes that no session makes."""
-        return await self._partition.apply(changes, now)
+        return await self._fleet.apply(changes, now)
 
     async def beat(self, beat: Beat) -> bool:
         """Keep a session alive, or open it; answer whether it lives."""
-        return await self._partition.beat(beat)
+        return await self._fleet.beat(beat)
 
     async def recover(self, now: int, limit: int = 100) -> list[Job]:
         """Declare the dead, and answer what they hold."""
-        return await self._partition.recover(now, limit)
+        return await self._fleet.recover(now, limit)
 
     async def mark(self, marks: Sequence[Mark]) -> list[bool]:
         """Request a cancel or note progress."""
         for mark in marks:
             parse_id(mark.job_id)
             check_size(mark.progress or b"", "progress", self._largest_payload)
-        return await self._partition.mark(marks)
+        return await self._fleet.mark(marks)
 
     async def progress(self, job_id: str) -> bytes | None:
         """Answer the progress of a running job."""
-        return await self._partition.progress(parse_id(job_id))
+        job_id = parse_id(job_id)
+        return await self._fleet.partition(partition_of(job_id)).progress(job_id)
 
     async def regulate(self, regulations: Sequence[Regulation], now: int) -> None:
         """Change gates, limits, weights and pauses."""
         for regulation in regulations:
             check_regulation(regulation)
-        await self._partition.regulate(regulations, now)
+        await self._fleet.regulate(regulations, now)
 
     async def swap(
         self, key: str, version: int, value: bytes | None, regulations: Sequence[Regulation] = (), now: int = 0
@@ -105,43 +107,44 @@ class RedisStore:
         """Set or delete a cell if nobody was first, together with regulations."""
         for regulation in regulations:
             check_regulation(regulation)
-        return await self._partition.swap(key, version, value, regulations, now)
+        return await self._fleet.swap(key, version, value, regulations, now)
 
     async def prune(self, retention: Retention) -> Pruned:
         """Forget what has ended long enough ago."""
-        return await self._partition.prune(retention)
+        return await self._fleet.prune(retention)
 
     async def find(self, wanted: Filter, now: int, cursor: str = "", limit: int = 100) -> Page:
         """Answer jobs as they are."""
         self._links.require_open()
         if wanted.ids is not None:
             wanted = replace(wanted, ids=tuple(map(parse_id, wanted.ids)))
-        return await self._partition.find(wanted, now, cursor, limit)
+        return await self._fleet.find(wanted, now, cursor, limit)
 
     async def tally(self, by: Tally, wanted: Filter, now: int) -> dict[str, int]:
         """Count jobs by something."""
         self._links.require_open()
-        return await self._partition.tally(by, wanted, now)
+        return await self._fleet.tally(by, wanted, now)
 
     async def events(self, after: int = 0, limit: int = 1_000, job_id: str = "") -> list[tuple[int, Event]]:
         """Answer events in the order in which they happened."""
-        return await self._partition.events(after, limit, job_id)
+        return await self._fleet.events(after, limit, job_id)
 
     async def result(self, job_id: str) -> bytes | None:
         """Answer what a succeeded job returned."""
-        return await self._partition.result(parse_id(job_id))
+        job_id = parse_id(job_id)
+        return await self._fleet.partition(partition_of(job_id)).result(job_id)
 
     async def cells(self, prefix: str = "") -> list[Cell]:
         """Answer the cells whose key begins so."""
-        return await self._partition.cells(prefix)
+        return await self._fleet.partition(0).cells(prefix)
 
     async def gauges(self, subject: Subject, queue: str = "") -> list[Gauge]:
         """Answer what is known of every queue, tenant, task, dependency or group."""
-        return await self._partition.gauges(subject, queue)
+        return await self._fleet.gauges(subject, queue)
 
     async def wait(self, queues: Sequence[str], at_most: float, session: str = "") -> bool:
         """Wait for the bell."""
-        return await self._partition.wait(queues, at_most, session)
+        return await self._fleet.wait(queues, at_most, session)
 
     async def close(self) -> None:
         """Let go of the connections."""
@@ -149,4 +152,4 @@ class RedisStore:
 
     def inject(self, point: Point) -> None:
         """Make the next write fail before or after it is stored: for tests of whoever uses the store."""
-        self._partition.inject(point)
+        self._fleet.partition(0).inject(point)

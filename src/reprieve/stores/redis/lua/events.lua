@@ -2,7 +2,8 @@
 --
 --   :e  stream: the place of the call's last event → 't' and the time of the latest, job and event, job and event, …
 --   :ej hash: job → the places of its events, 6 bytes each
---   :m  hash: events = the last place, forgotten = the last place that is gone
+--   :m  hash: events = the last place, told = how many are kept. Places grow with the server's time, 64 a millisecond or
+--       more if there are more, so that those of several partitions can be put in order
 
 local MOST_EVENTS = 100000 -- kept at the most, however young
 
@@ -50,7 +51,7 @@ local function forget_entry(last, fields)
   many('HSET', P .. ':ej', set)
   many('HDEL', P .. ':ej', gone)
   call('XDEL', P .. ':e', format('%.0f-0', last))
-  call('HSET', P .. ':m', 'forgotten', format('%.0f', last))
+  call('HINCRBY', P .. ':m', 'told', 1 - #fields / 2)
   return #fields / 2 - 1
 end
 
@@ -64,15 +65,17 @@ local function tell(events, at)
   if count == 0 then
     return
   end
-  local last = call('HINCRBY', P .. ':m', 'events', count)
+  local time = call('TIME')
+  local earliest = (tonumber(time[1]) * 1000 + floor(tonumber(time[2]) / 1000)) * 64
+  local last = max(tonumber(call('HGET', P .. ':m', 'events') or 0), earliest) + count
+  call('HSET', P .. ':m', 'events', format('%.0f', last))
   call('XADD', P .. ':e', format('%.0f-0', last), 't', format('%.0f', at), unpack(events))
   local jobs = {}
   for number = 1, #events, 2 do
     jobs[#jobs + 1] = events[number]
   end
   index_events(jobs, last - count + 1)
-  local forgotten = tonumber(call('HGET', P .. ':m', 'forgotten') or 0)
-  if last - forgotten > MOST_EVENTS then
+  if call('HINCRBY', P .. ':m', 'told', count) > MOST_EVENTS then
     for _, entry in ipairs(call('XRANGE', P .. ':e', '-', '+', 'COUNT', 2)) do
       forget_entry(last_place(entry[1]), entry[2])
     end

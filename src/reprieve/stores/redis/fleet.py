@@ -1,0 +1,396 @@
+"""Several partitions as one store: every operation is atomic inside its partition, and fans out over all.
+
+Ids name their partition, so partitions can be added at any time, and no job ever moves. Workers have a session in each.
+Gates, weights and pauses are copied to all; limits are leased in shares.
+"""
+
+import asyncio
+import itertools
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
+
+from reprieve.core.change import Change
+from reprieve.core.events import Event
+from reprieve.core.ids import partition_of
+from reprieve.core.job import Job
+from reprieve.errors import InvalidCursor, SessionDead
+from reprieve.stores.protocol import (
+    Answer,
+    Beat,
+    Cell,
+    Claim,
+    Claimed,
+    Filter,
+    Gauge,
+    Mark,
+    Page,
+    Pruned,
+    Regulation,
+    Retention,
+    Subject,
+    Tally,
+)
+from reprieve.stores.redis.keys import Keys
+from reprieve.stores.redis.link import Links
+from reprieve.stores.redis.partition import Partition
+from reprieve.stores.redis.quotas import Quotas
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+PARTITIONS = 4_096
+"""Partitions that a place in the stream of events can tell apart."""
+
+PLACES_A_MILLISECOND = 64
+"""By which places in a partition's stream grow with its server's time."""
+
+SKEW = 1_000
+"""Milliseconds by which the clocks of servers may be apart."""
+
+
+class Fleet:
+    """The partitions of a store."""
+
+    def __init__(self, links: Links) -> None:
+        """Take the links; partitions are made when they are needed."""
+        self._links = links
+        self._partitions: dict[int, Partition] = {}
+        self._turns = itertools.count()
+        self._keys = Keys(links, self._has)
+        self._quotas = Quotas(links)
+        self._opened: dict[str, set[int]] = {}
+        """In which partitions sessions were met alive."""
+        self._idle: dict[str, dict[int, float]] = {}
+        """Partitions in which a session found nothing, and until when there will be nothing, unless the bell rings."""
+
+    def partition(self, number: int) -> Partition:
+        """Answer a partition."""
+        found = self._partitions.get(number)
+        if found is None:
+            found = self._partitions[number] = Partition(self._links, number)
+        return found
+
+    def next(self) -> int:
+        """Answer the partition of the next job."""
+        return next(self._turns) % self._links.partitions
+
+    @property
+    def is_one(self) -> bool:
+        """Whether there is but one partition."""
+        return self._links.partitions == 1
+
+    def _all(self) -> list[Partition]:
+        return [self.partition(number) for number in range(self._links.partitions)]
+
+    async def _has(self, job_id: str) -> bool:
+        return await self.partition(partition_of(job_id)).has(job_id)
+
+    async def _spread(
+        self, items: Sequence[T], number_of: Callable[[T], int], call: Callable[[Partition, list[T]], Any]
+    ) -> list[Any]:
+        """Hand each item to its partition; answer one answer for each, in their order."""
+        groups: dict[int, list[int]] = {}
+        for place, item in enumerate(items):
+            groups.setdefault(number_of(item), []).append(place)
+        answers: list[Any] = [None] * len(items)
+
+        async def ask(number: int, places: list[int]) -> None:
+            found = await call(self.partition(number), [items[place] for place in places])
+            for place, answer in zip(places, found, strict=True):
+                answers[place] = answer
+
+        await _together(ask(number, places) for number, places in groups.items())
+        return answers
+
+    async def enqueue(self, jobs: Sequence[Job], now: int) -> list[str]:
+        """Store new jobs, each in the partition that its id names."""
+        await self._links.here().admit()
+        if self.is_one:
+            return await self.partition(0).enqueue(jobs, now)
+        keyed = [job for job in jobs if job.key]
+        taken = await self._keys.reserve(keyed, now)
+        fresh = [job for job in jobs if job.id not in taken]
+        ids = await self._spread(
+            fresh,
+            lambda job: partition_of(job.id),
+            lambda partition, some: partition.enqueue(some, now, has_keys=False),
+        )
+        await self._keys.confirm([job for job in keyed if job.id not in taken], now)
+        known = taken | {job.id: job_id for job, job_id in zip(fresh, ids, strict=True)}
+        return [known[job.id] for job in jobs]
+
+    async def claim(self, claim: Claim) -> Claimed:
+        """Settle in every partition what is its own, and claim where there may be something."""
+        await self._links.here().admit()
+        if self.is_one:
+            return await self.partition(0).claim(claim)
+        own: dict[int, list[int]] = {}
+        for place, change in enumerate(claim.changes):
+            own.setdefault(partition_of(change.job.id), []).append(place)
+        limits = self._deal(claim)
+        numbers = sorted(own.keys() | limits.keys())
+
+        async def ask(number: int) -> Claimed | None:
+            changes = tuple(claim.changes[place] for place in own.get(number, ()))
+            try:
+                return await self.partition(number).claim(
+                    replace(claim, limit=limits.get(number, 0), changes=changes)
+                )
+            except SessionDead:
+                return None
+
+        found = dict(zip(numbers, await _together(map(ask, numbers)), strict=True))
+        return self._gather(claim, own, limits, found)
+
+    def _deal(self, claim: Claim) -> dict[int, int]:
+        """Deal a claim's limit out to the partitions in which there may be something, in turn."""
+        if claim.limit <= 0:
+            return {}
+        count = self._links.partitions
+        idle = self._idle.setdefault(claim.session, {})
+        order = [(number + claim.number) % count for number in range(count)]
+        busy = [number for number in order if idle.get(number, -math.inf) <= claim.now] or order
+        each, rest = divmod(claim.limit, len(busy))
+        return {number: each + (place < rest) for place, number in enumerate(busy) if each or place < rest}
+
+    def _gather(
+        self, claim: Claim, own: dict[int, list[int]], limits: dict[int, int], found: dict[int, Claimed | None]
+    ) -> Claimed:
+        answers: list[Answer] = ["refused"] * len(claim.changes)
+        jobs: list[Job] = []
+        idle, opened = self._idle.setdefault(claim.session, {}), self._opened.setdefault(claim.session, set())
+        for number, claimed in found.items():
+            if claimed is None:
+                if number in opened and not claim.changes:
+                    message = f"session {claim.session!r} is dead: its time was up, and others have its jobs"
+                    raise SessionDead(message)
+                idle[number] = math.inf
+                continue
+            opened.add(number)
+            jobs += claimed.jobs
+            for place, answer in zip(own.get(number, ()), claimed.answers, strict=True):
+                answers[place] = answer
+            idle.pop(number, None)
+            if number in limits and len(claimed.jobs) < limits[number]:
+                next_at = math.inf if claimed.next_at is None else claimed.next_at
+                if next_at > claim.now:
+                    idle[number] = next_at
+        if not any(found.values()) and found and not claim.changes:
+            message = f"session {claim.session!r} is not open; open it with a beat"
+            raise SessionDead(message)
+        if claim.limit <= 0:
+            return Claimed(answers=tuple(answers), jobs=(), next_at=None)
+        times = [idle.get(number, -math.inf) for number in range(self._links.partitions)]
+        soonest = max(min(times), float(claim.now))
+        next_at = None if soonest == math.inf else int(soonest)
+        return Claimed(answers=tuple(answers), jobs=tuple(jobs), next_at=next_at)
+
+    async def apply(self, changes: Sequence[Change], now: int) -> list[Answer]:
+        """Carry out changes, each in its job's partition."""
+        await self._links.here().admit()
+        if self.is_one:
+            return await self.partition(0).apply(changes, now)
+        return await self._spread(
+            changes, lambda change: partition_of(change.job.id), lambda partition, some: partition.apply(some, now)
+        )
+
+    async def beat(self, beat: Beat) -> bool:
+        """Keep a session alive in every partition; open it in those that were added."""
+        link = self._links.here()
+        await link.admit()
+        if self.is_one and beat.is_new:
+            return await self.partition(0).beat(beat)
+        await link.look_for_more()
+        if self.is_one:
+            return await self.partition(0).beat(beat)
+        opened = self._opened.setdefault(beat.session, set())
+        share = replace(beat, slots=max(1, round(beat.slots / self._links.partitions)))
+
+        async def keep(partition: Partition) -> bool:
+            is_new = beat.is_new or (bool(opened) and partition.number not in opened)
+            is_alive = await partition.beat(replace(share, is_new=is_new))
+            if is_alive:
+                opened.add(partition.number)
+            return is_alive
+
+        is_alive = all(await _together(map(keep, self._all())))
+        await self._quotas.deal_if_due(self._all(), beat.now)
+        return is_alive
+
+    async def recover(self, now: int, limit: int) -> list[Job]:
+        """Declare the dead in every partition, and answer what they hold."""
+        await self._links.here().admit()
+        jobs: list[Job] = []
+        for partition in self._all():
+            # Where nothing more is asked for the dead are declared all the same.
+            jobs += await partition.recover(now, limit - len(jobs))
+        return jobs
+
+    async def mark(self, marks: Sequence[Mark]) -> list[bool]:
+        """Request a cancel or note progress."""
+        return await self._spread(
+            marks, lambda mark: partition_of(mark.job_id), lambda partition, some: partition.mark(some)
+        )
+
+    async def regulate(self, regulations: Sequence[Regulation], now: int) -> None:
+        """Change gates, limits, weights and pauses everywhere."""
+        await self._links.here().admit()
+        if self.is_one:
+            await self.partition(0).regulate(regulations, now)
+            return
+        await self._quotas.note(regulations)
+        await self._tell(self._all(), regulations, now)
+
+    async def _tell(self, partitions: Iterable[Partition], regulations: Sequence[Regulation], now: int) -> None:
+        closed = [self._quotas.closed(regulation) for regulation in regulations]
+        await _together(partition.regulate(closed, now) for partition in partitions)
+        await self._quotas.deal(self._all(), now, is_forced=True)
+
+    async def swap(
+        self, key: str, version: int, value: bytes | None, regulations: Sequence[Regulation], now: int
+    ) -> Cell | None:
+        """Set or delete a cell, which is the first partition's, and tell the others what came with it."""
+        await self._links.here().admit()
+        first, *others = self._all()
+        if not others or not regulations:
+            return await first.swap(key, version, value, regulations, now)
+        closed = [self._quotas.closed(regulation) for regulation in regulations]
+        cell = await first.swap(key, version, value, closed, now)
+        if cell is not None:
+            await self._quotas.note(regulations)
+            await self._tell(others, regulations, now)
+        return cell
+
+    async def prune(self, retention: Retention) -> Pruned:
+        """Forget what has ended long enough ago, everywhere."""
+        await self._links.here().admit()
+        partitions = self._all()
+        kept = math.ceil(retention.succeeded / len(partitions))
+
+        def part(partition: Partition) -> Retention:
+            archived = tuple(job for job in retention.archived if partition_of(job.id) == partition.number)
+            return replace(retention, succeeded=kept, archived=archived)
+
+        pruned = await _together(partition.prune(part(partition)) for partition in partitions)
+        keys = 0 if self.is_one else await self._keys.prune(retention.now)
+        sums = {name: sum(getattr(one, name) for one in pruned) for name in Pruned.__struct_fields__}
+        return Pruned(**sums | {"keys": sums["keys"] + keys})
+
+    async def find(self, wanted: Filter, now: int, cursor: str, limit: int) -> Page:
+        """Answer jobs, one partition after the other."""
+        await self._links.here().admit()
+        if self.is_one:
+            return await self.partition(0).find(wanted, now, cursor, limit)
+        if wanted.ids is not None:
+            pages = await self._spread(
+                wanted.ids,
+                partition_of,
+                lambda partition, ids: _by_id(partition, replace(wanted, ids=tuple(ids)), now),
+            )
+            return Page(jobs=tuple(job for job in pages if job is not None))
+        number, _, rest = cursor.partition(".") if cursor else ("0", "", "")
+        if not number.isdecimal() or not number.isascii() or int(number) >= self._links.partitions:
+            message = f"cursor {cursor[:80]!r} does not belong to this search; begin again without one"
+            raise InvalidCursor(message)
+        page = await self.partition(int(number)).find(wanted, now, rest, limit)
+        if page.cursor:
+            return replace(page, cursor=f"{number}.{page.cursor}")
+        following = int(number) + 1
+        return replace(page, cursor=f"{following}." if following < self._links.partitions else "")
+
+    async def tally(self, by: Tally, wanted: Filter, now: int) -> dict[str, int]:
+        """Count jobs, over all partitions."""
+        await self._links.here().admit()
+        counts: Counter[str] = Counter()
+        for found in await _together(partition.tally(by, wanted, now) for partition in self._all()):
+            counts.update(found)
+        return dict(counts)
+
+    async def events(self, after: int, limit: int, job_id: str) -> list[tuple[int, Event]]:
+        """Answer events of all partitions in the order of their servers' times.
+
+        What has just happened is kept back for a second: a partition whose clock is behind may still have to say
+        something that belongs before it.
+        """
+        await self._links.here().admit()
+        if self.is_one:
+            return (await self.partition(0).events(after, limit, job_id))[1]
+        if job_id:
+            number = partition_of(job_id)
+            _, found = await self.partition(number).events(_before(after, number), limit, job_id)
+            return _placed(found, number)
+        answers = await _together(
+            partition.events(_before(after, partition.number), limit, "") for partition in self._all()
+        )
+        latest = (min(time for time, _ in answers) - SKEW) * PLACES_A_MILLISECOND * PARTITIONS
+        merged = [entry for number, (_, found) in enumerate(answers) for entry in _placed(found, number)]
+        return sorted((entry for entry in merged if entry[0] < latest), key=lambda entry: entry[0])[:limit]
+
+    async def gauges(self, subject: Subject, queue: str) -> list[Gauge]:
+        """Answer gauges, summed over all partitions."""
+        await self._links.here().admit()
+        if self.is_one:
+            return await self.partition(0).gauges(subject, queue)
+        sums: dict[tuple[str, str], Gauge] = {}
+        for gauge in itertools.chain(*await _together(p.gauges(subject, queue) for p in self._all())):
+            before = sums.get((gauge.queue, gauge.name))
+            sums[gauge.queue, gauge.name] = gauge if before is None else _added(before, gauge)
+        return await self._quotas.whole([sums[name] for name in sorted(sums)])
+
+    async def wait(self, queues: Sequence[str], at_most: float, session: str) -> bool:
+        """Wait for the bell of any partition."""
+        if self.is_one:
+            return await self.partition(0).wait(queues, at_most, session)
+        waits = {
+            asyncio.ensure_future(partition.wait(queues, at_most, session)): partition.number
+            for partition in self._all()
+        }
+        idle = self._idle.get(session, {})
+        try:
+            done, waiting = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            while waiting and not any(task.result() for task in done):
+                more, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                done |= more
+        finally:
+            for task in waits:
+                task.cancel()
+        rung = [waits[task] for task in done if task.result()]
+        for number in rung or list(idle):
+            # Who has heard nothing looks everywhere again: the bell is but a hint.
+            idle.pop(number, None)
+        return bool(rung)
+
+
+async def _together(calls: Iterable[Any]) -> list[Any]:
+    return list(await asyncio.gather(*calls))
+
+
+async def _by_id(partition: Partition, wanted: Filter, now: int) -> list[Job | None]:
+    found = {job.id: job for job in (await partition.find(wanted, now, "", len(wanted.ids or ()))).jobs}
+    return [found.get(job_id) for job_id in wanted.ids or ()]
+
+
+def _placed(found: list[tuple[int, Event]], number: int) -> list[tuple[int, Event]]:
+    return [(place * PARTITIONS + number, event) for place, event in found]
+
+
+def _before(after: int, number: int) -> int:
+    """Answer the place in a partition's own stream after which to go on."""
+    place, reached = divmod(after, PARTITIONS)
+    return place if number <= reached else place - 1
+
+
+def _added(one: Gauge, other: Gauge) -> Gauge:
+    times = [at for at in (one.served_at, other.served_at) if at is not None]
+    return replace(
+        one,
+        running=one.running + other.running,
+        served=one.served + other.served,
+        served_at=max(times, default=None),
+        streak=max(one.streak, other.streak),
+        rounds=max(one.rounds, other.rounds),
+    )

@@ -1,0 +1,147 @@
+"""Quotas: limits that hold for the whole fleet, leased in shares to partitions.
+
+The shares of a limit never add up to more than the limit, what is under way included. Once a second somebody moves
+shares to where they are wanted: all partitions are frozen at what they have under way, then the rest is dealt out anew.
+Whoever was frozen by one who died is dealt with by the next.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from reprieve.core.rate import Rate
+from reprieve.stores.protocol import Gauge, Regulation, Subject
+from reprieve.stores.redis.link import Links
+from reprieve.stores.redis.partition import LETTERS, Partition
+
+EVERY: Final = 1.0
+"""Seconds from one deal to the next."""
+
+
+class Want(msgspec.Struct, array_like=True, frozen=True):
+    """What somebody wants for the whole fleet, of one queue, tenant, task, dependency or group."""
+
+    subject: Subject
+    name: str
+    queue: str
+    permits: int | None = None
+    max_running: int | None = None
+    rate: Rate | None = None
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether there is anything to share out."""
+        return bool(self.permits or self.max_running or self.rate)
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Want).decode
+
+
+def deal(total: int, used: Sequence[int], wanting: Sequence[bool]) -> list[int]:
+    """Deal out a limit: everybody keeps what is under way, and the rest goes to those who want more, or to all."""
+    shares = list(used)
+    rest = total - sum(used)
+    if rest < 0:
+        # More is under way than may be: nobody gets anything until enough has ended.
+        return [min(share, total) for share in shares]
+    takers = [place for place, wants in enumerate(wanting) if wants] or list(range(len(used)))
+    for number, place in enumerate(takers):
+        shares[place] += rest // len(takers) + (number < rest % len(takers))
+    return shares
+
+
+class Quotas:
+    """The fleet's limits."""
+
+    def __init__(self, links: Links) -> None:
+        """Deal at the first look."""
+        self._links = links
+        self._dealt_at: float | None = None
+
+    @property
+    def _key(self) -> str:
+        return f"{{{self._links.address.prefix}:0}}:want"
+
+    async def wants(self) -> dict[tuple[Subject, str, str], Want]:
+        """Answer what is wanted for the whole fleet."""
+        found = await self._links.here().command("HGETALL", self._key)
+        wants = map(_decode, found.values())
+        return {(want.subject, want.name, want.queue): want for want in wants}
+
+    async def note(self, regulations: Sequence[Regulation]) -> None:
+        """Write down what is wanted, before anybody is told his share of it."""
+        wants = await self.wants()
+        for regulation in regulations:
+            name = (regulation.subject, regulation.name, regulation.queue)
+            want = wants.get(name) or Want(*name)
+            if regulation.permits is not UNSET:
+                want = msgspec.structs.replace(want, permits=regulation.permits)
+            if regulation.max_running is not UNSET:
+                want = msgspec.structs.replace(want, max_running=regulation.max_running)
+            if regulation.rate is not UNSET:
+                want = msgspec.structs.replace(want, rate=regulation.rate)
+            wants[name] = want
+            await self._links.here().command("HSET", self._key, "\0".join(name), _encode(want))
+
+    @staticmethod
+    def closed(regulation: Regulation) -> Regulation:
+        """Answer a regulation as a partition hears it first: of a limit that is shared it has nothing yet."""
+        changes: dict[str, Any] = {}
+        if isinstance(regulation.permits, int) and regulation.permits > 0:
+            changes["permits"] = 0
+        if isinstance(regulation.max_running, int):
+            changes["max_running"] = 0
+        return replace(regulation, **changes) if changes else regulation
+
+    async def deal_if_due(self, partitions: Sequence[Partition], now: int) -> None:
+        """Deal if nobody of this process did in the last second."""
+        at = asyncio.get_running_loop().time()
+        if self._dealt_at is None or at - self._dealt_at >= EVERY:
+            self._dealt_at = at
+            await self.deal(partitions, now)
+
+    async def deal(self, partitions: Sequence[Partition], now: int, *, is_forced: bool = False) -> None:
+        """Move shares to where they are wanted."""
+        wants = [want for want in (await self.wants()).values() if want.is_shared]
+        if not wants:
+            return
+        items = [(LETTERS[want.subject], want.name, want.queue) for want in wants]
+        if not is_forced:
+            seen = await asyncio.gather(*(partition.quota("read", now, 0, items) for partition in partitions))
+            if not any(parts and any(parts[2::3]) for parts in seen):
+                return
+        epoch = await self._links.here().command("HINCRBY", f"{{{self._links.address.prefix}:0}}:m", "epochs", 1)
+        frozen = await asyncio.gather(*(partition.quota("freeze", now, epoch, items) for partition in partitions))
+        if any(parts is None for parts in frozen):
+            return  # somebody else deals
+        dealt: list[list[tuple[object, ...]]] = [[] for _ in partitions]
+        for number, (want, item) in enumerate(zip(wants, items, strict=True)):
+            running = [parts[3 * number] for parts in frozen if parts]
+            granted = [parts[3 * number + 1] for parts in frozen if parts]
+            wanting = [bool(parts[3 * number + 2]) for parts in frozen if parts]
+            permits = deal(want.permits, running, wanting) if want.permits else None
+            most = deal(want.max_running, running, wanting) if want.max_running else None
+            counts = deal(want.rate.count, granted, wanting) if want.rate else None
+            for place, shares in enumerate(dealt):
+                shares.append((*item, *(part[place] if part is not None else False for part in (permits, most, counts))))
+        await asyncio.gather(
+            *(
+                partition.quota("grant", now, epoch, shares)
+                for partition, shares in zip(partitions, dealt, strict=True)
+            )
+        )
+
+    async def whole(self, gauges: list[Gauge]) -> list[Gauge]:
+        """Answer gauges with the limits of the whole fleet in the place of shares."""
+        wants = await self.wants()
+        return [
+            replace(gauge, permits=want.permits, max_running=want.max_running, rate=want.rate)
+            if (want := wants.get((gauge.subject, gauge.name, gauge.queue)))
+            else gauge
+            for gauge in gauges
+        ]
