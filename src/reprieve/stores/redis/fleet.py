@@ -17,7 +17,7 @@ from reprieve.core.change import Change
 from reprieve.core.events import Event
 from reprieve.core.ids import partition_of
 from reprieve.core.job import Job
-from reprieve.errors import InvalidCursor, SessionDead
+from reprieve.errors import InvalidCursor, SessionDead, StaleCall
 from reprieve.stores.protocol import (
     Answer,
     Beat,
@@ -38,6 +38,7 @@ from reprieve.stores.redis.keys import Keys
 from reprieve.stores.redis.link import Links
 from reprieve.stores.redis.partition import Partition
 from reprieve.stores.redis.quotas import Quotas
+from reprieve.stores.redis.tour import MOST_VISITS, Tour
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -64,8 +65,10 @@ class Fleet:
         self._quotas = Quotas(links)
         self._opened: dict[str, set[int]] = {}
         """In which partitions sessions were met alive."""
-        self._idle: dict[str, dict[int, float]] = {}
+        self._idles: dict[str, dict[int, float]] = {}
         """Partitions in which a session found nothing, and until when there will be nothing, unless the bell rings."""
+        self._tours: dict[str, Tour] = {}
+        """The last claim of every session."""
 
     def partition(self, number: int) -> Partition:
         """Answer a partition."""
@@ -124,70 +127,43 @@ class Fleet:
         return [known[job.id] for job in jobs]
 
     async def claim(self, claim: Claim) -> Claimed:
-        """Settle in every partition what is its own, and claim where there may be something."""
+        """Settle in every partition what is its own, and claim where there may be something, until the limit."""
         await self._links.here().admit()
         if self.is_one:
             return await self.partition(0).claim(claim)
-        own: dict[int, list[int]] = {}
-        for place, change in enumerate(claim.changes):
-            own.setdefault(partition_of(change.job.id), []).append(place)
-        limits = self._deal(claim)
-        numbers = sorted(own.keys() | limits.keys())
-
-        async def ask(number: int) -> Claimed | None:
-            changes = tuple(claim.changes[place] for place in own.get(number, ()))
-            try:
-                return await self.partition(number).claim(
-                    replace(claim, limit=limits.get(number, 0), changes=changes)
-                )
-            except SessionDead:
-                return None
-
-        found = dict(zip(numbers, await _together(map(ask, numbers)), strict=True))
-        return self._gather(claim, own, limits, found)
-
-    def _deal(self, claim: Claim) -> dict[int, int]:
-        """Deal a claim's limit out to the partitions in which there may be something, in turn."""
-        if claim.limit <= 0:
-            return {}
-        count = self._links.partitions
-        idle = self._idle.setdefault(claim.session, {})
-        order = [(number + claim.number) % count for number in range(count)]
-        busy = [number for number in order if idle.get(number, -math.inf) <= claim.now] or order
-        each, rest = divmod(claim.limit, len(busy))
-        return {number: each + (place < rest) for place, number in enumerate(busy) if each or place < rest}
-
-    def _gather(
-        self, claim: Claim, own: dict[int, list[int]], limits: dict[int, int], found: dict[int, Claimed | None]
-    ) -> Claimed:
-        answers: list[Answer] = ["refused"] * len(claim.changes)
-        jobs: list[Job] = []
-        idle, opened = self._idle.setdefault(claim.session, {}), self._opened.setdefault(claim.session, set())
-        for number, claimed in found.items():
-            if claimed is None:
-                if number in opened and not claim.changes:
-                    message = f"session {claim.session!r} is dead: its time was up, and others have its jobs"
-                    raise SessionDead(message)
-                idle[number] = math.inf
-                continue
-            opened.add(number)
-            jobs += claimed.jobs
-            for place, answer in zip(own.get(number, ()), claimed.answers, strict=True):
-                answers[place] = answer
-            idle.pop(number, None)
-            if number in limits and len(claimed.jobs) < limits[number]:
-                next_at = math.inf if claimed.next_at is None else claimed.next_at
-                if next_at > claim.now:
-                    idle[number] = next_at
-        if not any(found.values()) and found and not claim.changes:
-            message = f"session {claim.session!r} is not open; open it with a beat"
+        tour = self._tours.get(claim.session)
+        if tour is None or tour.claim.number != claim.number:
+            if tour is not None and claim.number < tour.claim.number:
+                message = f"call {claim.number} of session {claim.session!r} comes after call {tour.claim.number}"
+                raise StaleCall(message)
+            tour = self._tours[claim.session] = Tour(claim, self._links.partitions, self._idle(claim.session))
+        while not tour.is_over:
+            limits = tour.plan()
+            await _together(self._visit(tour, number, limit) for number, limit in limits.items())
+            tour.count += 1
+            if tour.is_over and tour.may_deal and self._quotas.is_needed:
+                tour.begin_again()
+                await self._quotas.deal(self._all(), claim.now)
+        if tour.is_dead(self._opened.setdefault(claim.session, set())):
+            message = f"session {claim.session!r} is not open, or dead: its time was up, and others have its jobs"
             raise SessionDead(message)
-        if claim.limit <= 0:
-            return Claimed(answers=tuple(answers), jobs=(), next_at=None)
-        times = [idle.get(number, -math.inf) for number in range(self._links.partitions)]
-        soonest = max(min(times), float(claim.now))
-        next_at = None if soonest == math.inf else int(soonest)
-        return Claimed(answers=tuple(answers), jobs=tuple(jobs), next_at=next_at)
+        return tour.claimed()
+
+    async def _visit(self, tour: Tour, number: int, limit: int) -> None:
+        # Each visit has a number of its own, and one whose answer was lost is repeated under it.
+        call = replace(
+            tour.claim,
+            number=tour.claim.number * MOST_VISITS + tour.count,
+            limit=limit,
+            changes=tour.changes_for(number),
+        )
+        try:
+            tour.note(number, limit, await self.partition(number).claim(call))
+        except SessionDead:
+            tour.note(number, limit, None)
+
+    def _idle(self, session: str) -> dict[int, float]:
+        return self._idles.setdefault(session, {})
 
     async def apply(self, changes: Sequence[Change], now: int) -> list[Answer]:
         """Carry out changes, each in its job's partition."""
@@ -349,7 +325,7 @@ class Fleet:
             asyncio.ensure_future(partition.wait(queues, at_most, session)): partition.number
             for partition in self._all()
         }
-        idle = self._idle.get(session, {})
+        idle = self._idle(session)
         try:
             done, waiting = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             while waiting and not any(task.result() for task in done):

@@ -47,8 +47,8 @@ def deal(total: int, used: Sequence[int], wanting: Sequence[bool]) -> list[int]:
     shares = list(used)
     rest = total - sum(used)
     if rest < 0:
-        # More is under way than may be: nobody gets anything until enough has ended.
-        return [min(share, total) for share in shares]
+        # More is under way than may be: nobody begins anything until enough has ended.
+        return [0] * len(shares)
     takers = [place for place, wants in enumerate(wanting) if wants] or list(range(len(used)))
     for number, place in enumerate(takers):
         shares[place] += rest // len(takers) + (number < rest % len(takers))
@@ -62,6 +62,8 @@ class Quotas:
         """Deal at the first look."""
         self._links = links
         self._dealt_at: float | None = None
+        self.is_needed = False
+        """Whether anything is shared, as far as this process knows."""
 
     @property
     def _key(self) -> str:
@@ -108,12 +110,17 @@ class Quotas:
     async def deal(self, partitions: Sequence[Partition], now: int, *, is_forced: bool = False) -> None:
         """Move shares to where they are wanted."""
         wants = [want for want in (await self.wants()).values() if want.is_shared]
+        self.is_needed = bool(wants)
         if not wants:
             return
         items = [(LETTERS[want.subject], want.name, want.queue) for want in wants]
         if not is_forced:
             seen = await asyncio.gather(*(partition.quota("read", now, 0, items) for partition in partitions))
-            if not any(parts and any(parts[2::3]) for parts in seen):
+            # What nobody asks for stays where it is.
+            asked = [any(parts and parts[3 * number + 2] for parts in seen) for number in range(len(items))]
+            wants = [want for want, is_asked in zip(wants, asked, strict=True) if is_asked]
+            items = [item for item, is_asked in zip(items, asked, strict=True) if is_asked]
+            if not items:
                 return
         epoch = await self._links.here().command("HINCRBY", f"{{{self._links.address.prefix}:0}}:m", "epochs", 1)
         frozen = await asyncio.gather(*(partition.quota("freeze", now, epoch, items) for partition in partitions))

@@ -1,0 +1,197 @@
+"""A Cluster of three: the whole suite in one partition, and in four whatever does not speak of the order among all."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from reprieve.core.ids import partition_of
+from reprieve.errors import ForeignStore, ReprieveError, StoreLocked
+from reprieve.stores.protocol import Filter, Regulation, Store
+from reprieve.stores.redis import RedisStore
+from reprieve.stores.redis.quotas import deal
+from reprieve.testing.conformance import CHECKS
+from reprieve.testing.conformance.stage import (
+    START,
+    Worker,
+    enqueue,
+    enqueued,
+    find_all,
+    new_job,
+    new_jobs,
+    regulate,
+    succeed,
+)
+from tests.servers import redis as servers
+from tests.stores.redis.load import Load
+from tests.stores.redis.recount import complaints
+
+ORDER = {
+    "queues_are_served_in_order",
+    "jobs_wait_for_a_limit_in_their_order",
+    "better_priority_comes_first",
+    "equal_priorities_are_served_oldest_first",
+    "equal_lanes_are_served_in_turn",
+    "every_sixteenth_pick_takes_what_was_served_longest_ago",
+}
+"""Who comes first is decided in each partition by itself."""
+
+FAIRNESS = {
+    "equal_tenants_take_turns",
+    "equal_tenants_take_turns_when_nothing_runs",
+    "tenant_with_fewest_slots_is_first",
+    "slots_are_shared_by_weight",
+    "new_weight_counts_for_backlog_at_once",
+    "no_tenant_gets_more_than_three_in_a_row_while_another_is_below_its_share",
+    "tenant_without_jobs_has_no_share",
+    "streak_counts_across_sessions",
+    "no_tenant_takes_more_than_nine_tenths_while_others_wait",
+    "no_tenant_takes_more_than_nine_tenths_while_others_run",
+    "ceiling_holds_for_a_minute_after_the_others_were_active",
+    "slots_of_dead_sessions_do_not_count",
+    "flood_does_not_starve_a_small_tenant",
+    "flood_in_large_batches_does_not_starve_a_small_tenant",
+    "priority_is_a_matter_inside_a_tenant",
+    "every_one_of_many_tenants_gets_its_turn",
+    "several_limits_all_count",
+}
+"""Slots are shared in each partition by itself."""
+
+LATER = {"prune_forgets_events_by_age", "events_come_in_order", "events_rebuild_the_job"}
+"""Events of several partitions are kept back for a second."""
+
+ROUNDED = {"prune_keeps_so_many_succeeded_jobs_of_each_queue"}
+"""A number is split among partitions, and rounded up."""
+
+ANYWHERE = [name for name in CHECKS if name not in ORDER | FAIRNESS | LATER | ROUNDED]
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[list[servers.Server]]:
+    with servers.cluster() as nodes:
+        yield nodes
+
+
+@pytest.fixture
+def url(nodes: list[servers.Server]) -> str:
+    for node in nodes:
+        with node.client() as client:
+            client.flushall()
+    return f"redis+cluster://127.0.0.1:{nodes[0].port}"
+
+
+async def check(store: Store, name: str) -> None:
+    try:
+        await CHECKS[name](store)
+    finally:
+        await store.close()
+
+
+@pytest.mark.parametrize("name", CHECKS)
+async def test_one_partition(name: str, url: str) -> None:
+    await check(RedisStore(f"{url}?partitions=1"), name)
+
+
+@pytest.mark.parametrize("name", ANYWHERE)
+async def test_four_partitions(name: str, url: str) -> None:
+    await check(RedisStore(f"{url}?partitions=4"), name)
+
+
+async def test_jobs_are_spread_and_all_of_them_run_once(url: str, nodes: list[servers.Server]) -> None:
+    store = RedisStore(f"{url}?partitions=8")
+    load = Load(store)
+
+    async def enough() -> None:
+        while len(load.settled) < 1_000:
+            await asyncio.sleep(0.01)
+
+    await load.run(asyncio.create_task(enough()))
+    assert load.settled.keys() == load.acknowledged
+    assert set(load.runs.values()) == {1}
+    spread = Counter(map(partition_of, load.acknowledged))
+    assert sorted(spread) == list(range(8))
+    assert max(spread.values()) <= 1.3 * min(spread.values())
+    for node in nodes:
+        with node.client() as client:
+            for number in range(8):
+                if client.cluster("KEYSLOT", f"{{reprieve:{number}}}") is not None:
+                    assert complaints(client, f"{{reprieve:{number}}}") == []
+            stats = client.info("errorstats")
+            assert "errorstat_CROSSSLOT" not in stats
+    await store.close()
+
+
+async def test_partitions_can_be_added_while_jobs_wait_and_workers_work(url: str) -> None:
+    small = RedisStore(f"{url}?partitions=2")
+    jobs = new_jobs(small, 10)
+    keyed = new_job(small, key="k")
+    await enqueue(small, *jobs, keyed)
+    worker = await Worker.open(small)
+    large = RedisStore(f"{url}?partitions=5")
+    await enqueued(large)
+    more = new_jobs(large, 20)
+    await enqueue(large, *more)
+    assert max(partition_of(job.id) for job in more) == 4
+    again = new_job(large, key="k")
+    assert await enqueue(large, again) == [keyed.id], "growth admits no duplicate"
+    assert await worker.beat(), "the session goes on in the old partitions, and in the new"
+    taken = await worker.take(100)
+    assert len(taken) == 32
+    assert len(await find_all(small, Filter())) == 32
+    assert set(await worker.settle(*map(succeed, taken))) == {"applied"}
+    await small.close()
+    await large.close()
+
+
+async def test_key_that_was_reserved_by_a_producer_that_died_is_free_after_a_minute(url: str) -> None:
+    store = RedisStore(f"{url}?partitions=4")
+    dead, living = new_job(store, key="k"), new_job(store, key="k")
+    await enqueued(store)
+    await store._fleet._keys.reserve([dead], START)  # noqa: SLF001 - as far as it got
+    with pytest.raises(StoreLocked):
+        await enqueue(store, living)
+    assert await enqueue(store, living, at=START + 61_000) == [living.id]
+    assert await enqueue(store, dead, at=START + 61_000) == [living.id]
+    await store.close()
+
+
+async def test_limit_holds_for_the_whole_fleet(url: str) -> None:
+    store = RedisStore(f"{url}?partitions=4")
+    await regulate(store, Regulation(subject="dependency", name="ses", max_running=7))
+    await enqueue(store, *new_jobs(store, 60, dependency="ses"))
+    workers = [await Worker.open(store, f"worker-{number}") for number in range(3)]
+    running = []
+    for _ in range(12):
+        for worker in workers:
+            taken = (await worker.ask(5)).jobs
+            running += [(worker, job) for job in taken]
+            assert len(running) <= 7
+        worker, job = running.pop(0)
+        assert await worker.settle(succeed(job)) == ["applied"]
+    (gauge,) = [gauge for gauge in await store.gauges("dependency") if gauge.name == "ses"]
+    assert gauge.max_running == 7
+    assert gauge.running == len(running)
+    await store.close()
+
+
+def test_deal_never_gives_more_than_there_is() -> None:
+    assert deal(7, [1, 0, 2], [True, False, False]) == [5, 0, 2]
+    assert deal(7, [0, 0, 0], [False, False, False]) == [3, 2, 2]
+    assert deal(2, [1, 1, 1], [True, True, True]) == [0, 0, 0]
+    assert sum(deal(10, [3, 0, 1], [False, True, True])) == 10
+
+
+async def test_cluster_named_as_a_single_server_is_told(nodes: list[servers.Server]) -> None:
+    store = RedisStore(nodes[0].url)
+    with pytest.raises(ForeignStore, match="redis\\+cluster"):
+        await enqueued(store)
+    await store.close()
+
+
+async def test_single_server_named_as_a_cluster_is_told() -> None:
+    with servers.own() as server:
+        store = RedisStore(f"redis+cluster://127.0.0.1:{server.port}")
+        with pytest.raises(ReprieveError, match="(?i)cluster"):
+            await enqueued(store)
+        await store.close()
