@@ -9,7 +9,7 @@ from redis import exceptions as redis_errors
 from reprieve.errors import NewerSchema, ReprieveError
 from reprieve.stores.care import Finding, Layout, Level, Migration
 from reprieve.stores.redis.address import Address
-from reprieve.stores.redis.faults import translate
+from reprieve.stores.redis.faults import FAULTS, translate
 from reprieve.stores.redis.guard import ALERT, FULL, OLDEST, Server, server_of, version_of
 from reprieve.stores.redis.link import LAYOUT
 
@@ -41,7 +41,7 @@ class RedisCare:
                 yield self._layout(client)
             finally:
                 client.close()
-        except (redis_errors.RedisError, OSError, ReprieveError) as error:
+        except (*FAULTS, ReprieveError) as error:
             seen, _, fix = str(translate(error)).partition("; ")
             yield Finding(name="server", level="bad", seen=seen, fix=fix or "start it, and check its address")
 
@@ -74,7 +74,7 @@ class RedisCare:
         client = self._address.connect()
         try:
             stored = int(client.hget(f"{self._tag}:m", "layout") or 0)
-        except (redis_errors.RedisError, OSError) as error:
+        except FAULTS as error:
             raise translate(error) from error
         finally:
             client.close()
@@ -89,7 +89,7 @@ class RedisCare:
         client = self._address.connect()
         try:
             client.hset(f"{self._tag}:m", "layout", LAYOUT)
-        except (redis_errors.RedisError, OSError) as error:
+        except FAULTS as error:
             raise translate(error) from error
         finally:
             client.close()

@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Collection
 from typing import Any, TypeAlias
 
-from redis.exceptions import RedisError
+from reprieve.stores.redis.faults import FAULTS
 
 Place: TypeAlias = tuple[int, int]
 """A place in the stream: milliseconds and a number."""
@@ -76,7 +76,7 @@ class Ear:
                 found = await self._client.execute_command(
                     "XREAD", "COUNT", _LENGTH, "BLOCK", _LISTENS, "STREAMS", self._key, place
                 )
-            except (RedisError, OSError):
+            except FAULTS:
                 # What rings while nobody hears must not be missed: everybody looks for themselves.
                 self._note(EVERYTHING, (self._heard or (0, 0))[0] + 1)
                 await asyncio.sleep(0.2)

@@ -13,6 +13,10 @@ from reprieve.errors import (
 )
 
 
+FAULTS = (redis_errors.RedisError, redis_errors.RedisClusterException, OSError)
+"""Whatever the client raises when the server does not answer as it should."""
+
+
 class Unreachable(StoreError):
     """The server does not answer. What was not acknowledged may or may not be stored, and can be repeated."""
 
@@ -26,6 +30,7 @@ _WORDS: tuple[tuple[str, type[StoreError], str], ...] = (
     ("BUSY", StoreError, "a script of somebody else keeps the server busy"),
     ("MASTERDOWN", StoreError, "this replica has lost its primary"),
     ("CLUSTERDOWN", StoreError, "the Cluster is down: some of its slots are served by nobody"),
+    ("luster mode is not enabled", ForeignStore, "this is a single server; name it as redis://"),
     ("MOVED", ForeignStore, "this is a node of a Cluster; name it as redis+cluster://"),
     ("CROSSSLOT", ForeignStore, "this is a node of a Cluster; name it as redis+cluster://"),
     ("WRONGTYPE", ForeignStore, "a key that begins as ours is of another kind; choose another prefix, or remove it"),
@@ -61,7 +66,8 @@ def _translated(error: Exception, text: str) -> StoreError:
         return StoreReadOnly(f"the server does not take this user and password; check those in the URL ({text})")
     if isinstance(error, redis_errors.NoPermissionError):
         return StoreReadOnly(f"the user may not do this; give it what deploy/redis.acl lists ({text})")
-    if isinstance(error, redis_errors.ConnectionError | redis_errors.TimeoutError | OSError):
+    unreachable = redis_errors.ConnectionError, redis_errors.TimeoutError, redis_errors.RedisClusterException, OSError
+    if isinstance(error, unreachable):
         return Unreachable(f"the server does not answer: {text or type(error).__name__}")
     return StoreError(f"Redis failed: {type(error).__name__}: {text}")
 
@@ -80,4 +86,6 @@ def may_pass(error: Exception) -> bool:
     )
     if isinstance(error, passing):
         return True
+    if isinstance(error, redis_errors.RedisClusterException):
+        return "not enabled" not in str(error)
     return str(error).startswith(("LOADING", "MASTERDOWN", "READONLY", "UNKILLABLE", "TRYAGAIN", "CLUSTERDOWN"))

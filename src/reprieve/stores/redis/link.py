@@ -17,7 +17,7 @@ from redis import exceptions as redis_errors
 from reprieve.errors import NewerSchema, StoreClosed
 from reprieve.stores.redis.address import Address
 from reprieve.stores.redis.ear import Ear
-from reprieve.stores.redis.faults import may_pass, translate
+from reprieve.stores.redis.faults import FAULTS, may_pass, translate
 from reprieve.stores.redis.guard import Durability, require_safe, server_of
 from reprieve.stores.redis.scripts import Script, script
 
@@ -77,7 +77,7 @@ class Links:
         while True:
             try:
                 return call(client)
-            except (redis_errors.RedisError, OSError) as error:
+            except FAULTS as error:
                 if not may_pass(error) or time.monotonic() >= give_up_at:
                     raise translate(error) from error
             time.sleep(pause)  # noqa: TID251 - in a thread of its own
@@ -167,7 +167,7 @@ class Link:
     async def _patiently(self, call: Callable[[], Any]) -> Any:  # noqa: ANN401 - as above
         try:
             return await call()
-        except (redis_errors.RedisError, OSError) as error:
+        except FAULTS as error:
             if not may_pass(error):
                 raise translate(error) from error
         loop = asyncio.get_running_loop()
@@ -177,7 +177,7 @@ class Link:
             pause = min(2 * pause, _LONGEST_PAUSE)
             try:
                 return await call()
-            except (redis_errors.RedisError, OSError) as error:
+            except FAULTS as error:
                 if not may_pass(error) or loop.time() >= give_up_at:
                     raise translate(error) from error
 

@@ -42,14 +42,34 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Want).decode
 
 
-def deal(total: int, used: Sequence[int], wanting: Sequence[bool]) -> list[int]:
-    """Deal out a limit: everybody keeps what is under way, and the rest goes to those who want more, or to all."""
+class Share(msgspec.Struct, array_like=True, frozen=True):
+    """What a partition has of one limit, and wants."""
+
+    running: int
+    granted: int
+    wants: bool
+    permits: int
+    max_running: int
+    count: int
+
+
+def deal(total: int, used: Sequence[int], wanting: Sequence[bool], favoured: int = -1, kept: int = 0) -> list[int]:
+    """Deal out a limit: everybody keeps what is under way, and the rest goes to those who want more, or to all.
+
+    The favoured partition keeps what it has even unused, and is served first: a job goes through several limits, and
+    whoever has some must not lose them while it waits for the others.
+    """
     shares = list(used)
     rest = total - sum(used)
     if rest < 0:
         # More is under way than may be: nobody begins anything until enough has ended.
         return [0] * len(shares)
+    if favoured >= 0:
+        extra = min(rest, max(0, kept - shares[favoured]))
+        shares[favoured] += extra
+        rest -= extra
     takers = [place for place, wants in enumerate(wanting) if wants] or list(range(len(used)))
+    takers.sort(key=lambda place: place != favoured)
     for number, place in enumerate(takers):
         shares[place] += rest // len(takers) + (number < rest % len(takers))
     return shares
@@ -115,33 +135,36 @@ class Quotas:
             return
         items = [(LETTERS[want.subject], want.name, want.queue) for want in wants]
         if not is_forced:
-            seen = await asyncio.gather(*(partition.quota("read", now, 0, items) for partition in partitions))
+            seen = [_read(parts) for parts in await self._ask(partitions, "read", now, 0, [items] * len(partitions))]
             # What nobody asks for stays where it is.
-            asked = [any(parts and parts[3 * number + 2] for parts in seen) for number in range(len(items))]
-            wants = [want for want, is_asked in zip(wants, asked, strict=True) if is_asked]
-            items = [item for item, is_asked in zip(items, asked, strict=True) if is_asked]
+            asked = [number for number in range(len(items)) if any(shares[number].wants for shares in seen if shares)]
+            wants, items = [wants[number] for number in asked], [items[number] for number in asked]
             if not items:
                 return
         epoch = await self._links.here().command("HINCRBY", f"{{{self._links.address.prefix}:0}}:m", "epochs", 1)
-        frozen = await asyncio.gather(*(partition.quota("freeze", now, epoch, items) for partition in partitions))
-        if any(parts is None for parts in frozen):
+        frozen = [_read(parts) for parts in await self._ask(partitions, "freeze", now, epoch, [items] * len(partitions))]
+        if not all(frozen):
             return  # somebody else deals
-        dealt: list[list[tuple[object, ...]]] = [[] for _ in partitions]
-        for number, (want, item) in enumerate(zip(wants, items, strict=True)):
-            running = [parts[3 * number] for parts in frozen if parts]
-            granted = [parts[3 * number + 1] for parts in frozen if parts]
-            wanting = [bool(parts[3 * number + 2]) for parts in frozen if parts]
-            permits = deal(want.permits, running, wanting) if want.permits else None
-            most = deal(want.max_running, running, wanting) if want.max_running else None
-            counts = deal(want.rate.count, granted, wanting) if want.rate else None
-            for place, shares in enumerate(dealt):
-                shares.append((*item, *(part[place] if part is not None else False for part in (permits, most, counts))))
-        await asyncio.gather(
-            *(
-                partition.quota("grant", now, epoch, shares)
-                for partition, shares in zip(partitions, dealt, strict=True)
-            )
+        wanting = [place for place, shares in enumerate(frozen) if any(share.wants for share in shares)]
+        favoured = wanting[now // 1_000 % len(wanting)] if wanting else -1
+        dealt = [_deal(want, [shares[number] for shares in frozen], favoured) for number, want in enumerate(wants)]
+        grants = [
+            [
+                (*item, *(part[place] if part else False for part in parts))
+                for item, parts in zip(items, dealt, strict=True)
+            ]
+            for place in range(len(partitions))
+        ]
+        await self._ask(partitions, "grant", now, epoch, grants)
+
+    @staticmethod
+    async def _ask(
+        partitions: Sequence[Partition], word: str, now: int, epoch: int, items: Sequence[Sequence[Any]]
+    ) -> list[list[Any] | None]:
+        calls = (
+            partition.quota(word, now, epoch, some) for partition, some in zip(partitions, items, strict=True)
         )
+        return list(await asyncio.gather(*calls))
 
     async def whole(self, gauges: list[Gauge]) -> list[Gauge]:
         """Answer gauges with the limits of the whole fleet in the place of shares."""
@@ -152,3 +175,21 @@ class Quotas:
             else gauge
             for gauge in gauges
         ]
+
+
+def _read(parts: list[Any] | None) -> list[Share]:
+    width = len(Share.__struct_fields__)
+    rows = (parts[start : start + width] for start in range(0, len(parts), width)) if parts else ()
+    return [Share(*row) for row in rows]
+
+
+def _deal(want: Want, shares: Sequence[Share], favoured: int) -> tuple[list[int] | None, ...]:
+    """Deal out the permits, the running jobs and the rate of one want."""
+    wanting = [bool(share.wants) for share in shares]
+    running, granted = [share.running for share in shares], [share.granted for share in shares]
+    favour = shares[favoured] if favoured >= 0 else Share(0, 0, False, 0, 0, 0)  # noqa: FBT003 - a row, not a call
+    return (
+        deal(want.permits, running, wanting, favoured, favour.permits) if want.permits else None,
+        deal(want.max_running, running, wanting, favoured, favour.max_running) if want.max_running else None,
+        deal(want.rate.count, granted, wanting, favoured, favour.count) if want.rate else None,
+    )

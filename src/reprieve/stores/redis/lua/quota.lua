@@ -5,7 +5,7 @@
 -- ARGV  1: 'read', 'freeze' or 'grant', now, epoch, items (msgpack); an item is subject letter, name, queue, and for
 --          'grant' the shares of permits, max_running and the rate's count, each a number or false
 -- Answer: {'stale'} if somebody has frozen the partition since, else 'ok' and for each item what runs, what its rate has
---          granted, and whether more is wanted
+--          granted, whether more is wanted, and its shares of permits, max_running and count so far
 -- A partition that is frozen grants nothing beyond what it has under way, until its new shares come.
 
 local word, now, epoch, items = unpack(cmsgpack.unpack(ARGV[1]))
@@ -32,6 +32,8 @@ for _, item in ipairs(items) do
     or item[1] == 'q' and call('EXISTS', P .. ':t:' .. item[2]) == 1
     or (limits.aside or 0) > 0)
   answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = limits.running, used, wants and 1 or 0
+  answer[#answer + 1], answer[#answer + 2] = limits.permits or 0, limits.max_running or 0
+  answer[#answer + 1] = limits.count or 0
   if word ~= 'read' then
     limits.is_changed = true
     local permits, most, count = item[4], item[5], item[6]
