@@ -25,7 +25,7 @@ PATIENCE = 30.0
 SAFE = {"appendonly": "yes", "appendfsync": "everysec", "maxmemory-policy": "noeviction", "save": ""}
 """What a server of jobs is set to."""
 
-# The shell waits for its input to end, which it does when whoever holds the other end is gone, and then ends the server.
+# The shell waits for its input to end, which it does when whoever holds the other end is gone; then it ends the server.
 _LIFELINE = 'log=$1; shift; "$@" >>"$log" 2>&1 & child=$!; echo $child; read -r _; kill -KILL $child; wait $child'
 
 
@@ -56,7 +56,9 @@ class Server:
         configuration = self.folder / "server.conf"
         if not configuration.exists() or self._role == "redis-server":
             facts = {"port": str(self.port), "bind": "127.0.0.1", "dir": str(self.folder)} | self.settings
-            lines = [f'{name} "{value}"' if name in ("save", "dir") else f"{name} {value}" for name, value in facts.items()]
+            lines = [
+                f'{name} "{value}"' if name in ("save", "dir") else f"{name} {value}" for name, value in facts.items()
+            ]
             configuration.write_text("\n".join(lines) + "\n")
         command = [_binary(), str(configuration), *(["--sentinel"] if self._role == "sentinel" else [])]
         self._shell = subprocess.Popen(
@@ -92,6 +94,11 @@ class Server:
         """Answer a client of its own."""
         password = self.settings.get("requirepass")
         return redis.Redis(port=self.port, password=password, protocol=2, socket_timeout=10)
+
+    def wait_for_save(self) -> None:
+        """Wait until it has saved, or failed to."""
+        with self.client() as client:
+            _until(lambda: not client.info("persistence")["rdb_bgsave_in_progress"])
 
     def signal(self, number: signal.Signals) -> None:
         """Send it a signal."""

@@ -22,6 +22,7 @@ class Load:
         self.runs: Counter[str] = Counter()
         self.settled: Counter[str] = Counter()
         self._is_over = False
+        self._progress = asyncio.Event()
 
     async def produce(self, name: int) -> None:
         """Enqueue one job after the other, each until it is acknowledged."""
@@ -64,11 +65,20 @@ class Load:
                     await asyncio.sleep(0.05)
                 else:
                     break
-            self.settled.update(job.id for job, answer in zip(hand, claimed.answers, strict=True) if answer == "applied")
+            self.settled.update(
+                job.id for job, answer in zip(hand, claimed.answers, strict=True) if answer == "applied"
+            )
+            self._progress.set()
             hand = list(claimed.jobs)
             self.runs.update(job.id for job in hand)
             if not hand:
                 await store.wait((self._queue,), 0.05, session)
+
+    async def reach(self, count: int) -> None:
+        """Wait until so many jobs are done."""
+        while len(self.settled) < count:
+            self._progress.clear()
+            await self._progress.wait()
 
     async def run(self, story: asyncio.Future[None] | asyncio.Task[None], producers: int = 4, workers: int = 2) -> None:
         """Keep up the load while a story is told, and then until everything is done."""

@@ -1,5 +1,6 @@
 """The recount: everything that the Redis store keeps twice, counted again from what it is kept of."""
 
+import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from struct import pack, unpack_from
@@ -11,6 +12,7 @@ import redis
 from reprieve.stores.redis.records import CANCELLED, DEAD, EXPIRED, GIVEN_UP, WAITING
 
 _ROUND = 1_000_000
+_NONE = b"\0" * 16
 _decode = msgspec.msgpack.Decoder(list[Any]).decode
 
 
@@ -62,16 +64,15 @@ def _shelf_in(record: bytes) -> bytes:
     return record[start + 2 : start + 2 + length]
 
 
-def _places(books: Books) -> Iterator[str]:
-    """Every job stands in exactly one place, and the shelves count them right."""
+def _standing(books: Books) -> tuple[defaultdict[bytes, list[str]], Counter[bytes]]:
+    """Answer where every id stands, and the leftovers in lanes."""
     found: defaultdict[bytes, list[str]] = defaultdict(list)
-    counted: defaultdict[bytes, Counter[str]] = defaultdict(Counter)
     leftovers: Counter[bytes] = Counter()
     for key, shelf in books.named(b":l:"):
         for entry in books.list(key):
-            record = books.records.get(entry[:16])
-            is_valid = record is not None and record[4] == WAITING and record[2:4] == entry[16:]
-            if is_valid and record is not None and _shelf_in(record) == shelf:
+            record = books.records.get(entry[:16], _NONE)
+            is_valid = record[4] == WAITING and record[2:4] == entry[16:] and _shelf_in(record) == shelf
+            if is_valid and entry[:16] in books.records:
                 found[entry[:16]].append("ready")
             else:
                 leftovers[entry[:16]] += 1
@@ -82,14 +83,20 @@ def _places(books: Books) -> Iterator[str]:
         for key, _ in books.named(prefix):
             for raw in books.zset(key):
                 found[raw].append(word)
-    for key, _ in books.named(b":y:"):
-        for raw in books.hash(key):
-            found[raw].append("running")
+    for raw in itertools.chain(*(books.hash(key) for key, _ in books.named(b":y:"))):
+        found[raw].append("running")
+    return found, leftovers
+
+
+def _places(books: Books) -> Iterator[str]:
+    """Every job stands in exactly one place, and the shelves count them right."""
+    found, leftovers = _standing(books)
+    counted: defaultdict[bytes, Counter[str]] = defaultdict(Counter)
+    states = {DEAD: {"dead"}, EXPIRED: {"dead"}, CANCELLED: {"cancelled"}, GIVEN_UP: {"cancelled"}}
+    alive = {"ready", "scheduled", "retrying", "parked", "running", "succeeded"}
     for raw, record in books.records.items():
         places = found.pop(raw, [])
-        states = {DEAD: {"dead"}, EXPIRED: {"dead"}, CANCELLED: {"cancelled"}, GIVEN_UP: {"cancelled"}}
-        allowed = states.get(record[4], {"ready", "scheduled", "retrying", "parked", "running", "succeeded"})
-        if len(places) != 1 or places[0] not in allowed:
+        if len(places) != 1 or places[0] not in states.get(record[4], alive):
             yield f"job {raw.hex()} of state {record[4]} stands in {places}"
         counted[_shelf_in(record)].update(places)
     yield from (f"{raw.hex()} stands in {places} and has no record" for raw, places in found.items())
@@ -190,4 +197,3 @@ def _text_free(data: bytes) -> bytes:
     for _ in range(3):
         end += {0xCC: 2, 0xCD: 3, 0xCE: 5}.get(data[end], 1)
     return b"\x93" + data[1:end]
-

@@ -103,11 +103,7 @@ async def test_jobs_are_spread_and_all_of_them_run_once(url: str, nodes: list[se
     store = RedisStore(f"{url}?partitions=8")
     load = Load(store)
 
-    async def enough() -> None:
-        while len(load.settled) < 1_000:
-            await asyncio.sleep(0.01)
-
-    await load.run(asyncio.create_task(enough()))
+    await load.run(asyncio.create_task(load.reach(1_000)))
     assert load.settled.keys() == load.acknowledged
     assert set(load.runs.values()) == {1}
     spread = Counter(map(partition_of, load.acknowledged))
@@ -183,7 +179,7 @@ def test_deal_never_gives_more_than_there_is() -> None:
 
 async def test_cluster_named_as_a_single_server_is_told(nodes: list[servers.Server]) -> None:
     store = RedisStore(nodes[0].url)
-    with pytest.raises(ForeignStore, match="redis\\+cluster"):
+    with pytest.raises(ForeignStore, match=r"redis\+cluster"):
         await enqueued(store)
     await store.close()
 
@@ -191,6 +187,6 @@ async def test_cluster_named_as_a_single_server_is_told(nodes: list[servers.Serv
 async def test_single_server_named_as_a_cluster_is_told() -> None:
     with servers.own() as server:
         store = RedisStore(f"redis+cluster://127.0.0.1:{server.port}")
-        with pytest.raises(ReprieveError, match="(?i)cluster"):
+        with pytest.raises(ReprieveError, match="redis://"):
             await enqueued(store)
         await store.close()

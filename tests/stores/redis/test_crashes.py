@@ -19,8 +19,7 @@ async def test_server_that_is_killed_and_started_again_loses_nothing_that_it_flu
 
         async def crash() -> None:
             for number in range(CRASHES):
-                while len(load.settled) < 200 * (number + 1):
-                    await asyncio.sleep(0.01)
+                await load.reach(200 * (number + 1))
                 await asyncio.to_thread(server.kill)
                 await asyncio.to_thread(server.start)
 
@@ -41,13 +40,10 @@ async def test_failover_is_gone_through() -> None:
         load = Load(store)
 
         async def fail_over() -> None:
-            while len(load.settled) < 300:
-                await asyncio.sleep(0.01)
+            await load.reach(300)
             await asyncio.to_thread(pair.primary.kill)
             await asyncio.to_thread(pair.wait_for_failover)
-            before = len(load.settled)
-            while len(load.settled) < before + 300:
-                await asyncio.sleep(0.01)
+            await load.reach(len(load.settled) + 300)
 
         await load.run(asyncio.create_task(fail_over()))
         # What the primary had answered and not yet told its replica is lost with it: that is the promise of a failover.

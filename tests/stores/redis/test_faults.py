@@ -50,6 +50,12 @@ async def fails(url: str, kind: type[ReprieveError], *words: str) -> None:
         assert word in str(raised.value)
 
 
+async def fill(store: RedisStore, batch: int) -> None:
+    """Enqueue until the store refuses."""
+    while True:
+        await store.enqueue(new_jobs(store, batch, payload=b"x" * 500), START)
+
+
 @pytest.mark.parametrize(
     "url",
     [
@@ -145,8 +151,7 @@ async def test_server_that_cannot_save_is_told_and_gone_on_with() -> None:
         (server.folder / "dump.rdb").mkdir()
         (server.folder / "dump.rdb" / "in the way").touch()
         client.bgsave()
-        while client.info("persistence")["rdb_bgsave_in_progress"]:
-            await asyncio.sleep(0.01)
+        await asyncio.to_thread(server.wait_for_save)
         assert client.info("persistence")["rdb_last_bgsave_status"] == "err"
         with pytest.raises(StoreReadOnly, match="disk"):
             await enqueued(store)
@@ -199,11 +204,9 @@ async def test_full_server_takes_no_job_and_gives_up_all_it_has() -> None:
     with servers.own(maxmemory="12mb") as server, server.client() as client:
         store = RedisStore(server.url)
         worker = await Worker.open(store)
-        stored = 0
         with pytest.raises(StoreFull, match="%"):
-            while True:
-                await store.enqueue(new_jobs(store, 250, payload=b"x" * 500), START)
-                stored += 250
+            await fill(store, 250)
+        stored = client.hlen(f"{TAG}:j")
         used = client.info("memory")["used_memory"] / (12 << 20)
         assert 0.85 < used < 1.0
         # Even when there is no room at all, what is there can be worked off.
@@ -216,7 +219,6 @@ async def test_full_server_takes_no_job_and_gives_up_all_it_has() -> None:
         assert done == stored
         assert complaints(client, TAG) == []
         client.config_set("maxmemory", "64mb")
-        await asyncio.sleep(0)
         await enqueued(store)
         await store.close()
 
@@ -229,7 +231,6 @@ async def test_server_that_runs_full_at_once_refuses_whole_calls() -> None:
         store._guard._looked_at = asyncio.get_running_loop().time() + 3_600  # noqa: SLF001 - it looks the other way
         store._guard._fullness = 0.0  # noqa: SLF001 - as above
         with pytest.raises(StoreFull):
-            for _ in range(100):
-                await store.enqueue(new_jobs(store, 200, payload=b"x" * 500, key=""), START)
+            await fill(store, 200)
         assert complaints(client, TAG) == []
         await store.close()

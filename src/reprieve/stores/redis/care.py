@@ -120,7 +120,10 @@ def _examine(server: Server, info: dict[str, Any], config: dict[str, str], where
         yield _finding("aof" + where, "ok", "appendonly yes")
     else:
         yield _finding(
-            "aof" + where, "bad", "appendonly no: a restart forgets every job", "set appendonly yes, as deploy/redis.conf"
+            "aof" + where,
+            "bad",
+            "appendonly no: a restart forgets every job",
+            "set appendonly yes, as deploy/redis.conf",
         )
     yield _fsync(server, where)
     is_kept = server.policy == "noeviction"
@@ -168,7 +171,10 @@ def _troubles(info: dict[str, Any], config: dict[str, str], where: str) -> Itera
     rejected = int(info.get("rejected_connections", 0))
     if rejected:
         yield _finding(
-            "clients" + where, "warn", f"{rejected:,} connections were refused", "raise maxclients, or use fewer workers"
+            "clients" + where,
+            "warn",
+            f"{rejected:,} connections were refused",
+            "raise maxclients, or use fewer workers",
         )
 
 

@@ -12,7 +12,6 @@ from reprieve.errors import (
     StoreReadOnly,
 )
 
-
 FAULTS = (redis_errors.RedisError, redis_errors.RedisClusterException, OSError)
 """Whatever the client raises when the server does not answer as it should."""
 

@@ -11,14 +11,14 @@ from reprieve.errors import ForeignStore, StoreError, StoreFull, StoreReadOnly, 
 from reprieve.stores.redis.address import Address
 
 Durability: TypeAlias = Literal["full", "fast", "strict"]
-"""`full` wants a server that writes everything down every second, `strict` one that does so before it answers; `fast`
-takes any, for those who insist."""
+"""`full` wants a server that writes everything down every second, `strict` one that does so before it answers, and
+`fast` takes any, for those who insist."""
 
 OLDEST = (6, 2)
 """The oldest Redis that has every command of the scripts. Valkey counts on from Redis 7.2."""
 
 ALERT, FULL = 0.8, 0.9
-"""Shares of maxmemory at which to say so, and at which no more jobs are taken, so that those there can be worked off."""
+"""Shares of maxmemory at which to say so, and at which no more jobs are taken: those there can be worked off."""
 
 LOOK_EVERY, LOOK_AFTER = 1.0, 0.02
 """Seconds, and the share of maxmemory enqueued, from one look at the memory to the next."""
@@ -90,14 +90,16 @@ def require_safe(server: Server, address: Address, durability: Durability) -> No
         message = f"the server throws keys away when it is full (maxmemory-policy {server.policy}); set noeviction"
         raise UnsafeStore(message + insist)
     if not server.is_aof:
-        message = "the server keeps everything in memory alone (appendonly no) and forgets it when it ends; set it to yes"
+        message = "the server keeps everything in memory alone (appendonly no) and forgets it when it ends; set yes"
         raise UnsafeStore(message + insist)
     if server.fsync == "no":
-        message = "the server leaves it to the system when to write down what it was told (appendfsync no); set everysec"
+        message = (
+            "the server leaves it to the system when to write down what it was told (appendfsync no); set everysec"
+        )
         raise UnsafeStore(message + insist)
     if durability == "strict" and server.fsync != "always":
         message = (
-            f"strict durability wants appendfsync always, and the server has {server.fsync or 'one that we may not see'}"
+            f"strict durability wants appendfsync always, and the server has {server.fsync or 'what we may not see'}"
             "; set it, or ask for full durability, which may lose the last two seconds"
         )
         raise UnsafeStore(message)

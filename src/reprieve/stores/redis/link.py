@@ -5,6 +5,7 @@ did the first.
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 from typing import Any
@@ -115,7 +116,9 @@ class Link:
         """Ask every primary what it has to say of itself."""
         if self._links.address.mode == "cluster":
             nodes = await self._patiently(lambda: self._client.info(target_nodes=self._client.PRIMARIES))
-            return [info for info in nodes.values() if isinstance(info, dict)] if "redis_version" not in nodes else [nodes]
+            return (
+                [info for info in nodes.values() if isinstance(info, dict)] if "redis_version" not in nodes else [nodes]
+            )
         return [await self._patiently(self._client.info)]
 
     async def _admit(self) -> None:
@@ -124,10 +127,9 @@ class Link:
         infos = await self.info()
         for info in infos:
             fsync = None
-            try:
+            # It may not be for us to know, which only strict durability minds.
+            with contextlib.suppress(redis_errors.ResponseError):
                 fsync = (await self._client.config_get("appendfsync")).get("appendfsync")
-            except redis_errors.ResponseError:
-                pass  # not for us to know, which only strict durability minds
             require_safe(server_of(info, fsync), links.address, links.durability)
         await self._agree(len(infos))
         links.is_admitted = True
@@ -218,5 +220,3 @@ def _evaluate(client: Client, wanted: Script, tag: str, arguments: tuple[Argumen
         return client.execute_command("EVALSHA", wanted.sha, 1, tag, *arguments)  # type: ignore[no-untyped-call]
     except redis_errors.NoScriptError:
         return client.execute_command("EVAL", wanted.text, 1, tag, *arguments)  # type: ignore[no-untyped-call]
-
-

@@ -182,9 +182,7 @@ class Partition:
         )
         archived = b"".join(id_to_bytes(job.id) + job.version.to_bytes(4, "big") for job in retention.archived)
         succeeded, cancelled, dead, events, keys, results = await self._write("prune", _encode(head), archived)
-        return Pruned(
-            succeeded=succeeded, cancelled=cancelled, dead=dead, events=events, keys=keys, results=results
-        )
+        return Pruned(succeeded=succeeded, cancelled=cancelled, dead=dead, events=events, keys=keys, results=results)
 
     async def find(self, wanted: Filter, now: int, cursor: str, limit: int) -> Page:
         """Answer jobs as they are, looked for in a thread: unpacking many of them takes time."""

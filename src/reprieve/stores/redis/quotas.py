@@ -142,7 +142,9 @@ class Quotas:
             if not items:
                 return
         epoch = await self._links.here().command("HINCRBY", f"{{{self._links.address.prefix}:0}}:m", "epochs", 1)
-        frozen = [_read(parts) for parts in await self._ask(partitions, "freeze", now, epoch, [items] * len(partitions))]
+        frozen = [
+            _read(parts) for parts in await self._ask(partitions, "freeze", now, epoch, [items] * len(partitions))
+        ]
         if not all(frozen):
             return  # somebody else deals
         wanting = [place for place, shares in enumerate(frozen) if any(share.wants for share in shares)]
@@ -161,9 +163,7 @@ class Quotas:
     async def _ask(
         partitions: Sequence[Partition], word: str, now: int, epoch: int, items: Sequence[Sequence[Any]]
     ) -> list[list[Any] | None]:
-        calls = (
-            partition.quota(word, now, epoch, some) for partition, some in zip(partitions, items, strict=True)
-        )
+        calls = (partition.quota(word, now, epoch, some) for partition, some in zip(partitions, items, strict=True))
         return list(await asyncio.gather(*calls))
 
     async def whole(self, gauges: list[Gauge]) -> list[Gauge]:

@@ -39,9 +39,7 @@ from reprieve.stores.redis.partition import Point
 class RedisStore:
     """Jobs in a Redis, for any number of processes and machines."""
 
-    def __init__(
-        self, url: str, *, durability: Durability = "full", largest_payload: int = LARGEST_PAYLOAD
-    ) -> None:
+    def __init__(self, url: str, *, durability: Durability = "full", largest_payload: int = LARGEST_PAYLOAD) -> None:
         """Take where the server is; it is connected to, and looked at, with the first call."""
         self._largest_payload = largest_payload
         self._links = Links(address_of(url), durability)

@@ -49,7 +49,9 @@ class Tour:
     def _pool(self) -> list[int]:
         order = [(number + self.claim.number) % self._partitions for number in range(self._partitions)]
         fresh = [number for number in order if number not in self._asked]
-        return sorted(fresh, key=lambda number: self._idle.get(number, -math.inf) > self.claim.now) or sorted(self._more)
+        return sorted(fresh, key=lambda number: self._idle.get(number, -math.inf) > self.claim.now) or sorted(
+            self._more
+        )
 
     def plan(self) -> dict[int, int]:
         """Answer whom to ask next for how many; in the first round also those who only have to settle."""
