@@ -35,7 +35,7 @@ def open_store(
     `shared` lets jobs stand in a file that an application has tables of its own in.
     """
     scheme, _, _ = url.partition("://")
-    # What is flushed before each answer is as strict as it can be, but for servers that have replicas.
+    # Only a Redis server can answer before what it answers is flushed.
     flushed: Literal["full", "fast"] = "fast" if durability == "fast" else "full"
     if scheme == "sqlite":
         from reprieve.stores.sqlite import SqliteStore  # noqa: PLC0415 - a store is imported when it is used

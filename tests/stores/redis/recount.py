@@ -19,7 +19,7 @@ _decode = msgspec.msgpack.Decoder(list[Any]).decode
 class Books:
     """A partition as it lies in the server."""
 
-    def __init__(self, client: redis.Redis, tag: str) -> None:
+    def __init__(self, client: Any, tag: str) -> None:  # noqa: ANN401 - a client of a server or of a Cluster
         """Read everything."""
         self._client = client
         self._tag = tag.encode()
@@ -52,7 +52,7 @@ class Books:
                 yield key, key[len(prefix) :]
 
 
-def complaints(client: redis.Redis, tag: str) -> list[str]:
+def complaints(client: redis.Redis | redis.RedisCluster, tag: str) -> list[str]:
     """Answer what is wrong with a partition."""
     books = Books(client, tag)
     return [*_places(books), *_running(books), *_rings(books), *_asides(books), *_sessions(books)]

@@ -2,7 +2,6 @@
 
 import asyncio
 
-from reprieve.core.status import STUCK_AFTER
 from reprieve.stores.protocol import Filter
 from reprieve.stores.redis import RedisStore
 from tests.servers import redis as servers
@@ -28,7 +27,7 @@ async def test_server_that_is_killed_and_started_again_loses_nothing_that_it_flu
         assert load.settled.keys() == load.acknowledged
         assert set(load.runs.values()) == {1}
         assert set(load.settled.values()) == {1}
-        assert await store.tally("status", Filter(statuses=frozenset({"ready", "running"})), STUCK_AFTER) == {}
+        assert await store.tally("status", Filter(statuses=frozenset({"ready", "running"})), 0) == {}
         with server.client() as client:
             assert complaints(client, "{reprieve:0}") == []
         await store.close()

@@ -62,7 +62,7 @@ class Address(Record):
                 host, port = self.hosts[0]
                 return redis.asyncio.Redis(host=host, port=port, db=self.database, max_connections=64, **options)
             case "sentinel":
-                sentinels = redis.asyncio.sentinel.Sentinel(list(self.hosts), **_seen(options))
+                sentinels = redis.asyncio.sentinel.Sentinel(list(self.hosts), **_seen(options))  # type: ignore[no-untyped-call]  # the driver's
                 return sentinels.master_for(self.service, db=self.database, **options)
             case "cluster":
                 nodes = [redis.asyncio.cluster.ClusterNode(*host) for host in self.hosts]
@@ -76,10 +76,10 @@ class Address(Record):
                 host, port = self.hosts[0]
                 return redis.Redis(host=host, port=port, db=self.database, **options)
             case "sentinel":
-                sentinels = redis.sentinel.Sentinel(list(self.hosts), **_seen(options))
-                return sentinels.master_for(self.service, db=self.database, **options)
+                sentinels = redis.sentinel.Sentinel(list(self.hosts), **_seen(options))  # type: ignore[no-untyped-call]  # as above
+                return sentinels.master_for(self.service, db=self.database, **options)  # type: ignore[no-untyped-call]  # as above
             case "cluster":
-                nodes = [redis.cluster.ClusterNode(*host) for host in self.hosts]
+                nodes = [redis.cluster.ClusterNode(*host) for host in self.hosts]  # type: ignore[no-untyped-call]  # as above
                 return redis.RedisCluster(startup_nodes=nodes, **_clustered(options))
 
     def _options(self) -> dict[str, Any]:

@@ -115,7 +115,7 @@ class Look:
             kinds = ["x"]
         for queue in self._queues(wanted):
             for kind in kinds:
-                place = [0, ""]
+                place: list[Key] = [0, ""]
                 if after and (queue, kind) < (str(after[0]), str(after[1])):
                     continue
                 if after and (queue, kind) == (after[0], after[1]):
@@ -127,7 +127,7 @@ class Look:
         for queue in self._queues(wanted):
             if after and queue < str(after[0]):
                 continue
-            place = list(after[1:]) if after and queue == after[0] else [0, ""]
+            place: list[Key] = list(after[1:]) if after and queue == after[0] else [0, ""]
             for at, raw, job in self._in_order("ok", queue, place):
                 yield [queue, at, raw.hex()], job, 0
 

@@ -137,13 +137,16 @@ class Fleet:
                 message = f"call {claim.number} of session {claim.session!r} comes after call {tour.claim.number}"
                 raise StaleCall(message)
             tour = self._tours[claim.session] = Tour(claim, self._links.partitions, self._idle(claim.session))
-        while not tour.is_over:
-            limits = tour.plan()
-            await _together(self._visit(tour, number, limit) for number, limit in limits.items())
-            tour.count += 1
-            if tour.is_over and tour.may_deal and self._quotas.is_needed:
-                tour.begin_again()
+        while not tour.is_done:
+            while not tour.is_over:
+                limits = tour.plan()
+                await _together(self._visit(tour, number, limit) for number, limit in limits.items())
+                tour.count += 1
+            if tour.may_deal and self._quotas.is_needed:
                 await self._quotas.deal(self._all(), claim.now)
+                tour.begin_again()
+            else:
+                tour.is_done = True
         if tour.is_dead(self._opened.setdefault(claim.session, set())):
             message = f"session {claim.session!r} is not open, or dead: its time was up, and others have its jobs"
             raise SessionDead(message)

@@ -164,7 +164,7 @@ class Link:
 
     async def command(self, *parts: Argument) -> Any:  # noqa: ANN401 - as the server answers
         """Run a command."""
-        return await self._patiently(lambda: self._client.execute_command(*parts))  # type: ignore[no-untyped-call]
+        return await self._patiently(lambda: self._client.execute_command(*parts))
 
     async def _patiently(self, call: Callable[[], Any]) -> Any:  # noqa: ANN401 - as above
         try:
@@ -209,10 +209,10 @@ class Link:
 
 async def _evaluate_async(client: AsyncClient, wanted: Script, tag: str, arguments: tuple[Argument, ...]) -> Any:  # noqa: ANN401 - as the script answers
     try:
-        return await client.execute_command("EVALSHA", wanted.sha, 1, tag, *arguments)  # type: ignore[no-untyped-call]
+        return await client.execute_command("EVALSHA", wanted.sha, 1, tag, *arguments)
     except redis_errors.NoScriptError:
         # A server that was restarted, or failed over, does not know it (any more).
-        return await client.execute_command("EVAL", wanted.text, 1, tag, *arguments)  # type: ignore[no-untyped-call]
+        return await client.execute_command("EVAL", wanted.text, 1, tag, *arguments)
 
 
 def _evaluate(client: Client, wanted: Script, tag: str, arguments: tuple[Argument, ...]) -> Any:  # noqa: ANN401 - as the script answers

@@ -21,6 +21,8 @@ class Tour:
         """Begin with the partitions in which there may be something, each time with another."""
         self.claim = claim
         self.count = 0
+        self.is_done = False
+        """Whether there is an answer, which a repeat is given as well."""
         self.left = claim.limit
         self._deals = 0
         """How often shares of limits were dealt anew on the way."""
