@@ -70,8 +70,8 @@ BUGS = (
     Bug(
         "leftovers are leased",
         "lua/claim.lua",
-        "or state ~= WAITING or entries[number] ~= entry_of(id, version) then",
-        "then",
+        "if state ~= WAITING or entries[place] ~= entry_of(id, version) then",
+        "if not record then",
         HISTORIES,
     ),
     Bug(

@@ -122,44 +122,57 @@ local function undo(plan, shelf)
   plan.is_cut = true
 end
 
--- Takes the picked jobs of a shelf out of its lane; answers ids and records of those that may run.
-local function pop_jobs(plan, shelf, expired)
-  local wanted, jobs, key = shelf.picked, {}, P .. ':l:' .. shelf.name
-  while wanted > 0 and leftovers > 0 do
-    local entries = call('LPOP', key, wanted)
-    if not entries then
+-- Takes entries off lanes, so many of each shelf as are still wanted; answers their ids, entries and shelves.
+local function pop_entries(wanted)
+  local ids, entries, from = {}, {}, {}
+  for name, count in pairs(wanted) do
+    for _, entry in ipairs(call('LPOP', P .. ':l:' .. name, count) or {}) do
+      local place = #ids + 1
+      ids[place], entries[place], from[place] = sub(entry, 1, 16), entry, name
+    end
+  end
+  return ids, entries, from
+end
+
+-- Takes the picked jobs out of their lanes. Answers by shelf what may run, each as id, record and version; those past
+-- their deadline are noted.
+local function pop_jobs(plan, expired)
+  local wanted, found = {}, {}
+  for name, shelf in pairs(plan.taken) do
+    wanted[name], found[name] = shelf.picked, {}
+  end
+  while next(wanted) and leftovers > 0 do
+    local ids, entries, from = pop_entries(wanted)
+    if not ids[1] then
       break
     end
-    local ids = {}
-    for number, entry in ipairs(entries) do
-      ids[number] = sub(entry, 1, 16)
-    end
-    local records = fetch(P .. ':j', ids)
-    for number, id in ipairs(ids) do
-      local record = records[number]
-      local version, state, deadline
+    for place, record in ipairs(fetch(P .. ':j', ids)) do
+      local id, name = ids[place], from[place]
+      local version, state, _, deadline = 0, -1, 0, 0
       if record then
-        local _
         version, state, _, deadline = struct.unpack('>I4BBd', record)
       end
-      if not record or state ~= WAITING or entries[number] ~= entry_of(id, version) then
+      if state ~= WAITING or entries[place] ~= entry_of(id, version) then
         leftovers = leftovers - 1
         if call('HINCRBY', P .. ':lo', id, -1) <= 0 then
           call('HDEL', P .. ':lo', id)
         end
       else
-        wanted = wanted - 1
+        wanted[name] = wanted[name] > 1 and wanted[name] - 1 or nil
         if deadline > 0 and deadline <= plan.now then
-          expired[#expired + 1] = {shelf, id, record}
+          expired[#expired + 1] = {plan.taken[name], id, record}
         else
+          local jobs = found[name]
           jobs[#jobs + 1] = {id, record, version}
         end
       end
     end
   end
-  -- Whatever did not come, because too many leftovers stood before it, is there again.
-  shelf.ready = shelf.ready + wanted
-  return jobs
+  for name, count in pairs(wanted) do
+    -- Whatever did not come, because too many leftovers stood before it, is there again.
+    plan.taken[name].ready = plan.taken[name].ready + count
+  end
+  return found
 end
 
 local function bury(plan, expired)
@@ -183,8 +196,9 @@ end
 
 -- Carries out a plan: answers the jobs in the order of their picks, and leases them.
 local function carry_out(plan, session, number, leases, out)
-  local found, expired, reached = {}, {}, {}
+  local expired, reached = {}, {}
   for name, shelf in pairs(plan.taken) do
+    reached[name] = 0
     for _, gate in ipairs(shelf.place.gates) do
       local limits = gates[gate]
       if limits ~= plan.gate and is_free(limits) then
@@ -192,9 +206,8 @@ local function carry_out(plan, session, number, leases, out)
         limits.is_changed = true
       end
     end
-    found[name] = pop_jobs(plan, shelf, expired)
-    reached[name] = 0
   end
+  local found = pop_jobs(plan, expired)
   local prefixes = {}
   for _, shelf in ipairs(plan.picks) do
     local name = shelf.name

@@ -51,15 +51,17 @@ end
 
 local function meet_tenants(keys)
   local unknown = {}
-  for _, key in ipairs(keys) do
+  for number = 1, #keys do
+    local key = keys[number]
     if not tenants[key] then
       tenants[key] = true
       unknown[#unknown + 1] = key
     end
   end
-  for number, packed in ipairs(fetch(P .. ':tn', unknown)) do
-    local key = unknown[number]
-    local cut = string.find(key, '%z')
+  local states = fetch(P .. ':tn', unknown)
+  for number = 1, #unknown do
+    local key, packed = unknown[number], states[number]
+    local cut = string.find(key, '\0', 1, true)
     local f = packed and cmsgpack.unpack(packed) or {}
     local tenant = read_limits({
       key = key, queue = sub(key, 1, cut - 1), name = sub(key, cut + 1),
@@ -91,28 +93,38 @@ end
 local function place_of(name)
   local place = places[name]
   if not place then
-    local queue, tenant, task, dependency, group, priority =
-      string.match(name, '^([^%z]*)%z([^%z]*)%z([^%z]*)%z([^%z]*)%z([^%z]*)%z(%d)$')
-    local through = {'q' .. queue, 'k' .. task}
-    if dependency ~= '' then
-      through[#through + 1] = 'd' .. dependency
+    -- queue \0 tenant \0 task \0 dependency \0 group \0 priority
+    local one = string.find(name, '\0', 1, true)
+    local two = string.find(name, '\0', one + 1, true)
+    local three = string.find(name, '\0', two + 1, true)
+    local four = string.find(name, '\0', three + 1, true)
+    local five = #name - 1
+    local queue = sub(name, 1, one - 1)
+    local through = {'q' .. queue, 'k' .. sub(name, two + 1, three - 1)}
+    if four > three + 1 then
+      through[#through + 1] = 'd' .. sub(name, three + 1, four - 1)
     end
-    if group ~= '' then
-      through[#through + 1] = 'g' .. group
+    if five > four + 1 then
+      through[#through + 1] = 'g' .. sub(name, four + 1, five - 1)
     end
-    place = {queue = queue, tenant = queue .. '\0' .. tenant, gates = through, priority = tonumber(priority)}
+    place = {queue = queue, tenant = sub(name, 1, two - 1), gates = through, priority = string.byte(name, -1) - 48}
     places[name] = place
   end
   return place
 end
 
 local function meet_places(names)
-  local their_tenants, their_gates = {}, {}
-  for _, name in ipairs(names) do
-    local place = place_of(name)
-    their_tenants[#their_tenants + 1] = place.tenant
-    for _, gate in ipairs(place.gates) do
-      their_gates[#their_gates + 1] = gate
+  local their_tenants, their_gates, known = {}, {}, {}
+  for number = 1, #names do
+    local place = place_of(names[number])
+    their_tenants[number] = place.tenant
+    local through = place.gates
+    for place_of_gate = 1, #through do
+      local gate = through[place_of_gate]
+      if not known[gate] then
+        known[gate] = true
+        their_gates[#their_gates + 1] = gate
+      end
     end
   end
   meet_tenants(their_tenants)
@@ -127,14 +139,16 @@ end
 local function meet_shelves(names)
   meet_places(names)
   local unknown = {}
-  for _, name in ipairs(names) do
+  for number = 1, #names do
+    local name = names[number]
     if not shelves[name] then
       shelves[name] = true
       unknown[#unknown + 1] = name
     end
   end
-  for number, packed in ipairs(fetch(P .. ':s', unknown)) do
-    local name = unknown[number]
+  local states = fetch(P .. ':s', unknown)
+  for number = 1, #unknown do
+    local name, packed = unknown[number], states[number]
     local place = place_of(name)
     local f = packed and cmsgpack.unpack(packed) or {}
     local shelf = {
@@ -216,8 +230,9 @@ local function release(place, count)
   if tenant.blocked == FULL then
     unblock(tenant)
   end
-  for _, name in ipairs(place.gates) do
-    local gate = gates[name]
+  local through = place.gates
+  for number = 1, #through do
+    local gate = gates[through[number]]
     gate.running = gate.running - count
     gate.is_changed = true
     if gate.aside > 0 then
@@ -257,14 +272,17 @@ local function flush_tenants()
       end
       local member = waits and member_of(tenant)
       if member ~= tenant.was then
+        local left, joined = leave[queue.name], join[queue.name]
+        if not left then
+          left, joined = {}, {}
+          leave[queue.name], join[queue.name] = left, joined
+        end
         if tenant.was then
-          leave[queue.name] = leave[queue.name] or {}
-          table.insert(leave[queue.name], tenant.was)
+          left[#left + 1] = tenant.was
         end
         if member then
-          join[queue.name] = join[queue.name] or {}
-          table.insert(join[queue.name], 0)
-          table.insert(join[queue.name], member)
+          joined[#joined + 1] = 0
+          joined[#joined + 1] = member
         end
       end
       local weight = weight_of(tenant)

@@ -53,11 +53,23 @@ local function pop(heap)
   return first
 end
 
+-- Tenants that were read stand in line as the ring has them; those that were served, or met before, in a heap beside it.
 local function new_plan(queue, slots, now)
   return {
     queue = queue, gate = gates['q' .. queue.name], slots = slots, now = now, ceiling = max(1, floor(slots * MOST_SLOTS)),
-    heap = {}, seen = {}, read = 0, picks = {}, taken = {}, asides = {}, aside_count = 0, waiting = {},
+    line = {}, first = 1, heap = {}, seen = {}, read = 0, picks = {}, taken = {}, asides = {},
   }
+end
+
+-- Takes the tenant that is next by its numbers, or answers nil.
+local function step_up(plan)
+  local head = plan.line[plan.first]
+  local top = plan.heap[1]
+  if head and not (top and is_before(top, head)) then
+    plan.first = plan.first + 1
+    return head
+  end
+  return top and pop(plan.heap)
 end
 
 -- Reads shelves of tenants that were not read yet.
@@ -126,7 +138,7 @@ local function read_candidates(plan, count)
     local load, finish = struct.unpack('>dd', members[count])
     plan.last = {load = load, finish = finish, name = sub(members[count], 17)}
   end
-  local function join(tenant)
+  local function join(tenant, is_in_order)
     if not plan.seen[tenant.key] and is_in_ring(tenant) then
       plan.seen[tenant.key] = true
       if not tenant.was and not tenant.has_arrived then
@@ -135,24 +147,27 @@ local function read_candidates(plan, count)
       end
       tenant.load = load_of(tenant)
       fresh[#fresh + 1] = tenant
+      if is_in_order then
+        plan.line[#plan.line + 1] = tenant
+      else
+        push(plan.heap, tenant)
+      end
     end
   end
-  for _, key in ipairs(keys) do
-    join(tenants[key])
+  for number = 1, #keys do
+    -- What this call has changed may stand elsewhere by now.
+    join(tenants[keys[number]], not tenants[keys[number]].is_changed)
   end
   if not plan.has_joined then
     plan.has_joined = true
     for _, tenant in pairs(tenants) do
       if tenant.queue == plan.queue.name then
-        join(tenant)
+        join(tenant, false)
       end
     end
   end
   read_shelves(fresh)
-  for _, tenant in ipairs(fresh) do
-    plan.count = (plan.count or 0) + 1
-    push(plan.heap, tenant)
-  end
+  plan.count = (plan.count or 0) + #fresh
 end
 
 local function has_company(plan, tenant)
@@ -205,8 +220,11 @@ end
 -- Answers the tenant that is next, taken off the heap; nil when there is none, or others have to be read first.
 local function choose(plan)
   local passed, chosen, fallback = {}, nil, nil
-  while #plan.heap > 0 do
-    local tenant = pop(plan.heap)
+  while true do
+    local tenant = step_up(plan)
+    if not tenant then
+      break
+    end
     if plan.last and is_before(plan.last, tenant) then
       passed[#passed + 1] = tenant
       break
@@ -231,8 +249,8 @@ local function choose(plan)
   if fallback then
     passed[#passed + 1] = fallback
   end
-  for _, tenant in ipairs(passed) do
-    push(plan.heap, tenant)
+  for number = 1, #passed do
+    push(plan.heap, passed[number])
   end
   return chosen
 end
