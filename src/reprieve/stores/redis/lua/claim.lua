@@ -276,7 +276,7 @@ local function visit(name, session, number, now, slots, limit, leases, out)
   if room_of(plan.gate, now) == 0 then
     note(back_at(plan.gate, now))
   else
-    read_candidates(plan, limit + 2)
+    read_candidates(plan, AT_ONCE)
     pick(plan, limit)
     carry_out(plan, session, number, leases, out)
     if plan.is_cut then

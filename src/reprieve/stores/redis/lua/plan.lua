@@ -4,6 +4,7 @@ local MOST_IN_A_ROW, MOST_SLOTS, OLDEST_EVERY = 3, 0.9, 16
 local MINUTE = 60000
 local MOST_ASIDE = 64 -- shelves that one claim puts aside; the next goes on
 local SHELVES = 64 -- open shelves of a tenant that a claim reads at once
+local AT_ONCE = 24 -- tenants that a claim reads at once
 
 local function is_before(one, other)
   if one.load ~= other.load then
@@ -166,8 +167,26 @@ local function read_candidates(plan, count)
       end
     end
   end
-  read_shelves(fresh)
   plan.count = (plan.count or 0) + #fresh
+end
+
+-- Reads the shelves of a tenant whose turn it is, and of some whose turn may be next.
+local function open_shelves(plan, tenant)
+  if tenant.shelves then
+    return
+  end
+  local some = {tenant}
+  for place = plan.first, min(#plan.line, plan.first + AT_ONCE) do
+    if not plan.line[place].shelves then
+      some[#some + 1] = plan.line[place]
+    end
+  end
+  for place = 1, min(#plan.heap, AT_ONCE) do
+    if not plan.heap[place].shelves then
+      some[#some + 1] = plan.heap[place]
+    end
+  end
+  read_shelves(some)
 end
 
 local function has_company(plan, tenant)
@@ -264,6 +283,7 @@ end
 
 -- Answers the shelf of a tenant that is next and may give a job; those that may not are put aside.
 local function choose_shelf(plan, tenant)
+  open_shelves(plan, tenant)
   local by_age = (tenant.served + 1) % OLDEST_EVERY == 0
   local open = tenant.shelves
   while open[1] do
@@ -346,6 +366,6 @@ local function pick(plan, limit)
     if not plan.wants_more then
       return
     end
-    read_candidates(plan, limit + 2)
+    read_candidates(plan, AT_ONCE)
   end
 end
