@@ -80,13 +80,13 @@ class Server:
             try:
                 with self.client() as client:
                     client.ping()
+            except redis.AuthenticationError:
+                return  # it answers, if only to say that it does not know us
             except (redis.ConnectionError, redis.exceptions.BusyLoadingError, redis.TimeoutError):
                 if time.monotonic() > deadline:
                     self.stop()
                     raise RedisMissing((self.folder / "log").read_text()) from None
                 threading.Event().wait(0.02)
-            except redis.RedisError:
-                return  # it answers, if only to say that it does not know us
             else:
                 return
 

@@ -1,0 +1,113 @@
+"""The doctor on Redis, and the files in deploy/: what they promise is what a server started with them is like."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reprieve import clock
+from reprieve.errors import StoreReadOnly
+from reprieve.stores.open import care_for
+from reprieve.stores.protocol import Filter, Regulation, Retention
+from reprieve.stores.redis import RedisStore
+from reprieve.testing.conformance.stage import START, Worker, enqueued, fail, find_all, regulate, succeed
+from tests.servers import redis as servers
+
+DEPLOY = Path(__file__).parents[3] / "deploy"
+
+
+def findings(url: str) -> dict[str, str]:
+    return {finding.name: finding.level for finding in care_for(url).examine(clock.now())}
+
+
+@pytest.fixture
+def safe() -> Iterator[servers.Server]:
+    with servers.own(maxmemory="256mb") as server:
+        yield server
+
+
+def test_server_as_it_should_be_is_well(safe: servers.Server) -> None:
+    assert set(findings(safe.url).values()) == {"ok"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "name", "level"),
+    [
+        ({"appendonly": "no"}, "aof", "bad"),
+        ({"appendfsync": "no"}, "fsync", "bad"),
+        ({"maxmemory_policy": "volatile-lru"}, "eviction", "bad"),
+        ({"maxmemory": "0"}, "memory", "warn"),
+        ({"maxmemory": "900kb"}, "memory", "bad"),
+    ],
+)
+def test_every_danger_is_found(settings: dict[str, str], name: str, level: str) -> None:
+    with servers.own(**{"maxmemory": "256mb"} | settings) as server:
+        assert findings(server.url)[name] == level
+
+
+def test_key_of_another_kind_and_a_newer_layout_are_found(safe: servers.Server) -> None:
+    with safe.client() as client:
+        client.hset("{reprieve:0}:m", "layout", 99)
+        assert findings(safe.url)["layout"] == "bad"
+        client.delete("{reprieve:0}:m")
+        client.set("{reprieve:0}:j", "somebody else's")
+        assert findings(safe.url)["keys"] == "bad"
+
+
+def test_server_that_is_away_is_told(safe: servers.Server) -> None:
+    safe.stop()
+    assert findings(safe.url) == {"server": "bad"}
+
+
+def test_replica_is_found(safe: servers.Server) -> None:
+    with servers.own(replicaof=f"127.0.0.1 {safe.port}") as replica:
+        assert findings(replica.url)["role"] == "bad"
+
+
+def test_layout_is_made_and_told(safe: servers.Server) -> None:
+    care = care_for(safe.url)
+    assert (care.layout().stored, care.layout().known) == (0, 1)
+    assert care.migrate().stored == 1
+    assert care.layout().stored == 1
+    assert care.migrations() == []
+
+
+def test_cluster_is_examined_node_by_node() -> None:
+    with servers.cluster() as nodes:
+        found = findings(f"redis+cluster://127.0.0.1:{nodes[0].port}")
+        assert sum(name.startswith("aof of ") for name in found) == 3
+        assert "bad" not in found.values()
+
+
+async def test_configuration_and_user_that_we_ship_do_for_everything(tmp_path: Path) -> None:
+    server = servers.Server(tmp_path, {"aclfile": str(tmp_path / "users.acl"), "include": str(DEPLOY / "redis.conf")})
+    server.settings = {name: value for name, value in server.settings.items() if name in ("aclfile", "include")}
+    (tmp_path / "users.acl").write_text(
+        "\n".join(line for line in (DEPLOY / "redis.acl").read_text().splitlines() if not line.startswith("#")) + "\n"
+    )
+    try:
+        server.start()
+        url = f"redis://reprieve:x@127.0.0.1:{server.port}/0"
+        assert "bad" not in findings(url).values()
+        store = RedisStore(url)
+        job = await enqueued(store, key="k")
+        worker = await Worker.open(store)
+        await worker.settle(fail(await worker.one(), due_at=START))
+        again = await worker.one()
+        await worker.settle(succeed(again, result=b"1", ttl=60.0))
+        assert [found.id for found in await find_all(store, Filter())] == [job.id]
+        await regulate(store, Regulation(subject="task", name="send", permits=0))
+        assert await store.tally("status", Filter(), START) == {"succeeded": 1}
+        assert await store.swap("leader", 0, b"me") is not None
+        assert len(await store.cells()) == len(await store.gauges("tenant")) == 1
+        assert len(await store.events()) == 1
+        assert not await store.wait(("default",), 0.01)
+        await store.recover(START)
+        await store.prune(Retention(now=START))
+        await store.close()
+        elsewhere = RedisStore(f"{url}?prefix=elsewhere")
+        with pytest.raises(StoreReadOnly):
+            await enqueued(elsewhere)
+        await elsewhere.close()
+    finally:
+        server.stop()
