@@ -11,6 +11,8 @@ from uuid import uuid4
 
 import psycopg
 
+from tests.servers import redis
+
 
 class Ground(Protocol):
     """A store, as it is seen from outside."""
@@ -92,6 +94,25 @@ class Schema:
             admin.execute(f"drop schema if exists {self.name} cascade")
 
 
+class Server:
+    """A Redis server."""
+
+    def __init__(self, server: redis.Server) -> None:
+        self.url = server.url
+        self._server = server
+
+    def is_free(self) -> bool:
+        """Whoever stops holds nothing: a script that has begun ends without them."""
+        return True
+
+    @contextmanager
+    def locked(self) -> Generator[None]:
+        with self._server.client() as admin:
+            admin.client_pause(3_600_000, all=False)
+            yield
+            admin.client_unpause()
+
+
 @contextmanager
 def in_a_file(folder: Path) -> Generator[Ground]:
     """Stand on a file in the folder."""
@@ -106,3 +127,10 @@ def in_a_schema(server: str) -> Generator[Ground]:
         yield schema
     finally:
         schema.drop()
+
+
+@contextmanager
+def in_a_server(_: Path) -> Generator[Ground]:
+    """Stand on a Redis server of one's own: it can be locked only as a whole."""
+    with redis.own() as server:
+        yield Server(server)
