@@ -104,12 +104,6 @@ class Ear:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
-    def abandon(self) -> None:
-        """Stop listening, from another loop."""
-        self._is_closed = True
-        if self._task is not None and not self._task.get_loop().is_closed():
-            self._task.get_loop().call_soon_threadsafe(self._task.cancel)
-
 
 def _entries(found: Any) -> list[tuple[bytes, list[bytes]]]:  # noqa: ANN401 - the shape depends on client and protocol
     if not found:

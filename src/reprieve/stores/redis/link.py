@@ -85,7 +85,7 @@ class Links:
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def close(self) -> None:
-        """Close the links; those of other loops are left to their end."""
+        """Close the links; those of other loops close when these come to it."""
         self._is_closed = True
         link = self._loops.pop(asyncio.get_running_loop(), None)
         if link is not None:
@@ -111,6 +111,8 @@ class Link:
         self._patience = patience
         self._client = links.address.connect_async()
         self._ears: dict[str, Ear] = {}
+        self._loop = asyncio.get_running_loop()
+        self._keeper = self._loop.create_task(self._keep())
 
     async def info(self) -> list[dict[str, Any]]:
         """Ask every primary what it has to say of itself."""
@@ -190,8 +192,19 @@ class Link:
             ear = self._ears[tag] = Ear(self._client, f"{tag}:b")
         return ear
 
+    async def _keep(self) -> None:
+        """Stay as long as the loop, which cancels its tasks before it ends: then nothing is left open behind it."""
+        try:
+            await self._loop.create_future()
+        finally:
+            await self._disconnect()
+
     async def close(self) -> None:
         """Stop listening and disconnect."""
+        self._keeper.cancel()
+        await asyncio.gather(self._keeper, return_exceptions=True)
+
+    async def _disconnect(self) -> None:
         for ear in self._ears.values():
             await ear.close()
         await self._client.aclose()
@@ -202,9 +215,9 @@ class Link:
             await sentinel.aclose()
 
     def abandon(self) -> None:
-        """Leave a link to the end of its loop, which is not the one that closes the store."""
-        for ear in self._ears.values():
-            ear.abandon()
+        """Close from another loop, as soon as this one comes to it."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._keeper.cancel)
 
 
 async def _evaluate_async(client: AsyncClient, wanted: Script, tag: str, arguments: tuple[Argument, ...]) -> Any:  # noqa: ANN401 - as the script answers
