@@ -217,6 +217,12 @@ class StoreLocked(StoreError):
     code = "store_locked"
 
 
+class StoreUnreachable(StoreError):
+    """The store's server does not answer. What was not acknowledged may or may not be stored, and can be repeated."""
+
+    code = "store_unreachable"
+
+
 class StoreReadOnly(StoreError):
     """The store cannot be written."""
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from weakref import WeakKeyDictionary
 
 from reprieve.core.job import Job
-from reprieve.errors import ReprieveError, StoreClosed, StoreFull, StoreLocked, StoreReadOnly
+from reprieve.errors import ReprieveError, StoreClosed, StoreFull, StoreLocked, StoreReadOnly, StoreUnreachable
 
 Send = Callable[[Sequence[Job], int], Awaitable[list[str]]]
 
@@ -22,7 +22,7 @@ CROWD = 16
 LARGEST = 5_000
 """Jobs of one call at the most."""
 
-_FATAL = (StoreFull, StoreReadOnly, StoreClosed)
+_FATAL = (StoreFull, StoreReadOnly, StoreUnreachable, StoreClosed)
 """What befalls every call alike."""
 
 
@@ -79,7 +79,7 @@ class _Gathering:
                 error = await self._attempt(batch)
                 if error is None:
                     continue
-                # A store that was locked, full or closed for all would be so again for each, one after the other.
+                # A store that was locked, full, away or closed for all would be so again for each, one after the other.
                 if len(batch) == 1 or isinstance(error, self._fatal):
                     _fail(batch, error)
                 else:

@@ -13,11 +13,13 @@ from reprieve.errors import (
     StoreError,
     StoreFull,
     StoreReadOnly,
+    StoreUnreachable,
     UnsafeStore,
 )
 from reprieve.stores.open import open_store
 from reprieve.stores.protocol import Filter
 from reprieve.stores.redis import RedisStore
+from reprieve.stores.redis.link import PATIENCE
 from reprieve.testing.conformance.stage import START, Worker, enqueue, enqueued, find_all, new_job, new_jobs, succeed
 from tests.servers import redis as servers
 from tests.stores.redis.recount import complaints
@@ -191,6 +193,18 @@ async def test_key_of_another_kind_is_told_and_nothing_is_half_done(suffix: str,
         job = await enqueued(store, key="k")
         worker = await Worker.open(store)
         assert [leased.id for leased in await worker.take(10)] == [job.id]
+        await store.close()
+
+
+async def test_server_that_stays_away_is_told_once_for_all_who_wait() -> None:
+    with servers.own() as server:
+        store = RedisStore(server.url)
+        await enqueued(store)
+        server.stop()
+        began = asyncio.get_running_loop().time()
+        answers = await asyncio.gather(*(enqueue(store, new_job(store)) for _ in range(20)), return_exceptions=True)
+        assert {type(answer) for answer in answers} == {StoreUnreachable}
+        assert asyncio.get_running_loop().time() - began < 2.5 * PATIENCE
         await store.close()
 
 

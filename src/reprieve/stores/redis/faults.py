@@ -10,14 +10,11 @@ from reprieve.errors import (
     StoreError,
     StoreFull,
     StoreReadOnly,
+    StoreUnreachable,
 )
 
 FAULTS = (redis_errors.RedisError, redis_errors.RedisClusterException, OSError)
 """Whatever the client raises when the server does not answer as it should."""
-
-
-class Unreachable(StoreError):
-    """The server does not answer. What was not acknowledged may or may not be stored, and can be repeated."""
 
 
 _WORDS: tuple[tuple[str, type[StoreError], str], ...] = (
@@ -67,7 +64,7 @@ def _translated(error: Exception, text: str) -> StoreError:
         return StoreReadOnly(f"the user may not do this; give it what deploy/redis.acl lists ({text})")
     unreachable = redis_errors.ConnectionError, redis_errors.TimeoutError, redis_errors.RedisClusterException, OSError
     if isinstance(error, unreachable):
-        return Unreachable(f"the server does not answer: {text or type(error).__name__}")
+        return StoreUnreachable(f"the server does not answer: {text or type(error).__name__}")
     return StoreError(f"Redis failed: {type(error).__name__}: {text}")
 
 
