@@ -139,6 +139,22 @@ async def test_partitions_can_be_added_while_jobs_wait_and_workers_work(url: str
     await large.close()
 
 
+async def test_added_partitions_honour_what_was_regulated_before(url: str) -> None:
+    small = RedisStore(f"{url}?partitions=1")
+    await regulate(small, Regulation(subject="dependency", name="ses", permits=0))
+    await regulate(small, Regulation(subject="task", name="slow", max_running=2))
+    large = RedisStore(f"{url}?partitions=4")
+    await enqueue(large, *new_jobs(large, 8, dependency="ses"), *new_jobs(large, 20, task="slow"))
+    await enqueue(large, *new_jobs(large, 8, dependency="ses"), *new_jobs(large, 20, task="slow"))
+    worker = await Worker.open(large)
+    taken = await worker.take(100)
+    assert [job.task for job in taken] == ["slow", "slow"]
+    await regulate(large, Regulation(subject="dependency", name="ses", permits=None))
+    assert len(await worker.take(100)) == 16
+    await small.close()
+    await large.close()
+
+
 async def test_key_that_was_reserved_by_a_producer_that_died_is_free_after_a_minute(url: str) -> None:
     store = RedisStore(f"{url}?partitions=4")
     dead, living = new_job(store, key="k"), new_job(store, key="k")

@@ -196,6 +196,9 @@ class Fleet:
                 opened.add(partition.number)
             return is_alive
 
+        # Nobody has a session, and so can claim, where the rules are not known.
+        await self._quotas.adopt(self.partition(0))
+        await self._quotas.remind(self._all(), beat.now)
         is_alive = all(await _together(map(keep, self._all())))
         await self._quotas.deal_if_due(self._all(), beat.now)
         return is_alive
@@ -221,12 +224,15 @@ class Fleet:
         if self.is_one:
             await self.partition(0).regulate(regulations, now)
             return
-        await self._quotas.note(regulations)
+        await self._quotas.adopt(self.partition(0))
         await self._tell(self._all(), regulations, now)
 
-    async def _tell(self, partitions: Iterable[Partition], regulations: Sequence[Regulation], now: int) -> None:
+    async def _tell(self, partitions: Sequence[Partition], regulations: Sequence[Regulation], now: int) -> None:
+        await self._quotas.remind(self._all(), now)
+        number = await self._quotas.note(regulations)
         closed = [self._quotas.closed(regulation) for regulation in regulations]
         await _together(partition.regulate(closed, now) for partition in partitions)
+        await self._quotas.heed(self._all(), number)
         await self._quotas.deal(self._all(), now, is_forced=True)
 
     async def swap(
@@ -240,7 +246,7 @@ class Fleet:
         closed = [self._quotas.closed(regulation) for regulation in regulations]
         cell = await first.swap(key, version, value, closed, now)
         if cell is not None:
-            await self._quotas.note(regulations)
+            await self._quotas.adopt(first)
             await self._tell(others, regulations, now)
         return cell
 

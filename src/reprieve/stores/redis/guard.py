@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 import structlog
 
 from reprieve.core.record import Record
-from reprieve.errors import ForeignStore, StoreError, StoreFull, StoreReadOnly, UnsafeStore
+from reprieve.errors import ForeignStore, StoreError, StoreFull, StoreReadOnly, StoreUnreachable, UnsafeStore
 from reprieve.stores.redis.address import Address
 
 Durability: TypeAlias = Literal["full", "fast", "strict"]
@@ -124,6 +124,8 @@ class Guard:
             self._looked_at, self._bytes = now, 0
             try:
                 infos = await look()
+            except StoreUnreachable:
+                raise
             except StoreError:
                 return  # the enqueue itself will say what is wrong
             seen = [server_of(info) for info in infos]

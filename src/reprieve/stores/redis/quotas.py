@@ -7,7 +7,7 @@ Whoever was frozen by one who died is dealt with by the next.
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import msgspec
 from msgspec import UNSET
@@ -22,6 +22,9 @@ EVERY: Final = 1.0
 """Seconds from one deal to the next."""
 
 
+Pause: TypeAlias = Literal["schedule", "retry"]
+
+
 class Want(msgspec.Struct, array_like=True, frozen=True):
     """What somebody wants for the whole fleet, of one queue, tenant, task, dependency or group."""
 
@@ -31,6 +34,23 @@ class Want(msgspec.Struct, array_like=True, frozen=True):
     permits: int | None = None
     max_running: int | None = None
     rate: Rate | None = None
+    weight: float = 1.0
+    pauses: tuple[Pause, ...] = ()
+
+    @property
+    def regulation(self) -> Regulation:
+        """What a partition that knows nothing of it is told."""
+        told = Regulation(
+            subject=self.subject,
+            name=self.name,
+            queue=self.queue,
+            permits=self.permits,
+            max_running=self.max_running,
+            rate=self.rate,
+        )
+        if self.subject == "tenant":
+            return replace(told, weight=self.weight)
+        return replace(told, pauses=self.pauses) if self.subject == "queue" else told
 
     @property
     def is_shared(self) -> bool:
@@ -92,23 +112,67 @@ class Quotas:
     async def wants(self) -> dict[tuple[Subject, str, str], Want]:
         """Answer what is wanted for the whole fleet."""
         found = await self._links.here().command("HGETALL", self._key)
-        wants = map(_decode, found.values())
+        wants = (_decode(data) for name, data in found.items() if name)
         return {(want.subject, want.name, want.queue): want for want in wants}
 
-    async def note(self, regulations: Sequence[Regulation]) -> None:
-        """Write down what is wanted, before anybody is told his share of it."""
-        wants = await self.wants()
+    async def adopt(self, first: Partition) -> None:
+        """Write down what the only partition there was so far honours, before there are others."""
+        link = self._links.here()
+        if await link.command("EXISTS", self._key):
+            return
+        fields: list[str | bytes] = ["", ""]
+        for subject in get_args(Subject):
+            for gauge in await first.gauges(subject, ""):
+                want = Want(
+                    subject,
+                    gauge.name,
+                    gauge.queue,
+                    gauge.permits,
+                    gauge.max_running,
+                    gauge.rate,
+                    gauge.weight,
+                    tuple(word for word in get_args(Pause) if word in gauge.pauses),
+                )
+                if want != Want(subject, gauge.name, gauge.queue):
+                    fields += [f"{subject}\0{gauge.name}\0{gauge.queue}", _encode(want)]
+        await link.command("HSET", self._key, *fields)
+        await link.command("HINCRBY", self._meta(0), "wants", 1)
+
+    def _meta(self, number: int) -> str:
+        return f"{{{self._links.address.prefix}:{number}}}:m"
+
+    async def note(self, regulations: Sequence[Regulation]) -> int:
+        """Write down what is wanted, before anybody is told his share of it; answer the number of this state."""
+        wants, link = await self.wants(), self._links.here()
         for regulation in regulations:
             name = (regulation.subject, regulation.name, regulation.queue)
-            want = wants.get(name) or Want(*name)
-            if regulation.permits is not UNSET:
-                want = msgspec.structs.replace(want, permits=regulation.permits)
-            if regulation.max_running is not UNSET:
-                want = msgspec.structs.replace(want, max_running=regulation.max_running)
-            if regulation.rate is not UNSET:
-                want = msgspec.structs.replace(want, rate=regulation.rate)
+            changed = {
+                fact: value
+                for fact in ("permits", "max_running", "rate", "weight", "pauses")
+                if (value := getattr(regulation, fact)) is not UNSET
+            }
+            want = msgspec.structs.replace(wants.get(name) or Want(*name), **changed)
             wants[name] = want
-            await self._links.here().command("HSET", self._key, "\0".join(name), _encode(want))
+            await link.command("HSET", self._key, "\0".join(name), _encode(want))
+        return int(await link.command("HINCRBY", self._meta(0), "wants", 1))
+
+    async def heed(self, partitions: Sequence[Partition], number: int) -> None:
+        """Note that partitions have heard everything up to a state."""
+        link = self._links.here()
+        await asyncio.gather(*(link.command("HSET", self._meta(one.number), "heeds", number) for one in partitions))
+
+    async def remind(self, partitions: Sequence[Partition], now: int) -> None:
+        """Tell everything to partitions that are new, or that somebody who died on the way did not come to."""
+        link = self._links.here()
+        newest = int(await link.command("HGET", self._meta(0), "wants") or 0)
+        heeded = await asyncio.gather(*(link.command("HGET", self._meta(one.number), "heeds") for one in partitions))
+        behind = [one for one, number in zip(partitions, heeded, strict=True) if int(number or 0) < newest]
+        if not behind:
+            return
+        told = [self.closed(want.regulation) for want in (await self.wants()).values()]
+        await asyncio.gather(*(one.regulate(told, now) for one in behind))
+        await self.heed(behind, newest)
+        await self.deal(partitions, now, is_forced=True)
 
     @staticmethod
     def closed(regulation: Regulation) -> Regulation:
