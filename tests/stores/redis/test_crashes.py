@@ -1,9 +1,11 @@
 """Crashes of the server under load: nothing that was acknowledged is lost, and nothing runs twice."""
 
 import asyncio
+import shutil
 
 from reprieve.stores.protocol import Filter
 from reprieve.stores.redis import RedisStore
+from reprieve.testing.conformance.stage import Worker, enqueue, new_jobs, succeed
 from tests.servers import redis as servers
 from tests.stores.redis.load import Load
 from tests.stores.redis.recount import complaints
@@ -28,6 +30,31 @@ async def test_server_that_is_killed_and_started_again_loses_nothing_that_it_flu
         assert set(load.runs.values()) == {1}
         assert set(load.settled.values()) == {1}
         assert await store.tally("status", Filter(statuses=frozenset({"ready", "running"})), 0) == {}
+        with server.client() as client:
+            assert complaints(client, "{reprieve:0}") == []
+        await store.close()
+
+
+async def test_job_whose_settlement_the_server_has_lost_runs_again() -> None:
+    with servers.own(appendfsync="always") as server:
+        store = RedisStore(server.url)
+        await enqueue(store, *new_jobs(store, 3))
+        worker = await Worker.open(store)
+        kept, *done = await worker.take(3)
+        server.kill()
+        written, saved = server.folder / "appendonlydir", server.folder / "saved"
+        shutil.copytree(written, saved)
+        server.start()
+        assert await worker.settle(*map(succeed, done)) == ["applied", "applied"]
+        server.kill()
+        shutil.rmtree(written)
+        saved.rename(written)
+        server.start()
+        await worker.take(3)
+        again = await worker.take(3)
+        assert {job.id for job in again} == {job.id for job in done}
+        assert {(job.attempt, job.charged, job.crashes) for job in again} == {(2, 0, 0)}
+        assert await worker.settle(succeed(kept), *map(succeed, again)) == ["applied"] * 3
         with server.client() as client:
             assert complaints(client, "{reprieve:0}") == []
         await store.close()

@@ -4,6 +4,7 @@
 `redis+cluster://host:port,host:port`, each with `?prefix=name`.
 """
 
+from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -54,9 +55,17 @@ class Address(Record):
     partitions: int | None = None
     shown: str = ""
 
-    def connect_async(self) -> Any:  # noqa: ANN401 - a client of one of three kinds
-        """Make a client for an event loop. It repeats nothing by itself: that is the link's."""
-        options = self._options() | {"retry": AsyncRetry(NoBackoff(), 0)}
+    def connect_async(self, greet: Callable[[], None]) -> Any:  # noqa: ANN401 - a client of one of three kinds
+        """Make a client for an event loop, which says so when it has connected.
+
+        It repeats nothing by itself: that is the link's.
+        """
+
+        async def connected(connection: Any) -> None:  # noqa: ANN401 - of the client's own kind
+            await connection.on_connect()
+            greet()
+
+        options = self._options() | {"retry": AsyncRetry(NoBackoff(), 0), "redis_connect_func": connected}
         match self.mode:
             case "single":
                 host, port = self.hosts[0]
@@ -99,7 +108,7 @@ def _seen(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _clustered(options: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if name != "retry"}
+    return {name: value for name, value in options.items() if name not in ("retry", "redis_connect_func")}
 
 
 def address_of(url: str) -> Address:

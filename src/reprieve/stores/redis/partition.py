@@ -7,10 +7,12 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET
 
+from reprieve.core import change as changes_of
 from reprieve.core.change import Change
 from reprieve.core.duration import milliseconds
 from reprieve.core.events import Event
 from reprieve.core.job import Job
+from reprieve.core.move import Return
 from reprieve.errors import SessionDead, StaleCall, StoreError
 from reprieve.rng import bits
 from reprieve.stores import search
@@ -46,6 +48,17 @@ LETTERS: dict[Subject, str] = {"queue": "q", "tenant": "t", "task": "k", "depend
 _PAUSES = {"schedule": 1, "retry": 2}
 
 
+class Hand:
+    """What a session has in hand, as this process knows, and over which connections it came to know it."""
+
+    __slots__ = ("connections", "ids")
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self.ids: set[bytes] = set()
+        self.connections: int | None = None
+
+
 class Partition:
     """One partition of a store."""
 
@@ -55,6 +68,7 @@ class Partition:
         self.tag = f"{{{links.address.prefix}:{number}}}"
         self._links = links
         self._heard: dict[str, Place] = {}
+        self._hands: dict[str, Hand] = {}
         self._fault: Point | None = None
 
     def inject(self, point: Point) -> None:
@@ -99,6 +113,7 @@ class Partition:
         word, *answer = await self._write("work", _encode(head), *changes)
         if word == b"dead":
             self._heard.pop(request.session, None)
+            self._hands.pop(request.session, None)
             message = f"session {request.session!r} is not open, or dead: its time was up, and others have its jobs"
             raise SessionDead(message)
         if word == b"stale":
@@ -106,6 +121,7 @@ class Partition:
             raise StaleCall(message)
         letters, next_at, bell, ids, *records = answer
         self._heard[request.session] = place_of(bell)
+        await self._compare_hands(request, b"".join(records[::3]) if word == b"again" else ids)
         if word == b"again":
             jobs = _running(records, request.session)
         else:
@@ -116,6 +132,32 @@ class Partition:
         return Claimed(
             answers=tuple(settle.decode(letters)), jobs=tuple(jobs), next_at=int(next_at) if next_at else None
         )
+
+    async def _compare_hands(self, request: Claim, leased: bytes) -> None:
+        """Keep count of what a session holds, and look whether the server agrees when it may have lost something.
+
+        A server that crashed, or failed over, may have forgotten that jobs were settled. Nobody runs them, and their
+        session lives, so nobody would ever take them back.
+        """
+        hand = self._hands.setdefault(request.session, Hand())
+        hand.ids.difference_update(id_to_bytes(change.job.id) for change in request.changes)
+        hand.ids.update(leased[start : start + 16] for start in range(0, len(leased), 16))
+        connections = self._links.here().connections
+        if hand.connections == connections:
+            return
+        is_first, hand.connections = hand.connections is None, connections
+        if is_first:
+            return
+        held = await self._links.here().command("HKEYS", f"{self.tag}:y:{request.session}")
+        strangers = b"".join(raw for raw in held if raw not in hand.ids)
+        if strangers:
+            found = await self._links.here().run("look", self.tag, strangers)
+            lost = [
+                changes_of.settle(unpack_running(raw, record, session.decode(), int(at), wish), Return(), request.now)
+                for raw, record, how, session, at, wish in _rows(found, 6)
+                if how == b"r"
+            ]
+            await self.apply(lost, request.now)
 
     async def apply(self, changes: Sequence[Change], now: int) -> list[Answer]:
         """Carry out changes that no session makes."""
