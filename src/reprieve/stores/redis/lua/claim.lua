@@ -61,7 +61,7 @@ local function return_shelves(gate, now)
   end
   meet_shelves(names)
   for _, name in ipairs(names) do
-    shelves[name].aside = nil
+    shelves[name].aside = false
     relist(shelves[name])
   end
   look_again(gate, gate.aside > 0 and 0 or nil)
@@ -234,7 +234,7 @@ local function carry_out(plan, session, number, leases, out)
   end
   bury(plan, expired)
   for name, shelf in pairs(plan.taken) do
-    shelf.picked = nil
+    shelf.picked = false
     relist(shelf)
     if shelf.is_listed and not shelf.tenant.alone then
       call('ZADD', P .. ':r:' .. shelf.tenant.key, 'XX', turn_of(shelf), name)

@@ -46,13 +46,6 @@ local function back_at(limits, now)
   end
 end
 
-local function read_limits(limits, fields, first)
-  limits.permits, limits.max_running = fields[first], fields[first + 1]
-  limits.count, limits.window, limits.bucket = fields[first + 2], fields[first + 3], fields[first + 4]
-  limits.meter = fields[first + 5] or {}
-  return limits
-end
-
 -- Nothing is written for what nothing limits.
 local function write_limits(fields, first, limits)
   if not is_free(limits) then

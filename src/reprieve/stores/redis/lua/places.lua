@@ -63,14 +63,21 @@ local function meet_tenants(keys)
     local key, packed = unknown[number], states[number]
     local cut = string.find(key, '\0', 1, true)
     local f = packed and cmsgpack.unpack(packed) or {}
-    local tenant = read_limits({
+    -- A table that is made with all its fields need not grow, which costs more than the rest.
+    local tenant = {
       key = key, queue = sub(key, 1, cut - 1), name = sub(key, cut + 1),
-      weight = f[1] or 1, running = f[2] or 0, finish = f[3] or 0, served = f[4] or 0, served_at = f[5],
-      open = f[6] or 0, alone = f[7], blocked = f[8] or 0,
-    }, f, 9)
-    tenant.was = is_in_ring(tenant) and member_of(tenant)
-    tenant.waited = tenant.was and weight_of(tenant) or 0
-    tenant.ran = not tenant.was and tenant.running > 0 and weight_of(tenant) or 0
+      weight = f[1] or 1, running = f[2] or 0, finish = f[3] or 0, served = f[4] or 0, served_at = f[5] or false,
+      open = f[6] or 0, alone = f[7] or false, blocked = f[8] or 0,
+      permits = f[9] or false, max_running = f[10] or false,
+      count = f[11] or false, window = f[12] or false, bucket = f[13] or false, meter = f[14] or false,
+      was = false, waited = 0, ran = 0, load = 0, shelves = false, has_more = false, has_arrived = false,
+      is_changed = false,
+    }
+    if tenant.open > 0 and tenant.blocked == 0 then
+      tenant.was, tenant.waited = member_of(tenant), weight_of(tenant)
+    elseif tenant.running > 0 then
+      tenant.ran = weight_of(tenant)
+    end
     tenants[key] = tenant
   end
 end
@@ -85,7 +92,12 @@ local function meet_gates(names)
   end
   for number, packed in ipairs(fetch(P .. ':g', unknown)) do
     local f = packed and cmsgpack.unpack(packed) or {}
-    gates[unknown[number]] = read_limits({name = unknown[number], running = f[1] or 0, aside = f[2] or 0}, f, 3)
+    gates[unknown[number]] = {
+      name = unknown[number], running = f[1] or 0, aside = f[2] or 0,
+      permits = f[3] or false, max_running = f[4] or false,
+      count = f[5] or false, window = f[6] or false, bucket = f[7] or false, meter = f[8] or false,
+      is_changed = false,
+    }
   end
 end
 
@@ -151,13 +163,14 @@ local function meet_shelves(names)
     local name, packed = unknown[number], states[number]
     local place = place_of(name)
     local f = packed and cmsgpack.unpack(packed) or {}
-    local shelf = {
-      name = name, place = place, tenant = tenants[place.tenant], priority = place.priority,
-      ready = f[1] or 0, scheduled = f[2] or 0, retrying = f[3] or 0, parked = f[4] or 0, dead = f[5] or 0,
-      cancelled = f[6] or 0, served = f[7] or tenants[place.tenant].served, aside = f[8],
+    local tenant = tenants[place.tenant]
+    local ready, aside = f[1] or 0, f[8] or false
+    shelves[name] = {
+      name = name, place = place, tenant = tenant, priority = place.priority,
+      ready = ready, scheduled = f[2] or 0, retrying = f[3] or 0, parked = f[4] or 0, dead = f[5] or 0,
+      cancelled = f[6] or 0, served = f[7] or tenant.served, aside = aside,
+      is_listed = ready > 0 and not aside, limits = false, picked = false, is_changed = false,
     }
-    shelf.is_listed = is_open(shelf)
-    shelves[name] = shelf
   end
 end
 

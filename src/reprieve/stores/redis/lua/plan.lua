@@ -4,6 +4,7 @@ local MOST_IN_A_ROW, MOST_SLOTS, OLDEST_EVERY = 3, 0.9, 16
 local MINUTE = 60000
 local MOST_ASIDE = 64 -- shelves that one claim puts aside; the next goes on
 local SHELVES = 64 -- open shelves of a tenant that a claim reads at once
+local NONE = {} -- most shelves go through no gate that limits anything
 local AT_ONCE = 24 -- tenants that a claim reads at once
 
 local function is_before(one, other)
@@ -103,20 +104,26 @@ local function read_shelves(candidates)
   end
   meet_shelves(names)
   for number, tenant in ipairs(candidates) do
-    local open, known = {}, {}
-    for _, name in ipairs(lists[number]) do
+    local open, known, list = {}, tenant.has_more and {}, lists[number]
+    for place = 1, #list do
+      local name = list[place]
       local shelf = shelves[name]
-      if not known[name] then
-        known[name] = true
+      if not (known and known[name]) then
+        if known then
+          known[name] = true
+        end
         open[#open + 1] = shelf
         if not shelf.limits then
-          shelf.limits = {}
-          for _, gate in ipairs(shelf.place.gates) do
-            -- That of the queue is asked for all its tenants at once.
-            if not is_free(gates[gate]) and gates[gate] ~= gates['q' .. shelf.place.queue] then
-              shelf.limits[#shelf.limits + 1] = gates[gate]
+          local through, limits = shelf.place.gates, nil
+          -- The first gate is that of the queue, which is asked for all its tenants at once.
+          for place = 2, #through do
+            local gate = gates[through[place]]
+            if not is_free(gate) then
+              limits = limits or {}
+              limits[#limits + 1] = gate
             end
           end
+          shelf.limits = limits or NONE
         end
       end
     end
@@ -294,7 +301,8 @@ local function choose_shelf(plan, tenant)
       end
     end
     local shelf, full = open[best], nil
-    for _, gate in ipairs(shelf.limits) do
+    for number = 1, #shelf.limits do
+      local gate = shelf.limits[number]
       if room_of(gate, plan.now) == 0 then
         full = gate
         break
@@ -328,8 +336,8 @@ local function take_one(plan, tenant, shelf, place)
   shelf.served = tenant.served
   shelf.ready = shelf.ready - 1
   shelf.picked = (shelf.picked or 0) + 1
-  for _, gate in ipairs(shelf.limits) do
-    take_slot(gate, now)
+  for number = 1, #shelf.limits do
+    take_slot(shelf.limits[number], now)
   end
   take_slot(plan.gate, now)
   plan.picks[#plan.picks + 1] = shelf
