@@ -13,6 +13,7 @@ from reprieve.errors import (
     StoreFull,
     StoreLocked,
     StoreReadOnly,
+    StoreUnreachable,
 )
 
 _READ_ONLY = "25006"
@@ -92,9 +93,9 @@ def _of_kind(error: Exception) -> StoreError:
         for words, (kind, advice) in _REFUSALS.items():
             if re.search(words, said):
                 return kind(f"{advice} ({said})")
-        return StoreError(f"the server cannot be reached; check that it runs and that the URL is right ({said})")
+        return StoreUnreachable(f"the server cannot be reached; check that it runs and that the URL is right ({said})")
     if isinstance(error, psycopg.OperationalError):
-        return StoreError(f"the server went away; repeat the call ({said})")
+        return StoreUnreachable(f"the server went away; repeat the call ({said})")
     if isinstance(error, msgspec.MsgspecError):
         return StoreCorrupt(f"a record of the store cannot be read; restore the database from a backup ({said})")
     return StoreError(f"PostgreSQL failed: {type(error).__name__}: {said}")
