@@ -13,13 +13,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
+from tests.servers.program import PATIENCE
+
 ROOT = Path(__file__).parents[2]
-PATIENCE = 30.0
-"""Seconds for a server to end."""
 
 
 class Guard:
-    """Removes a folder when it is let go, and ends first whatever server says in it that it runs."""
+    """Removes a folder when it is let go, and ends first the servers that have left their numbers in it."""
 
     def __init__(self, folder: Path) -> None:
         self._process = subprocess.Popen(
@@ -37,8 +37,8 @@ class Guard:
 
 
 def end(folder: Path) -> None:
-    """End the server of a folder, and remove the folder."""
-    for file in (*folder.glob("*.pid"), *folder.glob("*/postmaster.pid")):
+    """End the servers of a folder, and remove the folder."""
+    for file in (*folder.glob("*.pid"), *folder.glob("*/*.pid")):
         number = int(file.read_text().split()[0])
         with suppress(ProcessLookupError):
             os.kill(number, signal.SIGQUIT)

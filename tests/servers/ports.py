@@ -9,10 +9,13 @@ UNPRIVILEGED = ("postgres", "nobody")
 """Who runs a server when we are root, which most of them refuse."""
 
 
-def free_port() -> int:
+def free_port(highest: int = 65_535) -> int:
     """Answer a port that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
+    while True:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = int(free.getsockname()[1])
+        if port <= highest:
+            return port
 
 
 def unprivileged(folder: Path) -> str | None:

@@ -8,8 +8,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,9 +16,7 @@ import psycopg
 
 from tests.servers.guard import Guard
 from tests.servers.ports import free_port, unprivileged
-
-PATIENCE = 30.0
-"""Seconds for which a server may take to start, and to stop."""
+from tests.servers.program import PATIENCE, find, wait_until_ready
 
 LOCKED_OUT = "bea"
 """The one user who needs a password."""
@@ -37,16 +33,12 @@ SETTINGS = {
 }
 
 
-class PostgresMissing(Exception):
-    """There is no PostgreSQL to test with."""
-
-
 class Server:
     """A server of our own, in a folder of its own, that can be killed and started again."""
 
     def __init__(self, folder: Path, primary: "Server | None" = None) -> None:
         """Make the cluster, empty or as a standby of another, and start nothing yet."""
-        self._binaries = _binaries()
+        self._binaries = find("postgresql", "initdb", places="/usr/lib/postgresql/*/bin").resolve().parent
         self.folder = folder
         self._user = unprivileged(folder)
         self._data = folder / "data"
@@ -107,18 +99,7 @@ class Server:
                 cwd=self.folder,
                 start_new_session=True,
             )
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            try:
-                psycopg.connect(self.url).close()
-            except psycopg.OperationalError:
-                if self._process.poll() is not None or time.monotonic() > deadline:
-                    self.kill()
-                    raise PostgresMissing(log.read_text()) from None
-                # The server says when it is ready only to its log.
-                threading.Event().wait(0.05)
-            else:
-                return
+        wait_until_ready(lambda: answers(self.url), self._process, log)
 
     def kill(self) -> None:
         """Stop it at once, as a crash would: nothing is written any more."""
@@ -163,23 +144,10 @@ def own(primary: Server | None = None) -> Iterator[Server]:
             server.kill()
 
 
-def _binaries() -> Path:
-    """Find PostgreSQL on the PATH or where Debian keeps it, or install it where we may."""
-    found = _find()
-    if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
-        for words in (["install", "postgresql"], ["update"], ["install", "postgresql"]):
-            if found is None:
-                subprocess.run(["apt-get", "-y", "-qq", *words], check=False, capture_output=True)
-                found = _find()
-    if found is None:
-        message = "PostgreSQL is not installed; apt-get install postgresql, or name a server in REPRIEVE_TEST_POSTGRES"
-        raise PostgresMissing(message)
-    return found
-
-
-def _find() -> Path | None:
-    on_path = shutil.which("initdb")
-    if on_path:
-        return Path(on_path).resolve().parent
-    kept = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[4]))
-    return kept[-1].parent if kept else None
+def answers(url: str) -> bool:
+    """Whether a server lets us in."""
+    try:
+        psycopg.connect(url).close()
+    except psycopg.OperationalError:
+        return False
+    return True

@@ -1,13 +1,11 @@
 """Real Redis servers for the tests: one, a Cluster of three, or a pair with Sentinels.
 
-They are found on the PATH, or installed where we may, run on free loopback ports in temporary folders, and end with the
-process that started them, however that ends. REPRIEVE_TEST_REDIS names a single server that runs already.
+They run on free loopback ports in temporary folders, and end with the process that started them, however that ends.
+REPRIEVE_TEST_REDIS names a single server that runs already.
 """
 
 import os
-import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import threading
@@ -19,18 +17,15 @@ from typing import Self
 
 import redis
 
-PATIENCE = 30.0
-"""Seconds for which a server may take to start, and to stop."""
+from tests.servers.guard import Guard
+from tests.servers.ports import free_port
+from tests.servers.program import PATIENCE, find, wait_until_ready
+
+HIGHEST = 55_535
+"""The last port that a server of a Cluster can have: its bus listens 10,000 above."""
 
 SAFE = {"appendonly": "yes", "appendfsync": "everysec", "maxmemory-policy": "noeviction", "save": ""}
 """What a server of jobs is set to."""
-
-# The shell waits for its input to end, which it does when whoever holds the other end is gone; then it ends the server.
-_LIFELINE = 'log=$1; shift; "$@" >>"$log" 2>&1 & child=$!; echo $child; read -r _; kill -KILL $child; wait $child'
-
-
-class RedisMissing(Exception):
-    """There is no Redis to test with."""
 
 
 class Server:
@@ -40,11 +35,10 @@ class Server:
         """Choose a port, and start nothing yet."""
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
-        self.port = free_port()
+        self.port = free_port(HIGHEST)
         self.settings = SAFE | (settings or {}) if role == "redis-server" else settings or {}
         self._role = role
-        self._shell: subprocess.Popen[bytes] | None = None
-        self.pid = 0
+        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
@@ -60,35 +54,40 @@ class Server:
                 f'{name} "{value}"' if name in ("save", "dir") else f"{name} {value}" for name, value in facts.items()
             ]
             configuration.write_text("\n".join(lines) + "\n")
-        command = [_binary(), str(configuration), *(["--sentinel"] if self._role == "sentinel" else [])]
-        self._shell = subprocess.Popen(
-            ["sh", "-c", _LIFELINE, "sh", str(self.folder / "log"), *command],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        assert self._shell.stdout is not None
-        self.pid = int(self._shell.stdout.readline())
-        self.wait_until_ready()
+        command = [find("redis-server", "redis-server", "valkey-server"), configuration]
+        log = self.folder / "log"
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [*command, "--sentinel"] if self._role == "sentinel" else command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        self._pidfile.write_text(str(self.pid))
+        wait_until_ready(self._answers, self._process, log)
         return self
 
-    def wait_until_ready(self) -> None:
-        """Wait until it answers and has read its data."""
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            try:
-                with self.client() as client:
-                    client.ping()
-            except redis.AuthenticationError:
-                return  # it answers, if only to say that it does not know us
-            except (redis.ConnectionError, redis.exceptions.BusyLoadingError, redis.TimeoutError):
-                if time.monotonic() > deadline:
-                    self.stop()
-                    raise RedisMissing((self.folder / "log").read_text()) from None
-                threading.Event().wait(0.02)
-            else:
-                return
+    @property
+    def pid(self) -> int:
+        """The number of its process."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def _pidfile(self) -> Path:
+        return self.folder / "server.pid"
+
+    def _answers(self) -> bool:
+        """Whether it answers and has read its data."""
+        try:
+            with self.client() as client:
+                client.ping()
+        except redis.AuthenticationError:
+            return True  # if only to say that it does not know us
+        except (redis.ConnectionError, redis.exceptions.BusyLoadingError, redis.TimeoutError):
+            return False
+        return True
 
     def client(self) -> redis.Redis:
         """Answer a client of its own."""
@@ -102,21 +101,16 @@ class Server:
 
     def signal(self, number: signal.Signals) -> None:
         """Send it a signal."""
-        os.kill(self.pid, number)
+        assert self._process is not None
+        self._process.send_signal(number)
 
     def kill(self) -> None:
-        """Kill it, as a crash would."""
-        self.stop()
-
-    def stop(self) -> None:
-        """End it at once."""
-        if self._shell is not None:
-            assert self._shell.stdin is not None
-            assert self._shell.stdout is not None
-            self._shell.stdin.close()
-            self._shell.wait(PATIENCE)
-            self._shell.stdout.close()
-            self._shell = None
+        """Stop it at once, as a crash would: nothing is written any more."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(PATIENCE)
+            self._pidfile.unlink()
+            self._process = None
 
 
 @contextmanager
@@ -138,7 +132,7 @@ def own(**settings: str) -> Iterator[Server]:
         try:
             yield server.start()
         finally:
-            server.stop()
+            server.kill()
 
 
 @contextmanager
@@ -154,7 +148,7 @@ def cluster(masters: int = 3) -> Iterator[list[Server]]:
             yield servers
         finally:
             for server in servers:
-                server.stop()
+                server.kill()
 
 
 def _join(servers: list[Server]) -> None:
@@ -222,10 +216,10 @@ class Pair:
         """Wait until the replica has become the primary."""
         _until(lambda: self._ask(self.replica, "INFO", "replication").get("role") == "master")
 
-    def stop(self) -> None:
+    def kill(self) -> None:
         """End all of them."""
         for server in (*self.sentinels, self.replica, self.primary):
-            server.stop()
+            server.kill()
 
 
 @contextmanager
@@ -236,7 +230,7 @@ def pair() -> Iterator[Pair]:
         try:
             yield pair.start()
         finally:
-            pair.stop()
+            pair.kill()
 
 
 def _until(condition: object) -> None:
@@ -249,30 +243,7 @@ def _until(condition: object) -> None:
 
 @contextmanager
 def _folder() -> Iterator[Path]:
+    """Answer a folder whose servers end with this process in any case."""
     folder = Path(tempfile.mkdtemp(prefix="reprieve-redis-"))
-    try:
+    with Guard(folder):
         yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _binary() -> str:
-    """Find Redis or Valkey on the PATH, or install it where we may."""
-    found = shutil.which("redis-server") or shutil.which("valkey-server")
-    if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
-        command = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "redis-server"]
-        subprocess.run(command, check=False, capture_output=True)
-        found = shutil.which("redis-server")
-    if found is None:
-        message = "Redis is not installed; apt-get install redis-server, or name a server in REPRIEVE_TEST_REDIS"
-        raise RedisMissing(message)
-    return found
-
-
-def free_port() -> int:
-    """Answer a port that nobody uses, nor the one that a Cluster's bus would add 10,000 to."""
-    while True:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = int(free.getsockname()[1])
-        if port < 50_000:
-            return port

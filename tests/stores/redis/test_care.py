@@ -12,6 +12,7 @@ from reprieve.stores.protocol import Filter, Regulation, Retention
 from reprieve.stores.redis import RedisStore
 from reprieve.testing.conformance.stage import START, Worker, enqueued, fail, find_all, regulate, succeed
 from tests.servers import redis as servers
+from tests.servers.guard import Guard
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 
@@ -55,7 +56,7 @@ def test_key_of_another_kind_and_a_newer_layout_are_found(safe: servers.Server) 
 
 
 def test_server_that_is_away_is_told(safe: servers.Server) -> None:
-    safe.stop()
+    safe.kill()
     assert findings(safe.url) == {"server": "bad"}
 
 
@@ -85,7 +86,7 @@ async def test_configuration_and_user_that_we_ship_do_for_everything(tmp_path: P
     (tmp_path / "users.acl").write_text(
         "\n".join(line for line in (DEPLOY / "redis.acl").read_text().splitlines() if not line.startswith("#")) + "\n"
     )
-    try:
+    with Guard(tmp_path):
         server.start()
         url = f"redis://reprieve:x@127.0.0.1:{server.port}/0"
         assert "bad" not in findings(url).values()
@@ -109,5 +110,4 @@ async def test_configuration_and_user_that_we_ship_do_for_everything(tmp_path: P
         with pytest.raises(StoreReadOnly):
             await enqueued(elsewhere)
         await elsewhere.close()
-    finally:
-        server.stop()
+        server.kill()

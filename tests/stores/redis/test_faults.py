@@ -200,7 +200,7 @@ async def test_server_that_stays_away_is_told_once_for_all_who_wait() -> None:
     with servers.own() as server:
         store = RedisStore(server.url)
         await enqueued(store)
-        server.stop()
+        server.kill()
         began = asyncio.get_running_loop().time()
         answers = await asyncio.gather(*(enqueue(store, new_job(store)) for _ in range(20)), return_exceptions=True)
         assert {type(answer) for answer in answers} == {StoreUnreachable}
