@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprieve.core.ids import PARTITIONS, created_at, make_id, parse_id, partition_of
+from reprieve.core.ids import (
+    PARTITIONS,
+    created_at,
+    id_from_bytes,
+    id_to_bytes,
+    is_id,
+    make_id,
+    parse_id,
+    partition_of,
+)
 from reprieve.errors import InvalidId
 
 NOW = 1_760_000_000_000
@@ -19,6 +28,8 @@ def test_an_id_is_a_uuid_that_carries_its_moment_and_partition(now: int, chance:
     assert UUID(text).variant == "specified in RFC 4122"
     assert (created_at(text), partition_of(text), parse_id(text)) == (now, partition, text)
     assert UUID(text).int & (2**62 - 1) == chance
+    assert id_to_bytes(text) == UUID(text).bytes
+    assert id_from_bytes(UUID(text).bytes) == text
 
 
 def test_ids_sort_by_time() -> None:
@@ -27,7 +38,9 @@ def test_ids_sort_by_time() -> None:
 
 def test_every_spelling_of_an_id_is_one_id() -> None:
     text = make_id(NOW, 42)
-    assert parse_id(text.upper()) == parse_id(text.replace("-", "")) == parse_id("{" + text + "}") == text
+    spellings = [text.upper(), text.replace("-", ""), "{" + text + "}"]
+    assert {parse_id(spelling) for spelling in spellings} == {text}
+    assert [is_id(spelling) for spelling in [text, *spellings]] == [True, False, False, False]
 
 
 @pytest.mark.parametrize(
@@ -36,6 +49,7 @@ def test_every_spelling_of_an_id_is_one_id() -> None:
 def test_what_is_no_id_is_refused(text: str) -> None:
     with pytest.raises(InvalidId, match="is not a job id") as caught:
         parse_id(text)
+    assert not is_id(text)
     assert caught.value.code == "invalid_id"
     assert len(str(caught.value)) < 500
 

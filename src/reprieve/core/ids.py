@@ -4,6 +4,7 @@
 repeated after a lost reply is recognised.
 """
 
+import re
 from struct import Struct
 from uuid import UUID
 
@@ -15,6 +16,7 @@ PARTITIONS = 4096
 _LATEST = (1 << 48) - 1
 _CHANCE = (1 << 62) - 1
 _HALVES = Struct(">QQ")
+_FORM = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
 
 def make_id(now: int, chance: int, partition: int = 0) -> str:
@@ -27,9 +29,23 @@ def make_id(now: int, chance: int, partition: int = 0) -> str:
 
 def spell_id(high: int, low: int) -> str:
     """Write an id of two halves of 64 bits."""
+    return id_from_bytes(_HALVES.pack(high, low))
+
+
+def id_from_bytes(data: bytes) -> str:
+    """Write an id of its 16 bytes."""
     # Slices of bytes are spelled faster than slices are cut out of a text: every enqueue and claim does this.
-    data = _HALVES.pack(high, low)
     return f"{data[:4].hex()}-{data[4:10].hex('-', 2)}-{data[10:].hex()}"
+
+
+def id_to_bytes(job_id: str) -> bytes:
+    """Answer the 16 bytes of an id."""
+    return bytes.fromhex(job_id.replace("-", ""))
+
+
+def is_id(text: object) -> bool:
+    """Whether this is an id in its one canonical form."""
+    return isinstance(text, str) and _FORM.fullmatch(text) is not None
 
 
 def parse_id(text: str) -> str:

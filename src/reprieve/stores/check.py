@@ -1,19 +1,23 @@
-"""What no store takes: names that are none, payloads that are too large, regulations that cannot be honoured."""
+"""What no store takes: ids that it did not make, names that are none, payloads and regulations that are too much."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from msgspec import UNSET
 
 from reprieve.core.fairness import HEAVIEST, LIGHTEST
+from reprieve.core.ids import is_id
 from reprieve.core.job import HIGH, LOW, Job
-from reprieve.errors import InvalidName, PayloadTooLarge, ValidationError
+from reprieve.errors import InvalidId, InvalidName, PayloadTooLarge, ValidationError
 from reprieve.stores.protocol import LONGEST_NAME, Regulation
 
 
-def check_jobs(jobs: Sequence[Job], largest_payload: int) -> None:
+def check_jobs(jobs: Sequence[Job], largest_payload: int, is_id: Callable[[str], bool] = is_id) -> None:
     """Refuse jobs that must not be stored, before any is."""
     for job in jobs:
+        if not is_id(job.id):
+            message = f"{job.id[:80]!r} is not an id of this store; make ids with its new_id"
+            raise InvalidId(message)
         _check_lane(job.queue, job.task, job.tenant, job.dependency, job.group)
         if job.key:
             check_name(job.key, "key")

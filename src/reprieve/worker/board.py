@@ -10,6 +10,7 @@ import tempfile
 from struct import Struct
 from uuid import UUID
 
+from reprieve.core.ids import id_to_bytes
 from reprieve.core.record import Record
 
 _PULSE = Struct("<d")
@@ -38,7 +39,7 @@ class Board:
     def begin(self, job_id: str, overdue_at: float) -> int:
         """Note that an attempt starts; answer its slot."""
         slot = self._free.pop()
-        _ENTRY.pack_into(self._memory, _PULSE.size + slot * _ENTRY.size, _raw(job_id), overdue_at)
+        _ENTRY.pack_into(self._memory, _PULSE.size + slot * _ENTRY.size, id_to_bytes(job_id), overdue_at)
         return slot
 
     def abandon(self, slot: int, at: float) -> None:
@@ -81,7 +82,3 @@ def make_file(slots: int) -> int:
     with tempfile.TemporaryFile() as file:
         file.truncate(size_of(slots))
         return os.dup(file.fileno())
-
-
-def _raw(job_id: str) -> bytes:
-    return bytes.fromhex(job_id.replace("-", ""))

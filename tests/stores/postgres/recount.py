@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import psycopg
 
+from reprieve.core.ids import id_from_bytes
 from reprieve.core.job import Job
 from reprieve.stores.postgres.address import address_of
 from reprieve.stores.postgres.leases import unpack_lease
-from reprieve.stores.postgres.rows import text
 
 _decode_jobs = msgspec.msgpack.Decoder(list[Job]).decode
 
@@ -107,7 +107,7 @@ def _leased(tx: psycopg.Connection[Any]) -> Iterator[tuple[int, str, int]]:
     """Answer session, job and shelf of everything that is leased."""
     for session, jobs in tx.execute("select session, jobs from lease"):
         for job, (shelf, _) in unpack_lease(jobs).items():
-            yield session, text(job), shelf
+            yield session, id_from_bytes(job), shelf
 
 
 def _lease_complaints(tx: psycopg.Connection[Any], leased: list[tuple[int, str, int]]) -> Iterator[str]:

@@ -15,9 +15,9 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import Conninfo, Format
 from psycopg.types.numeric import Int8Dumper
 
+from reprieve.core.ids import id_from_bytes
 from reprieve.errors import InvalidUrl
 from reprieve.stores.postgres.line import LOOKS, PATIENCE, Line
-from reprieve.stores.postgres.rows import text
 from reprieve.stores.url import masked
 
 Durability: TypeAlias = Literal["full", "fast"]
@@ -157,7 +157,7 @@ class IdLoader(Loader):
 
     def load(self, data: Buffer) -> str:
         """Read one."""
-        return text(bytes(data))
+        return id_from_bytes(bytes(data))
 
 
 def address_of(url: str, schema: str | None = None, durability: Durability = "full") -> Address:

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from reprieve.core.ids import id_to_bytes
 from reprieve.core.job import Job
 from reprieve.errors import SessionDead, StaleCall, StoreCorrupt
 from reprieve.stores.plan import Limits, Plan, Shelf, load_of
@@ -18,7 +19,7 @@ from reprieve.stores.postgres.freed import Freed
 from reprieve.stores.postgres.leases import Leases, pack_lease
 from reprieve.stores.postgres.places import Places
 from reprieve.stores.postgres.ring import COUNTED_EVERY, FIRST, Back, Reader, Resting, Ring
-from reprieve.stores.postgres.rows import Row, array_of, copy, number_of, place_of_job, raw, unpack
+from reprieve.stores.postgres.rows import Row, array_of, copy, number_of, place_of_job, unpack
 from reprieve.stores.postgres.sessions import held
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.protocol import Answer, Claim, Claimed
@@ -289,7 +290,7 @@ class _Visit:
             if job.deadline_at is not None and job.deadline_at <= self.now:
                 lost.append((shelf, unpack(row, self.places[number])))
             else:
-                self.leased[raw(job.id)] = (number, job.version)
+                self.leased[id_to_bytes(job.id)] = (number, job.version)
                 jobs.append(job)
         return jobs, lost
 

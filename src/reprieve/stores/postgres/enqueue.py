@@ -10,10 +10,8 @@ from msgspec.json import encode
 from reprieve.core.duration import milliseconds
 from reprieve.core.ids import created_at
 from reprieve.core.job import Job
-from reprieve.errors import InvalidId
-from reprieve.stores.check import check_jobs
 from reprieve.stores.postgres.crew import Tx
-from reprieve.stores.postgres.rows import Place, array_of, is_id, names_of, pack, place_of_job
+from reprieve.stores.postgres.rows import Place, array_of, names_of, pack, place_of_job
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.protocol import KEY_KEPT
 from reprieve.stores.record import NUMBERS, key_of
@@ -29,15 +27,6 @@ class Shelf(msgspec.Struct):
     def row(self) -> dict[str, object]:
         """Answer it as the database reads it."""
         return names_of(self.place) | {"low": self.low, "high": self.high}
-
-
-def check(jobs: Sequence[Job], largest_payload: int) -> None:
-    """Refuse what must not be stored, before anything is."""
-    for job in jobs:
-        if not is_id(job.id):
-            message = f"{job.id[:80]!r} is not an id of this store; make ids with its new_id"
-            raise InvalidId(message)
-    check_jobs(jobs, largest_payload)
 
 
 def statement(schema: str, *, is_own: bool) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from reprieve.core.events import Event
+from reprieve.core.ids import id_from_bytes, is_id
 from reprieve.core.job import Job
 from reprieve.core.status import Status, status_of
 from reprieve.stores import search
@@ -14,7 +15,7 @@ from reprieve.stores.postgres.finished import finished_job, unpack_jobs
 from reprieve.stores.postgres.leases import unpack_lease
 from reprieve.stores.postgres.marks import cancels
 from reprieve.stores.postgres.places import Places
-from reprieve.stores.postgres.rows import LARGEST, Place, Row, array_of, is_id, number_of, text, unpack
+from reprieve.stores.postgres.rows import LARGEST, Place, Row, array_of, number_of, unpack
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.protocol import Filter, Page, Tally
 from reprieve.stores.record import COUNTERS, Lease
@@ -43,7 +44,7 @@ class Search:
         wishes = cancels(tx)
         self._leased: dict[str, Lease] = {}
         for name, at, packed in leases:
-            self._leased |= {job: Lease(name, at, wishes.get(job)) for job in map(text, unpack_lease(packed))}
+            self._leased |= {job: Lease(name, at, wishes.get(job)) for job in map(id_from_bytes, unpack_lease(packed))}
         self._held = {gate for (gate,) in held}
 
     def status(self, job: Job, shelf: int) -> Status:

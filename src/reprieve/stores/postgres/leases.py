@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from struct import Struct
 
+from reprieve.core.ids import id_to_bytes
 from reprieve.stores.postgres.crew import Tx
-from reprieve.stores.postgres.rows import array_of, raw
+from reprieve.stores.postgres.rows import array_of
 from reprieve.stores.postgres.statements import statements
 
 _JOB = Struct(">16sqq")
@@ -47,7 +48,7 @@ class Leases:
 
     def end(self, session: str, job_id: str, version: int) -> int | None:
         """Take a job out of its session's lease; answer its shelf, or None when the session does not hold it so."""
-        job = raw(job_id)
+        job = id_to_bytes(job_id)
         for lease in self._of_session.get(session, ()):
             held = self._rows[lease].get(job)
             if held is not None and held[1] == version:

@@ -1,7 +1,6 @@
 """Jobs as rows: the record that a row carries, and the numbers of shelves, made from their names."""
 
 import hashlib
-import re
 import threading
 from collections.abc import Iterable
 from functools import lru_cache
@@ -36,24 +35,6 @@ class Ids:
             else:
                 self._chance += 1 + bits(30)
             return make_id(self._last, self._chance)
-
-
-_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
-
-
-def is_id(job_id: str | int) -> bool:
-    """Whether this is a job id in its one form."""
-    return isinstance(job_id, str) and _ID.fullmatch(job_id) is not None
-
-
-def raw(job_id: str) -> bytes:
-    """Answer the sixteen bytes of an id."""
-    return bytes.fromhex(job_id.replace("-", ""))
-
-
-def text(data: bytes) -> str:
-    """Answer the id of sixteen bytes."""
-    return f"{data[:4].hex()}-{data[4:10].hex('-', 2)}-{data[10:].hex()}"
 
 
 class Place(msgspec.Struct, frozen=True):

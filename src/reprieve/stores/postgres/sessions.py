@@ -1,12 +1,13 @@
 """Sessions: who is alive, what they hold, and what becomes of the jobs of the dead."""
 
 from reprieve.core.duration import milliseconds
+from reprieve.core.ids import id_from_bytes
 from reprieve.core.job import Job
 from reprieve.stores.postgres.crew import Tx
 from reprieve.stores.postgres.leases import unpack_lease
 from reprieve.stores.postgres.marks import cancels
 from reprieve.stores.postgres.places import Places
-from reprieve.stores.postgres.rows import Row, array_of, text, unpack
+from reprieve.stores.postgres.rows import Row, array_of, unpack
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.protocol import Beat
 from reprieve.stores.record import Lease
@@ -41,7 +42,7 @@ def held(  # noqa: PLR0913 - which of a session's jobs
     sql = statements("sessions")
     leases: dict[str, tuple[int, int]] = {}
     for at, packed in tx.all(sql["leases"], {"session": session, "since": since, "up_to": up_to}):
-        jobs = ((text(job), shelf) for job, (shelf, _) in unpack_lease(packed).items())
+        jobs = ((id_from_bytes(job), shelf) for job, (shelf, _) in unpack_lease(packed).items())
         leases |= {job: (shelf, at) for job, shelf in jobs}
     if not leases:
         return []

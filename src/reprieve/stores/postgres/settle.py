@@ -12,6 +12,7 @@ from reprieve.core import change as changes_of
 from reprieve.core.change import Change
 from reprieve.core.duration import milliseconds
 from reprieve.core.events import Event
+from reprieve.core.ids import is_id
 from reprieve.core.job import CancelRequest, Job
 from reprieve.core.move import Start, Succeed
 from reprieve.stores.postgres.crew import Tx
@@ -27,7 +28,6 @@ from reprieve.stores.postgres.rows import (
     array_of,
     bytes_of,
     due_of,
-    is_id,
     names_of,
     pack,
     place_of_job,

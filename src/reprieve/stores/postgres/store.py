@@ -11,7 +11,7 @@ from reprieve.core.events import Event
 from reprieve.core.ids import parse_id
 from reprieve.core.job import Job
 from reprieve.errors import StoreClosed
-from reprieve.stores.check import check_regulation, check_size
+from reprieve.stores.check import check_jobs, check_regulation, check_size
 from reprieve.stores.coalesce import Coalescer
 from reprieve.stores.postgres import callers, cells, enqueue, find, marks, prune, regulate, sessions, settle
 from reprieve.stores.postgres.address import READ, Durability, address_of
@@ -72,13 +72,13 @@ class PostgresStore:
     async def enqueue(self, jobs: Sequence[Job], now: int) -> list[str]:
         """Store new jobs; answer for each the id under which it is known."""
         self._require_open()
-        enqueue.check(jobs, self._largest_payload)
+        check_jobs(jobs, self._largest_payload)
         return await self._coalescer.enqueue(jobs, now)
 
     def enqueue_here(self, jobs: Sequence[Job], now: int) -> list[str]:
         """Store new jobs, and keep the calling thread waiting."""
         self._require_open()
-        enqueue.check(jobs, self._largest_payload)
+        check_jobs(jobs, self._largest_payload)
         known = self._crew.here(lambda tx: enqueue.enqueue(tx, self._address.schema, jobs, now), ALONE)
         self._bell.ring({job.queue for job in jobs}, every=SOON)
         return known
@@ -252,7 +252,7 @@ class PostgresStore:
         return self._statement(jobs, now).written(style)
 
     def _statement(self, jobs: Sequence[Job], now: int) -> Statement:
-        enqueue.check(jobs, self._largest_payload)
+        check_jobs(jobs, self._largest_payload)
         parameters = enqueue.parameters(jobs, now) | {"channel": self._bell.channel}
         return Statement(enqueue.statement(self._address.schema, is_own=False), parameters)
 

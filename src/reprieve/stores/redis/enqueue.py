@@ -1,6 +1,5 @@
 """New jobs as the script reads them."""
 
-import re
 from collections.abc import Sequence
 from struct import Struct
 from typing import Final
@@ -8,11 +7,11 @@ from typing import Final
 import msgspec
 
 from reprieve.core.duration import milliseconds
+from reprieve.core.ids import id_to_bytes
 from reprieve.core.job import Job
-from reprieve.errors import InvalidId
 from reprieve.stores.protocol import KEY_KEPT
 from reprieve.stores.record import NUMBERS, key_of
-from reprieve.stores.redis.records import id_to_bytes, pack, shelf_of
+from reprieve.stores.redis.records import pack, shelf_of
 
 MOST = 250
 """Jobs of one call of the script: more would keep everybody else waiting for too long."""
@@ -22,16 +21,7 @@ LATE = 1_000
 
 _HEAD: Final = Struct(">16sHBdH")
 _KEY: Final = Struct(">H16sd")
-_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 _encode = msgspec.msgpack.Encoder().encode
-
-
-def check_ids(jobs: Sequence[Job]) -> None:
-    """Refuse jobs whose ids no store has made."""
-    for job in jobs:
-        if _ID.fullmatch(job.id) is None:
-            message = f"{job.id[:80]!r} is not an id of this store; make ids with its new_id"
-            raise InvalidId(message)
 
 
 def kept_until(job: Job, now: int) -> int:

@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from reprieve.core.ids import id_to_bytes
 from reprieve.core.job import Job
 from reprieve.core.status import Status, status_of
 from reprieve.stores.protocol import Filter, Tally
@@ -11,7 +12,6 @@ from reprieve.stores.record import COUNTERS
 from reprieve.stores.redis import gauges
 from reprieve.stores.redis.link import Links
 from reprieve.stores.redis.records import (
-    id_to_bytes,
     place_of,
     unpack,
     unpack_running,

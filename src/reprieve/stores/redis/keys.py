@@ -7,12 +7,12 @@ is reserved, its job is stored in its own partition, and then it is confirmed.
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
+from reprieve.core.ids import id_from_bytes, id_to_bytes
 from reprieve.core.job import Job
 from reprieve.errors import StoreLocked
 from reprieve.stores.record import key_of
 from reprieve.stores.redis.enqueue import kept_until
 from reprieve.stores.redis.link import Links
-from reprieve.stores.redis.records import id_from_bytes, id_to_bytes
 
 PLACES: Final = 64
 """Hash tags that keys are spread over, for ever."""

@@ -11,6 +11,7 @@ from reprieve.core import change as changes_of
 from reprieve.core.change import Change
 from reprieve.core.duration import milliseconds
 from reprieve.core.events import Event
+from reprieve.core.ids import id_from_bytes, id_to_bytes
 from reprieve.core.job import Job
 from reprieve.core.move import Return
 from reprieve.errors import SessionDead, StaleCall, StoreError
@@ -36,7 +37,7 @@ from reprieve.stores.redis import enqueue, gauges, settle
 from reprieve.stores.redis.ear import Place, place_of
 from reprieve.stores.redis.find import SHAPES, Look
 from reprieve.stores.redis.link import Argument, Links
-from reprieve.stores.redis.records import id_from_bytes, id_to_bytes, pack_wish, unpack_event, unpack_running
+from reprieve.stores.redis.records import pack_wish, unpack_event, unpack_running
 
 Point: TypeAlias = Literal["before", "after"]
 

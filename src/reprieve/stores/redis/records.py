@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from reprieve.core import change
 from reprieve.core.change import Change
 from reprieve.core.events import Event
+from reprieve.core.ids import id_from_bytes
 from reprieve.core.job import CancelRequest, Job, State
 from reprieve.core.move import Cancel
 from reprieve.core.policy import Override
-from reprieve.errors import InvalidId
 from reprieve.stores.record import NUMBERS, WAITS, History, history_of, remember
 
 WAITING, DEAD, CANCELLED, EXPIRED, GIVEN_UP = 0, 1, 2, 3, 4
@@ -52,20 +52,6 @@ _decode_event = msgspec.msgpack.Decoder(Event).decode
 _decode_wish = msgspec.msgpack.Decoder(CancelRequest).decode
 _ENDING: Final = Struct(">dH")
 """When a script ended a job, and the length of the wish that it did so by."""
-
-
-def id_to_bytes(job_id: str) -> bytes:
-    """Answer the 16 bytes of a public id."""
-    try:
-        return bytes.fromhex(job_id.replace("-", ""))
-    except ValueError as error:
-        message = f"{job_id[:80]!r} is not a job id"
-        raise InvalidId(message) from error
-
-
-def id_from_bytes(data: bytes) -> str:
-    """Answer the public id of 16 bytes."""
-    return f"{data[:4].hex()}-{data[4:10].hex('-', 2)}-{data[10:].hex()}"
 
 
 def shelf_of(job: Job) -> str:
@@ -194,7 +180,7 @@ def _copy(model: Job, raw: bytes, rest: Rest, version: int, deadline: float, **f
     created_at = int.from_bytes(raw[:6], "big") + rest.since
     job = replace(
         model,
-        id=f"{raw[:4].hex()}-{raw[4:10].hex('-', 2)}-{raw[10:].hex()}",
+        id=id_from_bytes(raw),
         key=rest.key,
         key_ttl=rest.key_ttl,
         payload=rest.payload,

@@ -8,10 +8,11 @@ import msgspec
 
 from reprieve.core.change import Change
 from reprieve.core.duration import milliseconds
+from reprieve.core.ids import id_to_bytes
 from reprieve.core.move import ManualRetry, Start, Succeed
 from reprieve.stores.protocol import Answer
 from reprieve.stores.record import NUMBERS
-from reprieve.stores.redis.records import CANCELLED, DEAD, WAITING, id_to_bytes, pack, shelf_of
+from reprieve.stores.redis.records import CANCELLED, DEAD, WAITING, pack, shelf_of
 
 _HEAD: Final = Struct(">B16sIdB")
 _STATES: Final = {"waiting": WAITING, "dead": DEAD, "cancelled": CANCELLED, "succeeded": -1}

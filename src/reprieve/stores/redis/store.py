@@ -29,7 +29,6 @@ from reprieve.stores.protocol import (
     Tally,
 )
 from reprieve.stores.redis.address import address_of
-from reprieve.stores.redis.enqueue import check_ids
 from reprieve.stores.redis.fleet import Fleet
 from reprieve.stores.redis.guard import Durability, Guard
 from reprieve.stores.redis.link import Links
@@ -54,7 +53,6 @@ class RedisStore:
     async def enqueue(self, jobs: Sequence[Job], now: int) -> list[str]:
         """Store new jobs; answer for each the id under which it is known."""
         self._links.require_open()
-        check_ids(jobs)
         check_jobs(jobs, self._largest_payload)
         return await self._coalescer.enqueue(jobs, now) if jobs else []
 

@@ -7,26 +7,16 @@ import msgspec
 
 from reprieve.core.duration import milliseconds
 from reprieve.core.job import Job
-from reprieve.errors import InvalidId, StoreError
-from reprieve.stores.check import check_jobs
+from reprieve.errors import StoreError
 from reprieve.stores.protocol import KEY_KEPT
 from reprieve.stores.record import COUNTERS, NUMBERS, key_of
 from reprieve.stores.sqlite.faults import translate
 from reprieve.stores.sqlite.finished import finished_jobs
 from reprieve.stores.sqlite.places import Places
-from reprieve.stores.sqlite.rows import id_of, is_id, pack, split_id
+from reprieve.stores.sqlite.rows import id_of, pack, split_id
 from reprieve.stores.sqlite.statements import Tx, run, statements
 
 _COLUMNS = tuple(dict.fromkeys(COUNTERS))
-
-
-def check(jobs: Sequence[Job], largest_payload: int) -> None:
-    """Refuse what must not be stored, before anything is."""
-    for job in jobs:
-        if not is_id(job.id):
-            message = f"{job.id[:80]!r} is not an id of this store; make ids with its new_id"
-            raise InvalidId(message)
-    check_jobs(jobs, largest_payload)
 
 
 def enqueue(tx: Tx, places: Places, jobs: Sequence[Job], now: int) -> list[str]:

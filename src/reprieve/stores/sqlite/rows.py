@@ -1,12 +1,11 @@
 """Jobs as rows: the short integer id inside a public id, and the record that a row carries."""
 
-import re
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
-from reprieve.core.ids import make_id, spell_id
+from reprieve.core.ids import is_id, make_id, spell_id
 from reprieve.core.job import Job
 from reprieve.core.policy import Override
 from reprieve.stores.record import STATES, WAITS, History, Lease, history_of, lease_model, remember
@@ -56,12 +55,11 @@ class Ids:
 
 _EARLIEST: Final = make_id(EPOCH, 0)[:13]
 _LATEST: Final = make_id(EPOCH + (1 << 41) - 1, 0)[:13]
-_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
 
-def is_id(job_id: str) -> bool:
+def is_row_id(job_id: str) -> bool:
     """Whether a text is a job id in its one form, and of a time that a row can tell."""
-    return _ID.fullmatch(job_id) is not None and _EARLIEST <= job_id[:13] <= _LATEST
+    return is_id(job_id) and _EARLIEST <= job_id[:13] <= _LATEST
 
 
 def row_id(job_id: str) -> int:

@@ -18,7 +18,7 @@ from reprieve.core.ids import parse_id
 from reprieve.core.job import Job
 from reprieve.errors import StoreClosed
 from reprieve.rng import bits
-from reprieve.stores.check import check_regulation, check_size
+from reprieve.stores.check import check_jobs, check_regulation, check_size
 from reprieve.stores.coalesce import Coalescer
 from reprieve.stores.protocol import (
     LARGEST_PAYLOAD,
@@ -42,7 +42,7 @@ from reprieve.stores.sqlite.bell import Bell
 from reprieve.stores.sqlite.claim import claim
 from reprieve.stores.sqlite.file import Durability, connect, keep_wal_small, prepare
 from reprieve.stores.sqlite.places import Places
-from reprieve.stores.sqlite.rows import Ids
+from reprieve.stores.sqlite.rows import Ids, is_row_id
 from reprieve.stores.sqlite.writer import Point, Writer
 
 T = TypeVar("T")
@@ -97,17 +97,17 @@ class SqliteStore:
     async def enqueue(self, jobs: Sequence[Job], now: int) -> list[str]:
         """Store new jobs; answer for each the id under which it is known."""
         self._require_open()
-        enqueue.check(jobs, self._largest_payload)
+        check_jobs(jobs, self._largest_payload, is_row_id)
         return await self._coalescer.enqueue(jobs, now)
 
     def enqueue_here(self, jobs: Sequence[Job], now: int) -> list[str]:
         """Store new jobs, and keep the calling thread waiting; what other threads store meanwhile shares the flush."""
-        enqueue.check(jobs, self._largest_payload)
+        check_jobs(jobs, self._largest_payload, is_row_id)
         return self.submit(lambda tx: enqueue.enqueue(tx, self._places, jobs, now)).result()
 
     def enqueue_in(self, connection: sqlite3.Connection, jobs: Sequence[Job], now: int) -> list[str]:
         """Store new jobs in the caller's own transaction: both are there after its commit, or neither."""
-        enqueue.check(jobs, self._largest_payload)
+        check_jobs(jobs, self._largest_payload, is_row_id)
         return enqueue.enqueue_in(connection, jobs, now)
 
     async def claim(self, request: Claim) -> Claimed:
