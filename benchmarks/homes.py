@@ -1,4 +1,4 @@
-"""Where the stores of a benchmark live: files in a folder, or schemas of a PostgreSQL database."""
+"""Where the stores of a benchmark live: files in a folder, a schema of a PostgreSQL, or keys of a Redis."""
 
 import asyncio
 import itertools
@@ -136,3 +136,50 @@ class PostgresHome:
         """Remove the schema."""
         self._admin.execute("set client_min_messages = warning")
         self._admin.execute("drop schema if exists reprieve_bench cascade")
+
+
+class RedisHome:
+    """Each store the keys of one prefix, made anew."""
+
+    PREFIX = "reprieve_bench"
+
+    def __init__(self, url: str) -> None:
+        """Connect to look at the server from outside."""
+        import redis  # noqa: PLC0415 - an extra, needed here alone
+
+        self._url = url
+        self._admin = redis.Redis.from_url(url, protocol=2)
+        self._before = 0
+
+    def open(self, *, is_fast: bool) -> Store:
+        """Open an empty store."""
+        from reprieve.stores.redis import RedisStore  # noqa: PLC0415 - as above
+
+        self.remove()
+        self._before = self._used()
+        return RedisStore(f"{self._url}?prefix={self.PREFIX}", durability="fast" if is_fast else "full")
+
+    async def size(self) -> int:
+        """Answer the bytes of memory that the server has used since the store was opened."""
+        return self._used() - self._before
+
+    async def writes(self) -> int | None:
+        """Answer nothing: a server counts commands, not keys."""
+        return None
+
+    def cpu(self) -> float:
+        """Answer the processor time of the server, wherever it is."""
+        used = self._admin.info("cpu")
+        return float(used["used_cpu_user"]) + float(used["used_cpu_sys"])
+
+    def pinned(self) -> AbstractContextManager[None] | None:
+        """Answer nothing: there are no snapshots."""
+        return None
+
+    def remove(self) -> None:
+        """Remove the keys."""
+        for key in self._admin.scan_iter(f"{{{self.PREFIX}:*", count=1_000):
+            self._admin.unlink(key)
+
+    def _used(self) -> int:
+        return int(self._admin.info("memory")["used_memory"])

@@ -1,4 +1,4 @@
-"""What a store costs a job, by itself: `python -m benchmarks.store`, or with `--store postgresql://…`.
+"""What a store costs a job, by itself: `python -m benchmarks.store`, or with `--store` and the URL of a server.
 
 Through the store's own API, in one process: no worker, no tasks. Sizes are those of the claims in the documents; give a
 smaller scale with `--scale 0.1` to try it out.
@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from benchmarks.homes import Home, PostgresHome, SqliteHome
+from benchmarks.homes import Home, PostgresHome, RedisHome, SqliteHome
 from reprieve.core import change
 from reprieve.core.change import Change, Request
 from reprieve.core.job import Cause, Job, Wait
@@ -311,10 +311,20 @@ async def _paced(bench: Bench, count: int) -> float:
     return count / (time.perf_counter() - started)
 
 
+def _home(url: str, folder: Path) -> Home:
+    match url.partition("://")[0]:
+        case "postgresql" | "postgres":
+            return PostgresHome(url)
+        case "redis" | "rediss" | "valkey" | "valkeys":
+            return RedisHome(url)
+        case _:
+            return SqliteHome(folder)
+
+
 async def run(url: str, scale: float) -> None:
     """Print every table."""
     with tempfile.TemporaryDirectory() as folder:
-        home: Home = PostgresHome(url) if url.startswith("postgres") else SqliteHome(Path(folder))
+        home = _home(url, Path(folder))
         for measure in (by_batch, by_shape, enqueueing, operations, pinned):
             if (table := await measure(home, scale)) is not None:
                 console.print(table)
@@ -324,7 +334,9 @@ def main() -> None:
     """Measure a store."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="a share of the full sizes")
-    parser.add_argument("--store", default="sqlite", help="the URL of a PostgreSQL database; SQLite unless given")
+    parser.add_argument(
+        "--store", default="sqlite", help="the URL of a server; SQLite unless given"
+    )
     arguments, _ = parser.parse_known_args()
     asyncio.run(run(arguments.store, arguments.scale))
 

@@ -94,8 +94,8 @@ class Schema:
             admin.execute(f"drop schema if exists {self.name} cascade")
 
 
-class Server:
-    """A Redis server."""
+class Keys:
+    """The keys of a Redis server."""
 
     def __init__(self, server: redis.Server) -> None:
         self.url = server.url
@@ -130,7 +130,13 @@ def in_a_schema(server: str) -> Generator[Ground]:
 
 
 @contextmanager
+def in_keys(server: redis.Server) -> Generator[Ground]:
+    """Stand on the keys of a server that nobody else uses: it can be locked only as a whole."""
+    yield Keys(server)
+
+
+@contextmanager
 def in_a_server(_: Path) -> Generator[Ground]:
-    """Stand on a Redis server of one's own: it can be locked only as a whole."""
+    """Stand on a Redis server of one's own."""
     with redis.own() as server:
-        yield Server(server)
+        yield Keys(server)

@@ -3,12 +3,15 @@
 import asyncio
 from collections import Counter
 from pathlib import Path
+from typing import Literal
+
+import pytest
 
 from reprieve.clock import ticks
 from tests.flows.crew import nap
 from tests.flows.fleet import PATIENCE, SOON, Stage, Terms, on_all_terms, play
-from tests.flows.ground import in_a_schema
-from tests.servers import postgres
+from tests.flows.ground import in_a_schema, in_keys
+from tests.servers import postgres, redis
 
 PRODUCERS = 4
 
@@ -23,7 +26,7 @@ async def produce(stage: Stage, until: asyncio.Event) -> list[str]:
     return ids
 
 
-async def crash(stage: Stage, server: postgres.Server) -> float:
+async def crash(stage: Stage, server: postgres.Server | redis.Server) -> float:
     """Crash the server in the middle of work; answer how long after its return the first job began."""
     begun = len(stage.began())
     await stage.until(lambda: len(stage.began()) > begun + 50, "the load goes on")
@@ -35,8 +38,11 @@ async def crash(stage: Stage, server: postgres.Server) -> float:
 
 
 @on_all_terms
-async def test_a_crash_of_the_server_loses_doubles_and_refuses_nothing(tmp_path: Path, terms: Terms) -> None:
-    with postgres.own() as server:
+@pytest.mark.parametrize("kind", ["postgres", "redis"])
+async def test_a_crash_of_the_server_loses_doubles_and_refuses_nothing(
+    kind: Literal["postgres", "redis"], tmp_path: Path, terms: Terms
+) -> None:
+    with postgres.own() if kind == "postgres" else redis.own() as server:
 
         async def scene(stage: Stage) -> None:
             trees = [stage.hire(slots=8, lease=15.0, heartbeat=5.0) for _ in range(2)]
@@ -53,7 +59,7 @@ async def test_a_crash_of_the_server_loses_doubles_and_refuses_nothing(tmp_path:
             assert max(late) < SOON
 
         once = Terms(lease=terms.lease, heartbeat=terms.heartbeat, times=1)
-        await play(scene, tmp_path, once, lambda _: in_a_schema(server.url))
+        await play(scene, tmp_path, once, lambda _: in_a_schema(server.url) if kind == "postgres" else in_keys(server))
 
 
 async def is_settled(stage: Stage) -> bool:
