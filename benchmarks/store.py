@@ -334,9 +334,7 @@ def main() -> None:
     """Measure a store."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="a share of the full sizes")
-    parser.add_argument(
-        "--store", default="sqlite", help="the URL of a server; SQLite unless given"
-    )
+    parser.add_argument("--store", default="sqlite", help="the URL of a server; SQLite unless given")
     arguments, _ = parser.parse_known_args()
     asyncio.run(run(arguments.store, arguments.scale))
 

@@ -3,18 +3,20 @@
 import os
 import shutil
 import socket
+from contextlib import suppress
 from pathlib import Path
 
 UNPRIVILEGED = ("postgres", "nobody")
 """Who runs a server when we are root, which most of them refuse."""
 
 
-def free_port(highest: int = 65_535) -> int:
-    """Answer a port that nobody listens on."""
+def free_port(bus: int = 0) -> int:
+    """Answer a port that nobody listens on; nor on the one that lies so far above it, where a server needs both."""
     while True:
-        with socket.create_server(("127.0.0.1", 0)) as free:
+        with socket.create_server(("127.0.0.1", 0)) as free, suppress(OSError, OverflowError):
             port = int(free.getsockname()[1])
-        if port <= highest:
+            if bus:
+                socket.create_server(("127.0.0.1", port + bus)).close()
             return port
 
 

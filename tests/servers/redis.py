@@ -21,8 +21,8 @@ from tests.servers.guard import Guard
 from tests.servers.ports import free_port
 from tests.servers.program import PATIENCE, find, wait_until_ready
 
-HIGHEST = 55_535
-"""The last port that a server of a Cluster can have: its bus listens 10,000 above."""
+BUS = 10_000
+"""How far above its port a server of a Cluster listens to the others."""
 
 SAFE = {"appendonly": "yes", "appendfsync": "everysec", "maxmemory-policy": "noeviction", "save": ""}
 """What a server of jobs is set to."""
@@ -35,7 +35,7 @@ class Server:
         """Choose a port, and start nothing yet."""
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
-        self.port = free_port(HIGHEST)
+        self.port = free_port(BUS)
         self.settings = SAFE | (settings or {}) if role == "redis-server" else settings or {}
         self._role = role
         self._process: subprocess.Popen[bytes] | None = None

@@ -54,12 +54,16 @@ class Ear:
         self._waiting.add(event)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._listen())
-        with contextlib.suppress(TimeoutError):
+        try:
             async with asyncio.timeout(at_most):
                 while not self._has_rung(queues, after):
                     event.clear()
                     await event.wait()
-        self._waiting.discard(event)
+        except TimeoutError:
+            pass
+        finally:
+            # Those who wait at several bells are cancelled when one of them rings.
+            self._waiting.discard(event)
         return self._has_rung(queues, after)
 
     def _has_rung(self, queues: Collection[str], after: Place) -> bool:

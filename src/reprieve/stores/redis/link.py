@@ -6,6 +6,7 @@ did the first.
 
 import asyncio
 import contextlib
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -49,6 +50,7 @@ class Links:
         self._patience = patience
         self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, Link] = WeakKeyDictionary()
         self._reader: Client | None = None
+        self._making = threading.Lock()
         self._is_closed = False
 
     def here(self) -> "Link":
@@ -70,19 +72,23 @@ class Links:
 
     def _in_thread(self, call: Callable[[Client], Any]) -> Any:  # noqa: ANN401 - as above
         self.require_open()
-        client = self._reader
-        if client is None:
-            client = self._reader = self.address.connect()
         give_up_at = time.monotonic() + self._patience
         pause = _PAUSE
         while True:
             try:
-                return call(client)
+                return call(self._client())
             except FAULTS as error:
                 if not may_pass(error) or time.monotonic() >= give_up_at:
                     raise translate(error) from error
             time.sleep(pause)  # noqa: TID251 - in a thread of its own
             pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _client(self) -> Client:
+        """Answer the client that all threads share; that of a Cluster connects when it is made."""
+        with self._making:
+            if self._reader is None:
+                self._reader = self.address.connect()
+            return self._reader
 
     async def close(self) -> None:
         """Close the links; those of other loops close when these come to it."""
