@@ -1,6 +1,7 @@
 """A Cluster of three: the whole suite in one partition, and in four whatever does not speak of the order among all."""
 
 import asyncio
+import threading
 from collections import Counter
 from collections.abc import Iterator
 
@@ -183,6 +184,31 @@ async def test_limit_holds_for_the_whole_fleet(url: str) -> None:
     (gauge,) = [gauge for gauge in await store.gauges("dependency") if gauge.name == "ses"]
     assert gauge.max_running == 7
     assert gauge.running == len(running)
+    await store.close()
+
+
+async def test_who_waits_at_four_bells_and_hears_one_leaves_the_others(url: str) -> None:
+    store = RedisStore(f"{url}?partitions=4")
+    await enqueued(store)
+    waiting = asyncio.create_task(store.wait(("later",), 30.0))
+    while not waiting.done():
+        await enqueued(store, queue="later")
+    assert await waiting
+    await asyncio.sleep(0)
+    ears = [store._links.here().ear(f"{{reprieve:{number}}}") for number in range(4)]  # noqa: SLF001 - not to be seen
+    assert [ear._waiting for ear in ears] == [set()] * 4  # noqa: SLF001 - as above
+    await store.close()
+
+
+async def test_threads_that_read_at_once_share_one_client(url: str) -> None:
+    store = RedisStore(url)
+    ready = threading.Barrier(4)
+
+    def read() -> object:
+        ready.wait()
+        return store._links._client()  # noqa: SLF001 - not to be seen from outside
+
+    assert len({id(client) for client in await asyncio.gather(*(asyncio.to_thread(read) for _ in range(4)))}) == 1
     await store.close()
 
 
