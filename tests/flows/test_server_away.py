@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from pathlib import Path
-from typing import Literal
+from types import ModuleType
 
 import pytest
 
@@ -38,11 +38,11 @@ async def crash(stage: Stage, server: postgres.Server | redis.Server) -> float:
 
 
 @on_all_terms
-@pytest.mark.parametrize("kind", ["postgres", "redis"])
+@pytest.mark.parametrize("servers", [postgres, redis], ids=["postgres", "redis"])
 async def test_a_crash_of_the_server_loses_doubles_and_refuses_nothing(
-    kind: Literal["postgres", "redis"], tmp_path: Path, terms: Terms
+    servers: ModuleType, tmp_path: Path, terms: Terms
 ) -> None:
-    with postgres.own() if kind == "postgres" else redis.own() as server:
+    with servers.own() as server:
 
         async def scene(stage: Stage) -> None:
             trees = [stage.hire(slots=8, lease=15.0, heartbeat=5.0) for _ in range(2)]
@@ -59,7 +59,7 @@ async def test_a_crash_of_the_server_loses_doubles_and_refuses_nothing(
             assert max(late) < SOON
 
         once = Terms(lease=terms.lease, heartbeat=terms.heartbeat, times=1)
-        await play(scene, tmp_path, once, lambda _: in_a_schema(server.url) if kind == "postgres" else in_keys(server))
+        await play(scene, tmp_path, once, lambda _: in_keys(server) if servers is redis else in_a_schema(server.url))
 
 
 async def is_settled(stage: Stage) -> bool:
