@@ -1,23 +1,43 @@
-"""Where servers of tests listen, and who runs them."""
+"""Where servers of tests listen, and who runs them.
+
+Not at the ports that the system gives to clients: a server that has still to start, or that is away for a moment, would
+find its own taken, and whoever asks after it would be answered by another.
+"""
 
 import os
 import shutil
 import socket
-from contextlib import suppress
 from pathlib import Path
+
+FIRST, LAST = 10_240, 20_240
+"""The ports of our servers; those of a Cluster use others above them besides."""
+
+_SIGNS: list[socket.socket] = []
+"""What keeps others from the ports that this process was given."""
 
 UNPRIVILEGED = ("postgres", "nobody")
 """Who runs a server when we are root, which most of them refuse."""
 
 
 def free_port(bus: int = 0) -> int:
-    """Answer a port that nobody listens on; nor on the one that lies so far above it, where a server needs both."""
-    while True:
-        with socket.create_server(("127.0.0.1", 0)) as free, suppress(OSError, OverflowError):
-            port = int(free.getsockname()[1])
-            if bus:
-                socket.create_server(("127.0.0.1", port + bus)).close()
+    """Answer a port that nobody listens on, nor is given again while this process lives, here or elsewhere.
+
+    Where a server needs two, nobody listens on the one that lies so far above it either.
+    """
+    for port in range(FIRST, LAST):
+        # The port of the same number that nobody uses, for datagrams, is the sign that it is taken.
+        sign = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            sign.bind(("127.0.0.1", port))
+            for number in (port, port + bus):
+                socket.create_server(("127.0.0.1", number)).close()
+        except OSError:
+            sign.close()
+        else:
+            _SIGNS.append(sign)
             return port
+    message = f"all ports from {FIRST} to {LAST} are taken"
+    raise OSError(message)
 
 
 def unprivileged(folder: Path) -> str | None:

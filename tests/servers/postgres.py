@@ -147,7 +147,7 @@ def own(primary: Server | None = None) -> Iterator[Server]:
 def answers(url: str) -> bool:
     """Whether a server lets us in."""
     try:
-        psycopg.connect(url).close()
+        psycopg.connect(url, connect_timeout=10).close()
     except psycopg.OperationalError:
         return False
     return True

@@ -43,7 +43,9 @@ def _newest_first(places: str) -> list[str]:
 def wait_until_ready(answers: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:
     """Wait until a server answers: it says when it is ready only to its log."""
     deadline = time.monotonic() + PATIENCE
-    while not answers():
+    while True:
         if process.poll() is not None or time.monotonic() > deadline:
             raise ServerMissing(log.read_text())
+        if answers():
+            return
         threading.Event().wait(0.02)
