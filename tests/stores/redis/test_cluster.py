@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 import redis
 
+from reprieve.clock import ticks
 from reprieve.core.ids import partition_of
 from reprieve.errors import ForeignStore, ReprieveError, StoreLocked
 from reprieve.stores.protocol import Filter, Regulation, Store
@@ -198,6 +199,19 @@ async def test_who_waits_at_four_bells_and_hears_one_leaves_the_others(url: str)
     ears = [store._links.here().ear(f"{{reprieve:{number}}}") for number in range(4)]  # noqa: SLF001 - not to be seen
     assert [ear._waiting for ear in ears] == [set()] * 4  # noqa: SLF001 - as above
     await store.close()
+
+
+@pytest.mark.parametrize("partitions", [1, 4])
+async def test_store_whose_bell_has_just_rung_closes_at_once(partitions: int, url: str) -> None:
+    for _ in range(5):
+        store = RedisStore(f"{url}?partitions={partitions}")
+        await enqueued(store)
+        waiting = asyncio.create_task(store.wait(("later",), 30.0))
+        while not waiting.done():
+            await enqueued(store, queue="later")
+        closing = ticks()
+        await store.close()
+        assert ticks() - closing < 2.0
 
 
 async def test_threads_that_read_at_once_share_one_client(url: str) -> None:

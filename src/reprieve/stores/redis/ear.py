@@ -5,7 +5,6 @@ missed, and any number may hear the same ring.
 """
 
 import asyncio
-import contextlib
 from collections.abc import Collection
 from typing import Any, TypeAlias
 
@@ -19,6 +18,9 @@ EVERYTHING = "*"
 
 _LISTENS = 5_000
 """Milliseconds for which the server keeps a call that hears nothing."""
+
+_HEEDS = 0.05
+"""Seconds in which whoever listens heeds that it is over."""
 
 _LENGTH = 64
 """Rings that the stream keeps: whoever reads as many may have missed others."""
@@ -70,7 +72,6 @@ class Ear:
         return any(self._rings.get(queue, (0, 0)) > after for queue in (*queues, EVERYTHING))
 
     async def _listen(self) -> None:
-        # A client may take a cancel for a broken connection.
         while not self._is_closed:
             try:
                 if self._heard is None:
@@ -103,10 +104,11 @@ class Ear:
         """Stop listening."""
         self._is_closed = True
         task, self._task = self._task, None
-        if task is not None:
+        while task is not None and not task.done():
+            # A cancel can get lost in the client, which then goes on to listen: before Python 3.12 `wait_for` takes one
+            # for itself that comes together with what it waits for.
             task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+            await asyncio.wait({task}, timeout=_HEEDS)
 
 
 def _entries(found: Any) -> list[tuple[bytes, list[bytes]]]:  # noqa: ANN401 - the shape depends on client and protocol
