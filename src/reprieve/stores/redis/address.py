@@ -4,7 +4,6 @@
 `redis+cluster://host:port,host:port`, each with `?prefix=name`.
 """
 
-from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -55,17 +54,9 @@ class Address(Record):
     partitions: int | None = None
     shown: str = ""
 
-    def connect_async(self, greet: Callable[[], None]) -> Any:  # noqa: ANN401 - a client of one of three kinds
-        """Make a client for an event loop, which says so when it has connected.
-
-        It repeats nothing by itself: that is the link's.
-        """
-
-        async def connected(connection: Any) -> None:  # noqa: ANN401 - of the client's own kind
-            await connection.on_connect()
-            greet()
-
-        options = self._options() | {"retry": AsyncRetry(NoBackoff(), 0), "redis_connect_func": connected}
+    def connect_async(self) -> Any:  # noqa: ANN401 - a client of one of three kinds
+        """Make a client for an event loop. It repeats nothing by itself: that is the link's."""
+        options = self._options() | {"retry": AsyncRetry(NoBackoff(), 0)}
         match self.mode:
             case "single":
                 host, port = self.hosts[0]
@@ -75,7 +66,7 @@ class Address(Record):
                 return sentinels.master_for(self.service, db=self.database, **options)
             case "cluster":
                 nodes = [redis.asyncio.cluster.ClusterNode(*host) for host in self.hosts]
-                return redis.asyncio.RedisCluster(startup_nodes=nodes, **_clustered(options))
+                return redis.asyncio.RedisCluster(startup_nodes=nodes, **options)
 
     def connect(self) -> Any:  # noqa: ANN401 - as above
         """Make a client for threads."""
@@ -89,7 +80,7 @@ class Address(Record):
                 return sentinels.master_for(self.service, db=self.database, **options)  # type: ignore[no-untyped-call]  # as above
             case "cluster":
                 nodes = [redis.cluster.ClusterNode(*host) for host in self.hosts]  # type: ignore[no-untyped-call]  # as above
-                return redis.RedisCluster(startup_nodes=nodes, **_clustered(options))
+                return redis.RedisCluster(startup_nodes=nodes, **options)
 
     def _options(self) -> dict[str, Any]:
         return {
@@ -105,10 +96,6 @@ class Address(Record):
 
 def _seen(options: dict[str, Any]) -> dict[str, Any]:
     return {name: options[name] for name in ("socket_timeout", "socket_connect_timeout", "protocol")}
-
-
-def _clustered(options: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if name not in ("retry", "redis_connect_func")}
 
 
 def address_of(url: str) -> Address:

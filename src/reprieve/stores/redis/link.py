@@ -115,15 +115,10 @@ class Link:
         """Make a client; it connects with the first call."""
         self._links = links
         self._patience = patience
-        self.connections = 0
-        """How often a connection was made or broke: the server may be another since."""
-        self._client = links.address.connect_async(self._greet)
+        self._client = links.address.connect_async()
         self._ears: dict[str, Ear] = {}
         self._loop = asyncio.get_running_loop()
         self._keeper = self._loop.create_task(self._keep())
-
-    def _greet(self) -> None:
-        self.connections += 1
 
     async def info(self) -> list[dict[str, Any]]:
         """Ask every primary what it has to say of itself."""
@@ -185,7 +180,6 @@ class Link:
         except FAULTS as error:
             if not may_pass(error):
                 raise translate(error) from error
-        self._greet()
         loop = asyncio.get_running_loop()
         give_up_at, pause = loop.time() + self._patience, _PAUSE
         while True:
@@ -217,8 +211,7 @@ class Link:
         await asyncio.gather(self._keeper, return_exceptions=True)
 
     async def _disconnect(self) -> None:
-        for ear in self._ears.values():
-            await ear.close()
+        await asyncio.gather(*(ear.close() for ear in self._ears.values()))
         await self._client.aclose()
         pool = getattr(self._client, "connection_pool", None)
         if pool is not None:

@@ -50,14 +50,14 @@ _PAUSES = {"schedule": 1, "retry": 2}
 
 
 class Hand:
-    """What a session has in hand, as this process knows, and over which connections it came to know it."""
+    """What a session has in hand, as this process knows, and the number of the last call that changed it."""
 
-    __slots__ = ("connections", "ids")
+    __slots__ = ("ids", "number")
 
     def __init__(self) -> None:
         """Begin with nothing."""
         self.ids: set[bytes] = set()
-        self.connections: int | None = None
+        self.number = 0
 
 
 class Partition:
@@ -120,9 +120,9 @@ class Partition:
         if word == b"stale":
             message = f"call {request.number} of session {request.session!r} comes after call {answer[0].decode()}"
             raise StaleCall(message)
-        letters, next_at, bell, ids, *records = answer
+        letters, next_at, bell, before, ids, *records = answer
         self._heard[request.session] = place_of(bell)
-        await self._compare_hands(request, b"".join(records[::3]) if word == b"again" else ids)
+        await self._compare_hands(request, int(before), b"".join(records[::3]) if word == b"again" else ids)
         if word == b"again":
             jobs = _running(records, request.session)
         else:
@@ -134,8 +134,8 @@ class Partition:
             answers=tuple(settle.decode(letters)), jobs=tuple(jobs), next_at=int(next_at) if next_at else None
         )
 
-    async def _compare_hands(self, request: Claim, leased: bytes) -> None:
-        """Keep count of what a session holds, and look whether the server agrees when it may have lost something.
+    async def _compare_hands(self, request: Claim, before: int, leased: bytes) -> None:
+        """Keep count of what a session holds, and look whether the server agrees if it has lost a call of the session.
 
         A server that crashed, or failed over, may have forgotten that jobs were settled. Nobody runs them, and their
         session lives, so nobody would ever take them back.
@@ -143,11 +143,10 @@ class Partition:
         hand = self._hands.setdefault(request.session, Hand())
         hand.ids.difference_update(id_to_bytes(change.job.id) for change in request.changes)
         hand.ids.update(leased[start : start + 16] for start in range(0, len(leased), 16))
-        connections = self._links.here().connections
-        if hand.connections == connections:
-            return
-        is_first, hand.connections = hand.connections is None, connections
-        if is_first:
+        has_forgotten = before < hand.number
+        if request.changes or leased:
+            hand.number = request.number
+        if not has_forgotten:
             return
         held = await self._links.here().command("HKEYS", f"{self.tag}:y:{request.session}")
         strangers = b"".join(raw for raw in held if raw not in hand.ids)

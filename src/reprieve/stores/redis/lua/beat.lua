@@ -8,7 +8,7 @@
 local session, expires_at, slots, is_new, is_over = unpack(cmsgpack.unpack(ARGV[1]))
 call('HDEL', P .. ':m', '')
 local packed = call('HGET', P .. ':ss', session)
-local f = packed and cmsgpack.unpack(packed) or {0, 0, 0, '', false, ''}
+local f = packed and cmsgpack.unpack(packed) or {0, 0, 0, '', false, '', 0}
 if f[1] == 1 or not (packed or is_new) then
   return 0
 end

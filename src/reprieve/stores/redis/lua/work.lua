@@ -5,11 +5,13 @@
 -- KEYS  1: the partition
 -- ARGV  1: now, session ('' is none), number of the call, limit, queues (msgpack)
 --       2: changes, 30 bytes each, and from 3 on what some of them need: see settle.lua
--- Answer: {word, answers (a letter each), next time or '', place of the bell, ids of the jobs, record, record, …}
+-- Answer: {word, answers (a letter each), next time or '', place of the bell, number of the session's call before, ids of
+--       the jobs, record, record, …}
 --       word: 'ok'; 'again' for a repeat, whose jobs are those that the session still holds of that call;
 --       'dead' or 'stale', and nothing was done
 --
---   :ss hash: session → is dead, slots, number of its last call, answers, next time
+--   :ss hash: session → is dead, slots, and of its last call that did anything: number, answers, next time, ids of jobs,
+--       number of the one before
 --   :m  hash: slots = those of all sessions that live
 
 local now, session, number, limit, queues_asked = unpack(cmsgpack.unpack(ARGV[1]))
@@ -19,17 +21,17 @@ local function bell()
   return last and last[1] or '0-0'
 end
 
-local is_dead, own_slots, last_number, last_answers, last_next, last_ids
+local is_dead, own_slots, last_number, last_answers, last_next, last_ids, before
 if session ~= '' then
   local packed = call('HGET', P .. ':ss', session)
   if not packed then
     return {'dead'}
   end
-  is_dead, own_slots, last_number, last_answers, last_next, last_ids = unpack(cmsgpack.unpack(packed))
+  is_dead, own_slots, last_number, last_answers, last_next, last_ids, before = unpack(cmsgpack.unpack(packed))
   if number < last_number then
     return {'stale', tostring(last_number)}
   elseif number == last_number then
-    local answer = {'again', last_answers, last_next and format('%.0f', last_next) or '', bell(), ''}
+    local answer = {'again', last_answers, last_next and format('%.0f', last_next) or '', bell(), before, ''}
     -- The dead are told what became of their changes; what they held belongs to others.
     local ids = is_dead == 0 and split(last_ids, 16) or {}
     local records = fetch(P .. ':j', ids)
@@ -79,7 +81,7 @@ flush()
 if session ~= '' and (ARGV[2] ~= '' or leases[1]) then
   -- A call that did nothing can be repeated as it is.
   call('HSET', P .. ':ss', session,
-    cmsgpack.pack({is_dead, own_slots, number, answers, next_at or false, concat(out.ids)}))
+    cmsgpack.pack({is_dead, own_slots, number, answers, next_at or false, concat(out.ids), last_number}))
 end
 
 -- Others may go on with what this call gave back or freed, and did not take itself.
@@ -94,8 +96,8 @@ end
 for name in pairs(rung) do
   ring(name)
 end
-local answer = {'ok', answers, next_at and format('%.0f', next_at) or '', bell(), concat(out.ids)}
+local answer = {'ok', answers, next_at and format('%.0f', next_at) or '', bell(), last_number or 0, concat(out.ids)}
 for place = 1, #out.records do
-  answer[5 + place] = out.records[place]
+  answer[6 + place] = out.records[place]
 end
 return answer
