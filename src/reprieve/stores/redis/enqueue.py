@@ -16,9 +16,6 @@ from reprieve.stores.redis.records import pack, shelf_of
 MOST = 250
 """Jobs of one call of the script: more would keep everybody else waiting for too long."""
 
-LATE = 1_000
-"""Milliseconds after which a job that is enqueued may be the repeat of one that has ended already."""
-
 _HEAD: Final = Struct(">16sHBdH")
 _KEY: Final = Struct(">H16sd")
 _encode = msgspec.msgpack.Encoder().encode
@@ -35,14 +32,11 @@ def encode(jobs: Sequence[Job], now: int, *, has_keys: bool = True) -> list[byte
     heads: list[bytes] = []
     keys: list[bytes] = []
     records: list[bytes] = []
-    oldest = now
     for number, job in enumerate(jobs, start=1):
         raw = id_to_bytes(job.id)
         shelf = shelves.setdefault(shelf_of(job), len(shelves) + 1)
         heads.append(_HEAD.pack(raw, shelf, NUMBERS[job.waiting_for], job.due_at, job.version & 0xFFFF))
         records.append(pack(job, raw))
-        oldest = min(oldest, int.from_bytes(raw[:6], "big"))
         if job.key and has_keys:
             keys.append(_KEY.pack(number, key_of(job), kept_until(job, now)))
-    is_late = now - oldest > LATE
-    return [_encode((now, tuple(shelves), is_late)), b"".join(heads), b"".join(keys), *records]
+    return [_encode((now, tuple(shelves))), b"".join(heads), b"".join(keys), *records]

@@ -1,8 +1,8 @@
 -- Stores new jobs. Nothing is stored if the server is full: the first write is one that it refuses then.
 --
--- needs: calls record rate limits places line
+-- needs: calls forgotten record rate limits places line
 -- KEYS  1: the partition
--- ARGV  1: now, names of shelves, whether to look for late repeats (msgpack)
+-- ARGV  1: now, names of shelves (msgpack)
 --       2: for each job 29 bytes: id, number of its shelf from 1 (2), wait (1), due (8), version (2)
 --       3: for each job with a key 26 bytes: number of the job from 1 (2), key (16), until when it is kept (8)
 --       4 …: the records, in the order of the jobs
@@ -10,7 +10,7 @@
 --
 --   :u  hash: key → id of its job (16 bytes), until when it is kept (8);  :ux sorted set: key → until when
 
-local now, names, is_late = unpack(cmsgpack.unpack(ARGV[1]))
+local now, names = unpack(cmsgpack.unpack(ARGV[1]))
 local ids, jobs = {}, {}
 for first = 1, #ARGV[2], 29 do
   local id, shelf, wait, due, version = struct.unpack('>c16I2BdI2', ARGV[2], first)
@@ -33,16 +33,8 @@ if call('EXISTS', P .. ':lo') == 1 then
     end
   end
 end
-if is_late then
-  local read = {}
-  for _, id in ipairs(ids) do
-    local time = sub(id, 1, 5)
-    read[time] = read[time] or call('GET', P .. ':f:' .. time) or ''
-    local from = string.find(read[time], id, 1, true)
-    if from and from % 16 == 1 then
-      stored[id] = true
-    end
-  end
+for number in pairs(forgotten(ids)) do
+  stored[ids[number]] = true
 end
 
 local answer, taken, key_times = {}, {}, {}

@@ -1,6 +1,6 @@
 -- Answers the jobs that run, all of them or those of a session.
 --
--- needs: calls record rate limits places line events settle look_part
+-- needs: calls forgotten record rate limits places line events settle look_part
 -- KEYS  1: the partition
 -- ARGV  1: the id after which to go on, or ''  2: how many at the most
 -- Answer: as in look_part.lua, in the order of the ids

@@ -1,6 +1,6 @@
 -- Answers jobs by their ids, as they are.
 --
--- needs: calls record rate limits places line events settle look_part
+-- needs: calls forgotten record rate limits places line events settle look_part
 -- KEYS  1: the partition
 -- ARGV  1: ids
 -- Answer: see look_part.lua

@@ -1,6 +1,6 @@
 -- Notes cancel requests and progress beside jobs that run.
 --
--- needs: calls record rate limits places line events settle
+-- needs: calls forgotten record rate limits places line events settle
 -- KEYS  1: the partition
 -- ARGV  1: for each mark: session or '', whether it has progress (msgpack)
 --       2: ids  3 …: for each mark the wish that the job stops or '', and progress

@@ -1,6 +1,6 @@
 -- Forgets what has ended long enough ago, or a part of it.
 --
--- needs: calls record rate limits places line events settle
+-- needs: calls forgotten record rate limits places line events settle
 -- KEYS  1: the partition
 -- ARGV  1: now, how many succeeded jobs of a queue are kept, and the moments before which succeeded jobs, cancelled jobs
 --          and events go (msgpack)

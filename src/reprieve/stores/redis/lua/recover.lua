@@ -1,6 +1,6 @@
 -- Declares dead every session whose time is up; answers jobs that the dead still hold, and leaves them leased.
 --
--- needs: calls record rate limits places line events settle
+-- needs: calls forgotten record rate limits places line events settle
 -- KEYS  1: the partition
 -- ARGV  1: now  2: limit
 -- Answer: {session, id, when it was leased, the wish that it stops or '', record, …}

@@ -1,6 +1,6 @@
 -- Answers a part of all jobs, in no order that means anything.
 --
--- needs: calls record rate limits places line events settle look_part
+-- needs: calls forgotten record rate limits places line events settle look_part
 -- KEYS  1: the partition
 -- ARGV  1: where to go on, '0' at first  2: about how many
 -- Answer: {where to go on, '0' at the end, then as in look_part.lua}

@@ -3,14 +3,11 @@
 --   :j  hash: job → record
 --   :y:<session> hash: job → lease: number of the claim (4 bytes), when (8), version (4), shelf
 --   :x:<queue>, :c:<queue>, :ok:<queue> sorted sets: dead, cancelled and succeeded jobs → when they ended
---   :f:<5 bytes of an id> string, for two minutes: ids of jobs that succeeded, so that a late repeat of their enqueue
---       is recognised after their records have gone
 --   :rs hash, :rx sorted set: job → result, and until when it is kept
 --   :mk hash: job → what stands beside its version: length of the wish to stop (2 bytes), the wish, progress if it is
 --       noted (a byte, and what it is)
 --   :ss hash: session → see work.lua;  :sx, :sd sorted sets: sessions that live → until when, and the dead
 
-local REMEMBERED = 120
 local LEAST_KEPT = 1000
 local ENDED = {[DEAD] = ':x:', [CANCELLED] = ':c:', [EXPIRED] = ':x:', [GIVEN_UP] = ':c:'}
 local ENDED_COUNTER = {[DEAD] = 'dead', [CANCELLED] = 'cancelled', [EXPIRED] = 'dead', [GIVEN_UP] = 'cancelled'}
@@ -58,27 +55,9 @@ local function leases_of(ids)
   return found
 end
 
--- Remembers ids that succeeded, by the quarter of a second in which they were made.
-local function remember(ids)
-  local by_time = {}
-  for _, id in ipairs(ids) do
-    local time = sub(id, 1, 5)
-    local list = by_time[time]
-    if list then
-      list[#list + 1] = id
-    else
-      by_time[time] = {id}
-    end
-  end
-  for time, list in pairs(by_time) do
-    local key = P .. ':f:' .. time
-    call('APPEND', key, concat(list))
-    call('EXPIRE', key, REMEMBERED)
-  end
-end
-
 local function forget_jobs(ids)
   many('HDEL', P .. ':j', ids)
+  remember(ids)
 end
 
 -- Keeps the newest succeeded jobs of a queue: as many as the last prune was told to, if that is more than the least.
@@ -205,7 +184,7 @@ local function settle(changes, now)
   meet_shelves(shelf_names)
   local wishes = wishes_of(yielding)
   local answers, applied, line = {}, {}, new_line()
-  local ended, records, events, succeeded, done = {}, {}, {}, {}, {}
+  local ended, records, events, succeeded = {}, {}, {}, {}
   local released, unleased, results, result_times, latest = {}, {}, {}, {}, 0
   for number, change in ipairs(changes) do
     local id, from = change.id, nil
@@ -241,7 +220,6 @@ local function settle(changes, now)
           succeeded[queue] = list
         end
         list[#list + 1], list[#list + 2] = change.at, id
-        done[#done + 1] = id
       else
         local shelf, cancel = shelves[change.shelf], change.yields and wishes[id]
         if cancel then
@@ -283,7 +261,6 @@ local function settle(changes, now)
   for queue, list in pairs(succeeded) do
     keep(queue, list)
   end
-  remember(done)
   tell(events, latest)
   many('HSET', P .. ':rs', results)
   many('ZADD', P .. ':rx', result_times)

@@ -1,7 +1,7 @@
 -- A session settles what it finished and asks for more; or, without a session, changes are applied.
 -- The first write is one that a full server allows, and with it all that follow: what is there can always be drained.
 --
--- needs: calls record rate limits places line events settle plan claim
+-- needs: calls forgotten record rate limits places line events settle plan claim
 -- KEYS  1: the partition
 -- ARGV  1: now, session ('' is none), number of the call, limit, queues (msgpack)
 --       2: changes, 30 bytes each, and from 3 on what some of them need: see settle.lua
