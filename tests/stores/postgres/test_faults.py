@@ -16,6 +16,7 @@ from reprieve.errors import (
     StoreError,
     StoreFull,
     StoreReadOnly,
+    StoreUnreachable,
 )
 from reprieve.stores.open import open_store
 from reprieve.stores.postgres import PostgresStore
@@ -37,7 +38,7 @@ async def failure(url: str) -> StoreError:
 
 async def test_server_that_is_down_is_waited_for() -> None:
     error = await failure("postgresql://ana:secret@127.0.0.1:9/jobs")
-    assert type(error) is StoreError
+    assert type(error) is StoreUnreachable
     assert error.is_passing
     assert "cannot be reached; check that it runs" in str(error)
     assert "secret" not in str(error)

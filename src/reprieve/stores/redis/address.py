@@ -104,7 +104,10 @@ def address_of(url: str) -> Address:
     if not separator or scheme not in _SCHEMES:
         raise _unreadable(url)
     mode, tls = _SCHEMES[scheme]
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise _unreadable(url) from error
     user, _, hosts = parts.netloc.rpartition("@")
     username, _, password = user.partition(":")
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
