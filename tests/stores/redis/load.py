@@ -22,6 +22,9 @@ class Load:
         self.runs: Counter[str] = Counter()
         self.settled: Counter[str] = Counter()
         self._is_over = False
+        """Whether nobody begins to enqueue any more."""
+        self._is_all = False
+        """Whether everything was acknowledged that will be."""
         self._progress = asyncio.Event()
 
     async def produce(self, name: int) -> None:
@@ -52,7 +55,7 @@ class Load:
         store, number = self._store, 0
         await store.beat(Beat(session=session, now=clock.now(), lease=3_600, slots=50, is_new=True))
         hand: list[Job] = []
-        while not (self._is_over and not hand and self.settled.keys() >= self.acknowledged):
+        while not (self._is_all and not hand and self.settled.keys() >= self.acknowledged):
             number += 1
             changes = tuple(change.settle(job, Succeed(), clock.now()) for job in hand)
             call = Claim(
@@ -87,5 +90,6 @@ class Load:
         await story
         self._is_over = True
         await asyncio.gather(*producing)
+        self._is_all = True
         async with asyncio.timeout(30):
             await asyncio.gather(*tasks)
