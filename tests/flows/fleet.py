@@ -138,9 +138,9 @@ class Stage:
         self._lines: list[Line] = []
         self.app = self.open_app()
 
-    def open_app(self) -> Reprieve:
+    def open_app(self, settings: Settings | None = None) -> Reprieve:
         """Make an app on this store that knows every task, as another process would have one."""
-        app = Reprieve(self.ground.url, settings=Settings())
+        app = Reprieve(self.ground.url, settings=settings or Settings())
         for declaration in crew.app.registry:
             app.registry.add(declaration)
         return app

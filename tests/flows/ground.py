@@ -3,8 +3,8 @@
 import fcntl
 import sqlite3
 import threading
-from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, closing, contextmanager
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Protocol, TypeAlias
 from uuid import uuid4
@@ -95,11 +95,11 @@ class Schema:
 
 
 class Keys:
-    """The keys of a Redis server."""
+    """The keys of a Redis server, or of those of a Cluster."""
 
-    def __init__(self, server: redis.Server) -> None:
-        self.url = server.url
-        self._server = server
+    def __init__(self, url: str, servers: Sequence[redis.Server]) -> None:
+        self.url = url
+        self._servers = servers
 
     def is_free(self) -> bool:
         """Whoever stops holds nothing: a script that has begun ends without them."""
@@ -107,10 +107,13 @@ class Keys:
 
     @contextmanager
     def locked(self) -> Generator[None]:
-        with self._server.client() as admin:
-            admin.client_pause(3_600_000, all=False)
+        with ExitStack() as stack:
+            admins = [stack.enter_context(server.client()) for server in self._servers]
+            for admin in admins:
+                admin.client_pause(3_600_000, all=False)
             yield
-            admin.client_unpause()
+            for admin in admins:
+                admin.client_unpause()
 
 
 @contextmanager
@@ -132,11 +135,17 @@ def in_a_schema(server: str) -> Generator[Ground]:
 @contextmanager
 def in_keys(server: redis.Server) -> Generator[Ground]:
     """Stand on the keys of a server that nobody else uses: it can be locked only as a whole."""
-    yield Keys(server)
+    yield Keys(server.url, [server])
+
+
+@contextmanager
+def in_a_cluster(cluster: redis.Cluster) -> Generator[Ground]:
+    """Stand on the keys of a Cluster that nobody else uses."""
+    yield Keys(cluster.url, cluster.masters)
 
 
 @contextmanager
 def in_a_server(_: Path) -> Generator[Ground]:
     """Stand on a Redis server of one's own."""
-    with redis.own() as server:
-        yield Keys(server)
+    with redis.own() as server, in_keys(server) as keys:
+        yield keys

@@ -1,9 +1,10 @@
-"""Real Redis servers for the tests: one, a Cluster of three, or a pair with Sentinels.
+"""Real Redis servers for the tests: one, a Cluster with or without replicas, or a pair with Sentinels.
 
 They run on free loopback ports in temporary folders, and end with the process that started them, however that ends.
 REPRIEVE_TEST_REDIS names a single server that runs already.
 """
 
+import itertools
 import os
 import signal
 import subprocess
@@ -24,8 +25,21 @@ from tests.servers.program import PATIENCE, find, wait_until_ready
 BUS = 10_000
 """How far above its port a server of a Cluster listens to the others."""
 
-SAFE = {"appendonly": "yes", "appendfsync": "everysec", "maxmemory-policy": "noeviction", "save": ""}
-"""What a server of jobs is set to."""
+SLOTS = 16_384
+"""Into which a Cluster divides its keys."""
+
+SAFE = {
+    "appendonly": "yes",
+    "appendfsync": "everysec",
+    "maxmemory-policy": "noeviction",
+    "save": "",
+    "repl-diskless-sync-delay": "0",
+}
+"""What a server of jobs is set to, and that it does not wait for more replicas before it serves the first."""
+
+
+CLUSTERED = {"cluster-enabled": "yes", "cluster-config-file": "nodes.conf", "cluster-node-timeout": "2000"}
+"""What a server of a Cluster is set to besides."""
 
 
 class Server:
@@ -99,6 +113,11 @@ class Server:
         with self.client() as client:
             _until(lambda: not client.info("persistence")["rdb_bgsave_in_progress"])
 
+    def wait_for_primary(self) -> None:
+        """Wait until it has everything that its primary has."""
+        with self.client() as client:
+            _until(lambda: client.info("replication").get("master_link_status") == "up")
+
     def signal(self, number: signal.Signals) -> None:
         """Send it a signal."""
         assert self._process is not None
@@ -128,55 +147,112 @@ def running() -> Iterator[str]:
 def own(**settings: str) -> Iterator[Server]:
     """Answer a server of our own, for as long as this lasts."""
     with _folder() as folder:
-        server = Server(folder, {name.replace("_", "-"): value for name, value in settings.items()})
+        server = Server(folder, _spelled(settings))
         try:
             yield server.start()
         finally:
             server.kill()
 
 
-@contextmanager
-def cluster(masters: int = 3) -> Iterator[list[Server]]:
-    """Answer the servers of a Cluster, for as long as this lasts."""
-    settings = {"cluster-enabled": "yes", "cluster-config-file": "nodes.conf", "cluster-node-timeout": "2000"}
-    with _folder() as folder:
-        servers = [Server(folder / str(number), settings) for number in range(masters)]
-        try:
-            for server in servers:
-                server.start()
-            _join(servers)
-            yield servers
-        finally:
-            for server in servers:
-                server.kill()
+class Cluster:
+    """Masters that share the slots, and replicas of each."""
 
+    def __init__(self, folder: Path, masters: int, replicas: int, settings: dict[str, str]) -> None:
+        """Choose ports."""
+        settings = CLUSTERED | settings
+        self.masters = [Server(folder / f"master-{number}", settings) for number in range(masters)]
+        self.replicas = [
+            [Server(folder / f"replica-{number}-{place}", settings) for place in range(replicas)]
+            for number in range(masters)
+        ]
+        self.servers = [*self.masters, *itertools.chain(*self.replicas)]
 
-def _join(servers: list[Server]) -> None:
-    slots = 16_384
-    for number, server in enumerate(servers):
-        first, last = number * slots // len(servers), (number + 1) * slots // len(servers) - 1
-        with server.client() as client:
-            client.execute_command("CLUSTER", "ADDSLOTSRANGE", first, last)
-            client.execute_command("CLUSTER", "MEET", "127.0.0.1", servers[0].port)
-    deadline = time.monotonic() + PATIENCE
-    for server in servers:
-        while True:
+    @property
+    def url(self) -> str:
+        """The URL of a store that is told of every server."""
+        return f"redis+cluster://{','.join(f'127.0.0.1:{server.port}' for server in self.servers)}"
+
+    def start(self) -> Self:
+        """Start all of them, and wait until they know each other."""
+        for server in self.servers:
+            server.start()
+        for number, server in enumerate(self.masters):
+            first, last = (place * SLOTS // len(self.masters) for place in (number, number + 1))
             with server.client() as client:
-                info = client.execute_command("CLUSTER", "INFO")
-            text = info if isinstance(info, dict) else dict(line.split(":") for line in info.decode().split())
-            if text["cluster_state"] == "ok" and int(text["cluster_known_nodes"]) == len(servers):
-                break
-            assert time.monotonic() < deadline, text
-            threading.Event().wait(0.05)
+                client.execute_command("CLUSTER", "ADDSLOTSRANGE", first, last - 1)
+        for server in self.servers[1:]:
+            with server.client() as client:
+                client.execute_command("CLUSTER", "MEET", "127.0.0.1", self.servers[0].port)
+        for server in self.servers:
+            _until(lambda server=server: self._knows_all(server))
+        for master, replicas in zip(self.masters, self.replicas, strict=True):
+            for replica in replicas:
+                self._follow(master, replica)
+        for server in self.servers:
+            _until(lambda server=server: self._info(server)["cluster_state"] == "ok")
+        return self
+
+    def _follow(self, master: Server, replica: Server) -> None:
+        with master.client() as client:
+            name = client.execute_command("CLUSTER", "MYID")
+        with replica.client() as client:
+            client.execute_command("CLUSTER", "REPLICATE", name)
+        replica.wait_for_primary()
+
+    @staticmethod
+    def _info(server: Server) -> dict[str, str]:
+        with server.client() as client:
+            info = client.execute_command("CLUSTER", "INFO")
+        return info if isinstance(info, dict) else dict(line.split(":") for line in info.decode().split())
+
+    def _knows_all(self, server: Server) -> bool:
+        return int(self._info(server)["cluster_known_nodes"]) == len(self.servers)
+
+    def place_of(self, tag: str) -> int:
+        """Answer the number of the master that a hash tag was first given to."""
+        with self.masters[0].client() as client:
+            slot = int(client.execute_command("CLUSTER", "KEYSLOT", tag))
+        return next(number for number in range(len(self.masters)) if slot < (number + 1) * SLOTS // len(self.masters))
+
+    def wait_for_failover(self, number: int) -> Server:
+        """Wait until a replica of a master has taken its place; answer it."""
+
+        def heirs() -> list[Server]:
+            return [replica for replica in self.replicas[number] if is_primary(replica)]
+
+        _until(heirs)
+        return heirs()[0]
+
+    def kill(self) -> None:
+        """End all of them."""
+        for server in self.servers:
+            server.kill()
+
+
+def is_primary(server: Server) -> bool:
+    """Whether a server is the primary of its data."""
+    with server.client() as client:
+        return bool(client.info("replication")["role"] == "master")
+
+
+@contextmanager
+def cluster(masters: int = 3, replicas: int = 0, **settings: str) -> Iterator[Cluster]:
+    """Answer a Cluster, for as long as this lasts."""
+    with _folder() as folder:
+        cluster = Cluster(folder, masters, replicas, _spelled(settings))
+        try:
+            yield cluster.start()
+        finally:
+            cluster.kill()
 
 
 class Pair:
     """A primary, its replica, and three Sentinels that watch over them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, settings: dict[str, str]) -> None:
         """Choose ports."""
-        self.primary = Server(folder / "primary")
-        self.replica = Server(folder / "replica", {"replicaof": f"127.0.0.1 {self.primary.port}"})
+        self.primary = Server(folder / "primary", settings)
+        self.replica = Server(folder / "replica", settings | {"replicaof": f"127.0.0.1 {self.primary.port}"})
         watched = {
             "sentinel monitor jobs": f"127.0.0.1 {self.primary.port} 2",
             "sentinel down-after-milliseconds jobs": "500",
@@ -194,7 +270,7 @@ class Pair:
         """Start all of them, and wait until they know each other."""
         self.primary.start()
         self.replica.start()
-        _until(lambda: self._ask(self.replica, "INFO", "replication").get("master_link_status") == "up")
+        self.replica.wait_for_primary()
         for sentinel in self.sentinels:
             sentinel.start()
         for sentinel in self.sentinels:
@@ -206,15 +282,9 @@ class Pair:
             state = client.sentinel_master("jobs")
         return state["num-slaves"], state["num-other-sentinels"]
 
-    @staticmethod
-    def _ask(server: Server, *command: str) -> dict[str, object]:
-        with server.client() as client:
-            answer: dict[str, object] = client.execute_command(*command)
-        return answer
-
     def wait_for_failover(self) -> None:
         """Wait until the replica has become the primary."""
-        _until(lambda: self._ask(self.replica, "INFO", "replication").get("role") == "master")
+        _until(lambda: is_primary(self.replica))
 
     def kill(self) -> None:
         """End all of them."""
@@ -223,14 +293,18 @@ class Pair:
 
 
 @contextmanager
-def pair() -> Iterator[Pair]:
+def pair(**settings: str) -> Iterator[Pair]:
     """Answer a pair with Sentinels, for as long as this lasts."""
     with _folder() as folder:
-        pair = Pair(folder)
+        pair = Pair(folder, _spelled(settings))
         try:
             yield pair.start()
         finally:
             pair.kill()
+
+
+def _spelled(settings: dict[str, str]) -> dict[str, str]:
+    return {name.replace("_", "-"): value for name, value in settings.items()}
 
 
 def _until(condition: object) -> None:

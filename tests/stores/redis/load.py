@@ -8,7 +8,7 @@ from reprieve.core import change
 from reprieve.core.job import Job
 from reprieve.core.move import Succeed
 from reprieve.errors import StoreError
-from reprieve.stores.protocol import Beat, Claim, Store
+from reprieve.stores.protocol import Beat, Claim, Filter, Store
 
 
 class Load:
@@ -17,7 +17,10 @@ class Load:
     def __init__(self, store: Store, queue: str = "default") -> None:
         self._store = store
         self._queue = queue
-        self.acknowledged: set[str] = set()
+        self.acknowledged: dict[str, float] = {}
+        """When each job was."""
+        self.ran: dict[str, float] = {}
+        """When each job was first in the hands of a worker."""
         self.refused = 0
         self.runs: Counter[str] = Counter()
         self.settled: Counter[str] = Counter()
@@ -47,7 +50,7 @@ class Load:
                     self.refused += 1
                 else:
                     break
-            self.acknowledged.add(job.id)
+            self.acknowledged[job.id] = clock.ticks()
             await asyncio.sleep(0)
 
     async def work(self, session: str) -> None:
@@ -55,7 +58,7 @@ class Load:
         store, number = self._store, 0
         await store.beat(Beat(session=session, now=clock.now(), lease=3_600, slots=50, is_new=True))
         hand: list[Job] = []
-        while not (self._is_all and not hand and self.settled.keys() >= self.acknowledged):
+        while hand or not (self._is_all and await self._is_empty()):
             number += 1
             changes = tuple(change.settle(job, Succeed(), clock.now()) for job in hand)
             call = Claim(
@@ -74,6 +77,8 @@ class Load:
             self._progress.set()
             hand = list(claimed.jobs)
             self.runs.update(job.id for job in hand)
+            for job in hand:
+                self.ran.setdefault(job.id, clock.ticks())
             if not hand:
                 await store.wait((self._queue,), 0.05, session)
 
@@ -84,12 +89,20 @@ class Load:
             await self._progress.wait()
 
     async def run(self, story: asyncio.Future[None] | asyncio.Task[None], producers: int = 4, workers: int = 2) -> None:
-        """Keep up the load while a story is told, and then until everything is done."""
-        tasks = [asyncio.create_task(self.work(f"worker-{number}")) for number in range(workers)]
-        producing = [asyncio.create_task(self.produce(number)) for number in range(producers)]
-        await story
-        self._is_over = True
-        await asyncio.gather(*producing)
-        self._is_all = True
+        """Keep up the load while a story is told, and then until everything is done; nobody may fail before."""
+        async with asyncio.TaskGroup() as group:
+            working = [group.create_task(self.work(f"worker-{number}")) for number in range(workers)]
+            producing = [group.create_task(self.produce(number)) for number in range(producers)]
+            await story
+            self._is_over = True
+            await asyncio.wait(producing)
+            self._is_all = True
+            group.create_task(self._end_in_time(working))
+
+    async def _end_in_time(self, working: list[asyncio.Task[None]]) -> None:
         async with asyncio.timeout(30):
-            await asyncio.gather(*tasks)
+            await asyncio.wait(working)
+
+    async def _is_empty(self) -> bool:
+        """Whether nothing waits or runs, except what was lost."""
+        return not await self._store.tally("status", Filter(statuses=frozenset({"ready", "running"})), clock.now())

@@ -74,8 +74,8 @@ def test_layout_is_made_and_told(safe: servers.Server) -> None:
 
 
 def test_cluster_is_examined_node_by_node() -> None:
-    with servers.cluster() as nodes:
-        found = findings(f"redis+cluster://127.0.0.1:{nodes[0].port}")
+    with servers.cluster() as cluster:
+        found = findings(cluster.url)
         assert sum(name.startswith("aof of ") for name in found) == 3
         assert "bad" not in found.values()
 

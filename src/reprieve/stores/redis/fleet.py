@@ -351,7 +351,12 @@ class Fleet:
 
 
 async def _together(calls: Iterable[Any]) -> list[Any]:
-    return list(await asyncio.gather(*calls))
+    """Make calls at once. One that fails is told when all have ended: none goes on beside its own repeat."""
+    answers = await asyncio.gather(*calls, return_exceptions=True)
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            raise answer
+    return answers
 
 
 async def _by_id(partition: Partition, wanted: Filter, now: int) -> list[Job | None]:
