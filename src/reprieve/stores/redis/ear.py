@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Collection
 from typing import Any, TypeAlias
 
-from reprieve.stores.redis.faults import FAULTS
+from reprieve.stores.redis.faults import FAULTS, closed_is_broken
 
 Place: TypeAlias = tuple[int, int]
 """A place in the stream: milliseconds and a number."""
@@ -74,19 +74,23 @@ class Ear:
     async def _listen(self) -> None:
         while not self._is_closed:
             try:
-                if self._heard is None:
-                    last = await self._client.execute_command("XREVRANGE", self._key, "+", "-", "COUNT", 1)
-                    self._heard = place_of(last[0][0]) if last else (0, 0)
-                place = f"{self._heard[0]}-{self._heard[1]}"
-                found = await self._client.execute_command(
-                    "XREAD", "COUNT", _LENGTH, "BLOCK", _LISTENS, "STREAMS", self._key, place
-                )
+                with closed_is_broken():
+                    found = await self._read()
             except FAULTS:
                 # What rings while nobody hears must not be missed: everybody looks for themselves.
                 self._note(EVERYTHING, (self._heard or (0, 0))[0] + 1)
                 await asyncio.sleep(0.2)
                 continue
             self._take(_entries(found))
+
+    async def _read(self) -> Any:  # noqa: ANN401 - the shape depends on client and protocol
+        if self._heard is None:
+            last = await self._client.execute_command("XREVRANGE", self._key, "+", "-", "COUNT", 1)
+            self._heard = place_of(last[0][0]) if last else (0, 0)
+        place = f"{self._heard[0]}-{self._heard[1]}"
+        return await self._client.execute_command(
+            "XREAD", "COUNT", _LENGTH, "BLOCK", _LISTENS, "STREAMS", self._key, place
+        )
 
     def _note(self, queue: str, milliseconds: int, number: int = 0) -> None:
         self._rings[queue] = max(self._rings.get(queue, (0, 0)), (milliseconds, number))

@@ -1,5 +1,8 @@
 """What Redis says when it cannot, in words that help."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import msgspec
 from redis import exceptions as redis_errors
 
@@ -15,6 +18,24 @@ from reprieve.errors import (
 
 FAULTS = (redis_errors.RedisError, redis_errors.RedisClusterException, OSError)
 """Whatever the client raises when the server does not answer as it should."""
+
+
+_CLOSED = ("'NoneType' object has no attribute", "the handler is closed")
+"""What the client, and uvloop, say of a connection that was closed while somebody took it up."""
+
+
+@contextmanager
+def closed_is_broken() -> Iterator[None]:
+    """Say of a connection that was closed while somebody took it up what the client says of any other that broke.
+
+    When a call fails, the client of a Cluster closes connections to its node that it may just have given to others.
+    """
+    try:
+        yield
+    except (AttributeError, RuntimeError) as error:
+        if any(words in str(error) for words in _CLOSED):
+            raise redis_errors.ConnectionError(str(error)) from error
+        raise
 
 
 _WORDS: tuple[tuple[str, type[StoreError], str], ...] = (

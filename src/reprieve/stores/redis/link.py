@@ -13,13 +13,13 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import redis
-import redis.asyncio
 from redis import exceptions as redis_errors
 
 from reprieve.errors import NewerSchema, StoreClosed
 from reprieve.stores.redis.address import Address
 from reprieve.stores.redis.ear import Ear
-from reprieve.stores.redis.faults import FAULTS, may_pass, translate
+from reprieve.stores.redis.echo import Echo
+from reprieve.stores.redis.faults import FAULTS, closed_is_broken, may_pass, translate
 from reprieve.stores.redis.guard import Durability, require_safe, server_of
 from reprieve.stores.redis.scripts import Script, script
 
@@ -32,7 +32,6 @@ PATIENCE = 5.0
 _PAUSE, _LONGEST_PAUSE = 0.02, 0.5
 
 Argument = bytes | str | int | float
-AsyncClient = redis.asyncio.Redis | redis.asyncio.RedisCluster
 Client = redis.Redis | redis.RedisCluster
 
 
@@ -116,6 +115,7 @@ class Link:
         self._links = links
         self._patience = patience
         self._client = links.address.connect_async()
+        self._echo = Echo(self._client) if links.durability == "strict" else None
         self._ears: dict[str, Ear] = {}
         self._loop = asyncio.get_running_loop()
         self._keeper = self._loop.create_task(self._keep())
@@ -168,7 +168,17 @@ class Link:
         """Run a script on a partition."""
         await self.admit()
         wanted = script(name)
-        return await self._patiently(lambda: _evaluate_async(self._client, wanted, tag, arguments))
+        return await self._patiently(lambda: self._evaluate(wanted, tag, arguments))
+
+    async def _evaluate(self, wanted: Script, tag: str, arguments: tuple[Argument, ...]) -> Any:  # noqa: ANN401 - as above
+        try:
+            answer = await self._client.execute_command("EVALSHA", wanted.sha, 1, tag, *arguments)
+        except redis_errors.NoScriptError:
+            # A server that was restarted, or failed over, does not know it (any more).
+            answer = await self._client.execute_command("EVAL", wanted.text, 1, tag, *arguments)
+        if self._echo is not None:
+            await self._echo.wait(tag)
+        return answer
 
     async def command(self, *parts: Argument) -> Any:  # noqa: ANN401 - as the server answers
         """Run a command."""
@@ -176,7 +186,8 @@ class Link:
 
     async def _patiently(self, call: Callable[[], Any]) -> Any:  # noqa: ANN401 - as above
         try:
-            return await call()
+            with closed_is_broken():
+                return await call()
         except FAULTS as error:
             if not may_pass(error):
                 raise translate(error) from error
@@ -186,7 +197,8 @@ class Link:
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
             try:
-                return await call()
+                with closed_is_broken():
+                    return await call()
             except FAULTS as error:
                 if not may_pass(error) or loop.time() >= give_up_at:
                     raise translate(error) from error
@@ -223,14 +235,6 @@ class Link:
         """Close from another loop, as soon as this one comes to it."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._keeper.cancel)
-
-
-async def _evaluate_async(client: AsyncClient, wanted: Script, tag: str, arguments: tuple[Argument, ...]) -> Any:  # noqa: ANN401 - as the script answers
-    try:
-        return await client.execute_command("EVALSHA", wanted.sha, 1, tag, *arguments)
-    except redis_errors.NoScriptError:
-        # A server that was restarted, or failed over, does not know it (any more).
-        return await client.execute_command("EVAL", wanted.text, 1, tag, *arguments)
 
 
 def _evaluate(client: Client, wanted: Script, tag: str, arguments: tuple[Argument, ...]) -> Any:  # noqa: ANN401 - as the script answers
