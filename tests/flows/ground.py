@@ -95,7 +95,7 @@ class Schema:
 
 
 class Keys:
-    """The keys of a Redis server, or of those of a Cluster."""
+    """The keys of Redis servers."""
 
     def __init__(self, url: str, servers: Sequence[redis.Server]) -> None:
         self.url = url
@@ -114,6 +114,14 @@ class Keys:
             yield
             for admin in admins:
                 admin.client_unpause()
+
+
+class Nodes(Keys):
+    """The keys of a Cluster."""
+
+    def __init__(self, cluster: redis.Cluster) -> None:
+        super().__init__(cluster.url, cluster.masters)
+        self.cluster = cluster
 
 
 @contextmanager
@@ -139,9 +147,10 @@ def in_keys(server: redis.Server) -> Generator[Ground]:
 
 
 @contextmanager
-def in_a_cluster(cluster: redis.Cluster) -> Generator[Ground]:
-    """Stand on the keys of a Cluster that nobody else uses."""
-    yield Keys(cluster.url, cluster.masters)
+def in_a_cluster(fsync: str) -> Generator[Ground]:
+    """Stand on a Cluster of one's own, each of whose primaries has a replica."""
+    with redis.cluster(replicas=1, appendfsync=fsync) as cluster:
+        yield Nodes(cluster)
 
 
 @contextmanager
