@@ -144,8 +144,7 @@ class Partition:
         hand.ids.difference_update(id_to_bytes(change.job.id) for change in request.changes)
         hand.ids.update(leased[start : start + 16] for start in range(0, len(leased), 16))
         has_forgotten = before < hand.number
-        if request.changes or leased:
-            hand.number = request.number
+        hand.number = request.number if request.changes or leased else before
         if not has_forgotten:
             return
         held = await self._links.here().command("HKEYS", f"{self.tag}:y:{request.session}")
