@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Protocol
@@ -139,16 +139,16 @@ class PostgresHome:
 
 
 class RedisHome:
-    """Each store the keys of one prefix, made anew."""
+    """Each store the keys of one prefix, made anew, on a server or on those of a Cluster."""
 
     PREFIX = "reprieve_bench"
 
-    def __init__(self, url: str) -> None:
-        """Connect to look at the server from outside."""
+    def __init__(self, url: str, servers: Sequence[str] = ()) -> None:
+        """Connect to look at the servers from outside; they are named where the URL is not that of a single one."""
         import redis  # noqa: PLC0415 - an extra, needed here alone
 
         self._url = url
-        self._admin = redis.Redis.from_url(url, protocol=2)
+        self._admins = [redis.Redis.from_url(server, protocol=2) for server in servers or (url,)]
         self._before = 0
 
     def open(self, *, is_fast: bool) -> Store:
@@ -160,7 +160,7 @@ class RedisHome:
         return RedisStore(f"{self._url}?prefix={self.PREFIX}", durability="fast" if is_fast else "full")
 
     async def size(self) -> int:
-        """Answer the bytes of memory that the server has used since the store was opened."""
+        """Answer the bytes of memory that the servers have used since the store was opened."""
         return self._used() - self._before
 
     async def writes(self) -> int | None:
@@ -168,9 +168,13 @@ class RedisHome:
         return None
 
     def cpu(self) -> float:
-        """Answer the processor time of the server, wherever it is."""
-        used = self._admin.info("cpu")
-        return float(used["used_cpu_user"]) + float(used["used_cpu_sys"])
+        """Answer the processor time of all servers, wherever they are."""
+        return sum(self.each_cpu())
+
+    def each_cpu(self) -> list[float]:
+        """Answer the processor time of every server."""
+        infos = [admin.info("cpu") for admin in self._admins]
+        return [float(used["used_cpu_user"]) + float(used["used_cpu_sys"]) for used in infos]
 
     def pinned(self) -> AbstractContextManager[None] | None:
         """Answer nothing: there are no snapshots."""
@@ -178,8 +182,9 @@ class RedisHome:
 
     def remove(self) -> None:
         """Remove the keys."""
-        for key in self._admin.scan_iter(f"{{{self.PREFIX}:*", count=1_000):
-            self._admin.unlink(key)
+        for admin in self._admins:
+            for key in admin.scan_iter(f"{{{self.PREFIX}:*", count=1_000):
+                admin.unlink(key)
 
     def _used(self) -> int:
-        return int(self._admin.info("memory")["used_memory"])
+        return sum(int(admin.info("memory")["used_memory"]) for admin in self._admins)

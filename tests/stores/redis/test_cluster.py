@@ -15,6 +15,7 @@ from reprieve.stores.protocol import Filter, Regulation, Store
 from reprieve.stores.redis import RedisStore
 from reprieve.stores.redis.partition import Point
 from reprieve.stores.redis.quotas import deal
+from reprieve.stores.redis.tags import tag_of
 from reprieve.testing.conformance import CHECKS
 from reprieve.testing.conformance.stage import (
     START,
@@ -113,10 +114,24 @@ async def test_jobs_are_spread_and_all_of_them_run_once(url: str, nodes: list[se
     assert sorted(spread) == list(range(8))
     assert max(spread.values()) <= 1.3 * min(spread.values())
     with redis.RedisCluster(host="127.0.0.1", port=nodes[0].port, protocol=2) as client:
-        assert [line for number in range(8) for line in complaints(client, f"{{reprieve:{number}}}")] == []
+        assert [line for number in range(8) for line in complaints(client, tag_of("reprieve", number))] == []
     for node in nodes:
         with node.client() as client:
             assert "errorstat_CROSSSLOT" not in client.info("errorstats")
+    await store.close()
+
+
+async def test_partitions_are_shared_evenly_by_the_nodes(url: str, nodes: list[servers.Server]) -> None:
+    store = RedisStore(url)
+    jobs = new_jobs(store, 1)
+    await enqueue(store, *jobs)
+    await enqueue(store, *new_jobs(store, 239))
+    counts = []
+    for node in nodes:
+        with node.client() as client:
+            counts.append(sum(client.hlen(key) for key in client.scan_iter("*:j")))
+    assert sum(counts) == 240
+    assert max(counts) <= 1.3 * 240 / len(nodes)
     await store.close()
 
 
@@ -211,7 +226,7 @@ async def test_who_waits_at_four_bells_and_hears_one_leaves_the_others(url: str)
         await enqueued(store, queue="later")
     assert await waiting
     await asyncio.sleep(0)
-    ears = [store._links.here().ear(f"{{reprieve:{number}}}") for number in range(4)]  # noqa: SLF001 - not to be seen
+    ears = [store._links.here().ear(tag_of("reprieve", number)) for number in range(4)]  # noqa: SLF001 - not to be seen
     assert [ear._waiting for ear in ears] == [set()] * 4  # noqa: SLF001 - as above
     await store.close()
 

@@ -12,6 +12,7 @@ from reprieve.stores.redis.address import Address
 from reprieve.stores.redis.faults import FAULTS, translate
 from reprieve.stores.redis.guard import ALERT, FULL, OLDEST, Server, server_of, version_of
 from reprieve.stores.redis.link import LAYOUT
+from reprieve.stores.redis.tags import tag_of
 
 SLOW, TOO_SLOW = 0.005, 0.05
 """Seconds of a round trip at which a worker is slowed down, and at which hardly anything comes through."""
@@ -26,7 +27,7 @@ class RedisCare:
     def __init__(self, address: Address) -> None:
         """Take where it is."""
         self._address = address
-        self._tag = f"{{{address.prefix}:0}}"
+        self._tag = tag_of(address.prefix, 0)
 
     def examine(self, now: int) -> Iterator[Finding]:
         """Look at the server, its settings, its memory, its disk and our keys."""

@@ -52,7 +52,7 @@ class Keys:
 
     async def _holder(self, job: Job, key: bytes, now: int) -> str | None:
         """Answer who has the key; None if it is now this job's."""
-        old = await self._links.here().command("HGET", f"{{{self._links.address.prefix}:0}}:u", key)
+        old = await self._links.here().command("HGET", f"{self._links.tag(0)}:u", key)
         if old is not None:
             # From the time when there was one partition.
             holder = id_from_bytes(old[:16])

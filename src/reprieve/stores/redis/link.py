@@ -22,6 +22,7 @@ from reprieve.stores.redis.echo import Echo
 from reprieve.stores.redis.faults import FAULTS, closed_is_broken, may_pass, translate
 from reprieve.stores.redis.guard import Durability, require_safe, server_of
 from reprieve.stores.redis.scripts import Script, script
+from reprieve.stores.redis.tags import partitions_for, tag_of
 
 LAYOUT = 1
 """The layout of the keys that this release knows."""
@@ -51,6 +52,10 @@ class Links:
         self._reader: Client | None = None
         self._making = threading.Lock()
         self._is_closed = False
+
+    def tag(self, partition: int) -> str:
+        """Answer the hash tag of a partition."""
+        return tag_of(self.address.prefix, partition)
 
     def here(self) -> "Link":
         """Answer the link of the running event loop."""
@@ -144,19 +149,19 @@ class Link:
 
     async def _agree(self, primaries: int) -> None:
         """Agree with everybody else on the layout and on the number of partitions, which only grows."""
-        links, key = self._links, f"{{{self._links.address.prefix}:0}}:m"
+        links, key = self._links, f"{self._links.tag(0)}:m"
         layout, partitions = await self.command("HMGET", key, "layout", "partitions")
         if int(layout or LAYOUT) > LAYOUT:
             message = f"the store has layout {int(layout)}, of a newer release; this one knows {LAYOUT}: update it"
             raise NewerSchema(message)
-        wanted = links.address.partitions or (primaries if partitions is None else 1)
+        wanted = links.address.partitions or (partitions_for(primaries) if partitions is None else 1)
         links.partitions = max(wanted, int(partitions or 1))
         if layout is None or links.partitions != int(partitions or 0):
             await self.command("HSET", key, "layout", LAYOUT, "partitions", links.partitions)
 
     async def look_for_more(self) -> None:
         """Learn of partitions that others have added."""
-        found = await self.command("HGET", f"{{{self._links.address.prefix}:0}}:m", "partitions")
+        found = await self.command("HGET", f"{self._links.tag(0)}:m", "partitions")
         self._links.partitions = max(self._links.partitions, int(found or 1))
 
     async def admit(self) -> None:

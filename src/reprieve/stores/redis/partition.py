@@ -66,7 +66,7 @@ class Partition:
     def __init__(self, links: Links, number: int) -> None:
         """Take the links; the number is part of the hash tag, and of the ids of the jobs in it."""
         self.number = number
-        self.tag = f"{{{links.address.prefix}:{number}}}"
+        self.tag = links.tag(number)
         self._links = links
         self._heard: dict[str, Place] = {}
         self._hands: dict[str, Hand] = {}

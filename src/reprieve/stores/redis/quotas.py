@@ -107,7 +107,7 @@ class Quotas:
 
     @property
     def _key(self) -> str:
-        return f"{{{self._links.address.prefix}:0}}:want"
+        return f"{self._links.tag(0)}:want"
 
     async def wants(self) -> dict[tuple[Subject, str, str], Want]:
         """Answer what is wanted for the whole fleet."""
@@ -139,7 +139,7 @@ class Quotas:
         await link.command("HINCRBY", self._meta(0), "wants", 1)
 
     def _meta(self, number: int) -> str:
-        return f"{{{self._links.address.prefix}:{number}}}:m"
+        return f"{self._links.tag(number)}:m"
 
     async def note(self, regulations: Sequence[Regulation]) -> int:
         """Write down what is wanted, before anybody is told his share of it; answer the number of this state."""
@@ -205,7 +205,7 @@ class Quotas:
             wants, items = [wants[number] for number in asked], [items[number] for number in asked]
             if not items:
                 return
-        epoch = await self._links.here().command("HINCRBY", f"{{{self._links.address.prefix}:0}}:m", "epochs", 1)
+        epoch = await self._links.here().command("HINCRBY", self._meta(0), "epochs", 1)
         frozen = [
             _read(parts) for parts in await self._ask(partitions, "freeze", now, epoch, [items] * len(partitions))
         ]
