@@ -2,7 +2,7 @@
 
 import sys
 
-from benchmarks import core, fingerprint, store
+from benchmarks import cluster, core, fingerprint, store
 from benchmarks.flow import command as flow
 
 match sys.argv[1:]:
@@ -10,7 +10,8 @@ match sys.argv[1:]:
         core.main()
         fingerprint.main()
         store.main()
-        for home in ("sqlite", "postgres"):
+        cluster.main()
+        for home in ("sqlite", "postgres", "redis"):
             flow.main(["--store", home])
     case ["flow", *arguments]:
         flow.main(arguments)
