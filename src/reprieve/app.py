@@ -26,7 +26,8 @@ from reprieve.errors import ResultUnavailable
 from reprieve.portal import Portal
 from reprieve.producer import Producer
 from reprieve.registry import Registry
-from reprieve.stores.open import open_store
+from reprieve.stores.open import open_outbox, open_store
+from reprieve.stores.outbox import Outbox
 from reprieve.stores.protocol import Store
 from reprieve.task import P, R, Task
 from reprieve.worker.middleware import Middleware
@@ -54,23 +55,28 @@ class Reprieve:
         self,
         url: str | None = None,
         *,
+        outbox: str | None = None,
         policy: Policy | None = None,
         settings: Settings | None = None,
         clock: Clock | None = None,
     ) -> None:
         """Make an app. Nothing is opened until it is needed.
 
-        Settings come from `REPRIEVE_*` and `reprieve.toml` unless they are given; `url` goes over both.
+        Settings come from `REPRIEVE_*` and `reprieve.toml` unless they are given; `url` and `outbox` go over both. The
+        outbox is a database of yours whose transactions send jobs to a store that cannot join them: Redis.
         """
         self.settings = config.load().settings if settings is None else settings
         if url is not None:
             self.settings = replace(self.settings, url=url)
+        if outbox is not None:
+            self.settings = replace(self.settings, outbox=outbox)
         self.clock: Clock = clock or SystemClock()
         self.registry = Registry(self.settings, policy)
         self.middleware: list[Middleware] = []
         """What goes around every attempt, the first outermost."""
         self._lock = threading.Lock()
         self._store: Store | None = None
+        self._outbox: Outbox | None = None
         self.portal = Portal()
         """Where code without a loop has its calls made."""
         self.producer = Producer(self)
@@ -206,21 +212,36 @@ class Reprieve:
                     )
         return self._store
 
+    @property
+    def outbox(self) -> Outbox | None:
+        """The outbox, opened when it is first needed; None where the settings name none."""
+        if self._outbox is None and self.settings.outbox:
+            with self._lock:
+                if self._outbox is None:
+                    settings = self.settings
+                    self._outbox = open_outbox(settings.outbox, largest_payload=settings.largest_payload)
+        return self._outbox
+
     async def aclose(self) -> None:
-        """Let go of the store; it is opened again if it is needed again."""
-        store, self._store = self._store, None
+        """Let go of the store and the outbox; they are opened again if they are needed again."""
+        opened = self._let_go()
         # Whoever waits in other threads is sent away first, or would open the store again.
         self.portal.close()
-        if store is not None:
-            await store.close()
+        for one in opened:
+            await one.close()
 
     def close(self) -> None:
-        """Let go of the store, from code without a loop."""
-        store, self._store = self._store, None
+        """Let go of the store and the outbox, from code without a loop."""
+        opened = self._let_go()
         self.portal.close()
-        if store is not None:
-            self.portal.run(store.close())
-            self.portal.close()
+        for one in opened:
+            self.portal.run(one.close())
+        self.portal.close()
+
+    def _let_go(self) -> list[Store | Outbox]:
+        opened = [one for one in (self._store, self._outbox) if one is not None]
+        self._store = self._outbox = None
+        return opened
 
     @contextmanager
     def override(
@@ -228,13 +249,16 @@ class Reprieve:
     ) -> Iterator[Self]:
         """Use another store or another clock for a while, as tests do; afterwards everything is as it was before.
 
-        A store that is opened by its `url` is closed in the end; one that is handed in stays open.
+        A store that is opened by its `url` is closed in the end; one that is handed in stays open. The outbox of the
+        app's own store is left out meanwhile.
         """
         before = self.settings, self._store, self.clock
+        outbox = self._outbox
         if url is not None:
             self.settings = replace(self.settings, url=url)
         if url is not None or store is not None:
-            self._store = store
+            self.settings = replace(self.settings, outbox="")
+            self._store, self._outbox = store, None
         if clock is not None:
             self.clock = clock
         try:
@@ -242,7 +266,7 @@ class Reprieve:
         finally:
             self.settings, previous, self.clock = before
             if url is not None or store is not None:
-                used, self._store = self._store, previous
+                used, self._store, self._outbox = self._store, previous, outbox
                 if used is not None and used is not store:
                     self.portal.run(used.close())
                     self.portal.close()
@@ -266,7 +290,7 @@ class Reprieve:
     def forget(self) -> None:
         """Forget what a fork has copied but cannot use: threads do not survive it."""
         self._lock = threading.Lock()
-        self._store = None
+        self._store = self._outbox = None
         self.portal = Portal()
 
 

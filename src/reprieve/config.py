@@ -26,6 +26,8 @@ class Settings(Record):
     """What an installation of Reprieve is told from outside. Durations are seconds."""
 
     url: str = "sqlite:///reprieve.db"
+    outbox: str = ""
+    """The database whose transactions send jobs to a store that cannot join them, as Redis; empty is none."""
     profile: Profile = "production"
     policy: str = "standard"
     """The preset of tasks that name no policy."""
@@ -199,6 +201,7 @@ def _preset(value: object) -> str:
 _TABLES = {"rules", "policies"}
 _PARSERS: dict[str, Callable[[object], Any]] = {
     "url": _text,
+    "outbox": _text,
     "profile": _one_of(*get_args(Profile)),
     "policy": _preset,
     "durability": _one_of("full", "fast", "strict"),

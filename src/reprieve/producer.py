@@ -43,6 +43,11 @@ class Origin(Protocol):
         """The store, opened when it is first needed."""
         ...
 
+    @property
+    def outbox(self) -> Transactional | None:
+        """Where calls in a transaction of the caller's are left for a store that cannot join it, if anywhere."""
+        ...
+
 
 class Follower(Protocol):
     """Whoever wants to act as soon as jobs are stored, and before the caller hears of it.
@@ -177,21 +182,32 @@ class Producer:
         return _receipts(jobs, await patiently(lambda: store.enqueue(jobs, clock.now())))
 
     def _enqueue_in(self, call: Call) -> Receipt:
-        store = self._origin.store
-        if not isinstance(store, Transactional):
-            message = "this store cannot join a transaction of yours; use SQLite or PostgreSQL, or leave connection out"
-            raise ValidationError(message)
+        store = self._joining()
         job = self.job_of(call)
         (known,) = store.enqueue_in(call.terms.connection, [job], self._origin.clock.now())
         return Receipt(id=known, is_new=known == job.id)
 
     async def _aenqueue_in(self, call: Call) -> Receipt:
-        store, connection = self._origin.store, call.terms.connection
+        store, connection = self._joining(), call.terms.connection
         if not isinstance(store, AsyncTransactional) or not store.is_asynchronous(connection):
             return self._enqueue_in(call)
         job = self.job_of(call)
         (known,) = await store.aenqueue_in(connection, [job], self._origin.clock.now())
         return Receipt(id=known, is_new=known == job.id)
+
+    def _joining(self) -> Transactional:
+        """Answer who joins a transaction of the caller's."""
+        store = self._origin.store
+        if isinstance(store, Transactional):
+            return store
+        outbox = self._origin.outbox
+        if outbox is None:
+            message = (
+                "this store cannot join a transaction of yours; name an outbox in your database, as in "
+                'Reprieve("redis://…", outbox="postgresql://…"), and run reprieve relay, or leave connection out'
+            )
+            raise ValidationError(message)
+        return outbox
 
     def _follow(self, *, is_news: bool) -> None:
         if self.follower is not None and is_news:

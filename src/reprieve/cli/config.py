@@ -48,8 +48,8 @@ def _value(settings: "Settings", name: str) -> object:
     from reprieve.stores.url import masked
 
     match name:
-        case "url":
-            return masked(settings.url)
+        case "url" | "outbox":
+            return masked(getattr(settings, name))
         case "rules":
             return [_facts(rule) for rule in settings.rules]
         case "policies":
@@ -73,7 +73,7 @@ def _text(settings: "Settings", name: str) -> str:
             ]
         case _:
             value = _value(settings, name)
-            return spell(value) if isinstance(value, float) else str(value)
+            return spell(value) if isinstance(value, float) else str(value) or "none"
     return "\n".join(lines) or "none"
 
 

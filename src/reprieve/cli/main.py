@@ -9,6 +9,7 @@ from reprieve.cli.group import Entry, Root
 
 COMMANDS = {
     "worker": Entry("reprieve.cli.worker:worker", "Run the jobs of an app."),
+    "relay": Entry("reprieve.cli.relay:relay", "Bring the jobs of an outbox to the store."),
     "enqueue": Entry("reprieve.cli.enqueue:enqueue", "Store a call of a task."),
     "jobs": Entry("reprieve.cli.jobs:jobs", "Look at jobs, retry them, cancel them, and watch what happens to them."),
     "presets": Entry("reprieve.cli.presets:presets", "Look at the policies that have names."),

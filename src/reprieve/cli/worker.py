@@ -1,10 +1,10 @@
 """`reprieve worker`: run the jobs of an app."""
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
+from reprieve.cli import logs
 from reprieve.cli.kinds import DURATION
 from reprieve.cli.store import store_option
 
@@ -21,10 +21,7 @@ if TYPE_CHECKING:  # logs are set up when the command runs
 @click.option("--lease", type=DURATION, help="How long a process that is not heard of keeps its jobs.")
 @click.option("--heartbeat", type=DURATION, help="How often each process is heard of.")
 @store_option
-@click.option(
-    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
-)
-@click.option("--log-style", type=click.Choice(["auto", "text", "json"]), default="auto", show_default=True)
+@logs.log_options
 def worker(  # noqa: PLR0913 - one parameter an option
     *,
     target: str,
@@ -45,7 +42,6 @@ def worker(  # noqa: PLR0913 - one parameter an option
     """
     from msgspec.structs import replace
 
-    from reprieve.worker import logs
     from reprieve.worker import target as targets
     from reprieve.worker.loop import run
     from reprieve.worker.plan import plan_for
@@ -62,18 +58,10 @@ def worker(  # noqa: PLR0913 - one parameter an option
         "heartbeat": heartbeat,
     }
     place.settings = replace(place.settings, **{name: value for name, value in wanted.items() if value is not None})
-    how = logs.Logs(level=log_level, style=log_style, colours=_may_colour())
-    logs.configure(how)
+    how = logs.configured(log_level, log_style)
     plan = plan_for(place, target, queues=queues, logs=how)
 
     async def work() -> None:
         await Supervisor(place, plan).run()
 
     run(work())
-
-
-def _may_colour() -> bool:
-    from rich.console import Console
-
-    # Whoever starts a worker without standard error has none.
-    return sys.stderr is not None and sys.stderr.isatty() and not Console(stderr=True).no_color

@@ -6,6 +6,7 @@ from typing import Literal
 
 from reprieve.errors import InvalidUrl, MissingExtra
 from reprieve.stores.care import Care
+from reprieve.stores.outbox import Outbox
 from reprieve.stores.protocol import LARGEST_PAYLOAD, Store
 from reprieve.stores.url import masked, path_of
 
@@ -52,6 +53,24 @@ def open_store(
 
         return RedisStore(url, durability=durability, largest_payload=largest_payload)
     raise _unanswered(url)
+
+
+def open_outbox(url: str, *, largest_payload: int = LARGEST_PAYLOAD) -> Outbox:
+    """Open the outbox in the database that a URL names: an application's own, PostgreSQL or a SQLite file."""
+    scheme, _, _ = url.partition("://")
+    if scheme == "sqlite":
+        from reprieve.stores.sqlite.outbox import SqliteOutbox  # noqa: PLC0415 - as above
+
+        return SqliteOutbox(path_of(url), largest_payload=largest_payload)
+    if scheme in _POSTGRES:
+        with _extra("postgres"):
+            from reprieve.stores.postgres.outbox import PostgresOutbox  # noqa: PLC0415 - as above
+
+        return PostgresOutbox(url, largest_payload=largest_payload)
+    message = (
+        f"no outbox answers to {masked(url)!r}; write postgresql://user:password@host/database or sqlite:///app.db"
+    )
+    raise InvalidUrl(message)
 
 
 def care_for(url: str, *, shared: bool = False) -> Care:

@@ -343,3 +343,35 @@ class AsyncTransactional(Protocol):
     async def aenqueue_in(self, connection: Any, jobs: Sequence[Job], now: int) -> list[str]:  # noqa: ANN401 - as above
         """Store new jobs in the caller's open transaction: both are there after its commit, or neither."""
         ...
+
+
+class Landing(Protocol):
+    """Where a relay brings jobs out of an outbox: each is stored once, however often and however late it is brought."""
+
+    async def prepare(self) -> None:
+        """Get ready, before jobs are taken out of the outbox: what was taken before cannot land any more."""
+        ...
+
+    async def land(self, jobs: Sequence[Job], now: int) -> list[str]:
+        """Store jobs as `enqueue` does, but for those that have landed before, whatever has become of them.
+
+        They must have been taken since `prepare`; after a minute they are refused with a `StoreError`.
+        """
+        ...
+
+    def note_gone(self, ids: Sequence[str]) -> None:
+        """Note that the rows of these jobs are gone from the outbox for good: they need not be remembered for long."""
+        ...
+
+    async def close(self) -> None:
+        """Tell the store what is gone."""
+        ...
+
+
+@runtime_checkable
+class Destination(Protocol):
+    """A store that outboxes can be relayed to."""
+
+    def landing(self) -> Landing:
+        """Answer a landing for one relay."""
+        ...

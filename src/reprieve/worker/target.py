@@ -8,11 +8,21 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from reprieve.errors import AppNotFound
+from reprieve.stores.outbox import Outbox
 from reprieve.worker.workplace import Workplace
 
 
 class App(Workplace, Protocol):
-    """A workplace that can be moved to another store."""
+    """A workplace that can be moved to another store, and that may have an outbox."""
+
+    @property
+    def outbox(self) -> Outbox | None:
+        """The outbox, opened when it is first needed; None where the settings name none."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of the store and the outbox; they are opened again when they are needed again."""
+        ...
 
     def close(self) -> None:
         """Let go of the store; it is opened again when it is needed again."""
@@ -24,6 +34,13 @@ def move(app: App, url: str) -> None:
     if url != app.settings.url:
         app.close()
         app.settings = replace(app.settings, url=url)
+
+
+def move_outbox(app: App, url: str) -> None:
+    """Let an app use the outbox of a URL."""
+    if url != app.settings.outbox:
+        app.close()
+        app.settings = replace(app.settings, outbox=url)
 
 
 def load(target: str) -> App:

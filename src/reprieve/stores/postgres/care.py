@@ -7,12 +7,14 @@ import msgspec
 import psycopg
 
 from reprieve.errors import ReprieveError
+from reprieve.stores import outbox
 from reprieve.stores.care import Finding, Layout, Migration
 from reprieve.stores.postgres import layout
 from reprieve.stores.postgres.address import READ, Address
 from reprieve.stores.postgres.bell import DEAF_LOOKS
 from reprieve.stores.postgres.faults import translate
 from reprieve.stores.postgres.leases import unpack_lease
+from reprieve.stores.postgres.outbox import contents_of
 from reprieve.stores.postgres.statements import statements
 
 AHEAD = 60_000
@@ -88,6 +90,7 @@ class PostgresCare:
         yield _lanes(connection)
         yield _events(connection, now)
         yield _sessions(connection, now)
+        yield outbox.find(contents_of(connection), now)
 
 
 def _server(connection: psycopg.Connection) -> Finding:

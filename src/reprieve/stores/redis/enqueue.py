@@ -9,6 +9,7 @@ import msgspec
 from reprieve.core.duration import milliseconds
 from reprieve.core.ids import id_to_bytes
 from reprieve.core.job import Job
+from reprieve.core.record import Record
 from reprieve.stores.protocol import KEY_KEPT
 from reprieve.stores.record import NUMBERS, key_of
 from reprieve.stores.redis.records import pack, shelf_of
@@ -26,7 +27,16 @@ def kept_until(job: Job, now: int) -> int:
     return now + milliseconds(KEY_KEPT if job.key_ttl is None else job.key_ttl)
 
 
-def encode(jobs: Sequence[Job], now: int, *, has_keys: bool = True) -> list[bytes]:
+class Crossing(Record):
+    """What a call says of jobs that come out of an outbox."""
+
+    heard: int
+    """What the server's clock said before they were taken."""
+    gone: bytes = b""
+    """Ids of jobs whose rows are gone from the outbox."""
+
+
+def encode(jobs: Sequence[Job], now: int, *, has_keys: bool = True, crossing: Crossing | None = None) -> list[bytes]:
     """Answer the arguments of a call; with several partitions keys are kept elsewhere."""
     shelves: dict[str, int] = {}
     heads: list[bytes] = []
@@ -39,4 +49,7 @@ def encode(jobs: Sequence[Job], now: int, *, has_keys: bool = True) -> list[byte
         records.append(pack(job, raw))
         if job.key and has_keys:
             keys.append(_KEY.pack(number, key_of(job), kept_until(job, now)))
-    return [_encode((now, tuple(shelves))), b"".join(heads), b"".join(keys), *records]
+    parts = [b"".join(heads), b"".join(keys), *records]
+    if crossing is None:
+        return [_encode((now, tuple(shelves))), *parts]
+    return [_encode((now, tuple(shelves), crossing.heard)), *parts, crossing.gone]

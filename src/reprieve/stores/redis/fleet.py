@@ -9,7 +9,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from msgspec.structs import replace
 
@@ -42,6 +42,15 @@ from reprieve.stores.redis.tour import MOST_VISITS, Tour
 
 T = TypeVar("T")
 U = TypeVar("U")
+
+
+class Carry(Protocol):
+    """How jobs are brought to a partition; with several partitions keys are kept elsewhere."""
+
+    async def __call__(self, partition: Partition, jobs: Sequence[Job], now: int, /, *, has_keys: bool) -> list[str]:
+        """Bring them; answer for each the id under which it is known."""
+        ...
+
 
 PARTITIONS = 4_096
 """Partitions that a place in the stream of events can tell apart."""
@@ -86,8 +95,14 @@ class Fleet:
         """Whether there is but one partition."""
         return self._links.partitions == 1
 
-    def _all(self) -> list[Partition]:
+    def partitions(self) -> list[Partition]:
+        """Answer all partitions, as far as is known."""
         return [self.partition(number) for number in range(self._links.partitions)]
+
+    async def known(self) -> list[Partition]:
+        """Answer all partitions, after the servers have said how many there are."""
+        await self._links.here().admit()
+        return self.partitions()
 
     async def _has(self, job_id: str) -> bool:
         return await self.partition(partition_of(job_id)).has(job_id)
@@ -109,18 +124,16 @@ class Fleet:
         await _together(ask(number, places) for number, places in groups.items())
         return answers
 
-    async def enqueue(self, jobs: Sequence[Job], now: int) -> list[str]:
+    async def enqueue(self, jobs: Sequence[Job], now: int, carry: Carry = Partition.enqueue) -> list[str]:
         """Store new jobs, each in the partition that its id names."""
         await self._links.here().admit()
         if self.is_one:
-            return await self.partition(0).enqueue(jobs, now)
+            return await carry(self.partition(0), jobs, now, has_keys=True)
         keyed = [job for job in jobs if job.key]
         taken = await self._keys.reserve(keyed, now)
         fresh = [job for job in jobs if job.id not in taken]
         ids = await self._spread(
-            fresh,
-            lambda job: partition_of(job.id),
-            lambda partition, some: partition.enqueue(some, now, has_keys=False),
+            fresh, lambda job: partition_of(job.id), lambda partition, some: carry(partition, some, now, has_keys=False)
         )
         await self._keys.confirm([job for job in keyed if job.id not in taken], now)
         known = taken | {job.id: job_id for job, job_id in zip(fresh, ids, strict=True)}
@@ -143,7 +156,7 @@ class Fleet:
                 await _together(self._visit(tour, number, limit) for number, limit in limits.items())
                 tour.count += 1
             if tour.may_deal and self._quotas.is_needed:
-                await self._quotas.deal(self._all(), claim.now)
+                await self._quotas.deal(self.partitions(), claim.now)
                 tour.begin_again()
             else:
                 tour.is_done = True
@@ -198,16 +211,16 @@ class Fleet:
 
         # Nobody has a session, and so can claim, where the rules are not known.
         await self._quotas.adopt(self.partition(0))
-        await self._quotas.remind(self._all(), beat.now)
-        is_alive = all(await _together(map(keep, self._all())))
-        await self._quotas.deal_if_due(self._all(), beat.now)
+        await self._quotas.remind(self.partitions(), beat.now)
+        is_alive = all(await _together(map(keep, self.partitions())))
+        await self._quotas.deal_if_due(self.partitions(), beat.now)
         return is_alive
 
     async def recover(self, now: int, limit: int) -> list[Job]:
         """Declare the dead in every partition, and answer what they hold."""
         await self._links.here().admit()
         jobs: list[Job] = []
-        for partition in self._all():
+        for partition in self.partitions():
             # Where nothing more is asked for the dead are declared all the same.
             jobs += await partition.recover(now, limit - len(jobs))
         return jobs
@@ -225,22 +238,22 @@ class Fleet:
             await self.partition(0).regulate(regulations, now)
             return
         await self._quotas.adopt(self.partition(0))
-        await self._tell(self._all(), regulations, now)
+        await self._tell(self.partitions(), regulations, now)
 
     async def _tell(self, partitions: Sequence[Partition], regulations: Sequence[Regulation], now: int) -> None:
-        await self._quotas.remind(self._all(), now)
+        await self._quotas.remind(self.partitions(), now)
         number = await self._quotas.note(regulations)
         closed = [self._quotas.closed(regulation) for regulation in regulations]
         await _together(partition.regulate(closed, now) for partition in partitions)
-        await self._quotas.heed(self._all(), number)
-        await self._quotas.deal(self._all(), now, is_forced=True)
+        await self._quotas.heed(self.partitions(), number)
+        await self._quotas.deal(self.partitions(), now, is_forced=True)
 
     async def swap(
         self, key: str, version: int, value: bytes | None, regulations: Sequence[Regulation], now: int
     ) -> Cell | None:
         """Set or delete a cell, which is the first partition's, and tell the others what came with it."""
         await self._links.here().admit()
-        first, *others = self._all()
+        first, *others = self.partitions()
         if not others or not regulations:
             return await first.swap(key, version, value, regulations, now)
         closed = [self._quotas.closed(regulation) for regulation in regulations]
@@ -253,7 +266,7 @@ class Fleet:
     async def prune(self, retention: Retention) -> Pruned:
         """Forget what has ended long enough ago, everywhere."""
         await self._links.here().admit()
-        partitions = self._all()
+        partitions = self.partitions()
         kept = math.ceil(retention.succeeded / len(partitions))
 
         def part(partition: Partition) -> Retention:
@@ -291,7 +304,7 @@ class Fleet:
         """Count jobs, over all partitions."""
         await self._links.here().admit()
         counts: Counter[str] = Counter()
-        for found in await _together(partition.tally(by, wanted, now) for partition in self._all()):
+        for found in await _together(partition.tally(by, wanted, now) for partition in self.partitions()):
             counts.update(found)
         return dict(counts)
 
@@ -309,7 +322,7 @@ class Fleet:
             _, found = await self.partition(number).events(_before(after, number), limit, job_id)
             return _placed(found, number)
         answers = await _together(
-            partition.events(_before(after, partition.number), limit, "") for partition in self._all()
+            partition.events(_before(after, partition.number), limit, "") for partition in self.partitions()
         )
         latest = (min(time for time, _ in answers) - SKEW) * PLACES_A_MILLISECOND * PARTITIONS
         merged = [entry for number, (_, found) in enumerate(answers) for entry in _placed(found, number)]
@@ -321,7 +334,7 @@ class Fleet:
         if self.is_one:
             return await self.partition(0).gauges(subject, queue)
         sums: dict[tuple[str, str], Gauge] = {}
-        for gauge in itertools.chain(*await _together(p.gauges(subject, queue) for p in self._all())):
+        for gauge in itertools.chain(*await _together(p.gauges(subject, queue) for p in self.partitions())):
             before = sums.get((gauge.queue, gauge.name))
             sums[gauge.queue, gauge.name] = gauge if before is None else _added(before, gauge)
         return await self._quotas.whole([sums[name] for name in sorted(sums)])
@@ -332,7 +345,7 @@ class Fleet:
             return await self.partition(0).wait(queues, at_most, session)
         waits = {
             asyncio.ensure_future(partition.wait(queues, at_most, session)): partition.number
-            for partition in self._all()
+            for partition in self.partitions()
         }
         idle = self._idle(session)
         try:

@@ -35,6 +35,7 @@ from reprieve.stores.protocol import (
 )
 from reprieve.stores.redis import enqueue, gauges, settle
 from reprieve.stores.redis.ear import Place, place_of
+from reprieve.stores.redis.enqueue import Crossing
 from reprieve.stores.redis.find import SHAPES, Look
 from reprieve.stores.redis.link import Argument, Links
 from reprieve.stores.redis.records import pack_wish, unpack_event, unpack_running
@@ -102,10 +103,23 @@ class Partition:
         ids = [job.id for job in jobs]
         for start in range(0, len(jobs), enqueue.MOST):
             some = jobs[start : start + enqueue.MOST]
-            taken = await self._write("enqueue", *enqueue.encode(some, now, has_keys=has_keys))
-            for place in range(0, len(taken), 2):
-                ids[start + taken[place] - 1] = id_from_bytes(taken[place + 1])
+            _take_over(ids, await self._write("enqueue", *enqueue.encode(some, now, has_keys=has_keys)), start)
         return ids
+
+    async def land(
+        self, jobs: Sequence[Job], now: int, crossing: Crossing, *, has_keys: bool
+    ) -> tuple[int, list[str] | None]:
+        """Store jobs out of an outbox, no more than one call takes; answer the server's clock, and the ids.
+
+        None instead of ids says that nothing was done: they were taken too long ago.
+        """
+        arguments = enqueue.encode(jobs, now, has_keys=has_keys, crossing=crossing)
+        word, clock, *taken = await self._write("enqueue", *arguments)
+        if word == b"late":
+            return int(clock), None
+        ids = [job.id for job in jobs]
+        _take_over(ids, taken)
+        return int(clock), ids
 
     async def claim(self, request: Claim) -> Claimed:
         """Settle and claim."""
@@ -269,6 +283,12 @@ class Partition:
 
 def _rows(parts: Sequence[Any], width: int) -> list[Sequence[Any]]:
     return [parts[start : start + width] for start in range(0, len(parts), width)]
+
+
+def _take_over(ids: list[str], taken: Sequence[Any], start: int = 0) -> None:
+    """Put the ids of those who have the keys in the place of others."""
+    for number, holder in _rows(taken, 2):
+        ids[start + number - 1] = id_from_bytes(holder)
 
 
 def _running(parts: Sequence[Any], session: str) -> list[Job]:

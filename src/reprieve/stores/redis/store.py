@@ -29,10 +29,11 @@ from reprieve.stores.protocol import (
     Tally,
 )
 from reprieve.stores.redis.address import address_of
-from reprieve.stores.redis.fleet import Fleet
+from reprieve.stores.redis.fleet import Carry, Fleet
 from reprieve.stores.redis.guard import Durability, Guard
+from reprieve.stores.redis.landing import RedisLanding
 from reprieve.stores.redis.link import Links
-from reprieve.stores.redis.partition import Point
+from reprieve.stores.redis.partition import Partition, Point
 
 
 class RedisStore:
@@ -56,10 +57,18 @@ class RedisStore:
         check_jobs(jobs, self._largest_payload)
         return await self._coalescer.enqueue(jobs, now) if jobs else []
 
-    async def _enqueue(self, jobs: Sequence[Job], now: int) -> list[str]:
+    def landing(self) -> RedisLanding:
+        """Answer where a relay brings the jobs of an outbox."""
+        return RedisLanding(self._fleet, self._land)
+
+    async def _land(self, jobs: Sequence[Job], now: int, carry: Carry) -> list[str]:
+        check_jobs(jobs, self._largest_payload)
+        return await self._enqueue(jobs, now, carry)
+
+    async def _enqueue(self, jobs: Sequence[Job], now: int, carry: Carry = Partition.enqueue) -> list[str]:
         size = sum(len(job.payload) for job in jobs) + 200 * len(jobs)
         await self._guard.require_room(self._links.here().info, size)
-        return await self._fleet.enqueue(jobs, now)
+        return await self._fleet.enqueue(jobs, now, carry)
 
     async def claim(self, claim: Claim) -> Claimed:
         """Apply changes, then choose and lease jobs."""

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from reprieve.errors import ForeignStore, ReprieveError
+from reprieve.stores import outbox
 from reprieve.stores.care import Finding, Layout, Level, Migration
 from reprieve.stores.sqlite.faults import translate
 from reprieve.stores.sqlite.file import (
@@ -25,6 +26,7 @@ from reprieve.stores.sqlite.file import (
     require_known,
     require_ours,
 )
+from reprieve.stores.sqlite.outbox import contents_of
 from reprieve.stores.sqlite.statements import statements
 
 SPARE, SCANT = 1 << 30, 100 << 20
@@ -110,6 +112,7 @@ class SqliteCare:
         if stored == known:
             yield _events(connection, now)
             yield _sessions(connection, now)
+            yield outbox.find(contents_of(connection), now)
 
 
 def _noted(layout: int) -> str:

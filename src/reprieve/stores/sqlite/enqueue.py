@@ -10,7 +10,7 @@ from reprieve.core.job import Job
 from reprieve.errors import StoreError
 from reprieve.stores.protocol import KEY_KEPT
 from reprieve.stores.record import COUNTERS, NUMBERS, key_of
-from reprieve.stores.sqlite.faults import translate
+from reprieve.stores.sqlite.callers import joined
 from reprieve.stores.sqlite.finished import finished_jobs
 from reprieve.stores.sqlite.places import Places
 from reprieve.stores.sqlite.rows import id_of, pack, split_id
@@ -35,23 +35,10 @@ def enqueue(tx: Tx, places: Places, jobs: Sequence[Job], now: int) -> list[str]:
 
 
 def enqueue_in(connection: sqlite3.Connection, jobs: Sequence[Job], now: int) -> list[str]:
-    """Store new jobs in the caller's transaction, inside a savepoint: a failure leaves the rest of it alone."""
-    if not connection.in_transaction:
-        message = "the connection has no open transaction; begin one, best with BEGIN IMMEDIATE"
-        raise StoreError(message)
-    cursor = connection.cursor()
-    cursor.row_factory = None
-    try:
-        cursor.execute("savepoint reprieve")
+    """Store new jobs in the caller's transaction."""
+    with joined(connection) as cursor:
         # What this transaction makes may be rolled back without our knowing, so nothing of it is remembered.
-        answers = enqueue(cursor, Places(), jobs, now)
-    except Exception as error:
-        if connection.in_transaction:
-            cursor.execute("rollback to reprieve")
-            cursor.execute("release reprieve")
-        raise translate(error) from error
-    cursor.execute("release reprieve")
-    return answers
+        return enqueue(cursor, Places(), jobs, now)
 
 
 def _insert(tx: Tx, places: Places, fresh: Sequence[tuple[int, int, Job]], now: int) -> None:

@@ -3,12 +3,14 @@
 import os
 import re
 import sqlite3
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from reprieve.errors import ForeignStore, NewerSchema, StoreCorrupt, StoreError, StoreReadOnly
 from reprieve.stores.sqlite.faults import translate
+from reprieve.stores.sqlite.statements import Tx
 
 Durability: TypeAlias = Literal["full", "fast"]
 """Full survives the loss of power; fast survives every crash of ours, but may lose the last moments with the power."""
@@ -127,7 +129,7 @@ def _forget_statistics(connection: sqlite3.Connection) -> None:
         connection.execute("delete from sqlite_stat1 where tbl like 'reprieve%'")
 
 
-def layout_of(connection: sqlite3.Connection) -> int:
+def layout_of(connection: Tx) -> int:
     """Answer which layout our tables have; 0 is none."""
     if not connection.execute("select 1 from sqlite_master where name = 'reprieve_counter'").fetchone():
         return 0
@@ -138,6 +140,7 @@ def layout_of(connection: sqlite3.Connection) -> int:
     return layout[0]
 
 
+@cache
 def migrations() -> list[str]:
     """Answer the steps of the layout, in order."""
     folder = files(__package__ or "") / "migrations"
@@ -146,20 +149,26 @@ def migrations() -> list[str]:
 
 def _migrate(connection: sqlite3.Connection) -> None:
     """Bring the layout up to date; whoever comes second finds it done."""
-    steps = migrations()
     connection.execute("begin immediate")
     try:
-        version = layout_of(connection)
-        require_known(version, len(steps))
-        for step in steps[version:]:
-            for statement in _split(step):
-                connection.execute(statement)
-        connection.execute("update reprieve_counter set value = ? where name = 'layout'", (len(steps),))
+        lay(connection)
         connection.execute("commit")
     except BaseException:
         if connection.in_transaction:
             connection.execute("rollback")
         raise
+
+
+def lay(tx: Tx) -> None:
+    """Bring the layout up to date in a transaction that is open."""
+    steps = migrations()
+    version = layout_of(tx)
+    require_known(version, len(steps))
+    for step in steps[version:]:
+        for statement in _split(step):
+            tx.execute(statement)
+    if version < len(steps):
+        tx.execute("update reprieve_counter set value = ? where name = 'layout'", (len(steps),))
 
 
 def require_known(version: int, newest: int) -> None:

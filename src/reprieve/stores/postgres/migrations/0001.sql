@@ -140,6 +140,18 @@ create index ledger_xid on ledger (xid);
 create table misfit (like ledger);
 alter table misfit alter xid drop not null;
 
+-- Jobs on their way to another store, in the order of the transactions that sent them. Nobody but a relay changes or removes
+-- rows, and of transactions that have ended it remembers only a number, as the claim does of the ledger.
+create table outbox (
+    xid    xid8 not null default pg_current_xact_id(),
+    id     uuid not null,
+    rec    bytea not null,                -- the whole job
+    reason text,                          -- why the other store refuses it; null: it waits
+    primary key (xid, id)
+);
+alter table outbox alter rec set storage external;
+create index outbox_refused on outbox (id) where reason is not null;
+
 create table session (
     id         int8 generated always as identity primary key,
     name       text    not null unique,

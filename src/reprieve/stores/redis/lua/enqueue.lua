@@ -2,15 +2,32 @@
 --
 -- needs: calls forgotten record rate limits places line
 -- KEYS  1: the partition
--- ARGV  1: now, names of shelves (msgpack)
+-- ARGV  1: now, names of shelves, and for jobs out of an outbox what this server's clock said before they were taken
+--          (msgpack)
 --       2: for each job 29 bytes: id, number of its shelf from 1 (2), wait (1), due (8), version (2)
 --       3: for each job with a key 26 bytes: number of the job from 1 (2), key (16), until when it is kept (8)
 --       4 …: the records, in the order of the jobs
+--       last, out of an outbox: ids whose rows are gone from it, 16 bytes each
 -- Answer: number of a job, id of the job that has its key, … for each key that was taken
+--         Out of an outbox: before that a word, `landed`, or `late` if nothing was done, and what the clock says
 --
+--   :o  sorted set: id of a job that came out of an outbox → until when it is remembered, by this server's clock
 --   :u  hash: key → id of its job (16 bytes), until when it is kept (8);  :ux sorted set: key → until when
 
-local now, names = unpack(cmsgpack.unpack(ARGV[1]))
+local MINUTE = 60000
+local UNSURE = 90 * 1440 * MINUTE -- for which a job is remembered whose row may still be in its outbox
+local SURE = 2 * MINUTE -- for which one is whose row is gone: longer than anybody may hold what was taken before
+
+local now, names, heard = unpack(cmsgpack.unpack(ARGV[1]))
+local clock
+if heard then
+  local time = call('TIME')
+  clock = time[1] * 1000 + floor(time[2] / 1000)
+  if clock - heard > MINUTE then
+    -- Whoever stopped with jobs in hand: they may have come by another way, have run, and be forgotten by now.
+    return {'late', tostring(clock)}
+  end
+end
 local ids, jobs = {}, {}
 for first = 1, #ARGV[2], 29 do
   local id, shelf, wait, due, version = struct.unpack('>c16I2BdI2', ARGV[2], first)
@@ -31,6 +48,11 @@ if call('EXISTS', P .. ':lo') == 1 then
       -- Given up and forgotten, while its entry still stands in a lane that is held: it is not made anew.
       stored[ids[number]] = true
     end
+  end
+end
+if heard and ids[1] then
+  for number, mark in ipairs(call('ZMSCORE', P .. ':o', unpack(ids))) do
+    stored[ids[number]] = stored[ids[number]] or mark and true
   end
 end
 for number in pairs(forgotten(ids)) do
@@ -97,5 +119,18 @@ if records[1] then
   for queue in pairs(line.rung) do
     ring(queue)
   end
+end
+if heard then
+  local marks = {}
+  for _, id in ipairs(split(ARGV[#ARGV], 16)) do
+    marks[#marks + 1], marks[#marks + 2] = clock + SURE, id
+  end
+  for _, id in ipairs(ids) do
+    marks[#marks + 1], marks[#marks + 2] = clock + UNSURE, id
+  end
+  many('ZADD', P .. ':o', marks)
+  call('ZREMRANGEBYSCORE', P .. ':o', '-inf', clock)
+  table.insert(answer, 1, 'landed')
+  table.insert(answer, 2, tostring(clock))
 end
 return answer

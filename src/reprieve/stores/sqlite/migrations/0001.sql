@@ -100,6 +100,14 @@ create table reprieve_delayed (
     primary key (queue, wait, due, id)
 ) strict, without rowid;
 
+create table reprieve_outbox (                         -- jobs on their way to another store
+    seq    integer primary key autoincrement,  -- never used again: whoever removes a row removes no other
+    id     text    not null,
+    rec    blob    not null,                  -- the whole job
+    reason text                               -- why the other store refuses it; null: it waits
+) strict;
+create index reprieve_outbox_refused on reprieve_outbox (seq) where reason is not null;
+
 create table reprieve_session (
     id         integer primary key,
     name       text    not null unique,

@@ -1,0 +1,111 @@
+"""`reprieve relay`: bring the jobs of an outbox to the store."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from reprieve.cli import logs, output
+from reprieve.cli.exit import FAILED
+from reprieve.cli.store import store_option
+
+if TYPE_CHECKING:  # all of it is imported when the command runs
+    from reprieve.relay import Relay, Relayed
+    from reprieve.worker.logs import Level, Style
+    from reprieve.worker.target import App
+
+
+@click.command()
+@click.argument("target", metavar="MODULE:APP")
+@click.option("--once", "is_once", is_flag=True, help="Bring what is there, say how much that was, and end.")
+@click.option("--refused", "is_again", is_flag=True, help="Take up again what the store has refused before.")
+@click.option("--outbox", metavar="URL", help="The outbox; else the app, REPRIEVE_OUTBOX or reprieve.toml says.")
+@store_option
+@logs.log_options
+@output.json_option
+@click.pass_context
+def relay(  # noqa: PLR0913 - one parameter an option
+    ctx: click.Context,
+    *,
+    target: str,
+    is_once: bool,
+    is_again: bool,
+    outbox: str | None,
+    url: str | None,
+    log_level: "Level",
+    log_style: "Style",
+    as_json: bool,
+) -> None:
+    """Bring the jobs of an outbox to the store.
+
+    An app on Redis that has an outbox leaves the jobs of your transactions there. The relay brings them over, each
+    once, also if it is killed on the way: `reprieve relay shop.jobs:app` runs until SIGTERM or Ctrl-C, and waits while
+    either side is away. Several may run at once.
+
+    What the store refuses for good stays in the outbox, with the reason, and keeps nothing else waiting. The status is
+    1 if there was any.
+    """
+    from reprieve.worker import target as targets
+    from reprieve.worker.loop import run
+
+    app = targets.load(target)
+    if url is not None:
+        targets.move(app, url)
+    if outbox is not None:
+        targets.move_outbox(app, outbox)
+    logs.configured(log_level, log_style)
+    done = run(_relay(app, is_once=is_once, is_again=is_again))
+    if as_json:
+        output.print_json(done)
+    elif is_once:
+        refused = f", {done.refused:,} refused: reprieve doctor says why" if done.refused else ""
+        output.print_line(f"{done.relayed:,} relayed{refused}")
+    if done.refused:
+        ctx.exit(FAILED)
+
+
+async def _relay(app: "App", *, is_once: bool, is_again: bool) -> "Relayed":
+    from contextlib import AsyncExitStack
+
+    from reprieve.errors import InvalidSetting
+    from reprieve.relay import Relay
+
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(app.aclose)
+        if app.outbox is None:
+            message = 'the app names no outbox; say Reprieve("redis://…", outbox="postgresql://…"), or --outbox'
+            raise InvalidSetting(message)
+        relay = Relay(app.outbox, app.store, app.clock)
+        _stop_by_signal(relay)
+        if is_again:
+            await relay.readmit()
+        return await (_drain(relay) if is_once else relay.run())
+
+
+async def _drain(relay: "Relay") -> "Relayed":
+    """Relay what is there, and show on the terminal how far it has come."""
+    import sys
+
+    if not sys.stderr.isatty():
+        return await relay.drain(lambda _: None)
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("relaying", total=(await relay.look()).waiting)
+        return await relay.drain(lambda done: progress.update(bar, completed=done.relayed + done.refused))
+
+
+def _stop_by_signal(relay: "Relay") -> None:
+    """Let the first signal end it in good order, and the next at once."""
+    import asyncio
+    import signal
+
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        relay.stop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
