@@ -138,9 +138,9 @@ class Stage:
         self._lines: list[Line] = []
         self.app = self.open_app()
 
-    def open_app(self, settings: Settings | None = None) -> Reprieve:
+    def open_app(self, settings: Settings | None = None, outbox: str = "") -> Reprieve:
         """Make an app on this store that knows every task, as another process would have one."""
-        app = Reprieve(self.ground.url, settings=settings or Settings())
+        app = Reprieve(self.ground.url, outbox=outbox, settings=settings or Settings())
         for declaration in crew.app.registry:
             app.registry.add(declaration)
         return app

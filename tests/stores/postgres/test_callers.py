@@ -1,27 +1,12 @@
 """Connections of callers: jobs join the transactions of whatever library an application talks to PostgreSQL with."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import (
-    AbstractAsyncContextManager,
-    AbstractContextManager,
-    asynccontextmanager,
-    contextmanager,
-    suppress,
-)
-from typing import Any, TypeAlias
-from urllib.parse import urlsplit
+from contextlib import suppress
 from uuid import uuid4
 
 import asyncpg  # type: ignore[import-untyped]  # has no types
-import django  # type: ignore[import-untyped]  # as above
 import psycopg
 import pytest
-import sqlalchemy
-from django.conf import settings  # type: ignore[import-untyped]  # as above
-from django.db import connections, transaction  # type: ignore[import-untyped]  # as above
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, create_async_engine
-from sqlalchemy.orm import Session
 
 from reprieve import Reprieve
 from reprieve.config import Settings
@@ -30,108 +15,8 @@ from reprieve.stores.postgres import PostgresStore
 from reprieve.stores.protocol import Filter
 from reprieve.testing.conformance.stage import START, Worker, new_job, new_jobs
 from tests.servers import postgres
+from tests.stores.postgres.libraries import AsyncOpened, Opened, Undone, every_awaited_library, every_library
 from tests.stores.postgres.recount import stored_ids
-
-Opened: TypeAlias = Callable[[str], AbstractContextManager[Any]]
-AsyncOpened: TypeAlias = Callable[[str], AbstractAsyncContextManager[Any]]
-
-
-class _Undone(Exception):
-    """Ends a transaction without a commit."""
-
-
-@contextmanager
-def in_psycopg(url: str) -> Iterator[psycopg.Connection]:
-    with psycopg.connect(url) as connection:
-        yield connection
-
-
-@contextmanager
-def in_sqlalchemy(url: str) -> Iterator[sqlalchemy.Connection]:
-    engine = sqlalchemy.create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
-    try:
-        with engine.begin() as connection:
-            yield connection
-    finally:
-        engine.dispose()
-
-
-@contextmanager
-def in_a_session_of_sqlalchemy(url: str) -> Iterator[Session]:
-    engine = sqlalchemy.create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
-    try:
-        with Session(engine) as session, session.begin():
-            yield session
-    finally:
-        engine.dispose()
-
-
-@contextmanager
-def in_django(url: str) -> Iterator[Any]:
-    parts = urlsplit(url)
-    database = {
-        "ENGINE": "django.db.backends.postgresql",
-        "NAME": parts.path[1:],
-        "USER": parts.username,
-        "HOST": parts.hostname,
-        "PORT": parts.port,
-    }
-    if not settings.configured:
-        settings.configure(DATABASES={"default": database})
-        django.setup()
-    connection = connections["default"]
-    connection.settings_dict.update(database)
-    try:
-        with transaction.atomic():
-            yield connection
-    finally:
-        connection.close()
-
-
-@asynccontextmanager
-async def in_psycopg_awaited(url: str) -> AsyncIterator[psycopg.AsyncConnection]:
-    async with await psycopg.AsyncConnection.connect(url) as connection:
-        yield connection
-
-
-@asynccontextmanager
-async def in_asyncpg(url: str) -> AsyncIterator[Any]:
-    connection = await asyncpg.connect(url)
-    try:
-        async with connection.transaction():
-            yield connection
-    finally:
-        await connection.close()
-
-
-@asynccontextmanager
-async def in_sqlalchemy_awaited(url: str) -> AsyncIterator[AsyncConnection]:
-    engine = create_async_engine(url.replace("postgresql://", "postgresql+asyncpg://"))
-    try:
-        async with engine.begin() as connection:
-            yield connection
-    finally:
-        await engine.dispose()
-
-
-@asynccontextmanager
-async def in_a_session_of_sqlalchemy_awaited(url: str) -> AsyncIterator[AsyncSession]:
-    engine = create_async_engine(url.replace("postgresql://", "postgresql+psycopg://"))
-    try:
-        async with AsyncSession(engine) as session, session.begin():
-            yield session
-    finally:
-        await engine.dispose()
-
-
-every_library = pytest.mark.parametrize(
-    "opened", [in_psycopg, in_sqlalchemy, in_a_session_of_sqlalchemy, in_django], ids=lambda opened: opened.__name__
-)
-every_awaited_library = pytest.mark.parametrize(
-    "opened",
-    [in_psycopg_awaited, in_asyncpg, in_sqlalchemy_awaited, in_a_session_of_sqlalchemy_awaited],
-    ids=lambda opened: opened.__name__,
-)
 
 
 @every_library
@@ -156,9 +41,9 @@ def test_jobs_go_with_the_rollback_of_the_caller(opened: Opened, url: str) -> No
         @app.task
         def confirm(order: int) -> None: ...
 
-        with suppress(_Undone), opened(url.partition("?")[0]) as connection:
+        with suppress(Undone), opened(url.partition("?")[0]) as connection:
             confirm.using(connection=connection, tenant="ana").enqueue(1)
-            raise _Undone
+            raise Undone
         assert stored_ids(url) == set()
         app.enqueue_many([confirm.using(tenant="ana").call(2)])
         assert len(stored_ids(url)) == 1
@@ -181,10 +66,10 @@ async def test_jobs_are_stored_with_the_commit_of_the_caller_who_awaits(opened: 
 async def test_jobs_go_with_the_rollback_of_the_caller_who_awaits(
     opened: AsyncOpened, url: str, store: PostgresStore
 ) -> None:
-    with suppress(_Undone):
+    with suppress(Undone):
         async with opened(url.partition("?")[0]) as connection:
             await store.aenqueue_in(connection, new_jobs(store, 3, tenant="ana"), START)
-            raise _Undone
+            raise Undone
     assert stored_ids(url) == set()
 
 

@@ -73,6 +73,7 @@ class PostgresOutbox:
 
     async def take(self, limit: int) -> list[Entry]:
         """Take the first jobs that nobody else has taken, in a transaction that stays open."""
+        self._require_open()
         if not self._bell.is_started:
             await asyncio.to_thread(self._bell.start)
         self._bell.look(_ME)
@@ -89,9 +90,14 @@ class PostgresOutbox:
 
     async def readmit(self) -> int:
         """Let those wait again that were refused."""
+
+        def work(tx: Tx) -> int:
+            (count,) = tx.one(statements("outbox")["readmit"]) or (0,)
+            return int(count)
+
+        count = await asyncio.wrap_future(self._crew.submit(work))
         self._since = _FIRST
-        work = self._crew.submit(lambda tx: tx.execute(statements("outbox")["readmit"]).rowcount)
-        return await asyncio.wrap_future(work)
+        return count
 
     async def look(self) -> Contents:
         """Answer what lies there."""
@@ -184,10 +190,13 @@ class PostgresOutbox:
         if line is not None:
             line.close()
 
-    def _require_ready(self) -> None:
+    def _require_open(self) -> None:
         if self._is_closed:
             message = "the outbox was closed; open it again"
             raise StoreClosed(message)
+
+    def _require_ready(self) -> None:
+        self._require_open()
         self._crew.prepare()
 
 

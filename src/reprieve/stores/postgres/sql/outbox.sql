@@ -31,7 +31,7 @@ from json_to_recordset(%(refused)s::json) as v (xid text, id uuid, reason text)
 where outbox.xid = v.xid::xid8 and outbox.id = v.id;
 
 -- name: readmit
-update outbox set reason = null where reason is not null;
+with back as (update outbox set reason = null where reason is not null returning id) select count(*) from back;
 
 -- name: contents
 select (select count(*) from outbox where reason is null),

@@ -1,0 +1,128 @@
+"""Kills: a relay dies without a word, wherever it is, and every job runs once."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from reprieve.relay import BATCH
+from reprieve.testing import adrain
+from tests.flows.crew import nap
+from tests.flows.fleet import ROOT, Stage, Terms, on_all_terms
+from tests.flows.ground import in_keys
+from tests.relay.doomed import STEPS
+from tests.relay.shop import Database, Databases, Shop
+from tests.servers import redis
+
+POINTS = [f"{step}-{when}" for step in STEPS for when in ("before", "after")]
+
+
+@pytest.mark.parametrize("point", POINTS)
+async def test_a_relay_that_is_killed_there_loses_and_doubles_nothing(shop: Shop, point: str) -> None:
+    ids = shop.send(2 * BATCH + 1)
+    command = ("-m", "tests.relay.doomed", shop.url, shop.database.url, point)
+    doomed = await asyncio.create_subprocess_exec(sys.executable, *command, cwd=ROOT)
+    async with asyncio.timeout(30):
+        assert await doomed.wait() == -signal.SIGKILL
+    # What has arrived runs and is forgotten; what comes again would be taken for new, if nothing else told.
+    ran = await run_all(shop)
+    assert len(ran) in (BATCH, 2 * BATCH)
+    await shop.forget_all()
+    await shop.drain()
+    ran += await run_all(shop)
+    assert ran == Counter(ids)
+    assert (await shop.outbox().look()).waiting == 0
+
+
+async def run_all(shop: Shop) -> Counter[str]:
+    """Run everything that has arrived; answer how often each job was run."""
+    return Counter(attempted.job.id for attempted in (await adrain(shop.app)).attempts)
+
+
+class Relays:
+    """Relays in processes of their own, one after the other."""
+
+    def __init__(self, stage: Stage, outbox: str) -> None:
+        self._stage = stage
+        self._command = ("-m", "reprieve", "relay", "tests.flows.crew:app")
+        self._ends = ("--store", stage.ground.url, "--outbox", outbox)
+
+    @asynccontextmanager
+    async def one(self) -> AsyncIterator[asyncio.subprocess.Process]:
+        """Start a relay, which is killed in the end if it lives."""
+        with (self._stage.folder / "relays").open("ab") as log:
+            relay = await asyncio.create_subprocess_exec(
+                *(sys.executable, *self._command, *self._ends), cwd=ROOT, stderr=log, stdout=log
+            )
+        try:
+            yield relay
+        finally:
+            if relay.returncode is None:
+                relay.kill()
+                await relay.wait()
+
+
+async def produce(stage: Stage, database: Database, until: asyncio.Event) -> list[str]:
+    """Send jobs in many small transactions, some of which do not commit."""
+    app = stage.open_app(outbox=database.url)
+    ids: list[str] = []
+
+    def one(number: int) -> list[str]:
+        with database.transaction() as connection:
+            task = nap.using(connection=connection, key=f"order-{number}" if number % 3 == 0 else "")
+            receipts = app.enqueue_many(task.call(0.0) for _ in range(1 if number % 3 == 0 else 5))
+            if number % 7 == 0:
+                connection.rollback()
+                if "sqlite" in database.url:
+                    connection.execute("begin")
+                return []
+        return [receipt.id for receipt in receipts]
+
+    number = 0
+    async with app:
+        while not until.is_set():
+            number += 1
+            ids += await asyncio.to_thread(one, number)
+            await asyncio.sleep(0.002)
+    return ids
+
+
+@on_all_terms
+async def test_a_relay_that_is_killed_again_and_again_under_load_loses_and_doubles_nothing(
+    databases: Databases, tmp_path: Path, terms: Terms
+) -> None:
+    chance = Random(terms.times)
+    with redis.own() as server, in_keys(server) as ground, databases(tmp_path) as database:
+        stage = Stage(tmp_path, Terms(lease=15.0, heartbeat=5.0, times=1), ground)
+        stage.hire(slots=50)
+        relays = Relays(stage, database.url)
+        quiet = asyncio.Event()
+        producer = asyncio.create_task(produce(stage, database, quiet))
+        try:
+            for _ in range(4 if terms.times == 1 else 60):
+                begun = len(stage.began())
+                async with relays.one() as relay:
+                    await stage.until(lambda begun=begun: len(stage.began()) > begun, "the relay works", every=0.001)
+                    await asyncio.sleep(chance.uniform(0.0, 0.1))
+                    os.kill(relay.pid, signal.SIGKILL)
+                    await relay.wait()
+            quiet.set()
+            ids = await producer
+            async with relays.one() as relay:
+                await stage.until(lambda: len({line.job for line in stage.finished()}) >= len(ids), "all is done")
+                await stage.let_pass(0.5)
+                relay.terminate()
+                assert await relay.wait() == 0
+            stage.figure(f"jobs of {len(ids)} that ran, of those killed in the middle", len(stage.began()))
+            assert Counter(line.job for line in stage.began()) == Counter(ids)
+        finally:
+            quiet.set()
+            await asyncio.gather(producer, return_exceptions=True)
+            await stage.close()

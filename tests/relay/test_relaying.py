@@ -1,0 +1,196 @@
+"""Relaying: every job arrives once, whoever dies, comes late or comes twice, and none keeps others waiting."""
+
+import asyncio
+
+import pytest
+from structlog.testing import capture_logs
+
+from reprieve.clock import ticks
+from reprieve.core.ids import id_to_bytes
+from reprieve.errors import InvalidSetting, StoreFull
+from reprieve.relay import BATCH, UNREADABLE, Relay
+from reprieve.stores.protocol import Destination
+from reprieve.testing import adrain
+from tests.relay.shop import Database, Shop
+from tests.servers import redis
+
+PATIENCE = 20.0
+MINUTES = 60.0
+
+
+async def until_arrived(shop: Shop, ids: list[str]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while await shop.arrived() != sorted(ids):  # noqa: ASYNC110 - another task brings them
+            await asyncio.sleep(0.02)
+
+
+async def land_and_die(shop: Shop) -> None:
+    """Do what a relay does up to the moment when all has landed, and end without a word to the outbox."""
+    app = shop.open_app()
+    assert isinstance(app.store, Destination)
+    landing = app.store.landing()
+    await landing.prepare()
+    outbox = shop.outbox()
+    entries = await outbox.take(BATCH)
+    await landing.land([entry.job for entry in entries if entry.job is not None], app.clock.now())
+    await outbox.close()
+
+
+async def test_what_landed_before_its_relay_died_lands_once(shop: Shop) -> None:
+    ids = shop.send(3)
+    await land_and_die(shop)
+    assert await shop.drain() == (3, 0)
+    assert await shop.arrived() == sorted(ids)
+
+
+@pytest.mark.parametrize("options", [{}, {"key": "k", "key_ttl": 0.001}], ids=["no key", "a short-lived key"])
+async def test_a_repeat_after_the_job_has_ended_and_was_forgotten_makes_no_second_one(
+    shop: Shop, options: dict[str, object]
+) -> None:
+    shop.send(**options)
+    await land_and_die(shop)
+    assert (await adrain(shop.app)).succeeded == 1
+    await shop.forget_all()
+    assert await shop.arrived() == []
+    assert await shop.drain() == (1, 0)
+    assert await shop.arrived() == []
+
+
+async def test_what_has_arrived_is_remembered_for_months_only_while_its_row_is_there(shop: Shop) -> None:
+    (job_id,) = shop.send()
+    await land_and_die(shop)
+    assert shop.marks()[id_to_bytes(job_id)] > 80 * 86_400
+    await shop.drain()
+    assert shop.marks()[id_to_bytes(job_id)] < 3 * MINUTES
+
+
+async def test_a_relay_that_runs_on_says_what_is_gone_with_the_next_batch(shop: Shop) -> None:
+    relay = shop.relay()
+    running = asyncio.create_task(relay.run())
+    first = shop.send()
+    await until_arrived(shop, first)
+    second = shop.send()
+    await until_arrived(shop, first + second)
+    assert shop.marks()[id_to_bytes(first[0])] < 3 * MINUTES < shop.marks()[id_to_bytes(second[0])]
+    relay.stop()
+    await running
+    assert max(shop.marks().values()) < 3 * MINUTES
+
+
+async def test_jobs_arrive_in_batches_in_the_order_in_which_they_were_sent(shop: Shop) -> None:
+    ids = shop.send(2 * BATCH + 7)
+    seen: list[int] = []
+    await shop.relay().drain(lambda done: seen.append(done.relayed))
+    assert seen == [BATCH, 2 * BATCH, 2 * BATCH + 7]
+    assert await shop.arrived() == sorted(ids)
+
+
+async def test_a_job_starts_at_once_when_it_is_sent_to_a_relay_that_waits(shop: Shop) -> None:
+    relay = shop.relay()
+    running = asyncio.create_task(relay.run())
+    await until_arrived(shop, ids := shop.send())
+    waits = []
+    for _ in range(5):
+        began = ticks()
+        ids += await asyncio.to_thread(shop.send)
+        await until_arrived(shop, ids)
+        waits.append(ticks() - began)
+    relay.stop()
+    await running
+    assert min(waits) < 0.5, waits
+
+
+async def test_several_relays_at_once_bring_every_job_once(shop: Shop) -> None:
+    relays = [shop.relay() for _ in range(3)]
+    running = [asyncio.create_task(relay.run()) for relay in relays]
+    ids = []
+    for _ in range(8):
+        ids += await asyncio.to_thread(shop.send, 100)
+    await until_arrived(shop, ids)
+    async with asyncio.timeout(PATIENCE):
+        while (await relays[0].look()).waiting:  # noqa: ASYNC110 - other tasks do it
+            await asyncio.sleep(0.02)
+    for relay in relays:
+        relay.stop()
+    done = [(await task).relayed for task in running]
+    assert sum(done) >= len(ids)
+    if "postgresql" in shop.database.url:
+        # There they keep out of each other's way.
+        assert sum(done) == len(ids)
+
+
+async def test_a_job_that_the_store_refuses_stays_with_the_reason_and_keeps_nobody_waiting(shop: Shop) -> None:
+    good = shop.send(2)
+    with shop.database.transaction() as connection:
+        large = shop.confirm.using(connection=connection).enqueue(10**100).id
+    good += shop.send(2)
+    with capture_logs() as lines:
+        assert await shop.drain(largest_payload=50) == (4, 1)
+    assert await shop.arrived() == sorted(good)
+    contents = await shop.outbox().look()
+    assert (contents.waiting, contents.refused) == (0, 1)
+    assert contents.reason.startswith("payload_too_large: the payload of a confirm job has")
+    assert [line["jobId"] for line in lines if line["event"] == "job refused"] == [large]
+    assert await shop.drain(largest_payload=50) == (0, 0)
+    assert await shop.relay().readmit() == 1
+    assert await shop.drain() == (1, 0)
+    assert await shop.arrived() == sorted([*good, large])
+
+
+async def test_a_record_that_cannot_be_read_is_refused(shop: Shop) -> None:
+    first, bad, last = shop.send(3)
+    shop.database.spoil(bad)
+    assert await shop.drain() == (2, 1)
+    assert await shop.arrived() == sorted([first, last])
+    assert (await shop.outbox().look()).reason == UNREADABLE
+
+
+async def test_while_the_store_is_away_everything_waits_and_then_arrives(database: Database) -> None:
+    # A server that writes down what it is told before it answers: one that is killed otherwise may forget.
+    with redis.own(appendfsync="always") as server, capture_logs() as lines:
+        shop = Shop(database, server.url)
+        relay = shop.relay()
+        running = asyncio.create_task(relay.run())
+        ids = shop.send(3)
+        await until_arrived(shop, ids)
+        for _ in range(2):
+            await asyncio.to_thread(server.kill)
+            ids += await asyncio.to_thread(shop.send, 300)
+            await asyncio.sleep(6)  # longer than a call is repeated unheard
+            await asyncio.to_thread(server.start)
+            ids += await asyncio.to_thread(shop.send, 3)
+            await until_arrived(shop, ids)
+        relay.stop()
+        assert (await running).relayed >= len(ids)
+        assert (await relay.look()).waiting == 0
+        await shop.close()
+    said = [(line["event"], line.get("errorCode", "")) for line in lines if "store" in line["event"]]
+    assert said == [("store unavailable", "store_unreachable"), ("store is back", "")] * 2
+
+
+async def test_a_store_that_is_full_gets_the_rest_when_it_has_room(database: Database) -> None:
+    with redis.own(maxmemory="8mb") as server, capture_logs() as lines, server.client() as admin:
+        shop = Shop(database, server.url)
+        ids = shop.send(BATCH)
+        admin.config_set("maxmemory", "1mb")
+        with pytest.raises(StoreFull):
+            await shop.drain()
+        relay = shop.relay()
+        running = asyncio.create_task(relay.run())
+        async with asyncio.timeout(PATIENCE):
+            while not any(line["event"] == "store unavailable" for line in lines):  # noqa: ASYNC110 - as above
+                await asyncio.sleep(0.02)
+        admin.config_set("maxmemory", "64mb")
+        await until_arrived(shop, ids)
+        relay.stop()
+        await running
+        await shop.close()
+    assert [line["event"] for line in lines if "store" in line["event"]] == ["store unavailable", "store is back"]
+    assert {line.get("errorCode") for line in lines} <= {"store_full", None}
+
+
+async def test_a_relay_is_for_stores_that_cannot_join_transactions(shop: Shop) -> None:
+    app = shop.open_app("sqlite://:memory:")
+    assert app.outbox is not None
+    with pytest.raises(InvalidSetting, match="nothing to relay"):
+        Relay(app.outbox, app.store, app.clock)

@@ -1,0 +1,104 @@
+"""Sending: jobs wait in the outbox if their transaction commits, and reach the store only then, as they were made."""
+
+import sqlite3
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+
+from reprieve import Reprieve
+from reprieve.config import Settings
+from reprieve.errors import InvalidUrl, PayloadTooLarge, StoreError, ValidationError
+from reprieve.stores.open import open_outbox
+from reprieve.stores.outbox import Contents
+from tests.relay.shop import Shop, Undone, confirm
+
+
+async def test_a_job_reaches_the_store_after_the_commit(shop: Shop) -> None:
+    with shop.database.transaction() as connection:
+        (receipt,) = shop.send_in(connection)
+    assert receipt.is_new
+    assert await shop.arrived() == []
+    assert await shop.drain() == (1, 0)
+    assert await shop.arrived() == [receipt.id]
+    assert await shop.drain() == (0, 0)
+
+
+async def test_a_rollback_leaves_nothing_behind(shop: Shop) -> None:
+    with suppress(Undone), shop.database.transaction() as connection:
+        shop.send_in(connection, 3)
+        raise Undone
+    (kept,) = shop.send()
+    assert await shop.drain() == (1, 0)
+    assert await shop.arrived() == [kept]
+
+
+async def test_a_job_arrives_as_it_was_made(shop: Shop) -> None:
+    options = {"tenant": "acme", "queue": "mail", "priority": 2, "group": "g", "max_attempts": 7, "deadline": "2h"}
+    (job_id,) = shop.send(delay="1h", key="welcome", key_ttl="3h", **options)
+    await shop.drain()
+    job = await shop.app.ajob(job_id)
+    assert (job.tenant, job.queue, job.priority, job.group, job.key, job.key_ttl) == (
+        *("acme", "mail", 2, "g", "welcome"),
+        10_800,
+    )
+    assert (job.max_attempts, job.waiting_for, job.due_at - job.created_at) == (7, "schedule", 3_600_000 + 1)
+    assert job.deadline_at == job.created_at + 7_200_000
+
+
+async def test_a_job_with_a_key_that_is_taken_is_not_stored(shop: Shop) -> None:
+    direct = shop.confirm.using(key="k")
+    first = await direct.aenqueue(1)
+    (second,) = shop.send(key="k")
+    assert second != first.id
+    assert await shop.drain() == (1, 0)
+    assert await shop.arrived() == [first.id]
+    assert (await direct.aenqueue(1)).id == first.id
+
+
+async def test_jobs_without_a_connection_go_straight_to_the_store(shop: Shop) -> None:
+    receipt = await shop.confirm.aenqueue(1)
+    assert await shop.arrived() == [receipt.id]
+    assert await shop.outbox().look() == Contents(waiting=0)
+
+
+async def test_a_connection_without_a_transaction_is_refused(shop: Shop) -> None:
+    with shop.database.idle() as connection, pytest.raises(StoreError, match="no open transaction"):
+        shop.send_in(connection)
+
+
+async def test_what_no_store_takes_is_refused_at_once(shop: Shop) -> None:
+    with pytest.raises(PayloadTooLarge), shop.database.transaction() as connection:
+        shop.app.enqueue(shop.confirm.using(connection=connection).call("x" * 300_000))  # type: ignore[arg-type]
+    assert await shop.outbox().look() == Contents(waiting=0)
+
+
+def test_without_an_outbox_the_error_says_what_to_do(redis_url: str) -> None:
+    app = Reprieve(redis_url, settings=Settings())
+    task = app.task(print)
+    with pytest.raises(ValidationError, match=r"name an outbox in your database.*run reprieve relay"):
+        task.using(connection=object()).enqueue()
+    app.close()
+
+
+def test_a_store_that_joins_transactions_uses_no_outbox(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    with Reprieve(url, outbox=f"sqlite:///{tmp_path}/app.db", settings=Settings()) as app:
+        task = app.task(print)
+        with closing(sqlite3.connect(":memory:")) as idle, pytest.raises(StoreError, match="no open transaction"):
+            task.using(connection=idle).enqueue()
+    assert not (tmp_path / "app.db").exists()
+
+
+@pytest.mark.parametrize("url", ["redis://localhost", "sqlite://:memory:", "mysql://x", "postgresql://h:x/y"])
+def test_an_outbox_is_a_database_that_a_relay_can_see(url: str) -> None:
+    with pytest.raises(InvalidUrl):
+        open_outbox(url)
+
+
+async def test_sending_needs_no_store_that_answers(shop: Shop) -> None:
+    task = shop.open_app("redis://127.0.0.1:1/0").task(name="confirm")(confirm)
+    with shop.database.transaction() as connection:
+        receipt = await task.using(connection=connection).aenqueue(1)
+    await shop.drain()
+    assert await shop.arrived() == [receipt.id]

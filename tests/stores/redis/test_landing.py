@@ -1,0 +1,101 @@
+"""The landing: what came out of an outbox is stored once, and refused when it was held for too long."""
+
+from collections.abc import AsyncIterator
+from uuid import uuid4
+
+import pytest
+
+from reprieve.core import change
+from reprieve.core.move import Cancel
+from reprieve.errors import InvalidName, StoreError
+from reprieve.stores.protocol import Filter, Retention
+from reprieve.stores.redis import RedisStore
+from reprieve.stores.redis.address import address_of
+from reprieve.stores.redis.enqueue import Crossing
+from reprieve.stores.redis.link import Links
+from reprieve.stores.redis.partition import Partition
+from reprieve.testing.conformance.stage import START, find_all, new_job, new_jobs
+
+DAY = 86_400_000
+
+
+@pytest.fixture(params=[1, 3], ids=["one partition", "three"])
+def url(request: pytest.FixtureRequest, redis_url: str) -> str:
+    return f"{redis_url}?prefix=land{uuid4().hex[:12]}&partitions={request.param}"
+
+
+@pytest.fixture
+async def store(url: str) -> AsyncIterator[RedisStore]:
+    store = RedisStore(url)
+    yield store
+    await store.close()
+
+
+async def known(store: RedisStore) -> set[str]:
+    return {job.id for job in await find_all(store, Filter())}
+
+
+async def test_jobs_land_once_however_often_they_are_brought(store: RedisStore) -> None:
+    jobs = [*new_jobs(store, 600, tenant="ana"), new_job(store, key="k")]
+    for _ in range(3):
+        landing = store.landing()
+        await landing.prepare()
+        assert await landing.land(jobs, START) == [job.id for job in jobs]
+    assert await known(store) == {job.id for job in jobs}
+
+
+async def test_a_repeat_is_known_when_the_job_is_not_any_more(store: RedisStore) -> None:
+    job = new_job(store)
+    landing = store.landing()
+    await landing.prepare()
+    await landing.land([job], START)
+    # Nothing but its mark remembers a job that was cancelled and pruned.
+    await store.apply([change.make(job, Cancel(), START)], START)
+    while not (await store.prune(Retention(now=START + DAY, cancelled_for=0))).is_all:
+        pass
+    assert await known(store) == set()
+    await landing.land([job], START + DAY)
+    assert await known(store) == set()
+    # One that never landed is another matter.
+    await landing.land([new_job(store)], START + DAY)
+    assert len(await known(store)) == 1
+
+
+async def test_a_key_keeps_its_meaning(store: RedisStore) -> None:
+    first, second = new_jobs(store, 2, key="k")
+    landing = store.landing()
+    await landing.prepare()
+    assert await landing.land([first], START) == [first.id]
+    assert await landing.land([second], START) == [first.id]
+    assert await known(store) == {first.id}
+
+
+async def test_what_was_taken_a_minute_ago_is_refused(redis_url: str) -> None:
+    links = Links(address_of(f"{redis_url}?prefix=land{uuid4().hex[:12]}"))
+    partition = Partition(links, 0)
+    (job,) = new_jobs(RedisStore(redis_url), 1)
+    clock, ids = await partition.land([job], START, Crossing(heard=0), has_keys=True)
+    assert ids is None
+    _, ids = await partition.land([job], START, Crossing(heard=clock - 60_100), has_keys=True)
+    assert ids is None
+    assert not await partition.has(job.id)
+    _, ids = await partition.land([job], START, Crossing(heard=clock - 50_000), has_keys=True)
+    assert ids == [job.id]
+    assert await partition.has(job.id)
+    await links.close()
+
+
+async def test_what_a_landing_has_not_prepared_for_is_refused(store: RedisStore) -> None:
+    landing = store.landing()
+    with pytest.raises(StoreError, match="take them again"):
+        await landing.land([new_job(store)], START)
+    await landing.prepare()
+    await landing.land([new_job(store)], START)
+
+
+async def test_what_no_store_takes_does_not_land(store: RedisStore) -> None:
+    landing = store.landing()
+    await landing.prepare()
+    with pytest.raises(InvalidName):
+        await landing.land([new_job(store), new_job(store, queue="")], START)
+    assert await known(store) == set()
