@@ -174,7 +174,7 @@ class Shop:
             if not cursor:
                 return sorted(ids)
 
-    def marks(self) -> dict[bytes, float]:
+    def traces(self) -> dict[bytes, float]:
         """Answer what the store remembers of what has landed, in seconds from now."""
         with redis.Redis.from_url(self.url.partition("?")[0]) as client:
             now = client.time()[0]

@@ -59,9 +59,9 @@ async def test_a_repeat_after_the_job_has_ended_and_was_forgotten_makes_no_secon
 async def test_what_has_arrived_is_remembered_for_months_only_while_its_row_is_there(shop: Shop) -> None:
     (job_id,) = shop.send()
     await land_and_die(shop)
-    assert shop.marks()[id_to_bytes(job_id)] > 80 * 86_400
+    assert shop.traces()[id_to_bytes(job_id)] > 80 * 86_400
     await shop.drain()
-    assert shop.marks()[id_to_bytes(job_id)] < 3 * MINUTES
+    assert shop.traces()[id_to_bytes(job_id)] < 3 * MINUTES
 
 
 async def test_a_relay_that_runs_on_says_what_is_gone_with_the_next_batch(shop: Shop) -> None:
@@ -71,10 +71,10 @@ async def test_a_relay_that_runs_on_says_what_is_gone_with_the_next_batch(shop: 
     await until_arrived(shop, first)
     second = shop.send()
     await until_arrived(shop, first + second)
-    assert shop.marks()[id_to_bytes(first[0])] < 3 * MINUTES < shop.marks()[id_to_bytes(second[0])]
+    assert shop.traces()[id_to_bytes(first[0])] < 3 * MINUTES < shop.traces()[id_to_bytes(second[0])]
     relay.stop()
     await running
-    assert max(shop.marks().values()) < 3 * MINUTES
+    assert max(shop.traces().values()) < 3 * MINUTES
 
 
 async def test_jobs_arrive_in_batches_in_the_order_in_which_they_were_sent(shop: Shop) -> None:

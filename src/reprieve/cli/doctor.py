@@ -75,6 +75,8 @@ def _examine(url: str | None, *, shared: bool) -> Iterator["Finding"]:
         care = care_for(settings.url, shared=shared or settings.shared)
         yield Finding(name="settings", level="ok", seen=f"the store is {masked(settings.url)}")
         yield from care.examine(at)
+        if url is None and settings.outbox:
+            yield from _outbox(settings.outbox, at)
     except ReprieveError as error:
         seen, _, fix = str(error).partition("; ")
         yield Finding(
@@ -83,6 +85,19 @@ def _examine(url: str | None, *, shared: bool) -> Iterator["Finding"]:
             seen=seen,
             fix=fix or "mend it where it comes from: see reprieve config --help",
         )
+
+
+def _outbox(url: str, at: int) -> Iterator["Finding"]:
+    """Look at the database of the outbox as well: at what lies there, and at whatever is not well."""
+    from msgspec.structs import replace
+
+    from reprieve.stores.open import care_for
+
+    for finding in care_for(url, shared=True).examine(at):
+        if finding.name == "outbox":
+            yield finding
+        elif finding.level != "ok":
+            yield replace(finding, seen=f"of the outbox: {finding.seen}")
 
 
 def _python() -> "Finding":

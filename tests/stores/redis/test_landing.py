@@ -49,7 +49,7 @@ async def test_a_repeat_is_known_when_the_job_is_not_any_more(store: RedisStore)
     landing = store.landing()
     await landing.prepare()
     await landing.land([job], START)
-    # Nothing but its mark remembers a job that was cancelled and pruned.
+    # Nothing but its trace remembers a job that was cancelled and pruned.
     await store.apply([change.make(job, Cancel(), START)], START)
     while not (await store.prune(Retention(now=START + DAY, cancelled_for=0))).is_all:
         pass

@@ -1,8 +1,8 @@
 """The landing: where jobs out of an outbox arrive, each once, however often and however late it is brought.
 
-Every job that lands leaves a mark in its partition, in the same write. The mark stays until the job's row is gone from
-the outbox, and then for longer than anybody may hold what they took before: a repeat finds the mark, or comes too late.
-What is too late the server's own clock tells, so that no process that stopped in between can be wrong about it.
+Every job that lands leaves a trace in its partition, in the same write. The trace stays until the job's row is gone
+from the outbox, and then for longer than anybody may hold what they took before: a repeat finds the trace, or comes too
+late. What is too late the server's own clock tells, so that no process that stopped in between can be wrong about it.
 """
 
 import math
@@ -39,7 +39,7 @@ class RedisLanding:
         self._heard: dict[int, int] = {}
         """What they had said when jobs were taken out of the outbox."""
         self._gone: defaultdict[int, list[bytes]] = defaultdict(list)
-        """Jobs of each partition whose marks may go."""
+        """Jobs of each partition whose traces may go."""
 
     async def prepare(self) -> None:
         """Hear the servers' clocks; what is taken out of the outbox from now on can land for a minute."""

@@ -51,8 +51,8 @@ if call('EXISTS', P .. ':lo') == 1 then
   end
 end
 if heard and ids[1] then
-  for number, mark in ipairs(call('ZMSCORE', P .. ':o', unpack(ids))) do
-    stored[ids[number]] = stored[ids[number]] or mark and true
+  for number, trace in ipairs(call('ZMSCORE', P .. ':o', unpack(ids))) do
+    stored[ids[number]] = stored[ids[number]] or trace and true
   end
 end
 for number in pairs(forgotten(ids)) do
@@ -121,14 +121,14 @@ if records[1] then
   end
 end
 if heard then
-  local marks = {}
+  local traces = {}
   for _, id in ipairs(split(ARGV[#ARGV], 16)) do
-    marks[#marks + 1], marks[#marks + 2] = clock + SURE, id
+    traces[#traces + 1], traces[#traces + 2] = clock + SURE, id
   end
   for _, id in ipairs(ids) do
-    marks[#marks + 1], marks[#marks + 2] = clock + UNSURE, id
+    traces[#traces + 1], traces[#traces + 2] = clock + UNSURE, id
   end
-  many('ZADD', P .. ':o', marks)
+  many('ZADD', P .. ':o', traces)
   call('ZREMRANGEBYSCORE', P .. ':o', '-inf', clock)
   table.insert(answer, 1, 'landed')
   table.insert(answer, 2, tostring(clock))
