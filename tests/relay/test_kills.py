@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -94,6 +95,10 @@ async def produce(stage: Stage, database: Database, until: asyncio.Event) -> lis
     return ids
 
 
+def has_begun_more(stage: Stage, than: int) -> bool:
+    return len(stage.began()) > than
+
+
 @on_all_terms
 async def test_a_relay_that_is_killed_again_and_again_under_load_loses_and_doubles_nothing(
     databases: Databases, tmp_path: Path, terms: Terms
@@ -109,7 +114,7 @@ async def test_a_relay_that_is_killed_again_and_again_under_load_loses_and_doubl
             for _ in range(4 if terms.times == 1 else 60):
                 begun = len(stage.began())
                 async with relays.one() as relay:
-                    await stage.until(lambda begun=begun: len(stage.began()) > begun, "the relay works", every=0.001)
+                    await stage.until(partial(has_begun_more, stage, begun), "the relay works", every=0.001)
                     await asyncio.sleep(chance.uniform(0.0, 0.1))
                     os.kill(relay.pid, signal.SIGKILL)
                     await relay.wait()

@@ -1,6 +1,7 @@
 """Relaying: every job arrives once, whoever dies, comes late or comes twice, and none keeps others waiting."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -45,7 +46,7 @@ async def test_what_landed_before_its_relay_died_lands_once(shop: Shop) -> None:
 
 @pytest.mark.parametrize("options", [{}, {"key": "k", "key_ttl": 0.001}], ids=["no key", "a short-lived key"])
 async def test_a_repeat_after_the_job_has_ended_and_was_forgotten_makes_no_second_one(
-    shop: Shop, options: dict[str, object]
+    shop: Shop, options: dict[str, Any]
 ) -> None:
     shop.send(**options)
     await land_and_die(shop)

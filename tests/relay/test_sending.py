@@ -3,6 +3,7 @@
 import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,14 @@ async def test_a_rollback_leaves_nothing_behind(shop: Shop) -> None:
 
 
 async def test_a_job_arrives_as_it_was_made(shop: Shop) -> None:
-    options = {"tenant": "acme", "queue": "mail", "priority": 2, "group": "g", "max_attempts": 7, "deadline": "2h"}
+    options: dict[str, Any] = {
+        "tenant": "acme",
+        "queue": "mail",
+        "priority": 2,
+        "group": "g",
+        "max_attempts": 7,
+        "deadline": "2h",
+    }
     (job_id,) = shop.send(delay="1h", key="welcome", key_ttl="3h", **options)
     await shop.drain()
     job = await shop.app.ajob(job_id)
