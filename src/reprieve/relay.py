@@ -54,6 +54,10 @@ class Relay:
         self._clock = clock
         self._landing = store.landing()
         self._stop = asyncio.Event()
+        self._fetching = Patience("fetching jobs out of the outbox")
+        self._bringing = Patience("bringing jobs to the store")
+        self._asked = self._bringing
+        """Which of both is under way."""
         self.done = Relayed()
         """What was done so far."""
 
@@ -63,7 +67,6 @@ class Relay:
 
     async def run(self) -> Relayed:
         """Relay until it is told to stop, however long either side is away; answer what was done."""
-        patience = Patience("relaying")
         log.info("relay started", pid=os.getpid())
         while not self._stop.is_set():
             try:
@@ -72,11 +75,12 @@ class Relay:
                 if not _may_pass(error):
                     # Nobody mends these while we wait.
                     raise
-                await self._unless_stopped(patience.wait(error))
+                await self._unless_stopped(self._asked.wait(error))
                 continue
-            patience.end()
+            self._fetching.end()
+            self._bringing.end()
             if count < BATCH:
-                await self._unless_stopped(self._listen(patience))
+                await self._unless_stopped(self._listen())
         await self._end()
         log.info("relay stopped", relayed=self.done.relayed, refused=self.done.refused)
         return self.done
@@ -101,13 +105,17 @@ class Relay:
 
     async def _round(self) -> int:
         """Bring one batch; answer how many were taken."""
+        self._asked = self._bringing
         await self._landing.prepare()
+        self._asked = self._fetching
         entries = await self._outbox.take(BATCH)
         if not entries:
             return 0
         delivery = _Delivery(self._land, entries)
         try:
+            self._asked = self._bringing
             await delivery.carry_out()
+            self._asked = self._fetching
             await self._outbox.settle(delivery.landed, delivery.refused)
         except BaseException:
             await self._outbox.give_back()
@@ -119,17 +127,18 @@ class Relay:
                 job_id = "" if entry.job is None else entry.job.id
                 log.error("job refused", jobId=job_id, place=entry.place, errorReason=delivery.refused[entry.place])
         if delivery.error is not None:
+            self._asked = self._bringing
             raise delivery.error
         return len(entries)
 
     async def _land(self, jobs: Sequence[Job]) -> None:
         await self._landing.land(jobs, self._clock.now())
 
-    async def _listen(self, patience: Patience) -> None:
+    async def _listen(self) -> None:
         try:
             await self._outbox.wait(LOOK_EVERY)
         except StoreError as error:
-            await patience.wait(error)
+            await self._fetching.wait(error)
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> None:
         """Wait for something, but not once it is time to stop."""

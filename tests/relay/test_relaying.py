@@ -12,8 +12,8 @@ from reprieve.errors import InvalidSetting, StoreFull
 from reprieve.relay import BATCH, UNREADABLE, Relay
 from reprieve.stores.protocol import Destination
 from reprieve.testing import adrain
-from tests.relay.shop import Database, Shop
-from tests.servers import redis
+from tests.relay.shop import Database, Shop, in_a_schema
+from tests.servers import postgres, redis
 
 PATIENCE = 20.0
 MINUTES = 60.0
@@ -167,6 +167,28 @@ async def test_while_the_store_is_away_everything_waits_and_then_arrives(databas
         await shop.close()
     said = [(line["event"], line.get("errorCode", "")) for line in lines if "store" in line["event"]]
     assert said == [("store unavailable", "store_unreachable"), ("store is back", "")] * 2
+
+
+async def test_while_the_database_is_away_the_relay_waits_for_it(redis_url: str) -> None:
+    with postgres.own() as server, in_a_schema(server.url) as database, capture_logs() as lines:
+        shop = Shop(database, redis_url)
+        relay = shop.relay()
+        running = asyncio.create_task(relay.run())
+        ids = shop.send(3)
+        await until_arrived(shop, ids)
+        await asyncio.to_thread(server.kill)
+        async with asyncio.timeout(PATIENCE):
+            while not any(line["event"] == "store unavailable" for line in lines):  # noqa: ASYNC110 - as above
+                await asyncio.sleep(0.02)
+        await asyncio.to_thread(server.start)
+        ids += await asyncio.to_thread(shop.send, 3)
+        await until_arrived(shop, ids)
+        relay.stop()
+        await running
+        await shop.close()
+    said = [(line["event"], line["while_"]) for line in lines if "store" in line["event"]]
+    fetching = "fetching jobs out of the outbox"
+    assert said == [("store unavailable", fetching), ("store is back", fetching)]
 
 
 async def test_a_store_that_is_full_gets_the_rest_when_it_has_room(database: Database) -> None:

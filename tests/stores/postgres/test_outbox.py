@@ -252,6 +252,21 @@ async def test_the_doctor_tells_of_the_outbox(url: str, outbox: PostgresOutbox, 
     assert found(made_at) == ("warn", "0 waiting; 1 refused: payload_too_large: so it is")
 
 
+async def test_jobs_are_sent_and_taken_through_a_pooler(
+    url: str, pgbouncer_url: str, outbox: PostgresOutbox, jobs: list[Job]
+) -> None:
+    pooled = PostgresOutbox(f"{pgbouncer_url}?{url.partition('?')[2]}")
+    with psycopg.connect(pgbouncer_url, prepare_threshold=None) as connection:
+        pooled.enqueue_in(connection, jobs, START)
+    entries = await pooled.take(2)
+    assert ids_of(entries) == [job.id for job in jobs[:2]]
+    assert await taken(outbox) == [jobs[2].id]
+    await pooled.settle(entries, {})
+    assert await taken(outbox) == []
+    assert await pooled.wait(PATIENCE)
+    await pooled.close()
+
+
 async def test_an_outbox_that_was_closed_says_so(outbox: PostgresOutbox) -> None:
     await outbox.close()
     with pytest.raises(StoreClosed):

@@ -6,8 +6,6 @@ from uuid import uuid4
 import pytest
 from redis import Redis
 
-from reprieve.core import change
-from reprieve.core.move import Cancel
 from reprieve.errors import InvalidName, StoreError
 from reprieve.stores.protocol import Filter, Retention
 from reprieve.stores.redis import RedisStore
@@ -15,7 +13,7 @@ from reprieve.stores.redis.address import address_of
 from reprieve.stores.redis.enqueue import Crossing
 from reprieve.stores.redis.link import Links
 from reprieve.stores.redis.partition import Partition
-from reprieve.testing.conformance.stage import START, find_all, new_job, new_jobs
+from reprieve.testing.conformance.stage import START, Worker, find_all, new_job, new_jobs, succeed
 
 DAY = 86_400_000
 
@@ -36,6 +34,14 @@ async def known(store: RedisStore) -> set[str]:
     return {job.id for job in await find_all(store, Filter())}
 
 
+async def run_and_forget(store: RedisStore) -> None:
+    """Run the job that waits, and let the store forget it."""
+    worker = await Worker.open(store)
+    await worker.settle(succeed(await worker.one()))
+    while not (await store.prune(Retention(now=START + DAY, succeeded=0))).is_all:
+        pass
+
+
 async def test_jobs_land_once_however_often_they_are_brought(store: RedisStore) -> None:
     jobs = [*new_jobs(store, 600, tenant="ana"), new_job(store, key="k")]
     for _ in range(3):
@@ -50,9 +56,7 @@ async def test_a_repeat_is_known_when_the_job_is_not_any_more(url: str, store: R
     landing = store.landing()
     await landing.prepare()
     await landing.land([job], START)
-    await store.apply([change.make(job, Cancel(), START)], START)
-    while not (await store.prune(Retention(now=START + DAY, cancelled_for=0))).is_all:
-        pass
+    await run_and_forget(store)
     with Redis.from_url(url.partition("?")[0]) as client:
         # By themselves, ids of jobs that have ended are remembered for minutes.
         client.delete(*client.scan_iter(f"{{{url.partition('prefix=')[2].partition('&')[0]}:*}}:f:*"))
@@ -71,6 +75,16 @@ async def test_a_key_keeps_its_meaning(store: RedisStore) -> None:
     assert await landing.land([first], START) == [first.id]
     assert await landing.land([second], START) == [first.id]
     assert await known(store) == {first.id}
+
+
+async def test_a_repeat_does_not_take_a_key_that_was_free_again(store: RedisStore) -> None:
+    first, second = new_jobs(store, 2, key="k", key_ttl=1.0)
+    landing = store.landing()
+    await landing.prepare()
+    await landing.land([first], START)
+    await run_and_forget(store)
+    assert await landing.land([first], START + DAY) == [first.id]
+    assert await store.enqueue([second], START + DAY) == [second.id]
 
 
 async def test_what_was_taken_a_minute_ago_is_refused(redis_url: str) -> None:

@@ -99,6 +99,10 @@ class Fleet:
         """Answer all partitions, as far as is known."""
         return [self.partition(number) for number in range(self._links.partitions)]
 
+    async def landed(self, ids: Sequence[str]) -> list[bool]:
+        """Answer of each job whether it has come out of an outbox, and is still remembered."""
+        return await self._spread(ids, partition_of, lambda partition, some: partition.landed(some))
+
     async def known(self) -> list[Partition]:
         """Answer all partitions, after the servers have said how many there are."""
         await self._links.here().admit()

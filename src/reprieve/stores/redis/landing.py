@@ -51,7 +51,17 @@ class RedisLanding:
 
     async def land(self, jobs: Sequence[Job], now: int) -> list[str]:
         """Store jobs that were taken since `prepare`; answer for each the id under which it is known."""
-        return await self._bring(jobs, now, self._carry)
+        landed = await self._landed(jobs)
+        fresh = [job for job in jobs if job.id not in landed] if landed else jobs
+        known = dict(zip((job.id for job in fresh), await self._bring(fresh, now, self._carry), strict=True))
+        return [known.get(job.id, job.id) for job in jobs]
+
+    async def _landed(self, jobs: Sequence[Job]) -> set[str]:
+        """Answer which jobs have landed before whose keys, kept apart from their partitions, would be taken anew."""
+        keyed = [job.id for job in jobs if job.key]
+        if self._fleet.is_one or not keyed:
+            return set()
+        return {job_id for job_id, is_there in zip(keyed, await self._fleet.landed(keyed), strict=True) if is_there}
 
     def note_gone(self, ids: Sequence[str]) -> None:
         """Note that the rows of these jobs are gone from the outbox, for good."""

@@ -106,6 +106,11 @@ class Partition:
             _take_over(ids, await self._write("enqueue", *enqueue.encode(some, now, has_keys=has_keys)), start)
         return ids
 
+    async def landed(self, ids: Sequence[str]) -> list[bool]:
+        """Answer of each job whether it has come here out of an outbox, and is still remembered."""
+        raw = map(id_to_bytes, ids)
+        return [until is not None for until in await self._links.here().command("ZMSCORE", f"{self.tag}:o", *raw)]
+
     async def land(
         self, jobs: Sequence[Job], now: int, crossing: Crossing, *, has_keys: bool
     ) -> tuple[int, list[str] | None]:
