@@ -1,4 +1,4 @@
-"""A relay that kills itself: `python -m tests.relay.doomed STORE OUTBOX POINT`.
+"""A relay that kills or stops itself: `python -m tests.relay.doomed STORE OUTBOX POINT SIGNAL`.
 
 The point is a step and whether it dies before or after it, as `land-after`; it dies when it comes there again.
 """
@@ -20,14 +20,14 @@ STEPS = ("prepare", "take", "land", "settle", "note_gone")
 AGAIN = 2
 
 
-def doom(target: Any, step: str, when: str) -> None:  # noqa: ANN401 - either end of a relay
+def doom(target: Any, step: str, when: str, how: signal.Signals) -> None:  # noqa: ANN401 - either end of a relay
     """Let a step of one end be the last thing that this process does, the second time."""
     real: Callable[..., Any] = getattr(target, step)
     visits = count(1)
 
     def pass_by(here: str) -> None:
         if here == when and next(visits) == AGAIN:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), how)
 
     async def awaited(*args: object) -> object:
         pass_by("before")
@@ -43,13 +43,13 @@ def doom(target: Any, step: str, when: str) -> None:  # noqa: ANN401 - either en
     setattr(target, step, awaited if iscoroutinefunction(real) else called)
 
 
-async def relay(store: str, outbox: str, point: str) -> None:
+async def relay(store: str, outbox: str, point: str, how: str) -> None:
     app = Reprieve(store, outbox=outbox, settings=Settings())
     assert app.outbox is not None
     relay = Relay(app.outbox, app.store, app.clock)
     step, when = point.split("-")
     ends: list[Any] = [app.outbox, relay._landing]  # noqa: SLF001 - it is told where to die
-    doom(next(end for end in ends if hasattr(end, step)), step, when)
+    doom(next(end for end in ends if hasattr(end, step)), step, when, signal.Signals[how])
     await relay.run()
 
 

@@ -16,7 +16,7 @@ import pytest
 from reprieve.relay import BATCH
 from reprieve.testing import adrain
 from tests.flows.crew import nap
-from tests.flows.fleet import ROOT, Stage, Terms, on_all_terms
+from tests.flows.fleet import PATIENCE, ROOT, Stage, Terms, on_all_terms
 from tests.flows.ground import in_keys
 from tests.relay.doomed import STEPS
 from tests.relay.shop import Database, Databases, Shop
@@ -28,10 +28,8 @@ POINTS = [f"{step}-{when}" for step in STEPS for when in ("before", "after")]
 @pytest.mark.parametrize("point", POINTS)
 async def test_a_relay_that_is_killed_there_loses_and_doubles_nothing(shop: Shop, point: str) -> None:
     ids = shop.send(2 * BATCH + 1)
-    command = ("-m", "tests.relay.doomed", shop.url, shop.database.url, point)
-    doomed = await asyncio.create_subprocess_exec(sys.executable, *command, cwd=ROOT)
-    async with asyncio.timeout(30):
-        assert await doomed.wait() == -signal.SIGKILL
+    async with doomed(shop, point, signal.SIGKILL) as relay, asyncio.timeout(PATIENCE):
+        assert await relay.wait() == -signal.SIGKILL
     # What has arrived runs and is forgotten; what comes again would be taken for new, if nothing else told.
     ran = await run_all(shop)
     assert len(ran) in (BATCH, 2 * BATCH)
@@ -40,6 +38,52 @@ async def test_a_relay_that_is_killed_there_loses_and_doubles_nothing(shop: Shop
     ran += await run_all(shop)
     assert ran == Counter(ids)
     assert (await shop.outbox().look()).waiting == 0
+
+
+@pytest.mark.parametrize("point", ["land-before", "land-after", "settle-after"])
+async def test_a_relay_that_stops_and_goes_on_when_others_have_done_its_work_doubles_nothing(
+    shop: Shop, point: str
+) -> None:
+    ids = shop.send(2 * BATCH)
+    async with doomed(shop, point, signal.SIGSTOP) as relay:
+        async with asyncio.timeout(PATIENCE):
+            while Path(f"/proc/{relay.pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":  # noqa: ASYNC110, ASYNC240 - so the kernel tells
+                await asyncio.sleep(0.02)
+            # Whoever stops keeps rows of PostgreSQL for a few seconds.
+            while (await shop.outbox().look()).waiting:
+                await shop.drain()
+                await asyncio.sleep(0.2)
+        ran = await run_all(shop)
+        await shop.forget_all()
+        relay.send_signal(signal.SIGCONT)
+        later = shop.send()
+        ran += await run_until_ran(shop, later)
+    assert ran == Counter(ids + later)
+
+
+async def run_until_ran(shop: Shop, ids: list[str]) -> Counter[str]:
+    """Run everything that arrives until these jobs have."""
+    ran: Counter[str] = Counter()
+    async with asyncio.timeout(PATIENCE):
+        while not ran.keys() >= set(ids):
+            ran += await run_all(shop)
+            await asyncio.sleep(0.1)
+    return ran
+
+
+@asynccontextmanager
+async def doomed(shop: Shop, point: str, how: signal.Signals) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Start a relay that ends itself there, and that is killed in the end if it lives."""
+    command = ("-m", "tests.relay.doomed", shop.url, shop.database.url, point, how.name)
+    relay = await asyncio.create_subprocess_exec(
+        sys.executable, *command, cwd=ROOT, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL
+    )
+    try:
+        yield relay
+    finally:
+        if relay.returncode is None:
+            relay.kill()
+            await relay.wait()
 
 
 async def run_all(shop: Shop) -> Counter[str]:
