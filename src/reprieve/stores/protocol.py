@@ -355,7 +355,7 @@ class Landing(Protocol):
     async def land(self, jobs: Sequence[Job], now: int) -> list[str]:
         """Store jobs as `enqueue` does, but for those that have landed before, whatever has become of them.
 
-        They must have been taken since `prepare`; after a minute they are refused with a `StoreError`.
+        They must have been taken since `prepare`; after half a minute they are refused with a `StoreError`.
         """
         ...
 

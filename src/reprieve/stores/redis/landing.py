@@ -18,8 +18,8 @@ from reprieve.stores.redis.enqueue import MOST, Crossing
 from reprieve.stores.redis.fleet import Carry, Fleet
 from reprieve.stores.redis.partition import Partition
 
-HEARD_FOR: Final = 20.0
-"""Seconds after which a server's clock is asked again; what lands a minute after it was heard is refused."""
+HEARD_FOR: Final = 10.0
+"""Seconds after which a server's clock is asked again; what lands half a minute after it was heard is refused."""
 
 NEVER: Final = Crossing(heard=0)
 
@@ -42,7 +42,7 @@ class RedisLanding:
         """Jobs of each partition whose traces may go."""
 
     async def prepare(self) -> None:
-        """Hear the servers' clocks; what is taken out of the outbox from now on can land for a minute."""
+        """Hear the servers' clocks; what is taken out of the outbox from now on can land for a while."""
         for partition in await self._fleet.known():
             at, _ = self._latest.get(partition.number, (-math.inf, 0))
             if ticks() - at > HEARD_FOR:

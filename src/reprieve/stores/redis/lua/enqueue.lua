@@ -14,16 +14,16 @@
 --   :o  sorted set: id of a job that came out of an outbox → until when it is remembered, by this server's clock
 --   :u  hash: key → id of its job (16 bytes), until when it is kept (8);  :ux sorted set: key → until when
 
-local MINUTE = 60000
-local UNSURE = 90 * 1440 * MINUTE -- for which a job is remembered whose row may still be in its outbox
-local SURE = 2 * MINUTE -- for which one is whose row is gone: longer than anybody may hold what was taken before
+local HELD = 30000 -- for which jobs may be held that were taken out of an outbox, in milliseconds, as all that follow
+local UNSURE = 90 * 86400000 -- for which a job is remembered whose row may still be in its outbox
+local SURE = 2 * HELD -- for which one is whose row is gone: longer than anybody holds what was taken before
 
 local now, names, heard = unpack(cmsgpack.unpack(ARGV[1]))
 local clock
 if heard then
   local time = call('TIME')
   clock = time[1] * 1000 + floor(time[2] / 1000)
-  if clock - heard > MINUTE then
+  if clock - heard > HELD then
     -- Whoever stopped with jobs in hand: they may have come by another way, have run, and be forgotten by now.
     return {'late', tostring(clock)}
   end
