@@ -38,7 +38,6 @@ class PostgresOutbox:
 
     def __init__(self, url: str, *, schema: str | None = None, largest_payload: int = LARGEST_PAYLOAD) -> None:
         """Take the database; it is connected to when it is first needed, and the schema made if it is missing."""
-        # What was removed must stay so: the store where it has arrived does not remember it for ever.
         self._address = address_of(url, schema)
         self._largest_payload = largest_payload
         self._crew = Crew(self._address)
@@ -138,6 +137,7 @@ class PostgresOutbox:
         try:
             line = self._connected()
             self._address.begin(line, WRITE)
+            line.execute(sql["last"])
             rows = line.execute(sql["take"], {"since": self._since, "most": limit}, binary=True).fetchall()
             self._batches += 1
             if len(rows) < limit or self._batches % LOOK_EVERY == 0:

@@ -95,8 +95,7 @@ class Fleet:
         """Whether there is but one partition."""
         return self._links.partitions == 1
 
-    def partitions(self) -> list[Partition]:
-        """Answer all partitions, as far as is known."""
+    def _all(self) -> list[Partition]:
         return [self.partition(number) for number in range(self._links.partitions)]
 
     async def landed(self, ids: Sequence[str]) -> list[bool]:
@@ -106,7 +105,7 @@ class Fleet:
     async def known(self) -> list[Partition]:
         """Answer all partitions, after the servers have said how many there are."""
         await self._links.here().admit()
-        return self.partitions()
+        return self._all()
 
     async def _has(self, job_id: str) -> bool:
         return await self.partition(partition_of(job_id)).has(job_id)
@@ -160,7 +159,7 @@ class Fleet:
                 await _together(self._visit(tour, number, limit) for number, limit in limits.items())
                 tour.count += 1
             if tour.may_deal and self._quotas.is_needed:
-                await self._quotas.deal(self.partitions(), claim.now)
+                await self._quotas.deal(self._all(), claim.now)
                 tour.begin_again()
             else:
                 tour.is_done = True
@@ -215,16 +214,16 @@ class Fleet:
 
         # Nobody has a session, and so can claim, where the rules are not known.
         await self._quotas.adopt(self.partition(0))
-        await self._quotas.remind(self.partitions(), beat.now)
-        is_alive = all(await _together(map(keep, self.partitions())))
-        await self._quotas.deal_if_due(self.partitions(), beat.now)
+        await self._quotas.remind(self._all(), beat.now)
+        is_alive = all(await _together(map(keep, self._all())))
+        await self._quotas.deal_if_due(self._all(), beat.now)
         return is_alive
 
     async def recover(self, now: int, limit: int) -> list[Job]:
         """Declare the dead in every partition, and answer what they hold."""
         await self._links.here().admit()
         jobs: list[Job] = []
-        for partition in self.partitions():
+        for partition in self._all():
             # Where nothing more is asked for the dead are declared all the same.
             jobs += await partition.recover(now, limit - len(jobs))
         return jobs
@@ -242,22 +241,22 @@ class Fleet:
             await self.partition(0).regulate(regulations, now)
             return
         await self._quotas.adopt(self.partition(0))
-        await self._tell(self.partitions(), regulations, now)
+        await self._tell(self._all(), regulations, now)
 
     async def _tell(self, partitions: Sequence[Partition], regulations: Sequence[Regulation], now: int) -> None:
-        await self._quotas.remind(self.partitions(), now)
+        await self._quotas.remind(self._all(), now)
         number = await self._quotas.note(regulations)
         closed = [self._quotas.closed(regulation) for regulation in regulations]
         await _together(partition.regulate(closed, now) for partition in partitions)
-        await self._quotas.heed(self.partitions(), number)
-        await self._quotas.deal(self.partitions(), now, is_forced=True)
+        await self._quotas.heed(self._all(), number)
+        await self._quotas.deal(self._all(), now, is_forced=True)
 
     async def swap(
         self, key: str, version: int, value: bytes | None, regulations: Sequence[Regulation], now: int
     ) -> Cell | None:
         """Set or delete a cell, which is the first partition's, and tell the others what came with it."""
         await self._links.here().admit()
-        first, *others = self.partitions()
+        first, *others = self._all()
         if not others or not regulations:
             return await first.swap(key, version, value, regulations, now)
         closed = [self._quotas.closed(regulation) for regulation in regulations]
@@ -270,7 +269,7 @@ class Fleet:
     async def prune(self, retention: Retention) -> Pruned:
         """Forget what has ended long enough ago, everywhere."""
         await self._links.here().admit()
-        partitions = self.partitions()
+        partitions = self._all()
         kept = math.ceil(retention.succeeded / len(partitions))
 
         def part(partition: Partition) -> Retention:
@@ -308,7 +307,7 @@ class Fleet:
         """Count jobs, over all partitions."""
         await self._links.here().admit()
         counts: Counter[str] = Counter()
-        for found in await _together(partition.tally(by, wanted, now) for partition in self.partitions()):
+        for found in await _together(partition.tally(by, wanted, now) for partition in self._all()):
             counts.update(found)
         return dict(counts)
 
@@ -326,7 +325,7 @@ class Fleet:
             _, found = await self.partition(number).events(_before(after, number), limit, job_id)
             return _placed(found, number)
         answers = await _together(
-            partition.events(_before(after, partition.number), limit, "") for partition in self.partitions()
+            partition.events(_before(after, partition.number), limit, "") for partition in self._all()
         )
         latest = (min(time for time, _ in answers) - SKEW) * PLACES_A_MILLISECOND * PARTITIONS
         merged = [entry for number, (_, found) in enumerate(answers) for entry in _placed(found, number)]
@@ -338,7 +337,7 @@ class Fleet:
         if self.is_one:
             return await self.partition(0).gauges(subject, queue)
         sums: dict[tuple[str, str], Gauge] = {}
-        for gauge in itertools.chain(*await _together(p.gauges(subject, queue) for p in self.partitions())):
+        for gauge in itertools.chain(*await _together(p.gauges(subject, queue) for p in self._all())):
             before = sums.get((gauge.queue, gauge.name))
             sums[gauge.queue, gauge.name] = gauge if before is None else _added(before, gauge)
         return await self._quotas.whole([sums[name] for name in sorted(sums)])
@@ -349,7 +348,7 @@ class Fleet:
             return await self.partition(0).wait(queues, at_most, session)
         waits = {
             asyncio.ensure_future(partition.wait(queues, at_most, session)): partition.number
-            for partition in self.partitions()
+            for partition in self._all()
         }
         idle = self._idle(session)
         try:

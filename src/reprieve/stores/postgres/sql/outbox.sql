@@ -10,6 +10,10 @@ with sent as (
 select array_to_json(cast(%(ids)s as text)::uuid[])::text,
        (select count(pg_notify(cast(%(channel)s as text), cast(%(news)s as text))) where cast(%(channel)s as text) <> '');
 
+-- name: last
+-- What is removed must stay so, also if the server crashes and is set to forget its last moments.
+select set_config('synchronous_commit', 'on', true) where current_setting('synchronous_commit') = 'off';
+
 -- name: take
 select xid::text, id::text, rec from outbox where xid >= %(since)s::text::xid8 and reason is null
 order by xid, id limit %(most)s for update skip locked;
