@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import asyncpg  # type: ignore[import-untyped]  # has no types
 import psycopg
@@ -15,7 +15,9 @@ from reprieve.errors import StoreClosed, StoreError
 from reprieve.stores.open import care_for
 from reprieve.stores.outbox import Entry
 from reprieve.stores.postgres import PostgresStore
+from reprieve.stores.postgres.address import address_of
 from reprieve.stores.postgres.outbox import PostgresOutbox
+from reprieve.stores.postgres.statements import statements
 from reprieve.testing.conformance.stage import START, new_job, new_jobs
 from tests.servers import postgres
 from tests.stores.postgres.libraries import AsyncOpened, Opened, Undone, every_awaited_library, every_library
@@ -233,6 +235,16 @@ async def test_taking_reads_no_more_than_what_waits(url: str, outbox: PostgresOu
             row = admin.execute(blocks, [url.partition("schema=")[2]]).fetchone()
     assert row is not None
     assert 0 < row[0] < 20_000
+
+
+async def test_jobs_are_taken_along_the_index_and_never_sorted(url: str, outbox: PostgresOutbox) -> None:
+    assert await taken(outbox) == []
+    with closing(address_of(url).connect()) as line:
+        for name in ("take", "since"):
+            parameters = {"since": "0", "most": 100}
+            plan = line.execute(f"explain {statements('outbox')[name]}", parameters).fetchall()
+            assert "outbox_pkey" in str(plan)
+            assert "Sort" not in str(plan)
 
 
 async def test_the_doctor_tells_of_the_outbox(url: str, outbox: PostgresOutbox, jobs: list[Job]) -> None:

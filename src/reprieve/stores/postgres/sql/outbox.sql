@@ -15,8 +15,9 @@ select array_to_json(cast(%(ids)s as text)::uuid[])::text,
 select set_config('synchronous_commit', 'on', true) where current_setting('synchronous_commit') = 'off';
 
 -- name: take
+-- The order is that of the table's columns, not that of the texts which are answered under the same names.
 select xid::text, id::text, rec from outbox where xid >= %(since)s::text::xid8 and reason is null
-order by xid, id limit %(most)s for update skip locked;
+order by outbox.xid, outbox.id limit %(most)s for update skip locked;
 
 -- name: since
 -- Before this, nothing is left that waits, and nothing can come: what others have taken may come back.
@@ -39,6 +40,6 @@ with back as (update outbox set reason = null where reason is not null returning
 
 -- name: contents
 select (select count(*) from outbox where reason is null),
-       (select id::text from outbox where reason is null order by xid, id limit 1),
+       (select id::text from outbox where reason is null order by outbox.xid, outbox.id limit 1),
        (select count(*) from outbox where reason is not null),
-       (select reason from outbox where reason is not null order by id limit 1);
+       (select reason from outbox where reason is not null order by outbox.id limit 1);
