@@ -240,6 +240,8 @@ async def test_taking_reads_no_more_than_what_waits(url: str, outbox: PostgresOu
 async def test_jobs_are_taken_along_the_index_and_never_sorted(url: str, outbox: PostgresOutbox) -> None:
     assert await taken(outbox) == []
     with closing(address_of(url).connect()) as line:
+        line.execute("begin")
+        line.execute(statements("outbox")["settings"])
         for name in ("take", "since"):
             parameters = {"since": "0", "most": 100}
             plan = line.execute(f"explain {statements('outbox')[name]}", parameters).fetchall()

@@ -137,7 +137,7 @@ class PostgresOutbox:
         try:
             line = self._connected()
             self._address.begin(line, WRITE)
-            line.execute(sql["last"])
+            line.execute(sql["settings"])
             rows = line.execute(sql["take"], {"since": self._since, "most": limit}, binary=True).fetchall()
             self._batches += 1
             if len(rows) < limit or self._batches % LOOK_EVERY == 0:

@@ -10,9 +10,11 @@ with sent as (
 select array_to_json(cast(%(ids)s as text)::uuid[])::text,
        (select count(pg_notify(cast(%(channel)s as text), cast(%(news)s as text))) where cast(%(channel)s as text) <> '');
 
--- name: last
--- What is removed must stay so, also if the server crashes and is set to forget its last moments.
-select set_config('synchronous_commit', 'on', true) where current_setting('synchronous_commit') = 'off';
+-- name: settings
+-- Whatever the server guesses of its size, the outbox is walked along its key, from its beginning. And what is removed must
+-- stay so, also if the server crashes and is set to forget its last moments.
+select set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'off', true),
+       set_config('synchronous_commit', coalesce(nullif(current_setting('synchronous_commit'), 'off'), 'on'), true);
 
 -- name: take
 -- The order is that of the table's columns, not that of the texts which are answered under the same names.
