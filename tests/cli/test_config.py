@@ -63,7 +63,9 @@ def test_scripts_get_values_and_sources(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_a_password_in_the_url_is_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRIEVE_URL", "postgresql://app:hunter2@db.example/jobs")
+    monkeypatch.setenv("REPRIEVE_OUTBOX", "postgresql://app:hunter2@db.example/app")
     assert "hunter2" not in reprieve("config").stdout
+    assert answer("config")["outbox"]["value"] == "postgresql://app:***@db.example/app"
     assert answer("config")["url"]["value"] == "postgresql://app:***@db.example/jobs"
 
 

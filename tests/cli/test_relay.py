@@ -3,9 +3,11 @@
 import asyncio
 import json
 import os
+import pty
 import re
 import signal
 import sqlite3
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -76,6 +78,25 @@ def test_what_is_refused_is_said_and_can_be_taken_up_again() -> None:
     assert re.search(r"^warn  outbox +0 waiting; 2 refused: payload_too_large: ", doctor.stdout, re.MULTILINE)
     assert process("relay", "shop:app", "--once").stdout == "0 relayed\n"
     assert process("relay", "shop:app", "--once", "--refused").stdout == "2 relayed\n"
+
+
+def test_the_doctor_tells_of_the_outbox_that_the_settings_name() -> None:
+    send(3)
+    assert re.search(r"^ok    outbox +3 waiting, the first for \d s$", process("doctor").stdout, re.MULTILINE)
+
+
+def test_on_a_terminal_it_shows_how_far_it_has_come() -> None:
+    send(3)
+    reader, writer = pty.openpty()
+    command = (sys.executable, "-m", "reprieve", "relay", "shop:app", "--once")
+    try:
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=writer, timeout=PATIENCE)
+        shown = os.read(reader, 65_536).decode()
+    finally:
+        os.close(reader)
+        os.close(writer)
+    assert done.stdout == b"3 relayed\n"
+    assert "100%" in shown
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)

@@ -98,6 +98,13 @@ def test_a_store_that_joins_transactions_uses_no_outbox(tmp_path: Path) -> None:
     assert not (tmp_path / "app.db").exists()
 
 
+async def test_an_app_whose_store_is_replaced_leaves_its_outbox_out_meanwhile(shop: Shop) -> None:
+    outbox = shop.app.outbox
+    with shop.app.override(url="redis://127.0.0.1:1/0") as app:
+        assert app.outbox is None
+    assert shop.app.outbox is outbox
+
+
 @pytest.mark.parametrize("url", ["redis://localhost", "sqlite://:memory:", "mysql://x", "postgresql://h:x/y"])
 def test_an_outbox_is_a_database_that_a_relay_can_see(url: str) -> None:
     with pytest.raises(InvalidUrl):
