@@ -17,6 +17,10 @@ from tests.servers.program import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 
+_END = {"postmaster.pid": signal.SIGQUIT}
+"""PostgreSQL takes its children with it when it is told to quit. Others ignore that if whoever started them did, as a
+shell's jobs in the background do."""
+
 
 class Guard:
     """Removes a folder when it is let go, and ends first the servers that have left their numbers in it."""
@@ -41,7 +45,7 @@ def end(folder: Path) -> None:
     for file in (*folder.glob("*.pid"), *folder.glob("*/*.pid")):
         number = int(file.read_text().split()[0])
         with suppress(ProcessLookupError):
-            os.kill(number, signal.SIGQUIT)
+            os.kill(number, _END.get(file.name, signal.SIGKILL))
             for _ in range(round(PATIENCE / 0.01)):
                 if not file.exists():
                     break

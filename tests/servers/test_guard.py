@@ -12,6 +12,7 @@ from tests.servers.guard import ROOT
 PROGRAM = """
 import os, signal
 from tests.servers import {name}
+signal.signal(signal.SIGQUIT, signal.SIG_IGN)
 with {name}.own() as server:
     print(server.folder, server.pid, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
