@@ -15,6 +15,7 @@ from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from reprieve.core.ids import PARTITIONS
 from reprieve.core.record import Record
 from reprieve.errors import InvalidUrl
 from reprieve.stores.url import masked
@@ -120,7 +121,10 @@ def address_of(url: str) -> Address:
         raise _unreadable(url) from error
     unknown = options.keys() - {"prefix", "partitions", "db"}
     is_wrong = unknown or not where or (mode == "single" and len(where) > 1) or (mode == "sentinel" and not path)
-    if is_wrong or (partitions is not None and partitions < 1) or not options.get("prefix", PREFIX).isprintable():
+    if partitions is not None and not 1 <= partitions <= PARTITIONS:
+        message = f"{masked(url)!r} asks for {partitions} partitions; a store has from 1 to {PARTITIONS:,}"
+        raise InvalidUrl(message)
+    if is_wrong or not options.get("prefix", PREFIX).isprintable():
         raise _unreadable(url)
     return Address(
         mode=mode,

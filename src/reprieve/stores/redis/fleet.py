@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from reprieve.core.change import Change
 from reprieve.core.events import Event
-from reprieve.core.ids import partition_of
+from reprieve.core.ids import PARTITIONS, partition_of
 from reprieve.core.job import Job
 from reprieve.errors import InvalidCursor, SessionDead, StaleCall
 from reprieve.stores.protocol import (
@@ -51,9 +51,6 @@ class Carry(Protocol):
         """Bring them; answer for each the id under which it is known."""
         ...
 
-
-PARTITIONS = 4_096
-"""Partitions that a place in the stream of events can tell apart."""
 
 PLACES_A_MILLISECOND = 64
 """By which places in a partition's stream grow with its server's time."""

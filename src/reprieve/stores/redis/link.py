@@ -6,6 +6,7 @@ did the first.
 
 import asyncio
 import contextlib
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -29,6 +30,9 @@ LAYOUT = 1
 
 PATIENCE = 5.0
 """Seconds for which a call is repeated while the server is away."""
+
+LOOK_EVERY = 1.0
+"""Seconds for which a process believes to know how many partitions there are."""
 
 _PAUSE, _LONGEST_PAUSE = 0.02, 0.5
 
@@ -123,6 +127,9 @@ class Link:
         self._echo = Echo(self._client) if links.durability == "strict" else None
         self._ears: dict[str, Ear] = {}
         self._loop = asyncio.get_running_loop()
+        self._looking = asyncio.Lock()
+        self._look_at = -math.inf
+        """When to look again whether others have added partitions."""
         self._keeper = self._loop.create_task(self._keep())
 
     async def info(self) -> list[dict[str, Any]]:
@@ -149,29 +156,40 @@ class Link:
 
     async def _agree(self, primaries: int) -> None:
         """Agree with everybody else on the layout and on the number of partitions, which only grows."""
-        links, key = self._links, f"{self._links.tag(0)}:m"
-        layout, partitions = await self.command("HMGET", key, "layout", "partitions")
-        if int(layout or LAYOUT) > LAYOUT:
-            message = f"the store has layout {int(layout)}, of a newer release; this one knows {LAYOUT}: update it"
+        links = self._links
+        asked, first = links.address.partitions or 0, partitions_for(primaries)
+        layout = await self._patiently(lambda: self._agree_on(asked, first))
+        if layout > LAYOUT:
+            message = f"the store has layout {layout}, of a newer release; this one knows {LAYOUT}: update it"
             raise NewerSchema(message)
-        wanted = links.address.partitions or (partitions_for(primaries) if partitions is None else 1)
-        links.partitions = max(wanted, int(partitions or 1))
-        if layout is None or links.partitions != int(partitions or 0):
-            await self.command("HSET", key, "layout", LAYOUT, "partitions", links.partitions)
+
+    async def _agree_on(self, asked: int, first: int = 1) -> int:
+        """Learn how many partitions there are: so many as are asked for, at the least; answer the layout."""
+        layout, partitions = await self._evaluate(script("agree"), self._links.tag(0), (LAYOUT, asked, first))
+        self._links.partitions = max(self._links.partitions, int(partitions))
+        self._look_at = self._loop.time() + LOOK_EVERY
+        return int(layout)
 
     async def look_for_more(self) -> None:
         """Learn of partitions that others have added."""
-        found = await self.command("HGET", f"{self._links.tag(0)}:m", "partitions")
-        self._links.partitions = max(self._links.partitions, int(found or 1))
+        await self._patiently(lambda: self._agree_on(self._links.partitions))
 
     async def admit(self) -> None:
-        """Look at the server if nobody did yet."""
+        """Look at the server if nobody did yet, and once a second whether others have added partitions."""
         if not self._links.is_admitted:
             await self._admit()
+        elif self._loop.time() >= self._look_at:
+            async with self._looking:
+                if self._loop.time() >= self._look_at:
+                    self._look_at = self._loop.time() + LOOK_EVERY
+                    # What was to be done may need other servers than the one that knows, and that may be away.
+                    with contextlib.suppress(*FAULTS), closed_is_broken():
+                        await self._agree_on(self._links.partitions)
 
     async def run(self, name: str, tag: str, *arguments: Argument) -> Any:  # noqa: ANN401 - as the script answers
         """Run a script on a partition."""
-        await self.admit()
+        if not self._links.is_admitted:
+            await self._admit()
         wanted = script(name)
         return await self._patiently(lambda: self._evaluate(wanted, tag, arguments))
 
