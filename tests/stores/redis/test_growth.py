@@ -5,14 +5,20 @@ from collections.abc import AsyncIterator, Callable
 from uuid import uuid4
 
 import pytest
+from redis import Redis
 
 from reprieve.core.ids import PARTITIONS
 from reprieve.errors import InvalidUrl
 from reprieve.stores.redis import RedisStore
 from reprieve.stores.redis.address import address_of
 from reprieve.stores.redis.link import Links
+from reprieve.stores.redis.tags import tag_of
 from reprieve.testing.conformance.stage import (
+    START,
+    Worker,
+    enqueue,
     enqueued,
+    new_jobs,
 )
 
 Open = Callable[[int | None], RedisStore]
@@ -42,6 +48,42 @@ async def grow(opened: Open, partitions: int) -> RedisStore:
     large = opened(partitions)
     await enqueued(large, queue="elsewhere")
     return large
+
+
+@pytest.mark.parametrize("before", [1, 2])
+async def test_session_outlives_growth(before: int, opened: Open) -> None:
+    small = opened(before)
+    worker = await Worker.open(small)
+    large = await grow(opened, 4)
+    assert await worker.beat()
+    assert await worker.beat()
+    jobs = new_jobs(large, 12)
+    await enqueue(large, *jobs)
+    assert {job.id for job in await worker.take(100)} == {job.id for job in jobs}
+
+
+async def test_session_that_others_opened_outlives_growth(opened: Open) -> None:
+    worker = await Worker.open(opened(1))
+    worker.store = await grow(opened, 4)
+    assert await worker.beat()
+    await enqueue(worker.store, *new_jobs(worker.store, 12))
+    assert len(await worker.take(100)) == 12
+
+
+async def test_session_that_ends_after_growth_ends_everywhere(opened: Open, redis_url: str, prefix: str) -> None:
+    worker = await Worker.open(opened(1))
+    await grow(opened, 3)
+    assert await worker.beat()
+    assert not await worker.beat(lease=0)
+    with Redis.from_url(redis_url) as client:
+        assert [client.zcard(f"{tag_of(prefix, number)}:sx") for number in range(3)] == [0, 0, 0]
+
+
+async def test_dead_session_stays_dead_after_growth(opened: Open) -> None:
+    worker = await Worker.open(opened(1), lease=1.0)
+    large = await grow(opened, 3)
+    assert await large.recover(START + 10_000) == []
+    assert not await worker.beat(START + 10_000)
 
 
 async def test_two_who_begin_at_once_agree_on_the_larger_number(redis_url: str) -> None:

@@ -194,26 +194,26 @@ class Fleet:
         """Keep a session alive in every partition; open it in those that were added."""
         link = self._links.here()
         await link.admit()
-        if self.is_one and beat.is_new:
-            return await self.partition(0).beat(beat)
-        await link.look_for_more()
-        if self.is_one:
-            return await self.partition(0).beat(beat)
-        opened = self._opened.setdefault(beat.session, set())
-        share = replace(beat, slots=max(1, round(beat.slots / self._links.partitions)))
+        if not beat.is_new:
+            await link.look_for_more()
+        partitions, opened = self._all(), self._opened.setdefault(beat.session, set())
+        share = replace(beat, slots=max(1, round(beat.slots / len(partitions))))
+        is_over = beat.lease <= 0
 
         async def keep(partition: Partition) -> bool:
-            is_new = beat.is_new or (bool(opened) and partition.number not in opened)
+            is_new = not is_over and (beat.is_new or partition.number not in opened)
             is_alive = await partition.beat(replace(share, is_new=is_new))
             if is_alive:
                 opened.add(partition.number)
             return is_alive
 
         # Nobody has a session, and so can claim, where the rules are not known.
-        await self._quotas.adopt(self.partition(0))
-        await self._quotas.remind(self._all(), beat.now)
-        is_alive = all(await _together(map(keep, self._all())))
-        await self._quotas.deal_if_due(self._all(), beat.now)
+        await self._quotas.adopt(partitions[0])
+        await self._quotas.remind(partitions, beat.now)
+        known = [one for one in partitions if is_over or one.number in opened]
+        added = [one for one in partitions if one not in known]
+        is_alive = all(await _together(map(keep, known))) and all(await _together(map(keep, added)))
+        await self._quotas.deal_if_due(partitions, beat.now)
         return is_alive
 
     async def recover(self, now: int, limit: int) -> list[Job]:
@@ -244,6 +244,11 @@ class Fleet:
         await self._quotas.remind(self._all(), now)
         number = await self._quotas.note(regulations)
         closed = [self._quotas.closed(regulation) for regulation in regulations]
+        if not (opened or beat.is_new):
+            # Somebody else has opened it: one that lives in the first partition is opened in those that were added.
+            opened.add(0)
+        if len(partitions) == 1:
+            return await keep(partitions[0])
         await _together(partition.regulate(closed, now) for partition in partitions)
         await self._quotas.heed(self._all(), number)
         await self._quotas.deal(self._all(), now, is_forced=True)
