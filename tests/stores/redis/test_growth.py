@@ -7,18 +7,24 @@ from uuid import uuid4
 import pytest
 from redis import Redis
 
-from reprieve.core.ids import PARTITIONS
+from reprieve.core import change
+from reprieve.core.ids import PARTITIONS, partition_of
 from reprieve.errors import InvalidUrl
+from reprieve.stores.protocol import Filter, Regulation
 from reprieve.stores.redis import RedisStore
 from reprieve.stores.redis.address import address_of
-from reprieve.stores.redis.link import Links
+from reprieve.stores.redis.link import LOOK_EVERY, Links
 from reprieve.stores.redis.tags import tag_of
 from reprieve.testing.conformance.stage import (
+    OPERATOR,
     START,
     Worker,
     enqueue,
     enqueued,
+    find_all,
+    get,
     new_jobs,
+    regulate,
 )
 
 Open = Callable[[int | None], RedisStore]
@@ -86,6 +92,55 @@ async def test_dead_session_stays_dead_after_growth(opened: Open) -> None:
     assert not await worker.beat(START + 10_000)
 
 
+async def test_who_never_beats_learns_of_growth_within_a_second(opened: Open) -> None:
+    child, producer, supervisor = opened(1), opened(1), opened(1)
+    opener = await Worker.open(supervisor)
+    worker = Worker(child, opener.session)
+    await enqueued(producer)
+    await worker.take(100)
+    large = await grow(opened, 4)
+    assert await opener.beat()
+    jobs = new_jobs(large, 8)
+    await enqueue(large, *jobs)
+    await asyncio.sleep(LOOK_EVERY)
+    assert {job.id for job in await worker.take(100)} == {job.id for job in jobs}
+    await regulate(producer, Regulation(subject="dependency", name="ses", permits=0))
+    await enqueue(large, *new_jobs(large, 8, dependency="ses"))
+    assert await worker.take(100) == []
+    assert max(partition_of(job.id) for job in new_jobs(producer, 4)) == 3
+
+
+async def test_child_that_learns_of_growth_before_its_session_is_open_there_goes_on(opened: Open) -> None:
+    child, supervisor = opened(1), opened(1)
+    opener = await Worker.open(supervisor)
+    worker = Worker(child, opener.session)
+    assert await worker.take(10) == []
+    large = await grow(opened, 4)
+    jobs = new_jobs(large, 8)
+    await enqueue(large, *jobs)
+    await child._links.here().look_for_more()  # noqa: SLF001 - as a second later
+    claimed = await worker.ask(100)
+    assert {partition_of(job.id) for job in claimed.jobs} == {0}
+    assert claimed.next_at is not None
+    assert claimed.next_at <= START + 1_000, "it asks again soon, and does not wait for a bell that has rung"
+    assert await opener.beat()
+    assert len(await worker.take(100)) == 8 - len(claimed.jobs)
+
+
+async def test_job_of_a_partition_that_is_not_known_yet_is_found_at_once(opened: Open) -> None:
+    small, other, third = opened(1), opened(1), opened(1)
+    for store in (small, other, third):
+        await store.find(Filter(), START)
+    large = await grow(opened, 4)
+    job = next(job for job in new_jobs(large, 4) if partition_of(job.id) == 3)
+    await enqueue(large, job)
+    assert await get(small, job) == job
+    assert await other.apply([change.cancel(job, OPERATOR, START)], START) == ["applied"]
+    late = next(job for job in new_jobs(large, 4) if partition_of(job.id) == 2)
+    await enqueue(third, late)
+    assert await get(large, late) == late, "stored where its id says"
+
+
 async def test_two_who_begin_at_once_agree_on_the_larger_number(redis_url: str) -> None:
     for _ in range(20):
         url = f"{redis_url}?prefix=grow{uuid4().hex[:12]}"
@@ -102,3 +157,14 @@ def test_number_of_partitions_that_ids_cannot_name_is_refused(count: int) -> Non
     with pytest.raises(InvalidUrl, match="from 1 to 4,096"):
         address_of(f"redis://localhost?partitions={count}")
     assert address_of(f"redis://localhost?partitions={PARTITIONS}").partitions == PARTITIONS
+
+
+async def test_all_jobs_are_found_after_growth(opened: Open) -> None:
+    small = opened(1)
+    jobs = new_jobs(small, 5)
+    await enqueue(small, *jobs)
+    large = await grow(opened, 4)
+    more = new_jobs(large, 8)
+    await enqueue(large, *more)
+    found = await find_all(large, Filter(queue="default"))
+    assert {job.id for job in found} == {job.id for job in jobs + more}

@@ -100,6 +100,12 @@ class Fleet:
         return await self._spread(ids, partition_of, lambda partition, some: partition.landed(some))
 
     async def known(self) -> list[Partition]:
+    async def _know(self, ids: Iterable[str]) -> None:
+        """Learn how many partitions there are: at once, if a job is in one that is not known yet."""
+        await self._links.here().admit()
+        if max(map(partition_of, ids), default=0) >= self._links.partitions:
+            await self._links.here().look_for_more()
+
         """Answer all partitions, after the servers have said how many there are."""
         await self._links.here().admit()
         return self._all()
@@ -126,7 +132,7 @@ class Fleet:
 
     async def enqueue(self, jobs: Sequence[Job], now: int, carry: Carry = Partition.enqueue) -> list[str]:
         """Store new jobs, each in the partition that its id names."""
-        await self._links.here().admit()
+        await self._know(job.id for job in jobs)
         if self.is_one:
             return await carry(self.partition(0), jobs, now, has_keys=True)
         keyed = [job for job in jobs if job.key]
@@ -218,7 +224,7 @@ class Fleet:
 
     async def recover(self, now: int, limit: int) -> list[Job]:
         """Declare the dead in every partition, and answer what they hold."""
-        await self._links.here().admit()
+        await self._know(change.job.id for change in changes)
         jobs: list[Job] = []
         for partition in self._all():
             # Where nothing more is asked for the dead are declared all the same.
@@ -237,21 +243,17 @@ class Fleet:
         if self.is_one:
             await self.partition(0).regulate(regulations, now)
             return
-        await self._quotas.adopt(self.partition(0))
-        await self._tell(self._all(), regulations, now)
+        partitions = self._all()
+        await self._quotas.adopt(partitions[0])
+        await self._tell(partitions, partitions, regulations, now)
 
     async def _tell(self, partitions: Sequence[Partition], regulations: Sequence[Regulation], now: int) -> None:
         await self._quotas.remind(self._all(), now)
         number = await self._quotas.note(regulations)
         closed = [self._quotas.closed(regulation) for regulation in regulations]
-        if not (opened or beat.is_new):
-            # Somebody else has opened it: one that lives in the first partition is opened in those that were added.
-            opened.add(0)
-        if len(partitions) == 1:
-            return await keep(partitions[0])
-        await _together(partition.regulate(closed, now) for partition in partitions)
-        await self._quotas.heed(self._all(), number)
-        await self._quotas.deal(self._all(), now, is_forced=True)
+        await _together(partition.regulate(closed, now) for partition in some)
+        await self._quotas.heed(partitions, number)
+        await self._quotas.deal(partitions, now, is_forced=True)
 
     async def swap(
         self, key: str, version: int, value: bytes | None, regulations: Sequence[Regulation], now: int
@@ -265,7 +267,7 @@ class Fleet:
         cell = await first.swap(key, version, value, closed, now)
         if cell is not None:
             await self._quotas.adopt(first)
-            await self._tell(others, regulations, now)
+            await self._tell([first, *others], others, regulations, now)
         return cell
 
     async def prune(self, retention: Retention) -> Pruned:
@@ -319,7 +321,7 @@ class Fleet:
         What has just happened is kept back for a second: a partition whose clock is behind may still have to say
         something that belongs before it.
         """
-        await self._links.here().admit()
+        await self._know(wanted.ids or ())
         if self.is_one:
             return (await self.partition(0).events(after, limit, job_id))[1]
         if job_id:
@@ -335,7 +337,7 @@ class Fleet:
 
     async def gauges(self, subject: Subject, queue: str) -> list[Gauge]:
         """Answer gauges, summed over all partitions."""
-        await self._links.here().admit()
+        await self._know((job_id,) if job_id else ())
         if self.is_one:
             return await self.partition(0).gauges(subject, queue)
         sums: dict[tuple[str, str], Gauge] = {}

@@ -10,6 +10,9 @@ from reprieve.stores.protocol import Answer, Claim, Claimed
 MOST_VISITS = 256
 """Rounds of one claim at the most: visits are counted inside the number of the claim."""
 
+OPENS_WITHIN = 1_000
+"""Milliseconds after which a session that is not known to a partition asks there again."""
+
 MOST_DEALS = 12
 """A job goes through five limits, and several partitions may have met different ones of them."""
 
@@ -95,7 +98,8 @@ class Tour:
             self._more.discard(number)
         if claimed is None:
             self._settled.add(number)
-            self._idle[number] = math.inf
+            # In a partition that was added the session is open with its next heartbeat.
+            self._idle[number] = self.claim.now + OPENS_WITHIN
             return
         if number not in self._settled:
             for place, answer in zip(self._own.get(number, ()), claimed.answers, strict=True):
