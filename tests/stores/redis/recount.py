@@ -116,7 +116,7 @@ def _running(books: Books) -> Iterator[str]:
     gates: Counter[bytes] = Counter()
     for key, _ in books.named(b":y:"):
         for lease in books.hash(key).values():
-            queue, tenant, task, dependency, group, _ = lease[16:].split(b"\0")
+            queue, tenant, task, dependency, group, _ = lease[20:].split(b"\0")
             tenants[queue + b"\0" + tenant] += 1
             gates.update((b"q" + queue, b"k" + task))
             gates.update(letter + name for letter, name in ((b"d", dependency), (b"g", group)) if name)
@@ -195,5 +195,5 @@ def _text_free(data: bytes) -> bytes:
     """Cut a packed session to its numbers: scripts keep ids in it that are no text."""
     end = 1
     for _ in range(3):
-        end += {0xCC: 2, 0xCD: 3, 0xCE: 5}.get(data[end], 1)
+        end += {0xCC: 2, 0xCD: 3, 0xCE: 5, 0xCF: 9}.get(data[end], 1)
     return b"\x93" + data[1:end]

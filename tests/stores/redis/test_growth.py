@@ -9,8 +9,8 @@ from redis import Redis
 
 from reprieve.core import change
 from reprieve.core.ids import PARTITIONS, partition_of
-from reprieve.errors import InvalidUrl
-from reprieve.stores.protocol import Filter, Regulation
+from reprieve.errors import InvalidUrl, StoreError
+from reprieve.stores.protocol import Claim, Filter, Regulation
 from reprieve.stores.redis import RedisStore
 from reprieve.stores.redis.address import address_of
 from reprieve.stores.redis.link import LOOK_EVERY, Links
@@ -25,7 +25,9 @@ from reprieve.testing.conformance.stage import (
     get,
     new_jobs,
     regulate,
+    succeed,
 )
+from tests.stores.redis.recount import complaints
 
 Open = Callable[[int | None], RedisStore]
 
@@ -139,6 +141,48 @@ async def test_job_of_a_partition_that_is_not_known_yet_is_found_at_once(opened:
     late = next(job for job in new_jobs(large, 4) if partition_of(job.id) == 2)
     await enqueue(third, late)
     assert await get(large, late) == late, "stored where its id says"
+
+
+async def test_repeat_of_a_claim_after_growth_leases_nothing_more(opened: Open, redis_url: str, prefix: str) -> None:
+    small = opened(1)
+    await enqueue(small, *new_jobs(small, 30))
+    worker = await Worker.open(small)
+    worker.number = 499
+    small.inject("after")
+    with pytest.raises(StoreError):
+        await worker.ask(10)
+    large = await grow(opened, 4)
+    await enqueue(large, *new_jobs(large, 30))
+    assert await worker.beat()
+    jobs = (await worker.again(10)).jobs
+    assert len(jobs) == 10
+    with Redis.from_url(redis_url) as client:
+        held = [client.hlen(f"{tag_of(prefix, number)}:y:{worker.session}") for number in range(4)]
+    assert held == [10, 0, 0, 0]
+    assert await worker.settle(*map(succeed, jobs)) == ["applied"] * 10
+    assert len(await worker.take(100)) == 50
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+async def test_repeat_of_a_claim_after_many_millions_answers_the_same_jobs(
+    partitions: int, opened: Open, redis_url: str, prefix: str
+) -> None:
+    store = opened(partitions)
+    worker = await Worker.open(store)
+    await enqueue(store, *new_jobs(store, 6))
+    worker.number = 1 << 40
+    store.inject("after")
+    with pytest.raises(StoreError):
+        await worker.ask(10)
+    jobs = (await worker.again(10)).jobs
+    assert len(jobs) == 6
+    assert await worker.settle(*map(succeed, jobs)) == ["applied"] * 6
+    with pytest.raises(
+        StoreError, match=f"call {(1 << 40) - 1} of session 'worker-1' comes after call {(1 << 40) + 2}"
+    ):
+        await store.claim(Claim(session=worker.session, number=(1 << 40) - 1, now=START))
+    with Redis.from_url(redis_url) as client:
+        assert [line for number in range(partitions) for line in complaints(client, tag_of(prefix, number))] == []
 
 
 async def test_two_who_begin_at_once_agree_on_the_larger_number(redis_url: str) -> None:

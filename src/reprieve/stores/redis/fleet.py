@@ -76,6 +76,8 @@ class Fleet:
         self._tours: dict[str, Tour] = {}
         """The last claim of every session."""
 
+        self._singles: dict[str, int] = {}
+        """The last claim of every session while there was one partition."""
     def partition(self, number: int) -> Partition:
         """Answer a partition."""
         found = self._partitions.get(number)
@@ -148,8 +150,10 @@ class Fleet:
     async def claim(self, claim: Claim) -> Claimed:
         """Settle in every partition what is its own, and claim where there may be something, until the limit."""
         await self._links.here().admit()
-        if self.is_one:
-            return await self.partition(0).claim(claim)
+        if self.is_one or self._singles.get(claim.session) == claim.number:
+            # A repeat goes where the first time went, and no further, though there may be more partitions now.
+            self._singles[claim.session] = claim.number
+            return await self.partition(0).claim(replace(claim, number=claim.number * MOST_VISITS))
         tour = self._tours.get(claim.session)
         if tour is None or tour.claim.number != claim.number:
             if tour is not None and claim.number < tour.claim.number:

@@ -39,6 +39,7 @@ from reprieve.stores.redis.enqueue import Crossing
 from reprieve.stores.redis.find import SHAPES, Look
 from reprieve.stores.redis.link import Argument, Links
 from reprieve.stores.redis.records import pack_wish, unpack_event, unpack_running
+from reprieve.stores.redis.tour import MOST_VISITS
 
 Point: TypeAlias = Literal["before", "after"]
 
@@ -137,7 +138,8 @@ class Partition:
             message = f"session {request.session!r} is not open, or dead: its time was up, and others have its jobs"
             raise SessionDead(message)
         if word == b"stale":
-            message = f"call {request.number} of session {request.session!r} comes after call {answer[0].decode()}"
+            number, last = request.number // MOST_VISITS, int(answer[0]) // MOST_VISITS
+            message = f"call {number} of session {request.session!r} comes after call {last}"
             raise StaleCall(message)
         letters, next_at, bell, before, ids, *records = answer
         self._heard[request.session] = place_of(bell)

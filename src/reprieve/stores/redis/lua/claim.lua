@@ -222,7 +222,7 @@ local function carry_out(plan, session, number, leases, out)
       end
       local lease = of_shelf[version]
       if not lease then
-        lease = struct.pack('>I4dI4', number, plan.now, version + 1) .. name
+        lease = struct.pack('>ddI4', number, plan.now, version + 1) .. name
         of_shelf[version] = lease
       end
       leases[#leases + 1], leases[#leases + 2] = job[1], lease

@@ -1,7 +1,7 @@
 -- Part: changes carried out. Each is checked against the lease or version that it guards, then all are written at once.
 --
 --   :j  hash: job → record
---   :y:<session> hash: job → lease: number of the claim (4 bytes), when (8), version (4), shelf
+--   :y:<session> hash: job → lease: number of the call (8 bytes), when (8), version (4), shelf
 --   :x:<queue>, :c:<queue>, :ok:<queue> sorted sets: dead, cancelled and succeeded jobs → when they ended
 --   :rs hash, :rx sorted set: job → result, and until when it is kept
 --   :mk hash: job → what stands beside its version: length of the wish to stop (2 bytes), the wish, progress if it is
@@ -13,8 +13,8 @@ local ENDED = {[DEAD] = ':x:', [CANCELLED] = ':c:', [EXPIRED] = ':x:', [GIVEN_UP
 local ENDED_COUNTER = {[DEAD] = 'dead', [CANCELLED] = 'cancelled', [EXPIRED] = 'dead', [GIVEN_UP] = 'cancelled'}
 
 local function lease_of(packed)
-  local number, at, version = struct.unpack('>I4dI4', packed)
-  return number, at, version, sub(packed, 17)
+  local number, at, version = struct.unpack('>ddI4', packed)
+  return number, at, version, sub(packed, 21)
 end
 
 local function sessions_of()

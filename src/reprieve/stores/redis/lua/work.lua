@@ -29,7 +29,7 @@ if session ~= '' then
   end
   is_dead, own_slots, last_number, last_answers, last_next, last_ids, before = unpack(cmsgpack.unpack(packed))
   if number < last_number then
-    return {'stale', tostring(last_number)}
+    return {'stale', format('%.0f', last_number)}
   elseif number == last_number then
     local answer = {'again', last_answers, last_next and format('%.0f', last_next) or '', bell(), before, ''}
     -- The dead are told what became of their changes; what they held belongs to others.
