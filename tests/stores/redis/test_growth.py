@@ -10,12 +10,13 @@ from redis import Redis
 from reprieve.core import change
 from reprieve.core.ids import PARTITIONS, partition_of
 from reprieve.errors import InvalidUrl, StoreError
-from reprieve.stores.protocol import Claim, Filter, Regulation
+from reprieve.stores.protocol import Claim, Filter, Regulation, Retention
 from reprieve.stores.redis import RedisStore
 from reprieve.stores.redis.address import address_of
 from reprieve.stores.redis.link import LOOK_EVERY, Links
 from reprieve.stores.redis.tags import tag_of
 from reprieve.testing.conformance.stage import (
+    DAY,
     OPERATOR,
     START,
     Worker,
@@ -23,6 +24,7 @@ from reprieve.testing.conformance.stage import (
     enqueued,
     find_all,
     get,
+    new_job,
     new_jobs,
     regulate,
     succeed,
@@ -141,6 +143,41 @@ async def test_job_of_a_partition_that_is_not_known_yet_is_found_at_once(opened:
     late = next(job for job in new_jobs(large, 4) if partition_of(job.id) == 2)
     await enqueue(third, late)
     assert await get(large, late) == late, "stored where its id says"
+
+
+async def test_producer_that_has_not_heard_of_growth_makes_no_duplicate(opened: Open) -> None:
+    small = opened(1)
+    await enqueued(small)
+    large = await grow(opened, 4)
+    first = new_job(large, key="k")
+    await enqueue(large, first)
+    late, other = new_job(small, key="k"), new_job(small, key="other")
+    assert await enqueue(small, late, other) == [first.id, other.id]
+    assert await enqueue(large, new_job(large, key="other")) == [other.id]
+
+
+async def test_landing_that_has_not_heard_of_growth_makes_no_duplicate(opened: Open) -> None:
+    small = opened(1)
+    late = new_job(small, key="k")
+    landing = small.landing()
+    await landing.prepare()
+    large = await grow(opened, 4)
+    first = new_job(large, key="k")
+    await enqueue(large, first)
+    assert await landing.land([late], START) == [first.id]
+
+
+async def test_key_is_kept_for_its_time_though_its_job_is_gone_and_partitions_were_added(opened: Open) -> None:
+    small = opened(1)
+    worker = await Worker.open(small)
+    job = new_job(small, key="k")
+    await enqueue(small, job)
+    await worker.settle(succeed(await worker.one()))
+    large = await grow(opened, 4)
+    assert (await large.prune(Retention(now=START, succeeded=0))).succeeded == 1
+    assert await enqueue(large, new_job(large, key="k"), at=START + DAY - 1) == [job.id]
+    after = new_job(large, key="k")
+    assert await enqueue(large, after, at=START + DAY) == [after.id]
 
 
 async def test_repeat_of_a_claim_after_growth_leases_nothing_more(opened: Open, redis_url: str, prefix: str) -> None:

@@ -12,7 +12,7 @@ from reprieve.stores.redis import RedisStore
 from reprieve.stores.redis.address import address_of
 from reprieve.stores.redis.enqueue import Crossing
 from reprieve.stores.redis.link import Links
-from reprieve.stores.redis.partition import Partition
+from reprieve.stores.redis.partition import HERE, UNKNOWN, Partition
 from reprieve.testing.conformance.stage import START, Worker, find_all, new_job, new_jobs, succeed
 
 DAY = 86_400_000
@@ -95,10 +95,10 @@ async def test_what_was_taken_half_a_minute_ago_is_refused(redis_url: str) -> No
     assert ids is None
     _, ids = await partition.land([job], START, Crossing(heard=clock - 30_100), has_keys=True)
     assert ids is None
-    assert not await partition.has(job.id)
+    assert await partition.knows([job.id]) == [UNKNOWN]
     _, ids = await partition.land([job], START, Crossing(heard=clock - 20_000), has_keys=True)
     assert ids == [job.id]
-    assert await partition.has(job.id)
+    assert await partition.knows([job.id]) == [HERE]
     await links.close()
 
 

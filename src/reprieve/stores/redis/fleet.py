@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from msgspec.structs import replace
 
+from reprieve.clock import ticks
 from reprieve.core.change import Change
 from reprieve.core.events import Event
 from reprieve.core.ids import PARTITIONS, partition_of
@@ -34,10 +35,12 @@ from reprieve.stores.protocol import (
     Subject,
     Tally,
 )
-from reprieve.stores.redis.keys import Keys
+from reprieve.stores.redis.enqueue import MOST
+from reprieve.stores.redis.keys import FRESH, Keys
 from reprieve.stores.redis.link import Links
-from reprieve.stores.redis.partition import Partition
+from reprieve.stores.redis.partition import Grown, Partition
 from reprieve.stores.redis.quotas import Quotas
+from reprieve.stores.redis.together import together
 from reprieve.stores.redis.tour import MOST_VISITS, Tour
 
 T = TypeVar("T")
@@ -67,17 +70,17 @@ class Fleet:
         self._links = links
         self._partitions: dict[int, Partition] = {}
         self._turns = itertools.count()
-        self._keys = Keys(links, self._has)
+        self._keys = Keys(links, self._knows)
         self._quotas = Quotas(links)
         self._opened: dict[str, set[int]] = {}
         """In which partitions sessions were met alive."""
         self._idles: dict[str, dict[int, float]] = {}
         """Partitions in which a session found nothing, and until when there will be nothing, unless the bell rings."""
+        self._singles: dict[str, int] = {}
+        """The last claim of every session while there was one partition."""
         self._tours: dict[str, Tour] = {}
         """The last claim of every session."""
 
-        self._singles: dict[str, int] = {}
-        """The last claim of every session while there was one partition."""
     def partition(self, number: int) -> Partition:
         """Answer a partition."""
         found = self._partitions.get(number)
@@ -97,23 +100,23 @@ class Fleet:
     def _all(self) -> list[Partition]:
         return [self.partition(number) for number in range(self._links.partitions)]
 
-    async def landed(self, ids: Sequence[str]) -> list[bool]:
-        """Answer of each job whether it has come out of an outbox, and is still remembered."""
-        return await self._spread(ids, partition_of, lambda partition, some: partition.landed(some))
-
-    async def known(self) -> list[Partition]:
     async def _know(self, ids: Iterable[str]) -> None:
         """Learn how many partitions there are: at once, if a job is in one that is not known yet."""
         await self._links.here().admit()
         if max(map(partition_of, ids), default=0) >= self._links.partitions:
             await self._links.here().look_for_more()
 
+    async def landed(self, ids: Sequence[str]) -> list[bool]:
+        """Answer of each job whether it has come out of an outbox, and is still remembered."""
+        return await self._spread(ids, partition_of, lambda partition, some: partition.landed(some))
+
+    async def known(self) -> list[Partition]:
         """Answer all partitions, after the servers have said how many there are."""
         await self._links.here().admit()
         return self._all()
 
-    async def _has(self, job_id: str) -> bool:
-        return await self.partition(partition_of(job_id)).has(job_id)
+    async def _knows(self, ids: Sequence[str]) -> list[int]:
+        return await self._spread(ids, partition_of, lambda partition, some: partition.knows(some))
 
     async def _spread(
         self, items: Sequence[T], number_of: Callable[[T], int], call: Callable[[Partition, list[T]], Any]
@@ -129,23 +132,45 @@ class Fleet:
             for place, answer in zip(places, found, strict=True):
                 answers[place] = answer
 
-        await _together(ask(number, places) for number, places in groups.items())
+        await together(ask(number, places) for number, places in groups.items())
         return answers
 
     async def enqueue(self, jobs: Sequence[Job], now: int, carry: Carry = Partition.enqueue) -> list[str]:
         """Store new jobs, each in the partition that its id names."""
         await self._know(job.id for job in jobs)
         if self.is_one:
-            return await carry(self.partition(0), jobs, now, has_keys=True)
+            try:
+                return await carry(self.partition(0), jobs, now, has_keys=True)
+            except Grown:
+                await self._links.here().look_for_more()
+        began = ticks()
+        known: dict[str, str] = {}
         keyed = [job for job in jobs if job.key]
-        taken = await self._keys.reserve(keyed, now)
-        fresh = [job for job in jobs if job.id not in taken]
-        ids = await self._spread(
-            fresh, lambda job: partition_of(job.id), lambda partition, some: carry(partition, some, now, has_keys=False)
-        )
-        await self._keys.confirm([job for job in keyed if job.id not in taken], now)
-        known = taken | {job.id: job_id for job, job_id in zip(fresh, ids, strict=True)}
+        for start in range(0, len(keyed), MOST):
+            # A batch may take its time, and each reservation has a minute from when it is made.
+            at = now + int(1_000 * (ticks() - began))
+            known |= await self._store_keyed(keyed[start : start + MOST], at, carry)
+        known |= await self._store([job for job in jobs if not job.key], now, carry)
         return [known[job.id] for job in jobs]
+
+    async def _store(self, jobs: Sequence[Job], now: int, carry: Carry) -> dict[str, str]:
+        ids = await self._spread(
+            jobs, lambda job: partition_of(job.id), lambda partition, some: carry(partition, some, now, has_keys=False)
+        )
+        return {job.id: job_id for job, job_id in zip(jobs, ids, strict=True)}
+
+    async def _store_keyed(self, jobs: Sequence[Job], now: int, carry: Carry) -> dict[str, str]:
+        """Reserve keys, store the jobs that have them now, and confirm them."""
+        began = ticks()
+        taken = await self._keys.reserve(jobs, now)
+        if (late := ticks() - began) > FRESH:
+            # Somebody else may have taken over what seemed to be a dead producer's.
+            now += int(1_000 * late)
+            taken = await self._keys.reserve(jobs, now)
+        fresh = [job for job in jobs if job.id not in taken]
+        stored = await self._store(fresh, now, carry)
+        await self._keys.confirm(fresh, now)
+        return taken | stored
 
     async def claim(self, claim: Claim) -> Claimed:
         """Settle in every partition what is its own, and claim where there may be something, until the limit."""
@@ -163,7 +188,7 @@ class Fleet:
         while not tour.is_done:
             while not tour.is_over:
                 limits = tour.plan()
-                await _together(self._visit(tour, number, limit) for number, limit in limits.items())
+                await together(self._visit(tour, number, limit) for number, limit in limits.items())
                 tour.count += 1
             if tour.may_deal and self._quotas.is_needed:
                 await self._quotas.deal(self._all(), claim.now)
@@ -193,7 +218,7 @@ class Fleet:
 
     async def apply(self, changes: Sequence[Change], now: int) -> list[Answer]:
         """Carry out changes, each in its job's partition."""
-        await self._links.here().admit()
+        await self._know(change.job.id for change in changes)
         if self.is_one:
             return await self.partition(0).apply(changes, now)
         return await self._spread(
@@ -217,18 +242,23 @@ class Fleet:
                 opened.add(partition.number)
             return is_alive
 
+        if not (opened or beat.is_new):
+            # Somebody else has opened it: one that lives in the first partition is opened in those that were added.
+            opened.add(0)
+        if len(partitions) == 1:
+            return await keep(partitions[0])
         # Nobody has a session, and so can claim, where the rules are not known.
         await self._quotas.adopt(partitions[0])
         await self._quotas.remind(partitions, beat.now)
         known = [one for one in partitions if is_over or one.number in opened]
         added = [one for one in partitions if one not in known]
-        is_alive = all(await _together(map(keep, known))) and all(await _together(map(keep, added)))
+        is_alive = all(await together(map(keep, known))) and all(await together(map(keep, added)))
         await self._quotas.deal_if_due(partitions, beat.now)
         return is_alive
 
     async def recover(self, now: int, limit: int) -> list[Job]:
         """Declare the dead in every partition, and answer what they hold."""
-        await self._know(change.job.id for change in changes)
+        await self._links.here().admit()
         jobs: list[Job] = []
         for partition in self._all():
             # Where nothing more is asked for the dead are declared all the same.
@@ -251,11 +281,14 @@ class Fleet:
         await self._quotas.adopt(partitions[0])
         await self._tell(partitions, partitions, regulations, now)
 
-    async def _tell(self, partitions: Sequence[Partition], regulations: Sequence[Regulation], now: int) -> None:
-        await self._quotas.remind(self._all(), now)
+    async def _tell(
+        self, partitions: Sequence[Partition], some: Sequence[Partition], regulations: Sequence[Regulation], now: int
+    ) -> None:
+        """Tell some of the partitions; the others know it already. More may be added meanwhile, and are told later."""
+        await self._quotas.remind(partitions, now)
         number = await self._quotas.note(regulations)
         closed = [self._quotas.closed(regulation) for regulation in regulations]
-        await _together(partition.regulate(closed, now) for partition in some)
+        await together(partition.regulate(closed, now) for partition in some)
         await self._quotas.heed(partitions, number)
         await self._quotas.deal(partitions, now, is_forced=True)
 
@@ -284,14 +317,14 @@ class Fleet:
             archived = tuple(job for job in retention.archived if partition_of(job.id) == partition.number)
             return replace(retention, succeeded=kept, archived=archived)
 
-        pruned = await _together(partition.prune(part(partition)) for partition in partitions)
+        pruned = await together(partition.prune(part(partition)) for partition in partitions)
         keys = 0 if self.is_one else await self._keys.prune(retention.now)
         sums = {name: sum(getattr(one, name) for one in pruned) for name in Pruned.__struct_fields__}
         return Pruned(**sums | {"keys": sums["keys"] + keys})
 
     async def find(self, wanted: Filter, now: int, cursor: str, limit: int) -> Page:
         """Answer jobs, one partition after the other."""
-        await self._links.here().admit()
+        await self._know(wanted.ids or ())
         if self.is_one:
             return await self.partition(0).find(wanted, now, cursor, limit)
         if wanted.ids is not None:
@@ -315,7 +348,7 @@ class Fleet:
         """Count jobs, over all partitions."""
         await self._links.here().admit()
         counts: Counter[str] = Counter()
-        for found in await _together(partition.tally(by, wanted, now) for partition in self._all()):
+        for found in await together(partition.tally(by, wanted, now) for partition in self._all()):
             counts.update(found)
         return dict(counts)
 
@@ -325,14 +358,14 @@ class Fleet:
         What has just happened is kept back for a second: a partition whose clock is behind may still have to say
         something that belongs before it.
         """
-        await self._know(wanted.ids or ())
+        await self._know((job_id,) if job_id else ())
         if self.is_one:
             return (await self.partition(0).events(after, limit, job_id))[1]
         if job_id:
             number = partition_of(job_id)
             _, found = await self.partition(number).events(_before(after, number), limit, job_id)
             return _placed(found, number)
-        answers = await _together(
+        answers = await together(
             partition.events(_before(after, partition.number), limit, "") for partition in self._all()
         )
         latest = (min(time for time, _ in answers) - SKEW) * PLACES_A_MILLISECOND * PARTITIONS
@@ -341,11 +374,11 @@ class Fleet:
 
     async def gauges(self, subject: Subject, queue: str) -> list[Gauge]:
         """Answer gauges, summed over all partitions."""
-        await self._know((job_id,) if job_id else ())
+        await self._links.here().admit()
         if self.is_one:
             return await self.partition(0).gauges(subject, queue)
         sums: dict[tuple[str, str], Gauge] = {}
-        for gauge in itertools.chain(*await _together(p.gauges(subject, queue) for p in self._all())):
+        for gauge in itertools.chain(*await together(p.gauges(subject, queue) for p in self._all())):
             before = sums.get((gauge.queue, gauge.name))
             sums[gauge.queue, gauge.name] = gauge if before is None else _added(before, gauge)
         return await self._quotas.whole([sums[name] for name in sorted(sums)])
@@ -372,15 +405,6 @@ class Fleet:
             # Who has heard nothing looks everywhere again: the bell is but a hint.
             idle.pop(number, None)
         return bool(rung)
-
-
-async def _together(calls: Iterable[Any]) -> list[Any]:
-    """Make calls at once. One that fails is told when all have ended: none goes on beside its own repeat."""
-    answers = await asyncio.gather(*calls, return_exceptions=True)
-    for answer in answers:
-        if isinstance(answer, BaseException):
-            raise answer
-    return answers
 
 
 async def _by_id(partition: Partition, wanted: Filter, now: int) -> list[Job | None]:

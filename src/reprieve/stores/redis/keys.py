@@ -4,7 +4,9 @@ A key lies in one of a fixed number of places, whatever the number of partitions
 is reserved, its job is stored in its own partition, and then it is confirmed.
 """
 
+import itertools
 from collections.abc import Awaitable, Callable, Sequence
+from struct import Struct
 from typing import Any, Final
 
 from reprieve.core.ids import id_from_bytes, id_to_bytes
@@ -12,7 +14,9 @@ from reprieve.core.job import Job
 from reprieve.errors import StoreLocked
 from reprieve.stores.record import key_of
 from reprieve.stores.redis.enqueue import kept_until
-from reprieve.stores.redis.link import Links
+from reprieve.stores.redis.link import Argument, Links
+from reprieve.stores.redis.partition import HERE, UNKNOWN
+from reprieve.stores.redis.together import together
 
 PLACES: Final = 64
 """Hash tags that keys are spread over, for ever."""
@@ -20,72 +24,111 @@ PLACES: Final = 64
 PATIENCE = 60_000
 """Milliseconds after which a reservation that was never confirmed is taken for that of a producer that died."""
 
-Has = Callable[[str], Awaitable[bool]]
-"""Answers whether a job is stored."""
+FRESH = 20.0
+"""Seconds for which whoever reserved a key may rely on it without looking again."""
+
+_OLD: Final = Struct(">16sd")
+
+Knows = Callable[[Sequence[str]], Awaitable[list[int]]]
+"""Answers for each job whether it is stored, was and is remembered, or is not known."""
 
 
 class Keys:
     """The keys of a store."""
 
-    def __init__(self, links: Links, has: Has) -> None:
-        """Take the links, and who knows whether a job is there."""
+    def __init__(self, links: Links, knows: Knows) -> None:
+        """Take the links, and who knows what has become of jobs."""
         self._links = links
-        self._has = has
+        self._knows = knows
 
-    async def _run(self, key: bytes, word: str, now: int, *parts: bytes | int) -> list[Any]:
-        place = int.from_bytes(key[:4], "big") % PLACES
-        answer = await self._links.here().run("keys", f"{{{self._links.address.prefix}:k{place}}}", word, now, *parts)
-        return list(answer)
+    async def _run(self, place: int, word: str, now: int, *parts: Argument) -> list[Any]:
+        tag = f"{{{self._links.address.prefix}:k{place}}}"
+        return list(await self._links.here().run("keys", tag, word, now, *parts))
+
+    async def _ask(self, word: str, now: int, items: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Hand each item to the place of its key, which it begins with; answer one answer for each, in their order."""
+        places: dict[int, list[int]] = {}
+        for number, item in enumerate(items):
+            places.setdefault(int.from_bytes(item[0][:4], "big") % PLACES, []).append(number)
+        answers: list[Any] = [None] * len(items)
+
+        async def ask(place: int, numbers: list[int]) -> None:
+            parts = itertools.chain.from_iterable(items[number] for number in numbers)
+            for number, answer in zip(numbers, await self._run(place, word, now, *parts), strict=True):
+                answers[number] = answer
+
+        await together(ask(place, numbers) for place, numbers in places.items())
+        return answers
 
     async def reserve(self, jobs: Sequence[Job], now: int) -> dict[str, str]:
         """Reserve the keys of jobs; answer, for those whose key is taken, the id of the job that has it."""
-        taken: dict[str, str] = {}
-        mine: dict[bytes, str] = {}
+        keys = {job.id: key_of(job) for job in jobs}
+        firsts: dict[bytes, Job] = {}
         for job in jobs:
-            key = key_of(job)
-            holder = mine.get(key) or await self._holder(job, key, now)
-            if holder is None or holder == job.id:
-                mine[key] = job.id
-            else:
-                taken[job.id] = holder
-        return taken
+            firsts.setdefault(keys[job.id], job)
+        holders = await self._old_holders(firsts, now) if firsts else {}
+        wanted = {key: (job, b"") for key, job in firsts.items() if key not in holders}
+        while wanted:
+            found = await self._reserve(wanted, now)
+            gone = {}
+            for key, (holder, is_free) in (await self._judge(firsts, found, now)).items():
+                if is_free:
+                    gone[key] = (firsts[key], id_to_bytes(holder))
+                else:
+                    holders[key] = holder
+            wanted = gone
+        known = {job.id: holders.get(keys[job.id], firsts[keys[job.id]].id) for job in jobs}
+        return {job_id: holder for job_id, holder in known.items() if holder != job_id}
 
-    async def _holder(self, job: Job, key: bytes, now: int) -> str | None:
-        """Answer who has the key; None if it is now this job's."""
-        old = await self._links.here().command("HGET", f"{self._links.tag(0)}:u", key)
-        if old is not None:
-            # From the time when there was one partition.
-            holder = id_from_bytes(old[:16])
-            if holder != job.id and await self._has(holder):
-                return holder
-        gone = b""
-        while True:
-            raw = id_to_bytes(job.id)
-            found = await self._run(key, "reserve", now, key, raw, kept_until(job, now), gone)
-            if not found:
-                return None
-            holder, until, is_confirmed, since = id_from_bytes(found[0]), int(found[1]), found[2], int(found[3])
-            if await self._has(holder) or (is_confirmed and until > now):
-                return holder
-            if not is_confirmed and now - since < PATIENCE:
-                message = f"somebody else is taking the key {job.key!r} of task {job.task}; repeat the enqueue"
-                raise StoreLocked(message)
-            gone = found[0]
+    async def _old_holders(self, firsts: dict[bytes, Job], now: int) -> dict[bytes, str]:
+        """Answer who has keys from the time when there was one partition."""
+        values = await self._links.here().command("HMGET", f"{self._links.tag(0)}:u", *firsts)
+        old = {key: _OLD.unpack_from(value) for key, value in zip(firsts, values, strict=True) if value is not None}
+        holders = {key: (id_from_bytes(raw), until) for key, (raw, until) in old.items()}
+        known = await self._knows([holder for holder, _ in holders.values()])
+        return {
+            key: holder
+            for (key, (holder, until)), how in zip(holders.items(), known, strict=True)
+            if holder != firsts[key].id and (until > now or how == HERE)
+        }
+
+    async def _reserve(self, wanted: dict[bytes, tuple[Job, bytes]], now: int) -> dict[bytes, list[Any]]:
+        """Reserve keys, or take over those of holders that are gone; answer what is said of those that others have."""
+        items = [(key, id_to_bytes(job.id), kept_until(job, now), gone) for key, (job, gone) in wanted.items()]
+        return {key: found for key, found in zip(wanted, await self._ask("reserve", now, items), strict=True) if found}
+
+    async def _judge(
+        self, jobs: dict[bytes, Job], found: dict[bytes, list[Any]], now: int
+    ) -> dict[bytes, tuple[str, bool]]:
+        """Answer who has each key, and whether it is free all the same."""
+        ids = [id_from_bytes(raw) for raw, *_ in found.values()]
+        known = dict(zip(found, zip(ids, await self._knows(ids), strict=True), strict=True))
+        # A producer that died before it could confirm them has stored these.
+        stored = [(key, found[key][0]) for key, (_, how) in known.items() if how != UNKNOWN and not found[key][2]]
+        await self._ask("confirm", now, stored)
+        judged: dict[bytes, tuple[str, bool]] = {}
+        for key, (holder, how) in known.items():
+            _, until, is_confirmed, since = found[key]
+            if how == UNKNOWN and not is_confirmed:
+                if now - int(since) < PATIENCE:
+                    job = jobs[key]
+                    message = f"somebody else is taking the key {job.key!r} of task {job.task}; repeat the enqueue"
+                    raise StoreLocked(message)
+                judged[key] = holder, True
+            else:
+                judged[key] = holder, how != HERE and int(until) <= now
+        return judged
 
     async def confirm(self, jobs: Sequence[Job], now: int) -> None:
         """Say that the jobs are stored."""
-        for job in jobs:
-            key = key_of(job)
-            await self._run(key, "confirm", now, key, id_to_bytes(job.id))
+        await self._ask("confirm", now, [(key_of(job), id_to_bytes(job.id)) for job in jobs])
 
     async def prune(self, now: int) -> int:
         """Forget keys whose time is up and whose jobs are gone; answer how many."""
-        count = 0
-        for place in range(PLACES):
-            tag = f"{{{self._links.address.prefix}:k{place}}}"
-            found = await self._links.here().run("keys", tag, "expired", now)
-            for start in range(0, len(found), 2):
-                key, holder = found[start : start + 2]
-                if not await self._has(id_from_bytes(holder)):
-                    count += len(await self._run(key, "drop", now, key, holder))
-        return count
+        found = list(
+            itertools.chain.from_iterable(await together(self._run(place, "expired", now) for place in range(PLACES)))
+        )
+        holders = found[1::2]
+        known = await self._knows([id_from_bytes(holder) for holder in holders])
+        items = [(key, holder, int(how == HERE)) for key, holder, how in zip(found[::2], holders, known, strict=True)]
+        return sum(await self._ask("sweep", now, items))

@@ -46,9 +46,19 @@ Point: TypeAlias = Literal["before", "after"]
 MOST_CHANGES = 250
 """Changes of one call of a script."""
 
+MOST_ASKED = 1_000
+"""Jobs that one call of a script is asked about."""
+
+UNKNOWN, REMEMBERED, HERE = 0, 1, 2
+"""What a partition knows of a job: nothing, that it was here, or all."""
+
 _encode = msgspec.msgpack.Encoder().encode
 LETTERS: dict[Subject, str] = {"queue": "q", "tenant": "t", "task": "k", "dependency": "d", "group": "g"}
 _PAUSES = {"schedule": 1, "retry": 2}
+
+
+class Grown(Exception):
+    """There is more than one partition by now, so keys are kept elsewhere; nothing was done."""
 
 
 class Hand:
@@ -78,9 +88,13 @@ class Partition:
         """Make the next write fail before it is sent, or after it was answered."""
         self._fault = point
 
-    async def has(self, job_id: str) -> bool:
-        """Whether a job is here, whatever has become of it."""
-        return bool(await self._links.here().command("HEXISTS", f"{self.tag}:j", id_to_bytes(job_id)))
+    async def knows(self, ids: Sequence[str]) -> list[int]:
+        """Answer of each job whether it is here, whatever has become of it, or was and is remembered."""
+        known: list[int] = []
+        for start in range(0, len(ids), MOST_ASKED):
+            some = b"".join(map(id_to_bytes, ids[start : start + MOST_ASKED]))
+            known += await self._links.here().run("has", self.tag, some)
+        return known
 
     async def quota(self, word: str, now: int, epoch: int, items: Sequence[tuple[object, ...]]) -> list[Any] | None:
         """Read, freeze or grant shares; None when somebody else was later than we."""
@@ -100,11 +114,14 @@ class Partition:
         return answer
 
     async def enqueue(self, jobs: Sequence[Job], now: int, *, has_keys: bool = True) -> list[str]:
-        """Store new jobs, some at a time."""
+        """Store new jobs, some at a time. Raises `Grown` if keys are no longer to be kept here."""
         ids = [job.id for job in jobs]
         for start in range(0, len(jobs), enqueue.MOST):
             some = jobs[start : start + enqueue.MOST]
-            _take_over(ids, await self._write("enqueue", *enqueue.encode(some, now, has_keys=has_keys)), start)
+            taken = await self._write("enqueue", *enqueue.encode(some, now, has_keys=has_keys))
+            if taken == [b"grown"]:
+                raise Grown
+            _take_over(ids, taken, start)
         return ids
 
     async def landed(self, ids: Sequence[str]) -> list[bool]:
@@ -120,7 +137,10 @@ class Partition:
         None instead of ids says that nothing was done: they were taken too long ago.
         """
         arguments = enqueue.encode(jobs, now, has_keys=has_keys, crossing=crossing)
-        word, clock, *taken = await self._write("enqueue", *arguments)
+        word, *rest = await self._write("enqueue", *arguments)
+        if word == b"grown":
+            raise Grown
+        clock, *taken = rest
         if word == b"late":
             return int(clock), None
         ids = [job.id for job in jobs]

@@ -8,7 +8,8 @@
 --       3: for each job with a key 26 bytes: number of the job from 1 (2), key (16), until when it is kept (8)
 --       4 …: the records, in the order of the jobs
 --       last, out of an outbox: ids whose rows are gone from it, 16 bytes each
--- Answer: number of a job, id of the job that has its key, … for each key that was taken
+-- Answer: {'grown'}, and nothing was done, if there are keys and they are kept elsewhere, since there are more partitions
+--         number of a job, id of the job that has its key, … for each key that was taken
 --         Out of an outbox: before that a word, `landed`, or `late` if nothing was done, and what the clock says
 --
 --   :o  sorted set: id of a job that came out of an outbox → until when it is remembered, by this server's clock
@@ -27,6 +28,9 @@ if heard then
     -- Whoever stopped with jobs in hand: they may have come by another way, have run, and be forgotten by now.
     return {'late', tostring(clock)}
   end
+end
+if ARGV[3] ~= '' and tonumber(call('HGET', P .. ':m', 'partitions') or 1) > 1 then
+  return {'grown'}
 end
 local ids, jobs = {}, {}
 for first = 1, #ARGV[2], 29 do

@@ -3,17 +3,18 @@
 --
 -- needs: calls
 -- KEYS  1: the hash tag of these keys
--- ARGV  1: 'reserve', 'confirm', 'expired' or 'drop'  2: now  3 …: see below
--- Answer of 'reserve' (key, id, until when it is kept, id of a holder that is gone or ''): {} if it is ours now, else
---          {holder, until when it is kept, whether it was confirmed, when it was reserved}
---        of 'confirm' (key, id) and 'drop' (key, holder): {}
+-- ARGV  1: 'reserve', 'confirm', 'expired' or 'sweep'  2: now  3 …: items, see below
+-- Answer of 'reserve' (key, id, until when it is kept, id of a holder that is gone or ''): for each {} if it is ours now,
+--          else {holder, until when it is kept, whether it was confirmed, when it was reserved}
+--        of 'confirm' (key, id): for each whether it still had the key
 --        of 'expired': {key, holder, …}
+--        of 'sweep' (key, holder, whether its job is there): for each 1 if it went
 --
 --   :u  hash: key → id of its job (16 bytes), until when it is kept (8), whether it is confirmed (1), since when (8)
---   :ux sorted set: key → until when
+--   :ux sorted set: key → until when, or when to look again whether its job is gone
 
-local word, now = ARGV[1], tonumber(ARGV[2])
-local key, id = ARGV[3], ARGV[4]
+local HOUR = 3600000
+local word, now, answer = ARGV[1], tonumber(ARGV[2]), {}
 
 local function read(name)
   local packed = call('HGET', P .. ':u', name)
@@ -28,29 +29,47 @@ local function write(name, holder, til, confirmed, since)
 end
 
 if word == 'reserve' then
-  local holder, til, confirmed, since = read(key)
-  if holder and holder ~= id and holder ~= ARGV[6] then
-    return {holder, format('%.0f', til), confirmed, format('%.0f', since)}
-  elseif holder ~= id then
-    write(key, id, tonumber(ARGV[5]), 0, now)
+  for first = 3, #ARGV, 4 do
+    local key, id, wanted, gone = ARGV[first], ARGV[first + 1], tonumber(ARGV[first + 2]), ARGV[first + 3]
+    local holder, til, confirmed, since = read(key)
+    if holder and holder ~= id and holder ~= gone then
+      answer[#answer + 1] = {holder, format('%.0f', til), confirmed, format('%.0f', since)}
+    else
+      if holder ~= id then
+        write(key, id, wanted, 0, now)
+      elseif confirmed == 0 then
+        -- Whoever repeats it has as much time as the first time.
+        write(key, id, til, 0, max(since, now))
+      end
+      answer[#answer + 1] = {}
+    end
   end
 elseif word == 'confirm' then
-  local holder, til, _, since = read(key)
-  if holder == id then
-    write(key, id, til, 1, since)
+  for first = 3, #ARGV, 2 do
+    local holder, til, _, since = read(ARGV[first])
+    local is_ours = holder == ARGV[first + 1]
+    if is_ours then
+      write(ARGV[first], holder, til, 1, since)
+    end
+    answer[#answer + 1] = is_ours and 1 or 0
   end
-elseif word == 'drop' then
-  if read(key) == id then
-    call('HDEL', P .. ':u', key)
-    call('ZREM', P .. ':ux', key)
-    return {1}
+elseif word == 'sweep' then
+  for first = 3, #ARGV, 3 do
+    local key, is_there = ARGV[first], ARGV[first + 2] == '1'
+    local is_same = read(key) == ARGV[first + 1]
+    if is_same and is_there then
+      -- Not before its job goes.
+      call('ZADD', P .. ':ux', 'XX', now + HOUR, key)
+    elseif is_same then
+      call('HDEL', P .. ':u', key)
+      call('ZREM', P .. ':ux', key)
+    end
+    answer[#answer + 1] = is_same and not is_there and 1 or 0
   end
 elseif word == 'expired' then
-  local answer = {}
   for _, name in ipairs(call('ZRANGEBYSCORE', P .. ':ux', '-inf', now, 'LIMIT', 0, 100)) do
     answer[#answer + 1] = name
     answer[#answer + 1] = read(name)
   end
-  return answer
 end
-return {}
+return answer
