@@ -91,6 +91,22 @@ async def test_key_of_a_producer_that_died_is_confirmed_while_its_job_waits(stor
     assert await enqueue(store, new_job(store, key="k"), at=START + HOUR) == [job.id]
 
 
+async def test_key_of_a_producer_that_died_is_confirmed_though_nobody_asks_for_it(
+    store: RedisStore, client: Redis, prefix: str
+) -> None:
+    job, lost = new_job(store, key="k"), new_job(store, key="lost")
+    await store_and_die(store, job)
+    await store._fleet._keys.reserve([lost], START)  # noqa: SLF001 - as far as it gets
+    assert (await store.prune(Retention(now=START + 10_000))).is_all
+    await run_and_forget(store)
+    for key in client.scan_iter(f"{{{prefix}:*:f:*"):
+        client.delete(key)
+    assert (await store.prune(Retention(now=START + 60_000))).is_all
+    assert (await store.prune(Retention(now=START + 61_000))).keys == 1, "that of the one that stored nothing"
+    assert list(client.scan_iter(f"{{{prefix}:*:ur")) == []
+    assert await enqueue(store, new_job(store, key="k"), at=START + HOUR) == [job.id]
+
+
 async def test_same_key_twice_in_a_batch_is_one_job(store: RedisStore) -> None:
     first, second, other = new_job(store, key="k"), new_job(store, key="k"), new_job(store, key="other")
     for _ in range(2):

@@ -124,11 +124,19 @@ class Keys:
         await self._ask("confirm", now, [(key_of(job), id_to_bytes(job.id)) for job in jobs])
 
     async def prune(self, now: int) -> int:
-        """Forget keys whose time is up and whose jobs are gone; answer how many."""
-        found = list(
-            itertools.chain.from_iterable(await together(self._run(place, "expired", now) for place in range(PLACES)))
-        )
-        holders = found[1::2]
-        known = await self._knows([id_from_bytes(holder) for holder in holders])
-        items = [(key, holder, int(how == HERE)) for key, holder, how in zip(found[::2], holders, known, strict=True)]
-        return sum(await self._ask("sweep", now, items))
+        """Forget keys whose time is up and whose jobs are gone, and those of producers that died; answer how many.
+
+        What these have stored is confirmed, before it can have run and be forgotten.
+        """
+        answers = await together(self._run(place, "doubtful", now) for place in range(PLACES))
+        rows = [answer[start : start + 3] for answer in answers for start in range(0, len(answer), 3)]
+        known = await self._knows([id_from_bytes(holder) for _, holder, _ in rows])
+        stored = []
+        doubtful = []
+        for (key, holder, is_open), how in zip(rows, known, strict=True):
+            if is_open and how != UNKNOWN:
+                stored.append((key, holder))
+            else:
+                doubtful.append((key, holder, int(how == HERE), now - PATIENCE))
+        await self._ask("confirm", now, stored)
+        return sum(await self._ask("sweep", now, doubtful))
