@@ -33,7 +33,7 @@ def place_of(text: bytes | str) -> Place:
 
 
 class Ear:
-    """Listens while somebody waits, and a little longer."""
+    """Listens from the first time that somebody waits, until it is closed."""
 
     def __init__(self, client: Any, key: str) -> None:  # noqa: ANN401 - a client of one of several kinds
         """Take a client, of which the ear uses one connection, and the stream."""
@@ -41,6 +41,8 @@ class Ear:
         self._key = key
         self._heard: Place | None = None
         self._rings: dict[str, Place] = {}
+        self._faults = 0
+        """How often nobody could listen: whoever waited then is woken, and has nothing to hear afterwards."""
         self._waiting: set[asyncio.Event] = set()
         self._task: asyncio.Task[None] | None = None
         self._is_closed = False
@@ -52,13 +54,13 @@ class Ear:
         after = since or self._heard or (0, 0)
         if self._has_rung(queues, after):
             return True
-        event = asyncio.Event()
+        event, faults = asyncio.Event(), self._faults
         self._waiting.add(event)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._listen())
         try:
             async with asyncio.timeout(at_most):
-                while not self._has_rung(queues, after):
+                while self._faults == faults and not self._has_rung(queues, after):
                     event.clear()
                     await event.wait()
         except TimeoutError:
@@ -66,7 +68,7 @@ class Ear:
         finally:
             # Those who wait at several bells are cancelled when one of them rings.
             self._waiting.discard(event)
-        return self._has_rung(queues, after)
+        return self._faults != faults or self._has_rung(queues, after)
 
     def _has_rung(self, queues: Collection[str], after: Place) -> bool:
         return any(self._rings.get(queue, (0, 0)) > after for queue in (*queues, EVERYTHING))
@@ -78,7 +80,8 @@ class Ear:
                     found = await self._read()
             except FAULTS:
                 # What rings while nobody hears must not be missed: everybody looks for themselves.
-                self._note(EVERYTHING, (self._heard or (0, 0))[0] + 1)
+                self._faults += 1
+                self._wake()
                 await asyncio.sleep(0.2)
                 continue
             self._take(_entries(found))
@@ -92,17 +95,20 @@ class Ear:
             "XREAD", "COUNT", _LENGTH, "BLOCK", _LISTENS, "STREAMS", self._key, place
         )
 
-    def _note(self, queue: str, milliseconds: int, number: int = 0) -> None:
-        self._rings[queue] = max(self._rings.get(queue, (0, 0)), (milliseconds, number))
+    def _note(self, queue: str, place: Place) -> None:
+        self._rings[queue] = max(self._rings.get(queue, (0, 0)), place)
+        self._wake()
+
+    def _wake(self) -> None:
         for event in self._waiting:
             event.set()
 
     def _take(self, entries: list[tuple[bytes, list[bytes]]]) -> None:
         for text, fields in entries:
             self._heard = place = place_of(text)
-            self._note(fields[1].decode(), *place)
+            self._note(fields[1].decode(), place)
         if len(entries) >= _LENGTH and self._heard is not None:
-            self._note(EVERYTHING, *self._heard)
+            self._note(EVERYTHING, self._heard)
 
     async def close(self) -> None:
         """Stop listening."""
