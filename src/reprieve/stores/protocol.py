@@ -49,7 +49,7 @@ class Claim(Record):
     queues: tuple[str, ...] = ()
     """Served in this order: what the first leaves of the limit goes to the next."""
     limit: int = 0
-    """At most so many jobs; 0 only settles."""
+    """At most so many jobs, or fewer if a store leases no more at a time; 0 only settles."""
     changes: tuple[Change, ...] = ()
 
 

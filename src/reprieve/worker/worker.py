@@ -156,8 +156,10 @@ class Worker:
             if answer in ("refused", "missing"):
                 note_refused(change, answer)
         if limit:
-            self._may_look = len(claimed.jobs) == limit
             self._next_at = claimed.next_at
+            # A store may lease fewer at a time than it was asked for, and says then that there is more.
+            is_more = claimed.next_at is not None and claimed.next_at <= self._clock.now()
+            self._may_look = len(claimed.jobs) == limit or (is_more and bool(claimed.jobs))
         self._fetched.add(claimed.jobs, ticks())
         if self._is_stopping:
             self._give_back(lambda _: True)

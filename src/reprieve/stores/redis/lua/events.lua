@@ -1,11 +1,12 @@
--- Part: what happened. Every call that has events writes one entry with all of them.
+-- Part: what happened. Every call that has events writes one entry with all of them, or several if there are many.
 --
---   :e  stream: the place of the call's last event → 't' and the time of the latest, job and event, job and event, …
+--   :e  stream: the place of the entry's last event → 't' and the time of the latest, job and event, job and event, …
 --   :ej hash: job → the places of its events, 6 bytes each
 --   :m  hash: events = the last place, told = how many are kept. Places grow with the server's time, 64 a millisecond or
 --       more if there are more, so that those of several partitions can be put in order
 
 local MOST_EVENTS = 100000 -- kept at the most, however young
+local REPEATS = 16 -- events of a job among which a repeat is looked for: it comes soon after the first time, or not at all
 
 local function index_events(jobs, first)
   local known, order = {}, {}
@@ -67,26 +68,31 @@ local function tell(events, at)
   end
   local time = call('TIME')
   local earliest = (tonumber(time[1]) * 1000 + floor(tonumber(time[2]) / 1000)) * 64
-  local last = max(tonumber(call('HGET', P .. ':m', 'events') or 0), earliest) + count
-  call('HSET', P .. ':m', 'events', format('%.0f', last))
-  call('XADD', P .. ':e', format('%.0f-0', last), 't', format('%.0f', at), unpack(events))
+  local first = max(tonumber(call('HGET', P .. ':m', 'events') or 0), earliest) + 1
+  call('HSET', P .. ':m', 'events', format('%.0f', first + count - 1))
+  for start = 1, #events, SLICE do
+    local stop = min(start + SLICE - 1, #events)
+    call('XADD', P .. ':e', format('%.0f-0', first + stop / 2 - 1), 't', format('%.0f', at), unpack(events, start, stop))
+  end
   local jobs = {}
   for number = 1, #events, 2 do
     jobs[#jobs + 1] = events[number]
   end
-  index_events(jobs, last - count + 1)
-  if call('HINCRBY', P .. ':m', 'told', count) > MOST_EVENTS then
-    for _, entry in ipairs(call('XRANGE', P .. ':e', '-', '+', 'COUNT', 2)) do
-      forget_entry(last_place(entry[1]), entry[2])
-    end
+  index_events(jobs, first)
+  local excess = call('HINCRBY', P .. ':m', 'told', count) - MOST_EVENTS
+  -- As many as came, and a few more: if there are far too many, the next calls go on.
+  excess = min(excess, 2 * count)
+  while excess > 0 do
+    local entry = call('XRANGE', P .. ':e', '-', '+', 'COUNT', 1)[1]
+    excess = excess - (entry and forget_entry(last_place(entry[1]), entry[2]) or excess)
   end
 end
 
 -- Whether this very event is on record.
 local function is_told(id, event)
-  local index = call('HGET', P .. ':ej', id)
-  for _, packed in ipairs(split(index or '', 6)) do
-    local place = struct.unpack('>I6', packed)
+  local places = split(sub(call('HGET', P .. ':ej', id) or '', -6 * REPEATS), 6)
+  for latest = #places, 1, -1 do
+    local place = struct.unpack('>I6', places[latest])
     local entry = call('XRANGE', P .. ':e', format('%.0f', place), '+', 'COUNT', 1)[1]
     if entry then
       local fields = entry[2]
