@@ -5,15 +5,20 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from reprieve.stores.protocol import Filter
+from reprieve.core import change
+from reprieve.stores.protocol import Filter, Retention
 from reprieve.stores.redis import RedisStore
+from reprieve.stores.redis.find import PAGE
 from reprieve.stores.redis.store import FEWEST_JOBS, MOST_JOBS
 from reprieve.testing.conformance.stage import (
+    OPERATOR,
     START,
     Worker,
     enqueue,
+    find_all,
     new_job,
     new_jobs,
+    snooze,
     succeed,
 )
 from tests.servers import redis as servers
@@ -39,6 +44,13 @@ def client(server: servers.Server) -> Iterator[redis.Redis]:
 @pytest.fixture
 async def store(server: servers.Server, client: redis.Redis) -> RedisStore:
     return RedisStore(server.url)
+
+
+def calls(client: redis.Redis, command: str) -> int:
+    """Answer how often a command was called since the last time, by scripts too."""
+    found = client.info("commandstats").get(f"cmdstat_{command}", {"calls": 0})["calls"]
+    client.config_resetstat()
+    return int(found)
 
 
 async def test_claim_leases_so_many_at_a_time_and_says_that_there_is_more(store: RedisStore) -> None:
@@ -70,4 +82,88 @@ async def test_thousands_that_expire_at_once_are_all_buried(store: RedisStore) -
         pass
     assert (await store.tally("status", Filter(), START + 2)).get("dead") == count
     assert len(await store.events(limit=2 * count)) == count
+    await store.close()
+
+
+async def test_what_is_due_and_was_not_promoted_is_counted_page_by_page(store: RedisStore, client: redis.Redis) -> None:
+    await enqueue(store, *new_jobs(store, 2 * PAGE + 50, due_at=START + 1_000, tenant="a"))
+    await enqueue(store, *new_jobs(store, 10, due_at=START + 1_000, tenant="b"))
+    await enqueue(store, *new_jobs(store, 5, due_at=START + 9_000, tenant="b"))
+    calls(client, "evalsha")
+    counts = await store.tally("status", Filter(), START + 1_000)
+    assert (counts["ready"], counts["scheduled"]) == (2 * PAGE + 60, 5)
+    assert calls(client, "evalsha") > 3
+    assert await store.tally("tenant", Filter(statuses=frozenset({"ready"})), START + 1_000) == {
+        "a": 2 * PAGE + 50,
+        "b": 10,
+    }
+    await store.close()
+
+
+async def test_running_jobs_are_found_session_by_session(store: RedisStore, client: redis.Redis) -> None:
+    await enqueue(store, *new_jobs(store, 450))
+    workers = [await Worker.open(store, f"worker-{number}") for number in range(20)]
+    held = {worker.session: {job.id for job in await worker.take(22)} for worker in workers[1:]}
+    held["worker-0"] = {job.id for job in await workers[0].take(50)}
+    found = await find_all(store, Filter(statuses=frozenset({"running"})), limit=30)
+    assert {job.id for job in found} == set().union(*held.values())
+    assert len(found) == 450
+    calls(client, "hkeys")
+    mine = await find_all(store, Filter(session="worker-7"))
+    assert {job.id for job in mine} == held["worker-7"]
+    assert calls(client, "hkeys") <= 2, "only its own leases are looked at"
+    await store.close()
+
+
+async def test_many_cancels_ask_every_session_once(store: RedisStore, client: redis.Redis) -> None:
+    jobs = new_jobs(store, 200)
+    await enqueue(store, *jobs)
+    for number in range(20):
+        await (await Worker.open(store, f"worker-{number}")).take(5)
+    calls(client, "hmget")
+    answers = await store.apply([change.cancel(job, OPERATOR, START) for job in jobs], START)
+    assert calls(client, "hmget") <= 60
+    assert sorted(answers) == ["applied"] * 100 + ["refused"] * 100
+    await store.close()
+
+
+async def test_prune_forgets_a_thousand_at_a_time_of_everything_together(store: RedisStore) -> None:
+    later, gone = START + 30 * 86_400_000, 0
+    for number in range(3):
+        jobs = new_jobs(store, 500, queue=f"q{number}")
+        await enqueue(store, *jobs)
+        await store.apply([change.cancel(job, OPERATOR, START) for job in jobs], START)
+    while not (pruned := await store.prune(Retention(now=later))).is_all:
+        assert pruned.cancelled <= 1_000
+        assert pruned.cancelled + pruned.events <= 1_500
+        gone += pruned.cancelled + pruned.events
+    assert gone == 3_000
+    assert await find_all(store, Filter()) == []
+    await store.close()
+
+
+async def test_repeat_is_looked_for_among_the_latest_events_of_a_job(store: RedisStore, client: redis.Redis) -> None:
+    await enqueue(store, new_job(store))
+    worker = await Worker.open(store)
+    for _ in range(40):
+        leased = await worker.one()
+        last = snooze(leased, due_at=START)
+        assert await worker.settle(last) == ["applied"]
+    calls(client, "xrange")
+    assert await worker.settle(last) == ["already"]
+    assert calls(client, "xrange") == 1
+    assert await worker.settle(snooze(leased, at=START + 5)) == ["refused"]
+    assert calls(client, "xrange") <= 20
+    await store.close()
+
+
+async def test_events_beyond_the_most_go_by_their_number(store: RedisStore, client: redis.Redis) -> None:
+    for _ in range(4):
+        jobs = new_jobs(store, 50)
+        await enqueue(store, *jobs)
+        for job in jobs[:10]:
+            await store.apply([change.cancel(job, OPERATOR, START)], START)
+        client.hset(f"{TAG}:m", "told", 100_000)
+        await store.apply([change.cancel(job, OPERATOR, START) for job in jobs[10:]], START)
+        assert int(client.hget(f"{TAG}:m", "told") or 0) <= 100_000
     await store.close()

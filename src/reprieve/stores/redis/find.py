@@ -1,5 +1,6 @@
 """Looking: jobs by what is known of them, and how many there are. In threads, a page at a time."""
 
+import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -40,7 +41,7 @@ def _is_text(part: Key) -> bool:
 
 SHAPES: Shapes = {
     "living": (_is_digits, _is_hex),
-    "running": (_is_hex,),
+    "running": (_is_text, _is_hex),
     "ended": (_is_text, _is_text, is_number, _is_hex),
     "succeeded": (_is_text, is_number, _is_hex),
 }
@@ -78,7 +79,7 @@ class Look:
             case "living":
                 return self._living(after)
             case "running":
-                return self._running(after)
+                return self._running(after, wanted.session)
             case "ended":
                 return self._ended(after, wanted)
             case "succeeded":
@@ -96,13 +97,12 @@ class Look:
                 return
             yield [cursor, ""], None, 0
 
-    def _running(self, after: Sequence[Key]) -> Iterator[Step]:
-        last = bytes.fromhex(str(after[0])) if after else b""
-        while found := self._links.read("held", self._tag, last, PAGE):
+    def _running(self, after: Sequence[Key], only: str = "") -> Iterator[Step]:
+        session, last = (str(after[0]), bytes.fromhex(str(after[1]))) if after else ("", b"")
+        while found := self._links.read("held", self._tag, session, last, PAGE, only):
             for raw, job in _jobs(found):
-                last = raw
-                if job.state == "running":
-                    yield [raw.hex()], job, 0
+                session, last = job.session or "", raw
+                yield [session, raw.hex()], job, 0
 
     def _queues(self, wanted: Filter) -> list[str]:
         if wanted.queue:
@@ -141,10 +141,12 @@ class Look:
 
     def counts(self) -> Iterator[tuple[Status, Placed, int]]:
         """Answer status, place and number of everything that has not succeeded."""
-        shelves, _, due = self._counted()
+        shelves, _, queues = self._counted()
+        due = self._due(queues)
         for shelf, counters in shelves.items():
-            place, late = place_of(shelf), due[shelf]
-            number = dict(zip(_COUNTERS, counters, strict=False))
+            place, number = place_of(shelf), Counter(dict(zip(_COUNTERS, counters, strict=False)))
+            # What became due and came after the counters were read is not in them.
+            late = due[shelf] & number
             yield ("parked" if self._is_held(place) else "ready"), place, number["ready"] + late.total()
             yield "scheduled", place, number["scheduled"] - late["scheduled"]
             yield "retrying", place, number["retrying"] - late["retrying"]
@@ -155,14 +157,23 @@ class Look:
             if job is not None:
                 yield self.status(job), job, 1
 
-    def _counted(self) -> tuple[dict[bytes, list[int]], dict[str, int], dict[bytes, Counter[str]]]:
+    def _counted(self) -> tuple[dict[bytes, list[int]], dict[str, int], list[tuple[bytes, int]]]:
         parts: Iterator[Any] = iter(self._links.read("counts", self._tag, self._now))
         shelves = {next(parts): next(parts) for _ in range(next(parts))}
         queues = {next(parts).decode(): next(parts) for _ in range(next(parts))}
+        return shelves, queues, [(queue, next(parts)) for queue in parts]
+
+    def _due(self, queues: Iterable[tuple[bytes, int]]) -> dict[bytes, Counter[str]]:
+        """Count what is due in these queues and waits, and was not promoted yet, by shelf."""
         due: dict[bytes, Counter[str]] = defaultdict(Counter)
-        for shelf in parts:
-            due[shelf][COUNTERS[next(parts) or 1]] += 1
-        return shelves, queues, due
+        for queue, wait in queues:
+            for skip in itertools.count(step=PAGE):
+                found = self._links.read("due", self._tag, self._now, queue, wait, skip, PAGE)
+                for shelf, kind in zip(found[::2], found[1::2], strict=True):
+                    due[shelf][COUNTERS[kind or 1]] += 1
+                if len(found) < 2 * PAGE:
+                    break
+        return due
 
     def succeeded(self, by: Tally, wanted: Filter) -> Counter[str]:
         """Count the succeeded jobs in the wanted places."""

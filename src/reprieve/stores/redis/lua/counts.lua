@@ -1,10 +1,10 @@
--- Answers what is counted, and the waiting jobs that are due and were not promoted yet.
+-- Answers what is counted, and where waiting jobs are due that were not promoted yet: see due.lua.
 --
 -- needs: calls record rate limits places line
 -- KEYS  1: the partition
 -- ARGV  1: now
--- Answer: {number of shelves, shelf, its counters, …, number of queues, queue, succeeded jobs, …, then shelf and wait of
---          each job that is due}
+-- Answer: {number of shelves, shelf, its counters, …, number of queues, queue, succeeded jobs, …, then queue and wait in
+--          which jobs are due}
 
 local answer = {}
 local function add(part)
@@ -24,10 +24,9 @@ for _, queue in ipairs(names) do
 end
 for _, queue in ipairs(names) do
   for wait = 1, 3 do
-    local due = call('ZRANGEBYSCORE', delayed_key(queue, wait), '-inf', ARGV[1])
-    for _, record in ipairs(fetch(P .. ':j', due)) do
-      add(shelf_in(record))
-      add(string.byte(record, 6))
+    if call('ZCOUNT', delayed_key(queue, wait), '-inf', ARGV[1]) > 0 then
+      add(queue)
+      add(wait)
     end
   end
 end

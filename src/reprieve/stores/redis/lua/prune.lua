@@ -7,7 +7,7 @@
 --       2: archived jobs, 20 bytes each: id, version
 -- Answer: how many went: {succeeded, cancelled, dead, events, keys, results}
 
-local MOST = 1000 -- of each kind and queue
+local left = 1000 -- of all kinds and queues together; the next call goes on
 local now, kept, succeeded_before, cancelled_before, events_before = unpack(cmsgpack.unpack(ARGV[1]))
 call('HDEL', P .. ':m', '')
 local succeeded, cancelled, dead, events, keys, results = 0, 0, 0, 0, 0, 0
@@ -30,18 +30,21 @@ for _, name in ipairs(call('HKEYS', P .. ':q')) do
     queue.kept, queue.is_changed = kept, true
   end
   local count = max(call('ZCARD', key) - kept, call('ZCOUNT', key, '-inf', succeeded_before))
-  local gone = count > 0 and call('ZRANGE', key, 0, min(count, MOST) - 1) or {}
+  local gone = min(count, left) > 0 and call('ZRANGE', key, 0, min(count, left) - 1) or {}
   many('ZREM', key, gone)
   forget_jobs(gone)
-  succeeded = succeeded + #gone
-  local old = call('ZRANGEBYSCORE', P .. ':c:' .. name, '-inf', cancelled_before, 'LIMIT', 0, MOST)
+  succeeded, left = succeeded + #gone, left - #gone
+  local old = call('ZRANGEBYSCORE', P .. ':c:' .. name, '-inf', cancelled_before, 'LIMIT', 0, left)
   uncount(old, 'cancelled')
   many('ZREM', P .. ':c:' .. name, old)
   forget_jobs(old)
-  cancelled = cancelled + #old
+  cancelled, left = cancelled + #old, left - #old
 end
 
 for first = 1, #ARGV[2], 20 do
+  if left <= 0 then
+    break
+  end
   local id, version = struct.unpack('>c16I4', ARGV[2], first)
   local record = call('HGET', P .. ':j', id)
   if record then
@@ -50,19 +53,22 @@ for first = 1, #ARGV[2], 20 do
       uncount({id}, 'dead')
       call('ZREM', P .. ':x:' .. place_of(shelf_in(record)).queue, id)
       forget_jobs({id})
-      dead = dead + 1
+      dead, left = dead + 1, left - 1
     end
   end
 end
 
-for _, entry in ipairs(call('XRANGE', P .. ':e', '-', '+', 'COUNT', 100)) do
-  if tonumber(entry[2][2]) > events_before then
+while left > 0 do
+  local entry = call('XRANGE', P .. ':e', '-', '+', 'COUNT', 1)[1]
+  if not entry or tonumber(entry[2][2]) > events_before then
     break
   end
-  events = events + forget_entry(last_place(entry[1]), entry[2])
+  local gone = forget_entry(last_place(entry[1]), entry[2])
+  events, left = events + gone, left - gone
 end
+left = max(0, left)
 
-for _, key in ipairs(call('ZRANGEBYSCORE', P .. ':ux', '-inf', now, 'LIMIT', 0, MOST)) do
+for _, key in ipairs(call('ZRANGEBYSCORE', P .. ':ux', '-inf', now, 'LIMIT', 0, left)) do
   local holder = call('HGET', P .. ':u', key)
   if holder and call('HEXISTS', P .. ':j', sub(holder, 1, 16)) == 1 then
     -- Not before its job goes: look again in an hour.
@@ -70,10 +76,10 @@ for _, key in ipairs(call('ZRANGEBYSCORE', P .. ':ux', '-inf', now, 'LIMIT', 0, 
   else
     call('HDEL', P .. ':u', key)
     call('ZREM', P .. ':ux', key)
-    keys = keys + 1
+    keys, left = keys + 1, left - 1
   end
 end
-local late = call('ZRANGEBYSCORE', P .. ':rx', '-inf', now, 'LIMIT', 0, MOST)
+local late = call('ZRANGEBYSCORE', P .. ':rx', '-inf', now, 'LIMIT', 0, left)
 many('HDEL', P .. ':rs', late)
 many('ZREM', P .. ':rx', late)
 results = #late

@@ -44,13 +44,26 @@ end
 
 -- Answers for each id the session and the lease that it runs under, or false.
 local function leases_of(ids)
-  local found = {}
+  local found, wanted, by_id = {}, {}, {}
+  for _, id in ipairs(ids) do
+    wanted[id] = true
+  end
   for _, session in ipairs(ids[1] and sessions_of() or {}) do
-    for number, packed in ipairs(fetch(P .. ':y:' .. session, ids)) do
-      if packed then
-        found[number] = {session, packed}
+    local key, some = P .. ':y:' .. session, ids
+    if call('HLEN', key) < #ids then
+      some = {}
+      for _, id in ipairs(call('HKEYS', key)) do
+        some[#some + 1] = wanted[id] and id or nil
       end
     end
+    for number, packed in ipairs(fetch(key, some)) do
+      if packed then
+        by_id[some[number]] = {session, packed}
+      end
+    end
+  end
+  for number, id in ipairs(ids) do
+    found[number] = by_id[id]
   end
   return found
 end
@@ -72,8 +85,28 @@ local function keep(queue, scored)
   end
 end
 
+-- Answers whether a job runs, of those that changes without a session are about; leases are read once, if at all.
+local function leased_of(changes)
+  local leased
+  return function(id)
+    if not leased then
+      local ids = {}
+      leased = {}
+      for _, change in ipairs(changes) do
+        if change.session == '' then
+          ids[#ids + 1] = change.id
+        end
+      end
+      for number in pairs(leases_of(ids)) do
+        leased[ids[number]] = true
+      end
+    end
+    return leased[id]
+  end
+end
+
 -- Takes a job that does not run from where it is. Answers its shelf, or nil if it is not as the change saw it.
-local function take_out(id, version)
+local function take_out(id, version, is_leased)
   local record = call('HGET', P .. ':j', id)
   if not record then
     return
@@ -91,7 +124,7 @@ local function take_out(id, version)
   elseif call('ZREM', delayed_key(queue, wait), id) == 1 then
     local counter = COUNTERS[wait == 0 and 1 or wait]
     shelf[counter] = shelf[counter] - 1
-  elseif call('ZSCORE', P .. ':ok:' .. queue, id) or leases_of({id})[1] then
+  elseif call('ZSCORE', P .. ':ok:' .. queue, id) or is_leased(id) then
     return
   else
     call('HINCRBY', P .. ':lo', id, 1)
@@ -182,7 +215,7 @@ local function settle(changes, now)
     end
   end
   meet_shelves(shelf_names)
-  local wishes = wishes_of(yielding)
+  local wishes, is_leased = wishes_of(yielding), leased_of(changes)
   local answers, applied, line = {}, {}, new_line()
   local ended, records, events, succeeded = {}, {}, {}, {}
   local released, unleased, results, result_times, latest = {}, {}, {}, {}, 0
@@ -193,7 +226,7 @@ local function settle(changes, now)
     elseif change.session ~= '' then
       from = change.leased_from
     else
-      local shelf = take_out(id, change.version)
+      local shelf = take_out(id, change.version, is_leased)
       from = shelf and shelf.name
     end
     if not from then
