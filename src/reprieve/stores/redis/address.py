@@ -67,7 +67,7 @@ class Address(Record):
                 return sentinels.master_for(self.service, db=self.database, **options)
             case "cluster":
                 nodes = [redis.asyncio.cluster.ClusterNode(*host) for host in self.hosts]
-                return redis.asyncio.RedisCluster(startup_nodes=nodes, **options)
+                return _staying(redis.asyncio.RedisCluster(startup_nodes=nodes, **options))
 
     def connect(self) -> Any:  # noqa: ANN401 - as above
         """Make a client for threads."""
@@ -81,7 +81,7 @@ class Address(Record):
                 return sentinels.master_for(self.service, db=self.database, **options)  # type: ignore[no-untyped-call]  # as above
             case "cluster":
                 nodes = [redis.cluster.ClusterNode(*host) for host in self.hosts]  # type: ignore[no-untyped-call]  # as above
-                return redis.RedisCluster(startup_nodes=nodes, **options)
+                return _staying(redis.RedisCluster(startup_nodes=nodes, **options))
 
     def _options(self) -> dict[str, Any]:
         return {
@@ -93,6 +93,16 @@ class Address(Record):
             "socket_keepalive": True,
             "protocol": 2,
         }
+
+
+def _staying(client: Any) -> Any:  # noqa: ANN401 - for an event loop or for threads
+    """Keep a client of a Cluster from going where a node sends it, until the call is repeated.
+
+    While a slot is moved, its old node sends those on who ask for a key that is not there: a script, which builds the
+    names of its keys, would begin the partition anew on the node that is about to receive it.
+    """
+    client.RedisClusterRequestTTL = 1
+    return client
 
 
 def _seen(options: dict[str, Any]) -> dict[str, Any]:

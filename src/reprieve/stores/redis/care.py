@@ -36,6 +36,8 @@ class RedisCare:
             try:
                 for name, info, config in self._servers(client):
                     yield from _examine(server_of(info, config.get("appendfsync")), info, config, name)
+                if self._address.mode == "cluster":
+                    yield _slots(client)
                 yield _latency(client)
                 yield _clock(client, now)
                 yield self._keys(client)
@@ -177,6 +179,18 @@ def _troubles(info: dict[str, Any], config: dict[str, str], where: str) -> Itera
             f"{rejected:,} connections were refused",
             "raise maxclients, or use fewer workers",
         )
+
+
+def _slots(client: Any) -> Finding:  # noqa: ANN401 - of a Cluster
+    moved: set[int] = set()
+    for node in client.get_primaries():
+        # Each node knows of its own slots alone.
+        for known in client.execute_command("CLUSTER NODES", target_nodes=node).values():
+            moved |= {int(slot["slot"]) for slot in known["migrations"]}
+    if not moved:
+        return _finding("slots", "ok", "none is being moved")
+    seen = f"{', '.join(map(str, sorted(moved)))} {'is' if len(moved) == 1 else 'are'} being moved"
+    return _finding("slots", "warn", seen, "let the move end: whoever needs a partition in such a slot waits for it")
 
 
 def _latency(client: Any) -> Finding:  # noqa: ANN401 - of three kinds

@@ -47,6 +47,11 @@ _WORDS: tuple[tuple[str, type[StoreError], str], ...] = (
     ("BUSY", StoreError, "a script of somebody else keeps the server busy"),
     ("MASTERDOWN", StoreError, "this replica has lost its primary"),
     ("CLUSTERDOWN", StoreError, "the Cluster is down: some of its slots are served by nobody"),
+    (
+        "TTL exhausted",
+        StoreError,
+        "the slot of this partition is being moved to another node, or has just been",
+    ),
     ("luster mode is not enabled", ForeignStore, "this is a single server; name it as redis://"),
     ("MOVED", ForeignStore, "this is a node of a Cluster; name it as redis+cluster://"),
     ("CROSSSLOT", ForeignStore, "this is a node of a Cluster; name it as redis+cluster://"),
@@ -98,7 +103,7 @@ def may_pass(error: Exception) -> bool:
         redis_errors.TimeoutError,
         redis_errors.BusyLoadingError,
         redis_errors.ReadOnlyError,
-        redis_errors.ClusterDownError,
+        redis_errors.ClusterError,
         OSError,
     )
     if isinstance(error, passing):
