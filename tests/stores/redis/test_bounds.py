@@ -1,6 +1,6 @@
 """What one call of a script may do: no more than others can wait for, however much there is."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 
 import pytest
 import redis
@@ -166,4 +166,23 @@ async def test_events_beyond_the_most_go_by_their_number(store: RedisStore, clie
         client.hset(f"{TAG}:m", "told", 100_000)
         await store.apply([change.cancel(job, OPERATOR, START) for job in jobs[10:]], START)
         assert int(client.hget(f"{TAG}:m", "told") or 0) <= 100_000
+    await store.close()
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+async def test_session_that_has_ended_is_forgotten(
+    partitions: int, server: servers.Server, client: redis.Redis
+) -> None:
+    store = RedisStore(f"{server.url}?partitions={partitions}")
+    for number in range(5):
+        await enqueue(store, *new_jobs(store, 10))
+        worker = await Worker.open(store, f"worker-{number}")
+        await worker.settle(*map(succeed, await worker.take(10)))
+        await store.wait(("default",), 0.0, worker.session)
+        await worker.beat(lease=0)
+    fleet = store._fleet  # noqa: SLF001 - not to be seen
+    parts = [fleet.partition(number) for number in range(partitions)]
+    kept: list[Sized] = [fleet._tours, fleet._opened, fleet._idles]  # noqa: SLF001 - as above
+    kept += [part._hands for part in parts] + [part._heard for part in parts]  # noqa: SLF001 - as above
+    assert [len(sessions) for sessions in kept] == [0] * len(kept)
     await store.close()

@@ -234,6 +234,9 @@ class Fleet:
         partitions, opened = self._all(), self._opened.setdefault(beat.session, set())
         share = replace(beat, slots=max(1, round(beat.slots / len(partitions))))
         is_over = beat.lease <= 0
+        if is_over:
+            for kept in (self._tours, self._opened, self._idles):
+                kept.pop(beat.session, None)
 
         async def keep(partition: Partition) -> bool:
             is_new = not is_over and (beat.is_new or partition.number not in opened)

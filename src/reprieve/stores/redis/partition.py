@@ -213,8 +213,9 @@ class Partition:
         until = beat.now + milliseconds(beat.lease)
         head = _encode((beat.session, until, beat.slots, beat.is_new, beat.lease <= 0))
         is_alive = bool(await self._write("beat", head))
-        if not is_alive:
+        if not is_alive or beat.lease <= 0:
             self._heard.pop(beat.session, None)
+            self._hands.pop(beat.session, None)
         return is_alive
 
     async def recover(self, now: int, limit: int) -> list[Job]:
