@@ -5,10 +5,11 @@ Gates, weights and pauses are copied to all; limits are leased in shares.
 """
 
 import asyncio
+import contextlib
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from msgspec.structs import replace
@@ -38,7 +39,7 @@ from reprieve.stores.protocol import (
 from reprieve.stores.redis.enqueue import MOST
 from reprieve.stores.redis.keys import FRESH, Keys
 from reprieve.stores.redis.link import Links
-from reprieve.stores.redis.partition import Grown, Partition
+from reprieve.stores.redis.partition import Grown, Overtaken, Partition, State
 from reprieve.stores.redis.quotas import Quotas
 from reprieve.stores.redis.together import together
 from reprieve.stores.redis.tour import MOST_VISITS, Tour
@@ -190,8 +191,7 @@ class Fleet:
                 limits = tour.plan()
                 await together(self._visit(tour, number, limit) for number, limit in limits.items())
                 tour.count += 1
-            if tour.may_deal and self._quotas.is_needed:
-                await self._quotas.deal(self._all(), claim.now)
+            if tour.may_deal and self._quotas.is_needed and await self._quotas.deal(self._all(), claim.now):
                 tour.begin_again()
             else:
                 tour.is_done = True
@@ -276,39 +276,35 @@ class Fleet:
 
     async def regulate(self, regulations: Sequence[Regulation], now: int) -> None:
         """Change gates, limits, weights and pauses everywhere."""
-        await self._links.here().admit()
-        if self.is_one:
-            await self.partition(0).regulate(regulations, now)
-            return
-        partitions = self._all()
-        await self._quotas.adopt(partitions[0])
-        await self._tell(partitions, partitions, regulations, now)
+        first = self.partition(0)
+
+        async def write(state: State | None) -> bool:
+            await first.regulate(regulations, now, state)
+            return True
+
+        await self._tell(regulations, now, write)
 
     async def _tell(
-        self, partitions: Sequence[Partition], some: Sequence[Partition], regulations: Sequence[Regulation], now: int
-    ) -> None:
-        """Tell some of the partitions; the others know it already. More may be added meanwhile, and are told later."""
-        await self._quotas.remind(partitions, now)
-        number = await self._quotas.note(regulations)
-        closed = [self._quotas.closed(regulation) for regulation in regulations]
-        await together(partition.regulate(closed, now) for partition in some)
-        await self._quotas.heed(partitions, number)
-        await self._quotas.deal(partitions, now, is_forced=True)
+        self, regulations: Sequence[Regulation], now: int, write: Callable[[State | None], Awaitable[T]]
+    ) -> T:
+        """Write to the first partition, and tell the others."""
+        link = self._links.here()
+        await link.admit()
+        if self.is_one or not regulations:
+            with contextlib.suppress(Overtaken):
+                return await write(None)
+            # There are more partitions by now.
+            await link.look_for_more()
+        return await self._quotas.change(self._all(), regulations, now, write)
 
     async def swap(
         self, key: str, version: int, value: bytes | None, regulations: Sequence[Regulation], now: int
     ) -> Cell | None:
         """Set or delete a cell, which is the first partition's, and tell the others what came with it."""
-        await self._links.here().admit()
-        first, *others = self._all()
-        if not others or not regulations:
-            return await first.swap(key, version, value, regulations, now)
-        closed = [self._quotas.closed(regulation) for regulation in regulations]
-        cell = await first.swap(key, version, value, closed, now)
-        if cell is not None:
-            await self._quotas.adopt(first)
-            await self._tell([first, *others], others, regulations, now)
-        return cell
+        first = self.partition(0)
+        return await self._tell(
+            regulations, now, lambda state: first.swap(key, version, value, regulations, now, state)
+        )
 
     async def prune(self, retention: Retention) -> Pruned:
         """Forget what has ended long enough ago, everywhere."""

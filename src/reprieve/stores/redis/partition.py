@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import UNSET
@@ -61,6 +61,19 @@ class Grown(Exception):
     """There is more than one partition by now, so keys are kept elsewhere; nothing was done."""
 
 
+class State(NamedTuple):
+    """What is wanted of all partitions, as one of them is told of it: see regulate.lua."""
+
+    how: Literal["note", "change", "next", "whole"]
+    number: int
+    seen: int = 0
+    fields: tuple[str | bytes, ...] = ()
+
+
+class Overtaken(StoreError):
+    """Somebody else was first, or a state is missing: look again."""
+
+
 class Hand:
     """What a session has in hand, as this process knows, and the number of the last call that changed it."""
 
@@ -96,9 +109,11 @@ class Partition:
             known += await self._links.here().run("has", self.tag, some)
         return known
 
-    async def quota(self, word: str, now: int, epoch: int, items: Sequence[tuple[object, ...]]) -> list[Any] | None:
+    async def quota(
+        self, word: str, now: int, epoch: int = 0, items: Sequence[tuple[object, ...]] = (), number: int = 0
+    ) -> list[Any] | None:
         """Read, freeze or grant shares; None when somebody else was later than we."""
-        answer = await self._write("quota", _encode((word, now, epoch, items)))
+        answer = await self._write("quota", _encode((word, now, epoch, items, number)))
         return None if answer[0] == b"stale" else list(answer[1:])
 
     async def _write(self, name: str, *arguments: Argument) -> Any:  # noqa: ANN401 - as the script answers
@@ -239,18 +254,34 @@ class Partition:
         start = 2 + int.from_bytes(mark[:2], "big") if mark else 0
         return bytes(mark[start + 1 :]) if mark and len(mark) > start else None
 
-    async def regulate(self, regulations: Sequence[Regulation], now: int) -> None:
-        """Change gates, limits, weights and pauses."""
-        await self._write("regulate", _encode((now, tuple(map(_facts, regulations)))), "")
+    async def regulate(self, regulations: Sequence[Regulation], now: int, state: State | None = None) -> None:
+        """Change gates, limits, weights and pauses. Raises `Overtaken`, and nothing was done."""
+        await self._regulate(regulations, now, state, ("", "", 0, "", b"", b""))
+
+    async def _regulate(
+        self, regulations: Sequence[Regulation], now: int, state: State | None, cell: tuple[Argument, ...]
+    ) -> tuple[bytes, bytes]:
+        head = _encode((now, tuple(map(_facts, regulations)), state[:3] if state else False))
+        word, version = await self._write("regulate", head, *cell, *(state.fields if state else ()))
+        if word == b"overtaken":
+            message = "somebody else has just changed what is wanted of all partitions; repeat the call"
+            raise Overtaken(message)
+        return word, version
 
     async def swap(
-        self, key: str, version: int, value: bytes | None, regulations: Sequence[Regulation], now: int
+        self,
+        key: str,
+        version: int,
+        value: bytes | None,
+        regulations: Sequence[Regulation],
+        now: int,
+        state: State | None = None,
     ) -> Cell | None:
-        """Set or delete a cell if nobody was first, together with regulations."""
-        head = _encode((now, tuple(map(_facts, regulations))))
+        """Set or delete a cell if nobody was first, together with regulations. Raises `Overtaken` as `regulate`."""
         how = "delete" if value is None else "set"
         call = bits(64).to_bytes(8, "big")
-        word, newest = await self._write("regulate", head, "cell", key, version, how, value or b"", call)
+        cell = ("cell", key, version, how, value or b"", call)
+        word, newest = await self._regulate(regulations, now, state, cell)
         return Cell(key=key, version=int(newest), value=value or b"") if word == b"ok" else None
 
     async def prune(self, retention: Retention) -> Pruned:

@@ -1,28 +1,39 @@
 """Quotas: limits that hold for the whole fleet, leased in shares to partitions.
 
+What is wanted is written down in the first partition, as a state whose number only grows, and every partition is told
+one state after the other: whoever was left behind by one who died is told all by the next.
+
 The shares of a limit never add up to more than the limit, what is under way included. Once a second somebody moves
 shares to where they are wanted: all partitions are frozen at what they have under way, then the rest is dealt out anew.
 Whoever was frozen by one who died is dealt with by the next.
 """
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any, Final, Literal, TypeAlias, get_args
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 
 import msgspec
+import structlog
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from reprieve.core.rate import Rate
+from reprieve.errors import StoreError
 from reprieve.stores.protocol import Gauge, Regulation, Subject
 from reprieve.stores.redis.link import Links
-from reprieve.stores.redis.partition import LETTERS, Partition
+from reprieve.stores.redis.partition import LETTERS, Overtaken, Partition, State
+from reprieve.stores.redis.together import together
 
 EVERY: Final = 1.0
 """Seconds from one deal to the next."""
 
 
 Pause: TypeAlias = Literal["schedule", "retry"]
+Name: TypeAlias = tuple[Subject, str, str]
+T = TypeVar("T")
+
+log = structlog.get_logger("reprieve")
 
 
 class Want(msgspec.Struct, array_like=True, frozen=True):
@@ -102,6 +113,7 @@ class Quotas:
         """Deal at the first look."""
         self._links = links
         self._dealt_at: float | None = None
+        self._is_failing = False
         self.is_needed = False
         """Whether anything is shared, as far as this process knows."""
 
@@ -109,18 +121,25 @@ class Quotas:
     def _key(self) -> str:
         return f"{self._links.tag(0)}:want"
 
-    async def wants(self) -> dict[tuple[Subject, str, str], Want]:
+    def _meta(self, number: int) -> str:
+        return f"{self._links.tag(number)}:m"
+
+    async def wants(self) -> dict[Name, Want]:
         """Answer what is wanted for the whole fleet."""
         found = await self._links.here().command("HGETALL", self._key)
         wants = (_decode(data) for name, data in found.items() if name)
         return {(want.subject, want.name, want.queue): want for want in wants}
 
+    async def _state(self) -> tuple[int, dict[Name, Want]]:
+        """Answer the number of a state, and what is wanted, which may be newer: whoever acts on it is overtaken."""
+        number = int(await self._links.here().command("HGET", self._meta(0), "wants") or 0)
+        return number, await self.wants()
+
     async def adopt(self, first: Partition) -> None:
         """Write down what the only partition there was so far honours, before there are others."""
-        link = self._links.here()
-        if await link.command("EXISTS", self._key):
+        if await self._links.here().command("EXISTS", self._key):
             return
-        fields: list[str | bytes] = ["", ""]
+        wants: list[Want] = []
         for subject in get_args(Subject):
             for gauge in await first.gauges(subject, ""):
                 want = Want(
@@ -134,55 +153,57 @@ class Quotas:
                     tuple(word for word in get_args(Pause) if word in gauge.pauses),
                 )
                 if want != Want(subject, gauge.name, gauge.queue):
-                    fields += [f"{subject}\0{gauge.name}\0{gauge.queue}", _encode(want)]
-        await link.command("HSET", self._key, *fields)
-        await link.command("HINCRBY", self._meta(0), "wants", 1)
+                    wants.append(want)
+        with contextlib.suppress(Overtaken):
+            await first.regulate((), 0, State("note", 1, 0, ("", "", *_fields(wants))))
 
-    def _meta(self, number: int) -> str:
-        return f"{self._links.tag(number)}:m"
+    async def change(
+        self,
+        partitions: Sequence[Partition],
+        regulations: Sequence[Regulation],
+        now: int,
+        write: Callable[[State], Awaitable[T]],
+    ) -> T:
+        """Write down what is wanted in one step with a write to the first partition, and tell the others.
 
-    async def note(self, regulations: Sequence[Regulation]) -> int:
-        """Write down what is wanted, before anybody is told his share of it; answer the number of this state."""
-        wants, link = await self.wants(), self._links.here()
-        for regulation in regulations:
-            name = (regulation.subject, regulation.name, regulation.queue)
-            changed = {
-                fact: value
-                for fact in ("permits", "max_running", "rate", "weight", "pauses")
-                if (value := getattr(regulation, fact)) is not UNSET
-            }
-            want = msgspec.structs.replace(wants.get(name) or Want(*name), **changed)
-            wants[name] = want
-            await link.command("HSET", self._key, "\0".join(name), _encode(want))
-        return int(await link.command("HINCRBY", self._meta(0), "wants", 1))
-
-    async def heed(self, partitions: Sequence[Partition], number: int) -> None:
-        """Note that partitions have heard everything up to a state."""
-        link = self._links.here()
-        await asyncio.gather(*(link.command("HSET", self._meta(one.number), "heeds", number) for one in partitions))
+        If the write answers None nothing was done.
+        """
+        first, *others = partitions
+        await self.adopt(first)
+        await self.remind(partitions, now)
+        while True:
+            seen, wants = await self._state()
+            state = State("change", seen + 1, seen, tuple(_fields(_merged(wants, regulations))))
+            try:
+                answer = await write(state)
+                break
+            except Overtaken:
+                await self.remind(partitions, now)
+        if answer is not None:
+            try:
+                await together(one.regulate(regulations, now, State("next", state.number)) for one in others)
+            except Overtaken:
+                await self.remind(partitions, now)
+            await self.deal(partitions, now, is_forced=True)
+        return answer
 
     async def remind(self, partitions: Sequence[Partition], now: int) -> None:
         """Tell everything to partitions that are new, or that somebody who died on the way did not come to."""
         link = self._links.here()
-        newest = int(await link.command("HGET", self._meta(0), "wants") or 0)
-        heeded = await asyncio.gather(*(link.command("HGET", self._meta(one.number), "heeds") for one in partitions))
-        behind = [one for one, number in zip(partitions, heeded, strict=True) if int(number or 0) < newest]
+        heeds = await together(link.command("HGET", self._meta(one.number), "heeds") for one in partitions)
+        heeded = [int(number or 0) for number in heeds]
+        newest, wants = await self._state()
+        if max(heeded) > newest:
+            # The first partition's server has forgotten a state: what it knows is told anew, under a number of its own.
+            with contextlib.suppress(Overtaken):
+                await partitions[0].regulate((), now, State("note", max(heeded) + 1, newest, ("", "")))
+            newest, wants = await self._state()
+        behind = [one for one, number in zip(partitions, heeded, strict=True) if number < newest]
         if not behind:
             return
-        told = [self.closed(want.regulation) for want in (await self.wants()).values()]
-        await asyncio.gather(*(one.regulate(told, now) for one in behind))
-        await self.heed(behind, newest)
+        told = [want.regulation for want in wants.values()]
+        await together(one.regulate(told, now, State("whole", newest)) for one in behind)
         await self.deal(partitions, now, is_forced=True)
-
-    @staticmethod
-    def closed(regulation: Regulation) -> Regulation:
-        """Answer a regulation as a partition hears it first: of a limit that is shared it has nothing yet."""
-        changes: dict[str, Any] = {}
-        if isinstance(regulation.permits, int) and regulation.permits > 0:
-            changes["permits"] = 0
-        if isinstance(regulation.max_running, int):
-            changes["max_running"] = 0
-        return replace(regulation, **changes) if changes else regulation
 
     async def deal_if_due(self, partitions: Sequence[Partition], now: int) -> None:
         """Deal if nobody of this process did in the last second."""
@@ -191,24 +212,40 @@ class Quotas:
             self._dealt_at = at
             await self.deal(partitions, now)
 
-    async def deal(self, partitions: Sequence[Partition], now: int, *, is_forced: bool = False) -> None:
-        """Move shares to where they are wanted."""
-        wants = [want for want in (await self.wants()).values() if want.is_shared]
+    async def deal(self, partitions: Sequence[Partition], now: int, *, is_forced: bool = False) -> bool:
+        """Move shares to where they are wanted; answer whether that was possible.
+
+        It is never what the caller was asked for: where it fails the shares are as they were, or frozen, until the next
+        deal.
+        """
+        try:
+            await self._deal(partitions, now, is_forced=is_forced)
+        except StoreError as error:
+            if not self._is_failing:
+                log.warning("shares of limits could not be moved", error=str(error))
+            self._is_failing = True
+            return False
+        self._is_failing = False
+        return True
+
+    async def _deal(self, partitions: Sequence[Partition], now: int, *, is_forced: bool) -> None:
+        state, known = await self._state()
+        wants = [want for want in known.values() if want.is_shared]
         self.is_needed = bool(wants)
         if not wants:
             return
         items = [(LETTERS[want.subject], want.name, want.queue) for want in wants]
         if not is_forced:
-            seen = [_read(parts) for parts in await self._ask(partitions, "read", now, 0, [items] * len(partitions))]
+            looks = await together(partition.quota("read", now, 0, items) for partition in partitions)
+            seen = [_read(parts) for parts in looks]
             # What nobody asks for stays where it is.
             asked = [number for number in range(len(items)) if any(shares[number].wants for shares in seen if shares)]
             wants, items = [wants[number] for number in asked], [items[number] for number in asked]
             if not items:
                 return
-        epoch = await self._links.here().command("HINCRBY", self._meta(0), "epochs", 1)
-        frozen = [
-            _read(parts) for parts in await self._ask(partitions, "freeze", now, epoch, [items] * len(partitions))
-        ]
+        (epoch,) = await partitions[0].quota("begin", now) or [0]
+        stopped = await together(partition.quota("freeze", now, epoch, items, state) for partition in partitions)
+        frozen = [_read(parts) for parts in stopped]
         if not all(frozen):
             return  # somebody else deals
         wanting = [place for place, shares in enumerate(frozen) if any(share.wants for share in shares)]
@@ -221,14 +258,10 @@ class Quotas:
             ]
             for place in range(len(partitions))
         ]
-        await self._ask(partitions, "grant", now, epoch, grants)
-
-    @staticmethod
-    async def _ask(
-        partitions: Sequence[Partition], word: str, now: int, epoch: int, items: Sequence[Sequence[Any]]
-    ) -> list[list[Any] | None]:
-        calls = (partition.quota(word, now, epoch, some) for partition, some in zip(partitions, items, strict=True))
-        return list(await asyncio.gather(*calls))
+        await together(
+            partition.quota("grant", now, epoch, shares, state)
+            for partition, shares in zip(partitions, grants, strict=True)
+        )
 
     async def whole(self, gauges: list[Gauge]) -> list[Gauge]:
         """Answer gauges with the limits of the whole fleet in the place of shares."""
@@ -239,6 +272,26 @@ class Quotas:
             else gauge
             for gauge in gauges
         ]
+
+
+def _merged(wants: dict[Name, Want], regulations: Sequence[Regulation]) -> list[Want]:
+    """Answer what is wanted after regulations, as far as they change it."""
+    merged: dict[Name, Want] = {}
+    for regulation in regulations:
+        name = (regulation.subject, regulation.name, regulation.queue)
+        changed = {
+            fact: value
+            for fact in ("permits", "max_running", "rate", "weight", "pauses")
+            if (value := getattr(regulation, fact)) is not UNSET
+        }
+        merged[name] = replace(merged.get(name) or wants.get(name) or Want(*name), **changed)
+    return list(merged.values())
+
+
+def _fields(wants: Iterable[Want]) -> Iterable[str | bytes]:
+    for want in wants:
+        yield f"{want.subject}\0{want.name}\0{want.queue}"
+        yield _encode(want)
 
 
 def _read(parts: list[Any] | None) -> list[Share]:

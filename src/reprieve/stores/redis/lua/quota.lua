@@ -2,18 +2,30 @@
 --
 -- needs: calls record rate limits places line
 -- KEYS  1: the partition
--- ARGV  1: 'read', 'freeze' or 'grant', now, epoch, items (msgpack); an item is subject letter, name, queue, and for
---          'grant' the shares of permits, max_running and the rate's count, each a number or false
--- Answer: {'stale'} if somebody has frozen the partition since, else 'ok' and for each item what runs, what its rate has
---          granted, whether more is wanted, and its shares of permits, max_running and count so far
+-- ARGV  1: 'begin', 'read', 'freeze' or 'grant', now, epoch, items, number of the state of `:want` that is dealt out
+--          (msgpack); an item is subject letter, name, queue, and for 'grant' the shares of permits, max_running and the
+--          rate's count, each a number or false
+-- Answer: of 'begin', to the first partition: {'ok', a new epoch}
+--         {'stale'} if somebody has frozen the partition since, or has told it of a newer state; else 'ok' and for each
+--          item what runs, what its rate has granted, whether more is wanted, and its shares of permits, max_running and
+--          count so far
 -- A partition that is frozen grants nothing beyond what it has under way, until its new shares come.
 
-local word, now, epoch, items = unpack(cmsgpack.unpack(ARGV[1]))
-local last = tonumber(call('HGET', P .. ':m', 'epoch') or 0)
-if word ~= 'read' and (epoch < last or (word == 'grant' and epoch ~= last)) then
-  return {'stale'}
+local word, now, epoch, items, number = unpack(cmsgpack.unpack(ARGV[1]))
+local last, heeds = unpack(call('HMGET', P .. ':m', 'epoch', 'heeds'))
+last, heeds = tonumber(last or 0), tonumber(heeds or 0)
+if word == 'freeze' or word == 'grant' then
+  if number < heeds or epoch < last or (word == 'grant' and epoch ~= last) then
+    return {'stale'}
+  end
 end
-if word == 'freeze' then
+if word ~= 'read' then
+  -- A full server allows this write, and with it all that follow.
+  call('HDEL', P .. ':m', '')
+end
+if word == 'begin' then
+  return {'ok', call('HINCRBY', P .. ':m', 'epochs', 1)}
+elseif word == 'freeze' then
   call('HSET', P .. ':m', 'epoch', format('%.0f', epoch))
 end
 local answer = {'ok'}

@@ -1,16 +1,28 @@
 -- Swaps a cell, if one is named, and changes what the claim honours; nothing if the cell has another version.
+-- With several partitions all of them come to honour the same: what is wanted is written down in the first, as a state
+-- with a number, and the others are told one state after the other. Of a limit that is shared nobody has anything until
+-- shares are dealt.
 --
 -- needs: calls record rate limits places line
 -- KEYS  1: the partition
--- ARGV  1: now, regulations (msgpack); a regulation is subject letter, name, queue, and for each of permits,
---          max_running, rate (count, window in ms, bucket), weight and pauses whether it is set, and to what
+-- ARGV  1: now, regulations, state (msgpack); a regulation is subject letter, name, queue, and for each of permits,
+--          max_running, rate (count, window in ms, bucket), weight and pauses whether it is set, and to what.
+--          A state is false for a store of one partition, else how, its number, and for 'note' and 'change' the number
+--          that was seen:
+--          'note' writes it down; 'change' does that and makes the change here as well, both in the first partition;
+--          'next' is what came to the state before; 'whole' is all there is
 --       2: 'cell' or ''  3: its key  4: the version seen  5: 'set' or 'delete'  6: the value  7: 8 bytes that tell this
 --          call from any other, so that a repeat is answered as the first
--- Answer: {word, version}: 'ok' and the version of the cell now, or 'lost'
+--       8 …: for 'note' and 'change': fields of `:want`, each with its value
+-- Answer: {word, version}: 'ok' and the version of the cell now; 'lost'; or, and nothing was done, 'overtaken': somebody
+--          else has changed what is wanted, or the partition does not know the states before
 --
 --   :k  hash: cell → version (8 bytes), the call that set it (8 bytes), value
+--   :kd:<call> string, for a minute: that call has deleted a cell
+--   :want hash, of the first partition: subject \0 name \0 queue → what is wanted (msgpack); '' → ''
+--   :m  hash: wants = the number of that state; heeds = that of the state which this partition honours
 
-local now, regulations = unpack(cmsgpack.unpack(ARGV[1]))
+local now, regulations, state = unpack(cmsgpack.unpack(ARGV[1]))
 call('HDEL', P .. ':m', '')
 local version = '0'
 if ARGV[2] == 'cell' then
@@ -18,17 +30,53 @@ if ARGV[2] == 'cell' then
   local seen = found and struct.unpack('>d', found) or 0
   if found and ARGV[5] == 'set' and sub(found, 9, 16) == ARGV[7] then
     return {'ok', tostring(seen)}
+  elseif ARGV[5] == 'delete' and call('EXISTS', P .. ':kd:' .. ARGV[7]) == 1 then
+    return {'ok', '0'}
   elseif seen ~= tonumber(ARGV[4]) then
     return {'lost', '0'}
   end
+end
+
+local wants, heeds = unpack(call('HMGET', P .. ':m', 'wants', 'heeds'))
+wants, heeds = tonumber(wants or 0), tonumber(heeds or 0)
+if state then
+  local how, number, seen = unpack(state)
+  if how == 'note' and wants ~= seen or how == 'change' and (wants ~= seen or heeds ~= seen)
+    or how == 'next' and heeds < number - 1 then
+    return {'overtaken', '0'}
+  elseif how ~= 'note' and heeds >= number then
+    return {'ok', '0'}
+  end
+  if how == 'note' or how == 'change' then
+    local fields = {}
+    for place = 8, #ARGV do
+      fields[#fields + 1] = ARGV[place]
+    end
+    many('HSET', P .. ':want', fields)
+    call('HSET', P .. ':m', 'wants', format('%.0f', number))
+  end
+  if how ~= 'note' then
+    call('HSET', P .. ':m', 'heeds', format('%.0f', number))
+  end
+elseif wants > 0 and regulations[1] then
+  return {'overtaken', '0'}
+end
+
+if ARGV[2] == 'cell' then
   if ARGV[5] == 'delete' then
     call('HDEL', P .. ':k', ARGV[3])
+    call('SET', P .. ':kd:' .. ARGV[7], '', 'PX', 60000)
   else
     -- Versions come from one counter, so that a cell which was deleted and made again never looks like the old one.
     local newest = call('HINCRBY', P .. ':m', 'cells', 1)
     call('HSET', P .. ':k', ARGV[3], struct.pack('>d', newest) .. ARGV[7] .. ARGV[6])
     version = tostring(newest)
   end
+end
+
+-- A share of a limit that several partitions have.
+local function share(limit)
+  return limit and (state and 0 or limit)
 end
 
 local keys, names = {}, {}
@@ -45,13 +93,13 @@ for _, r in ipairs(regulations) do
   local limits = r[1] == 't' and tenants[r[3] .. '\0' .. r[2]] or gates[r[1] .. r[2]]
   limits.is_changed = true
   if r[4] then
-    limits.permits = r[5]
+    limits.permits = share(r[5])
   end
   if r[6] then
-    limits.max_running = r[7]
+    limits.max_running = share(r[7])
   end
   if r[8] then
-    carry(limits, r[9], r[10], r[11], now)
+    carry(limits, share(r[9]), r[10], r[11], now)
   end
   if r[1] == 't' then
     if r[12] then

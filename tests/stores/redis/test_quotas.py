@@ -1,0 +1,249 @@
+"""Limits and gates of several partitions: never exceeded, the same everywhere, no hindrance when memory is short."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import pytest
+import redis
+
+from reprieve.core.rate import Rate
+from reprieve.errors import StoreClosed, StoreError, StoreFull
+from reprieve.stores.protocol import Regulation
+from reprieve.stores.redis import RedisStore
+from reprieve.stores.redis.quotas import Quotas
+from reprieve.stores.redis.tags import tag_of
+from reprieve.testing.conformance.stage import START, Worker, enqueue, new_jobs, regulate, succeed
+from tests.servers import redis as servers
+
+PARTITIONS = 4
+HELD = Regulation(subject="dependency", name="ses", permits=0)
+OPEN = Regulation(subject="dependency", name="ses", permits=None)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[servers.Server]:
+    with servers.own() as server:
+        yield server
+
+
+@pytest.fixture
+def client(server: servers.Server) -> Iterator[redis.Redis]:
+    with server.client() as client:
+        client.flushall()
+        yield client
+
+
+@asynccontextmanager
+async def stores(server: servers.Server, count: int) -> AsyncIterator[list[RedisStore]]:
+    """Answer stores of processes that know nothing of each other."""
+    opened = [RedisStore(f"{server.url}?partitions={PARTITIONS}") for _ in range(count)]
+    try:
+        yield opened
+    finally:
+        for store in opened:
+            await store.close()
+
+
+async def spread(store: RedisStore, count: int) -> None:
+    """Enqueue as many jobs in each partition."""
+    await enqueue(store, *new_jobs(store, count * PARTITIONS, dependency="ses"))
+
+
+async def taken(store: RedisStore, session: str) -> int:
+    """Answer how many jobs a new worker gets, however often it asks."""
+    worker = await Worker.open(store, session)
+    await worker.beat()
+    return len(await worker.take(200)) + len(await worker.take(200))
+
+
+def replace_telling(store: RedisStore, numbers: range, tell: Callable[..., Any]) -> None:
+    """Let something happen when a process tells partitions what is wanted."""
+    for number in numbers:
+        partition = store._fleet.partition(number)  # noqa: SLF001 - where it is told
+        partition.regulate = partial(tell, partition.regulate)  # type: ignore[method-assign]
+
+
+async def fill(store: RedisStore) -> None:
+    """Enqueue until the store refuses."""
+    while True:
+        await store.enqueue(new_jobs(store, 20, dependency="ses", payload=b"x" * 40_000), START)
+
+
+async def die(*_: object, **__: object) -> None:
+    """Get no further, as a process that is killed."""
+    message = "killed"
+    raise StoreError(message)
+
+
+async def test_full_server_with_a_shared_limit_gives_up_all_it_has() -> None:
+    with servers.own(maxmemory="16mb") as server, server.client() as client:
+        async with stores(server, 1) as (store,):
+            await regulate(store, Regulation(subject="dependency", name="ses", max_running=8))
+            worker = await Worker.open(store)
+            with pytest.raises(StoreFull):
+                await fill(store)
+            stored = sum(client.hlen(f"{tag_of('reprieve', number)}:j") for number in range(PARTITIONS))
+            client.config_set("maxmemory", "4mb")
+            done = 0
+            claimed = await worker.ask(100)
+            while claimed.jobs:
+                assert len(claimed.jobs) <= 8
+                done += len(claimed.jobs)
+                assert await worker.beat(START + done)
+                claimed = await worker.ask(100, changes=[succeed(job) for job in claimed.jobs])
+            assert done == stored
+
+
+async def test_deal_that_fails_takes_nothing_from_a_claim_or_a_beat(
+    server: servers.Server, client: redis.Redis
+) -> None:
+    async with stores(server, 1) as (store,):
+        await regulate(store, Regulation(subject="dependency", name="ses", max_running=8))
+        await spread(store, 10)
+        worker = await Worker.open(store)
+        # A key of another kind fails every script that looks for what is wanted.
+        wanted = client.dump(f"{tag_of('reprieve', 0)}:want")
+        assert wanted is not None
+        client.set(f"{tag_of('reprieve', 0)}:want", "somebody else's")
+        assert 0 < len((await worker.ask(100)).jobs) <= 8
+        client.restore(f"{tag_of('reprieve', 0)}:want", 0, wanted, replace=True)
+        assert await worker.beat()
+
+
+async def test_rate_is_not_exceeded_before_it_is_dealt_out(
+    server: servers.Server, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert client.dbsize() == 0
+    async with stores(server, 2) as (dying, living):
+        await spread(dying, 20)
+        worker = await Worker.open(living)
+        assert await worker.beat()
+        with monkeypatch.context() as patched:
+            patched.setattr(Quotas, "deal", die)
+            with pytest.raises(StoreError):
+                await regulate(dying, Regulation(subject="dependency", name="ses", rate=Rate(count=8, window=60.0)))
+        running = len((await worker.ask(100)).jobs)
+        assert running <= 8
+        assert await worker.beat()
+        assert running + len(await worker.take(100)) <= 8
+        assert await taken(living, "another") + running <= 8
+
+
+async def test_gate_is_the_same_everywhere_whatever_is_heard_last(server: servers.Server, client: redis.Redis) -> None:
+    assert client.dbsize() == 0
+    async with stores(server, 2) as (slow, quick):
+        await spread(quick, 5)
+        worker = await Worker.open(quick)
+        is_noted, may_tell = asyncio.Event(), asyncio.Event()
+
+        async def wait(tell: Callable[..., Any], *call: object) -> None:
+            is_noted.set()
+            await may_tell.wait()
+            await tell(*call)
+
+        async def let_go(tell: Callable[..., Any], regulations: Sequence[Regulation], *rest: object) -> None:
+            await tell(regulations, *rest)
+            if OPEN in regulations:
+                may_tell.set()
+                await holding
+
+        await regulate(slow, OPEN)
+        replace_telling(slow, range(1, PARTITIONS), wait)
+        holding = asyncio.create_task(regulate(slow, HELD))
+        await is_noted.wait()
+        replace_telling(quick, range(1, PARTITIONS), let_go)
+        await regulate(quick, OPEN)
+        assert await worker.beat()
+        assert len(await worker.take(100)) == 5 * PARTITIONS
+
+
+async def test_changes_made_at_once_are_all_kept(server: servers.Server, client: redis.Redis) -> None:
+    assert client.dbsize() == 0
+    async with stores(server, 3) as (one, two, three):
+        for number in range(10):
+            name = f"d-{number}"
+            await asyncio.gather(
+                regulate(one, Regulation(subject="dependency", name=name, permits=0)),
+                regulate(two, Regulation(subject="dependency", name=name, max_running=5)),
+                regulate(three, Regulation(subject="dependency", name=name, rate=Rate(count=3, window=60.0))),
+            )
+        found = {(gauge.permits, gauge.max_running, gauge.rate) for gauge in await one.gauges("dependency")}
+        assert found == {(0, 5, Rate(count=3, window=60.0))}
+        heeds = {client.hget(f"{tag_of('reprieve', number)}:m", "heeds") for number in range(PARTITIONS)}
+        assert heeds == {client.hget(f"{tag_of('reprieve', 0)}:m", "wants")}
+
+
+async def test_gate_whose_holder_died_on_the_way_is_held_everywhere(
+    server: servers.Server, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert client.dbsize() == 0
+    async with stores(server, 2) as (dying, living):
+        await spread(living, 5)
+        await regulate(dying, OPEN)
+        first = dying._fleet.partition(0)  # noqa: SLF001 - the last that it speaks to
+        swap = first.swap
+
+        async def swap_and_die(*call: Any) -> Any:  # noqa: ANN401 - as it answers
+            cell = await swap(*call)
+            await dying.close()
+            return cell
+
+        monkeypatch.setattr(first, "swap", swap_and_die)
+        with pytest.raises(StoreClosed):
+            await dying.swap("gate:ses", 0, b"held", [HELD], START)
+        assert [cell.value for cell in await living.cells()] == [b"held"]
+        assert await taken(living, "worker") == 0
+
+
+async def test_state_that_a_server_has_forgotten_is_told_anew(server: servers.Server, client: redis.Redis) -> None:
+    assert client.dbsize() == 0
+    async with stores(server, 1) as (store,):
+        await spread(store, 5)
+        for regulation in (HELD, OPEN, HELD):
+            await regulate(store, regulation)
+        # The server of the first partition failed over to one that knew only the beginning.
+        client.hset(f"{tag_of('reprieve', 0)}:m", mapping={"wants": 1, "heeds": 1})
+        await regulate(store, OPEN)
+        worker = await Worker.open(store)
+        assert len(await worker.take(100)) == 5 * PARTITIONS
+
+
+async def test_process_that_knows_of_one_partition_regulates_all(server: servers.Server, client: redis.Redis) -> None:
+    assert client.dbsize() == 0
+    small = RedisStore(f"{server.url}?partitions=1")
+    await regulate(small, OPEN)
+    async with stores(server, 1) as (large,):
+        await spread(large, 5)
+        worker = await Worker.open(large)
+        await regulate(small, HELD)
+        assert await worker.take(100) == []
+    await small.close()
+
+
+@pytest.mark.parametrize("partitions", [1, PARTITIONS])
+async def test_deletion_whose_answer_was_lost_is_answered_as_the_first(
+    partitions: int, server: servers.Server, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert client.dbsize() == 0
+    store = RedisStore(f"{server.url}?partitions={partitions}")
+    cell = await store.swap("leader", 0, b"me")
+    assert cell is not None
+    link = store._links.here()  # noqa: SLF001 - where answers get lost
+    evaluate = link._evaluate  # noqa: SLF001 - as above
+    lost: list[Any] = []
+
+    async def lose(*call: Any) -> Any:  # noqa: ANN401 - as the script answers
+        answer = await evaluate(*call)
+        if not lost:
+            lost.append(answer)
+            raise redis.ConnectionError
+        return answer
+
+    monkeypatch.setattr(link, "_evaluate", lose)
+    assert await store.swap("leader", cell.version, None) is not None
+    assert lost
+    assert await store.swap("leader", cell.version, None) is None
+    await store.close()
