@@ -7,10 +7,11 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
+import redis
 import uvloop
 
 from reprieve.clock import ticks
-from reprieve.errors import StoreUnreachable
+from reprieve.errors import StoreUnreachable, UnsafeStore
 from reprieve.stores.protocol import Filter
 from reprieve.stores.redis import RedisStore
 from reprieve.stores.redis.guard import Durability
@@ -167,3 +168,80 @@ async def test_strict_call_waits_for_no_replica_where_there_is_none(
     with replica.client() as client:
         assert client.hlen("{reprieve:0}:j") == 20
     await store.close()
+
+
+async def test_strict_call_is_not_answered_by_a_primary_that_its_replicas_have_lost() -> None:
+    with servers.pair(appendfsync="always") as pair:
+        store = RedisStore(pair.url, durability="strict")
+        await enqueue(store, *new_jobs(store, 5))
+        pair.replica.kill()
+        unheard = new_jobs(store, 5)
+        with pytest.raises(StoreUnreachable, match="replica"):
+            await enqueue(store, *unheard)
+        pair.replica.start()
+        pair.replica.wait_for_primary()
+        assert await enqueue(store, *unheard) == [job.id for job in unheard]
+        await store.close()
+
+
+async def test_every_node_of_a_cluster_must_be_safe() -> None:
+    with servers.cluster(appendfsync="always") as cluster:
+        for node in cluster.masters:
+            with node.client() as client:
+                client.config_set("appendfsync", "everysec")
+            store = RedisStore(cluster.url, durability="strict")
+            with pytest.raises(UnsafeStore, match="appendfsync always"):
+                await enqueue(store, *new_jobs(store, 1))
+            await store.close()
+            with node.client() as client:
+                client.config_set("appendfsync", "always")
+
+
+async def test_server_that_comes_back_as_another_is_looked_at_again() -> None:
+    with servers.own() as server:
+        store = RedisStore(server.url)
+        await enqueue(store, *new_jobs(store, 5))
+        server.kill()
+        server.settings["maxmemory-policy"] = "allkeys-lru"
+        starting = asyncio.create_task(asyncio.to_thread(server.start))
+        with pytest.raises(UnsafeStore, match="noeviction"):
+            await enqueue(store, *new_jobs(store, 5))
+        await starting
+        with server.client() as client:
+            client.config_set("maxmemory-policy", "noeviction")
+        await enqueue(store, *new_jobs(store, 5))
+        await store.close()
+
+
+async def test_heir_is_looked_at() -> None:
+    with servers.pair() as pair:
+        store = RedisStore(pair.url)
+        await enqueue(store, *new_jobs(store, 5))
+        with pair.replica.client() as client:
+            client.config_set("appendonly", "no")
+        pair.primary.kill()
+        pair.wait_for_failover()
+        with pytest.raises(UnsafeStore, match="appendonly"):
+            await enqueue(store, *new_jobs(store, 5))
+        await store.close()
+
+
+async def test_connection_that_breaks_while_a_server_is_looked_at_is_made_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with servers.own() as server:
+        store = RedisStore(server.url)
+        client = store._links.here()._client  # noqa: SLF001 - whose connection breaks
+        ask = client.config_get
+        broken: list[Any] = []
+
+        async def break_once(*call: Any) -> Any:  # noqa: ANN401 - as the server answers
+            if not broken:
+                broken.append(call)
+                raise redis.ConnectionError
+            return await ask(*call)
+
+        monkeypatch.setattr(client, "config_get", break_once)
+        await enqueue(store, *new_jobs(store, 1))
+        assert broken
+        await store.close()

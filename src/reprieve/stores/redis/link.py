@@ -1,7 +1,7 @@
 """Links to the server: one for each event loop, one for threads; and scripts that are run over them.
 
 A call whose connection broke is repeated for a few seconds: every script does nothing a second time and answers as it
-did the first.
+did the first, but for regulations without a cell, which are made again.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from redis import exceptions as redis_errors
 from reprieve.errors import NewerSchema, StoreClosed
 from reprieve.stores.redis.address import Address
 from reprieve.stores.redis.ear import Ear
-from reprieve.stores.redis.echo import Echo
+from reprieve.stores.redis.echo import Echo, place_of
 from reprieve.stores.redis.faults import FAULTS, closed_is_broken, may_pass, translate
 from reprieve.stores.redis.guard import Durability, require_safe, server_of
 from reprieve.stores.redis.scripts import Script, script
@@ -33,6 +33,9 @@ PATIENCE = 5.0
 
 LOOK_EVERY = 1.0
 """Seconds for which a process believes to know how many partitions there are."""
+
+EXAMINE_EVERY = 10.0
+"""Seconds after which a server is looked at again: it may have been restarted, or replaced, without our noticing."""
 
 _PAUSE, _LONGEST_PAUSE = 0.02, 0.5
 
@@ -51,6 +54,8 @@ class Links:
         """How many partitions there are, as far as is known."""
         self.is_admitted = False
         """Whether the server was looked at, and found to be safe."""
+        self.looked: dict[str, float] = {}
+        """Servers that were found to be safe, and when."""
         self._patience = patience
         self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, Link] = WeakKeyDictionary()
         self._reader: Client | None = None
@@ -124,7 +129,8 @@ class Link:
         self._links = links
         self._patience = patience
         self._client = links.address.connect_async()
-        self._echo = Echo(self._client) if links.durability == "strict" else None
+        is_watched = links.address.mode != "single"
+        self._echo = Echo(self._client, is_watched=is_watched) if links.durability == "strict" else None
         self._ears: dict[str, Ear] = {}
         self._loop = asyncio.get_running_loop()
         self._looking = asyncio.Lock()
@@ -143,16 +149,38 @@ class Link:
 
     async def _admit(self) -> None:
         """Look at the server before the first call, and refuse one that is not to be trusted with jobs."""
-        links = self._links
-        infos = await self.info()
-        for info in infos:
-            fsync = None
-            # It may not be for us to know, which only strict durability minds.
-            with contextlib.suppress(redis_errors.ResponseError):
-                fsync = (await self._client.config_get("appendfsync")).get("appendfsync")
-            require_safe(server_of(info, fsync), links.address, links.durability)
-        await self._agree(len(infos))
-        links.is_admitted = True
+        await self._agree(await self._patiently(self._look_at_all))
+        self._links.is_admitted = True
+
+    async def _look_at_all(self) -> int:
+        """Look at every primary; answer how many there are."""
+        if self._links.address.mode != "cluster":
+            await self._look({})
+            return 1
+        await self._client.initialize()
+        primaries = self._client.get_primaries()
+        for node in primaries:
+            await self._look({"target_nodes": [node]})
+        return len(primaries)
+
+    async def _look(self, where: dict[str, Any]) -> None:
+        info, fsync = await self._client.info(**where), None
+        # It may not be for us to know, which only strict durability minds.
+        with contextlib.suppress(redis_errors.ResponseError):
+            fsync = (await self._client.config_get("appendfsync", **where)).get("appendfsync")
+        server = server_of(info, fsync)
+        if self._links.is_admitted and server.role != "master":
+            message = "READONLY the server has become a replica"
+            raise redis_errors.ReadOnlyError(message)
+        require_safe(server, self._links.address, self._links.durability)
+
+    async def _look_again(self, tag: str) -> None:
+        """Look at the server that has a hash tag if it is another than before, has been away, or after a while."""
+        looked, now = self._links.looked, self._loop.time()
+        place = place_of(self._client, tag)
+        if now - looked.get(place.name, -EXAMINE_EVERY) >= EXAMINE_EVERY:
+            await self._look(place.where)
+            looked[place_of(self._client, tag).name] = now
 
     async def _agree(self, primaries: int) -> None:
         """Agree with everybody else on the layout and on the number of partitions, which only grows."""
@@ -195,13 +223,23 @@ class Link:
 
     async def _evaluate(self, wanted: Script, tag: str, arguments: tuple[Argument, ...]) -> Any:  # noqa: ANN401 - as above
         try:
-            answer = await self._client.execute_command("EVALSHA", wanted.sha, 1, tag, *arguments)
-        except redis_errors.NoScriptError:
-            # A server that was restarted, or failed over, does not know it (any more).
-            answer = await self._client.execute_command("EVAL", wanted.text, 1, tag, *arguments)
+            await self._look_again(tag)
+            answer = await self._send(wanted, tag, arguments)
+            # A Cluster may have sent the call on to another server.
+            await self._look_again(tag)
+        except FAULTS:
+            self._links.looked.clear()
+            raise
         if self._echo is not None:
             await self._echo.wait(tag)
         return answer
+
+    async def _send(self, wanted: Script, tag: str, arguments: tuple[Argument, ...]) -> Any:  # noqa: ANN401 - as above
+        try:
+            return await self._client.execute_command("EVALSHA", wanted.sha, 1, tag, *arguments)
+        except redis_errors.NoScriptError:
+            # A server that was restarted, or failed over, does not know it (any more).
+            return await self._client.execute_command("EVAL", wanted.text, 1, tag, *arguments)
 
     async def command(self, *parts: Argument) -> Any:  # noqa: ANN401 - as the server answers
         """Run a command."""
