@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
+from redis._parsers import _RESP2Parser
 
 from reprieve.errors import (
     ForeignStore,
@@ -19,6 +20,7 @@ from reprieve.errors import (
 from reprieve.stores.open import open_store
 from reprieve.stores.protocol import Filter
 from reprieve.stores.redis import RedisStore
+from reprieve.stores.redis.faults import translate
 from reprieve.stores.redis.link import PATIENCE
 from reprieve.testing.conformance.stage import START, Worker, enqueue, enqueued, find_all, new_job, new_jobs, succeed
 from tests.servers import redis as servers
@@ -248,3 +250,39 @@ async def test_server_that_runs_full_at_once_refuses_whole_calls() -> None:
             await fill(store, 200)
         assert complaints(client, TAG) == []
         await store.close()
+
+
+def met(line: str) -> ReprieveError:
+    """Answer our error for what a server says."""
+    return translate(_RESP2Parser.parse_error(line))  # type: ignore[no-untyped-call]  # the driver's
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("OOM command not allowed when used memory > 'maxmemory'.", StoreFull),
+        ("ERR Error running script (call to f_0a): @user_script:9: @user_script: 9: -OOM command not", StoreFull),
+        ("WRONGTYPE Operation against a key", ForeignStore),
+        ("ERR Error running script (call to f_0a): @user_script:9: WRONGTYPE Operation against a key", ForeignStore),
+        ("MOVED 3999 127.0.0.1:6381", ForeignStore),
+        ("CROSSSLOT Keys in request don't hash to the same slot", ForeignStore),
+        ("NOAUTH Authentication required.", StoreReadOnly),
+        ("NOPERM this user has no permissions", StoreReadOnly),
+        ("DENIED Redis is running in protected mode", StoreReadOnly),
+        ("MISCONF Redis is configured to save", StoreReadOnly),
+    ],
+)
+def test_error_is_told_by_its_first_word(line: str, kind: type[ReprieveError]) -> None:
+    assert type(met(line)) is kind
+
+
+@pytest.mark.parametrize(
+    "line", ["ERR key BUSY was MOVED", "ERR access to 'OOM' is DENIED", "BUSYGROUP Consumer Group name already exists"]
+)
+def test_word_elsewhere_in_an_error_means_nothing(line: str) -> None:
+    assert type(met(line)) is StoreError
+    assert str(met(line)).startswith("Redis failed")
+
+
+def test_full_server_does_not_promise_that_nothing_was_stored() -> None:
+    assert "same ids" in str(met("OOM command not allowed"))

@@ -1,5 +1,6 @@
 """What Redis says when it cannot, in words that help."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -38,8 +39,18 @@ def closed_is_broken() -> Iterator[None]:
         raise
 
 
+_FULL = "the server is full; not all of this call may be stored, and it can be repeated with the same ids"
+_SINGLE = "luster mode is not enabled"
+"""What the client of a Cluster says of a single server, somewhere in its words."""
+
+_MOVING = "TTL exhausted"
+"""What it says when it was sent from one node to another and back."""
+
+_IN_SCRIPT = re.compile(r"^(?:ERR )?Error running script \(call to \w+\): (?:@?user_script:\s?\d+: )*-?")
+"""What Redis 6.2 puts before the words of an error that a script met."""
+
 _WORDS: tuple[tuple[str, type[StoreError], str], ...] = (
-    ("OOM", StoreFull, "the server is full; nothing of this call was stored: raise maxmemory, or let workers drain it"),
+    ("OOM", StoreFull, f"{_FULL}: raise maxmemory, or let workers drain it"),
     ("MISCONF", StoreReadOnly, "the server cannot save to its disk and takes no writes; look at its log and its disk"),
     ("READONLY", StoreError, "this is a replica, which takes no writes; name its primary, or use redis+sentinel://"),
     ("NOREPLICAS", StoreError, "too few replicas follow the primary for it to take writes (min-replicas-to-write)"),
@@ -47,12 +58,6 @@ _WORDS: tuple[tuple[str, type[StoreError], str], ...] = (
     ("BUSY", StoreError, "a script of somebody else keeps the server busy"),
     ("MASTERDOWN", StoreError, "this replica has lost its primary"),
     ("CLUSTERDOWN", StoreError, "the Cluster is down: some of its slots are served by nobody"),
-    (
-        "TTL exhausted",
-        StoreError,
-        "the slot of this partition is being moved to another node, or has just been",
-    ),
-    ("luster mode is not enabled", ForeignStore, "this is a single server; name it as redis://"),
     ("MOVED", ForeignStore, "this is a node of a Cluster; name it as redis+cluster://"),
     ("CROSSSLOT", ForeignStore, "this is a node of a Cluster; name it as redis+cluster://"),
     ("WRONGTYPE", ForeignStore, "a key that begins as ours is of another kind; choose another prefix, or remove it"),
@@ -77,11 +82,19 @@ def translate(error: Exception) -> ReprieveError:
 
 
 def _translated(error: Exception, text: str) -> StoreError:
+    # The client cuts off the words that it knows, and remembers them.
+    first = getattr(error, "status_code", None), _IN_SCRIPT.sub("", text).partition(" ")[0]
     for word, kind, advice in _WORDS:
-        if word in text or (word == "LOADING" and isinstance(error, redis_errors.BusyLoadingError)):
+        if word in first:
             return kind(f"{advice} ({text})")
+    if _SINGLE in text:
+        return ForeignStore(f"this is a single server; name it as redis:// ({text})")
+    if _MOVING in text:
+        return StoreError(f"the slot of this partition is being moved to another node, or has just been ({text})")
     if isinstance(error, redis_errors.OutOfMemoryError):
-        return StoreFull(f"the server is full; nothing of this call was stored ({text})")
+        return StoreFull(f"{_FULL} ({text})")
+    if isinstance(error, redis_errors.BusyLoadingError):
+        return StoreError(f"the server still reads its data from disk ({text})")
     if isinstance(error, redis_errors.ReadOnlyError):
         return StoreError(f"this is a replica, which takes no writes ({text})")
     if isinstance(error, redis_errors.AuthenticationError | redis_errors.AuthorizationError):
