@@ -1,5 +1,6 @@
 """The doctor on Redis, and the files in deploy/: what they promise is what a server started with them is like."""
 
+import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -83,12 +84,20 @@ def test_cluster_is_examined_node_by_node() -> None:
 async def test_configuration_and_user_that_we_ship_do_for_everything(tmp_path: Path) -> None:
     server = servers.Server(tmp_path, {"aclfile": str(tmp_path / "users.acl"), "include": str(DEPLOY / "redis.conf")})
     server.settings = {name: value for name, value in server.settings.items() if name in ("aclfile", "include")}
-    (tmp_path / "users.acl").write_text(
-        "\n".join(line for line in (DEPLOY / "redis.acl").read_text().splitlines() if not line.startswith("#")) + "\n"
-    )
+    shipped = [line for line in (DEPLOY / "redis.acl").read_text().splitlines() if not line.startswith("#")]
+    (tmp_path / "users.acl").write_text("\n".join(shipped) + "\n")
     with Guard(tmp_path):
         server.start()
-        url = f"redis://reprieve:x@127.0.0.1:{server.port}/0"
+        url = f"redis://reprieve:sesame@127.0.0.1:{server.port}/0"
+        locked = RedisStore(url)
+        with pytest.raises(StoreReadOnly, match="password"):
+            await enqueued(locked)
+        await locked.close()
+        server.kill()
+        hashed = hashlib.sha256(b"sesame").hexdigest()
+        users = "\n".join(line.replace("user reprieve off", f"user reprieve on #{hashed}") for line in shipped)
+        (tmp_path / "users.acl").write_text(users + "\n")
+        server.start()
         assert "bad" not in findings(url).values()
         store = RedisStore(url)
         job = await enqueued(store, key="k")

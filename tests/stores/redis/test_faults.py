@@ -1,9 +1,11 @@
 """Servers that cannot, will not, or must not: each is told clearly, or gone through; no job is lost or doubled."""
 
 import asyncio
+import traceback
 from collections.abc import Iterator
 
 import pytest
+import redis
 from redis._parsers import _RESP2Parser
 
 from reprieve.errors import (
@@ -20,6 +22,7 @@ from reprieve.errors import (
 from reprieve.stores.open import open_store
 from reprieve.stores.protocol import Filter
 from reprieve.stores.redis import RedisStore
+from reprieve.stores.redis.address import address_of
 from reprieve.stores.redis.faults import translate
 from reprieve.stores.redis.link import PATIENCE
 from reprieve.testing.conformance.stage import START, Worker, enqueue, enqueued, find_all, new_job, new_jobs, succeed
@@ -72,6 +75,10 @@ async def fill(store: RedisStore, batch: int) -> None:
         "redis://host/0?colour=red",
         "redis://host/0?partitions=0",
         "redis://host/0?prefix=a%00b",
+        "redis://host/0?prefix=",
+        "redis://host/0?prefix=%7D",
+        "redis://host/0?prefix=a%7Bb",
+        "redis://host/0?sentinel_password=x",
     ],
 )
 def test_url_that_names_no_server_is_refused(url: str) -> None:
@@ -79,10 +86,44 @@ def test_url_that_names_no_server_is_refused(url: str) -> None:
         open_store(url)
 
 
-def test_password_is_not_shown() -> None:
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://ana:secret@host/zero",
+        "redis://ana:/secret@host",
+        "redis://:#secret@host",
+        "redis://ana:pass/secret@host/0",
+        "redis://ana:[secret@host/0",
+        "redis+sentinel://host?sentinel_password=secret",
+        "redis://ana:secret@host/0?prefix=",
+    ],
+)
+def test_password_is_not_shown(url: str) -> None:
     with pytest.raises(InvalidUrl) as raised:
-        open_store("redis://ana:secret@host/zero")
-    assert "secret" not in str(raised.value)
+        open_store(url)
+    assert "secret" not in "".join(traceback.format_exception(raised.value))
+
+
+@pytest.mark.parametrize(("scheme", "first"), [("redis+sentinel", b"*"), ("rediss+sentinel", b"\x16")])
+async def test_sentinels_are_spoken_to_as_the_url_says(scheme: str, first: bytes) -> None:
+    heard: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.put_nowait(await reader.read(200))
+        writer.close()
+
+    async with await asyncio.start_server(listen, "127.0.0.1", 0) as listener:
+        port = listener.sockets[0].getsockname()[1]
+        url = f"{scheme}://127.0.0.1:{port}/jobs?sentinel_username=ana&sentinel_password=secret"
+        client = address_of(url).connect_async()
+        with pytest.raises(redis.RedisError):
+            await client.ping()
+        said = await heard.get()
+        assert said[:1] == first
+        assert first != b"*" or (b"AUTH" in said and b"secret" in said)
+        await client.aclose()
+        for sentinel in client.connection_pool.sentinel_manager.sentinels:
+            await sentinel.aclose()
 
 
 async def test_wrong_password_is_told() -> None:

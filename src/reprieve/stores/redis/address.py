@@ -1,7 +1,8 @@
 """Where the server is: what a URL says, and clients that connect to it.
 
 `redis://user:password@host:port/database`, `rediss://` with TLS, `redis+sentinel://host:port,host:port/service` and
-`redis+cluster://host:port,host:port`, each with `?prefix=name`.
+`redis+cluster://host:port,host:port`, each with `?prefix=name`. Sentinels have passwords of their own:
+`?sentinel_username=name&sentinel_password=password`.
 """
 
 from typing import Any, Literal, TypeAlias
@@ -35,6 +36,7 @@ _SCHEMES: dict[str, tuple[Mode, bool]] = {
 }
 SCHEMES = tuple(_SCHEMES)
 _PORTS: dict[Mode, int] = {"single": 6379, "sentinel": 26379, "cluster": 6379}
+_OF_SENTINELS = {"sentinel_username", "sentinel_password"}
 _CONNECTS = 2.0
 """Seconds to connect in."""
 _ANSWERS = 10.0
@@ -53,6 +55,8 @@ class Address(Record):
     tls: bool = False
     prefix: str = PREFIX
     partitions: int | None = None
+    sentinel_username: str | None = None
+    sentinel_password: str | None = None
     shown: str = ""
 
     def connect_async(self) -> Any:  # noqa: ANN401 - a client of one of three kinds
@@ -63,7 +67,9 @@ class Address(Record):
                 host, port = self.hosts[0]
                 return redis.asyncio.Redis(host=host, port=port, db=self.database, max_connections=64, **options)
             case "sentinel":
-                sentinels = redis.asyncio.sentinel.Sentinel(list(self.hosts), **_seen(options))  # type: ignore[no-untyped-call]  # the driver's
+                sentinels = redis.asyncio.sentinel.Sentinel(
+                    list(self.hosts), sentinel_kwargs=self._to_sentinels(options)
+                )  # type: ignore[no-untyped-call]  # the driver's
                 return sentinels.master_for(self.service, db=self.database, **options)
             case "cluster":
                 nodes = [redis.asyncio.cluster.ClusterNode(*host) for host in self.hosts]
@@ -77,7 +83,7 @@ class Address(Record):
                 host, port = self.hosts[0]
                 return redis.Redis(host=host, port=port, db=self.database, **options)
             case "sentinel":
-                sentinels = redis.sentinel.Sentinel(list(self.hosts), **_seen(options))  # type: ignore[no-untyped-call]  # as above
+                sentinels = redis.sentinel.Sentinel(list(self.hosts), sentinel_kwargs=self._to_sentinels(options))  # type: ignore[no-untyped-call]  # as above
                 return sentinels.master_for(self.service, db=self.database, **options)  # type: ignore[no-untyped-call]  # as above
             case "cluster":
                 nodes = [redis.cluster.ClusterNode(*host) for host in self.hosts]  # type: ignore[no-untyped-call]  # as above
@@ -94,6 +100,9 @@ class Address(Record):
             "protocol": 2,
         }
 
+    def _to_sentinels(self, options: dict[str, Any]) -> dict[str, Any]:
+        return options | {"username": self.sentinel_username, "password": self.sentinel_password}
+
 
 def _staying(client: Any) -> Any:  # noqa: ANN401 - for an event loop or for threads
     """Keep a client of a Cluster from going where a node sends it, until the call is repeated.
@@ -105,20 +114,17 @@ def _staying(client: Any) -> Any:  # noqa: ANN401 - for an event loop or for thr
     return client
 
 
-def _seen(options: dict[str, Any]) -> dict[str, Any]:
-    return {name: options[name] for name in ("socket_timeout", "socket_connect_timeout", "protocol")}
-
-
 def address_of(url: str) -> Address:
     """Read a URL."""
     scheme, separator, _ = url.partition("://")
     if not separator or scheme not in _SCHEMES:
         raise _unreadable(url)
     mode, tls = _SCHEMES[scheme]
+    # What could not be read may be a piece of the password: it is not shown as the cause either.
     try:
         parts = urlsplit(url)
-    except ValueError as error:
-        raise _unreadable(url) from error
+    except ValueError:
+        raise _unreadable(url) from None
     user, _, hosts = parts.netloc.rpartition("@")
     username, _, password = user.partition(":")
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
@@ -127,15 +133,20 @@ def address_of(url: str) -> Address:
         partitions = int(options["partitions"]) if "partitions" in options else None
         database = int(path or 0) if mode == "single" else int(options.get("db", 0))
         where = tuple(_host(part, _PORTS[mode]) for part in hosts.split(",") if part)
-    except ValueError as error:
-        raise _unreadable(url) from error
-    unknown = options.keys() - {"prefix", "partitions", "db"}
+    except ValueError:
+        raise _unreadable(url) from None
+    known = {"prefix", "partitions", "db"}
+    unknown = options.keys() - (known | _OF_SENTINELS if mode == "sentinel" else known)
     is_wrong = unknown or not where or (mode == "single" and len(where) > 1) or (mode == "sentinel" and not path)
     if partitions is not None and not 1 <= partitions <= PARTITIONS:
         message = f"{masked(url)!r} asks for {partitions} partitions; a store has from 1 to {PARTITIONS:,}"
         raise InvalidUrl(message)
-    if is_wrong or not options.get("prefix", PREFIX).isprintable():
+    if is_wrong:
         raise _unreadable(url)
+    prefix = options.get("prefix", PREFIX)
+    if not prefix or not prefix.isprintable() or "{" in prefix or "}" in prefix:
+        message = f"{masked(url)!r} has no usable prefix; write ?prefix=name, a name without braces, or leave it out"
+        raise InvalidUrl(message)
     return Address(
         mode=mode,
         hosts=where,
@@ -144,8 +155,10 @@ def address_of(url: str) -> Address:
         database=database,
         service=path if mode == "sentinel" else "",
         tls=tls,
-        prefix=options.get("prefix", PREFIX),
+        prefix=prefix,
         partitions=partitions,
+        sentinel_username=options.get("sentinel_username") or None,
+        sentinel_password=options.get("sentinel_password") or None,
         shown=masked(url),
     )
 
