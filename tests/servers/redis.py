@@ -118,6 +118,11 @@ class Server:
         with self.client() as client:
             _until(lambda: client.info("replication").get("master_link_status") == "up")
 
+    def wait_for_replica(self) -> None:
+        """Wait until it knows of a replica that has everything."""
+        with self.client() as client:
+            _until(lambda: client.execute_command("ROLE")[2])
+
     def signal(self, number: signal.Signals) -> None:
         """Send it a signal."""
         assert self._process is not None

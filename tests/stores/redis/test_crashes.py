@@ -164,6 +164,7 @@ async def test_strict_call_waits_for_no_replica_where_there_is_none(
     # One that comes back is waited for from the first call on.
     replica.start()
     replica.wait_for_primary()
+    primary.wait_for_replica()
     await enqueue(store, *new_jobs(store, 5))
     with replica.client() as client:
         assert client.hlen("{reprieve:0}:j") == 20
