@@ -155,12 +155,13 @@ class Link:
     async def _look_at_all(self) -> int:
         """Look at every primary; answer how many there are."""
         if self._links.address.mode != "cluster":
-            await self._look({})
+            await self._look_again(self._links.tag(0))
             return 1
         await self._client.initialize()
         primaries = self._client.get_primaries()
         for node in primaries:
             await self._look({"target_nodes": [node]})
+            self._links.looked[node.name] = self._loop.time()
         return len(primaries)
 
     async def _look(self, where: dict[str, Any]) -> None:
