@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import redis
 
 from reprieve.core.rate import Rate
 from reprieve.errors import StoreClosed, StoreError, StoreFull
-from reprieve.stores.protocol import Regulation
+from reprieve.stores.protocol import Gauge, Regulation, Subject
 from reprieve.stores.redis import RedisStore
 from reprieve.stores.redis.quotas import Quotas
 from reprieve.stores.redis.tags import tag_of
@@ -219,6 +219,32 @@ async def test_process_that_knows_of_one_partition_regulates_all(server: servers
         await spread(large, 5)
         worker = await Worker.open(large)
         await regulate(small, HELD)
+        assert await worker.take(100) == []
+    await small.close()
+
+
+async def test_gate_that_is_held_while_partitions_are_added_is_held_in_all(
+    server: servers.Server, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert client.dbsize() == 0
+    small = RedisStore(f"{server.url}?partitions=1")
+    await regulate(small, OPEN)
+    async with stores(server, 1) as (large,):
+        await spread(large, 5)
+        first = large._fleet.partition(0)  # noqa: SLF001 - whose rules are adopted
+        gauges = first.gauges
+        seen: list[str] = []
+
+        async def hold_after(subject: Subject, queue: str) -> list[Gauge]:
+            found = await gauges(subject, queue)
+            seen.append(subject)
+            if len(seen) == len(get_args(Subject)):
+                await regulate(small, HELD)
+            return found
+
+        monkeypatch.setattr(first, "gauges", hold_after)
+        worker = await Worker.open(large)
+        assert len(seen) > len(get_args(Subject))
         assert await worker.take(100) == []
     await small.close()
 

@@ -67,6 +67,7 @@ class State(NamedTuple):
     how: Literal["note", "change", "next", "whole"]
     number: int
     seen: int = 0
+    ruled: int = -1
     fields: tuple[str | bytes, ...] = ()
 
 
@@ -261,7 +262,7 @@ class Partition:
     async def _regulate(
         self, regulations: Sequence[Regulation], now: int, state: State | None, cell: tuple[Argument, ...]
     ) -> tuple[bytes, bytes]:
-        head = _encode((now, tuple(map(_facts, regulations)), state[:3] if state else False))
+        head = _encode((now, tuple(map(_facts, regulations)), state[:4] if state else False))
         word, version = await self._write("regulate", head, *cell, *(state.fields if state else ()))
         if word == b"overtaken":
             message = "somebody else has just changed what is wanted of all partitions; repeat the call"

@@ -137,25 +137,19 @@ class Quotas:
 
     async def adopt(self, first: Partition) -> None:
         """Write down what the only partition there was so far honours, before there are others."""
-        if await self._links.here().command("EXISTS", self._key):
-            return
-        wants: list[Want] = []
-        for subject in get_args(Subject):
-            for gauge in await first.gauges(subject, ""):
-                want = Want(
-                    subject,
-                    gauge.name,
-                    gauge.queue,
-                    gauge.permits,
-                    gauge.max_running,
-                    gauge.rate,
-                    gauge.weight,
-                    tuple(word for word in get_args(Pause) if word in gauge.pauses),
-                )
-                if want != Want(subject, gauge.name, gauge.queue):
-                    wants.append(want)
-        with contextlib.suppress(Overtaken):
-            await first.regulate((), 0, State("note", 1, 0, ("", "", *_fields(wants))))
+        link = self._links.here()
+        while not await link.command("EXISTS", self._key):
+            # Whoever knows of one partition only may change what it honours until this is written down.
+            found = await link.command("HMGET", self._meta(0), "ruled", "wants")
+            ruled, number = (int(value or 0) for value in found)
+            wants = [
+                want
+                for subject in get_args(Subject)
+                for gauge in await first.gauges(subject, "")
+                if (want := _honoured(gauge)) != Want(subject, gauge.name, gauge.queue)
+            ]
+            with contextlib.suppress(Overtaken):
+                await first.regulate((), 0, State("note", number + 1, number, ruled, ("", "", *_fields(wants))))
 
     async def change(
         self,
@@ -173,7 +167,7 @@ class Quotas:
         await self.remind(partitions, now)
         while True:
             seen, wants = await self._state()
-            state = State("change", seen + 1, seen, tuple(_fields(_merged(wants, regulations))))
+            state = State("change", seen + 1, seen, fields=tuple(_fields(_merged(wants, regulations))))
             try:
                 answer = await write(state)
                 break
@@ -196,7 +190,7 @@ class Quotas:
         if max(heeded) > newest:
             # The first partition's server has forgotten a state: what it knows is told anew, under a number of its own.
             with contextlib.suppress(Overtaken):
-                await partitions[0].regulate((), now, State("note", max(heeded) + 1, newest, ("", "")))
+                await partitions[0].regulate((), now, State("note", max(heeded) + 1, newest, fields=("", "")))
             newest, wants = await self._state()
         behind = [one for one, number in zip(partitions, heeded, strict=True) if number < newest]
         if not behind:
@@ -272,6 +266,19 @@ class Quotas:
             else gauge
             for gauge in gauges
         ]
+
+
+def _honoured(gauge: Gauge) -> Want:
+    return Want(
+        gauge.subject,
+        gauge.name,
+        gauge.queue,
+        gauge.permits,
+        gauge.max_running,
+        gauge.rate,
+        gauge.weight,
+        tuple(word for word in get_args(Pause) if word in gauge.pauses),
+    )
 
 
 def _merged(wants: dict[Name, Want], regulations: Sequence[Regulation]) -> list[Want]:

@@ -8,7 +8,7 @@
 -- ARGV  1: now, regulations, state (msgpack); a regulation is subject letter, name, queue, and for each of permits,
 --          max_running, rate (count, window in ms, bucket), weight and pauses whether it is set, and to what.
 --          A state is false for a store of one partition, else how, its number, and for 'note' and 'change' the number
---          that was seen:
+--          that was seen, and how often one partition had been ruled alone (or -1):
 --          'note' writes it down; 'change' does that and makes the change here as well, both in the first partition;
 --          'next' is what came to the state before; 'whole' is all there is
 --       2: 'cell' or ''  3: its key  4: the version seen  5: 'set' or 'delete'  6: the value  7: 8 bytes that tell this
@@ -20,7 +20,8 @@
 --   :k  hash: cell → version (8 bytes), the call that set it (8 bytes), value
 --   :kd:<call> string, for a minute: that call has deleted a cell
 --   :want hash, of the first partition: subject \0 name \0 queue → what is wanted (msgpack); '' → ''
---   :m  hash: wants = the number of that state; heeds = that of the state which this partition honours
+--   :m  hash: wants = the number of that state; heeds = that of the state which this partition honours;
+--       ruled = how often it was regulated as the only one
 
 local now, regulations, state = unpack(cmsgpack.unpack(ARGV[1]))
 call('HDEL', P .. ':m', '')
@@ -37,11 +38,27 @@ if ARGV[2] == 'cell' then
   end
 end
 
-local wants, heeds = unpack(call('HMGET', P .. ':m', 'wants', 'heeds'))
-wants, heeds = tonumber(wants or 0), tonumber(heeds or 0)
+-- Everything is read before anything is written: a key of another kind fails the whole.
+local keys, names = {}, {}
+for _, r in ipairs(regulations) do
+  if r[1] == 't' then
+    keys[#keys + 1] = r[3] .. '\0' .. r[2]
+    queue_of(r[3])
+  else
+    names[#names + 1] = r[1] .. r[2]
+    if r[1] == 'q' then
+      queue_of(r[2])
+    end
+  end
+end
+meet_tenants(keys)
+meet_gates(names)
+local wants, heeds, ruled = unpack(call('HMGET', P .. ':m', 'wants', 'heeds', 'ruled'))
+wants, heeds, ruled = tonumber(wants or 0), tonumber(heeds or 0), tonumber(ruled or 0)
 if state then
-  local how, number, seen = unpack(state)
-  if how == 'note' and wants ~= seen or how == 'change' and (wants ~= seen or heeds ~= seen)
+  local how, number, seen, seen_ruled = unpack(state)
+  if how == 'note' and (wants ~= seen or seen_ruled >= 0 and seen_ruled ~= ruled)
+    or how == 'change' and (wants ~= seen or heeds ~= seen)
     or how == 'next' and heeds < number - 1 then
     return {'overtaken', '0'}
   elseif how ~= 'note' and heeds >= number then
@@ -60,6 +77,8 @@ if state then
   end
 elseif wants > 0 and regulations[1] then
   return {'overtaken', '0'}
+elseif regulations[1] then
+  call('HINCRBY', P .. ':m', 'ruled', 1)
 end
 
 if ARGV[2] == 'cell' then
@@ -79,16 +98,6 @@ local function share(limit)
   return limit and (state and 0 or limit)
 end
 
-local keys, names = {}, {}
-for _, r in ipairs(regulations) do
-  if r[1] == 't' then
-    keys[#keys + 1] = r[3] .. '\0' .. r[2]
-  else
-    names[#names + 1] = r[1] .. r[2]
-  end
-end
-meet_tenants(keys)
-meet_gates(names)
 for _, r in ipairs(regulations) do
   local limits = r[1] == 't' and tenants[r[3] .. '\0' .. r[2]] or gates[r[1] .. r[2]]
   limits.is_changed = true
