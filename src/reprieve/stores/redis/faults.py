@@ -40,11 +40,6 @@ def closed_is_broken() -> Iterator[None]:
 
 
 _FULL = "the server is full; not all of this call may be stored, and it can be repeated with the same ids"
-_SINGLE = "luster mode is not enabled"
-"""What the client of a Cluster says of a single server, somewhere in its words."""
-
-_MOVING = "TTL exhausted"
-"""What it says when it was sent from one node to another and back."""
 
 _IN_SCRIPT = re.compile(r"^(?:ERR )?Error running script \(call to \w+\): (?:@?user_script:\s?\d+: )*-?")
 """What Redis 6.2 puts before the words of an error that a script met."""
@@ -67,6 +62,27 @@ _WORDS: tuple[tuple[str, type[StoreError], str], ...] = (
     ("DENIED", StoreReadOnly, "the server is in protected mode and takes nobody from elsewhere; set a password"),
 )
 
+"""What an error begins with, what it is, and what to do."""
+
+_PHRASES: tuple[tuple[str, type[StoreError], str], ...] = (
+    ("luster mode is not enabled", ForeignStore, "this is a single server; name it as redis://"),
+    ("TTL exhausted", StoreError, "the slot of this partition is being moved to another node, or has just been"),
+)
+"""What the client of a Cluster says somewhere in its words."""
+
+_REFUSED = "the server does not take this user and password; check those in the URL"
+_KINDS: tuple[tuple[type[Exception], type[StoreError], str], ...] = (
+    (redis_errors.OutOfMemoryError, StoreFull, _FULL),
+    (redis_errors.BusyLoadingError, StoreError, "the server still reads its data from disk"),
+    (redis_errors.ReadOnlyError, StoreError, "this is a replica, which takes no writes"),
+    (redis_errors.AuthenticationError, StoreReadOnly, _REFUSED),
+    (redis_errors.AuthorizationError, StoreReadOnly, _REFUSED),
+    (redis_errors.NoPermissionError, StoreReadOnly, "the user may not do this; give it what deploy/redis.acl lists"),
+)
+"""Errors that the client knows, whatever they say."""
+
+_AWAY = (redis_errors.ConnectionError, redis_errors.TimeoutError, redis_errors.RedisClusterException, OSError)
+
 
 def translate(error: Exception) -> ReprieveError:
     """Answer an error of ours for an error of Redis or its client."""
@@ -84,25 +100,13 @@ def translate(error: Exception) -> ReprieveError:
 def _translated(error: Exception, text: str) -> StoreError:
     # The client cuts off the words that it knows, and remembers them.
     first = getattr(error, "status_code", None), _IN_SCRIPT.sub("", text).partition(" ")[0]
-    for word, kind, advice in _WORDS:
-        if word in first:
-            return kind(f"{advice} ({text})")
-    if _SINGLE in text:
-        return ForeignStore(f"this is a single server; name it as redis:// ({text})")
-    if _MOVING in text:
-        return StoreError(f"the slot of this partition is being moved to another node, or has just been ({text})")
-    if isinstance(error, redis_errors.OutOfMemoryError):
-        return StoreFull(f"{_FULL} ({text})")
-    if isinstance(error, redis_errors.BusyLoadingError):
-        return StoreError(f"the server still reads its data from disk ({text})")
-    if isinstance(error, redis_errors.ReadOnlyError):
-        return StoreError(f"this is a replica, which takes no writes ({text})")
-    if isinstance(error, redis_errors.AuthenticationError | redis_errors.AuthorizationError):
-        return StoreReadOnly(f"the server does not take this user and password; check those in the URL ({text})")
-    if isinstance(error, redis_errors.NoPermissionError):
-        return StoreReadOnly(f"the user may not do this; give it what deploy/redis.acl lists ({text})")
-    unreachable = redis_errors.ConnectionError, redis_errors.TimeoutError, redis_errors.RedisClusterException, OSError
-    if isinstance(error, unreachable):
+    known = next((known[1:] for known in _WORDS if known[0] in first), None)
+    known = known or next((known[1:] for known in _PHRASES if known[0] in text), None)
+    known = known or next((known[1:] for known in _KINDS if isinstance(error, known[0])), None)
+    if known is not None:
+        kind, advice = known
+        return kind(f"{advice} ({text})")
+    if isinstance(error, _AWAY):
         return StoreUnreachable(f"the server does not answer: {text or type(error).__name__}")
     return StoreError(f"Redis failed: {type(error).__name__}: {text}")
 

@@ -9,7 +9,7 @@ import contextlib
 import itertools
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from msgspec.structs import replace
