@@ -87,6 +87,8 @@ class Ear:
             self._take(_entries(found))
 
     async def _read(self) -> Any:  # noqa: ANN401 - the shape depends on client and protocol
+        # Before it has read who serves what, a client of a Cluster asks anybody, and would be sent elsewhere.
+        await self._client.initialize()
         if self._heard is None:
             last = await self._client.execute_command("XREVRANGE", self._key, "+", "-", "COUNT", 1)
             self._heard = place_of(last[0][0]) if last else (0, 0)
