@@ -166,6 +166,10 @@ class Link:
 
     async def _look(self, where: dict[str, Any]) -> None:
         info, fsync = await self._client.info(**where), None
+        if info.get("loading"):
+            # While it reads its log, it says that it keeps none.
+            message = "LOADING the server still reads its data from disk"
+            raise redis_errors.BusyLoadingError(message)
         # It may not be for us to know, which only strict durability minds.
         with contextlib.suppress(redis_errors.ResponseError):
             fsync = (await self._client.config_get("appendfsync", **where)).get("appendfsync")
