@@ -56,7 +56,7 @@ BUGS = (
     Bug(
         "a job that runs passes for one that waits",
         "lua/settle.lua",
-        "or leases_of({id})[1] then",
+        "or is_leased(id) then",
         "then",
         "change_with_a_stale_version_is_refused",
     ),
