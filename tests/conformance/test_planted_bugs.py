@@ -1,46 +1,18 @@
-"""The suite notices: bugs are planted in copies of the SQLite store, and each must be found.
+"""The suite notices: bugs are planted in copies of the SQLite store, and each must be found."""
 
-A bug is a replacement of text that stands in the store exactly once. When the store has changed so that it no longer
-does, plant the same bug anew.
-"""
-
-import asyncio
-import importlib
-import shutil
-import sys
-from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, seed, settings
-from hypothesis.stateful import run_state_machine_as_test
 
-import reprieve.stores.sqlite
-from reprieve.stores.protocol import Store
-from reprieve.testing.conformance import CHECKS
-from reprieve.testing.conformance.machine import make_machine
+from tests.conformance.planting import HISTORIES, Bug, Copy, copies, survives, survives_histories
 
-ORIGINAL = "reprieve.stores.sqlite"
 SHARED = ("plan", "record")
 """What the store shares with others: copied with it, so that bugs can be planted there."""
-
-HISTORIES = "histories"
-"""What finds a bug that no single check looks for."""
 
 ENOUGH, PLENTY = 150, 2_000
 """Histories for a store that is sound, and for one that is not: about every second lot of the former finds a bug, and
 which does changes with any number in the code, since hypothesis draws from those too."""
-
-
-@dataclass(frozen=True)
-class Bug:
-    name: str
-    file: str
-    old: str
-    new: str
-    found_by: str
-
 
 BUGS = (
     Bug(
@@ -243,92 +215,19 @@ BUGS = (
 
 
 @pytest.fixture
-def copy(tmp_path: Path) -> Iterator[Callable[[Bug | None], Callable[[], Awaitable[Store]]]]:
-    """Make copies of the store, with and without a bug, and forget them afterwards."""
-    made: list[str] = []
-    sys.path.insert(0, str(tmp_path))
-    sys.dont_write_bytecode, before = True, sys.dont_write_bytecode
-
-    def make(bug: Bug | None) -> Callable[[], Awaitable[Store]]:
-        name = f"planted_{tmp_path.name}_{len(made)}"
-        made.append(name)
-        _copy(tmp_path / name, name, bug)
-        importlib.invalidate_caches()
-        planted = importlib.import_module(name)
-
-        async def open_one() -> Store:
-            store: Store = planted.SqliteStore(None)
-            return store
-
-        return open_one
-
-    yield make
-    sys.dont_write_bytecode = before
-    sys.path.remove(str(tmp_path))
-    for module in [module for module in sys.modules if module.partition(".")[0] in made]:
-        del sys.modules[module]
-
-
-def _copy(folder: Path, name: str, bug: Bug | None) -> None:
-    shutil.copytree(Path(reprieve.stores.sqlite.__file__).parent, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    for shared in SHARED:
-        shutil.copy(Path(reprieve.stores.sqlite.__file__).parents[1] / f"{shared}.py", folder)
-    if bug is not None:
-        text = (folder / bug.file).read_text("utf-8")
-        found = text.count(bug.old)
-        assert found == 1, f"{bug.file} has {bug.old!r} {found} times; plant the bug anew"
-        (folder / bug.file).write_text(text.replace(bug.old, bug.new), "utf-8")
-    for module in folder.rglob("*.py"):
-        text = module.read_text("utf-8").replace(ORIGINAL, name)
-        for shared in SHARED:
-            text = text.replace(f"reprieve.stores.{shared}", f"{name}.{shared}")
-        module.write_text(text, "utf-8")
-
-
-def _survives(open_one: Callable[[], Awaitable[Store]], name: str) -> bool:
-    async def check() -> None:
-        store = await open_one()
-        try:
-            await CHECKS[name](store)
-        finally:
-            await store.close()
-
-    try:
-        asyncio.run(check())
-    except Exception:  # noqa: BLE001 - a bug may also break the store outright
-        return False
-    return True
-
-
-def _survives_histories(open_one: Callable[[], Awaitable[Store]], histories: int) -> bool:
-    try:
-        run_state_machine_as_test(
-            seed(0)(make_machine(open_one)),
-            settings=settings(
-                max_examples=histories,
-                stateful_step_count=50,
-                phases=[Phase.generate],
-                database=None,
-                report_multiple_bugs=False,
-                suppress_health_check=list(HealthCheck),
-            ),
-        )
-    except Exception:  # noqa: BLE001 - as above
-        return False
-    return True
+def copy(tmp_path: Path) -> Iterator[Copy]:
+    with copies(tmp_path, "sqlite", lambda planted: planted.SqliteStore(None), SHARED) as made:
+        yield made
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
-def test_planted_bug_is_found(bug: Bug, copy: Callable[[Bug | None], Callable[[], Awaitable[Store]]]) -> None:
+def test_planted_bug_is_found(bug: Bug, copy: Copy) -> None:
     planted = copy(bug)
-    if bug.found_by == HISTORIES:
-        assert not _survives_histories(planted, PLENTY)
-    else:
-        assert not _survives(planted, bug.found_by)
+    assert not (survives_histories(planted, PLENTY) if bug.found_by == HISTORIES else survives(planted, bug.found_by))
 
 
-def test_copy_without_a_bug_survives(copy: Callable[[Bug | None], Callable[[], Awaitable[Store]]]) -> None:
+def test_copy_without_a_bug_survives(copy: Copy) -> None:
     sound = copy(None)
     for name in {bug.found_by for bug in BUGS} - {HISTORIES}:
-        assert _survives(sound, name), name
-    assert _survives_histories(sound, ENOUGH)
+        assert survives(sound, name), name
+    assert survives_histories(sound, ENOUGH)

@@ -1,42 +1,14 @@
-"""The suite notices on Redis too: bugs are planted in copies of the store, most of them in its scripts.
+"""The suite notices on Redis too: bugs are planted in copies of the store, most of them in its scripts."""
 
-A bug is a replacement of text that stands in the store exactly once. When the store has changed so that it no longer
-does, plant the same bug anew.
-"""
-
-import asyncio
-import importlib
-import shutil
-import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from hypothesis import HealthCheck, Phase, seed, settings
-from hypothesis.stateful import run_state_machine_as_test
 
-import reprieve.stores.redis
-from reprieve.stores.protocol import Store
-from reprieve.testing.conformance import CHECKS
-from reprieve.testing.conformance.machine import make_machine
-
-ORIGINAL = "reprieve.stores.redis"
-HISTORIES = "histories"
-"""What finds a bug that no single check looks for."""
+from tests.conformance.planting import HISTORIES, Bug, Copy, copies, survives, survives_histories
 
 PLENTY = 400
-
-
-@dataclass(frozen=True)
-class Bug:
-    name: str
-    file: str
-    old: str
-    new: str
-    found_by: str
-
 
 BUGS = (
     Bug(
@@ -197,86 +169,18 @@ BUGS = (
 
 
 @pytest.fixture
-def copy(tmp_path: Path, redis_url: str) -> Iterator[Callable[[Bug | None], Callable[[], Store]]]:
-    """Make copies of the store, with and without a bug, and forget them afterwards."""
-    made: list[str] = []
-    sys.path.insert(0, str(tmp_path))
-    sys.dont_write_bytecode, before = True, sys.dont_write_bytecode
-
-    def make(bug: Bug | None) -> Callable[[], Store]:
-        name = f"planted_redis_{len(made)}_{uuid4().hex[:8]}"
-        made.append(name)
-        _copy(tmp_path / name, name, bug)
-        importlib.invalidate_caches()
-        planted = importlib.import_module(name)
-
-        def open_one() -> Store:
-            store: Store = planted.RedisStore(f"{redis_url}?prefix={uuid4().hex}")
-            return store
-
-        return open_one
-
-    yield make
-    sys.dont_write_bytecode = before
-    sys.path.remove(str(tmp_path))
-    for module in [module for module in sys.modules if module.partition(".")[0] in made]:
-        del sys.modules[module]
-
-
-def _copy(folder: Path, name: str, bug: Bug | None) -> None:
-    shutil.copytree(Path(reprieve.stores.redis.__file__).parent, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    if bug is not None:
-        text = (folder / bug.file).read_text("utf-8")
-        found = text.count(bug.old)
-        assert found == 1, f"{bug.file} has {bug.old!r} {found} times; plant the bug anew"
-        (folder / bug.file).write_text(text.replace(bug.old, bug.new), "utf-8")
-    for module in folder.rglob("*.py"):
-        module.write_text(module.read_text("utf-8").replace(ORIGINAL, name), "utf-8")
-
-
-def _survives(open_one: Callable[[], Store], name: str) -> bool:
-    async def check() -> None:
-        store = open_one()
-        try:
-            await CHECKS[name](store)
-        finally:
-            await store.close()
-
-    try:
-        asyncio.run(check())
-    except Exception:  # noqa: BLE001 - a bug may also break the store outright
-        return False
-    return True
-
-
-def _survives_histories(open_one: Callable[[], Store]) -> bool:
-    async def opened() -> Store:
-        return open_one()
-
-    try:
-        run_state_machine_as_test(
-            seed(0)(make_machine(opened)),
-            settings=settings(
-                max_examples=PLENTY,
-                stateful_step_count=50,
-                phases=[Phase.generate],
-                database=None,
-                report_multiple_bugs=False,
-                suppress_health_check=list(HealthCheck),
-            ),
-        )
-    except Exception:  # noqa: BLE001 - as above
-        return False
-    return True
+def copy(tmp_path: Path, redis_url: str) -> Iterator[Copy]:
+    with copies(tmp_path, "redis", lambda planted: planted.RedisStore(f"{redis_url}?prefix={uuid4().hex}")) as made:
+        yield made
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
-def test_planted_bug_is_found(bug: Bug, copy: Callable[[Bug | None], Callable[[], Store]]) -> None:
+def test_planted_bug_is_found(bug: Bug, copy: Copy) -> None:
     planted = copy(bug)
-    assert not (_survives_histories(planted) if bug.found_by == HISTORIES else _survives(planted, bug.found_by))
+    assert not (survives_histories(planted, PLENTY) if bug.found_by == HISTORIES else survives(planted, bug.found_by))
 
 
-def test_copy_without_a_bug_survives(copy: Callable[[Bug | None], Callable[[], Store]]) -> None:
+def test_copy_without_a_bug_survives(copy: Copy) -> None:
     sound = copy(None)
     for name in {bug.found_by for bug in BUGS} - {HISTORIES}:
-        assert _survives(sound, name), name
+        assert survives(sound, name), name

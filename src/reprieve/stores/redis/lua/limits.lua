@@ -40,7 +40,7 @@ end
 
 -- When to look again if there is no room; nil when only an end or a person makes some.
 local function back_at(limits, now)
-  -- A count of 0 is a share that somebody else has for now: no time brings it.
+  -- A count of 0 is a share that somebody else has: no time brings it.
   if limits.count and limits.count > 0 and granted(limits, now) >= limits.count then
     return opens_at(limits, now)
   end
