@@ -14,7 +14,7 @@ from reprieve.admin import cancel, look, retry
 from reprieve.admin.cancel import Cancelled
 from reprieve.admin.retry import Retried
 from reprieve.call import Call, Receipt
-from reprieve.clock import Clock, SystemClock, ticks
+from reprieve.clock import Clock, ticks
 from reprieve.codec import load
 from reprieve.config import Settings
 from reprieve.core.change import Request
@@ -70,7 +70,7 @@ class Reprieve:
             self.settings = replace(self.settings, url=url)
         if outbox is not None:
             self.settings = replace(self.settings, outbox=outbox)
-        self.clock: Clock = clock or SystemClock()
+        self._clock = clock
         self.registry = Registry(self.settings, policy)
         self.middleware: list[Middleware] = []
         """What goes around every attempt, the first outermost."""
@@ -198,6 +198,11 @@ class Reprieve:
     # opening and closing
 
     @property
+    def clock(self) -> Clock:
+        """The clock that was handed in, or that of the store."""
+        return self._clock or self.store.clock
+
+    @property
     def store(self) -> Store:
         """The store, opened when it is first needed."""
         if self._store is None:
@@ -252,7 +257,7 @@ class Reprieve:
         A store that is opened by its `url` is closed in the end; one that is handed in stays open. The outbox of the
         app's own store is left out meanwhile.
         """
-        before = self.settings, self._store, self.clock
+        before = self.settings, self._store, self._clock
         outbox = self._outbox
         if url is not None:
             self.settings = replace(self.settings, url=url)
@@ -260,11 +265,11 @@ class Reprieve:
             self.settings = replace(self.settings, outbox="")
             self._store, self._outbox = store, None
         if clock is not None:
-            self.clock = clock
+            self._clock = clock
         try:
             yield self
         finally:
-            self.settings, previous, self.clock = before
+            self.settings, previous, self._clock = before
             if url is not None or store is not None:
                 used, self._store, self._outbox = self._store, previous, outbox
                 if used is not None and used is not store:

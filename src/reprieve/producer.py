@@ -34,9 +34,13 @@ BULK = 1_000
 class Origin(Protocol):
     """What a producer enqueues for: an app."""
 
-    clock: Clock
     registry: Registry
     portal: Portal
+
+    @property
+    def clock(self) -> Clock:
+        """The clock that was handed in, or that of the store."""
+        ...
 
     @property
     def store(self) -> Store:
@@ -77,6 +81,7 @@ class Producer:
         """Store one call, from code without a loop."""
         if call.terms.connection is not None:
             return self._enqueue_in(call)
+        self._tune()
         (receipt,) = self._bring_here([self.job_of(call)])
         if self.follower is not None:
             self.follower.follow()
@@ -86,6 +91,7 @@ class Producer:
         """Store one call, together with those of other callers."""
         if call.terms.connection is not None:
             return await self._aenqueue_in(call)
+        await self._origin.clock.tune()
         job, store, clock = self.job_of(call), self._origin.store, self._origin.clock
         (known,) = await patiently(lambda: store.enqueue((job,), clock.now()))
         if self.follower is not None:
@@ -96,6 +102,7 @@ class Producer:
         """Store many calls, from code without a loop."""
         receipts: list[Receipt] = []
         is_news = False
+        self._tune()
         # All but the store's own work is done in the caller's thread: a connection or an iterator may know no other.
         with _telling(receipts):
             for batch in self._batches(calls):
@@ -113,6 +120,7 @@ class Producer:
         """Store many calls: while some are on their way, the next are made."""
         receipts: list[Receipt] = []
         is_news = False
+        await self._origin.clock.tune()
         with _telling(receipts):
             async with _UnderWay(receipts) as under_way:
                 for batch in self._batches(calls):
@@ -183,12 +191,17 @@ class Producer:
 
     def _enqueue_in(self, call: Call) -> Receipt:
         store = self._joining()
+        if isinstance(self._origin.store, Transactional):
+            # Where there is an outbox, nobody should have to wait for the store.
+            self._tune()
         job = self.job_of(call)
         (known,) = store.enqueue_in(call.terms.connection, [job], self._origin.clock.now())
         return Receipt(id=known, is_new=known == job.id)
 
     async def _aenqueue_in(self, call: Call) -> Receipt:
         store, connection = self._joining(), call.terms.connection
+        if isinstance(self._origin.store, Transactional):
+            await self._origin.clock.tune()
         if not isinstance(store, AsyncTransactional) or not store.is_asynchronous(connection):
             return self._enqueue_in(call)
         job = self.job_of(call)
@@ -208,6 +221,12 @@ class Producer:
             )
             raise ValidationError(message)
         return outbox
+
+    def _tune(self) -> None:
+        """Have the clock tuned, from code without a loop."""
+        clock = self._origin.clock
+        if clock.is_stale:
+            self._origin.portal.run(clock.tune())
 
     def _follow(self, *, is_news: bool) -> None:
         if self.follower is not None and is_news:

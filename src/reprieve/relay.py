@@ -132,6 +132,7 @@ class Relay:
         return len(entries)
 
     async def _land(self, jobs: Sequence[Job]) -> None:
+        await self._clock.tune()
         await self._landing.land(jobs, self._clock.now())
 
     async def _listen(self) -> None:

@@ -95,8 +95,7 @@ def test_an_app_can_be_closed_while_other_threads_wait_for_a_result() -> None:
             begun.release()
             return super().now()
 
-    app.clock = Watched()
-    with ThreadPoolExecutor(3) as threads:
+    with app.override(clock=Watched()), ThreadPoolExecutor(3) as threads:
         waiting = [threads.submit(app.result, job.id, wait="1h") for _ in range(3)]
         for _ in range(3):
             assert begun.acquire(timeout=PATIENCE)

@@ -50,7 +50,8 @@ async def test_a_job_arrives_as_it_was_made(shop: Shop) -> None:
         *("acme", "mail", 2, "g", "welcome"),
         10_800,
     )
-    assert (job.max_attempts, job.waiting_for, job.due_at - job.created_at) == (7, "schedule", 3_600_000 + 1)
+    assert (job.max_attempts, job.waiting_for) == (7, "schedule")
+    assert 3_600_000 <= job.due_at - job.created_at < 3_601_000
     assert job.deadline_at == job.created_at + 7_200_000
 
 

@@ -4,12 +4,13 @@ import os
 from collections.abc import Callable
 
 from reprieve import Reprieve
+from reprieve.clock import SystemClock
 from reprieve.testing import FakeClock, drain, enqueued
 
 pytest_plugins = ["reprieve.testing.fixtures"]
 
-app = Reprieve("sqlite:////nowhere/that/exists/jobs.db")
-clock = app.clock
+clock = SystemClock()
+app = Reprieve("sqlite:////nowhere/that/exists/jobs.db", clock=clock)
 
 
 @app.task

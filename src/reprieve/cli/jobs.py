@@ -48,7 +48,6 @@ def list_jobs(  # noqa: PLR0913 - one parameter an option
     as_json: bool,
 ) -> None:
     """List jobs, as they are now."""
-    from reprieve import clock
     from reprieve.cli.summary import COLUMNS, row_of
     from reprieve.core.status import matching
     from reprieve.stores.protocol import Filter
@@ -63,9 +62,10 @@ def list_jobs(  # noqa: PLR0913 - one parameter an option
         code=code,
         statuses=frozenset().union(*map(matching, statuses)),
     )
-    now = clock.now()
 
-    async def look(store: "Store") -> tuple[list[Any], str]:
+    async def look(store: "Store") -> tuple[list[Any], str, int]:
+        await store.clock.tune()
+        now = store.clock.now()
         found: list[Any] = []
         place = cursor
         while len(found) < limit:
@@ -74,9 +74,9 @@ def list_jobs(  # noqa: PLR0913 - one parameter an option
             place = page.cursor
             if not place:
                 break
-        return found, place
+        return found, place, now
 
-    found, place = _with_store(url, look)
+    found, place, now = _with_store(url, look)
     if as_json:
         output.print_json({"jobs": [view(job, now) for job in found], "cursor": place})
         return
@@ -96,20 +96,16 @@ def show(*, job_id: str, url: str | None, as_json: bool) -> None:
     """Show one job with all that is known of it, attempt by attempt."""
     from reprieve.admin.look import get
     from reprieve.cli.summary import facts_of, row_of_attempt
-    from reprieve.clock import SystemClock
     from reprieve.core.attempt import timeline
     from reprieve.views.jobs import view
 
-    clock = SystemClock()
-
-    async def look(store: "Store") -> tuple[Any, Any, Any]:
-        job = await get(store, clock, job_id)
+    async def look(store: "Store") -> tuple[Any, Any, Any, int]:
+        job = await get(store, store.clock, job_id)
         events = [event for _, event in await store.events(job_id=job.id)]
-        return job, events, await store.progress(job.id)
+        return job, events, await store.progress(job.id), store.clock.now()
 
-    job, events, progress = _with_store(url, look)
+    job, events, progress, now = _with_store(url, look)
     attempts = timeline(events)
-    now = clock.now()
     if as_json:
         output.print_json(view(job, now, progress=progress) | {"attempts": attempts, "events": events})
         return
@@ -132,14 +128,13 @@ def retry(  # noqa: PLR0913 - one parameter an option
 ) -> None:
     """Run jobs again that are dead, cancelled, retrying, parked or stuck."""
     from reprieve.admin.retry import retry as retry_job
-    from reprieve.clock import SystemClock
     from reprieve.core.change import Request
 
     request = Request(by=by or _user(), reason=reason, force=force, delay=delay)
     stuck_after = settings_for(url).stuck_after
 
     async def act(store: "Store") -> list[Any]:
-        return [await retry_job(store, SystemClock(), job_id, request, lambda _: stuck_after) for job_id in job_ids]
+        return [await retry_job(store, store.clock, job_id, request, lambda _: stuck_after) for job_id in job_ids]
 
     answers = _with_store(url, act)
     if as_json:
@@ -159,13 +154,12 @@ def retry(  # noqa: PLR0913 - one parameter an option
 def cancel(*, job_ids: tuple[str, ...], reason: str, by: str | None, url: str | None, as_json: bool) -> None:
     """Give jobs up; one that runs is asked to stop."""
     from reprieve.admin.cancel import cancel as cancel_job
-    from reprieve.clock import SystemClock
     from reprieve.core.change import Request
 
     request = Request(by=by or _user(), reason=reason)
 
     async def act(store: "Store") -> list[Any]:
-        return [{"jobId": name, "answer": await cancel_job(store, SystemClock(), name, request)} for name in job_ids]
+        return [{"jobId": name, "answer": await cancel_job(store, store.clock, name, request)} for name in job_ids]
 
     answers = _with_store(url, act)
     if as_json:

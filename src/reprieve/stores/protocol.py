@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import UNSET, UnsetType
 
+from reprieve.clock import Clock
 from reprieve.core.change import Change
 from reprieve.core.events import Event
 from reprieve.core.job import CancelRequest, Death, Job
@@ -203,6 +204,11 @@ class Pruned(Record):
 
 class Store(Protocol):
     """A store. Errors are `StoreError`s: what was not acknowledged may or may not be stored, and can be repeated."""
+
+    @property
+    def clock(self) -> Clock:
+        """The clock that everybody who uses this store goes by: what they hand in as `now` should be its time."""
+        ...
 
     def new_id(self, now: int, queue: str) -> str:
         """Make the id of a new job, in the client: it names the partition that the job will live in."""

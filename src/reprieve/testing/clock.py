@@ -12,6 +12,8 @@ NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 class FakeClock:
     """A clock for tests: hand it to an app, and time passes only when you say so."""
 
+    is_stale = False
+
     def __init__(self, at: datetime | int = NOON) -> None:
         """Stand at a moment: a datetime with a time zone, or milliseconds since 1970."""
         self._now = _instant(at)
@@ -19,6 +21,9 @@ class FakeClock:
     def __repr__(self) -> str:
         """Show the moment."""
         return f"FakeClock({self.moment.isoformat()})"
+
+    async def tune(self) -> None:
+        """Do nothing: nobody else keeps its time."""
 
     def now(self) -> int:
         """Answer the time in milliseconds since 1970."""

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar
 
+from reprieve.clock import Clock
 from reprieve.core.change import Change
 from reprieve.core.events import Event
 from reprieve.core.job import Job
@@ -84,6 +85,11 @@ class FaultyStore:
         """Whether the fault has happened."""
         self.behind = store
         """The real store, which never fails."""
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of the real store."""
+        return self.behind.clock
 
     def new_id(self, now: int, queue: str) -> str:
         """Make the id of a new job; this never fails, since it asks nobody."""

@@ -23,6 +23,7 @@ class Claims:
 
     async def make(self, queues: Sequence[str], limit: int, changes: Sequence[Change]) -> Claimed:
         """Settle what has ended and ask for more, in one call, however long the store is away."""
+        await self._clock.tune()
         self._number += 1
         claim = Claim(
             session=self._session,
@@ -41,6 +42,7 @@ class Claims:
                     # Nobody mends these while we wait.
                     raise
                 await patience.wait(error)
+                await self._clock.tune()
                 claim = replace(claim, now=self._clock.now())
             else:
                 patience.end()

@@ -45,6 +45,7 @@ class Recovery:
 
     async def look(self) -> int | None:
         """Recover what is due; answer how many jobs, or None while nobody may be declared dead."""
+        await self._clock.tune()
         self._check_clock()
         if self._steady_since is None:
             self._steady_since = ticks()

@@ -149,7 +149,7 @@ class Supervisor:
         plan, slots = self._plan, self._plan.slots
         self._started += 1
         session = f"{self._name}-{self._started}"
-        if not await self._insist(lambda: self._store.beat(self._beat_of(session, is_new=True)), "opening a session"):
+        if not await self._insist(lambda: self._beat_for(session, is_new=True), "opening a session"):
             return None
         file = board.make_file(slots)
         duty = Duty(
@@ -173,7 +173,7 @@ class Supervisor:
             child = Child(process, session, Board(slots, file))
         except OSError as error:
             log.exception("child could not be started", errorReason=str(error))
-            await self._insist(lambda: self._store.beat(self._beat_of(session, lease=0)), "ending a session")
+            await self._insist(lambda: self._beat_for(session, lease=0), "ending a session")
             return None
         finally:
             os.close(file)
@@ -198,14 +198,16 @@ class Supervisor:
                 patience.end()
                 return True
 
-    def _beat_of(self, session: str, *, is_new: bool = False, lease: float | None = None) -> Beat:
-        return Beat(
+    async def _beat_for(self, session: str, *, is_new: bool = False, lease: float | None = None) -> bool:
+        await self._clock.tune()
+        beat = Beat(
             session=session,
             now=self._clock.now(),
             lease=self._plan.lease if lease is None else lease,
             slots=self._plan.slots,
             is_new=is_new,
         )
+        return await self._store.beat(beat)
 
     # the end of a child
 
@@ -232,7 +234,7 @@ class Supervisor:
 
         held = await find_all(self._store, Filter(session=child.session), self._clock.now())
         await self._recovery.take_back(held, outcome_of)
-        await self._store.beat(self._beat_of(child.session, lease=0))
+        await self._beat_for(child.session, lease=0)
 
     # what goes on all the time
 
@@ -241,7 +243,7 @@ class Supervisor:
             began = ticks()
             for child in list(self._children):
                 try:
-                    is_alive = await self._store.beat(self._beat_of(child.session))
+                    is_alive = await self._beat_for(child.session)
                 except StoreError:
                     self._recovery.unsettle()
                     raise

@@ -13,9 +13,13 @@ class Workplace(Protocol):
     """What a worker works with: an app."""
 
     settings: Settings
-    clock: Clock
     registry: Registry
     middleware: list[Middleware]
+
+    @property
+    def clock(self) -> Clock:
+        """The clock that was handed in, or that of the store."""
+        ...
 
     @property
     def store(self) -> Store:

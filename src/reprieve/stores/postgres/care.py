@@ -118,7 +118,7 @@ def _clock(connection: psycopg.Connection, now: int) -> Finding:
     seen = f"{apart:,} ms from the server's"
     if apart < SKEW:
         return Finding(name="skew", level="ok", seen=seen)
-    fix = "set the clocks of all machines by NTP: leases and delays are counted by the clocks of those who work"
+    fix = "set the clocks of all machines by NTP: jobs go by the server's, but your code and your logs do not"
     return Finding(name="skew", level="warn", seen=seen, fix=fix)
 
 

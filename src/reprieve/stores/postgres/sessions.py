@@ -28,6 +28,12 @@ def beat(tx: Tx, request: Beat) -> bool:
     return tx.one(sql["beat"], row) is not None and not is_over
 
 
+def time(tx: Tx) -> int:
+    """Answer the time that sessions live and die by: the server's, in microseconds since 1970."""
+    (now,) = tx.all(statements("sessions")["time"])[0]
+    return int(now)
+
+
 def held(  # noqa: PLR0913 - which of a session's jobs
     tx: Tx,
     places: Places,

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
+from reprieve.clock import ServerClock
 from reprieve.core.change import Change
 from reprieve.core.events import Event
 from reprieve.core.ids import parse_id
@@ -54,6 +55,8 @@ class PostgresStore:
         largest_payload: int = LARGEST_PAYLOAD,
     ) -> None:
         """Take the database; it is connected to when it is first needed, and the schema made if it is missing."""
+        self.clock = ServerClock(self._time)
+        """The clock of the server, which all machines share."""
         self._address = address_of(url, schema, durability)
         self._largest_payload = largest_payload
         self._places = Places()
@@ -267,6 +270,9 @@ class PostgresStore:
         known = await asyncio.wrap_future(work)
         self._bell.ring({job.queue for job in jobs}, every=SOON)
         return known
+
+    async def _time(self) -> int:
+        return await asyncio.wrap_future(self._crew.submit(sessions.time, ALONE))
 
     async def _listen(self) -> None:
         """Hear other processes from before the first look for work on."""

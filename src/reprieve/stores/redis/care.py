@@ -211,7 +211,12 @@ def _clock(client: Any, now: int) -> Finding:  # noqa: ANN401 - of three kinds
     apart = now - (seconds * 1_000 + microseconds // 1_000)
     if abs(apart) < 1_000:  # noqa: PLR2004 - a second, which looking itself may take a part of
         return _finding("server time", "ok", f"{apart} ms from ours")
-    return _finding("server time", "warn", f"{apart:,} ms from ours", "set both clocks by NTP")
+    return _finding(
+        "server time",
+        "warn",
+        f"{apart:,} ms from ours",
+        "set the clocks of all machines by NTP: jobs go by the server's, but your code and your logs do not",
+    )
 
 
 def _finding(name: str, level: Level, seen: str, fix: str = "") -> Finding:

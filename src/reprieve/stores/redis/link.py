@@ -147,6 +147,17 @@ class Link:
             )
         return [await self._patiently(self._client.info)]
 
+    async def time(self) -> int:
+        """Ask the server that has the first partition for its time, in microseconds since 1970; once, not patiently."""
+        try:
+            with closed_is_broken():
+                if self._links.address.mode == "cluster":
+                    await self._client.initialize()
+                seconds, rest = await self._client.time(**place_of(self._client, self._links.tag(0)).where)
+        except FAULTS as error:
+            raise translate(error) from error
+        return int(seconds) * 1_000_000 + int(rest)
+
     async def _admit(self) -> None:
         """Look at the server before the first call, and refuse one that is not to be trusted with jobs."""
         await self._agree(await self._patiently(self._look_at_all))

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from reprieve.clock import ServerClock
 from reprieve.core.change import Change
 from reprieve.core.events import Event
 from reprieve.core.ids import make_id, parse_id, partition_of
@@ -47,6 +48,8 @@ class RedisStore:
 
     def __init__(self, url: str, *, durability: Durability = "full", largest_payload: int = LARGEST_PAYLOAD) -> None:
         """Take where the server is; it is connected to, and looked at, with the first call."""
+        self.clock = ServerClock(self._time)
+        """The clock of the server, or of the one that has the first partition: all machines share it."""
         self._largest_payload = largest_payload
         self._links = Links(address_of(url), durability)
         self._guard = Guard()
@@ -75,6 +78,9 @@ class RedisStore:
         size = sum(len(job.payload) for job in jobs) + 200 * len(jobs)
         await self._guard.require_room(self._links.here().info, size)
         return await self._fleet.enqueue(jobs, now, carry)
+
+    async def _time(self) -> int:
+        return await self._links.here().time()
 
     async def claim(self, claim: Claim) -> Claimed:
         """Apply changes, then choose and lease jobs; who asks for more than one script should lease is to ask again."""

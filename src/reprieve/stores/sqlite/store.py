@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from reprieve.clock import SystemClock
 from reprieve.core.change import Change
 from reprieve.core.events import Event
 from reprieve.core.ids import parse_id
@@ -63,6 +64,8 @@ class SqliteStore:
 
         `shared` says that the file is an application's, whose tables stay beside ours.
         """
+        self.clock = SystemClock()
+        """The clock of the machine, which all processes share."""
         self._largest_payload = largest_payload
         self._places = Places()
         self._is_closed = False

@@ -20,3 +20,6 @@ select at, jobs from lease where session = %(session)s and number between %(sinc
 
 -- name: jobs
 select id, state, version, wait, due, shelf, rec from job where id = any (%(ids)s::uuid[]);
+
+-- name: time
+select (extract(epoch from clock_timestamp()) * 1000000)::int8;

@@ -1,0 +1,207 @@
+"""The clock of a server: what it says counts, whatever the machine thinks that the time is."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from reprieve import Reprieve, Task, clock
+from reprieve.clock import ServerClock
+from reprieve.errors import StoreUnreachable
+from reprieve.testing import FakeClock
+from tests.servers import redis as servers
+
+HOUR = 3_600_000
+AHEAD = 7 * HOUR * 1_000
+
+
+class Server:
+    """A server far ahead of us, which takes its time before and after it looks at its clock."""
+
+    def __init__(self) -> None:
+        self.ahead = AHEAD
+        self.before = self.after = 0.0
+        self.asked = 0
+        self.is_away = False
+
+    async def ask(self) -> int:
+        self.asked += 1
+        if self.is_away:
+            message = "nobody is there"
+            raise StoreUnreachable(message)
+        await asyncio.sleep(self.before)
+        said = self.time()
+        await asyncio.sleep(self.after)
+        return said
+
+    def time(self) -> int:
+        return time.monotonic_ns() // 1_000 + self.ahead
+
+
+def wrong(clock: ServerClock, server: Server) -> tuple[float, float]:
+    """Answer by how many milliseconds what the clock says is too early, and too late; neither may be negative."""
+    before = server.time()
+    now, following = clock.now(), clock.next()
+    return server.time() / 1_000 - now, following - before / 1_000
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock, "TUNE_EVERY", 0.0)
+
+
+async def test_a_clock_says_what_has_surely_come_and_what_has_surely_not_passed(server: Server) -> None:
+    for server.before, server.after in ((0.0, 0.03), (0.03, 0.0), (0.01, 0.02)):
+        heard = ServerClock(server.ask)
+        await heard.tune()
+        early, late = wrong(heard, server)
+        assert 0 <= early < 1_000
+        assert 0 <= late < 1_000
+
+
+async def test_quick_answers_make_up_for_slow_ones(server: Server, always: None) -> None:
+    heard = ServerClock(server.ask)
+    server.before = server.after = 0.1
+    await heard.tune()
+    assert min(wrong(heard, server)) > 90
+    server.before = server.after = 0.0
+    for _ in range(20):
+        await heard.tune()
+    quick = wrong(heard, server)
+    assert max(quick) < 90
+    server.before = server.after = 0.1
+    await heard.tune()
+    assert max(wrong(heard, server)) < 90
+    assert min(wrong(heard, server)) >= 0
+
+
+async def test_a_server_that_was_set_anew_is_believed(server: Server, always: None) -> None:
+    heard = ServerClock(server.ask)
+    await heard.tune()
+    server.ahead -= HOUR * 1_000
+    await heard.tune()
+    early, late = wrong(heard, server)
+    assert 0 <= early < 1_000
+    assert 0 <= late < 1_000
+
+
+async def test_a_server_is_asked_once_in_a_while(server: Server) -> None:
+    heard = ServerClock(server.ask)
+    assert heard.is_stale
+    for _ in range(3):
+        await heard.tune()
+    assert server.asked == clock.AT_FIRST
+    assert not heard.is_stale
+
+
+async def test_the_machine_does_until_the_server_is_heard(server: Server) -> None:
+    heard = ServerClock(server.ask)
+    server.is_away = True
+    await heard.tune()
+    before = clock.now()
+    assert before <= heard.now() <= heard.next() <= clock.now() + 1
+    await heard.tune()
+    assert server.asked == 1
+    server.is_away = False
+    await asyncio.sleep(clock.TUNE_AGAIN)
+    await heard.tune()
+    assert max(wrong(heard, server)) < 1_000
+
+
+@pytest.fixture(params=["postgres", "redis"])
+def url(request: pytest.FixtureRequest) -> Iterator[str]:
+    with ExitStack() as stack:
+        if request.param == "redis":
+            yield stack.enter_context(servers.own()).url
+            return
+        server: str = request.getfixturevalue("postgres_url")
+        schema = f"clock_{uuid4().hex[:12]}"
+        yield f"{server}?schema={schema}"
+        with psycopg.connect(server, autocommit=True) as admin:
+            admin.execute(f"drop schema if exists {schema} cascade")
+
+
+@pytest.fixture
+def app(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reprieve]:
+    """Answer an app on a machine whose clock is an hour ahead of the server's."""
+    right = time.time_ns  # noqa: TID251 - the machine's own, which is about to be wrong
+    monkeypatch.setattr(time, "time_ns", lambda: right() + HOUR * 1_000_000)
+    with closing(Reprieve(url)) as app:
+        yield app
+
+
+@pytest.fixture
+def work(app: Reprieve) -> Task[[], None]:
+    @app.task
+    def work() -> None: ...
+
+    return work
+
+
+def right() -> int:
+    """Answer the time of the server, which is on this machine."""
+    return clock.now() - HOUR
+
+
+def test_jobs_are_made_by_the_time_of_the_server(app: Reprieve, work: Task[[], None]) -> None:
+    before = right()
+    one = work.enqueue()
+    many = app.enqueue_many([work.call(), work.using(delay="1m").call()])
+    *created, due = [app.job(receipt.id) for receipt in (one, *many)]
+    after = right()
+    for job in created:
+        assert before - 1_000 < job.created_at <= after
+        assert (job.due_at, job.waiting_for) == (job.created_at, "turn")
+    assert before + 60_000 <= due.due_at < after + 61_000
+
+
+async def test_jobs_are_made_by_the_time_of_the_server_in_a_loop(app: Reprieve, work: Task[[], None]) -> None:
+    before = right()
+    one = await work.aenqueue()
+    job = await app.ajob(one.id)
+    assert before - 1_000 < job.created_at <= right()
+    await app.aclose()
+    (many,) = await app.aenqueue_many([work.call()])
+    job = await app.ajob(many.id)
+    assert before - 1_000 < job.created_at <= right()
+    await app.aclose()
+
+
+async def test_people_act_by_the_time_of_the_server(app: Reprieve, work: Task[[], None]) -> None:
+    one = await work.using(delay="1h").aenqueue()
+    await app.aclose()
+    before = right()
+    await app.acancel(one.id, by="ann", reason="not wanted")
+    job = await app.ajob(one.id)
+    assert job.finished_at is not None
+    assert before - 1_000 < job.finished_at <= right()
+    await app.aclose()
+
+
+@pytest.mark.parametrize("url", ["postgres"], indirect=True)
+def test_jobs_in_a_transaction_are_made_by_the_time_of_the_server(
+    app: Reprieve, work: Task[[], None], postgres_url: str
+) -> None:
+    before = right()
+    with psycopg.connect(postgres_url) as connection:
+        one = work.using(connection=connection).enqueue()
+    assert before - 1_000 < app.job(one.id).created_at <= right()
+
+
+def test_a_clock_that_was_handed_in_goes_before_the_servers(url: str) -> None:
+    mine = FakeClock()
+    with closing(Reprieve(url, clock=mine)) as app:
+
+        @app.task
+        def work() -> None: ...
+
+        assert app.job(work.enqueue().id).created_at == mine.now()
