@@ -7,16 +7,16 @@ from typing import Protocol
 
 from reprieve.errors import StoreError
 
-TUNE_EVERY = 10.0
+TUNE_EVERY = 2.0
 """Seconds after which a server is asked for its time again."""
 
 TUNE_AGAIN = 0.2
 """Seconds after which one that did not answer is asked again."""
 
-AT_FIRST = 3
+AT_FIRST = 5
 """Times that a server is asked at first: the first answer takes as long as it takes to connect."""
 
-DRIFT = 50e-6
+DRIFT = 20e-6
 """Seconds by which two clocks may part in a second."""
 
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from copy import copy
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeGuard, TypeVar
 
 from msgspec.structs import replace
 
@@ -176,9 +176,11 @@ class Producer:
 
     def _bring_here(self, jobs: list[Job]) -> list[Receipt]:
         store, clock = self._origin.store, self._origin.clock
-        if isinstance(store, Immediate):
+        if _is_immediate(store):
             try:
-                return _receipts(jobs, store.enqueue_here(jobs, clock.now()))
+                known = store.enqueue_here(jobs, clock.now())
+                if known is not None:
+                    return _receipts(jobs, known)
             except StoreError as error:
                 if not error.is_passing:
                     raise
@@ -275,6 +277,11 @@ def _telling(receipts: list[Receipt]) -> Iterator[None]:
         if own is error:
             raise
         raise own.with_traceback(error.__traceback__) from error.__cause__
+
+
+def _is_immediate(store: Store) -> TypeGuard[Immediate]:
+    # Python remembers what it has found out about a class, and not what about an object.
+    return issubclass(type(store), Immediate)
 
 
 def _receipts(jobs: list[Job], known: list[str]) -> list[Receipt]:

@@ -324,8 +324,11 @@ class Store(Protocol):
 class Immediate(Protocol):
     """A store that can be used without an event loop, where that is quicker than a loop in another thread."""
 
-    def enqueue_here(self, jobs: Sequence[Job], now: int) -> list[str]:
-        """Store new jobs, as `enqueue` does, and keep the calling thread waiting."""
+    def enqueue_here(self, jobs: Sequence[Job], now: int) -> list[str] | None:
+        """Store new jobs, as `enqueue` does, and keep the calling thread waiting; None: `enqueue` would be better now.
+
+        What was stored and not answered is recognised when it is enqueued again.
+        """
         ...
 
 

@@ -154,6 +154,13 @@ class Fleet:
         known |= await self._store([job for job in jobs if not job.key], now, carry)
         return [known[job.id] for job in jobs]
 
+    def enqueue_here(self, job: Job, now: int) -> str | None:
+        """Store a new job from the calling thread; None if that takes more than one trip, or did not succeed."""
+        number = partition_of(job.id)
+        if (job.key and not self.is_one) or number >= self._links.partitions:
+            return None
+        return self.partition(number).enqueue_here(job, now)
+
     async def _store(self, jobs: Sequence[Job], now: int, carry: Carry) -> dict[str, str]:
         ids = await self._spread(
             jobs, lambda job: partition_of(job.id), lambda partition, some: carry(partition, some, now, has_keys=False)

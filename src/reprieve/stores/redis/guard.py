@@ -1,11 +1,11 @@
 """The guard: what a server must be like to be trusted with jobs, and how full it may be."""
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
 import structlog
 
+from reprieve.clock import ticks
 from reprieve.core.record import Record
 from reprieve.errors import ForeignStore, StoreError, StoreFull, StoreReadOnly, StoreUnreachable, UnsafeStore
 from reprieve.stores.redis.address import Address
@@ -115,13 +115,18 @@ class Guard:
         self._fullness = 0.0
         self._is_warned = False
 
+    def has_room(self, size: int) -> bool:
+        """Whether there is room for so many bytes, as far as is known since the last look; False: have a look."""
+        is_due = self._looked_at is None or ticks() - self._looked_at >= LOOK_EVERY
+        if is_due or self._bytes + size >= self._bytes_until_look > 0 or self._fullness >= FULL:
+            return False
+        self._bytes += size
+        return True
+
     async def require_room(self, look: Any, size: int) -> None:  # noqa: ANN401 - a coroutine function that answers INFO
         """Refuse jobs of so many bytes when the server is nearly full; what is there can still be worked off."""
-        now = asyncio.get_running_loop().time()
-        self._bytes += size
-        is_due = self._looked_at is None or now - self._looked_at >= LOOK_EVERY
-        if is_due or self._bytes >= self._bytes_until_look > 0 or self._fullness >= FULL:
-            self._looked_at, self._bytes = now, 0
+        if not self.has_room(size):
+            self._looked_at, self._bytes = ticks(), size
             try:
                 infos = await look()
             except StoreUnreachable:

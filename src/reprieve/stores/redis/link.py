@@ -56,10 +56,15 @@ class Links:
         """Whether the server was looked at, and found to be safe."""
         self.looked: dict[str, float] = {}
         """Servers that were found to be safe, and when."""
+        self.look_at = -math.inf
+        """When to look again whether others have added partitions."""
         self._patience = patience
         self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, Link] = WeakKeyDictionary()
         self._reader: Client | None = None
         self._making = threading.Lock()
+        self._rushing = threading.Lock()
+        self._rush: Any = None
+        """The connection of whoever is in a hurry."""
         self._is_closed = False
 
     def tag(self, partition: int) -> str:
@@ -82,6 +87,35 @@ class Links:
     def command(self, *parts: Argument) -> Any:  # noqa: ANN401 - as the server answers
         """Run a command that only reads, in a thread."""
         return self._in_thread(lambda client: client.execute_command(*parts))  # type: ignore[no-untyped-call]
+
+    def at_once(self, name: str, tag: str, *arguments: Argument) -> Any:  # noqa: ANN401 - as above
+        """Run a script that writes, in the calling thread, if one trip is all that it takes; None if that is not sure.
+
+        That is so on a single server that was looked at just now, for one thread at a time: when several come at once,
+        a link makes one trip of theirs. What goes wrong is left to a link as well, which is patient and says why.
+        """
+        self.require_open()
+        is_known = self.is_admitted and self.address.mode == "single" and self.durability != "strict"
+        now = time.monotonic()
+        if not is_known or now >= self.look_at or now - self.looked.get("", -EXAMINE_EVERY) >= EXAMINE_EVERY:
+            return None
+        if not self._rushing.acquire(blocking=False):
+            return None
+        try:
+            if self._rush is None:
+                client: Any = self._client()
+                self._rush = client.connection_pool.make_connection()
+            self._rush.send_command("EVALSHA", script(name).sha, 1, tag, *arguments)
+            return self._rush.read_response()
+        except BaseException as error:
+            # An answer that comes after all must not be taken for that of the next call.
+            if self._rush is not None:
+                self._rush.disconnect()
+            if isinstance(error, FAULTS):
+                return None
+            raise
+        finally:
+            self._rushing.release()
 
     def _in_thread(self, call: Callable[[Client], Any]) -> Any:  # noqa: ANN401 - as above
         self.require_open()
@@ -111,6 +145,9 @@ class Links:
             await link.close()
         for other in self._loops.values():
             other.abandon()
+        with self._rushing:
+            if self._rush is not None:
+                self._rush.disconnect()
         if self._reader is not None:
             self._reader.close()
 
@@ -134,8 +171,6 @@ class Link:
         self._ears: dict[str, Ear] = {}
         self._loop = asyncio.get_running_loop()
         self._looking = asyncio.Lock()
-        self._look_at = -math.inf
-        """When to look again whether others have added partitions."""
         self._keeper = self._loop.create_task(self._keep())
 
     async def info(self) -> list[dict[str, Any]]:
@@ -211,7 +246,7 @@ class Link:
         """Learn how many partitions there are: so many as are asked for, at the least; answer the layout."""
         layout, partitions = await self._evaluate(script("agree"), self._links.tag(0), (LAYOUT, asked, first))
         self._links.partitions = max(self._links.partitions, int(partitions))
-        self._look_at = self._loop.time() + LOOK_EVERY
+        self._links.look_at = self._loop.time() + LOOK_EVERY
         return int(layout)
 
     async def look_for_more(self) -> None:
@@ -222,10 +257,10 @@ class Link:
         """Look at the server if nobody did yet, and once a second whether others have added partitions."""
         if not self._links.is_admitted:
             await self._admit()
-        elif self._loop.time() >= self._look_at:
+        elif self._loop.time() >= self._links.look_at:
             async with self._looking:
-                if self._loop.time() >= self._look_at:
-                    self._look_at = self._loop.time() + LOOK_EVERY
+                if self._loop.time() >= self._links.look_at:
+                    self._links.look_at = self._loop.time() + LOOK_EVERY
                     # What was to be done may need other servers than the one that knows, and that may be away.
                     with contextlib.suppress(*FAULTS), closed_is_broken():
                         await self._agree_on(self._links.partitions)

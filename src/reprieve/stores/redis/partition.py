@@ -140,6 +140,17 @@ class Partition:
             _take_over(ids, taken, start)
         return ids
 
+    def enqueue_here(self, job: Job, now: int) -> str | None:
+        """Store a new job from the calling thread; None if that takes more than one trip, or did not succeed."""
+        if self._fault is not None:
+            return None
+        taken = self._links.at_once("enqueue", self.tag, *enqueue.encode((job,), now))
+        if taken is None or taken == [b"grown"]:
+            return None
+        ids = [job.id]
+        _take_over(ids, taken)
+        return ids[0]
+
     async def landed(self, ids: Sequence[str]) -> list[bool]:
         """Answer of each job whether it has come here out of an outbox, and is still remembered."""
         raw = map(id_to_bytes, ids)

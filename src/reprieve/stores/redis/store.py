@@ -66,6 +66,15 @@ class RedisStore:
         check_jobs(jobs, self._largest_payload)
         return await self._coalescer.enqueue(jobs, now) if jobs else []
 
+    def enqueue_here(self, jobs: Sequence[Job], now: int) -> list[str] | None:
+        """Store a new job with one trip of the calling thread; None if that does not do."""
+        self._links.require_open()
+        check_jobs(jobs, self._largest_payload)
+        if len(jobs) != 1 or not self._guard.has_room(_size(jobs)):
+            return None
+        known = self._fleet.enqueue_here(jobs[0], now)
+        return None if known is None else [known]
+
     def landing(self) -> RedisLanding:
         """Answer where a relay brings the jobs of an outbox."""
         return RedisLanding(self._fleet, self._land)
@@ -75,8 +84,7 @@ class RedisStore:
         return await self._enqueue(jobs, now, carry)
 
     async def _enqueue(self, jobs: Sequence[Job], now: int, carry: Carry = Partition.enqueue) -> list[str]:
-        size = sum(len(job.payload) for job in jobs) + 200 * len(jobs)
-        await self._guard.require_room(self._links.here().info, size)
+        await self._guard.require_room(self._links.here().info, _size(jobs))
         return await self._fleet.enqueue(jobs, now, carry)
 
     async def _time(self) -> int:
@@ -170,6 +178,11 @@ class RedisStore:
     def inject(self, point: Point) -> None:
         """Make the next write fail before or after it is stored: for tests of whoever uses the store."""
         self._fleet.partition(0).inject(point)
+
+
+def _size(jobs: Sequence[Job]) -> int:
+    """Answer about how many bytes jobs take."""
+    return sum(len(job.payload) for job in jobs) + 200 * len(jobs)
 
 
 def _most(claim: Claim) -> int:
