@@ -9,6 +9,8 @@ from typing import Any, get_args
 import pytest
 import redis
 
+from reprieve.core.ids import partition_of
+from reprieve.core.job import Job
 from reprieve.core.rate import Rate
 from reprieve.errors import StoreClosed, StoreError, StoreFull
 from reprieve.stores.protocol import Gauge, Regulation, Subject
@@ -130,6 +132,31 @@ async def test_rate_is_not_exceeded_before_it_is_dealt_out(
         assert await worker.beat()
         assert running + len(await worker.take(100)) <= 8
         assert await taken(living, "another") + running <= 8
+
+
+@pytest.mark.parametrize("at", [START, START + 1_000])
+async def test_who_waits_for_what_others_have_keeps_nothing_from_those_who_can_go_on(
+    server: servers.Server, client: redis.Redis, at: int
+) -> None:
+    async with stores(server, 1) as (store,):
+
+        def job(partition: int, dependency: str) -> Job:
+            jobs = new_jobs(store, PARTITIONS, dependency=dependency)
+            return next(job for job in jobs if partition_of(job.id) == partition)
+
+        worker = await Worker.open(store)
+        await regulate(store, Regulation(subject="dependency", name="ses", max_running=1))
+        await enqueue(store, job(0, "ses"))
+        running = await worker.one()
+        await enqueue(store, job(3, "ses"))
+        assert await worker.take(2) == []
+        # All of it goes to whoever wants anything, though the last partition cannot have what it waits for.
+        await regulate(store, Regulation(subject="dependency", name="smtp", max_running=1))
+        other = job(1, "smtp")
+        await enqueue(store, other)
+        assert [found.id for found in await worker.take(2, at)] == [other.id]
+        claimed = await worker.ask(2, at, [succeed(running, at)])
+        assert [partition_of(found.id) for found in claimed.jobs] == [3]
 
 
 async def test_gate_is_the_same_everywhere_whatever_is_heard_last(server: servers.Server, client: redis.Redis) -> None:

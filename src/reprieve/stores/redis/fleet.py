@@ -20,6 +20,7 @@ from reprieve.core.events import Event
 from reprieve.core.ids import PARTITIONS, partition_of
 from reprieve.core.job import Job
 from reprieve.errors import InvalidCursor, SessionDead, StaleCall
+from reprieve.rng import bits
 from reprieve.stores.protocol import (
     Answer,
     Beat,
@@ -42,7 +43,7 @@ from reprieve.stores.redis.link import Links
 from reprieve.stores.redis.partition import Grown, Overtaken, Partition, State
 from reprieve.stores.redis.quotas import Quotas
 from reprieve.stores.redis.together import together
-from reprieve.stores.redis.tour import MOST_VISITS, Tour
+from reprieve.stores.redis.tour import MOST_VISITS, Stay, Tour
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -70,7 +71,7 @@ class Fleet:
         """Take the links; partitions are made when they are needed."""
         self._links = links
         self._partitions: dict[int, Partition] = {}
-        self._turns = itertools.count()
+        self._turns = itertools.count(bits(16))
         self._keys = Keys(links, self._knows)
         self._quotas = Quotas(links)
         self._opened: dict[str, set[int]] = {}
@@ -81,6 +82,7 @@ class Fleet:
         """The last claim of every session while there was one partition."""
         self._tours: dict[str, Tour] = {}
         """The last claim of every session."""
+        self._stays: dict[str, Stay] = {}
 
     def partition(self, number: int) -> Partition:
         """Answer a partition."""
@@ -192,7 +194,10 @@ class Fleet:
             if tour is not None and claim.number < tour.claim.number:
                 message = f"call {claim.number} of session {claim.session!r} comes after call {tour.claim.number}"
                 raise StaleCall(message)
-            tour = self._tours[claim.session] = Tour(claim, self._links.partitions, self._idle(claim.session))
+            partitions, idle = self._links.partitions, self._idle(claim.session)
+            if tour is None or tour.partitions != partitions:
+                self._stays[claim.session] = Stay(partitions, idle)
+            tour = self._tours[claim.session] = Tour(claim, partitions, idle, self._stays[claim.session])
         while not tour.is_done:
             while not tour.is_over:
                 limits = tour.plan()
@@ -201,7 +206,7 @@ class Fleet:
             if tour.may_deal and self._quotas.is_needed and await self._quotas.deal(self._all(), claim.now):
                 tour.begin_again()
             else:
-                tour.is_done = True
+                tour.end()
         if tour.is_dead(self._opened.setdefault(claim.session, set())):
             message = f"session {claim.session!r} is not open, or dead: its time was up, and others have its jobs"
             raise SessionDead(message)
@@ -242,7 +247,7 @@ class Fleet:
         share = replace(beat, slots=max(1, round(beat.slots / len(partitions))))
         is_over = beat.lease <= 0
         if is_over:
-            for kept in (self._tours, self._opened, self._idles):
+            for kept in (self._tours, self._stays, self._opened, self._idles):
                 kept.pop(beat.session, None)
 
         async def keep(partition: Partition) -> bool:

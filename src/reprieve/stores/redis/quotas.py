@@ -242,7 +242,13 @@ class Quotas:
         frozen = [_read(parts) for parts in stopped]
         if not all(frozen):
             return  # somebody else deals
-        wanting = [place for place, shares in enumerate(frozen) if any(share.wants for share in shares)]
+        free = [_is_free(want, [shares[number] for shares in frozen]) for number, want in enumerate(wants)]
+        # Whoever waits for nothing but what others have under way must not keep anything from those who can go on.
+        wanting = [
+            place
+            for place, shares in enumerate(frozen)
+            if any(share.wants and is_free for share, is_free in zip(shares, free, strict=True))
+        ]
         favoured = wanting[now // 1_000 % len(wanting)] if wanting else -1
         dealt = [_deal(want, [shares[number] for shares in frozen], favoured) for number, want in enumerate(wants)]
         grants = [
@@ -305,6 +311,13 @@ def _read(parts: list[Any] | None) -> list[Share]:
     width = len(Share.__struct_fields__)
     rows = (parts[start : start + width] for start in range(0, len(parts), width)) if parts else ()
     return [Share(*row) for row in rows]
+
+
+def _is_free(want: Want, shares: Sequence[Share]) -> bool:
+    """Whether more may be under way than there is."""
+    running, granted = sum(share.running for share in shares), sum(share.granted for share in shares)
+    limits = ((want.permits, running), (want.max_running, running), (want.rate.count if want.rate else None, granted))
+    return all(used < limit for limit, used in limits if limit)
 
 
 def _deal(want: Want, shares: Sequence[Share], favoured: int) -> tuple[list[int] | None, ...]:
