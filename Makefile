@@ -39,6 +39,10 @@ bench: .venv $(PEERS) $(NODE_PEERS) ## Measure the claims about speed, with peer
 faults: .venv ## Run the long fault histories, and the property tests with twenty times the examples
 	@REPRIEVE_FAULTS=1 $(PYTEST) -n 2 -m "faults or hypothesis"
 
+.PHONY: versions
+versions: .venv .venv-servers ## Run the tests of the Redis store on the oldest Redis, and on Valkey
+	@scripts/versions
+
 .PHONY: mutants
 mutants: .venv-mutants ## Change the core in small ways and count the changes that the tests notice
 	@.venv-mutants/bin/python scripts/mutants.py
@@ -54,17 +58,19 @@ format: .venv ## Format the code and fix what can be fixed by rule
 
 .PHONY: clean
 clean: ## Remove everything that make made
-	@rm -rf .venv .venv-lock .venv-mutants $(PEERS) $(NODE_PEERS) .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist mutants
+	@rm -rf .venv .venv-lock .venv-mutants .venv-servers $(PEERS) $(NODE_PEERS) .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist mutants
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Phony: the script itself knows whether there is anything to do.
-.PHONY: .venv .venv-lock .venv-mutants $(PEERS) $(NODE_PEERS)
+.PHONY: .venv .venv-lock .venv-mutants .venv-servers $(PEERS) $(NODE_PEERS)
 .venv:
 	@scripts/venv .venv requirements/dev.txt --editable
 .venv-lock:
 	@scripts/venv .venv-lock requirements/lock.txt
 .venv-mutants:
 	@scripts/venv .venv-mutants requirements/mutants.txt
+.venv-servers:
+	@scripts/venv .venv-servers requirements/servers.txt
 $(PEERS): .venv-%:
 	@scripts/venv $@ requirements/peers-$*.txt
 $(NODE_PEERS): .node-%:

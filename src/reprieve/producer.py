@@ -91,7 +91,7 @@ class Producer:
         """Store one call, together with those of other callers."""
         if call.terms.connection is not None:
             return await self._aenqueue_in(call)
-        await self._origin.clock.tune()
+        await self._atune()
         job, store, clock = self.job_of(call), self._origin.store, self._origin.clock
         (known,) = await patiently(lambda: store.enqueue((job,), clock.now()))
         if self.follower is not None:
@@ -120,7 +120,7 @@ class Producer:
         """Store many calls: while some are on their way, the next are made."""
         receipts: list[Receipt] = []
         is_news = False
-        await self._origin.clock.tune()
+        await self._atune()
         with _telling(receipts):
             async with _UnderWay(receipts) as under_way:
                 for batch in self._batches(calls):
@@ -203,7 +203,7 @@ class Producer:
     async def _aenqueue_in(self, call: Call) -> Receipt:
         store, connection = self._joining(), call.terms.connection
         if isinstance(self._origin.store, Transactional):
-            await self._origin.clock.tune()
+            await self._atune()
         if not isinstance(store, AsyncTransactional) or not store.is_asynchronous(connection):
             return self._enqueue_in(call)
         job = self.job_of(call)
@@ -225,10 +225,14 @@ class Producer:
         return outbox
 
     def _tune(self) -> None:
-        """Have the clock tuned, from code without a loop."""
+        if self._origin.clock.is_stale:
+            self._origin.portal.run(self._atune())
+
+    async def _atune(self) -> None:
+        """See to it that the clock is right, before a job is dated by it."""
         clock = self._origin.clock
         if clock.is_stale:
-            self._origin.portal.run(clock.tune())
+            await patiently(clock.tune)
 
     def _follow(self, *, is_news: bool) -> None:
         if self.follower is not None and is_news:

@@ -23,27 +23,20 @@ class Claims:
 
     async def make(self, queues: Sequence[str], limit: int, changes: Sequence[Change]) -> Claimed:
         """Settle what has ended and ask for more, in one call, however long the store is away."""
-        await self._clock.tune()
         self._number += 1
         claim = Claim(
-            session=self._session,
-            number=self._number,
-            now=self._clock.now(),
-            queues=tuple(queues),
-            limit=limit,
-            changes=tuple(changes),
+            session=self._session, number=self._number, now=0, queues=tuple(queues), limit=limit, changes=tuple(changes)
         )
         patience = Patience("claiming")
         while True:
             try:
-                claimed = await self._store.claim(claim)
+                await self._clock.tune()
+                claimed = await self._store.claim(replace(claim, now=self._clock.now()))
             except StoreError as error:
                 if not (error.is_passing or isinstance(error, StoreFull | StoreReadOnly)):
                     # Nobody mends these while we wait.
                     raise
                 await patience.wait(error)
-                await self._clock.tune()
-                claim = replace(claim, now=self._clock.now())
             else:
                 patience.end()
                 return claimed

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from reprieve.clock import Clock, ticks
+from reprieve.clock import TUNE_EVERY, Clock, ticks
 from reprieve.core import change
 from reprieve.core.decide import Conditions, decide
 from reprieve.core.job import Job
@@ -84,7 +84,8 @@ class Recovery:
             jump = (now - self._last[0]) / 1_000 - gap
             if abs(jump) > JUMP:
                 log.warning("clock jumped", seconds=round(jump, 3))
-                self._steady_since = None
+                # Others notice it when they tune their clocks.
+                self._steady_since = passed + TUNE_EVERY
             if gap > EVERY + self._heartbeat:
                 # We were frozen, or the store kept us waiting: so may the others have been.
                 self._steady_since = None

@@ -345,7 +345,7 @@ class Worker:
                 attempt.cancel(job)
 
     async def _tidy(self) -> AsyncIterator[None]:
-        """Show that the loop turns, keep the clock right, and give back what has waited behind slow jobs."""
+        """Show that the loop turns, and give back what has waited behind slow jobs."""
         while True:
             now = ticks()
             self._board.beat(now)
@@ -353,7 +353,6 @@ class Worker:
                 self._learn_from_what_runs(now)
                 self._give_back(lambda job: job.id in stale)
             yield
-            await self._clock.tune()
             await asyncio.sleep(PULSE_EVERY)
 
     def _learn_from_what_runs(self, now: float) -> None:

@@ -150,6 +150,10 @@ async def test_who_waits_for_what_others_have_keeps_nothing_from_those_who_can_g
         running = await worker.one()
         await enqueue(store, job(3, "ses"))
         assert await worker.take(2) == []
+        # Here is room, but nobody may have any of it.
+        await regulate(store, Regulation(subject="dependency", name="fax", max_running=5, permits=0))
+        await enqueue(store, job(3, "fax"))
+        assert await worker.take(2) == []
         # All of it goes to whoever wants anything, though the last partition cannot have what it waits for.
         await regulate(store, Regulation(subject="dependency", name="smtp", max_running=1))
         other = job(1, "smtp")

@@ -81,6 +81,26 @@ async def test_a_claim_is_filled_wherever_jobs_are_left(store: RedisStore) -> No
     assert len({job.id for job in (*leased, *rest)}) == stored
 
 
+async def test_partitions_that_were_empty_are_served_as_soon_as_they_are_filled(store: RedisStore) -> None:
+    jobs = new_jobs(store, 8_000)
+    first = [job for job in jobs if partition_of(job.id) == 0]
+    others = [job for job in jobs if partition_of(job.id) != 0][:200]
+    await enqueue(store, *first)
+    worker = await Worker.open(store)
+    await work(worker, 2, 50, 5)
+    await enqueue(store, *others)
+    leased = {job.id for job in await work(worker, 30, 50, 5)}
+    # Nobody has heard the bell since, and the first partition has plenty all the time.
+    assert {job.id for job in others} <= leased
+
+
+async def test_who_asks_but_rarely_asks_everywhere(store: RedisStore) -> None:
+    await enqueue(store, *new_jobs(store, 2_000))
+    jobs = await work(await Worker.open(store), 10, 40, 1_000)
+    for start in range(0, 400, 40):
+        assert {partition_of(job.id) for job in jobs[start : start + 40]} == set(range(PARTITIONS))
+
+
 async def test_a_single_job_is_found_at_once_wherever_it_is(store: RedisStore) -> None:
     worker = await Worker.open(store)
     await enqueue(store, *new_jobs(store, 400))

@@ -272,7 +272,7 @@ class PostgresStore:
         return known
 
     async def _time(self) -> int:
-        return await asyncio.wrap_future(self._crew.submit(sessions.time, ALONE))
+        return await asyncio.wrap_future(self._crew.submit(sessions.time, READ))
 
     async def _listen(self) -> None:
         """Hear other processes from before the first look for work on."""

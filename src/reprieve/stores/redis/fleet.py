@@ -87,9 +87,7 @@ class Fleet:
     def partition(self, number: int) -> Partition:
         """Answer a partition."""
         found = self._partitions.get(number)
-        if found is None:
-            found = self._partitions[number] = Partition(self._links, number)
-        return found
+        return self._partitions.setdefault(number, Partition(self._links, number)) if found is None else found
 
     def next(self) -> int:
         """Answer the partition of the next job."""
@@ -196,7 +194,7 @@ class Fleet:
                 raise StaleCall(message)
             partitions, idle = self._links.partitions, self._idle(claim.session)
             if tour is None or tour.partitions != partitions:
-                self._stays[claim.session] = Stay(partitions, idle)
+                self._stays[claim.session] = Stay(partitions)
             tour = self._tours[claim.session] = Tour(claim, partitions, idle, self._stays[claim.session])
         while not tour.is_done:
             while not tour.is_over:

@@ -102,6 +102,7 @@ class Links:
         if not self._rushing.acquire(blocking=False):
             return None
         try:
+            self.require_open()
             if self._rush is None:
                 client: Any = self._client()
                 self._rush = client.connection_pool.make_connection()
@@ -112,9 +113,12 @@ class Links:
             if self._rush is not None:
                 self._rush.disconnect()
             if isinstance(error, FAULTS):
+                self.looked.clear()
                 return None
             raise
         finally:
+            if self._is_closed and self._rush is not None:
+                self._rush.disconnect()
             self._rushing.release()
 
     def _in_thread(self, call: Callable[[Client], Any]) -> Any:  # noqa: ANN401 - as above
@@ -145,9 +149,9 @@ class Links:
             await link.close()
         for other in self._loops.values():
             other.abandon()
-        with self._rushing:
-            if self._rush is not None:
-                self._rush.disconnect()
+        if self._rush is not None:
+            # Whoever waits for its answer hears that it is gone, and asks elsewhere.
+            self._rush.disconnect()
         if self._reader is not None:
             self._reader.close()
 

@@ -314,10 +314,10 @@ def _read(parts: list[Any] | None) -> list[Share]:
 
 
 def _is_free(want: Want, shares: Sequence[Share]) -> bool:
-    """Whether more may be under way than there is."""
+    """Whether a limit allows more than what is under way."""
     running, granted = sum(share.running for share in shares), sum(share.granted for share in shares)
     limits = ((want.permits, running), (want.max_running, running), (want.rate.count if want.rate else None, granted))
-    return all(used < limit for limit, used in limits if limit)
+    return all(used < limit for limit, used in limits if limit is not None)
 
 
 def _deal(want: Want, shares: Sequence[Share], favoured: int) -> tuple[list[int] | None, ...]:

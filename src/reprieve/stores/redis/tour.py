@@ -5,6 +5,7 @@ import math
 from reprieve.core.change import Change
 from reprieve.core.ids import partition_of
 from reprieve.core.job import Job
+from reprieve.rng import bits
 from reprieve.stores.protocol import Answer, Claim, Claimed
 
 MOST_VISITS = 256
@@ -17,47 +18,42 @@ MOST_DEALS = 12
 """A job goes through five limits, and several partitions may have met different ones of them."""
 
 STAY, ROUND = 20, 100
-"""Milliseconds for which a session stays in one partition at the most, and in which it comes to all of them."""
+"""Milliseconds for which a session stays in one partition at the most, and in which it should have come to all."""
 
 
 class Stay:
     """Where a session asks first, and alone, while there is plenty: one large call costs less than several small ones.
 
     It goes on to the next partition after a moment, so all are served in turn. As soon as there is less than what is
-    wanted, the session asks everybody at once again, and nobody waits behind an empty partition.
+    wanted, or the session asks but rarely, it asks everybody at once again, and nobody waits for its turn to come.
     """
 
-    def __init__(self, partitions: int, idle: dict[int, float]) -> None:
-        """Stay nowhere yet."""
+    def __init__(self, partitions: int) -> None:
+        """Begin anywhere: sessions that are woken by the same ring should not all go the same way."""
         self._partitions = partitions
-        self._idle = idle
-        self._place: int | None = None
-        self._until = 0
+        self._place = bits(16) % partitions
+        self._until: int | None = None
+        """When to go on; None: it stays nowhere."""
 
     def place(self, now: int) -> int | None:
         """Answer where to ask first; None: everywhere."""
-        if self._place is not None and now >= self._until:
+        if self._until is None or now >= self._until + STAY:
+            self._until = None
+            return None
+        if now >= self._until:
             self._move(now)
         return self._place
 
-    def note(self, now: int, *, has_plenty: bool) -> None:
-        """Note whether all that was wanted was found."""
-        if not has_plenty:
-            self._place = None
-        elif self._place is None or is_idle(self._idle, self._place, now):
+    def note(self, now: int, *, is_filled: bool, is_spent: bool) -> None:
+        """Note whether all that was wanted was found, and whether the one that was asked first had too little."""
+        if not is_filled:
+            self._until = None
+        elif self._until is None or is_spent:
             self._move(now)
 
     def _move(self, now: int) -> None:
-        """Go to the next partition in which there may be something."""
-        last = -1 if self._place is None else self._place
-        places = [(last + step) % self._partitions for step in range(1, self._partitions + 1)]
-        self._place = next((place for place in places if not is_idle(self._idle, place, now)), None)
+        self._place = (self._place + 1) % self._partitions
         self._until = now + min(STAY, ROUND // self._partitions)
-
-
-def is_idle(idle: dict[int, float], partition: int, now: int) -> bool:
-    """Whether there is nothing in a partition, as far as is known."""
-    return idle.get(partition, -math.inf) > now
 
 
 class Tour:
@@ -99,7 +95,9 @@ class Tour:
     def _pool(self) -> list[int]:
         order = [(number + self.claim.number) % self.partitions for number in range(self.partitions)]
         fresh = [number for number in order if number not in self._asked]
-        return sorted(fresh, key=lambda number: is_idle(self._idle, number, self.claim.now)) or sorted(self._more)
+        return sorted(fresh, key=lambda number: self._idle.get(number, -math.inf) > self.claim.now) or sorted(
+            self._more
+        )
 
     def plan(self) -> dict[int, int]:
         """Answer whom to ask next for how many; in the first round also those who only have to settle."""
@@ -126,7 +124,8 @@ class Tour:
         """Give the answer from now on."""
         self.is_done = True
         if self.claim.limit > 0:
-            self._stay.note(self.claim.now, has_plenty=self.left <= 0)
+            is_spent = self._first is not None and self.count > 1
+            self._stay.note(self.claim.now, is_filled=self.left <= 0, is_spent=is_spent)
 
     def begin_again(self) -> None:
         """Ask everybody once more: shares of limits have moved."""
