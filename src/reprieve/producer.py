@@ -102,16 +102,16 @@ class Producer:
         """Store many calls, from code without a loop."""
         receipts: list[Receipt] = []
         is_news = False
-        self._tune()
         # All but the store's own work is done in the caller's thread: a connection or an iterator may know no other.
         with _telling(receipts):
-            for batch in self._batches(calls):
+            for batch in _batches(calls):
                 if isinstance(batch, Call):
                     # Whoever follows must not wait for the lock that the caller's transaction is about to take.
                     self._follow(is_news=is_news)
                     receipts.append(self._enqueue_in(batch))
                 else:
-                    receipts += self._bring_here(batch)
+                    self._tune()
+                    receipts += self._bring_here(list(map(self.job_of, batch)))
                 is_news = not isinstance(batch, Call)
         self._follow(is_news=is_news)
         return receipts
@@ -120,16 +120,18 @@ class Producer:
         """Store many calls: while some are on their way, the next are made."""
         receipts: list[Receipt] = []
         is_news = False
-        await self._atune()
         with _telling(receipts):
             async with _UnderWay(receipts) as under_way:
-                for batch in self._batches(calls):
-                    await under_way.arrive()
+                for batch in _batches(calls):
                     if isinstance(batch, Call):
+                        await under_way.arrive()
                         await self._afollow(is_news=is_news)
                         receipts.append(await self._aenqueue_in(batch))
                     else:
-                        await under_way.leave(self._bring(batch))
+                        await self._atune()
+                        jobs = list(map(self.job_of, batch))
+                        await under_way.arrive()
+                        await under_way.leave(self._bring(jobs))
                     is_news = not isinstance(batch, Call)
         await self._afollow(is_news=is_news)
         return receipts
@@ -156,23 +158,6 @@ class Producer:
             deadline_at=policy.deadline_of(now) if terms.deadline is None else now + terms.deadline,
             max_attempts=policy.max_attempts,
         )
-
-    def _batches(self, calls: Iterable[Call]) -> Iterator[list[Job] | Call]:
-        """Answer the jobs of calls by the thousand, and each call in a transaction of the caller's by itself."""
-        jobs: list[Job] = []
-        for call in calls:
-            if call.terms.connection is not None:
-                if jobs:
-                    yield jobs
-                    jobs = []
-                yield call
-                continue
-            jobs.append(self.job_of(call))
-            if len(jobs) == BULK:
-                yield jobs
-                jobs = []
-        if jobs:
-            yield jobs
 
     def _bring_here(self, jobs: list[Job]) -> list[Receipt]:
         store, clock = self._origin.store, self._origin.clock
@@ -241,6 +226,24 @@ class Producer:
     async def _afollow(self, *, is_news: bool) -> None:
         if self.follower is not None and is_news:
             await self.follower.afollow()
+
+
+def _batches(calls: Iterable[Call]) -> Iterator[list[Call] | Call]:
+    """Answer calls by the thousand, and each call in a transaction of the caller's by itself."""
+    batch: list[Call] = []
+    for call in calls:
+        if call.terms.connection is not None:
+            if batch:
+                yield batch
+                batch = []
+            yield call
+            continue
+        batch.append(call)
+        if len(batch) == BULK:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
 
 
 class _UnderWay:
