@@ -99,6 +99,16 @@ class ServerClock:
             # Whoever gives up waiting must not take the answer from the others.
             await asyncio.shield(asking)
 
+    async def close(self) -> None:
+        """Ask nothing more, before the store is closed; what other loops ask ends as soon as they come to it."""
+        here = asyncio.get_running_loop()
+        for loop, asking in list(self._asking.items()):
+            if loop is here:
+                asking.cancel()
+                await asyncio.wait({asking})
+            elif not loop.is_closed():
+                loop.call_soon_threadsafe(asking.cancel)
+
     def now(self) -> int:
         """Answer a time that the server's clock has reached, in milliseconds since 1970."""
         at = _microseconds()

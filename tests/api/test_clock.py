@@ -142,6 +142,16 @@ async def test_what_is_known_does_while_a_server_does_not_answer(server: Server,
     assert max(wrong(heard, server)) < 1_000
 
 
+async def test_a_clock_that_is_closed_asks_nothing_more(server: Server, always: None) -> None:
+    heard = ServerClock(server.ask)
+    await heard.tune()
+    server.after = 60.0
+    await heard.tune()
+    await asyncio.sleep(0)
+    await heard.close()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
 async def test_what_was_heard_long_ago_counts_no_more(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     heard = ServerClock(server.ask)
     await heard.tune()

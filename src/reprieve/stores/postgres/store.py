@@ -238,6 +238,7 @@ class PostgresStore:
         """Let go of the connections."""
         if not self._is_closed:
             self._is_closed = True
+            await self.clock.close()
             await asyncio.to_thread(self._crew.close)
             await asyncio.to_thread(self._bell.close)
 

@@ -173,6 +173,7 @@ class RedisStore:
 
     async def close(self) -> None:
         """Let go of the connections."""
+        await self.clock.close()
         await self._links.close()
 
     def inject(self, point: Point) -> None:
