@@ -184,7 +184,7 @@ class Cluster:
         for number, server in enumerate(self.masters):
             first, last = (place * SLOTS // len(self.masters) for place in (number, number + 1))
             with server.client() as client:
-                client.execute_command("CLUSTER", "ADDSLOTSRANGE", first, last - 1)
+                client.execute_command("CLUSTER", "ADDSLOTS", *range(first, last))
         for server in self.servers[1:]:
             with server.client() as client:
                 client.execute_command("CLUSTER", "MEET", "127.0.0.1", self.servers[0].port)
