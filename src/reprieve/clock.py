@@ -6,6 +6,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
+from reprieve.errors import StoreError
+
 TUNE_EVERY = 2.0
 """Seconds after which a server is asked for its time again."""
 
@@ -133,9 +135,10 @@ class ServerClock:
 
     def _end(self, asking: asyncio.Task[None]) -> None:
         self._asking.pop(asking.get_loop(), None)
-        if not asking.cancelled():
-            # If nobody answers, whoever wants more than the time is about to hear why; what is known does for a while.
-            asking.exception()
+        error = None if asking.cancelled() else asking.exception()
+        # If nobody answers, whoever wants more than the time is about to hear why; what is known does for a while.
+        if error is not None and not isinstance(error, StoreError):
+            asking.get_loop().call_exception_handler({"message": "the time was not heard", "exception": error})
 
     def _hear(self, asked: int, said: int, heard: int) -> None:
         least, most = said - heard, said - asked

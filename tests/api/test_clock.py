@@ -142,6 +142,22 @@ async def test_what_is_known_does_while_a_server_does_not_answer(server: Server,
     assert max(wrong(heard, server)) < 1_000
 
 
+async def test_an_error_that_nobody_expected_is_shown(server: Server, always: None) -> None:
+    heard, shown = ServerClock(server.ask), list[object]()
+    await heard.tune()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: shown.append(context["exception"]))
+    server.is_away = True
+    await heard.tune()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert shown == []
+    server.is_away, server.ahead = False, None  # type: ignore[assignment]  # nothing that could be added to
+    await heard.tune()
+    while not shown:  # noqa: ASYNC110 - nobody tells
+        await asyncio.sleep(0)
+    assert isinstance(shown[0], TypeError)
+
+
 async def test_a_clock_that_is_closed_asks_nothing_more(server: Server, always: None) -> None:
     heard = ServerClock(server.ask)
     await heard.tune()
