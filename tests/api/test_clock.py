@@ -14,6 +14,7 @@ from reprieve.clock import ServerClock
 from reprieve.errors import StoreUnreachable
 from reprieve.testing import FakeClock
 from tests.servers import redis as servers
+from tests.servers.postgres import drop_schema
 
 HOUR = 3_600_000
 AHEAD = 7 * HOUR * 1_000
@@ -186,8 +187,7 @@ def url(request: pytest.FixtureRequest) -> Iterator[str]:
         server: str = request.getfixturevalue("postgres_url")
         schema = f"clock_{uuid4().hex[:12]}"
         yield f"{server}?schema={schema}"
-        with psycopg.connect(server, autocommit=True) as admin:
-            admin.execute(f"drop schema if exists {schema} cascade")
+        drop_schema(server, schema)
 
 
 @pytest.fixture

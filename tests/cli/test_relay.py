@@ -22,6 +22,7 @@ from reprieve.stores.protocol import Filter
 from tests.cli.files import foreign
 from tests.cli.shell import process
 from tests.servers.ports import free_port
+from tests.servers.postgres import drop_schema
 
 APP = """
 from reprieve import Reprieve
@@ -179,5 +180,4 @@ def test_a_layout_of_a_newer_release_is_refused(postgres_url: str, schema: str) 
 def schema(postgres_url: str) -> Iterator[str]:
     name = f"cli_{uuid4().hex[:12]}"
     yield name
-    with psycopg.connect(postgres_url, autocommit=True) as admin:
-        admin.execute(f"drop schema if exists {name} cascade")
+    drop_schema(postgres_url, name)

@@ -12,6 +12,7 @@ from reprieve.stores.open import open_store
 from reprieve.stores.protocol import Store
 from reprieve.testing.conformance import CHECKS
 from reprieve.testing.conformance.machine import make_machine
+from tests.servers.postgres import drop_schema
 
 SEEDS, EXAMPLES, STEPS = 4, 20, 50
 """Few histories, since each call is a trip to the server; `make faults` plays fifty times as many."""
@@ -25,6 +26,7 @@ class Schemas:
     def __init__(self, url: str, server: str) -> None:
         self._schema = f"conformance_{uuid4().hex[:12]}"
         self.url = f"{url}?schema={self._schema}"
+        self._server = server
         self._admin = psycopg.connect(server, autocommit=True)
 
     def fresh(self) -> Store:
@@ -38,8 +40,8 @@ class Schemas:
         return open_store(self.url)
 
     def close(self) -> None:
-        self._admin.execute(f"drop schema if exists {self._schema} cascade")
         self._admin.close()
+        drop_schema(self._server, self._schema)
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ from uuid import uuid4
 import psycopg
 
 from tests.servers import redis
+from tests.servers.postgres import drop_schema
 
 
 class Ground(Protocol):
@@ -90,8 +91,7 @@ class Schema:
             holder.rollback()
 
     def drop(self) -> None:
-        with psycopg.connect(self._server, autocommit=True) as admin:
-            admin.execute(f"drop schema if exists {self.name} cascade")
+        drop_schema(self._server, self.name)
 
 
 class Keys:

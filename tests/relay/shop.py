@@ -15,6 +15,7 @@ from reprieve.config import Settings
 from reprieve.relay import Relay
 from reprieve.stores.outbox import Outbox
 from reprieve.stores.protocol import Filter, Retention
+from tests.servers.postgres import drop_schema
 
 LONG = 30 * 86_400_000
 """Milliseconds after which everything that ends has been forgotten."""
@@ -99,8 +100,7 @@ class Schema:
             connection.execute("update outbox set rec = '\\x00' where id = %s", [job_id])
 
     def drop(self) -> None:
-        with psycopg.connect(self._server, autocommit=True) as admin:
-            admin.execute(f"drop schema if exists {self.name} cascade")
+        drop_schema(self._server, self.name)
 
 
 @contextmanager

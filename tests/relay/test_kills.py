@@ -98,11 +98,12 @@ class Relays:
         self._stage = stage
         self._command = ("-m", "reprieve", "relay", "tests.flows.crew:app")
         self._ends = ("--store", stage.ground.url, "--outbox", outbox)
+        self._log = stage.folder / "relay"
 
     @asynccontextmanager
     async def one(self) -> AsyncIterator[asyncio.subprocess.Process]:
         """Start a relay, which is killed in the end if it lives."""
-        with (self._stage.folder / "relays").open("ab") as log:
+        with self._log.open("wb") as log:
             relay = await asyncio.create_subprocess_exec(
                 *(sys.executable, *self._command, *self._ends), cwd=ROOT, stderr=log, stdout=log
             )
@@ -112,6 +113,10 @@ class Relays:
             if relay.returncode is None:
                 relay.kill()
                 await relay.wait()
+
+    async def started(self) -> None:
+        """Wait until the newest knows what to do when it is told to end."""
+        await self._stage.until(lambda: "relay started" in self._log.read_text(), "the relay has started")
 
 
 async def produce(stage: Stage, database: Database, until: asyncio.Event) -> list[str]:
@@ -156,8 +161,9 @@ async def test_a_relay_that_is_killed_again_and_again_under_load_loses_and_doubl
         producer = asyncio.create_task(produce(stage, database, quiet))
         try:
             for _ in range(4 if terms.times == 1 else 60):
-                begun = len(stage.began())
                 async with relays.one() as relay:
+                    await relays.started()
+                    begun = len(stage.began())
                     await stage.until(partial(has_begun_more, stage, begun), "the relay works", every=0.001)
                     await asyncio.sleep(chance.uniform(0.0, 0.1))
                     os.kill(relay.pid, signal.SIGKILL)
@@ -166,6 +172,7 @@ async def test_a_relay_that_is_killed_again_and_again_under_load_loses_and_doubl
             ids = await producer
             async with relays.one() as relay:
                 await stage.until(lambda: len({line.job for line in stage.finished()}) >= len(ids), "all is done")
+                await relays.started()
                 await stage.let_pass(0.5)
                 relay.terminate()
                 assert await relay.wait() == 0

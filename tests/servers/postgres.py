@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psycopg
 
+from reprieve.clock import ticks
 from tests.servers.guard import Guard
 from tests.servers.ports import free_port, unprivileged
 from tests.servers.program import PATIENCE, find, wait_until_ready
@@ -142,6 +143,27 @@ def own(primary: Server | None = None) -> Iterator[Server]:
             yield server
         finally:
             server.kill()
+
+
+def drop_schema(server: str, name: str) -> None:
+    """Drop a schema. A process that was killed there may have left a statement that goes on, which is ended."""
+    others = (
+        "select pg_terminate_backend(pid) from pg_locks join pg_class on pg_class.oid = relation "
+        "where relnamespace = to_regnamespace(%s) and pid <> pg_backend_pid()"
+    )
+    until = ticks() + PATIENCE
+    with psycopg.connect(server, autocommit=True) as admin:
+        # Less than the server takes to see a deadlock.
+        admin.execute("set lock_timeout = '300ms'")
+        while True:
+            try:
+                admin.execute(f"drop schema if exists {name} cascade")
+            except psycopg.errors.LockNotAvailable:
+                if ticks() > until:
+                    raise
+                admin.execute(others, [name])
+            else:
+                return
 
 
 def answers(url: str) -> bool:

@@ -3,10 +3,10 @@
 from collections.abc import AsyncIterator, Iterator
 from uuid import uuid4
 
-import psycopg
 import pytest
 
 from reprieve.stores.postgres import PostgresStore
+from tests.servers.postgres import drop_schema
 from tests.stores.postgres.recount import complaints
 
 
@@ -14,8 +14,7 @@ from tests.stores.postgres.recount import complaints
 def url(postgres_url: str) -> Iterator[str]:
     schema = f"test_{uuid4().hex[:12]}"
     yield f"{postgres_url}?schema={schema}"
-    with psycopg.connect(postgres_url, autocommit=True) as admin:
-        admin.execute(f"drop schema if exists {schema} cascade")
+    drop_schema(postgres_url, schema)
 
 
 @pytest.fixture

@@ -112,8 +112,7 @@ async def test_longest_name_of_a_schema_is_heard_and_enqueued_in(postgres_url: s
     finally:
         await store.close()
         await other.close()
-        with psycopg.connect(postgres_url, autocommit=True) as admin:
-            admin.execute(f"drop schema {schema} cascade")
+        postgres.drop_schema(postgres_url, schema)
 
 
 async def test_transaction_that_tells_nobody_can_be_prepared() -> None:
