@@ -69,7 +69,7 @@ class Tree:
                 [sys.executable, "-m", "tests.flows.worker", msgspec.json.encode(plan).decode()],
                 cwd=ROOT,
                 env=os.environ | environ,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=file,
                 stderr=file,
                 start_new_session=True,
@@ -108,7 +108,7 @@ class Tree:
     def end(self) -> None:
         """Kill everybody."""
         self.send_all(signal.SIGKILL)
-        self._process.wait()
+        self._process.communicate()
 
 
 def is_alive(pid: int) -> bool:

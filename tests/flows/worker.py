@@ -1,6 +1,12 @@
-"""A worker: `python -m tests.flows.worker plan` runs a supervisor and its children as the plan, in JSON, says."""
+"""A worker: `python -m tests.flows.worker plan` runs a supervisor and its children as the plan, in JSON, says.
 
+Whoever started it holds the other end of its standard input: when they are gone, however that came, all of it ends.
+"""
+
+import os
+import signal
 import sys
+import threading
 
 import msgspec
 
@@ -11,6 +17,11 @@ from reprieve.worker.supervisor import Supervisor
 from reprieve.worker.target import load
 
 
+def end_with_the_test() -> None:
+    os.read(0, 1)
+    os.killpg(0, signal.SIGKILL)
+
+
 async def work(plan: Plan) -> None:
     place = load(plan.target)
     await Supervisor(place, plan).run()
@@ -18,6 +29,7 @@ async def work(plan: Plan) -> None:
 
 
 if __name__ == "__main__":
+    threading.Thread(target=end_with_the_test, daemon=True).start()
     plan = msgspec.json.decode(sys.argv[1], type=Plan)
     logs.configure(plan.logs)
     run(work(plan))
