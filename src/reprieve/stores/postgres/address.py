@@ -90,8 +90,8 @@ class Address(msgspec.Struct, frozen=True):
         """Open a connection for jobs. What `begin` starts on it finds the schema and our settings."""
         connection = self._open(self.conninfo)
         if not is_pooled(connection):
-            connection.prepare_threshold, connection.prepared_max = 0, 256
-            self._set(connection, is_local=False)
+            connection.prepare_threshold = 0
+            connection.execute(self._settings(is_local=False), prepare=False)
         return connection
 
     def listen(self) -> Line:
@@ -101,10 +101,14 @@ class Address(msgspec.Struct, frozen=True):
         return connection
 
     def begin(self, connection: psycopg.Connection, mode: str) -> None:
-        """Begin a transaction. One through a pooler has another session each time, and brings its settings along."""
-        connection.execute(f"begin {mode}")
-        if connection.prepare_threshold is None:
-            self._set(connection, is_local=True)
+        """Begin a transaction."""
+        for statement in self.opening(connection, mode):
+            connection.execute(statement)
+
+    def opening(self, connection: psycopg.Connection, mode: str) -> list[str]:
+        """Answer what begins a transaction. Through a pooler each has another session, and brings its settings."""
+        begin = f"begin {mode}"
+        return [begin, self._settings(is_local=True)] if connection.prepare_threshold is None else [begin]
 
     @contextmanager
     def transaction(self, connection: psycopg.Connection, mode: str = WRITE) -> Iterator[None]:
@@ -126,12 +130,12 @@ class Address(msgspec.Struct, frozen=True):
         adapters.register_loader("tid", PlaceLoader)
         return connection
 
-    def _set(self, connection: psycopg.Connection, *, is_local: bool) -> None:
+    def _settings(self, *, is_local: bool) -> str:
         settings = SETTINGS | {"search_path": self.path}
         if self.durability == "fast":
             settings["synchronous_commit"] = "off"
         pairs = ", ".join(f"set_config('{name}', '{value}', {is_local})" for name, value in settings.items())
-        connection.execute(f"select {pairs}", prepare=False)
+        return f"select {pairs}"
 
 
 def is_pooled(connection: psycopg.Connection) -> bool:

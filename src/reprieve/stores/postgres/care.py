@@ -90,7 +90,7 @@ class PostgresCare:
         yield _lanes(connection)
         yield _events(connection, now)
         yield _sessions(connection, now)
-        yield outbox.find(contents_of(connection), now)
+        yield outbox.find(contents_of(connection.execute(statements("outbox")["contents"]).fetchone()), now)
 
 
 def _server(connection: psycopg.Connection) -> Finding:

@@ -43,7 +43,7 @@ def claim(tx: Tx, places: Places, request: Claim) -> Claimed:
     turn = places.begin_claim(tx, queues, request.now, max(50, 2 * request.limit))
     asked = tx.execute(sql["session"], {"session": request.session})
     ahead = _Ahead(tx, request)
-    rows = asked.fetchall()
+    rows = asked.all()
     if not rows:
         message = f"session {request.session!r} is not open; open it with a beat"
         raise SessionDead(message)

@@ -1,6 +1,6 @@
 """Threads that own connections: any event loop and any thread of the process hands them work.
 
-A transaction is sent in pipeline mode: statements go out together, and only who asks for a row waits for the server.
+The statements of a transaction go out together, and only who asks for a row waits for the server.
 """
 
 import os
@@ -18,6 +18,7 @@ from reprieve.stores.postgres.address import READ, WRITE, Address
 from reprieve.stores.postgres.faults import is_final, translate
 from reprieve.stores.postgres.layout import prepare
 from reprieve.stores.postgres.line import CHANGES, LOOKS, PATIENCE, Line
+from reprieve.stores.postgres.wire import Answer
 
 T = TypeVar("T")
 
@@ -36,25 +37,28 @@ IDLE = 60.0
 class Tx:
     """A transaction: statements are sent at once, and answered when somebody asks."""
 
-    def __init__(self, connection: psycopg.Connection) -> None:
-        """Take a connection with an open transaction."""
-        self.connection = connection
+    def __init__(self, line: Line, *, is_alone: bool = False) -> None:
+        """Take a connection; a statement that is alone is a transaction by itself."""
+        self.line = line
+        self._wire = line.wire
+        self._is_alone = is_alone
         self.on_commit: list[Callable[[], None]] = []
         """What to do once everything is stored."""
 
-    def execute(self, statement: str, parameters: dict[str, Any] | None = None) -> psycopg.Cursor[Any]:
+    def execute(self, statement: str, parameters: dict[str, Any] | None = None) -> Answer:
         """Send a statement."""
-        return self.connection.execute(statement, parameters, binary=True)
+        answer = self._wire.send(statement, parameters)
+        if self._is_alone:
+            self._wire.finish()
+        return answer
 
     def one(self, statement: str, parameters: dict[str, Any] | None = None) -> tuple[Any, ...] | None:
         """Answer the first row."""
-        row: tuple[Any, ...] | None = self.execute(statement, parameters).fetchone()
-        return row
+        return self.execute(statement, parameters).one()
 
     def all(self, statement: str, parameters: dict[str, Any] | None = None) -> list[tuple[Any, ...]]:
         """Answer all rows."""
-        rows: list[tuple[Any, ...]] = self.execute(statement, parameters).fetchall()
-        return rows
+        return self.execute(statement, parameters).all()
 
 
 Work: TypeAlias = Callable[[Tx], T]
@@ -186,32 +190,33 @@ class Crew:
         for one in spare:
             one.close()
 
-    def _transact(self, connection: Line, work: Work[T], mode: str) -> T:
+    def _transact(self, line: Line, work: Work[T], mode: str) -> T:
         fault = None
         if mode != READ:
             fault, self._fault = self._fault, None
-        tx = Tx(connection)
-        if mode == ALONE and connection.prepare_threshold is not None:
-            _fail("before", fault)
-            answer = work(tx)
-        else:
-            answer = self._pipeline(connection, tx, work, mode or WRITE, fault)
+        is_alone = mode == ALONE and line.prepare_threshold is not None
+        tx = Tx(line, is_alone=is_alone)
+        line.wire.begin()
+        try:
+            if is_alone:
+                _fail("before", fault)
+                answer = work(tx)
+            else:
+                for statement in self._address.opening(line, mode or WRITE):
+                    tx.execute(statement)
+                answer = work(tx)
+                _fail("before", fault)
+                tx.execute("commit")
+                line.wire.finish()
+            line.wire.end()
+        except BaseException:
+            line.wire.abandon()
+            if not line.closed and line.info.transaction_status != TransactionStatus.IDLE:
+                line.rollback()
+            raise
         for done in tx.on_commit:
             done()
         _fail("after", fault)
-        return answer
-
-    def _pipeline(self, connection: Line, tx: Tx, work: Work[T], mode: str, fault: Point | None) -> T:
-        try:
-            with connection.pipeline():
-                self._address.begin(connection, mode)
-                answer = work(tx)
-                _fail("before", fault)
-                connection.execute("commit")
-        except BaseException:
-            if not connection.closed and connection.info.transaction_status != TransactionStatus.IDLE:
-                connection.rollback()
-            raise
         return answer
 
 

@@ -43,9 +43,9 @@ class Search:
         leases, held = tx.execute(sql["leases"]), tx.execute(sql["held"])
         wishes = cancels(tx)
         self._leased: dict[str, Lease] = {}
-        for name, at, packed in leases:
+        for name, at, packed in leases.all():
             self._leased |= {job: Lease(name, at, wishes.get(job)) for job in map(id_from_bytes, unpack_lease(packed))}
-        self._held = {gate for (gate,) in held}
+        self._held = {gate for (gate,) in held.all()}
 
     def status(self, job: Job, shelf: int) -> Status:
         """Answer how a job looks to people."""

@@ -1,11 +1,13 @@
 """A line to the server: a connection that waits for an answer only so long."""
 
 from collections.abc import Generator
+from functools import cached_property
 from typing import Any, Final, TypeVar
 
 import psycopg
 
 from reprieve.clock import ticks
+from reprieve.stores.postgres.wire import Wire
 
 T = TypeVar("T")
 
@@ -24,6 +26,11 @@ class Line(psycopg.Connection[Any]):
 
     patience: float = CHANGES
     """Seconds without a word. Any thread may change it, also while another one waits."""
+
+    @cached_property
+    def wire(self) -> Wire:
+        """What transactions go over."""
+        return Wire(self)
 
     def wait(self, gen: Generator[Any, Any, T], *args: Any, **kwargs: Any) -> T:  # noqa: ANN401 - as psycopg's own
         """Wait until the server has answered."""

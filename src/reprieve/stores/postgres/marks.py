@@ -31,7 +31,7 @@ def mark(tx: Tx, places: Places, requests: Sequence[Mark]) -> list[bool]:
     ]
     answers = []
     for request, holder in zip(requests, held, strict=True):
-        (is_heard,) = holder.fetchone() or (False,)
+        (is_heard,) = holder.one() or (False,)
         if is_heard:
             cancel = None if request.cancel is None else _encode_request(request.cancel)
             tx.execute(sql["mark"], {"id": request.job_id, "cancel": cancel, "progress": request.progress})

@@ -102,7 +102,7 @@ class PostgresOutbox:
         """Answer what lies there."""
 
         def work(tx: Tx) -> Contents:
-            return contents_of(tx.connection)
+            return contents_of(tx.one(statements("outbox")["contents"]))
 
         return await asyncio.wrap_future(self._crew.submit(work, READ))
 
@@ -200,9 +200,8 @@ class PostgresOutbox:
         self._crew.prepare()
 
 
-def contents_of(connection: psycopg.Connection) -> Contents:
-    """Answer what lies in the outbox of the schema that a connection looks into."""
-    row = connection.execute(statements("outbox")["contents"]).fetchone()
+def contents_of(row: tuple[Any, ...] | None) -> Contents:
+    """Answer what lies in the outbox of a schema, of what the server says of it."""
     waiting, oldest, refused, reason = row or (0, None, 0, None)
     return Contents(
         waiting=waiting,

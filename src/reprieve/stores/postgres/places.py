@@ -4,7 +4,7 @@ A number is made from names, so what it stands for never changes.
 """
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 from weakref import WeakKeyDictionary
 
 import psycopg
@@ -13,6 +13,7 @@ from reprieve.clock import ticks
 from reprieve.stores.postgres.crew import Tx
 from reprieve.stores.postgres.rows import Place, array_of, number_of, place_of
 from reprieve.stores.postgres.statements import statements
+from reprieve.stores.postgres.wire import Answer
 
 ANEW: Final = 30.0
 """Seconds after which everything is counted anew behind a pooler, where a connection survives the server."""
@@ -24,7 +25,7 @@ NOTHING: Final = "1:1:"
 class Turn:
     """A turn that was taken, or will have been when the server answers."""
 
-    def __init__(self, answer: psycopg.Cursor[Any]) -> None:
+    def __init__(self, answer: Answer) -> None:
         """Take where the answer will be."""
         self._answer = answer
         self._row: tuple[str | None] | None = None
@@ -33,7 +34,7 @@ class Turn:
     def counted(self) -> str | None:
         """The snapshot in which everything is counted; None if that was too much for one turn."""
         if self._row is None:
-            self._row = self._answer.fetchone() or (None,)
+            self._row = self._answer.one() or (None,)
         return self._row[0]
 
 
@@ -59,17 +60,17 @@ class Places:
 
     def _since(self, tx: Tx) -> str:
         """Answer the snapshot in which everything is counted, as far as a connection knows."""
-        if tx.connection.prepare_threshold is None and ticks() >= self._anew_at:
+        if tx.line.prepare_threshold is None and ticks() >= self._anew_at:
             self._anew_at = ticks() + ANEW
             return NOTHING
-        return self._counted.get(tx.connection, NOTHING)
+        return self._counted.get(tx.line, NOTHING)
 
-    def _remember(self, tx: Tx, cursor: psycopg.Cursor[Any]) -> "Turn":
-        turn = Turn(cursor)
+    def _remember(self, tx: Tx, answer: Answer) -> "Turn":
+        turn = Turn(answer)
 
         def remember() -> None:
             if turn.counted is not None:
-                self._counted[tx.connection] = turn.counted
+                self._counted[tx.line] = turn.counted
 
         tx.on_commit.append(remember)
         return turn

@@ -4,9 +4,7 @@ A call forgets a bounded part, so that nobody has to wait for it for long. Only 
 else goes has transactions of its own, so that workers never wait for somebody who is in its way.
 """
 
-from typing import Any
 
-import psycopg
 
 from reprieve.core.duration import milliseconds
 from reprieve.stores.postgres.crew import Tx
@@ -14,6 +12,7 @@ from reprieve.stores.postgres.finished import shorten
 from reprieve.stores.postgres.places import Places
 from reprieve.stores.postgres.rows import array_of
 from reprieve.stores.postgres.statements import statements
+from reprieve.stores.postgres.wire import Answer
 from reprieve.stores.protocol import Pruned, Retention
 
 MOST_ROWS = 2_000
@@ -82,6 +81,6 @@ def _prune_finished(tx: Tx, retention: Retention) -> int:
     return gone + _count(tx.execute(sql["finished"], old))
 
 
-def _count(cursor: psycopg.Cursor[Any]) -> int:
-    row = cursor.fetchone()
+def _count(answer: Answer) -> int:
+    row = answer.one()
     return int(row[0]) if row else 0

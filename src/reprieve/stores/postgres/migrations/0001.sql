@@ -282,8 +282,10 @@ create table cell (key text collate "C" primary key, version int8 not null, valu
 create sequence cell_version;
 
 -- Make the number of something from its names, as the clients do.
-create function number_of(variadic names text[]) returns int8 language sql immutable as $$
-    select ('x' || encode(substring(sha256(convert_to(array_to_string(names, chr(1)), 'UTF8')) for 8), 'hex'))::bit(64)::int8
+create function number_of(variadic names text[]) returns int8 language plpgsql immutable as $$
+begin
+    return ('x' || encode(substring(sha256(convert_to(array_to_string(names, chr(1)), 'UTF8')) for 8), 'hex'))::bit(64)::int8;
+end
 $$;
 
 -- Make the queues, tenants, gates and shelves that rows of the ledger speak of.
@@ -317,9 +319,11 @@ end
 $$;
 
 -- Let tenants wait for their turn that did not.
-create function ring(tenants int8[]) returns void language sql as $$
-    update tenant set ringed = true, finish = greatest(finish, (select clock from queue where queue.id = tenant.queue))
-    where id = any (tenants) and not ringed and blocked = 0
+create function ring(tenants int8[]) returns void language plpgsql as $$
+begin
+    update tenant as t set ringed = true, finish = greatest(t.finish, (select q.clock from queue as q where q.id = t.queue))
+    where t.id = any (tenants) and not t.ringed and t.blocked = 0;
+end
 $$;
 
 -- Answer the ids of all jobs that sessions hold, as they are written in their leases.
@@ -491,7 +495,7 @@ begin
            bool_or((s.queue_name, s.tenant_name, s.task, s.dependency, s."group", s.priority)
                    <> (r.queue, r.tenant, r.task, r.dependency, r."group", r.priority))
     into missing, is_mixed from unnest(rows) as r left join shelf as s on s.id = r.shelf;
-    if is_mixed or taken(missing) <> '{}' then
+    if is_mixed or (missing is not null and taken(missing) <> '{}') then
         rows := put_aside(rows);
         missing := array(select r from unnest(rows) as r where not exists (select 1 from shelf where shelf.id = r.shelf));
     end if;
@@ -502,7 +506,8 @@ begin
     set ready = s.ready + r.ready, scheduled = s.scheduled + r.scheduled, retrying = s.retrying + r.retrying,
         parked = s.parked + r.parked, is_open = s.is_open or (s.aside = 0 and s.ready + r.ready > 0)
     from unnest(rows) as r where s.id = r.shelf;
-    perform lower_due(array_agg(number_of('queue', r.queue)), array_agg(r.due)) from unnest(rows) as r having count(r.due) > 0;
+    perform lower_due(array_agg(number_of('queue', r.queue)), array_agg(r.due)) from unnest(rows) as r
+    where r.due is not null having count(*) > 0;
     select coalesce(bool_or(r.low <= s.low), false), array_agg(distinct t.id) filter (where not t.ringed and t.blocked = 0)
     into is_late, unringed
     from unnest(rows) as r join shelf as s on s.id = r.shelf join tenant as t on t.id = s.tenant where r.ready > 0;
@@ -802,11 +807,13 @@ end
 $$;
 
 -- Answer which of these jobs, the smallest and the largest id among which are given, have succeeded and are kept.
-create function finished_among(wanted uuid[], lowest uuid, highest uuid) returns uuid[] language sql as $$
-    select array(
+create function finished_among(wanted uuid[], lowest uuid, highest uuid) returns uuid[] language plpgsql as $$
+begin
+    return array(
         select done.id from finished cross join lateral unnest(finished.ids) as done (id) join unnest(wanted) as v (id) using (id)
         where finished.hi >= lowest and finished.lo <= highest
-    )
+    );
+end
 $$;
 
 -- Store new jobs; answer for each the id under which it is known. Only inserts, so it can be part of any transaction.
