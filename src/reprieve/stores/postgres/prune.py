@@ -4,8 +4,6 @@ A call forgets a bounded part, so that nobody has to wait for it for long. Only 
 else goes has transactions of its own, so that workers never wait for somebody who is in its way.
 """
 
-
-
 from reprieve.core.duration import milliseconds
 from reprieve.stores.postgres.crew import Tx
 from reprieve.stores.postgres.finished import shorten

@@ -327,8 +327,10 @@ end
 $$;
 
 -- Answer the ids of all jobs that sessions hold, as they are written in their leases.
-create function leased() returns setof bytea language sql stable as $$
-    select substring(lease.jobs from place for 16) from lease, generate_series(1, length(lease.jobs), 32) as place
+create function leased() returns setof bytea language plpgsql stable as $$
+begin
+    return query select substring(l.jobs from place for 16) from lease as l, generate_series(1, length(l.jobs), 32) as place;
+end
 $$;
 
 -- Put fresh jobs where they are found that are before the low marks of their shelves and were not taken.
@@ -375,33 +377,38 @@ end
 $$;
 
 -- Answer the shelves whose queue, tenant or gate has the number of another.
-create function taken(rows ledger[]) returns int8[] language sql as $$
-    with queues as materialized (
-        select n.queue, number_of('queue', n.queue) as id from (select distinct queue from unnest(rows)) as n
-    ), tenants as materialized (
-        select n.queue, n.tenant, number_of('tenant', n.queue, n.tenant) as id
-        from (select distinct queue, tenant from unnest(rows)) as n
-    ), gates as materialized (
-        select n.subject, n.name, number_of('gate', n.subject, n.name) as id from (
-            select distinct v.subject, v.name from unnest(rows) as r, lateral (values
-                ('queue', r.queue), ('task', r.task), ('dependency', r.dependency), ('group', r."group")
-            ) as v (subject, name)
-        ) as n
-    ), other_gates as materialized (
-        select g.subject, g.name from gates as g join gate as k on k.id = g.id where (k.subject, k.name) <> (g.subject, g.name)
-    )
-    select array(
-        select r.shelf from unnest(rows) as r
-        where r.queue in (select q.queue from queues as q join queue as k on k.id = q.id where k.name <> q.queue)
-           or (r.queue, r.tenant) in (
-               select t.queue, t.tenant from tenants as t join queues as q on q.queue = t.queue
-               join tenant as k on k.id = t.id where (k.name, k.queue) <> (t.tenant, q.id)
-           )
-           or ('queue', r.queue) in (select subject, name from other_gates)
-           or ('task', r.task) in (select subject, name from other_gates)
-           or ('dependency', r.dependency) in (select subject, name from other_gates)
-           or ('group', r."group") in (select subject, name from other_gates)
-    )
+create function taken(rows ledger[]) returns int8[] language plpgsql as $$
+begin
+    return (
+        with queues as materialized (
+            select n.queue, number_of('queue', n.queue) as id from (select distinct queue from unnest(rows)) as n
+        ), tenants as materialized (
+            select n.queue, n.tenant, number_of('tenant', n.queue, n.tenant) as id
+            from (select distinct queue, tenant from unnest(rows)) as n
+        ), gates as materialized (
+            select n.subject, n.name, number_of('gate', n.subject, n.name) as id from (
+                select distinct v.subject, v.name from unnest(rows) as r, lateral (values
+                    ('queue', r.queue), ('task', r.task), ('dependency', r.dependency), ('group', r."group")
+                ) as v (subject, name)
+            ) as n
+        ), other_gates as materialized (
+            select g.subject, g.name from gates as g join gate as k on k.id = g.id
+            where (k.subject, k.name) <> (g.subject, g.name)
+        )
+        select array(
+            select r.shelf from unnest(rows) as r
+            where r.queue in (select q.queue from queues as q join queue as k on k.id = q.id where k.name <> q.queue)
+               or (r.queue, r.tenant) in (
+                   select t.queue, t.tenant from tenants as t join queues as q on q.queue = t.queue
+                   join tenant as k on k.id = t.id where (k.name, k.queue) <> (t.tenant, q.id)
+               )
+               or ('queue', r.queue) in (select subject, name from other_gates)
+               or ('task', r.task) in (select subject, name from other_gates)
+               or ('dependency', r.dependency) in (select subject, name from other_gates)
+               or ('group', r."group") in (select subject, name from other_gates)
+        )
+    );
+end
 $$;
 
 -- Put aside what was enqueued to shelves whose number others have as well, so that nobody runs it as something else: whatever
