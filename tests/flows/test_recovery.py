@@ -1,6 +1,9 @@
 """Recovery: when a silent worker counts as dead."""
 
 import asyncio
+from pathlib import Path
+
+from msgspec.structs import replace
 
 from reprieve.clock import SystemClock, ticks
 from reprieve.config import Settings
@@ -10,6 +13,7 @@ from reprieve.stores.sqlite import SqliteStore
 from reprieve.testing.conformance.stage import new_job
 from reprieve.worker import recovery
 from reprieve.worker.recovery import Recovery
+from tests.flows.ground import File
 
 HEARTBEAT = 0.1
 LEASE = 1.0
@@ -33,11 +37,30 @@ async def test_whoever_did_not_look_for_a_while_buries_nobody_until_all_could_be
         await asyncio.sleep(HEARTBEAT)
     # As long as this nobody looks and nobody beats, as when the whole machine stands still.
     await asyncio.sleep(recovery.EVERY + 2 * HEARTBEAT)
-    assert await looker.look() is None
-    again, recovered = ticks(), None
+    assert await looker.look() == 0
+    again, recovered = ticks(), 0
     while not recovered:
         assert ticks() < again + 10
         await asyncio.sleep(HEARTBEAT)
         recovered = await looker.look()
     assert ticks() - again > HEARTBEAT
+    await store.close()
+
+
+async def test_whoever_asked_while_nobody_could_write_buries_nobody_unheard(tmp_path: Path) -> None:
+    store, clock = SqliteStore(tmp_path / "jobs.db"), SystemClock()
+    looker = Recovery(store, clock, Registry(Settings()), HEARTBEAT)
+    beat = Beat(session="s", now=clock.now(), lease=LEASE, slots=1, is_new=True)
+    await store.beat(beat)
+    await looker.look()
+    until = ticks() + LEASE + recovery.EVERY
+    with File(tmp_path / "jobs.db").locked():
+        # Looks that ask nothing of the store go on; one that does waits with the time at which it asked.
+        look = asyncio.create_task(looker.look())
+        while ticks() < until:
+            await asyncio.sleep(HEARTBEAT)
+            if look.done():
+                look = asyncio.create_task(looker.look())
+    await look
+    assert await store.beat(replace(beat, now=clock.now(), is_new=False))
     await store.close()

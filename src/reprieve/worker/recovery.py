@@ -19,6 +19,9 @@ log = structlog.get_logger("reprieve")
 EVERY = 1.0
 """Seconds between two looks for sessions whose time is up."""
 
+NOBODY = 0
+"""The moment at which nobody's time is up: what the dead hold is taken back, and nobody is added to them."""
+
 JUMP = 1.0
 """Seconds by which the time of day may differ from what has passed before it counts as a jump."""
 
@@ -27,7 +30,8 @@ class Recovery:
     """Takes back what the dead hold, once it is sure that they are dead and not merely unheard.
 
     When the store could not be written, the clock has jumped, or the whole machine stood still, every session looks
-    dead. So nobody is buried until all was well for as long as every living session needs to beat.
+    dead. So nobody is buried until all was well for as long as every living session needs to beat, and the store was
+    written every second meanwhile: that nothing went wrong proves little where nothing was tried.
     """
 
     def __init__(self, store: Store, clock: Clock, registry: Registry, heartbeat: float) -> None:
@@ -43,20 +47,24 @@ class Recovery:
         """Note that the store could not be written: the living may not have been heard."""
         self._steady_since = None
 
-    async def look(self) -> int | None:
-        """Recover what is due; answer how many jobs, or None while nobody may be declared dead."""
+    async def look(self) -> int:
+        """Recover what is due; answer how many jobs. Nobody is declared dead before that is sure."""
         await self._clock.tune()
         self._check_clock()
+        if self._steady_since is not None and ticks() - self._steady_since >= self._heartbeat + EVERY:
+            return await self.recover()
+        count = await self._bury(NOBODY)
         if self._steady_since is None:
             self._steady_since = ticks()
-        if ticks() - self._steady_since < self._heartbeat + EVERY:
-            return None
-        return await self.recover()
+        return count
 
     async def recover(self) -> int:
         """Declare dead whoever's time is up, and take back what they hold; answer how many jobs."""
+        return await self._bury(self._clock.now())
+
+    async def _bury(self, now: int) -> int:
         count = 0
-        while jobs := await self._store.recover(self._clock.now()):
+        while jobs := await self._store.recover(now):
             recovered = await self.take_back(jobs, lambda _: Crashed())
             count += recovered
             if not recovered:

@@ -257,12 +257,11 @@ class Supervisor:
     async def _recover(self) -> AsyncIterator[None]:
         while True:
             try:
-                recovered = await self._recovery.look()
+                await self._recovery.look()
             except StoreError:
                 self._recovery.unsettle()
                 raise
-            if recovered is not None:
-                yield
+            yield
             await asyncio.sleep(recovery.EVERY)
 
     async def _prune(self) -> AsyncIterator[None]:
