@@ -98,11 +98,12 @@ class Relays:
         self._stage = stage
         self._command = ("-m", "reprieve", "relay", "tests.flows.crew:app")
         self._ends = ("--store", stage.ground.url, "--outbox", outbox)
-        self._log = stage.folder / "relay"
+        self._count = 0
 
     @asynccontextmanager
     async def one(self) -> AsyncIterator[asyncio.subprocess.Process]:
         """Start a relay, which is killed in the end if it lives."""
+        self._count += 1
         with self._log.open("wb") as log:
             relay = await asyncio.create_subprocess_exec(
                 *(sys.executable, *self._command, *self._ends), cwd=ROOT, stderr=log, stdout=log
@@ -113,6 +114,10 @@ class Relays:
             if relay.returncode is None:
                 relay.kill()
                 await relay.wait()
+
+    @property
+    def _log(self) -> Path:
+        return self._stage.folder / f"relay-{self._count}"
 
     async def started(self) -> None:
         """Wait until the newest knows what to do when it is told to end."""

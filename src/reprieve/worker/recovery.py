@@ -30,8 +30,8 @@ class Recovery:
     """Takes back what the dead hold, once it is sure that they are dead and not merely unheard.
 
     When the store could not be written, the clock has jumped, or the whole machine stood still, every session looks
-    dead. So nobody is buried until all was well for as long as every living session needs to beat, and the store was
-    written every second meanwhile: that nothing went wrong proves little where nothing was tried.
+    dead. So nobody is buried until all was well for as long as every living session needs to beat, and the store gave
+    us its turn every second meanwhile: that nothing went wrong proves little where nothing was tried.
     """
 
     def __init__(self, store: Store, clock: Clock, registry: Registry, heartbeat: float) -> None:

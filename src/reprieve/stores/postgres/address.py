@@ -89,9 +89,9 @@ class Address(msgspec.Struct, frozen=True):
     def connect(self) -> Line:
         """Open a connection for jobs. What `begin` starts on it finds the schema and our settings."""
         connection = self._open(self.conninfo)
-        if not is_pooled(connection):
-            connection.prepare_threshold = 0
-            connection.execute(self._settings(is_local=False), prepare=False)
+        connection.is_pooled = is_pooled(connection)
+        if not connection.is_pooled:
+            connection.execute(self._settings(is_local=False))
         return connection
 
     def listen(self) -> Line:
@@ -100,18 +100,18 @@ class Address(msgspec.Struct, frozen=True):
         connection.patience = PATIENCE
         return connection
 
-    def begin(self, connection: psycopg.Connection, mode: str) -> None:
+    def begin(self, connection: Line, mode: str) -> None:
         """Begin a transaction."""
         for statement in self.opening(connection, mode):
             connection.execute(statement)
 
-    def opening(self, connection: psycopg.Connection, mode: str) -> list[str]:
+    def opening(self, connection: Line, mode: str) -> list[str]:
         """Answer what begins a transaction. Through a pooler each has another session, and brings its settings."""
         begin = f"begin {mode}"
-        return [begin, self._settings(is_local=True)] if connection.prepare_threshold is None else [begin]
+        return [begin, self._settings(is_local=True)] if connection.is_pooled else [begin]
 
     @contextmanager
-    def transaction(self, connection: psycopg.Connection, mode: str = WRITE) -> Iterator[None]:
+    def transaction(self, connection: Line, mode: str = WRITE) -> Iterator[None]:
         """Do something in a transaction."""
         self.begin(connection, mode)
         try:

@@ -14,6 +14,7 @@ from reprieve.stores.postgres.address import READ, Address
 from reprieve.stores.postgres.bell import DEAF_LOOKS
 from reprieve.stores.postgres.faults import translate
 from reprieve.stores.postgres.leases import unpack_lease
+from reprieve.stores.postgres.line import Line
 from reprieve.stores.postgres.outbox import contents_of
 from reprieve.stores.postgres.statements import statements
 
@@ -70,7 +71,7 @@ class PostgresCare:
             for number, step in enumerate(layout.migrations(), start=1)
         ]
 
-    def _state(self, connection: psycopg.Connection, now: int) -> Iterator[Finding]:
+    def _state(self, connection: Line, now: int) -> Iterator[Finding]:
         layout.require_server(connection)
         yield _server(connection)
         yield _way(connection, self._address)
@@ -102,8 +103,8 @@ def _server(connection: psycopg.Connection) -> Finding:
     return Finding(name="server", level="ok", seen=f"PostgreSQL {version}")
 
 
-def _way(connection: psycopg.Connection, address: Address) -> Finding:
-    if connection.prepare_threshold is not None:
+def _way(connection: Line, address: Address) -> Finding:
+    if not connection.is_pooled:
         return Finding(name="way", level="ok", seen="straight to the server")
     if address.ears:
         return Finding(name="way", level="ok", seen="through a pooler, and straight to the server to listen")

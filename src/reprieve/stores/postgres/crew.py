@@ -10,15 +10,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import psycopg
-from psycopg.pq import TransactionStatus
 
 from reprieve.clock import ticks
 from reprieve.errors import StoreClosed, StoreError
 from reprieve.stores.postgres.address import READ, WRITE, Address
 from reprieve.stores.postgres.faults import is_final, translate
 from reprieve.stores.postgres.layout import prepare
-from reprieve.stores.postgres.line import CHANGES, LOOKS, PATIENCE, Line
-from reprieve.stores.postgres.wire import Answer
+from reprieve.stores.postgres.line import CHANGES, LOOKS, PATIENCE
+from reprieve.stores.postgres.wire import Reply, Wire
 
 T = TypeVar("T")
 
@@ -37,20 +36,20 @@ IDLE = 60.0
 class Tx:
     """A transaction: statements are sent at once, and answered when somebody asks."""
 
-    def __init__(self, line: Line, *, is_alone: bool = False) -> None:
-        """Take a connection; a statement that is alone is a transaction by itself."""
-        self.line = line
-        self._wire = line.wire
-        self._is_alone = is_alone
+    def __init__(self, wire: Wire, *, is_alone: bool = False) -> None:
+        """Take what it goes over; a statement that is alone is a transaction by itself."""
+        self.line = wire.line
+        self._wire = wire
+        self.is_alone = is_alone
         self.on_commit: list[Callable[[], None]] = []
         """What to do once everything is stored."""
 
-    def execute(self, statement: str, parameters: dict[str, Any] | None = None) -> Answer:
+    def execute(self, statement: str, parameters: dict[str, Any] | None = None) -> Reply:
         """Send a statement."""
-        answer = self._wire.send(statement, parameters)
-        if self._is_alone:
+        reply = self._wire.send(statement, parameters)
+        if self.is_alone:
             self._wire.finish()
-        return answer
+        return reply
 
     def one(self, statement: str, parameters: dict[str, Any] | None = None) -> tuple[Any, ...] | None:
         """Answer the first row."""
@@ -74,9 +73,9 @@ class Crew:
         self._threads = ThreadPoolExecutor(HANDS, "reprieve-postgres")
         self._lock = threading.Lock()
         self._preparing = threading.Lock()
-        self._idle: list[tuple[float, Line]] = []
+        self._idle: list[tuple[float, Wire]] = []
         """Connections that nobody needs, and since when; the last is taken first, and the first needed least."""
-        self._busy: set[Line] = set()
+        self._busy: set[Wire] = set()
         self._room = threading.Semaphore(HANDS)
         # Threads of the caller may wait for each other, and must not keep a session from beating meanwhile.
         self._room_of_callers = threading.Semaphore(HANDS // 2)
@@ -124,99 +123,104 @@ class Crew:
         impatience.cancel()
         with self._lock:
             idle, self._idle = self._idle, []
-        for _, connection in idle:
-            connection.close()
+        for _, wire in idle:
+            wire.line.close()
 
     def _give_up(self) -> None:
         """Wait for no answer any more."""
         with self._lock:
             self._is_over = True
-            for connection in self._busy:
-                connection.patience = 0
+            for wire in self._busy:
+                wire.line.patience = 0
 
     def _attempt(self, work: Work[T], mode: str) -> T:
         try:
             with self._room:
-                return self._on_a_line(work, mode)
+                return self._on_a_wire(work, mode)
         except Exception as error:
             translated = translate(error)
             if translated is error:
                 raise
             raise translated from error
 
-    def _on_a_line(self, work: Work[T], mode: str) -> T:
-        connection = self._borrow(mode)
+    def _on_a_wire(self, work: Work[T], mode: str) -> T:
+        wire = self._borrow(mode)
         try:
-            return self._transact(connection, work, mode)
+            return self._transact(wire, work, mode)
         except psycopg.Error as error:
             if is_final(error):
-                connection.close()
+                wire.line.close()
             raise
         finally:
-            self._give_back(connection)
+            self._give_back(wire)
 
-    def _borrow(self, mode: str) -> Line:
-        connection = self._idle_one()
-        if connection is None:
+    def _borrow(self, mode: str) -> Wire:
+        wire = self._idle_one()
+        if wire is None:
             self.prepare()
-            connection = self._address.connect()
+            wire = Wire(self._address.connect())
         with self._lock:
             if not self._is_over:
-                connection.patience = LOOKS + PATIENCE if mode == READ else CHANGES
-                self._busy.add(connection)
-                return connection
-        connection.close()
+                wire.line.patience = LOOKS + PATIENCE if mode == READ else CHANGES
+                self._busy.add(wire)
+                return wire
+        wire.line.close()
         message = "the store was closed before this was begun; open it again"
         raise StoreClosed(message)
 
-    def _idle_one(self) -> Line | None:
+    def _idle_one(self) -> Wire | None:
         with self._lock:
             while self._idle:
-                _, connection = self._idle.pop()
-                if not connection.closed:
-                    return connection
+                _, wire = self._idle.pop()
+                if not wire.line.closed:
+                    return wire
         return None
 
-    def _give_back(self, connection: Line) -> None:
+    def _give_back(self, wire: Wire) -> None:
         now, spare = ticks(), []
         with self._lock:
-            self._busy.discard(connection)
-            if self._is_closed or connection.closed:
-                spare.append(connection)
+            self._busy.discard(wire)
+            if self._is_closed or not wire.is_idle():
+                spare.append(wire)
             else:
-                self._idle.append((now, connection))
+                self._idle.append((now, wire))
             while self._idle and self._idle[0][0] + IDLE < now:
                 spare.append(self._idle.pop(0)[1])
         for one in spare:
-            one.close()
+            one.line.close()
 
-    def _transact(self, line: Line, work: Work[T], mode: str) -> T:
+    def _transact(self, wire: Wire, work: Work[T], mode: str) -> T:
         fault = None
         if mode != READ:
             fault, self._fault = self._fault, None
-        is_alone = mode == ALONE and line.prepare_threshold is not None
-        tx = Tx(line, is_alone=is_alone)
-        line.wire.begin()
+        tx = Tx(wire, is_alone=mode == ALONE and not wire.line.is_pooled)
         try:
-            if is_alone:
-                _fail("before", fault)
-                answer = work(tx)
-            else:
-                for statement in self._address.opening(line, mode or WRITE):
-                    tx.execute(statement)
-                answer = work(tx)
-                _fail("before", fault)
-                tx.execute("commit")
-                line.wire.finish()
-            line.wire.end()
+            answer = self._carry_out(wire, tx, work, mode, fault)
+        except Exception:
+            wire.abandon()
+            raise
         except BaseException:
-            line.wire.abandon()
-            if not line.closed and line.info.transaction_status != TransactionStatus.IDLE:
-                line.rollback()
+            # Whoever interrupts us does not wait for a server that keeps us waiting.
+            wire.line.hang_up()
             raise
         for done in tx.on_commit:
             done()
         _fail("after", fault)
+        return answer
+
+    def _carry_out(self, wire: Wire, tx: Tx, work: Work[T], mode: str, fault: Point | None) -> T:
+        wire.begin()
+        if tx.is_alone:
+            _fail("before", fault)
+            answer = work(tx)
+        else:
+            for statement in self._address.opening(wire.line, mode or WRITE):
+                wire.send(statement)
+            answer = work(tx)
+            _fail("before", fault)
+            wire.send("commit")
+            wire.finish()
+        wire.end()
         return answer
 
 

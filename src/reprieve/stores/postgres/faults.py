@@ -18,6 +18,7 @@ from reprieve.errors import (
 
 _READ_ONLY = "25006"
 _UNSUPPORTED = "0A000"
+_UNKNOWN_NAME = "26000"
 _CHECK = "call_bool_check_hook"
 """The function of the server that refuses the value of a setting; unlike its words, it is never translated."""
 
@@ -70,8 +71,8 @@ def translate(error: Exception) -> ReprieveError:
 
 
 def is_final(error: psycopg.Error) -> bool:
-    """Whether a connection will say the same for ever: it leads to a replica, or its plans are of another layout."""
-    return error.sqlstate in (_READ_ONLY, _UNSUPPORTED)
+    """Whether a connection always says the same: it leads to a replica, or knows none of our statements any more."""
+    return error.sqlstate in (_READ_ONLY, _UNSUPPORTED, _UNKNOWN_NAME)
 
 
 def _code_of(error: Exception) -> str:

@@ -10,6 +10,7 @@ from reprieve.errors import ForeignStore, NewerSchema, StoreCorrupt, StoreError
 from reprieve.stores.care import Migration
 from reprieve.stores.postgres.address import READ, Address
 from reprieve.stores.postgres.faults import translate
+from reprieve.stores.postgres.line import Line
 from reprieve.stores.postgres.statements import statements
 
 OLDEST = 13
@@ -92,7 +93,7 @@ def script_of(number: int, step: Migration, address: Address) -> str:
     return f"{head}\n{step.sql.rstrip()}\n\n{note};\ncommit;\n"
 
 
-def _migrate(connection: psycopg.Connection, address: Address) -> None:
+def _migrate(connection: Line, address: Address) -> None:
     sql = statements("layout")
     with address.transaction(connection):
         connection.execute(sql["lock"])

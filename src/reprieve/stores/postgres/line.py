@@ -1,13 +1,12 @@
 """A line to the server: a connection that waits for an answer only so long."""
 
 from collections.abc import Generator
-from functools import cached_property
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 import psycopg
 
 from reprieve.clock import ticks
-from reprieve.stores.postgres.wire import Wire
 
 T = TypeVar("T")
 
@@ -27,10 +26,14 @@ class Line(psycopg.Connection[Any]):
     patience: float = CHANGES
     """Seconds without a word. Any thread may change it, also while another one waits."""
 
-    @cached_property
-    def wire(self) -> Wire:
-        """What transactions go over."""
-        return Wire(self)
+    is_pooled: bool = True
+    """Whether another session of the server may answer each transaction, which then finds nothing of what was set."""
+
+    def hang_up(self) -> None:
+        """Close it, and let the server stop what it may be doing for us."""
+        with suppress(psycopg.Error):
+            self.cancel_safe(timeout=1.0)
+        self.close()
 
     def wait(self, gen: Generator[Any, Any, T], *args: Any, **kwargs: Any) -> T:  # noqa: ANN401 - as psycopg's own
         """Wait until the server has answered."""

@@ -183,6 +183,8 @@ class PostgresOutbox:
         if self._line is None or self._line.closed:
             self._require_ready()
             self._line = self._address.connect()
+            if not self._line.is_pooled:
+                self._line.prepare_threshold = 0
         return self._line
 
     def _hang_up(self) -> None:

@@ -13,7 +13,7 @@ from reprieve.clock import ticks
 from reprieve.stores.postgres.crew import Tx
 from reprieve.stores.postgres.rows import Place, array_of, number_of, place_of
 from reprieve.stores.postgres.statements import statements
-from reprieve.stores.postgres.wire import Answer
+from reprieve.stores.postgres.wire import Reply
 
 ANEW: Final = 30.0
 """Seconds after which everything is counted anew behind a pooler, where a connection survives the server."""
@@ -25,16 +25,16 @@ NOTHING: Final = "1:1:"
 class Turn:
     """A turn that was taken, or will have been when the server answers."""
 
-    def __init__(self, answer: Answer) -> None:
-        """Take where the answer will be."""
-        self._answer = answer
+    def __init__(self, reply: Reply) -> None:
+        """Take what the server says to it."""
+        self._reply = reply
         self._row: tuple[str | None] | None = None
 
     @property
     def counted(self) -> str | None:
         """The snapshot in which everything is counted; None if that was too much for one turn."""
         if self._row is None:
-            self._row = self._answer.one() or (None,)
+            self._row = self._reply.one() or (None,)
         return self._row[0]
 
 
@@ -60,13 +60,13 @@ class Places:
 
     def _since(self, tx: Tx) -> str:
         """Answer the snapshot in which everything is counted, as far as a connection knows."""
-        if tx.line.prepare_threshold is None and ticks() >= self._anew_at:
+        if tx.line.is_pooled and ticks() >= self._anew_at:
             self._anew_at = ticks() + ANEW
             return NOTHING
         return self._counted.get(tx.line, NOTHING)
 
-    def _remember(self, tx: Tx, answer: Answer) -> "Turn":
-        turn = Turn(answer)
+    def _remember(self, tx: Tx, reply: Reply) -> "Turn":
+        turn = Turn(reply)
 
         def remember() -> None:
             if turn.counted is not None:

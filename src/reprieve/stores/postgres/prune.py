@@ -10,7 +10,7 @@ from reprieve.stores.postgres.finished import shorten
 from reprieve.stores.postgres.places import Places
 from reprieve.stores.postgres.rows import array_of
 from reprieve.stores.postgres.statements import statements
-from reprieve.stores.postgres.wire import Answer
+from reprieve.stores.postgres.wire import Reply
 from reprieve.stores.protocol import Pruned, Retention
 
 MOST_ROWS = 2_000
@@ -79,6 +79,6 @@ def _prune_finished(tx: Tx, retention: Retention) -> int:
     return gone + _count(tx.execute(sql["finished"], old))
 
 
-def _count(answer: Answer) -> int:
-    row = answer.one()
+def _count(reply: Reply) -> int:
+    row = reply.one()
     return int(row[0]) if row else 0

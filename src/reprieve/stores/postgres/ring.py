@@ -12,7 +12,7 @@ from reprieve.stores.postgres.crew import Tx
 from reprieve.stores.postgres.freed import Freed
 from reprieve.stores.postgres.rows import array_of
 from reprieve.stores.postgres.statements import statements
-from reprieve.stores.postgres.wire import Answer
+from reprieve.stores.postgres.wire import Reply
 
 SHELVES = 64
 """Open shelves of a tenant that a claim reads at once; `candidates` answers one more."""
@@ -79,7 +79,7 @@ class Reader:
         self.marks: dict[int, tuple[str, str]] = {}
         """Of each shelf: up to where fresh jobs were taken, and before which nothing is ready once more."""
 
-    def ask(self, after: Place = FIRST, asked: Freed | None = None) -> Answer:
+    def ask(self, after: Place = FIRST, asked: Freed | None = None) -> Reply:
         """Ask, and wait for nothing. `asked` names whoever may have slots back, before it is known who has."""
         freed = asked or self._freed
         load, finish, tenant = after
@@ -100,10 +100,10 @@ class Reader:
         """Learn which slots are given back."""
         self._freed = freed
 
-    def read(self, answer: Answer) -> Ring | None:
-        """Read the answer; None when nobody knows the queue."""
+    def read(self, reply: Reply) -> Ring | None:
+        """Read the reply; None when nobody knows the queue."""
         kinds: tuple[list[tuple[Any, ...]], ...] = ([], [], [], [], [])
-        for row in answer.all():
+        for row in reply.all():
             kinds[row[0]].append(row)
         (queue, backs, tenants, shelves, gates) = kinds
         if not queue:

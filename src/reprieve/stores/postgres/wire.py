@@ -1,4 +1,4 @@
-"""The wire: statements of a transaction go out together, and answers are read when somebody asks for one.
+"""The wire: statements of a transaction go out together, and replies are read when somebody asks for one.
 
 This is libpq's pipeline mode with the driver's adapters, but without its cursors, which took longer for the eight
 statements of a small claim than the server did.
@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import psycopg
 from psycopg.adapt import PyFormat, Transformer
 from psycopg.errors import error_from_result
-from psycopg.pq import ConnStatus, ExecStatus, Format
+from psycopg.pq import ExecStatus, Format, PipelineStatus, TransactionStatus
 
 from reprieve.clock import ticks
+from reprieve.stores.postgres.line import Line
 
-if TYPE_CHECKING:  # a line has a wire
+if TYPE_CHECKING:  # the driver has it for type checkers alone
     from psycopg.pq.abc import PGresult
-
-    from reprieve.stores.postgres.line import Line
 
 PREPARED: Final = 256
 """Statements that a connection prepares at the most; whatever comes after them is planned each time."""
@@ -35,7 +34,7 @@ Key: TypeAlias = tuple[str, tuple[int, ...]]
 _PARAMETER = re.compile(r"%\((\w+)\)s")
 
 
-class Answer:
+class Reply:
     """What the server says to a statement."""
 
     def __init__(self, wire: "Wire") -> None:
@@ -56,9 +55,9 @@ class Answer:
 class Wire:
     """What goes over a connection, and what is to come back."""
 
-    def __init__(self, line: "Line") -> None:
+    def __init__(self, line: Line) -> None:
         """Take a connection on which nothing is under way."""
-        self._line = line
+        self.line = line
         self._libpq = line.pgconn
         self._adapted = Transformer(line)
         self._poll = select.poll()
@@ -67,14 +66,20 @@ class Wire:
         """Names of the statements that the server knows."""
         self._preparing: dict[Key, bytes] = {}
         """Names of those of which it has not said yet that it does."""
-        self._awaited: deque[Answer | Key | None] = deque()
+        self._awaited: deque[Reply | Key | None] = deque()
         """Who is to be answered: statements, the preparation of some, and None for the end of everything before it."""
+
+    def is_idle(self) -> bool:
+        """Whether nothing is under way, and somebody else may use it."""
+        libpq = self._libpq
+        is_sent = libpq.pipeline_status == PipelineStatus.OFF
+        return is_sent and libpq.transaction_status == TransactionStatus.IDLE
 
     def begin(self) -> None:
         """Let statements go out together from here on."""
         self._libpq.enter_pipeline_mode()
 
-    def send(self, statement: str, parameters: Mapping[str, Any] | None = None) -> Answer:
+    def send(self, statement: str, parameters: Mapping[str, Any] | None = None) -> Reply:
         """Send a statement, and wait for nothing."""
         text, names = _parse(statement)
         values = self._adapted.dump_sequence([(parameters or {})[name] for name in names], _formats(len(names)))
@@ -84,9 +89,9 @@ class Wire:
             self._libpq.send_query_params(text, values, types, formats, Format.BINARY)
         else:
             self._libpq.send_query_prepared(name, values, formats, Format.BINARY)
-        answer = Answer(self)
-        self._awaited.append(answer)
-        return answer
+        reply = Reply(self)
+        self._awaited.append(reply)
+        return reply
 
     def finish(self) -> None:
         """Have everything done that was sent. What no transaction surrounds is a transaction that ends here."""
@@ -99,36 +104,44 @@ class Wire:
         while self._awaited:
             self._hear()
         self._libpq.exit_pipeline_mode()
+        # A connection that nobody uses need not keep what was read last.
+        self._adapted.set_pgresult(None)
 
     def abandon(self) -> None:
-        """Listen to no answer any more, and leave the connection as it was found, or closed."""
+        """Listen to no reply any more, and roll back; a connection on which that cannot be done is closed."""
         try:
-            if self._libpq.status != ConnStatus.BAD:
+            if not self.line.closed:
                 self.finish()
                 self._flush()
                 while self._awaited:
                     self._take()
                 self._libpq.exit_pipeline_mode()
+                self.line.rollback()
         except psycopg.Error:
-            # Whoever uses it next would wait for answers of ours.
-            self._line.close()
+            # Whoever uses it next would wait for replies to us.
+            self.line.close()
         self._awaited.clear()
         self._preparing.clear()
+        self._adapted.set_pgresult(None)
 
-    def rows(self, answer: Answer) -> list[tuple[Any, ...]]:
-        """Wait for an answer, and read it."""
-        if answer.result is None:
-            self._libpq.send_flush_request()
+    def rows(self, reply: Reply) -> list[tuple[Any, ...]]:
+        """Wait for a reply, and read it."""
+        if reply.result is None:
+            if not self._awaited:
+                message = "nobody waits for this reply any more"
+                raise psycopg.InterfaceError(message)
+            if self._awaited[-1] is not None:
+                # Not a flush: only who has finished counts as idle, and loses the turn if they stop here for good.
+                self.finish()
             self._flush()
-        while answer.result is None:
+        while reply.result is None:
             self._hear()
-        self._adapted.set_pgresult(answer.result, format=Format.BINARY)
-        return self._adapted.load_rows(0, answer.result.ntuples, tuple)
+        self._adapted.set_pgresult(reply.result, format=Format.BINARY)
+        return self._adapted.load_rows(0, reply.result.ntuples, tuple)
 
     def _prepare(self, key: Key, text: bytes) -> bytes | None:
         """Answer the name under which the server knows a statement, or will; None if it is sent each time."""
-        if self._line.prepare_threshold is None:
-            # Behind a pooler, the next transaction has another server's session.
+        if self.line.is_pooled:
             return None
         name = self._prepared.get(key) or self._preparing.get(key)
         if name is None and len(self._prepared) + len(self._preparing) < PREPARED:
@@ -141,14 +154,15 @@ class Wire:
     def _hear(self) -> None:
         """Take what the server says next, and raise it if it is an error."""
         awaited, result = self._take()
-        if result.status in (ExecStatus.FATAL_ERROR, ExecStatus.PIPELINE_ABORTED):
+        if result.status == ExecStatus.FATAL_ERROR:
             raise error_from_result(result, "utf-8")
-        if isinstance(awaited, Answer):
+        if result.status == ExecStatus.PIPELINE_ABORTED:
+            message = "an earlier statement has failed"
+            raise psycopg.errors.PipelineAborted(message)
+        if isinstance(awaited, Reply):
             awaited.result = result
-        elif awaited is not None:
-            self._prepared[awaited] = self._preparing.pop(awaited)
 
-    def _take(self) -> "tuple[Answer | Key | None, PGresult]":
+    def _take(self) -> "tuple[Reply | Key | None, PGresult]":
         """Take what the server says next, and answer to whom it says it."""
         result = self._next()
         awaited = self._awaited.popleft()
@@ -159,6 +173,8 @@ class Wire:
             # The results of a statement end with nothing.
             while self._next() is not None:
                 pass
+        if isinstance(awaited, tuple) and result.status == ExecStatus.COMMAND_OK:
+            self._prepared[awaited] = self._preparing.pop(awaited)
         return awaited, result
 
     def _next(self) -> "PGresult | None":
@@ -178,8 +194,8 @@ class Wire:
         self._poll.register(self._libpq.socket, events)
         since = ticks()
         while not (happened := self._poll.poll(LOOK_EVERY)):
-            if ticks() - since > self._line.patience:
-                self._line.close()
+            if ticks() - since > self.line.patience:
+                self.line.close()
                 message = f"no answer within {ticks() - since:.0f} s"
                 raise psycopg.OperationalError(message)
         return happened[0][1]
