@@ -35,6 +35,14 @@ class Line(psycopg.Connection[Any]):
             self.cancel_safe(timeout=1.0)
         self.close()
 
+    def bear(self, since: float) -> None:
+        """Bear with a server that has said nothing since then, or close the connection."""
+        silence = ticks() - since
+        if silence > self.patience:
+            self.close()
+            message = f"no answer within {silence:.0f} s"
+            raise psycopg.OperationalError(message)
+
     def wait(self, gen: Generator[Any, Any, T], *args: Any, **kwargs: Any) -> T:  # noqa: ANN401 - as psycopg's own
         """Wait until the server has answered."""
         return super().wait(self._patiently(gen), *args, **kwargs)
@@ -48,10 +56,8 @@ class Line(psycopg.Connection[Any]):
                 came = yield wanted
                 if came:
                     since = ticks()
-                elif ticks() - since > self.patience:
-                    self.close()
-                    message = f"no answer within {ticks() - since:.0f} s"
-                    raise psycopg.OperationalError(message)
+                else:
+                    self.bear(since)
                 wanted = gen.send(came)
         except StopIteration as end:
             answer: T = end.value

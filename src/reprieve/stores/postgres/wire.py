@@ -194,10 +194,7 @@ class Wire:
         self._poll.register(self._libpq.socket, events)
         since = ticks()
         while not (happened := self._poll.poll(LOOK_EVERY)):
-            if ticks() - since > self.line.patience:
-                self.line.close()
-                message = f"no answer within {ticks() - since:.0f} s"
-                raise psycopg.OperationalError(message)
+            self.line.bear(since)
         return happened[0][1]
 
 
