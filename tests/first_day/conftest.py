@@ -1,0 +1,42 @@
+"""The wheel, built and installed once, and a user with an empty folder for every test."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.first_day.user import User
+from tests.servers import smtp
+from tests.servers.smtp import MailServer
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the wheel and install it into a folder; its dependencies come from the environment of the tests."""
+    folder = tmp_path_factory.mktemp("site")
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder / "dist")]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = (folder / "dist").iterdir()
+    installed = folder / "lib"
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(installed)]
+    subprocess.run([*install, str(wheel)], check=True)
+    return installed
+
+
+@pytest.fixture
+def user(tmp_path: Path, site: Path) -> User:
+    """Return a user with an empty folder."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    return User(folder, site)
+
+
+@pytest.fixture
+def mail_server() -> Iterator[MailServer]:
+    """Run a mail server."""
+    with smtp.running() as server:
+        yield server
