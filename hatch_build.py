@@ -27,10 +27,7 @@ def with_absolute_links(text: str, repository: str, root: Path) -> str:
 
     def absolute(found: re.Match[str]) -> str:
         target = found["target"].rstrip("/")
-        if found["image"]:
-            view = "raw"
-        else:
-            view = "tree" if (root / target).is_dir() else "blob"
+        view = "raw" if found["image"] else "tree" if (root / target).is_dir() else "blob"
         return f"{found['image']}[{found['text']}]({repository}/{view}/{BRANCH}/{target}{found['anchor'] or ''})"
 
     return LINK.sub(absolute, text)

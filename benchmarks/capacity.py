@@ -152,9 +152,7 @@ async def _fill(payload: int) -> int:
 
 
 def _print(results: dict[str, dict[str, dict[str, int]]]) -> None:
-    table = Table(
-        "store", "job", *(f"{size:,} B" for size in PAYLOADS), title="bytes of a job, by the size of its payload"
-    )
+    table = Table("store", "job", *(f"{size:,} B" for size in PAYLOADS), title="bytes of a job, by its payload")
     for name, kinds in results.items():
         for kind, sizes in kinds.items():
             table.add_row(name, kind, *(f"{sizes[str(size)]:,}" for size in PAYLOADS))

@@ -10,6 +10,9 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
+LITERALS = (*"'[{(-0123456789", "True", "False", "None")
+"""How a comment begins that says what its line returns."""
+
 BLOCKS = [
     pytest.param(block, id=f"{page.relative_to(ROOT)}-{number}")
     for page in PAGES
@@ -35,7 +38,7 @@ def test_every_block_of_code_runs_and_says_what_its_comments_say(
             continue
         answer = eval(compile(source, "<document>", "eval"), names)  # noqa: S307 - our own documents
         comment = block.splitlines()[(statement.end_lineno or 1) - 1].partition("#")[2].strip()
-        if comment and comment[0] in "'[0123456789":
+        if comment.startswith(LITERALS):
             assert comment.startswith(repr(answer)), source
 
 
