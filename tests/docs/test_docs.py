@@ -2,8 +2,12 @@
 
 import ast
 import re
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
+import psycopg
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -13,8 +17,11 @@ LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
 LITERALS = (*"'[{(-0123456789", "True", "False", "None")
 """How a comment begins that says what its line returns."""
 
+FILE = re.compile(r"^`(\w+)\.py`:\n\n```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+"""A module that the page tells its reader to save; other blocks of the page may import it."""
+
 BLOCKS = [
-    pytest.param(block, id=f"{page.relative_to(ROOT)}-{number}")
+    pytest.param(page, block, id=f"{page.relative_to(ROOT)}-{number}")
     for page in PAGES
     for number, block in enumerate(BLOCK.findall(page.read_text("utf-8")))
 ]
@@ -25,11 +32,38 @@ def test_there_are_documents() -> None:
     assert BLOCKS
 
 
-@pytest.mark.parametrize("block", BLOCKS)
-def test_every_block_of_code_runs_and_says_what_its_comments_say(
-    block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Work in an empty folder, whose modules are imported anew by every test."""
+    before = set(sys.modules)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def database(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Name an empty PostgreSQL database in DATABASE_URL, for blocks that ask for one."""
+    if "DATABASE_URL" not in request.getfixturevalue("block"):
+        yield
+        return
+    server, name = request.getfixturevalue("postgres_url"), f"docs_{uuid4().hex}"
+    with psycopg.connect(server, autocommit=True) as admin:
+        admin.execute(f"create database {name}")
+        monkeypatch.setenv("DATABASE_URL", f"{server.rpartition('/')[0]}/{name}")
+        yield
+        admin.execute(f"drop database {name} with (force)")
+
+
+@pytest.mark.parametrize(("page", "block"), BLOCKS)
+@pytest.mark.usefixtures("database")
+@pytest.mark.filterwarnings("ignore:Using `httpx` with")  # of starlette's, whoever imports its TestClient
+def test_every_block_of_code_runs_and_says_what_its_comments_say(page: Path, block: str, folder: Path) -> None:
+    for name, text in FILE.findall(page.read_text("utf-8")):
+        (folder / f"{name}.py").write_text(text, "utf-8")
     names: dict[str, object] = {}
     for statement in ast.parse(block).body:
         source = ast.get_source_segment(block, statement) or ""
