@@ -4,7 +4,7 @@
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 # The Python code that exists: a checkout need not have every folder.
-CODE := $(wildcard src tests benchmarks examples scripts)
+CODE := $(wildcard src tests benchmarks examples scripts hatch_build.py)
 
 PEERS := $(patsubst requirements/peers-%.in,.venv-%,$(wildcard requirements/peers-*.in))
 NODE_PEERS := $(patsubst requirements/node-%.json,.node-%,$(wildcard requirements/node-*.json))
