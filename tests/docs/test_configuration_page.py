@@ -52,8 +52,8 @@ def test_the_files_can_be_read(tmp_path: Path) -> None:
     (tmp_path / "reprieve.toml").write_text(own, "utf-8")
     settings = config.load({}, tmp_path).settings
     assert (settings.slots, settings.lease) == (50, 30)
-    assert settings.policies["shop.send_welcome"].max_attempts == 8
-    assert settings.policies["shop.send_welcome"].deadline == presets.email.deadline
+    assert settings.policies["shop.send"].max_attempts == 3
+    assert settings.policies["shop.send"].deadline == presets.email.deadline
     assert settings.rules == (Rule(code="550", message="quota", kind="transient", scope="tenant"),)
     short = tomllib.loads(project)["tool"]["reprieve"]
     assert short.pop("app") == "shop:app"

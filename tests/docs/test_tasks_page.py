@@ -1,26 +1,22 @@
 """The page about tasks lists every option that there is, with its default."""
 
 import inspect
+from typing import get_args
 
 import pytest
 
 from reprieve import Reprieve
-from reprieve.app import TaskOptions
 from reprieve.call import Options
 from reprieve.config import Settings
 from reprieve.core.duration import seconds
 from reprieve.core.policy import DAY
-from reprieve.declaration import declare
 from reprieve.producer import BULK
 from reprieve.stores.protocol import KEY_KEPT, LARGEST_PAYLOAD
 from reprieve.testing import FakeClock
 from tests.docs.page import code, table, text_of
 
 PAGE = text_of("docs/learn/tasks.md")
-DECLARE, ENQUEUE = (
-    PAGE.partition("## Enqueue")[0],
-    PAGE.partition("## Enqueue")[2],
-)
+DECLARE, _, ENQUEUE = PAGE.partition("## Enqueue")
 
 
 def rows(text: str) -> dict[str, dict[str, str]]:
@@ -28,7 +24,8 @@ def rows(text: str) -> dict[str, dict[str, str]]:
 
 
 def test_every_option_of_a_task_has_a_row() -> None:
-    assert list(rows(DECLARE)) == list(TaskOptions.__annotations__)
+    (options,) = get_args(inspect.signature(Reprieve.task).parameters["options"].annotation)
+    assert list(rows(DECLARE)) == list(options.__annotations__)
 
 
 def test_every_option_of_a_job_has_a_row() -> None:
@@ -37,7 +34,12 @@ def test_every_option_of_a_job_has_a_row() -> None:
 
 @pytest.mark.parametrize("option", ["queue", "dependency", "priority"])
 def test_every_default_of_a_task_is_that_of_the_code(option: str) -> None:
-    default = inspect.signature(declare).parameters[option].default
+    with Reprieve("sqlite://:memory:") as app:
+
+        @app.task
+        def send() -> None: ...
+
+        default = getattr(send.declaration, option)
     assert code(rows(DECLARE)[option]["default"]) == [repr(default).replace("'", '"')]
 
 
