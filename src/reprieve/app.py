@@ -4,8 +4,8 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from typing import Self, TypedDict, Unpack, overload
+from contextlib import AbstractAsyncContextManager, contextmanager
+from typing import Self, TypedDict, TypeVar, Unpack, overload
 
 from msgspec.structs import replace
 
@@ -23,6 +23,7 @@ from reprieve.core.job import Job
 from reprieve.core.policy import Policy
 from reprieve.declaration import Dependency, Executor, declare
 from reprieve.errors import ResultUnavailable
+from reprieve.lifespan import Lifespan, Lifespans
 from reprieve.portal import Portal
 from reprieve.producer import Producer
 from reprieve.registry import Registry
@@ -31,6 +32,9 @@ from reprieve.stores.outbox import Outbox
 from reprieve.stores.protocol import Store
 from reprieve.task import P, R, Task
 from reprieve.worker.middleware import Middleware
+
+L = TypeVar("L", bound=Lifespan)
+T = TypeVar("T")
 
 
 class TaskOptions(TypedDict, total=False):
@@ -74,6 +78,7 @@ class Reprieve:
         self.registry = Registry(self.settings, policy)
         self.middleware: list[Middleware] = []
         """What goes around every attempt, the first outermost."""
+        self._lifespans = Lifespans()
         self._lock = threading.Lock()
         self._store: Store | None = None
         self._outbox: Outbox | None = None
@@ -101,6 +106,32 @@ class Reprieve:
             return Task(function, declaration, self)
 
         return register if function is None else register(function)
+
+    # resources
+
+    def lifespan(self, function: L) -> L:
+        """Register what every worker process opens before it takes jobs and closes after them: `@app.lifespan`.
+
+        The function takes no arguments. It is an async generator that yields once, or returns an async context manager.
+        Isolated processes enter it as well, once each. Several lifespans are entered in order and left in reverse.
+        """
+        self._lifespans.add(function)
+        return function
+
+    def lifespan_context(self) -> AbstractAsyncContextManager[None]:
+        """Enter the lifespans of this app outside of a worker: `async with app.lifespan_context():`.
+
+        Blocks inside of each other in one event loop share one set of resources.
+        """
+        return self._lifespans.entered()
+
+    def resource(self, kind: type[T]) -> T:
+        """Return what a lifespan has yielded, by its type: `app.resource(SmtpPool)`.
+
+        A resource of exactly this class goes before those of its subclasses. Raises `ResourceUnavailable` when there is
+        none or more than one, or where no lifespan was entered.
+        """
+        return self._lifespans.find(kind)
 
     # enqueueing
 
@@ -296,6 +327,7 @@ class Reprieve:
         """Forget what a fork has copied but cannot use: threads do not survive it."""
         self._lock = threading.Lock()
         self._store = self._outbox = None
+        self._lifespans.forget()
         self.portal = Portal()
 
 

@@ -87,6 +87,11 @@ def current_job() -> Running:
         raise NotRunning(message) from None
 
 
+def running_job() -> Running | None:
+    """Return the job that this code runs for; None outside of a task."""
+    return _current.get(None)
+
+
 def enter(running: Running) -> None:
     """Make a job the current one, for the rest of this context."""
     _current.set(running)

@@ -326,6 +326,24 @@ class NotRunning(ReprieveError):
     code = "not_running"
 
 
+class InvalidLifespan(ValidationError):
+    """A function that cannot be the lifespan of an app."""
+
+    code = "invalid_lifespan"
+
+
+class LifespanFailed(ReprieveError):
+    """A lifespan that raised, or took too long, when a worker process started."""
+
+    code = "lifespan_failed"
+
+
+class ResourceUnavailable(ReprieveError):
+    """A resource that no lifespan has yielded, or that more than one has."""
+
+    code = "resource_unavailable"
+
+
 class ResultUnavailable(ReprieveError):
     """A result that is not there: its job has not succeeded (yet), or it was not kept."""
 

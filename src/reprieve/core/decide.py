@@ -17,6 +17,7 @@ from reprieve.core.move import Cancel, Dead, Park, Retry, Return, Snooze, Succee
 from reprieve.core.outcome import Crashed, Failed, Interrupted, Outcome, Snoozed, Stopped, Succeeded
 from reprieve.core.policy import Policy
 from reprieve.core.record import Record
+from reprieve.core.redact import redact
 
 Sentence: TypeAlias = Retry | Park | Dead
 """What can follow a failed attempt."""
@@ -97,7 +98,8 @@ def cause_of(failed: Failed) -> Cause:
     failure, verdict = failed.failure, failed.verdict
     reason = failure.message or failure.type or "unknown error"
     mark = fingerprint(reason, type=failure.type, code=failure.code, frames=failure.frames)
-    return Cause(reason=reason, code=verdict.code, kind=verdict.kind, fingerprint=mark.id)
+    # What is stored is shown to many: in lists, logs and dashboards.
+    return Cause(reason=redact(reason), code=verdict.code, kind=verdict.kind, fingerprint=mark.id)
 
 
 def _retry(job: Job, failed: Failed, policy: Policy, conditions: Conditions, *, charged: bool = True) -> Sentence:

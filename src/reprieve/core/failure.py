@@ -43,6 +43,8 @@ class Failure(Record):
     dependency: str = ""
     frames: tuple[Frame, ...] = ()
     cause: "Failure | None" = None
+    traceback: str = ""
+    """What the log shows of where it was raised; made by the worker, since source lines are read from files."""
 
     @property
     def type(self) -> str:

@@ -161,6 +161,8 @@ class Filter(Record):
     code: str = ""
     fingerprint: str = ""
     session: str = ""
+    finished_since: int | None = None
+    """Only jobs that ended at this instant or later; succeeded ones are found without a look at those before."""
 
 
 class Page(Record):

@@ -161,12 +161,14 @@ def _matches(search: Search, job: Job, shelf: int, wanted: Filter) -> bool:
         and (wanted.death is None or job.death == wanted.death)
         and (not wanted.code or (cause is not None and cause.code == wanted.code))
         and (not wanted.fingerprint or (cause is not None and cause.fingerprint == wanted.fingerprint))
+        and (wanted.finished_since is None or (job.finished_at or 0) >= wanted.finished_since)
         and (not wanted.statuses or search.status(job, shelf) in wanted.statuses)
     )
 
 
 def _is_narrow(wanted: Filter) -> bool:
-    return bool(wanted.key or wanted.session or wanted.death or wanted.code or wanted.fingerprint)
+    narrow = wanted.key or wanted.session or wanted.death or wanted.code or wanted.fingerprint
+    return bool(narrow) or wanted.finished_since is not None
 
 
 def _write_cursor(source: Source, key: Sequence[Key]) -> str:

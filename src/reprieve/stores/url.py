@@ -1,22 +1,15 @@
 """The URL of a store: what it names, and how it is shown without its secrets."""
 
-import re
 from pathlib import Path
 from urllib.parse import unquote
 
+from reprieve.core.redact import mask_url
 from reprieve.errors import InvalidUrl
-
-_USER = re.compile(r"(?<=://)([^:@]*:).*@", re.DOTALL)
-_SECRET = re.compile(r"([?&][^=&]*(?:passw|secret|token|key|listen)[^=&]*=)[^&#]*", re.IGNORECASE)
-"""`listen` is a URL inside of the URL, with a password of its own."""
-
-_LONGEST = 200
 
 
 def masked(url: str) -> str:
-    """Hide the password of a URL, and whatever else in it looks like a secret; rather too much than too little."""
-    hidden = _SECRET.sub(r"\1***", _USER.sub(r"\1***@", url))
-    return "".join(letter if letter.isprintable() else "?" for letter in hidden[:_LONGEST])
+    """Return a URL without its password and whatever else in it looks like a secret."""
+    return mask_url(url)
 
 
 def path_of(url: str) -> Path | None:

@@ -71,13 +71,14 @@ async def adrain(
 
 async def run_due(app: Reprieve, *, until: int, at_most: int = AT_MOST) -> Drained:
     """Run what is due until a moment that a fake clock may jump to."""
-    drain = Drain(app, until, at_most)
-    await drain.open()
-    try:
-        await drain.run()
-    finally:
-        await drain.close()
-    return await drain.drained()
+    async with app.lifespan_context():
+        drain = Drain(app, until, at_most)
+        await drain.open()
+        try:
+            await drain.run()
+        finally:
+            await drain.close()
+        return await drain.drained()
 
 
 @dataclass(slots=True)

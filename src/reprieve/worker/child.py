@@ -12,12 +12,15 @@ import structlog
 
 from reprieve.clock import ticks
 from reprieve.core.record import Record
+from reprieve.errors import LifespanFailed
 from reprieve.worker import logs
 from reprieve.worker.board import Board
 from reprieve.worker.isolation import Processes
 from reprieve.worker.lifeline import die_with
 from reprieve.worker.loop import run
+from reprieve.worker.opening import START_FAILED_STATUS, Opening
 from reprieve.worker.target import load, move
+from reprieve.worker.tracebacks import count_as_own
 from reprieve.worker.worker import Worker
 
 log = structlog.get_logger("reprieve")
@@ -53,6 +56,8 @@ class Child:
         self.started = ticks()
         self.is_ending = False
         """Whether it ends by our will."""
+        self.is_failed_start = False
+        """Whether the lifespans of its app did not start."""
         self.is_blocked = False
         """Whether we ended it because its loop did not turn."""
         self.overdue: frozenset[str] = frozenset()
@@ -101,6 +106,9 @@ def main() -> NoReturn:
     logs.configure(duty.logs)
     try:
         run(_serve(duty))
+    except LifespanFailed:
+        # It has been logged, and the supervisor says what follows.
+        _leave(START_FAILED_STATUS)
     except Exception:
         log.exception("child failed", session=duty.session)
     _leave(1)
@@ -109,7 +117,9 @@ def main() -> NoReturn:
 async def _serve(duty: Duty) -> NoReturn:
     place = load(duty.target)
     move(place, duty.url)
-    processes = Processes(target=duty.target, url=duty.url)
+    count_as_own([duty.target.partition(":")[0], *(task.module for task in place.registry)])
+    logs.attach()
+    processes = Processes(target=duty.target, url=duty.url, logs=duty.logs)
     worker = Worker(
         place,
         duty.session,
@@ -118,20 +128,64 @@ async def _serve(duty: Duty) -> NoReturn:
         isolation=processes,
         board=Board(duty.slots, duty.board),
     )
-    loop = asyncio.get_running_loop()
-
-    def stop() -> None:
-        worker.stop()
-        loop.call_later(duty.grace, worker.stop_now)
-
-    loop.add_signal_handler(STOP, stop)
-    loop.add_signal_handler(STOP_NOW, worker.stop_now)
-    loop.add_signal_handler(RETIRE, worker.stop)
+    end = End(worker, duty.grace)
+    opening = Opening()
+    try:
+        await opening.start(place.lifespan_context())
+    except asyncio.CancelledError:
+        # Told to end before it had begun.
+        _leave(0)
+    end.is_started = True
+    # A lifespan may have set `logging` up.
+    logs.attach()
     await worker.run()
-    await processes.close()
+    closing = asyncio.create_task(processes.close(end.left()))
+    # Lifespans are left by the task that has entered them.
+    await opening.stop(end.left())
+    await closing
     await place.store.close()
     # The loop would wait for threads that its jobs have left behind.
     _leave(0)
+
+
+class End:
+    """How a child is told to end, and how much time it has."""
+
+    def __init__(self, worker: Worker, grace: float) -> None:
+        """Listen to the supervisor's signals, in the task that serves."""
+        self.is_started = False
+        """Whether the lifespans have been entered: a process that still enters them ends at once."""
+        self._worker = worker
+        self._grace = grace
+        self._by: float | None = None
+        self._serving = asyncio.current_task()
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_signal_handler(STOP, self._stop)
+        self._loop.add_signal_handler(STOP_NOW, self._stop_now)
+        self._loop.add_signal_handler(RETIRE, self._retire)
+
+    def left(self) -> float:
+        """Return how many seconds of the grace are left."""
+        return self._grace if self._by is None else max(0.0, self._by - ticks())
+
+    def _stop(self) -> None:
+        self._by = ticks() + self._grace
+        self._worker.stop()
+        self._loop.call_later(self._grace, self._worker.stop_now)
+        self._give_up_start()
+
+    def _stop_now(self) -> None:
+        self._by = ticks()
+        self._worker.stop_now()
+        self._give_up_start()
+
+    def _retire(self) -> None:
+        self._worker.stop()
+        self._give_up_start()
+
+    def _give_up_start(self) -> None:
+        if not self.is_started and self._serving is not None:
+            self._serving.cancel()
 
 
 def _leave(status: int) -> NoReturn:

@@ -20,6 +20,7 @@ from reprieve.core.job import Job
 from reprieve.core.outcome import Crashed, Outcome, undecodable
 from reprieve.core.record import Record
 from reprieve.declaration import Declaration
+from reprieve.worker.logs import Logs
 
 T = TypeVar("T")
 
@@ -31,6 +32,12 @@ LAST_WORDS = 0.5
 
 MOST_IDLE, IDLE_FOR = 4, 60.0
 """How many processes without an attempt are kept, and for how many seconds."""
+
+RETIRE_WITHIN_SECONDS = 30.0
+"""Seconds that a process which is not needed any more has to leave the lifespans of its app, unless it is told less."""
+
+STOP_AT_LEAST_SECONDS = 2.0
+"""Seconds that it always has."""
 
 TRIES = 3
 """New processes that may end before they have taken a job, until the attempt counts as failed."""
@@ -63,6 +70,8 @@ class Start(Record):
     """The app, as `module:name`; without one each task is looked for in its module."""
     url: str = ""
     """The store that the worker uses, whatever the app says; empty leaves it to the app."""
+    logs: Logs | None = None
+    """How the worker logs; None leaves it to the app."""
 
 
 _decode = msgspec.json.Decoder(Report).decode
@@ -81,12 +90,12 @@ class Isolated:
         self._ended = asyncio.create_task(process.wait())
 
     @classmethod
-    async def start(cls, target: str = "", url: str = "") -> Self:
-        """Start a process, for the app of a target and on the store of a URL."""
+    async def start(cls, target: str = "", url: str = "", logs: Logs | None = None) -> Self:
+        """Start a process, for the app of a target and on the store of a URL, which logs as its worker."""
         ours, theirs = socket.socketpair()
         with theirs:
             reader, writer = await asyncio.open_connection(sock=ours, limit=LONGEST_LINE)
-            start = Start(parent=os.getpid(), path=sys.path, target=target, url=url)
+            start = Start(parent=os.getpid(), path=sys.path, target=target, url=url, logs=logs)
             writer.write(msgspec.json.encode(start) + b"\n")
             try:
                 process = await asyncio.create_subprocess_exec(
@@ -147,22 +156,29 @@ class Isolated:
             os.killpg(self._process.pid, signal.SIGKILL)
         await self.retire()
 
-    async def retire(self) -> None:
-        """End a process that has nothing to do; what its attempts have left running on purpose goes on."""
+    async def retire(self, within: float = 0.0) -> None:
+        """End a process that has nothing to do; what its attempts have left running on purpose goes on.
+
+        It has so many seconds to leave the lifespans of its app, and is killed then.
+        """
+        self._writer.close()
+        if within:
+            await asyncio.wait((self._ended,), timeout=within)
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
-        self._writer.close()
-        # Whoever is cancelled while waiting must not cancel what others wait for.
+        # A caller that is cancelled while it waits must not cancel what others wait for.
         await asyncio.wait((self._ended,))
 
 
 class Processes:
     """As many isolated processes as attempts need; a few are kept for the next ones, for a while."""
 
-    def __init__(self, *, target: str = "", url: str = "") -> None:
-        """Start none yet. They load the app of the target, and use the store of the URL."""
+    def __init__(self, *, target: str = "", url: str = "", logs: Logs | None = None) -> None:
+        """Start none yet. They load the app of the target, use the store of the URL, and log as it is said."""
         self._target = target
         self._url = url
+        self._logs = logs
+        self._retire_within = RETIRE_WITHIN_SECONDS
         self._idle: dict[Isolated, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -199,12 +215,12 @@ class Processes:
             timer.cancel()
             if process.is_alive:
                 return process, False
-            self._begin(process.retire())
+            self._begin(process.retire(self._retire_within))
         return await self._start(), True
 
     async def _start(self) -> Isolated:
         """Start a process. Whoever is cancelled meanwhile leaves it to the next."""
-        starting = self._begin(Isolated.start(self._target, self._url))
+        starting = self._begin(Isolated.start(self._target, self._url, self._logs))
         try:
             return await asyncio.shield(starting)
         except asyncio.CancelledError:
@@ -218,13 +234,13 @@ class Processes:
     def _keep(self, process: Isolated) -> None:
         """Keep a process for the next attempt, if there are not enough, and not for ever: it takes up memory."""
         if len(self._idle) >= MOST_IDLE:
-            self._begin(process.retire())
+            self._begin(process.retire(self._retire_within))
         else:
             self._idle[process] = asyncio.get_running_loop().call_later(IDLE_FOR, self._let_go, process)
 
     def _let_go(self, process: Isolated) -> None:
         del self._idle[process]
-        self._begin(process.retire())
+        self._begin(process.retire(self._retire_within))
 
     def _begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Do something that must come to its end, whoever waits for it."""
@@ -233,8 +249,9 @@ class Processes:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def close(self) -> None:
-        """End every process."""
+    async def close(self, within: float = RETIRE_WITHIN_SECONDS) -> None:
+        """End every process; those without an attempt have so many seconds to leave the lifespans of their app."""
+        self._retire_within = max(STOP_AT_LEAST_SECONDS, within)
         while self._tasks or self._idle:
             for process in list(self._idle):
                 self._idle[process].cancel()

@@ -3,23 +3,49 @@
 import structlog
 
 from reprieve.core.change import Change
+from reprieve.core.failure import Failure, class_name, clean
 from reprieve.core.job import Job
 from reprieve.core.move import Cancel, Dead, Park, Retry
+from reprieve.core.redact import redact
 from reprieve.stores.protocol import Answer
+from reprieve.worker import logs
+from reprieve.worker.tracebacks import describe
 
 log = structlog.get_logger("reprieve")
 
 
-def note_settled(change: Change) -> None:
-    """Note what became of an attempt that did not simply succeed."""
+def note_started(job: Job) -> None:
+    """Note that an attempt begins."""
+    if logs.shows("debug"):
+        log.debug("job started", **_names(job))
+
+
+def note_succeeded(job: Job, seconds: float) -> None:
+    """Note that an attempt succeeded, and how long it took."""
+    if logs.shows("debug"):
+        log.debug("job succeeded", **_names(job), durationMs=round(seconds * 1_000, 3))
+
+
+def note_unjudged(job: Job, error: Exception) -> None:
+    """Note that rules, a backoff or a policy of the application failed, so that the standard policy decides."""
+    facts = {**_names(job), "errorType": class_name(type(error)), "errorReason": redact(clean(str(error)))}
+    if logs.is_configured():
+        log.error("job could not be judged", **facts, traceback=describe(error))
+    else:
+        log.error("job could not be judged", **facts, exc_info=error)
+
+
+def note_settled(change: Change, failure: Failure | None = None) -> None:
+    """Note what became of an attempt that did not simply succeed, and what it raised if it did."""
     move, job = change.event.move, change.job
     match move:
         case Retry():
-            log.info("retry scheduled", **_facts(job), nextRetryDelay=(move.due_at - change.event.at) / 1_000)
+            delay = (move.due_at - change.event.at) / 1_000
+            log.info("retry scheduled", **_facts(job), nextRetryDelay=delay, **_raised(failure))
         case Park():
-            log.info("job parked", **_facts(job), gate=move.gate)
+            log.info("job parked", **_facts(job), gate=move.gate, **_raised(failure))
         case Dead():
-            log.warning("job died", **_facts(job), death=move.death)
+            log.warning("job died", **_facts(job), death=move.death, **_raised(failure))
         case Cancel():
             log.info("job cancelled", **_facts(job), by=move.by, reason=move.reason)
         case _:
@@ -38,13 +64,22 @@ def note_refused(change: Change, answer: Answer) -> None:
     log.warning("late result refused", **_facts(change.job), result=type(change.event.move).__name__, answer=answer)
 
 
+def _names(job: Job) -> dict[str, object]:
+    return {"jobId": job.id, "companyId": job.tenant, "task": job.task, "attempt": job.attempt}
+
+
+def _raised(failure: Failure | None) -> dict[str, object]:
+    """Return what is known of the exception behind a failure."""
+    if failure is None:
+        return {}
+    kind = {"errorType": failure.types[0] if failure.types else ""}
+    return {**kind, "traceback": failure.traceback} if failure.traceback else {**kind}
+
+
 def _facts(job: Job) -> dict[str, object]:
     cause = job.cause
     return {
-        "jobId": job.id,
-        "companyId": job.tenant,
-        "task": job.task,
-        "attempt": job.attempt,
+        **_names(job),
         "maxAttempts": job.limit,
         "errorCode": cause.code if cause else "",
         "errorReason": cause.reason if cause else "",

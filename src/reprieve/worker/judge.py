@@ -7,12 +7,12 @@ from reprieve.core import change, presets
 from reprieve.core.change import Change
 from reprieve.core.classify import judge
 from reprieve.core.decide import Conditions, decide
-from reprieve.core.failure import read
 from reprieve.core.job import Job
 from reprieve.core.outcome import Failed, Outcome, Succeeded
 from reprieve.registry import Registry
 from reprieve.rng import draw
 from reprieve.worker.gates import Gates
+from reprieve.worker.tracebacks import failure_of
 
 
 class Judge:
@@ -40,7 +40,7 @@ class Judge:
     def give_up(self, job: Job, error: Exception) -> Change:
         """Settle an attempt that could not be judged, as a failure under the standard policy."""
         now = self._clock.next()
-        failure = read(error, dependency=job.dependency)
+        failure = failure_of(error, dependency=job.dependency)
         failed = Failed(failure=failure, verdict=judge(failure, ()))
         return change.settle(job, decide(job, failed, presets.standard, Conditions(now=now, u=draw())), now)
 

@@ -12,7 +12,7 @@ from reprieve.clock import Clock
 from reprieve.codec import dump
 from reprieve.context import Running, enter
 from reprieve.core.classify import judge
-from reprieve.core.failure import Failure, read
+from reprieve.core.failure import Failure
 from reprieve.core.job import Job
 from reprieve.core.outcome import Failed, Outcome, Snoozed, Stopped, Succeeded, undecodable
 from reprieve.core.policy import Policy
@@ -21,7 +21,9 @@ from reprieve.declaration import Declaration
 from reprieve.errors import UndecodablePayload, UnserialisableArgument
 from reprieve.registry import Registry
 from reprieve.signals import Cancel, Fail, Retry, Signal, Snooze
+from reprieve.worker import logs
 from reprieve.worker.middleware import Middleware, through
+from reprieve.worker.tracebacks import failure_of, with_traceback
 
 
 class Isolation(Protocol):
@@ -106,6 +108,7 @@ class Runner:
         self, declaration: Declaration, running: Running, args: list[object], kwargs: dict[str, object]
     ) -> Callable[[], Awaitable[object]]:
         enter(running)
+        logs.enter_job(running)
         begin = partial(declaration.function, *args, **kwargs)
 
         async def call() -> object:
@@ -130,7 +133,7 @@ DONE = Succeeded()
 def outcome_of(error: Exception, job: Job, policy: Policy, now: int) -> Outcome:
     """Say what an exception, or a signal, means."""
     if not isinstance(error, Signal):
-        failure = read(error, dependency=job.dependency, now=now)
+        failure = failure_of(error, dependency=job.dependency, now=now)
         return Failed(failure=failure, verdict=judge(failure, policy.rules))
     match error:
         case Snooze():
@@ -138,11 +141,11 @@ def outcome_of(error: Exception, job: Job, policy: Policy, now: int) -> Outcome:
         case Cancel():
             return Stopped(reason=error.reason)
         case Retry():
-            failure = read(error.__cause__ or error, dependency=job.dependency, now=now)
+            failure = failure_of(error.__cause__ or error, dependency=job.dependency, now=now)
             verdict = Verdict(kind="transient", code=failure.code or "retry", rule="the task")
             return Failed(failure=failure, verdict=verdict, retry_in=error.after)
         case Fail():
-            failure = Failure(message=error.reason, code="fail")
+            failure = with_traceback(Failure(message=error.reason, code="fail"), error)
             return Failed(failure=failure, verdict=Verdict(kind="permanent", code="fail", rule="the task"))
         case _:
             message = f"{type(error).__name__} is no signal that a worker knows"

@@ -17,13 +17,14 @@ import structlog
 from reprieve.clock import ticks
 from reprieve.core.job import Job
 from reprieve.core.outcome import Crashed, Interrupted, Outcome, overran
-from reprieve.errors import StoreError
+from reprieve.errors import LifespanFailed, StoreError
 from reprieve.rng import bits
 from reprieve.stores.protocol import Beat, Filter, Retention
 from reprieve.stores.walk import find_all
 from reprieve.worker import board, recovery
 from reprieve.worker.board import Board
 from reprieve.worker.child import Child, Duty
+from reprieve.worker.opening import START_FAILED_STATUS
 from reprieve.worker.persist import Patience, persist
 from reprieve.worker.plan import Plan
 from reprieve.worker.recovery import Recovery
@@ -70,10 +71,14 @@ class Supervisor:
         """When, by `ticks`, all must be over; None while nobody wants that."""
         self._name = f"{socket.gethostname()[:40]}-{os.getpid()}-{bits(24):06x}"
         self._started = 0
+        self._has_worked = False
+        """Whether any child has begun to work: then the application can start, and what fails later may pass."""
+        self._is_hopeless = False
+        """Whether the application's lifespans failed before any child had begun to work."""
         self._lifeline = os.pipe()
 
     async def run(self) -> None:
-        """Work until told to stop."""
+        """Work until told to stop; raises `LifespanFailed` when the first child cannot start."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
@@ -104,6 +109,12 @@ class Supervisor:
             for file in self._lifeline:
                 os.close(file)
         log.info("worker stopped")
+        if self._is_hopeless:
+            message = (
+                f"a lifespan of {self._plan.target} failed when the first worker process started; "
+                "its traceback is in the log above: fix it, then start the worker again"
+            )
+            raise LifespanFailed(message)
 
     def stop(self) -> None:
         """Stop in good order; called again, at once."""
@@ -136,7 +147,8 @@ class Supervisor:
                 retired = asyncio.create_task(child.retired.wait())
                 await asyncio.wait({end, retired}, return_when=asyncio.FIRST_COMPLETED)
                 retired.cancel()
-                if child.is_ending or ticks() - child.started > SOON:
+                has_lived = ticks() - child.started > SOON and not child.is_failed_start
+                if child.is_ending or has_lived:
                     pause = FIRST_PAUSE
                     continue
             with contextlib.suppress(TimeoutError):
@@ -215,10 +227,15 @@ class Supervisor:
         """Wait for a child's end, and take back what it leaves."""
         status = await child.process.wait()
         started = frozenset(entry.job_id for entry in child.board.entries() if not entry.is_abandoned)
-        if not child.is_ending:
+        child.is_failed_start = status == START_FAILED_STATUS and not child.board.pulse()
+        self._has_worked = self._has_worked or any(other.board.pulse() for other in self._children)
+        if not child.is_ending and not child.is_failed_start:
             log.error("child died", session=child.session, status=status, running=len(started))
         self._children.discard(child)
         child.board.close()
+        if child.is_failed_start and not self._has_worked and not self._stop.is_set():
+            self._is_hopeless = True
+            self.stop()
         await self._insist(lambda: self._inherit(child, started), "taking back jobs")
 
     async def _inherit(self, child: Child, started: frozenset[str]) -> None:

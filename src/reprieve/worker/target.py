@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Protocol
 
@@ -18,6 +19,10 @@ class App(Workplace, Protocol):
     @property
     def outbox(self) -> Outbox | None:
         """The outbox, opened when it is first needed; None where the settings name none."""
+        ...
+
+    def lifespan_context(self) -> AbstractAsyncContextManager[None]:
+        """Enter the lifespans of the app."""
         ...
 
     async def aclose(self) -> None:

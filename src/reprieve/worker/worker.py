@@ -12,12 +12,12 @@ from concurrent.futures import Future
 from contextlib import aclosing
 
 import structlog
+from msgspec.structs import replace
 
 from reprieve.clock import ticks
 from reprieve.context import Running
 from reprieve.core.change import Change
 from reprieve.core.classify import judge
-from reprieve.core.failure import read
 from reprieve.core.job import Job
 from reprieve.core.move import Succeed
 from reprieve.core.outcome import Failed, Interrupted, Outcome, Succeeded, overran
@@ -30,12 +30,14 @@ from reprieve.worker.board import Board
 from reprieve.worker.claims import Claims
 from reprieve.worker.fetched import Fetched
 from reprieve.worker.gates import Gates
-from reprieve.worker.journal import note_refused, note_settled
+from reprieve.worker.journal import note_refused, note_settled, note_started, note_succeeded, note_unjudged
 from reprieve.worker.judge import Judge
+from reprieve.worker.opening import START_WITHIN_SECONDS
 from reprieve.worker.persist import persist
 from reprieve.worker.progress import Progress
 from reprieve.worker.runner import Isolation, Runner
 from reprieve.worker.stopwatch import MOST, Stopwatch
+from reprieve.worker.tracebacks import failure_of
 from reprieve.worker.workplace import Workplace
 
 log = structlog.get_logger("reprieve")
@@ -46,8 +48,9 @@ LISTEN_AT_MOST = 5.0
 PULSE_EVERY = 0.5
 """Seconds between two signs that the loop turns, and between two looks for what has waited for too long."""
 
-START_UP = 30.0
-"""Seconds that a process of its own may take to start, before the time of an attempt in it begins to count."""
+START_UP = 30.0 + START_WITHIN_SECONDS
+"""Seconds that a process of its own, with the lifespans of its app, may take to start, before the time of an attempt in
+it begins to count."""
 
 
 class Worker:
@@ -215,6 +218,7 @@ class Worker:
         if is_apart:
             attempt.running.begin = lambda: self._limit(attempt, timeout)
         self._running[job.id] = attempt
+        note_started(job)
         if job.dependency:
             self._calls[job.dependency] += 1
         self._limit(attempt, limit)
@@ -232,26 +236,33 @@ class Worker:
             outcome = await self._runner.run(attempt.running)
             if attempt.why is not None and not isinstance(outcome, Succeeded):
                 # Told to end, it failed in words of its own.
-                outcome = self._ended_from_outside(attempt.why, job)
+                traceback = outcome.failure.traceback if isinstance(outcome, Failed) else ""
+                outcome = self._ended_from_outside(attempt.why, job, traceback)
         except asyncio.CancelledError as error:
             # If nobody here cancelled it, the task's own code did.
-            outcome = _failed(error, job) if attempt.why is None else self._ended_from_outside(attempt.why, job)
+            failed = _failed(error, job)
+            why = attempt.why
+            outcome = failed if why is None else self._ended_from_outside(why, job, failed.failure.traceback)
         except GeneratorExit:
             raise
         except BaseException as error:  # noqa: BLE001 - a task, rule or middleware may be anybody's code: its slot must be freed
             outcome = _failed(error, job)
         self._end(attempt, outcome)
 
-    def _ended_from_outside(self, why: Why, job: Job) -> Outcome:
+    def _ended_from_outside(self, why: Why, job: Job, traceback: str) -> Outcome:
+        """Return the outcome of an attempt that was ended; the traceback shows what it was doing."""
         match why:
             case "overran":
-                return overran(self._registry.timeout_of(job.task))
+                outcome = overran(self._registry.timeout_of(job.task))
+                return replace(outcome, failure=replace(outcome.failure, traceback=traceback))
             case "cancelled" | "stopped":
                 return Interrupted()
 
     def _end(self, attempt: Attempt, outcome: Outcome) -> None:
-        job = attempt.job
-        self._stopwatch.note(ticks() - attempt.started)
+        job, took = attempt.job, ticks() - attempt.started
+        self._stopwatch.note(took)
+        if isinstance(outcome, Succeeded):
+            note_succeeded(job, took)
         if attempt.overrun is not None:
             attempt.overrun.cancel()
         del self._running[job.id]
@@ -286,13 +297,13 @@ class Worker:
     def _settle(self, job: Job, outcome: Outcome) -> None:
         try:
             change = self._judge.settle(job, outcome)
-        except Exception as error:
-            log.exception("job could not be judged", jobId=job.id, task=job.task)
+        except Exception as error:  # noqa: BLE001 - it is logged; rules and backoffs may be anybody's code
+            note_unjudged(job, error)
             change = self._judge.give_up(job, error)
         self._changes.append(change)
         self._wake.set()
         if not isinstance(change.event.move, Succeed):
-            note_settled(change)
+            note_settled(change, outcome.failure if isinstance(outcome, Failed) else None)
 
     def _give_back(self, is_meant: Callable[[Job], bool]) -> None:
         """Give fetched jobs back that have not started; it costs them nothing."""
@@ -362,5 +373,5 @@ class Worker:
 
 
 def _failed(error: BaseException, job: Job) -> Failed:
-    failure = read(error, dependency=job.dependency)
+    failure = failure_of(error, dependency=job.dependency)
     return Failed(failure=failure, verdict=judge(failure, ()))

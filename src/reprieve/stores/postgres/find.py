@@ -73,7 +73,7 @@ class Search:
             case "ended":
                 return self._ended(after, wanted)
             case "succeeded":
-                return self._succeeded(after)
+                return self._succeeded(after, wanted)
 
     def _living(self, after: Sequence[Key], wanted: Filter) -> Iterator[Step]:
         sql, last = statements("find")["jobs"], str(after[0]) if after else _FIRST
@@ -116,9 +116,12 @@ class Search:
             if not keys:
                 return
 
-    def _succeeded(self, after: Sequence[Key]) -> Iterator[Step]:
+    def _succeeded(self, after: Sequence[Key], wanted: Filter) -> Iterator[Step]:
         sql = statements("find")["finished"]
         seq, place = (int(after[0]), int(after[1])) if after else (0, -1)
+        if not after and wanted.finished_since is not None:
+            older = self._tx.one(statements("find")["finished_before"], {"since": wanted.finished_since})
+            seq = 0 if older is None else older[0] + 1
         while (found := self._tx.one(sql, {"seq": seq})) is not None:
             for number, job in enumerate(unpack_jobs(found[1])):
                 if found[0] > seq or number > place:

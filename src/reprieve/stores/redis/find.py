@@ -127,7 +127,7 @@ class Look:
         for queue in self._queues(wanted):
             if after and queue < str(after[0]):
                 continue
-            place: list[Key] = list(after[1:]) if after and queue == after[0] else [0, ""]
+            place: list[Key] = list(after[1:]) if after and queue == after[0] else [wanted.finished_since or 0, ""]
             for at, raw, job in self._in_order("ok", queue, place):
                 yield [queue, at, raw.hex()], job, 0
 

@@ -14,6 +14,9 @@ order by queue, state, at, id limit 100;
 -- name: finished
 select seq, jobs from finished where seq >= %(seq)s and count > 0 order by seq limit 1;
 
+-- name: finished_before
+select seq from finished where at < %(since)s order by seq desc limit 1;
+
 -- name: leases
 select s.name, l.at, l.jobs from lease as l join session as s on s.id = l.session;
 

@@ -17,6 +17,9 @@ order by queue, state, at, id limit 100;
 -- name: finished
 select seq, jobs from reprieve_finished as finished where seq >= ? order by seq limit 1;
 
+-- name: finished_before
+select seq from reprieve_finished as finished where at < ? order by seq desc limit 1;
+
 -- name: leases
 select lease.id >> 32, session.name, lease.at, lease.jobs
 from reprieve_lease as lease join reprieve_session as session on session.id = lease.id >> 32;

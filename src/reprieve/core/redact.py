@@ -1,0 +1,80 @@
+"""Redaction: texts for logs and lists without the secrets in them.
+
+Rather too much is hidden than too little. Only so many characters are read, and every repetition in the patterns is
+bounded, so the time grows with the length of the text and with nothing else.
+"""
+
+import re
+from functools import lru_cache
+
+MAX_TEXT_CHARS = 4_096
+"""Characters of a text that are read; the rest is cut off."""
+
+MAX_URL_CHARS = 200
+"""Characters of a URL that are shown."""
+
+HIDDEN = "***"
+
+_NAME = (
+    r"(?<![\w-])[\w-]{0,40}?"
+    r"(?:passw(?:or)?d|passwd|passphrase|pwd|secret|token|credential|authorization|cookie"
+    r"|(?:api|access|private|signing|encryption)[-_ ]?key)"
+    r"[\w-]{0,40}"
+)
+_IS = r"[\"']?\s{0,3}(?:=>|[=:])\s{0,3}"
+_LITERAL = r"[a-zA-Z]{0,2}(?:\"[^\"\n]{0,1000}\"?|'[^'\n]{0,1000}'?)"
+_SCHEME = r"(?:(?:Bearer|Basic|Digest|Token)\s{1,3})?"
+
+_URL_PASSWORD = re.compile(r"(://[^\s:@/'\"]{0,100}:)(?!\d{1,5}/)[^\s'\"]{1,500}@")
+_NAMED_VALUE = re.compile(rf"({_NAME}{_IS})(?:{_LITERAL}|{_SCHEME}[^\s,;&)\]}}\"']{{1,1000}})", re.IGNORECASE)
+_NAMED_LITERAL = re.compile(rf"({_NAME}{_IS}){_LITERAL}", re.IGNORECASE)
+_CREDENTIALS = re.compile(
+    r"\b(Bearer|Basic|Digest)(\s{1,3})(?=[A-Za-z]{0,200}[\d_~+/=-])[\w.~+/=-]{8,1000}", re.IGNORECASE
+)
+_KNOWN_SHAPE = re.compile(
+    r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"  # Amazon
+    r"|\bgh[pousr]_[A-Za-z0-9]{20,255}|\bgithub_pat_\w{20,255}"
+    r"|\b[srp]k[-_][A-Za-z0-9_-]{16,255}"  # OpenAI, Stripe
+    r"|\bxox[abeoprs]-[\w-]{10,255}"  # Slack
+    r"|\bAIza[\w-]{30,100}"  # Google
+    r"|\bSG\.[\w-]{16,100}\.[\w-]{16,100}"  # SendGrid
+    r"|\beyJ[\w-]{10,1000}\.[\w-]{5,2000}\.[\w-]{0,1000}"  # a JSON web token
+    r"|-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----[^-]{0,4000}(?:-----END [A-Z ]{0,40}PRIVATE KEY-----)?"
+)
+
+_USER = re.compile(r"(?<=://)([^:@]*:).*@", re.DOTALL)
+_QUERY = re.compile(r"([?&][^=&]*(?:passw|secret|token|key|listen)[^=&]*=)[^&#]*", re.IGNORECASE)
+"""`listen` is a URL inside of the URL, with a password of its own."""
+
+
+def redact(text: str) -> str:
+    """Return a text without the passwords, tokens and keys that it shows, and cut to `MAX_TEXT_CHARS`."""
+    return _redact(text[:MAX_TEXT_CHARS])
+
+
+def redact_source(line: str) -> str:
+    """Return a line of source code without the secrets that are written in it.
+
+    Only literals are hidden: `password=settings.password` gives nothing away.
+    """
+    line = _NAMED_LITERAL.sub(rf"\1{HIDDEN}", line[:MAX_TEXT_CHARS])
+    return _hide_shapes(line)
+
+
+def mask_url(url: str) -> str:
+    """Return a URL, cut to `MAX_URL_CHARS`, without its password and whatever else in it looks like a secret."""
+    hidden = _QUERY.sub(rf"\1{HIDDEN}", _USER.sub(rf"\1{HIDDEN}@", url))
+    return "".join(letter if letter.isprintable() else "?" for letter in hidden[:MAX_URL_CHARS])
+
+
+@lru_cache(maxsize=512)
+def _redact(text: str) -> str:
+    # Failures come in crowds that say the same.
+    return _hide_shapes(_NAMED_VALUE.sub(rf"\1{HIDDEN}", text))
+
+
+def _hide_shapes(text: str) -> str:
+    """Hide what is a secret by its looks, whatever stands before it."""
+    text = _URL_PASSWORD.sub(rf"\1{HIDDEN}@", text)
+    text = _CREDENTIALS.sub(rf"\1\2{HIDDEN}", text)
+    return _KNOWN_SHAPE.sub(HIDDEN, text)

@@ -1,0 +1,176 @@
+"""Lifespans: what a process opens once before its jobs run, and closes when they have ended.
+
+A lifespan is an async context manager. What it yields is a resource, which tasks look up by its type.
+"""
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import TypeAlias, TypeVar
+
+from reprieve.errors import InvalidLifespan, ResourceUnavailable
+
+T = TypeVar("T")
+
+Lifespan: TypeAlias = (
+    Callable[[], AsyncIterator[object]] | Callable[[], AbstractAsyncContextManager[object, bool | None]]
+)
+"""An async generator function that yields once, or anything without arguments that returns an async context manager."""
+
+_FORM = "write `async def resources(): async with Pool() as pool: yield pool`"
+_HOW = (
+    "a worker enters them by itself before it takes a job, and so do drain and inline of reprieve.testing; "
+    "elsewhere write `async with app.lifespan_context():`"
+)
+
+
+class Scope:
+    """The resources of one event loop, open while at least one block uses them."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin without any."""
+        self.loop = loop
+        self.resources: list[object] = []
+        self.is_open = False
+        self.users = 0
+        self.lock = asyncio.Lock()
+        self.stack = AsyncExitStack()
+
+
+class Lifespans:
+    """The lifespans of one app, and the resources that are open now."""
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._functions: list[Lifespan] = []
+        self._scopes: list[Scope] = []
+
+    def add(self, function: Lifespan) -> None:
+        """Add a lifespan: entered after those before it, left before them. Raises `InvalidLifespan`."""
+        _check(function)
+        self._functions.append(function)
+
+    @asynccontextmanager
+    async def entered(self) -> AsyncIterator[None]:
+        """Enter every lifespan, in order; leave them in reverse.
+
+        A block inside of another one in the same event loop shares the resources of the outer one. An event loop has
+        resources of its own: a connection that was opened in one loop cannot be used in another.
+        """
+        scope = self._scope()
+        scope.users += 1
+        try:
+            async with scope.lock:
+                if not scope.is_open:
+                    await self._open(scope)
+            yield
+        finally:
+            scope.users -= 1
+            if not scope.users:
+                # Nothing is found in it any more, and a block that begins now opens another.
+                self._scopes = [other for other in self._scopes if other is not scope]
+                await scope.stack.aclose()
+
+    def find(self, kind: type[T]) -> T:
+        """Return the resource of a type: of exactly this one if there is one, else of a subclass.
+
+        Raises `ResourceUnavailable` when there is none or more than one, or when no lifespan was entered here.
+        """
+        resources = self._resources()
+        fitting = [one for one in resources if type(one) is kind] or [one for one in resources if isinstance(one, kind)]
+        if len(fitting) == 1:
+            return fitting[0]
+        known = ", ".join(_name(type(one)) for one in resources) or "nothing"
+        if fitting:
+            message = (
+                f"{len(fitting)} resources are a {_name(kind)}; the lifespans yield {known}: "
+                "ask for a class that only one of them has"
+            )
+        else:
+            message = f"no resource is a {_name(kind)}; the lifespans of this app yield {known}"
+        raise ResourceUnavailable(message)
+
+    def forget(self) -> None:
+        """Forget what a fork has copied but cannot use."""
+        self._scopes = []
+
+    def _scope(self) -> Scope:
+        loop = asyncio.get_running_loop()
+        for scope in self._scopes:
+            if scope.loop is loop:
+                return scope
+        scope = Scope(loop)
+        self._scopes.append(scope)
+        return scope
+
+    async def _open(self, scope: Scope) -> None:
+        try:
+            for function in self._functions:
+                resource = await scope.stack.enter_async_context(_context_of(function))
+                if resource is not None:
+                    scope.resources.append(resource)
+        except BaseException:
+            scope.resources.clear()
+            await scope.stack.aclose()
+            raise
+        scope.is_open = True
+
+    def _resources(self) -> list[object]:
+        """Return the resources of the loop that runs here; in a thread without them, those that were opened last."""
+        if not self._functions:
+            message = f"this app has no lifespan; {_FORM}, with @app.lifespan above it"
+            raise ResourceUnavailable(message)
+        if not self._scopes:
+            message = f"the lifespans of this app have not been entered in this process; {_HOW}"
+            raise ResourceUnavailable(message)
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return self._scopes[-1].resources
+        ours = (scope for scope in self._scopes if scope.loop is loop)
+        return next(ours, self._scopes[-1]).resources
+
+
+def name_of(function: Lifespan) -> str:
+    """Return how a lifespan is called in messages."""
+    return getattr(function, "__qualname__", None) or repr(function)
+
+
+def _context_of(function: Lifespan) -> AbstractAsyncContextManager[object, bool | None]:
+    if inspect.isasyncgenfunction(function):
+        return asynccontextmanager(function)()
+    context = function()
+    if isinstance(context, AbstractAsyncContextManager):
+        return context
+    message = f"lifespan {name_of(function)} returned a {type(context).__name__}, not an async context manager; {_FORM}"
+    raise InvalidLifespan(message)
+
+
+def _check(function: object) -> None:
+    """Refuse at once what could not be entered later."""
+    if not callable(function):
+        message = f"{function!r} is not a function; {_FORM}"
+        raise InvalidLifespan(message)
+    name = getattr(function, "__qualname__", repr(function))
+    inner = inspect.unwrap(function)
+    if inspect.iscoroutinefunction(inner) or (inspect.isgeneratorfunction(inner)):
+        what = "returns instead of yielding" if inspect.iscoroutinefunction(inner) else "is not async"
+        message = f"lifespan {name} {what}; {_FORM}"
+        raise InvalidLifespan(message)
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return
+    needed = [
+        one.name
+        for one in parameters
+        if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+    ]
+    if needed:
+        message = f"lifespan {name} takes arguments ({', '.join(needed)}), and is called without any; {_FORM}"
+        raise InvalidLifespan(message)
+
+
+def _name(kind: type) -> str:
+    return kind.__qualname__
