@@ -9,6 +9,9 @@ from mypy import api
 ROOT = Path(__file__).parents[2]
 
 PRELUDE = """\
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 from reprieve import Reprieve, Task
 
 app = Reprieve("sqlite://:memory:")
@@ -22,6 +25,24 @@ async def send(user: int, *, template: str = "hello") -> str:
 @app.task
 def double(number: int) -> int:
     return number * 2
+
+
+class Pool: ...
+
+
+@app.lifespan
+async def resources() -> AsyncIterator[Pool]:
+    yield Pool()
+
+
+@app.lifespan
+@asynccontextmanager
+async def others() -> AsyncIterator[str]:
+    yield "other"
+
+
+async def returns() -> Pool:
+    return Pool()
 
 
 """
@@ -39,6 +60,9 @@ RIGHT = {
     "reveal_type(double.call(1))": "reprieve.call.Call",
     'reveal_type(double.using(tenant="acme"))': "reprieve.task.Task[[number: int], int]",
     "task: Task[[int], int] = double": "",
+    "reveal_type(app.resource(Pool))": "snippets.Pool",
+    "reveal_type(resources)": "def () -> typing.AsyncIterator[snippets.Pool]",
+    "reveal_type(app.lifespan_context())": "contextlib.AbstractAsyncContextManager[None",
 }
 
 WRONG = {
@@ -57,6 +81,9 @@ WRONG = {
     "app.task(timeout=[])(lambda: None)": "No overload variant",
     'app.task(executor="fiber")(lambda: None)': "No overload variant",
     "task: Task[[str], int] = double": "Incompatible types in assignment",
+    "app.resource(42)": 'expected "type[Never]"',
+    "app.lifespan(returns)": 'Value of type variable "L" of "lifespan" of "Reprieve" cannot be',
+    "app.lifespan(double)": 'Value of type variable "L" of "lifespan" of "Reprieve" cannot be',
 }
 
 

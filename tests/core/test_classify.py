@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 import reprieve
 from reprieve import classify, rules
-from reprieve.core.failure import Failure
+from reprieve.core.classify import judge
+from reprieve.core.failure import Failure, read
 from reprieve.core.rule import Rule
 from reprieve.core.verdict import Verdict
 from reprieve.errors import InsufficientCredits, InvalidState
@@ -293,3 +294,15 @@ def test_everything_is_classified(error: str | int | Exception) -> None:
 
 def test_a_message_of_ten_megabytes_is_classified() -> None:
     assert classify("451 4.7.1 " + "\x00greylisted\x1b" * 1_000_000).kind == "transient"
+
+
+def test_rules_that_raise_are_passed_over_and_the_caller_is_told() -> None:
+    class Broken:
+        def judge(self, failure: Failure) -> Verdict | None:
+            raise LookupError(failure.message)
+
+    told: list[tuple[str, str]] = []
+    verdict = judge(read("421 down"), [Broken(), rules.smtp], lambda part, error: told.append((part, str(error))))
+    assert verdict.code == "421"
+    assert told == [("rules", "421 down")]
+    assert judge(read("421 down"), [Broken(), rules.smtp]) == verdict

@@ -433,3 +433,11 @@ def test_failures_that_differ_only_in_what_varies_have_one_fingerprint() -> None
     two = decide_failure(RUNNING, failed(message="421 4.3.2 mx1 down (id 99)"), POLICY, NORMAL)
     other = decide_failure(RUNNING, failed(message="450 mailbox busy"), POLICY, NORMAL)
     assert one.cause.fingerprint == two.cause.fingerprint != other.cause.fingerprint
+
+
+def test_a_backoff_that_raises_is_replaced_and_the_caller_is_told() -> None:
+    told: list[tuple[str, type]] = []
+    conditions = Conditions(now=NOW, u=0.5, complain=lambda part, error: told.append((part, type(error))))
+    policy = Policy(max_attempts=3, backoff=Formula(_raise))
+    assert isinstance(decide(RUNNING, failed(), policy, conditions), Retry)
+    assert told == [("backoff", ZeroDivisionError)]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from reprieve.core.complaint import Complain, ignore
 from reprieve.core.failure import Error, Failure, read
 from reprieve.core.rule import Rules
 from reprieve.core.rules import http, python, ses, smtp
@@ -21,23 +22,24 @@ def classify(error: Error, *, rules: Sequence[Rules] = TABLES, dependency: str =
     return judge(read(error, dependency=dependency, now=now), rules)
 
 
-def judge(failure: Failure, rules: Sequence[Rules]) -> Verdict:
-    """Judge facts that were read before."""
+def judge(failure: Failure, rules: Sequence[Rules], complain: Complain = ignore) -> Verdict:
+    """Judge facts that were read before. Rules that raise are passed over, and `complain` is told."""
     for table in (*rules, python):
-        verdict = _ask(table, failure)
+        verdict = _ask(table, failure, complain)
         if verdict is not None:
             return verdict
     # A wrapper that nobody knows does not hide a known cause: its blame and its push-back count. But it is
     # still an unknown exception, so it is retried even if what it wraps alone would not be.
     if failure.cause is not None:
-        verdict = judge(failure.cause, rules)
+        verdict = judge(failure.cause, rules, complain)
         if verdict.is_retryable:
             return verdict
     return Verdict(kind="unknown", code=failure.code or failure.type, retry_after=failure.retry_after, rule="unknown")
 
 
-def _ask(table: Rules, failure: Failure) -> Verdict | None:
+def _ask(table: Rules, failure: Failure, complain: Complain) -> Verdict | None:
     try:
         return table.judge(failure)
-    except Exception:  # noqa: BLE001 - a table may be anybody's code: one that is broken must not hide the real error
+    except Exception as error:  # noqa: BLE001 - a table may be anybody's code: one that is broken must not hide the real error
+        complain("rules", error)
         return None

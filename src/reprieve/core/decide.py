@@ -9,6 +9,7 @@ from typing import TypeAlias, assert_never
 from msgspec.structs import replace
 
 from reprieve.core.backoff import STANDARD
+from reprieve.core.complaint import Complain, ignore
 from reprieve.core.duration import clamp, milliseconds
 from reprieve.core.fingerprint import fingerprint
 from reprieve.core.gate import PROBE_LATEST, Gate
@@ -45,6 +46,8 @@ class Conditions(Record):
     """The job's dependency; None when the job has none: then nobody else is to blame."""
     budget_opens_at: int = 0
     """When the retry budget has room; not later than now when it has some."""
+    complain: Complain = ignore
+    """Called when the backoff raises, and the standard one takes its place."""
 
 
 def decide(job: Job, outcome: Outcome, policy: Policy, conditions: Conditions) -> Decision:
@@ -106,7 +109,7 @@ def _retry(job: Job, failed: Failed, policy: Policy, conditions: Conditions, *, 
     cause, now = cause_of(failed), conditions.now
     if charged and job.limit is not None and job.charged + 1 >= job.limit:
         return Dead(death="exhausted", cause=cause, charged=True, max_attempts=job.max_attempts)
-    delay = _delay(job, failed, policy, conditions.u, charged=charged)
+    delay = _delay(job, failed, policy, conditions, charged=charged)
     # The other side's push-back lengthens a wait and never shortens it.
     due_at = _opens_at(policy, _later(now, max(delay, clamp(failed.verdict.retry_after or 0.0))))
     is_budget_empty = conditions.budget_opens_at > now
@@ -126,16 +129,18 @@ def _retry(job: Job, failed: Failed, policy: Policy, conditions: Conditions, *, 
     return Retry(due_at=due_at, cause=cause, delay=delay, charged=charged, max_attempts=job.max_attempts)
 
 
-def _delay(job: Job, failed: Failed, policy: Policy, u: float, *, charged: bool) -> float:
+def _delay(job: Job, failed: Failed, policy: Policy, conditions: Conditions, *, charged: bool) -> float:
     if failed.retry_in is not None:
         return max(SOONEST, clamp(failed.retry_in))
     rule = policy.rule_for(failed.failure)
     backoff = (rule and rule.backoff) or policy.backoff
     # Spared failures lengthen the wait as well: a dependency in trouble must not be asked every second.
     failures = job.charged + 1 if charged else job.charged + job.spared + 1
+    u = conditions.u
     try:
         wait = clamp(backoff.delay(failures, u, job.delay or None))
-    except Exception:  # noqa: BLE001 - a backoff or jitter may be anybody's function, and the job must go on
+    except Exception as error:  # noqa: BLE001 - a backoff or jitter may be anybody's function, and the job must go on
+        conditions.complain("backoff", error)
         wait = STANDARD.delay(failures, u)
     return max(SOONEST if charged else STEP_ASIDE, wait)
 

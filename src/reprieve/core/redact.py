@@ -16,7 +16,6 @@ MAX_URL_CHARS = 200
 HIDDEN = "***"
 
 _NAME = (
-    r"(?<![\w-])[\w-]{0,40}?"
     r"(?:passw(?:or)?d|passwd|passphrase|pwd|secret|token|credential|authorization|cookie"
     r"|(?:api|access|private|signing|encryption)[-_ ]?key)"
     r"[\w-]{0,40}"
@@ -47,6 +46,12 @@ _QUERY = re.compile(r"([?&][^=&]*(?:passw|secret|token|key|listen)[^=&]*=)[^&#]*
 """`listen` is a URL inside of the URL, with a password of its own."""
 
 
+_NAMES = ("passw", "passp", "pwd", "secret", "token", "credential", "authorization", "cookie", "key")
+_SHAPES = ("akia", "asia", "gh", "k-", "k_", "xox", "aiza", "sg.", "eyj", "-----begin")
+_SCHEMES = ("bearer", "basic", "digest")
+"""What a text holds, in lower case, if one of the patterns can match: most texts hold nothing of it."""
+
+
 def redact(text: str) -> str:
     """Return a text without the passwords, tokens and keys that it shows, and cut to `MAX_TEXT_CHARS`."""
     return _redact(text[:MAX_TEXT_CHARS])
@@ -57,8 +62,7 @@ def redact_source(line: str) -> str:
 
     Only literals are hidden: `password=settings.password` gives nothing away.
     """
-    line = _NAMED_LITERAL.sub(rf"\1{HIDDEN}", line[:MAX_TEXT_CHARS])
-    return _hide_shapes(line)
+    return _hide(line[:MAX_TEXT_CHARS], _NAMED_LITERAL)
 
 
 def mask_url(url: str) -> str:
@@ -70,11 +74,18 @@ def mask_url(url: str) -> str:
 @lru_cache(maxsize=512)
 def _redact(text: str) -> str:
     # Failures come in crowds that say the same.
-    return _hide_shapes(_NAMED_VALUE.sub(rf"\1{HIDDEN}", text))
+    return _hide(text, _NAMED_VALUE)
 
 
-def _hide_shapes(text: str) -> str:
-    """Hide what is a secret by its looks, whatever stands before it."""
-    text = _URL_PASSWORD.sub(rf"\1{HIDDEN}@", text)
-    text = _CREDENTIALS.sub(rf"\1\2{HIDDEN}", text)
-    return _KNOWN_SHAPE.sub(HIDDEN, text)
+def _hide(text: str, named: re.Pattern[str]) -> str:
+    """Hide what follows the name of a secret, and what is a secret by its looks."""
+    lower = text.lower()
+    if any(name in lower for name in _NAMES):
+        text = named.sub(rf"\1{HIDDEN}", text)
+    if "://" in lower:
+        text = _URL_PASSWORD.sub(rf"\1{HIDDEN}@", text)
+    if any(scheme in lower for scheme in _SCHEMES):
+        text = _CREDENTIALS.sub(rf"\1\2{HIDDEN}", text)
+    if any(shape in lower for shape in _SHAPES):
+        text = _KNOWN_SHAPE.sub(HIDDEN, text)
+    return text

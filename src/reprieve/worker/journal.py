@@ -3,6 +3,7 @@
 import structlog
 
 from reprieve.core.change import Change
+from reprieve.core.complaint import Part
 from reprieve.core.failure import Failure, class_name, clean
 from reprieve.core.job import Job
 from reprieve.core.move import Cancel, Dead, Park, Retry
@@ -26,13 +27,22 @@ def note_succeeded(job: Job, seconds: float) -> None:
         log.debug("job succeeded", **_names(job), durationMs=round(seconds * 1_000, 3))
 
 
+def note_broken(job: Job, part: Part, error: Exception) -> None:
+    """Note that the rules or the backoff of a policy raised, so that the standard ones take their place."""
+    _note_bug("policy failed", job, error, part=part)
+
+
 def note_unjudged(job: Job, error: Exception) -> None:
-    """Note that rules, a backoff or a policy of the application failed, so that the standard policy decides."""
-    facts = {**_names(job), "errorType": class_name(type(error)), "errorReason": redact(clean(str(error)))}
+    """Note that an attempt could not be judged at all, so that it counts as a failure under the standard policy."""
+    _note_bug("job could not be judged", job, error)
+
+
+def _note_bug(event: str, job: Job, error: Exception, **facts: object) -> None:
+    facts = {**_names(job), **facts, "errorType": class_name(type(error)), "errorReason": redact(clean(str(error)))}
     if logs.is_configured():
-        log.error("job could not be judged", **facts, traceback=describe(error))
+        log.error(event, **facts, traceback=describe(error))
     else:
-        log.error("job could not be judged", **facts, exc_info=error)
+        log.error(event, **facts, exc_info=error)
 
 
 def note_settled(change: Change, failure: Failure | None = None) -> None:

@@ -1,5 +1,7 @@
 """The judge: turns the outcome of an attempt into the change that settles it."""
 
+from functools import partial
+
 from msgspec.structs import replace
 
 from reprieve.clock import Clock
@@ -12,6 +14,7 @@ from reprieve.core.outcome import Failed, Outcome, Succeeded
 from reprieve.registry import Registry
 from reprieve.rng import draw
 from reprieve.worker.gates import Gates
+from reprieve.worker.journal import note_broken
 from reprieve.worker.tracebacks import failure_of
 
 
@@ -29,7 +32,8 @@ class Judge:
         if job.dependency:
             self._tell(job, outcome)
         now = self._clock.next()
-        conditions = Conditions(now=now, u=draw(), gate=self._gates.of(job.dependency))
+        complain = partial(note_broken, job)
+        conditions = Conditions(now=now, u=draw(), gate=self._gates.of(job.dependency), complain=complain)
         decision = decide(job, outcome, self._registry.policy_of(job), conditions)
         settled = change.settle(job, decision, now)
         if not isinstance(outcome, Succeeded) or outcome.result is None:

@@ -22,6 +22,7 @@ from reprieve.errors import UndecodablePayload, UnserialisableArgument
 from reprieve.registry import Registry
 from reprieve.signals import Cancel, Fail, Retry, Signal, Snooze
 from reprieve.worker import logs
+from reprieve.worker.journal import note_broken
 from reprieve.worker.middleware import Middleware, through
 from reprieve.worker.tracebacks import failure_of, with_traceback
 
@@ -134,7 +135,7 @@ def outcome_of(error: Exception, job: Job, policy: Policy, now: int) -> Outcome:
     """Say what an exception, or a signal, means."""
     if not isinstance(error, Signal):
         failure = failure_of(error, dependency=job.dependency, now=now)
-        return Failed(failure=failure, verdict=judge(failure, policy.rules))
+        return Failed(failure=failure, verdict=judge(failure, policy.rules, partial(note_broken, job)))
     match error:
         case Snooze():
             return Snoozed(delay=error.delay)

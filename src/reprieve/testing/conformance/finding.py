@@ -68,6 +68,24 @@ async def populate(store: Store) -> dict[Status, list[Job]]:
     return found
 
 
+async def check_jobs_are_found_by_when_they_ended(store: Store) -> None:
+    worker = await Worker.open(store)
+    await enqueue(store, *(new_job(store, START + number, queue=f"q{number % 2}") for number in range(6)), at=START)
+    taken = await worker.take(6, START + 100, queues=("q0", "q1"))
+    for number, job in enumerate(taken[:4]):
+        at = START + 1_000 * (number + 1)
+        await worker.settle(succeed(job, at), at=at)
+    await worker.settle(kill(taken[4], START + 3_000), at=START + 3_000)
+    succeeded: frozenset[Status] = frozenset({"succeeded"})
+    for since, expected in ((0, taken[:4]), (START + 3_000, taken[2:4]), (START + 3_001, taken[3:4]), (NOW, [])):
+        found = await find_all(store, Filter(statuses=succeeded, finished_since=since), NOW, limit=1)
+        expect_ids(found, expected, f"jobs that succeeded since {since}")
+    found = await find_all(store, Filter(finished_since=START + 3_000), NOW)
+    expect_ids(found, taken[2:5], "jobs that ended, in whatever way, since then")
+    counts = await store.tally("status", Filter(finished_since=START + 3_000), NOW)
+    expect_equal(counts, {"succeeded": 2, "dead": 1}, "what has ended since then")
+
+
 async def check_every_status_is_found(store: Store) -> None:
     crowd = await populate(store)
     for status, jobs in crowd.items():
