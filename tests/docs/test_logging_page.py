@@ -1,0 +1,79 @@
+"""The page about logging lists every event under its level, with its fields, and its numbers are those of the code."""
+
+import ast
+import json
+import re
+from pathlib import Path
+
+from reprieve.cli import tail
+from reprieve.worker import isolation, opening, tracebacks
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/operate/logging.md").read_text("utf-8")
+ROW = re.compile(r"^\| `([^`]+)` \| (debug|info|warning|error) \|(.*?)\|.*\|$", re.MULTILINE)
+GROUPS = {"_names": "the job", "_facts": "the failure", "_raised": "the exception"}
+
+
+def calls() -> list[tuple[str, str, set[str]]]:
+    """Return the event, the level and the fields of every line that is written through structlog."""
+    found: list[tuple[str, str, set[str]]] = []
+    for path in sorted((ROOT / "src/reprieve").rglob("*.py")):
+        source = path.read_text("utf-8")
+        if 'structlog.get_logger("reprieve")' not in source:
+            continue
+        for node in ast.walk(ast.parse(source)):
+            if not isinstance(node, ast.Call):
+                continue
+            owner, _, verb = ast.unparse(node.func).rpartition(".")
+            if owner == "log":
+                level = "error" if verb == "exception" else verb
+                found += [(name, level, fields_of(node)) for name in texts_in(node.args[0])]
+            elif verb == "_note_bug":
+                fields = fields_of(node) | {"the job", "the exception", "errorReason"}
+                found += [(name, "error", fields) for name in texts_in(node.args[0])]
+    return found
+
+
+def texts_in(expression: ast.expr) -> list[str]:
+    return [node.value for node in ast.walk(expression) if isinstance(node, ast.Constant) and type(node.value) is str]
+
+
+def fields_of(call: ast.Call) -> set[str]:
+    named = {keyword.arg for keyword in call.keywords if keyword.arg is not None}
+    spread = {ast.unparse(keyword.value).partition("(")[0] for keyword in call.keywords if keyword.arg is None}
+    fields = {"traceback" if name == "exc_info" else name for name in named} | {GROUPS[name] for name in spread}
+    if isinstance(call.func, ast.Attribute) and call.func.attr == "exception":
+        fields.add("traceback")
+    return fields - {"errorType", "traceback"} | {"the exception"} if "errorType" in fields else fields
+
+
+def test_every_event_is_listed_with_its_level_and_fields() -> None:
+    listed = {name: (level, fields) for name, level, fields in ROW.findall(PAGE)}
+    written = calls()
+    assert {name for name, _, _ in written} == set(listed)
+    for name, level, fields in written:
+        assert listed[name][0] == level, name
+        said = set(re.findall(r"`([^`]+)`", listed[name][1]))
+        said |= {group for group in GROUPS.values() if group in listed[name][1]}
+        assert said == fields, name
+
+
+def test_the_example_has_every_field_of_its_event() -> None:
+    (block,) = re.findall(r"^```json\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    example = json.loads(block)
+    facts = {"jobId", "companyId", "task", "attempt", "maxAttempts", "errorCode", "errorReason", "isRetryable"}
+    assert set(example) == facts | {"event", "level", "timestamp", "nextRetryDelay", "errorType", "traceback"}
+
+
+def test_every_number_is_that_of_the_code() -> None:
+    worker = (ROOT / "docs/operate/worker.md").read_text("utf-8")
+    for page, text, number in (
+        (PAGE, "within 2,048 characters", tracebacks.MAX_CHARS == 2_048),
+        (PAGE, "after 10 s; after 60 s", (opening.SLOW_AFTER_SECONDS, opening.START_WITHIN_SECONDS) == (10, 60)),
+        (PAGE, "about once a second", tail.LOOK_EVERY_SECONDS == 1),
+        (PAGE, "more than 10 s late", tail.OVERLAP_MS == 10_000),
+        (worker, "It has 60 s to start", opening.START_WITHIN_SECONDS == 60),
+        (worker, "2 s at the least", opening.STOP_AT_LEAST_SECONDS == isolation.STOP_AT_LEAST_SECONDS == 2),
+    ):
+        assert text in page
+        assert number, text
