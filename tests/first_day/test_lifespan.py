@@ -174,6 +174,20 @@ def test_a_process_that_cannot_start_later_is_tried_again(shop: User) -> None:
         noted(shop, "thread", 2, worker)
 
 
+def test_an_isolated_process_that_cannot_start_fails_its_attempt_and_is_tried_again(shop: User) -> None:
+    enqueue(shop, "in_a_thread.enqueue()")
+    with shop.running("worker", "shop:app", "-p", "1") as worker:
+        noted(shop, "thread", 1, worker)
+        down = Path(shop.write("down", ""))
+        enqueue(shop, "in_a_process.enqueue()")
+        worker.wait_for("retry scheduled")
+        down.unlink()
+        noted(shop, "process", 1, worker)
+    retried = next(one for one in entries(worker) if one["event"] == "retry scheduled")
+    assert retried["errorType"] == "ConnectionRefusedError"
+    assert "async with SmtpPool() as pool:" in retried["traceback"]
+
+
 def test_one_that_hangs_when_it_is_left_is_given_up(shop: User) -> None:
     shop.write("hang", "")
     enqueue(shop, "in_a_thread.enqueue()")

@@ -1,5 +1,6 @@
 """Logs: the processes of a worker write to one place, their lines stay whole, and nobody depends on a reader."""
 
+import json
 import os
 import socket
 import subprocess
@@ -63,3 +64,57 @@ def test_a_line_that_cannot_be_written_is_lost_and_nothing_else() -> None:
             stderr=full,
         )
     assert (ended.returncode, ended.stdout) == (0, b"done\n")
+
+
+ADOPTS = """
+import logging, logging.config, structlog
+from reprieve.context import Running, enter
+from reprieve.core.job import Job
+from reprieve.worker import logs
+logging.getLogger("library").addHandler(logging.NullHandler())
+{setup}
+logs.configure(logs.Logs(style="json"))
+logs.attach()
+logs.attach()
+enter(Running(Job(id="job-1", task="send", tenant="acme", attempt=2, created_at=0, due_at=0), print))
+logging.getLogger("shop").info("to %s", "ana", extra={{"task": "mine"}})
+logging.getLogger("shop").debug("too quiet")
+try:
+    1 / 0
+except ZeroDivisionError:
+    logging.getLogger("library").exception("oops")
+"""
+
+
+def lines_of(setup: str) -> list[str]:
+    """Return what a process writes that has set its logging up in this way."""
+    program = ADOPTS.format(setup=setup)
+    ended = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    return ended.stderr.splitlines()
+
+
+def test_lines_of_an_application_without_handlers_are_shown_as_those_of_the_worker() -> None:
+    first, second = map(json.loads, lines_of(""))
+    assert first.pop("timestamp")
+    assert first == {
+        "event": "to ana",
+        "level": "info",
+        "logger": "shop",
+        "jobId": "job-1",
+        "companyId": "acme",
+        "task": "mine",
+        "attempt": 2,
+    }
+    assert (second["level"], second["logger"], second["task"]) == ("error", "library", "send")
+    assert second["traceback"].endswith("ZeroDivisionError: division by zero")
+
+
+def test_a_handler_of_the_application_stays_alone_and_has_the_fields() -> None:
+    root = "logging.basicConfig(level=10, format='%(jobId)s %(task)s %(attempt)s %(message)s')"
+    named = (
+        "logging.getLogger('shop').addHandler(h := logging.StreamHandler()); logging.getLogger('shop').setLevel(20); "
+        "h.setFormatter(logging.Formatter('%(jobId)s %(task)s %(attempt)s %(message)s'))"
+    )
+    assert lines_of(root)[:3] == ["job-1 mine 2 to ana", "job-1 send 2 too quiet", "job-1 send 2 oops"]
+    # Python itself shows what has no handler at all.
+    assert lines_of(named)[0] == "job-1 mine 2 to ana"
