@@ -21,6 +21,7 @@ from reprieve.core.outcome import Crashed, Outcome, undecodable
 from reprieve.core.record import Record
 from reprieve.declaration import Declaration
 from reprieve.worker.logs import Logs
+from reprieve.worker.opening import STOP_AT_LEAST_SECONDS
 
 T = TypeVar("T")
 
@@ -35,9 +36,6 @@ MOST_IDLE, IDLE_FOR = 4, 60.0
 
 RETIRE_WITHIN_SECONDS = 30.0
 """Seconds that a process which is not needed any more has to leave the lifespans of its app, unless it is told less."""
-
-STOP_AT_LEAST_SECONDS = 2.0
-"""Seconds that it always has."""
 
 TRIES = 3
 """New processes that may end before they have taken a job, until the attempt counts as failed."""
