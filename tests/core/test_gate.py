@@ -11,7 +11,9 @@ from reprieve.core.verdict import Kind, Scope, Verdict
 
 NOW = 1_760_000_000_000
 OPEN = Gate(dependency="ses")
-FAIL, OK = Calls(fails=1), Calls(oks=1)
+MANY = ("a", "b", "c")
+"""Enough different jobs."""
+FAIL, OK = Calls(fails=1, failed=MANY), Calls(oks=1)
 
 
 def feed(gate: Gate, *signals: Signal, start: int = NOW, every: int = 10) -> Gate:
@@ -41,7 +43,7 @@ def test_a_full_outage_at_a_hundred_calls_a_second_is_held_within_a_second() -> 
     gate, moment = OPEN, NOW
     while gate.mode == "open":
         moment += 10
-        gate = step(gate, Calls(fails=1, under_way=5), moment)
+        gate = step(gate, Calls(fails=1, under_way=5, failed=MANY), moment)
     assert moment - NOW <= 1_000
 
 
@@ -70,19 +72,19 @@ def test_a_healthy_past_does_not_hide_an_outage() -> None:
 
 
 def test_a_batch_of_failures_counts_like_failures_one_by_one() -> None:
-    assert step(OPEN, Calls(fails=28), NOW).mode == "open"
-    assert step(OPEN, Calls(fails=29), NOW).mode == "held"
+    assert step(OPEN, Calls(fails=28, failed=MANY), NOW).mode == "open"
+    assert step(OPEN, Calls(fails=29, failed=MANY), NOW).mode == "held"
 
 
 def test_calls_still_under_way_may_yet_succeed() -> None:
-    assert step(OPEN, Calls(fails=40, under_way=10), NOW).mode == "held"
-    assert step(OPEN, Calls(fails=40, under_way=11), NOW).mode == "open"
+    assert step(OPEN, Calls(fails=40, under_way=10, failed=MANY), NOW).mode == "held"
+    assert step(OPEN, Calls(fails=40, under_way=11, failed=MANY), NOW).mode == "open"
 
 
 def test_fewer_than_twenty_calls_conclude_nothing() -> None:
     convinced = Gate(dependency="ses", evidence=20.0, fails=18)
     assert step(convinced, FAIL, NOW).mode == "open"
-    assert step(convinced, Calls(fails=2), NOW).mode == "held"
+    assert step(convinced, Calls(fails=2, failed=MANY), NOW).mode == "held"
 
 
 def test_failures_below_the_share_conclude_nothing() -> None:
@@ -123,6 +125,10 @@ def test_one_job_alone_does_not_make_a_dependency_unwell() -> None:
     bad = Calls(fails=1, failed=("bad",))
     gate = feed(OPEN, *[bad] * 20)
     assert (gate.mode, gate.witnesses, gate.is_healthy) == ("open", ("bad",), True)
+    lonely = feed(gate, *[bad] * 1_000)
+    assert (lonely.mode, lonely.is_healthy) == ("open", True)
+    # However often one job failed, it takes no longer to forget than an outage does.
+    assert feed(lonely, *[OK] * 6).evidence == 0.0
     gate = feed(gate, Calls(fails=2, failed=("x", "y")))
     assert (gate.witnesses, gate.is_healthy) == (("x", "y", "bad"), False)
     assert feed(gate, Calls(fails=1, failed=("z",))).witnesses == ("z", "x", "y")
@@ -242,7 +248,14 @@ def test_a_push_back_does_not_shorten_what_a_person_holds() -> None:
 
 
 SIGNALS: st.SearchStrategy[Signal] = st.one_of(
-    st.builds(Calls, oks=st.integers(0, 100), fails=st.integers(0, 100), under_way=st.integers(0, 100)),
+    st.builds(
+        Calls,
+        oks=st.integers(0, 100),
+        fails=st.integers(0, 100),
+        under_way=st.integers(0, 100),
+        failed=st.lists(st.sampled_from("abcd"), max_size=4).map(tuple),
+        answered_at=st.none() | st.integers(NOW, NOW + 10**6),
+    ),
     st.just(Tick()),
     st.just(Well()),
     st.builds(PushBack, until_at=st.integers(NOW, NOW + 10**6)),

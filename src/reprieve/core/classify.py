@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from reprieve.core.complaint import Complain, ignore
 from reprieve.core.failure import Error, Failure, read
+from reprieve.core.network import UNREACHABLE
 from reprieve.core.rule import Rules
 from reprieve.core.rules import http, python, ses, smtp
 from reprieve.core.verdict import Verdict
@@ -34,6 +35,9 @@ def judge(failure: Failure, rules: Sequence[Rules], complain: Complain = ignore)
         verdict = judge(failure.cause, rules, complain)
         if verdict.is_retryable:
             return verdict
+    # Many wrap an error without saying `from`. Which class it is does not matter when nothing answered.
+    if failure.network in UNREACHABLE:
+        return python.unreachable(failure)
     return Verdict(kind="unknown", code=failure.code or failure.type, retry_after=failure.retry_after, rule="unknown")
 
 

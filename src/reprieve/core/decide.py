@@ -35,6 +35,14 @@ SHORTEST_SNOOZE = 0.1
 STEP_ASIDE = 1.0
 """Seconds for which a spared job lets others go first: the next probe is another job, and no loop is hot."""
 
+WAIT_SHARE, WAIT_AT_LEAST = 0.1, 1.0
+"""A job whose dependency is unavailable waits for this share of its own outage so far, in seconds at least."""
+
+WAIT_AT_MOST, WAIT_AT_MOST_LATER = 30.0, 300.0
+"""Seconds that it waits at most: during the first hour of its outage, and after it."""
+
+FIRST_HOUR = 3_600.0
+
 
 class Conditions(Record):
     """The world at the moment of the decision."""
@@ -82,12 +90,16 @@ def decide_failure(job: Job, failed: Failed, policy: Policy, conditions: Conditi
         return Dead(death=_death_of(failed), cause=cause_of(failed), charged=True, max_attempts=job.max_attempts)
     if gate is None or verdict.scope != "dependency":
         return _retry(job, failed, policy, conditions)
-    # A failure is charged only when the dependency is otherwise well and did not ask us to slow down.
-    if gate.is_healthy and verdict.kind != "throttled":
+    # A failure is charged only when the dependency is otherwise well and did not ask us to slow down. When nothing
+    # was reached, one job is enough to say that it is not well, unless others were served meanwhile.
+    is_outage = verdict.is_unavailable and not _has_served_others(job, verdict.code, gate)
+    if gate.is_healthy and verdict.kind != "throttled" and not is_outage:
         return _retry(job, failed, policy, conditions)
     if _has_waited_enough(job, policy, conditions.now):
         return Dead(death="expired", cause=cause_of(failed), spared=True, max_attempts=job.max_attempts)
     if gate.mode == "open":
+        if verdict.is_unavailable:
+            return _await_dependency(job, failed, policy, conditions)
         return _retry(job, failed, policy, conditions, charged=False)
     # Were it due when the gate probes, the oldest job would be the probe each time, and one bad job hold the gate.
     # But a gate may be released long before: no job stays aside for longer than probes are apart.
@@ -110,14 +122,10 @@ def _retry(job: Job, failed: Failed, policy: Policy, conditions: Conditions, *, 
     if charged and job.limit is not None and job.charged + 1 >= job.limit:
         return Dead(death="exhausted", cause=cause, charged=True, max_attempts=job.max_attempts)
     delay = _delay(job, failed, policy, conditions, charged=charged)
-    # The other side's push-back lengthens a wait and never shortens it.
-    due_at = _opens_at(policy, _later(now, max(delay, clamp(failed.verdict.retry_after or 0.0))))
-    is_budget_empty = conditions.budget_opens_at > now
-    if is_budget_empty:
-        due_at = _opens_at(policy, max(due_at, conditions.budget_opens_at))
+    due_at = _due_at(failed, policy, conditions, delay)
     if job.deadline_at is not None and due_at >= job.deadline_at:
         return Dead(death="expired", cause=cause, charged=charged, spared=not charged, max_attempts=job.max_attempts)
-    if is_budget_empty:
+    if conditions.budget_opens_at > now:
         return Park(
             gate="budget",
             due_at=due_at,
@@ -127,6 +135,26 @@ def _retry(job: Job, failed: Failed, policy: Policy, conditions: Conditions, *, 
             max_attempts=job.max_attempts,
         )
     return Retry(due_at=due_at, cause=cause, delay=delay, charged=charged, max_attempts=job.max_attempts)
+
+
+def _await_dependency(job: Job, failed: Failed, policy: Policy, conditions: Conditions) -> Park | Dead:
+    """Let a job wait for a dependency whose gate is open, by the length of its own outage."""
+    cause, now = cause_of(failed), conditions.now
+    outage = 0.0 if job.parked_since_at is None else max(0, now - job.parked_since_at) / 1_000
+    at_most = WAIT_AT_MOST if outage < FIRST_HOUR else WAIT_AT_MOST_LATER
+    due_at = _due_at(failed, policy, conditions, min(at_most, max(WAIT_AT_LEAST, WAIT_SHARE * outage)))
+    if job.deadline_at is not None and due_at >= job.deadline_at:
+        return Dead(death="expired", cause=cause, spared=True, max_attempts=job.max_attempts)
+    return Park(gate=job.dependency, due_at=due_at, cause=cause, max_attempts=job.max_attempts)
+
+
+def _due_at(failed: Failed, policy: Policy, conditions: Conditions, delay: float) -> int:
+    """Return when a job that waits for so long is due: not in a closed window, nor before its budget has room."""
+    # The other side's push-back lengthens a wait and never shortens it.
+    due_at = _opens_at(policy, _later(conditions.now, max(delay, clamp(failed.verdict.retry_after or 0.0))))
+    if conditions.budget_opens_at > conditions.now:
+        due_at = _opens_at(policy, max(due_at, conditions.budget_opens_at))
+    return due_at
 
 
 def _delay(job: Job, failed: Failed, policy: Policy, conditions: Conditions, *, charged: bool) -> float:
@@ -163,6 +191,21 @@ def _after_crash(job: Job, policy: Policy) -> Return | Dead:
 def _has_waited_enough(job: Job, policy: Policy, now: int) -> bool:
     parked_too_long = job.parked_since_at is not None and now >= _later(job.parked_since_at, policy.max_parked)
     return parked_too_long or (job.deadline_at is not None and now >= job.deadline_at)
+
+
+def _has_served_others(job: Job, code: str, gate: Gate) -> bool:
+    """Whether a call of another job succeeded since this one's trouble began: then the failure may be its own.
+
+    Its trouble began with its first spared failure, or with the last one if that was charged for the same error. Any
+    other failure is the beginning: what was before this attempt says nothing about the dependency now.
+    """
+    if job.parked_since_at is not None:
+        since_at = job.parked_since_at
+    elif job.failed_at is not None and not job.is_manual and job.cause is not None and job.cause.code == code:
+        since_at = job.failed_at
+    else:
+        since_at = job.leased_at or 0
+    return gate.answered_at is not None and gate.answered_at > since_at
 
 
 def _death_of(failed: Failed) -> Death:

@@ -17,6 +17,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from reprieve.core.duration import clamp
 from reprieve.core.fingerprint import FRAMES, Frame
+from reprieve.core.network import network_error_behind, network_error_in
 from reprieve.core.record import Record
 
 Protocol: TypeAlias = Literal["", "smtp", "http", "aws"]
@@ -45,6 +46,8 @@ class Failure(Record):
     cause: "Failure | None" = None
     traceback: str = ""
     """What the log shows of where it was raised; made by the worker, since source lines are read from files."""
+    network: str = ""
+    """The network error behind it, by its symbolic name; see `network`."""
 
     @property
     def type(self) -> str:
@@ -62,6 +65,7 @@ class _Facts(NamedTuple):
     enhanced: str = ""
     protocol: Protocol = ""
     retry_after: float | None = None
+    network: str = ""
 
 
 def read(error: Error, *, dependency: str = "", now: int | None = None) -> Failure:
@@ -76,7 +80,8 @@ def read(error: Error, *, dependency: str = "", now: int | None = None) -> Failu
             facts = _read_text(text)
             types = _types_in(text)
             code = facts.code or (types[0] if types else "")
-            return _failure(facts._replace(code=code), text or "unknown error", types, dependency)
+            facts = facts._replace(code=code, network=network_error_in(text))
+            return _failure(facts, text or "unknown error", types, dependency)
 
 
 def clean(text: str) -> str:
@@ -156,6 +161,7 @@ def _failure(
         dependency=dependency,
         frames=frames,
         cause=cause,
+        network=facts.network,
     )
 
 
@@ -180,6 +186,7 @@ def _read_exception(error: BaseException, dependency: str, now: int | None, dept
     types = _class_names(type(error))  # type: ignore[arg-type]  # mypy doubts that a class can be hashed
     facts = _facts_of(error, types, now)
     message = clean(facts.message or _text_of(error)) or types[0]
+    facts = facts._replace(network=network_error_behind(error) or network_error_in(message))
     cause = error.__cause__
     # Causes may run in a circle, so only the first few are read.
     known = None if cause is None or depth == _DEEPEST else _read_exception(cause, dependency, now, depth + 1)

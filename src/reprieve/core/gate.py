@@ -3,6 +3,8 @@
 Open, everything runs and every result is evidence. When the evidence says that it is down, the gate is held:
 nothing runs but a probe now and then. A probe that succeeds starts a ramp, so that recovery is no stampede.
 
+One job alone never holds a gate, however often it fails: it waits by itself (see `decide`), and others may be well.
+
 The evidence is a sequential test (CUSUM) between a dependency that fails often and one that is down. A ratio over
 the last twenty calls, as textbooks have it, takes bad luck for an outage; this asks for about thirty failures in
 a row, or more of them the more successes are in between, and forgets as soon as successes return.
@@ -45,7 +47,8 @@ PROBE_SHARE, PROBE_SOONEST, PROBE_LATEST = 0.1, 1.0, 30.0
 """A probe follows after this share of the outage so far, in seconds at least and at most."""
 
 WITNESSES = 3
-"""Different jobs that must have failed before a dependency counts as unwell: one job may be bad all by itself."""
+"""Different jobs that must have failed before a dependency counts as unwell, or its gate is held: one job may be bad
+all by itself."""
 
 TOP = 64
 """The last step of the ramp: whoever passes it is open again."""
@@ -67,6 +70,9 @@ class Gate(Record):
     oks: int = 0
     fails: int = 0
     """Calls since the evidence was last zero; while probing, calls of this step of the ramp."""
+
+    answered_at: int | None = None
+    """When the latest call that succeeded began, as far as that is known: while a dependency is well, it is not told."""
 
     down_at: int | None = None
     """When the outage began."""
@@ -104,6 +110,8 @@ class Calls(Record):
     under_way: int = 0
     failed: tuple[str, ...] = ()
     """Ids of jobs whose calls failed; a few are enough."""
+    answered_at: int | None = None
+    """When the latest of the calls that succeeded began."""
 
 
 class Tick(Record):
@@ -171,6 +179,8 @@ def _awaken(gate: Gate, now: int) -> Gate:
 
 
 def _hear(gate: Gate, calls: Calls, now: int) -> Gate:
+    if calls.answered_at is not None:
+        gate = replace(gate, answered_at=max(calls.answered_at, gate.answered_at or 0))
     match gate.mode:
         case "open":
             return _weigh(gate, calls, now)
@@ -190,13 +200,17 @@ def _weigh(gate: Gate, calls: Calls, now: int) -> Gate:
         failing += (calls.fails / total - failing) * (1 - (1 - MEMORY) ** total)
     witnesses = tuple(dict.fromkeys((*calls.failed, *gate.witnesses)))[:WITNESSES]
     gate = replace(gate, failing=failing, witnesses=witnesses if calls.fails or failing >= MOST_FAIL else ())
+    is_lonely = len(gate.witnesses) < WITNESSES
+    if is_lonely:
+        # What one job says again and again must not outweigh what others will say.
+        evidence = min(evidence, ENOUGH)
     if evidence <= 0:
         return replace(gate, evidence=0.0, oks=0, fails=0, down_at=None)
     oks, fails = gate.oks + calls.oks, gate.fails + calls.fails
     down_at = now if gate.down_at is None else gate.down_at
     gate = replace(gate, evidence=evidence, oks=oks, fails=fails, down_at=down_at)
     ended = oks + fails
-    if evidence >= ENOUGH and ended >= FEWEST and fails >= MOST * (ended + calls.under_way):
+    if not is_lonely and evidence >= ENOUGH and ended >= FEWEST and fails >= MOST * (ended + calls.under_way):
         return _hold(gate, now + _probe_delay(gate, now), now)
     return gate
 
@@ -210,7 +224,7 @@ def _climb(gate: Gate, calls: Calls, now: int) -> Gate:
         return replace(gate, oks=oks, fails=fails)
     if gate.ramp < TOP:
         return replace(gate, oks=0, fails=0, ramp=gate.ramp * 2)
-    return Gate(dependency=gate.dependency, since_at=now)
+    return Gate(dependency=gate.dependency, since_at=now, answered_at=gate.answered_at)
 
 
 def _push_back(gate: Gate, until_at: int, now: int) -> Gate:

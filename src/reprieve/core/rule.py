@@ -27,7 +27,9 @@ class Rule:
 
     `code` and `dependency` are patterns with `*`; `exception` is a class or its name, with or without its
     module, and matches subclasses; `message` is a regular expression, searched in any case of letters.
-    `kind`, `scope` and `retry_after` classify; `backoff` and `max_attempts` replace those of the policy.
+    `kind`, `scope`, `retry_after` and `is_unavailable` classify; `backoff` and `max_attempts` replace those of the
+    policy. `is_unavailable` says that the dependency refused service before it looked at the request, so that one job
+    alone is spared such failures; see `Verdict`.
     """
 
     code: str
@@ -37,10 +39,11 @@ class Rule:
     kind: Kind | None
     scope: Scope | None
     retry_after: float | None
+    is_unavailable: bool
     backoff: Backoff | None
     max_attempts: int | None
 
-    def __init__(  # noqa: PLR0913 - four ways to match, five things to say: all keywords, most left out
+    def __init__(  # noqa: PLR0913 - four ways to match, six things to say: all keywords, most left out
         self,
         *,
         code: str | int = "",
@@ -50,6 +53,7 @@ class Rule:
         kind: Kind | None = None,
         scope: Scope | None = None,
         retry_after: Duration | None = None,
+        is_unavailable: bool = False,
         backoff: Backoff | None = None,
         max_attempts: int | None = None,
     ) -> None:
@@ -64,6 +68,7 @@ class Rule:
             "kind": kind,
             "scope": scope,
             "retry_after": wait,
+            "is_unavailable": is_unavailable,
             "backoff": backoff,
             "max_attempts": max_attempts,
         }
@@ -98,6 +103,7 @@ class Rule:
                 (wait for wait in (failure.retry_after, self.retry_after) if wait is not None), default=None
             ),
             rule=str(self),
+            is_unavailable=self.is_unavailable,
         )
 
     def without(self, *, backoff: bool, max_attempts: bool) -> "Rule | None":
@@ -126,6 +132,8 @@ class Rule:
             _refuse(f"{self} has kind {self.kind!r}; the kinds are {', '.join(get_args(Kind))}")
         if self.kind is None and (self.scope is not None or self.retry_after is not None):
             _refuse(f"{self} has a scope or a retry_after, which classify, and no kind; give it one")
+        if self.is_unavailable and (self.scope != "dependency" or self.kind != "transient"):
+            _refuse(f'{self} is unavailable, which only a dependency can be; add kind="transient", scope="dependency"')
         if self.scope is not None and self.scope not in get_args(Scope):
             _refuse(f"{self} has scope {self.scope!r}; the scopes are {', '.join(get_args(Scope))}")
         if self.max_attempts is not None and self.max_attempts < 1:
@@ -147,6 +155,7 @@ _CONFIGURABLE: dict[str, tuple[type, ...]] = {
     "kind": (str,),
     "scope": (str,),
     "retry_after": (str, int, float),
+    "is_unavailable": (bool,),
     "max_attempts": (int,),
 }
 

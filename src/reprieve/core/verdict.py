@@ -20,6 +20,9 @@ class Verdict(Record):
     code: str = ""
     retry_after: float | None = None
     rule: str = "unknown"
+    is_unavailable: bool = False
+    """Whether the dependency could not be reached, or refused service before it looked at the request: no job could
+    have fared better, so one job is enough to say it."""
 
     @property
     def is_retryable(self) -> bool:

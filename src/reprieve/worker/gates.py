@@ -10,6 +10,7 @@ anybody sees failures, all tell their successes: a process that is broken itself
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from operator import itemgetter
 
 import msgspec
 from msgspec.structs import replace
@@ -31,6 +32,9 @@ SHARE_EVERY = 0.1
 AT_ONCE = 8
 """Gates that are written at once, at the most."""
 
+MAX_ANSWERS = 10_000
+"""Dependencies of which it is remembered when they last answered; half of them are forgotten when there are more."""
+
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Gate).decode
 
@@ -47,6 +51,8 @@ class Gates:
         self._unconfirmed: set[str] = set()
         self._deleted: set[str] = set()
         """Whose cells were deleted here since the last reading began: it may still have seen them."""
+        self._answered: dict[str, int] = {}
+        """When the latest call of a dependency that succeeded began, here or as other processes say."""
         self._news = asyncio.Event()
         self._urgent = asyncio.Event()
         self.when_settled: Callable[[], None] = lambda: None
@@ -61,8 +67,10 @@ class Gates:
         """Answer the gate of a dependency; a job without one has nobody else to blame."""
         if not dependency:
             return None
-        view = self._views.get(dependency)
-        return Gate(dependency=dependency) if view is None else view.gate
+        view, answered_at = self._views.get(dependency), self._answered.get(dependency)
+        if view is None:
+            return Gate(dependency=dependency, answered_at=answered_at)
+        return view.gate if view.gate.answered_at == answered_at else replace(view.gate, answered_at=answered_at)
 
     def is_held(self, dependency: str) -> bool:
         """Whether nothing may start, as everybody knows: what was fetched before is better given back."""
@@ -75,17 +83,23 @@ class Gates:
 
     def hear(self, job: Job, verdict: Verdict | None) -> None:
         """Hear how a call ended; no verdict is a success."""
-        now, gate = self._clock.now(), self.of(job.dependency)
-        if gate is None or (verdict is None and self._is_well(job.dependency, now)):
+        if not job.dependency:
             return
-        if gate.mode != "open" and (job.leased_at or 0) < gate.since_at:
+        now, began_at = self._clock.now(), job.leased_at or 0
+        if verdict is None:
+            self._note_answer(job.dependency, began_at)
+            if self._is_well(job.dependency, now):
+                return
+        known = self._views.get(job.dependency)
+        if known is not None and known.gate.mode != "open" and began_at < known.gate.since_at:
             # It began before the gate was held, and says nothing about how things are now.
             return
         signal = signal_of(job.id, verdict, now)
         if signal is None:
             return
         if isinstance(signal, Calls):
-            signal = replace(signal, under_way=self._under_way(job.dependency))
+            answered_at = began_at if verdict is None else None
+            signal = replace(signal, under_way=self._under_way(job.dependency), answered_at=answered_at)
         view = self._view(job.dependency)
         view.hear(signal, now)
         if view.is_unconfirmed:
@@ -103,12 +117,16 @@ class Gates:
             missing.pop(dependency, None)
             if dependency not in self._deleted:
                 self._take(dependency, cell)
+        now = self._clock.now()
         for dependency, version in missing.items():
             view = self._views.get(dependency)
             # One that was written here meanwhile is not missing, only new.
             if view is not None and view.version == version:
+                if not (view.heard or view.is_idle(now)):
+                    # Another process deleted the cell because calls succeed again.
+                    self._note_answer(dependency, now)
                 self._lose(view, version)
-        now = self._clock.now()
+        self._forget_old_answers()
         if any(view.is_over(now) for view in self._views.values()):
             self._news.set()
 
@@ -179,6 +197,8 @@ class Gates:
             if answer is None:
                 return False
             cell = answer
+        if after.answered_at is not None:
+            self._note_answer(dependency, after.answered_at)
         # More may have been heard meanwhile.
         del view.heard[:told]
         if value is None or cell is None:
@@ -200,10 +220,22 @@ class Gates:
         view = self._views.get(dependency)
         return view is None or (is_well(view.gate, now) and is_well(view.fleet, now))
 
+    def _note_answer(self, dependency: str, at: int) -> None:
+        if at > self._answered.get(dependency, 0):
+            self._answered[dependency] = at
+
+    def _forget_old_answers(self) -> None:
+        if len(self._answered) > MAX_ANSWERS:
+            newest = sorted(self._answered.items(), key=itemgetter(1))[-MAX_ANSWERS // 2 :]
+            self._answered = dict(newest)
+
     def _take(self, dependency: str, cell: Cell) -> None:
         view = self._view(dependency)
         if view.version < cell.version:
-            self._learn(view, _decode(cell.value), cell.version)
+            gate = _decode(cell.value)
+            self._learn(view, gate, cell.version)
+            if gate.answered_at is not None:
+                self._note_answer(dependency, gate.answered_at)
             # A probe may be due earlier than whoever waits for news knows.
             self._news.set()
 

@@ -66,8 +66,12 @@ class View:
 
     def is_idle_or_well(self, gate: Gate, version: int, now: int) -> bool:
         """Whether the fleet's gate, in this version, need not be kept."""
-        is_idle = version == self.version and now - self.seen_at >= FORGET_AFTER * 1_000
+        is_idle = version == self.version and self.is_idle(now)
         return is_well(gate, now) or (gate.mode == "open" and is_idle and not self.heard)
+
+    def is_idle(self, now: int) -> bool:
+        """Whether nothing was written about it for so long that it may be forgotten."""
+        return now - self.seen_at >= FORGET_AFTER * 1_000
 
     def hear(self, signal: Signal, now: int) -> None:
         """Take what the fleet will be told."""
@@ -120,5 +124,6 @@ def merge(signals: list[Signal]) -> list[Signal]:
         fails=sum(call.fails for call in calls),
         under_way=calls[-1].under_way,
         failed=failed,
+        answered_at=max((call.answered_at for call in calls if call.answered_at is not None), default=None),
     )
     return [merged, *others]

@@ -20,6 +20,7 @@ _STATUSES: dict[str, tuple[Kind, Scope]] = {
     "505": ("permanent", "job"),
     "511": ("permanent", "dependency"),
 }
+_UNAVAILABLE = "503"
 _KNOWN = {str(status.value) for status in HTTPStatus}
 
 
@@ -29,7 +30,14 @@ def judge(failure: Failure) -> Verdict | None:
     if failure.protocol != "http" and (failure.protocol or code not in _KNOWN):
         return None
     kind, scope = _STATUSES.get(code) or _by_class(code)
-    return Verdict(kind=kind, scope=scope, code=code, retry_after=failure.retry_after, rule=f"http:{code}")
+    return Verdict(
+        kind=kind,
+        scope=scope,
+        code=code,
+        retry_after=failure.retry_after,
+        rule=f"http:{code}",
+        is_unavailable=code == _UNAVAILABLE,
+    )
 
 
 def _by_class(code: str) -> tuple[Kind, Scope]:

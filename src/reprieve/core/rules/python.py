@@ -3,6 +3,7 @@
 import re
 
 from reprieve.core.failure import Failure
+from reprieve.core.network import CONNECT_TIMEOUT, UNREACHABLE
 from reprieve.core.verdict import Kind, Scope, Verdict
 
 _CLASSES: dict[tuple[Kind, Scope], str] = {
@@ -19,6 +20,7 @@ _CLASSES: dict[tuple[Kind, Scope], str] = {
         asyncpg.exceptions.PostgresConnectionError
         redis.exceptions.ConnectionError redis.exceptions.TimeoutError redis.exceptions.BusyLoadingError
         pymongo.errors.ConnectionFailure
+        aiosmtplib.errors.SMTPConnectError aiosmtplib.errors.SMTPTimeoutError
     """,
     ("transient", "job"): """
         OSError MemoryError EOFError
@@ -46,6 +48,14 @@ _NAMES: dict[str, tuple[Kind, Scope]] = {
     "OperationalError": ("transient", "dependency"),
     "InterfaceError": ("transient", "dependency"),
 }
+_CONNECT_TIMEOUTS = frozenset(
+    """
+    requests.exceptions.ConnectTimeout httpx.ConnectTimeout httpcore.ConnectTimeout
+    aiohttp.client_exceptions.ConnectionTimeoutError
+    urllib3.exceptions.ConnectTimeoutError botocore.exceptions.ConnectTimeoutError
+    aiosmtplib.errors.SMTPConnectTimeoutError psycopg.errors.ConnectionTimeout
+    """.split()
+)
 _CERTIFICATE = re.compile(r"certificate[ _]verify[ _]failed", re.IGNORECASE)
 _NETWORK = re.compile(
     r"connection (?:refused|reset|aborted|closed|timed out)|timed? ?out|temporary failure in name resolution"
@@ -62,6 +72,9 @@ def judge(failure: Failure) -> Verdict | None:
     for name in failure.types:
         short = name.rpartition(".")[2]
         judgement = _JUDGEMENTS.get(name) or _NAMES.get(short)
+        if name == "OSError" and failure.network in UNREACHABLE:
+            # Some network errors have no class of their own.
+            return unreachable(failure)
         if judgement is not None:
             return _verdict(judgement, failure, f"python:{short}")
     if words := _NETWORK.search(failure.message):
@@ -69,7 +82,30 @@ def judge(failure: Failure) -> Verdict | None:
     return None
 
 
+def unreachable(failure: Failure) -> Verdict:
+    """Return the verdict on a failure behind which there is no connection, whatever its class."""
+    return _verdict(("transient", "dependency"), failure, f"python:{failure.network}")
+
+
 def _verdict(judgement: tuple[Kind, Scope], failure: Failure, rule: str) -> Verdict:
     kind, scope = judgement
-    code = failure.code or failure.type
-    return Verdict(kind=kind, scope=scope, code=code, retry_after=failure.retry_after, rule=rule)
+    return Verdict(
+        kind=kind,
+        scope=scope,
+        code=failure.code or failure.type,
+        retry_after=failure.retry_after,
+        rule=rule,
+        is_unavailable=judgement == ("transient", "dependency") and _is_unavailable(failure),
+    )
+
+
+def _is_unavailable(failure: Failure) -> bool:
+    """Whether no connection came to stand: refused, unreachable, or a timeout that its library calls a connect timeout."""
+    if failure.network in UNREACHABLE or failure.network == CONNECT_TIMEOUT:
+        return True
+    # An older urllib3 counts every connection that cannot be made as a connect timeout, an unknown host as well.
+    if failure.network not in ("", "ETIMEDOUT"):
+        return False
+    return not _CONNECT_TIMEOUTS.isdisjoint(failure.types) or (
+        failure.cause is not None and _is_unavailable(failure.cause)
+    )

@@ -25,6 +25,7 @@ _CODES: dict[tuple[Kind, Scope], str] = {
         TemplateDoesNotExist InvalidTemplate MissingRenderingAttribute InvalidRenderingParameter
     """,
 }
+_UNAVAILABLE = "ServiceUnavailable"
 _JUDGEMENTS: dict[str, tuple[Kind, Scope]] = {
     code: judgement for judgement, codes in _CODES.items() for code in codes.split()
 }
@@ -40,4 +41,11 @@ def judge(failure: Failure) -> Verdict | None:
     if judgement is None:
         return None
     kind, scope = judgement
-    return Verdict(kind=kind, scope=scope, code=code, retry_after=failure.retry_after, rule=f"ses:{name}")
+    return Verdict(
+        kind=kind,
+        scope=scope,
+        code=code,
+        retry_after=failure.retry_after,
+        rule=f"ses:{name}",
+        is_unavailable=name == _UNAVAILABLE,
+    )

@@ -43,6 +43,14 @@ _HTTP_ONLY = {str(status.value) for status in HTTPStatus} - set(_REPLIES)
 _RECIPIENTS = {("5", "3"), ("7", "1")}
 """Too many recipients, and what most servers say of a greylisted one."""
 
+_GREETINGS = {
+    "smtplib.SMTPConnectError",
+    "smtplib.SMTPHeloError",
+    "aiosmtplib.errors.SMTPConnectResponseError",
+    "aiosmtplib.errors.SMTPHeloError",
+}
+"""What libraries raise before a transaction begins: the server has not heard of any mail yet."""
+
 _GREYLISTED = re.compile(r"gr[ae]y-?list", re.IGNORECASE)
 _RATE = re.compile(
     r"too many (?:connections|messages|requests|emails|mails|concurrent)|\brate\b|throttl|slow down"
@@ -59,12 +67,15 @@ def judge(failure: Failure) -> Verdict | None:
     if (failure.enhanced or code)[0] == "5":
         return Verdict(kind="permanent", scope=_REPLIES.get(code, "job"), code=code, rule=_rule(failure))
     rate = _RATE.search(failure.message)
+    scope = _scope(failure, is_rate=rate is not None)
+    is_greeting = code == "421" and not _GREETINGS.isdisjoint(failure.types)
     return Verdict(
         kind="throttled" if rate else "transient",
-        scope=_scope(failure, is_rate=rate is not None),
+        scope=scope,
         code=code,
         retry_after=failure.retry_after,
         rule=_rule(failure),
+        is_unavailable=is_greeting and scope == "dependency" and rate is None,
     )
 
 
