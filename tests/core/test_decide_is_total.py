@@ -23,7 +23,7 @@ from reprieve.core.decide import Conditions, decide, decide_failure
 from reprieve.core.duration import LONGEST
 from reprieve.core.failure import Failure
 from reprieve.core.gate import Gate, Mode
-from reprieve.core.job import CancelRequest, Job
+from reprieve.core.job import CancelRequest, Cause, Job
 from reprieve.core.move import Cancel, Dead, Park, Retry, Return, Snooze, Start, Succeed, evolve
 from reprieve.core.outcome import Crashed, Failed, Interrupted, Outcome, Snoozed, Stopped, Succeeded
 from reprieve.core.policy import Policy
@@ -76,6 +76,10 @@ JOBS = st.builds(
     delay=WAITS,
     deadline_at=st.none() | st.integers(NOW - 10**6, NOW + 10**9),
     parked_since_at=st.none() | st.integers(NOW - 10**9, NOW),
+    leased_at=st.none() | st.integers(NOW - 10**5, NOW),
+    failed_at=st.none() | st.integers(NOW - 10**9, NOW),
+    cause=st.none() | st.builds(Cause, reason=st.just("x"), code=st.sampled_from(["", "421"])),
+    is_manual=st.booleans(),
     cancel_request=st.none() | st.builds(CancelRequest, by=st.just("ana"), reason=st.just("sent twice")),
 )
 VERDICTS = st.builds(
@@ -84,6 +88,7 @@ VERDICTS = st.builds(
     scope=st.sampled_from(get_args(Scope)),
     code=st.sampled_from(["", "421", "550"]),
     retry_after=st.none() | st.floats(allow_nan=True, allow_infinity=True),
+    is_unavailable=st.booleans(),
 )
 FAILURES = st.builds(
     Failed, failure=st.builds(Failure, message=st.text(), code=st.sampled_from(["", "421"])), verdict=VERDICTS
@@ -97,7 +102,12 @@ OUTCOMES: st.SearchStrategy[Outcome] = st.one_of(
     st.builds(Crashed, started=st.booleans()),
 )
 GATES = st.none() | st.builds(
-    Gate, dependency=st.just("ses"), mode=st.sampled_from(get_args(Mode)), failing=st.floats(0, 1)
+    Gate,
+    dependency=st.just("ses"),
+    mode=st.sampled_from(get_args(Mode)),
+    failing=st.floats(0, 1),
+    witnesses=st.sampled_from([(), ("a", "b", "c")]),
+    answered_at=st.none() | st.integers(NOW - 10**9, NOW),
 )
 CONDITIONS = st.builds(
     Conditions,

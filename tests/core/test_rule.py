@@ -60,6 +60,17 @@ def test_a_verdict_carries_what_the_rule_says() -> None:
     assert verdict.rule == "rule:code=451,message=grey"
 
 
+def test_a_rule_may_say_that_a_dependency_is_unavailable() -> None:
+    rule = Rule(message="starting up", kind="transient", scope="dependency", is_unavailable=True, max_attempts=2)
+    verdict = rule.judge(Failure(message="the database system is starting up"))
+    assert verdict is not None
+    assert verdict.is_unavailable
+    kept = rule.without(backoff=False, max_attempts=True)
+    assert kept is not None
+    assert kept.is_unavailable
+    assert not Rule(message="x", kind="transient", scope="dependency").is_unavailable
+
+
 def test_without_a_wait_of_its_own_the_failures_push_back_stays() -> None:
     verdict = Rule(code="451", kind="transient").judge(read("451 retry in 5 s"))
     assert verdict is not None
@@ -99,12 +110,15 @@ def test_rules_are_read_from_configuration() -> None:
         [
             {"code": "550", "message": "quota", "kind": "transient", "scope": "tenant", "retry_after": "1h"},
             {"exception": "KeyError", "max_attempts": 2},
+            {"code": "57P03", "kind": "transient", "scope": "dependency", "is_unavailable": True},
         ]
     )
     assert parsed == (
         Rule(code="550", message="quota", kind="transient", scope="tenant", retry_after=3_600),
         Rule(exception="KeyError", max_attempts=2),
+        Rule(code="57P03", kind="transient", scope="dependency", is_unavailable=True),
     )
+    assert [rule.is_unavailable for rule in parsed] == [False, False, True]
 
 
 @pytest.mark.parametrize(
@@ -122,6 +136,9 @@ def test_rules_are_read_from_configuration() -> None:
         ({"code": "1", "max_attempts": "many"}, "cannot be read"),
         ({"dependency": 5, "kind": "permanent"}, "cannot be read"),
         ({"exception": 5, "kind": "permanent"}, "cannot be read"),
+        ({"code": "1", "kind": "transient", "is_unavailable": "yes"}, "cannot be read"),
+        ({"code": "1", "kind": "transient", "is_unavailable": True}, 'add kind="transient", scope="dependency"'),
+        ({"code": "1", "kind": "throttled", "scope": "dependency", "is_unavailable": True}, 'add kind="transient"'),
     ],
 )
 def test_a_rule_that_makes_no_sense_is_refused(table: dict[str, object], words: str) -> None:

@@ -224,3 +224,14 @@ async def relay(port: int) -> None:
     write("saw", current_job(), "call")
     _, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.close()
+
+
+@app.task(dependency="relay", queue="relay")
+async def ask(port: int) -> None:
+    """Call a server, and give it a moment to answer."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        async with asyncio.timeout(0.1):
+            await reader.read(1)
+    finally:
+        writer.close()

@@ -98,6 +98,7 @@ def _print(judgement: "Judgement") -> None:
             ("code", judgement.code),
             ("asks for", "" if judgement.retry_after is None else f"a wait of {spell(judgement.retry_after)}"),
             ("rule", judgement.rule),
+            ("unavailable", "it cannot be the job's own: one job alone is spared" if judgement.is_unavailable else ""),
             (judgement.policy, _sentence(judgement)),
             ("when down", "park until it is back, and no attempt is spent" if judgement.when_down == "park" else ""),
         ]
@@ -111,6 +112,7 @@ def _sentence(judgement: "Judgement") -> str:
     if judgement.earliest is None or judgement.latest is None:
         return f"dead at once, as {judgement.death}"
     earliest, latest = spell(judgement.earliest), spell(judgement.latest)
-    when = f"in {earliest}" if earliest == latest else f"in {earliest} to {latest}"
+    word = "for" if judgement.decision == "park" else "in"
+    when = f"{word} {earliest}" if earliest == latest else f"{word} {earliest} to {latest}"
     limit = "until its deadline" if judgement.max_attempts is None else f"at most {judgement.max_attempts} attempts"
     return f"{judgement.decision} {when}, {limit if judgement.is_charged else 'and no attempt is spent'}"

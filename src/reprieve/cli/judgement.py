@@ -24,6 +24,7 @@ class Judgement(Record, omit_defaults=False):
     code: str
     retry_after: float | None
     rule: str
+    is_unavailable: bool
     is_retryable: bool
     policy: str
     decision: Literal["retry", "park", "dead"]
@@ -52,6 +53,7 @@ def judge_text(text: str, name: str, policy: Policy, dependency: str, now: int) 
         code=verdict.code,
         retry_after=verdict.retry_after,
         rule=verdict.rule,
+        is_unavailable=verdict.is_unavailable,
         is_retryable=verdict.is_retryable,
         policy=name,
         decision=_word(soonest),

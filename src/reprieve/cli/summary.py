@@ -10,6 +10,7 @@ from reprieve.core.duration import spell
 from reprieve.core.job import Job
 from reprieve.core.status import Status, status_of
 from reprieve.views.jobs import payload_of
+from reprieve.views.waiting import waits_for
 
 COLUMNS = ("job", "task", "tenant", "status", "attempt", "when", "why")
 
@@ -54,6 +55,7 @@ def facts_of(job: Job, now: int, progress: bytes | None) -> Iterator[tuple[str, 
     yield "tenant", job.tenant
     yield "dependency", job.dependency
     yield "parked on", job.parked_on
+    yield "waits for", waits_for(job, now)
     yield "group", job.group
     yield "key", job.key
     yield "priority", str(job.priority)

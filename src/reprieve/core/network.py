@@ -37,10 +37,13 @@ _WORDS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
 @lru_cache(maxsize=512)
 def network_error_in(text: str) -> str:
     """Return the name of the network error that a text speaks of, or an empty string."""
-    if numbers := _NUMBERED.findall(text):
+    numbers = _NUMBERED.findall(text)
+    if len(numbers) > 1:
         # asyncio puts the errors of all addresses that it tried into one text.
         return _decisive([_name_of_number(int(number)) for number in numbers])
-    return next((name for name, words in _WORDS if words.search(text)), "")
+    # Words are the same everywhere; numbers are those of one operating system.
+    worded = next((name for name, words in _WORDS if words.search(text)), "")
+    return worded or (_name_of_number(int(numbers[0])) if numbers else "")
 
 
 def network_error_behind(error: BaseException) -> str:
@@ -56,8 +59,8 @@ def _search(error: BaseException, depth: int) -> str:
         return ""
     if isinstance(error, BaseExceptionGroup):
         return _decisive([_search(each, depth - 1) for each in error.exceptions])
-    # aiohttp keeps the error in `os_error`, urllib and urllib3 in `reason`.
-    kept = (getattr(error, "os_error", None), getattr(error, "reason", None))
+    # aiohttp keeps the error in `os_error`, urllib and urllib3 in `reason`, requests and httpcore in their arguments.
+    kept = (getattr(error, "os_error", None), getattr(error, "reason", None), *error.args[:1])
     inner = next((each for each in kept if isinstance(each, BaseException)), None)
     if inner is None and (name := _own_name(error)):
         return name

@@ -1,5 +1,7 @@
 """The journal: what a worker writes into its log, under names that do not change."""
 
+from datetime import UTC, datetime
+
 import structlog
 
 from reprieve.core.change import Change
@@ -53,7 +55,7 @@ def note_settled(change: Change, failure: Failure | None = None) -> None:
             delay = (move.due_at - change.event.at) / 1_000
             log.info("retry scheduled", **_facts(job), nextRetryDelay=delay, **_raised(failure))
         case Park():
-            log.info("job parked", **_facts(job), gate=move.gate, **_raised(failure))
+            log.info("job parked", **_facts(job), gate=move.gate, **_wait(change), **_raised(failure))
         case Dead():
             log.warning("job died", **_facts(job), death=move.death, **_raised(failure))
         case Cancel():
@@ -84,6 +86,17 @@ def _raised(failure: Failure | None) -> dict[str, object]:
         return {}
     kind = {"errorType": failure.types[0] if failure.types else ""}
     return {**kind, "traceback": failure.traceback} if failure.traceback else {**kind}
+
+
+def _wait(change: Change) -> dict[str, object]:
+    """Return when a parked job is tried again, and since when its dependency has not answered, in seconds and UTC."""
+    job, at = change.job, change.event.at
+    since_at = at if job.parked_since_at is None else job.parked_since_at
+    return {
+        "nextRetryDelay": (job.due_at - at) / 1_000,
+        "noAnswerSince": datetime.fromtimestamp(since_at / 1_000, UTC).isoformat(timespec="milliseconds"),
+        "noAnswerFor": (at - since_at) / 1_000,
+    }
 
 
 def _facts(job: Job) -> dict[str, object]:

@@ -56,6 +56,7 @@ _CONNECT_TIMEOUTS = frozenset(
     aiosmtplib.errors.SMTPConnectTimeoutError psycopg.errors.ConnectionTimeout
     """.split()
 )
+_JUDGEMENTS |= dict.fromkeys(_CONNECT_TIMEOUTS, ("transient", "dependency"))
 _CERTIFICATE = re.compile(r"certificate[ _]verify[ _]failed", re.IGNORECASE)
 _NETWORK = re.compile(
     r"connection (?:refused|reset|aborted|closed|timed out)|timed? ?out|temporary failure in name resolution"
