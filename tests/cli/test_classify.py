@@ -58,6 +58,15 @@ def test_a_dependency_that_asks_to_slow_down_costs_no_attempt_and_parks_when_dow
     assert "when down" not in facts("HTTP 429 Too Many Requests")
 
 
+def test_a_dependency_that_is_unavailable_parks_one_job_alone() -> None:
+    shown = facts("[Errno 111] Connection refused", "--dependency", "mail")
+    assert shown["unavailable"] == "it cannot be the job's own: one job alone is spared"
+    assert shown["standard"] == "park for 1s, and no attempt is spent"
+    (judged,) = answer("classify", "HTTP 503 Service Unavailable", "--dependency", "mail")
+    assert (judged["isUnavailable"], judged["decision"], judged["isCharged"]) == (True, "park", False)
+    assert "unavailable" not in facts("421 4.3.2 service not available", "--dependency", "mail")
+
+
 def test_every_text_is_one_error() -> None:
     judged = answer("classify", "550 4.7.1 greylisted", "550 5.1.1 no such user", "HTTP 503 Service Unavailable")
     assert [(each["kind"], each["scope"], each["rule"]) for each in judged] == [
@@ -76,6 +85,7 @@ def test_scripts_get_everything() -> None:
             "code": "421",
             "retryAfter": 90.0,
             "rule": "smtp:4.7.0",
+            "isUnavailable": False,
             "isRetryable": True,
             "policy": "standard",
             "decision": "retry",

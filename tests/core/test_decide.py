@@ -192,9 +192,10 @@ def test_a_held_gate_parks_without_spending_an_attempt() -> None:
     [
         (None, NOW + 1_000),
         (NOW - 5_000, NOW + 1_000),
-        (NOW + 5_000, NOW + 6_000),
-        (NOW + 30_000, NOW + 31_000),
-        (NOW + 3_600_000, NOW + 31_000),
+        (NOW + 700, NOW + 1_000),
+        (NOW + 5_000, NOW + 5_250),
+        (NOW + 30_000, NOW + 30_250),
+        (NOW + 3_600_000, NOW + 30_250),
     ],
 )
 def test_a_parked_job_lets_another_be_the_next_probe_but_stays_aside_no_longer(

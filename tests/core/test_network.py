@@ -45,9 +45,9 @@ def test_several_addresses_are_unreachable_only_when_all_of_them_are() -> None:
     assert network_error_in(several.format(refused, reset)) == "ECONNRESET"
     assert network_error_behind(OSError(several.format(refused, refused))) == "ECONNREFUSED"
     assert network_error_behind(ExceptionGroup("all failed", [REFUSED, REFUSED])) == "ECONNREFUSED"
-    assert network_error_behind(ExceptionGroup("all failed", [REFUSED, ConnectionResetError(errno.ECONNRESET, "")])) == (
-        "ECONNRESET"
-    )
+    assert network_error_behind(
+        ExceptionGroup("all failed", [REFUSED, ConnectionResetError(errno.ECONNRESET, "")])
+    ) == ("ECONNRESET")
 
 
 @pytest.mark.parametrize(

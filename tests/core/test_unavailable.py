@@ -43,7 +43,9 @@ def behind(error: Exception, inner: Exception) -> Exception:
         OSError(errno.ENETUNREACH, "Network is unreachable"),
         OSError(errno.EHOSTDOWN, "Host is down"),
         OSError(errno.ENETDOWN, "Network is down"),
-        OSError(f"Multiple exceptions: [Errno {errno.ECONNREFUSED}] Connect call failed, [Errno {errno.ENETUNREACH}] x"),
+        OSError(
+            f"Multiple exceptions: [Errno {errno.ECONNREFUSED}] Connect call failed, [Errno {errno.ENETUNREACH}] x"
+        ),
         socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"),
         smtplib.SMTPConnectError(421, b"4.3.2 shutting down"),
         smtplib.SMTPHeloError(421, b"service not available"),
@@ -51,7 +53,9 @@ def behind(error: Exception, inner: Exception) -> Exception:
         foreign("aiosmtplib.errors.SMTPConnectTimeoutError"),
         behind(foreign("aiosmtplib.errors.SMTPConnectError"), REFUSED),
         foreign("requests.exceptions.ConnectTimeout"),
-        behind(foreign("requests.exceptions.ConnectionError"), foreign("urllib3.exceptions.MaxRetryError", reason=REFUSED)),
+        behind(
+            foreign("requests.exceptions.ConnectionError"), foreign("urllib3.exceptions.MaxRetryError", reason=REFUSED)
+        ),
         foreign("aiohttp.client_exceptions.ConnectionTimeoutError", TimeoutError),
         foreign("aiohttp.client_exceptions.ClientConnectionError", OSError, os_error=REFUSED),
         foreign("botocore.exceptions.ConnectTimeoutError", __cause__=TimeoutError(errno.ETIMEDOUT, "timed out")),

@@ -286,6 +286,109 @@ async def test_an_outage_that_is_long_over_is_forgotten(store: FaultyStore, cloc
     assert await agreed(store) is None
 
 
+# when a dependency last answered
+
+
+def answered_at(process: Process, dependency: str = "ses") -> int | None:
+    gate = process.gates.of(dependency)
+    assert gate is not None
+    return gate.answered_at
+
+
+async def test_a_process_knows_at_once_what_succeeded_in_it(store: FaultyStore, clock: FakeClock) -> None:
+    process = Process(store, clock)
+    assert answered_at(process) is None
+    process.hear(None)
+    first = answered_at(process)
+    assert first == clock.now()
+    clock.advance("5s")
+    process.hear(REFUSED)
+    assert answered_at(process) == first
+    process.hear(None)
+    assert answered_at(process) == clock.now()
+
+
+async def test_a_call_that_took_long_says_only_that_it_was_answered_when_it_began(
+    store: FaultyStore, clock: FakeClock
+) -> None:
+    process = Process(store, clock)
+    began = clock.now()
+    slow = Job(id="slow", task="t", dependency="ses", created_at=began, due_at=began, leased_at=began)
+    clock.advance("1m")
+    process.hear(None)
+    recent = answered_at(process)
+    clock.advance("1m")
+    process.gates.hear(slow, None)
+    assert answered_at(process) == recent
+
+
+async def test_successes_elsewhere_are_known_as_soon_as_a_failure_was_told(
+    store: FaultyStore, clock: FakeClock
+) -> None:
+    one, other = Process(store, clock), Process(store, clock)
+    one.hear(REFUSED)
+    await one.gates.share_all()
+    assert answered_at(one) is None
+    clock.advance("200ms")
+    await other.gates.refresh()
+    other.hear(None)
+    served = clock.now()
+    clock.advance("100ms")
+    await other.gates.share_all()
+    await one.gates.refresh()
+    assert answered_at(one) == served
+
+
+async def test_a_success_is_told_with_its_moment_however_late_it_is_told(store: FaultyStore, clock: FakeClock) -> None:
+    one, other = Process(store, clock), Process(store, clock)
+    one.hear(REFUSED, 5)
+    one.hear(None)
+    served = clock.now()
+    clock.advance("1m")
+    await one.gates.share_all()
+    await other.gates.refresh()
+    assert answered_at(one) == answered_at(other) == served
+
+
+async def test_a_cell_that_another_process_deletes_means_that_others_were_served(
+    store: FaultyStore, clock: FakeClock
+) -> None:
+    one, other = Process(store, clock), Process(store, clock)
+    one.hear(REFUSED)
+    await one.gates.share_all()
+    await other.gates.refresh()
+    clock.advance("1s")
+    other.hear(None, 100)
+    await other.gates.share_all()
+    assert await agreed(store) is None
+    await one.gates.refresh()
+    assert answered_at(one) == clock.now()
+
+
+async def test_a_cell_that_was_forgotten_says_nothing_about_successes(store: FaultyStore, clock: FakeClock) -> None:
+    one, other = Process(store, clock), Process(store, clock)
+    one.hear(REFUSED)
+    await one.gates.share_all()
+    await other.gates.refresh()
+    clock.advance(view.FORGET_AFTER)
+    await other.gates.share_all()
+    await one.gates.refresh()
+    assert one.known() == []
+    assert answered_at(one) is None
+
+
+async def test_answers_of_many_dependencies_are_not_kept_for_ever(
+    store: FaultyStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gates, "MAX_ANSWERS", 10)
+    process = Process(store, clock)
+    for number in range(11):
+        clock.advance("1s")
+        process.hear(None, dependency=f"host-{number}")
+    await process.gates.refresh()
+    assert [answered_at(process, f"host-{number}") is not None for number in range(11)] == [False] * 6 + [True] * 5
+
+
 # what is forgotten
 
 

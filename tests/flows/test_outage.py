@@ -1,4 +1,4 @@
-"""Outages of what jobs call, with real servers and real workers: who is spared, who is charged, and who is back when."""
+"""Outages of what jobs call, with real servers and real workers: which jobs are spared, and when they are done."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable

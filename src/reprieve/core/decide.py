@@ -33,7 +33,11 @@ SHORTEST_SNOOZE = 0.1
 """Seconds of a snooze at the least: nothing limits how often a task may snooze."""
 
 STEP_ASIDE = 1.0
-"""Seconds for which a spared job lets others go first: the next probe is another job, and no loop is hot."""
+"""Seconds for which a spared job lets others go first, so that no loop is hot."""
+
+BEHIND_PROBE = 0.25
+"""Seconds after the next probe at which a parked job is due: time enough to claim another job for it, and no more, or
+the last job would be done that much later."""
 
 WAIT_SHARE, WAIT_AT_LEAST = 0.1, 1.0
 """A job whose dependency is unavailable waits for this share of its own outage so far, in seconds at least."""
@@ -104,7 +108,7 @@ def decide_failure(job: Job, failed: Failed, policy: Policy, conditions: Conditi
     # Were it due when the gate probes, the oldest job would be the probe each time, and one bad job hold the gate.
     # But a gate may be released long before: no job stays aside for longer than probes are apart.
     probe_at = min(gate.probe_at or 0, _later(conditions.now, PROBE_LATEST))
-    due_at = _opens_at(policy, _later(max(conditions.now, probe_at), STEP_ASIDE))
+    due_at = _opens_at(policy, max(_later(conditions.now, STEP_ASIDE), _later(probe_at, BEHIND_PROBE)))
     return Park(gate=gate.dependency, due_at=due_at, cause=cause_of(failed), max_attempts=job.max_attempts)
 
 

@@ -72,7 +72,7 @@ class Gate(Record):
     """Calls since the evidence was last zero; while probing, calls of this step of the ramp."""
 
     answered_at: int | None = None
-    """When the latest call that succeeded began, as far as that is known: while a dependency is well, it is not told."""
+    """When the latest call that succeeded began, as far as that is known: while all is well, nothing is told."""
 
     down_at: int | None = None
     """When the outage began."""

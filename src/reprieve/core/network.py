@@ -1,4 +1,4 @@
-"""The network error behind a failure, by its symbolic name: ECONNREFUSED, EAI_AGAIN, ETIMEDOUT …
+"""The network error behind a failure, by its symbolic name, such as ECONNREFUSED or EAI_AGAIN.
 
 Libraries wrap what the operating system says, each in its own way. This module finds it again; it does not judge it.
 """
@@ -17,7 +17,7 @@ CONNECT_TIMEOUT = "connect timeout"
 """No symbolic name says that it was the connecting that took too long, so this does."""
 
 _EAI_AGAIN = (-3, 2, 11_002)
-"""EAI_AGAIN on Linux, on BSD and macOS, and on Windows. The constant itself is in `socket`, which the core is without."""
+"""EAI_AGAIN on Linux, on BSD and macOS, and on Windows. The constant is in `socket`, which the core does not import."""
 
 _NUMBERED = re.compile(r"\[Errno (-?\d{1,5})\]")
 _WORDS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(

@@ -121,9 +121,7 @@ class _Play:
             signal = signal_of(job.id, self.failed.verdict if is_down else None, now)
             if isinstance(signal, Calls):
                 answered_at = None if is_down else leased_at
-                self.gate = step(
-                    self.gate, replace(signal, under_way=self.under_way, answered_at=answered_at), now
-                )
+                self.gate = step(self.gate, replace(signal, under_way=self.under_way, answered_at=answered_at), now)
         outcome: Outcome = self.failed if is_down else Succeeded()
         conditions = Conditions(now=now, u=self.rng.random(), gate=self.gate)
         job = change.settle(job, decide(job, outcome, self.policy, conditions), now).job

@@ -48,14 +48,16 @@ _NAMES: dict[str, tuple[Kind, Scope]] = {
     "OperationalError": ("transient", "dependency"),
     "InterfaceError": ("transient", "dependency"),
 }
-_CONNECT_TIMEOUTS = frozenset(
-    """
-    requests.exceptions.ConnectTimeout httpx.ConnectTimeout httpcore.ConnectTimeout
-    aiohttp.client_exceptions.ConnectionTimeoutError
-    urllib3.exceptions.ConnectTimeoutError botocore.exceptions.ConnectTimeoutError
-    aiosmtplib.errors.SMTPConnectTimeoutError psycopg.errors.ConnectionTimeout
-    """.split()
-)
+_CONNECT_TIMEOUTS = {
+    "aiohttp.client_exceptions.ConnectionTimeoutError",
+    "aiosmtplib.errors.SMTPConnectTimeoutError",
+    "botocore.exceptions.ConnectTimeoutError",
+    "httpcore.ConnectTimeout",
+    "httpx.ConnectTimeout",
+    "psycopg.errors.ConnectionTimeout",
+    "requests.exceptions.ConnectTimeout",
+    "urllib3.exceptions.ConnectTimeoutError",
+}
 _JUDGEMENTS |= dict.fromkeys(_CONNECT_TIMEOUTS, ("transient", "dependency"))
 _CERTIFICATE = re.compile(r"certificate[ _]verify[ _]failed", re.IGNORECASE)
 _NETWORK = re.compile(
@@ -101,7 +103,7 @@ def _verdict(judgement: tuple[Kind, Scope], failure: Failure, rule: str) -> Verd
 
 
 def _is_unavailable(failure: Failure) -> bool:
-    """Whether no connection came to stand: refused, unreachable, or a timeout that its library calls a connect timeout."""
+    """Whether no connection was made: refused, unreachable, or what its library calls a connect timeout."""
     if failure.network in UNREACHABLE or failure.network == CONNECT_TIMEOUT:
         return True
     # An older urllib3 counts every connection that cannot be made as a connect timeout, an unknown host as well.

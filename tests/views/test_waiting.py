@@ -1,0 +1,52 @@
+"""What a job waits for, in a sentence."""
+
+from datetime import UTC, datetime
+
+import pytest
+from msgspec.structs import replace
+
+from reprieve.core.job import Cause, Job
+from reprieve.views.waiting import waits_for
+
+NOW = int(datetime(2026, 3, 5, 14, 2, 59, tzinfo=UTC).timestamp() * 1_000)
+PARKED = Job(
+    id="j",
+    task="send",
+    dependency="mail",
+    created_at=NOW - 60_000,
+    due_at=NOW + 5_000,
+    waiting_for="gate",
+    parked_on="mail",
+    parked_since_at=NOW - 48_000,
+    cause=Cause(reason="[Errno 111] Connection refused"),
+)
+
+
+def test_a_parked_job_says_what_it_waits_for_since_when_and_until_when() -> None:
+    assert waits_for(PARKED, NOW) == (
+        "mail: [Errno 111] Connection refused; no answer since 14:02:11 UTC (48s), next try in 5s"
+    )
+
+
+def test_another_day_is_named() -> None:
+    since_yesterday = replace(PARKED, parked_since_at=NOW - 86_400_000, due_at=NOW + 300)
+    assert waits_for(since_yesterday, NOW).endswith(
+        "no answer since 2026-03-04 14:02:59 UTC (1d), next try in less than 1s"
+    )
+
+
+def test_a_job_that_is_due_waits_for_its_gate() -> None:
+    assert waits_for(replace(PARKED, due_at=NOW), NOW).endswith("next try as soon as its gate lets it")
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        replace(PARKED, state="running"),
+        replace(PARKED, waiting_for="retry"),
+        replace(PARKED, waiting_for="budget", parked_on="budget"),
+        replace(PARKED, cause=None),
+    ],
+)
+def test_a_job_that_waits_for_no_dependency_says_nothing(job: Job) -> None:
+    assert waits_for(job, NOW) == ""
