@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from reprieve import presets
 from reprieve.core.backoff import fixed
-from reprieve.core.decide import Conditions, decide
+from reprieve.core.decide import Conditions, decide, decide_failure
 from reprieve.core.failure import read
 from reprieve.core.gate import Gate
 from reprieve.core.job import Cause, Job
@@ -137,7 +137,7 @@ def test_the_wait_ends_with_max_parked_and_with_the_deadline() -> None:
 
 
 def is_charged(job: Job, conditions: Conditions) -> bool:
-    return decide(job, REFUSED, POLICY, conditions).charged
+    return decide_failure(job, REFUSED, POLICY, conditions).charged
 
 
 def test_a_job_is_charged_when_another_was_served_since_its_own_outage_began() -> None:
@@ -190,7 +190,7 @@ def test_a_person_who_retries_a_job_in_an_outage_loses_it_no_attempt() -> None:
 @given(st.integers(0, 30 * 24 * 3_600_000), st.none() | st.integers(0, 30 * 24 * 3_600_000))
 def test_the_wait_is_at_least_a_second_and_at_most_five_minutes(outage: int, ago: int | None) -> None:
     gate = replace(OPEN, answered_at=None if ago is None else NOW - ago)
-    decision = decide(parked(outage=outage), REFUSED, presets.mta, under(gate))
+    decision = decide_failure(parked(outage=outage), REFUSED, presets.mta, under(gate))
     if isinstance(decision, Park):
         assert SECOND <= decision.due_at - NOW <= 300 * SECOND
         assert decision.due_at - NOW <= max(SECOND, outage / 10 + 1)

@@ -58,5 +58,9 @@ def test_every_line_about_a_job_carries_what_the_page_says() -> None:
     assert {line["event"] for line in lines} == {"retry scheduled", *re.findall("`([^`]+)`", named)}
     for line in lines:
         assert set(re.findall("`([^`]+)`", facts)) <= line.keys(), line["event"]
+    (parked,) = (line for line in lines if line["event"] == "job parked")
+    assert set(re.findall("`([^`]+)`", PAGE.partition("A job that is parked")[2].partition(";")[0])) <= parked.keys()
+    assert (parked["nextRetryDelay"], parked["noAnswerFor"]) == (0.001, 0.0)
+    assert parked["noAnswerSince"] == "1970-01-01T00:00:00.001+00:00"
     (cancelled,) = (line for line in lines if line["event"] == "job cancelled")
     assert (cancelled["by"], cancelled["reason"]) == ("ana", "sent twice")
