@@ -11,7 +11,7 @@ from reprieve.worker import opening, tracebacks
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/operate/logging.md").read_text("utf-8")
 ROW = re.compile(r"^\| `([^`]+)` \| (debug|info|warning|error) \|(.*?)\|.*\|$", re.MULTILINE)
-GROUPS = {"_names": "the job", "_facts": "the failure", "_raised": "the exception"}
+GROUPS = {"_names": "the job", "_facts": "the failure", "_raised": "the exception", "_wait": "the wait"}
 
 
 def calls() -> list[tuple[str, str, set[str]]]:
