@@ -132,7 +132,7 @@ BUGS = (
         "settle.py",
         "self._note(row, cancel.event)",
         "self._events[-1:] = [(cancel.event.at, row, cancel.event.version, _encode(cancel.event))]",
-        HISTORIES,
+        "job_that_was_asked_to_stop_never_waits_again",
     ),
     Bug(
         "a cell that is made again begins to count anew",
@@ -194,7 +194,7 @@ BUGS = (
         "a dead job is pruned in whatever version it is",
         "sql/prune.sql",
         "where job.id = ? and job.state = 1 and job.version = ?;",
-        "where job.id = ?1 and job.state = 1 and ?2 is not null;",
+        "where job.id = ? and job.state = 1 and ? is not null;",
         "dead_job_that_died_again_does_not_go_under_its_old_version",
     ),
     Bug(
@@ -202,7 +202,7 @@ BUGS = (
         "sql/settle.sql",
         "back_at = case when aside > 0 then 0 else back_at end",
         "back_at = back_at",
-        HISTORIES,
+        "permits_are_free_again_however_an_attempt_ends",
     ),
     Bug(
         "the counters of a shelf drift",

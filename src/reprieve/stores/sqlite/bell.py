@@ -13,6 +13,7 @@ from pathlib import Path
 
 from reprieve.errors import StoreClosed
 from reprieve.stores.sqlite.ear import Ear
+from reprieve.stores.sqlite.file import closed_on_error
 
 
 class Bell:
@@ -26,8 +27,10 @@ class Bell:
         self._path = path
         self._counting = threading.Lock()
         """Held while the counter is read, and while this process forks."""
-        self._counter = None if path is None else sqlite3.connect(path, check_same_thread=False)
-        self._ear = None if path is None else Ear(path, self._alert)
+        self._counter: sqlite3.Connection | None = None
+        self._ear: Ear | None = None
+        if path is not None:
+            self._take_hold(path)
         self._seen: dict[str, tuple[int, int]] = {}
         self._is_closed = False
 
@@ -81,17 +84,21 @@ class Bell:
     def resume(self) -> None:
         """Listen again. What was heard before is forgotten, which rings once in vain."""
         if self._path is not None and not self._is_closed:
-            self._counter = sqlite3.connect(self._path, check_same_thread=False)
-            ear = Ear(self._path, self._alert)
-            with self._lock:
-                self._ear = ear
-                ear.want(is_wanted=bool(self._waiting))
+            self._take_hold(self._path)
         self._counting.release()
         self._alert()
 
     def leave(self) -> None:
         """Stay away from the file, in a fork: this bell belongs to the process that made it."""
         self._counting.release()
+
+    def _take_hold(self, path: Path) -> None:
+        counter = sqlite3.connect(path, check_same_thread=False)
+        with closed_on_error(counter):
+            ear = Ear(path, self._alert)
+        with self._lock:
+            self._counter, self._ear = counter, ear
+            ear.want(is_wanted=bool(self._waiting))
 
     def _let_go(self) -> None:
         with self._lock:

@@ -19,6 +19,7 @@ from reprieve.stores.sqlite.file import (
     OLDEST,
     PATIENCE,
     WAL_LIMIT,
+    closed_on_error,
     file_system_of,
     layout_of,
     migrations,
@@ -122,8 +123,9 @@ def _noted(layout: int) -> str:
 def _look(path: Path) -> sqlite3.Connection:
     """Open a file that exists, to read. Whoever may only read leaves a log behind that the next writer must own."""
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None)
-    connection.execute(f"pragma busy_timeout = {PATIENCE}")
-    connection.execute("pragma query_only = on")
+    with closed_on_error(connection):
+        connection.execute(f"pragma busy_timeout = {PATIENCE}")
+        connection.execute("pragma query_only = on")
     return connection
 
 

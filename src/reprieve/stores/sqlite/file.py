@@ -3,6 +3,8 @@
 import os
 import re
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -32,16 +34,28 @@ def connect(path: Path | None, durability: Durability) -> sqlite3.Connection:
     """Open a connection for the writer's thread."""
     if path is None:
         connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=512, check_same_thread=False)
-        _migrate(connection)
+        with closed_on_error(connection):
+            _migrate(connection)
         return connection
     connection = sqlite3.connect(path, isolation_level=None, cached_statements=512, check_same_thread=False)
-    connection.execute(f"pragma busy_timeout = {PATIENCE}")
-    connection.execute(f"pragma synchronous = {'full' if durability == 'full' else 'normal'}")
-    connection.execute("pragma temp_store = memory")
-    connection.execute("pragma cache_size = -65536")
-    connection.execute("pragma wal_autocheckpoint = 3000")
-    connection.execute("pragma journal_size_limit = 67108864")
+    with closed_on_error(connection):
+        connection.execute(f"pragma busy_timeout = {PATIENCE}")
+        connection.execute(f"pragma synchronous = {'full' if durability == 'full' else 'normal'}")
+        connection.execute("pragma temp_store = memory")
+        connection.execute("pragma cache_size = -65536")
+        connection.execute("pragma wal_autocheckpoint = 3000")
+        connection.execute("pragma journal_size_limit = 67108864")
     return connection
+
+
+@contextmanager
+def closed_on_error(connection: sqlite3.Connection) -> Iterator[None]:
+    """Close a connection if preparing it fails: SQLite opens the file at the first statement, not before."""
+    try:
+        yield
+    except BaseException:
+        connection.close()
+        raise
 
 
 def prepare(path: Path | None, durability: Durability, *, shared: bool) -> int:

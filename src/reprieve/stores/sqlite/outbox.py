@@ -7,6 +7,7 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
 
@@ -67,7 +68,7 @@ class SqliteOutbox:
         def work(tx: sqlite3.Connection) -> None:
             tx.execute(sql["remove"], (places,))
             for place, reason in refused.items():
-                tx.execute(sql["refuse"], (int(place), reason))
+                tx.execute(sql["refuse"], {"seq": int(place), "reason": reason})
 
         await (await self._open()).write(work)
 
@@ -116,15 +117,19 @@ class _Desk:
     def __init__(self, path: Path) -> None:
         # What was removed must stay so: the store where it has arrived does not remember it for ever.
         prepare(path, "full", shared=True)
-        self.bell = Bell(path)
-        self._writer = Writer(
-            lambda: connect(path, "full"),
-            path.with_name(path.name + "-lock"),
-            self.bell.ring,
-            _nothing,
-            upkeep=lambda connection: keep_wal_small(connection, path),
-        )
-        self._reader = Writer(lambda: connect(path, "full"), None, _nothing, _nothing, "deferred")
+        with ExitStack() as opened:
+            self.bell = Bell(path)
+            opened.callback(self.bell.close)
+            self._writer = Writer(
+                lambda: connect(path, "full"),
+                path.with_name(path.name + "-lock"),
+                self.bell.ring,
+                _nothing,
+                upkeep=lambda connection: keep_wal_small(connection, path),
+            )
+            opened.callback(self._writer.close)
+            self._reader = Writer(lambda: connect(path, "full"), None, _nothing, _nothing, "deferred")
+            opened.pop_all()
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         return await asyncio.wrap_future(self._reader.submit(work))

@@ -7,6 +7,7 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
 
@@ -72,19 +73,23 @@ class SqliteStore:
         self._ids_lock = threading.Lock()
         node = prepare(path, durability, shared=shared)
         lock = None if path is None else path.with_name(path.name + "-lock")
-        self._bell = Bell(path)
-        self._writer = Writer(
-            lambda: connect(path, durability),
-            lock,
-            self._bell.ring,
-            self._places.forget,
-            upkeep=_nothing if path is None else lambda connection: keep_wal_small(connection, path),
-        )
-        self._reader, self._shown = self._writer, self._places
-        if path is not None:
-            # Looking at many jobs must not keep anybody from working on them.
-            self._shown = Places()
-            self._reader = Writer(lambda: connect(path, durability), None, _nothing, _nothing, "deferred")
+        with ExitStack() as opened:
+            self._bell = Bell(path)
+            opened.callback(self._bell.close)
+            self._writer = Writer(
+                lambda: connect(path, durability),
+                lock,
+                self._bell.ring,
+                self._places.forget,
+                upkeep=_nothing if path is None else lambda connection: keep_wal_small(connection, path),
+            )
+            opened.callback(self._writer.close)
+            self._reader, self._shown = self._writer, self._places
+            if path is not None:
+                # Looking at many jobs must not keep anybody from working on them.
+                self._shown = Places()
+                self._reader = Writer(lambda: connect(path, durability), None, _nothing, _nothing, "deferred")
+            opened.pop_all()
         self._ids = Ids(node)
         self._coalescer = Coalescer(self._enqueue)
         if path is not None:

@@ -116,9 +116,7 @@ class Writer:
         next process to close the file would take it for unused, and throw away what the fork has yet to write.
         """
         self._at_work.acquire()
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        self._disconnect()
 
     def resume(self) -> None:
         """Go on; the connection is opened again when it is needed."""
@@ -128,7 +126,8 @@ class Writer:
         try:
             self._connected()
             descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666) if self._lock else None
-        except Exception as error:  # noqa: BLE001 - whoever opens the store gets it, whatever it is
+        except Exception as error:  # noqa: BLE001 - the caller that opens the store gets it, whatever it is
+            self._disconnect()
             self._ready.set_exception(translate(error))
             return
         self._ready.set_result(None)
@@ -140,8 +139,7 @@ class Writer:
         if descriptor is not None:
             os.close(descriptor)
         with self._at_work:
-            if self._connection is not None:
-                self._connection.close()
+            self._disconnect()
 
     def _serve(self, descriptor: int | None, batch: list[Errand[Any]]) -> None:
         try:
@@ -164,6 +162,11 @@ class Writer:
             self._connection = self._connect()
             self._may_flush = self._is_flushed = self._connection.execute("pragma synchronous").fetchone()[0] == _FULL
         return self._connection
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     def _next_batch(self) -> list[Errand[Any]] | None:
         first = self._waiting.get()

@@ -8,7 +8,7 @@ select seq, rec from reprieve_outbox as outbox where reason is null order by seq
 delete from reprieve_outbox where seq in (select value from json_each(?));
 
 -- name: refuse
-update reprieve_outbox set reason = ?2 where seq = ?1;
+update reprieve_outbox set reason = :reason where seq = :seq;
 
 -- name: readmit
 update reprieve_outbox set reason = null where reason is not null;
