@@ -44,7 +44,7 @@ BUGS = (
         "lua/claim.lua",
         "if state ~= WAITING or entries[place] ~= entry_of(id, version) then",
         "if not record then",
-        HISTORIES,
+        "job_that_left_the_queue_is_not_leased_in_place_of_the_next",
     ),
     Bug(
         "recovery takes from the living",

@@ -68,6 +68,21 @@ async def check_cancelled_job_is_not_leased(store: Store) -> None:
     expect_equal(await worker.take(10, LATER), [], "jobs leased at the time of one that was cancelled")
 
 
+async def check_job_that_left_the_queue_is_not_leased_in_place_of_the_next(store: Store) -> None:
+    worker = await Worker.open(store)
+    first, second = await enqueued(store), await enqueued(store)
+    cancel = change.cancel(first, OPERATOR, START)
+    expect_equal(await store.apply([cancel], START), ["applied"], "the answer to the cancel of the first of two")
+    expect_ids(await worker.take(10), [second], "jobs leased after the first of two was cancelled")
+    third, fourth = await enqueued(store), await enqueued(store)
+    cancel = change.cancel(third, OPERATOR, START)
+    retry = change.retry(cancel.job, replace(OPERATOR, delay=60.0), START, STUCK_AFTER)
+    answers = [await store.apply([one], START) for one in (cancel, retry)]
+    expect_equal(answers, [["applied"], ["applied"]], "the answers to a cancel and a retry that waits")
+    expect_ids(await worker.take(10), [fourth], "jobs leased while the one before waits for its retry")
+    expect_ids(await worker.take(10, START + 60 * SECOND), [third], "jobs leased at the time of the retry")
+
+
 async def check_person_takes_a_stuck_job_from_its_session(store: Store) -> None:
     worker, leased = await running_job(store)
     at = START + 31 * 60 * SECOND
