@@ -1,5 +1,6 @@
 """A declaration: what a task was declared with, as the worker and the enqueue need to know it."""
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -71,7 +72,8 @@ def declare(  # noqa: PLR0913 - everything that can be said about a task, all ke
     result_ttl: Duration = 0.0,
 ) -> Declaration:
     """Check what is said about a task; an async function runs on the loop, any other in a thread, unless told."""
-    if not inspect.isroutine(function):
+    # Since Python 3.14 a partial passes for a routine.
+    if not inspect.isroutine(function) or isinstance(function, functools.partial):
         message = f"{function!r} is no function; @app.task goes on top of one"
         raise InvalidTask(message)
     name = name or f"{function.__module__}.{function.__qualname__}"

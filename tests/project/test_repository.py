@@ -1,3 +1,4 @@
+import ast
 import re
 import shutil
 import subprocess
@@ -13,7 +14,7 @@ REQUIREMENTS = sorted((ROOT / "requirements").glob("*.txt"))
 # Each with a letter in brackets, because this file is searched as well.
 INDEX_HOSTS = re.compile(rb"\bpyp[i]\.(org|python\.org)\b|\bpythonhoste[d]\.org\b", re.IGNORECASE)
 MACHINE_PATHS = re.compile(rb"(?<![\w.~}-])/(roo[t]|wor[k])(?![\w.-])")
-LEFT_BY_TOOLS = re.compile(r"\.git|\.venv.*|\.hypothesis|\..+_cache|\.coverage.*|__pycache__|dist|mutants")
+LEFT_BY_TOOLS = re.compile(r"\.git|\.venv.*|\.node-.*|\.hypothesis|\..+_cache|\.coverage.*|__pycache__|dist|mutants")
 
 
 def files_of_the_project() -> list[Path]:
@@ -68,3 +69,22 @@ def test_version_is_written_in_one_place() -> None:
 def test_changelog_speaks_of_the_version() -> None:
     headings = re.findall(r"^## \[?([^\]\s]+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert {"Unreleased", reprieve.__version__} & set(headings)
+
+
+def hidden_annotations(source: str) -> list[str]:
+    """List the annotations of a class that name another member of it, which Python 3.14 takes for that member."""
+    return [
+        f"{parent.name}.{field.target.id}"
+        for parent in ast.walk(ast.parse(source))
+        if isinstance(parent, ast.ClassDef)
+        for members in [{ast.unparse(node.target) for node in parent.body if isinstance(node, ast.AnnAssign)}]
+        for field in parent.body
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if members & {name.id for name in ast.walk(field.annotation) if isinstance(name, ast.Name)}
+    ]
+
+
+def test_no_field_hides_the_module_that_an_annotation_names() -> None:
+    assert hidden_annotations("class Duty:\n    logs: logs.Logs\n    board: int\n") == ["Duty.logs"]
+    modules = sorted((ROOT / "src").rglob("*.py"))
+    assert {path.name: found for path in modules if (found := hidden_annotations(path.read_text("utf-8")))} == {}

@@ -208,7 +208,9 @@ async def test_a_store_that_is_full_gets_the_rest_when_it_has_room(database: Dat
         relay.stop()
         await running
         await shop.close()
-    assert [line["event"] for line in lines if "store" in line["event"]] == ["store unavailable", "store is back"]
+    # How much of 8 MB an empty server needs is its own affair: some say besides that they are nearly full.
+    said = [line["event"] for line in lines if line["event"].startswith("store ")]
+    assert said == ["store unavailable", "store is back"]
     assert {line.get("errorCode") for line in lines} <= {"store_full", None}
 
 

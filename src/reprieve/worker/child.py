@@ -13,10 +13,10 @@ import structlog
 from reprieve.clock import ticks
 from reprieve.core.record import Record
 from reprieve.errors import LifespanFailed
-from reprieve.worker import logs
 from reprieve.worker.board import Board
 from reprieve.worker.isolation import Processes
 from reprieve.worker.lifeline import die_with
+from reprieve.worker.logs import Logs, configure
 from reprieve.worker.loop import run
 from reprieve.worker.opening import START_FAILED_STATUS, Opening
 from reprieve.worker.target import load, move
@@ -42,7 +42,7 @@ class Duty(Record):
     parent: int
     board: int
     lifeline: int
-    logs: logs.Logs
+    logs: Logs
 
 
 class Child:
@@ -103,7 +103,7 @@ def main() -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     duty = msgspec.json.decode(sys.stdin.buffer.read(), type=Duty)
     die_with(duty.parent, duty.lifeline)
-    logs.configure(duty.logs)
+    configure(duty.logs)
     try:
         run(_serve(duty))
     except LifespanFailed:
