@@ -1,6 +1,7 @@
 """Servers that cannot, will not, or must not: each is told clearly, or gone through; no job is lost or doubled."""
 
 import asyncio
+import contextlib
 import traceback
 from collections.abc import Iterator
 
@@ -23,7 +24,7 @@ from reprieve.stores.open import open_store
 from reprieve.stores.protocol import Filter
 from reprieve.stores.redis import RedisStore
 from reprieve.stores.redis.address import address_of
-from reprieve.stores.redis.faults import translate
+from reprieve.stores.redis.faults import FAULTS, closed_is_broken, translate
 from reprieve.stores.redis.link import PATIENCE
 from reprieve.testing.conformance.stage import START, Worker, enqueue, enqueued, find_all, new_job, new_jobs, succeed
 from tests.servers import redis as servers
@@ -249,6 +250,19 @@ async def test_server_that_stays_away_is_told_once_for_all_who_wait() -> None:
         assert {type(answer) for answer in answers} == {StoreUnreachable}
         assert asyncio.get_running_loop().time() - began < 2.5 * PATIENCE
         await store.close()
+
+
+async def test_connection_that_was_closed_under_a_writer_counts_as_broken() -> None:
+    # From Python 3.12 on, asyncio says of it that None cannot be called; before it says nothing.
+    server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+    async with server:
+        _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        writer.close()
+        with contextlib.suppress(*FAULTS), closed_is_broken():
+            writer.writelines([b"PING\r\n"])
+        await writer.wait_closed()
+        with contextlib.suppress(*FAULTS), closed_is_broken():
+            writer.writelines([b"PING\r\n"])
 
 
 async def test_layout_of_a_newer_release_is_refused(server: servers.Server) -> None:

@@ -21,8 +21,8 @@ FAULTS = (redis_errors.RedisError, redis_errors.RedisClusterException, OSError)
 """Whatever the client raises when the server does not answer as it should."""
 
 
-_CLOSED = ("'NoneType' object has no attribute", "the handler is closed")
-"""What the client, and uvloop, say of a connection that was closed while somebody took it up."""
+_CLOSED = ("'NoneType' object has no attribute", "'NoneType' object is not callable", "the handler is closed")
+"""What the client, asyncio and uvloop say of a connection that was closed while another task took it up."""
 
 
 @contextmanager
@@ -33,7 +33,7 @@ def closed_is_broken() -> Iterator[None]:
     """
     try:
         yield
-    except (AttributeError, RuntimeError) as error:
+    except (AttributeError, RuntimeError, TypeError) as error:
         if any(words in str(error) for words in _CLOSED):
             raise redis_errors.ConnectionError(str(error)) from error
         raise
