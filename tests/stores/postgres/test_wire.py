@@ -217,6 +217,15 @@ def test_whoever_stands_still_with_the_turn_in_hand_loses_it(url: str) -> None:
     crew.close()
 
 
+@pytest.fixture
+def _ctrl_c() -> Iterator[None]:
+    """Let Ctrl-C raise KeyboardInterrupt: a process that a shell started in the background ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_ctrl_c")
 def test_an_interrupt_is_heard_while_somebody_waits(url: str, postgres_url: str) -> None:
     store = PostgresStore(url)
     first = new_job(store)
