@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from tests.servers.guard import Guard
 from tests.servers.ports import free_port, unprivileged
 from tests.servers.postgres import answers
-from tests.servers.program import PATIENCE, find, wait_until_ready
+from tests.servers.program import PATIENCE, PGBOUNCER, find, wait_until_ready
 
 POOL = 4
 """Sessions of the server that all share."""
@@ -19,7 +19,7 @@ POOL = 4
 @contextmanager
 def running(server: str) -> Iterator[str]:
     """Answer the URL of a pooler in front of a server, for as long as this lasts."""
-    binary = find("pgbouncer", "pgbouncer")
+    binary = find(PGBOUNCER)
     folder = Path(tempfile.mkdtemp(prefix="reprieve-pgbouncer-"))
     with Guard(folder):
         user, port, parts = unprivileged(folder), free_port(), urlsplit(server)

@@ -17,7 +17,7 @@ import psycopg
 from reprieve.clock import ticks
 from tests.servers.guard import Guard
 from tests.servers.ports import free_port, unprivileged
-from tests.servers.program import PATIENCE, find, wait_until_ready
+from tests.servers.program import PATIENCE, POSTGRESQL, find, wait_until_ready
 
 LOCKED_OUT = "bea"
 """The one user who needs a password."""
@@ -39,7 +39,7 @@ class Server:
 
     def __init__(self, folder: Path, primary: "Server | None" = None) -> None:
         """Make the cluster, empty or as a standby of another, and start nothing yet."""
-        self._binaries = find("postgresql", "initdb", places="/usr/lib/postgresql/*/bin").resolve().parent
+        self._binaries = find(POSTGRESQL).resolve().parent
         self.folder = folder
         self._user = unprivileged(folder)
         self._data = folder / "data"

@@ -1,4 +1,7 @@
-"""The programs of servers: found, or installed where we may, and waited for."""
+"""The server programs that the tests start: where each is found, and how long it may take to be ready.
+
+`tests.servers.install` brings those that are missing.
+"""
 
 import os
 import re
@@ -7,7 +10,9 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 PATIENCE = 30.0
 """Seconds for which a server may take to start, and to stop."""
@@ -17,22 +22,38 @@ class ServerMissing(Exception):
     """There is no server to test with."""
 
 
-def find(package: str, *names: str, places: str = "/usr/sbin") -> Path:
-    """Find a program by one of its names, or install the package that brings it.
+@dataclass(frozen=True)
+class Program:
+    """A program by one of its names."""
 
-    It is looked for on the PATH, and then in the places of a pattern, the newest first.
-    """
-    may_install = os.geteuid() == 0 and shutil.which("apt-get")
-    for words in ([], ["install", package], ["update"], ["install", package]):
-        if words and may_install:
-            subprocess.run(["apt-get", "-y", "-qq", *words], check=False, capture_output=True)
-        path = os.pathsep.join((os.environ.get("PATH", ""), *_newest_first(places)))
-        for name in names:
-            found = shutil.which(name, path=path)
-            if found:
-                return Path(found)
-    message = f"{names[0]} is not installed; apt-get install {package}"
-    raise ServerMissing(message)
+    title: str
+    package: str
+    """The package that brings it, as Debian names it; the package's service has the same name."""
+    names: tuple[str, ...]
+    places: str = "/usr/sbin"
+    """A pattern of folders to look in beside the PATH."""
+
+    def path(self) -> Path | None:
+        """Return where the program is: on the PATH, or else in its places, the newest version first."""
+        path = os.pathsep.join((os.environ.get("PATH", ""), *_newest_first(self.places)))
+        found = next(filter(None, (shutil.which(name, path=path) for name in self.names)), None)
+        return None if found is None else Path(found)
+
+
+POSTGRESQL: Final = Program("PostgreSQL", "postgresql", ("initdb",), "/usr/lib/postgresql/*/bin")
+REDIS: Final = Program("Redis", "redis-server", ("redis-server", "valkey-server"))
+PGBOUNCER: Final = Program("PgBouncer", "pgbouncer", ("pgbouncer",))
+PROGRAMS: Final = (POSTGRESQL, REDIS, PGBOUNCER)
+"""Everything that `make test` needs beside Python."""
+
+
+def find(program: Program) -> Path:
+    """Return where a program is; raise ServerMissing when it is not installed."""
+    found = program.path()
+    if found is None:
+        message = f"{program.title} is not installed ({program.names[0]} was not found); run: make servers"
+        raise ServerMissing(message)
+    return found
 
 
 def _newest_first(places: str) -> list[str]:

@@ -20,7 +20,7 @@ import redis
 
 from tests.servers.guard import Guard
 from tests.servers.ports import free_port
-from tests.servers.program import PATIENCE, find, wait_until_ready
+from tests.servers.program import PATIENCE, REDIS, find, wait_until_ready
 
 BUS = 10_000
 """How far above its port a server of a Cluster listens to the others."""
@@ -68,7 +68,7 @@ class Server:
                 f'{name} "{value}"' if name in ("save", "dir") else f"{name} {value}" for name, value in facts.items()
             ]
             configuration.write_text("\n".join(lines) + "\n")
-        command = [find("redis-server", "redis-server", "valkey-server"), configuration]
+        command = [find(REDIS), configuration]
         log = self.folder / "log"
         with log.open("ab") as output:
             self._process = subprocess.Popen(
