@@ -1,7 +1,9 @@
 .DEFAULT_GOAL := help
 .SUFFIXES:
 
-BIN := .venv/bin
+# The machine's default Python has its environment in .venv; `make test PYTHON=python3.13` has one beside it, .venv-3.13.
+VENV := $(if $(PYTHON),.venv-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null),.venv)
+BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 # The Python code that exists: a checkout need not have every folder.
 CODE := $(wildcard src tests benchmarks examples scripts hatch_build.py)
@@ -16,15 +18,23 @@ help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: .venv ## Watch jobs survive an outage
+demo: $(VENV) ## Watch jobs survive an outage
 	@$(BIN)/reprieve demo
 
 .PHONY: test
-test: .venv ## Run the tests
-	@$(PYTEST) -n 2
+test: $(VENV) servers ## Run the tests, or some of them: make test TESTS=tests/core
+	@$(PYTEST) -n 2 $(TESTS)
+
+.PHONY: pythons
+pythons: $(VENV) servers ## Run the tests on every Python that is found
+	@scripts/pythons $(BIN)/python
+
+.PHONY: servers
+servers: $(VENV) ## Install the servers that the tests start, where they are missing
+	@$(BIN)/python -m tests.servers.install
 
 .PHONY: check
-check: .venv ## Lint, check formats, types and layers, and cover every branch of the core
+check: $(VENV) ## Lint, check formats, types and layers, and cover every branch of the core
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy $(CODE)
@@ -32,16 +42,16 @@ check: .venv ## Lint, check formats, types and layers, and cover every branch of
 	$(PYTEST) -n 2 tests/core --cov --cov-report=term
 
 .PHONY: bench
-bench: .venv $(PEERS) $(NODE_PEERS) ## Measure the claims about speed, with peers beside us
+bench: $(VENV) servers $(PEERS) $(NODE_PEERS) ## Measure the claims about speed, with peers beside us
 	@$(BIN)/python -m benchmarks
 
 .PHONY: faults
-faults: .venv ## Run the long fault histories, and the property tests with twenty times the examples
+faults: $(VENV) servers ## Run the long fault histories, and the property tests with twenty times the examples
 	@REPRIEVE_FAULTS=1 $(PYTEST) -n 2 -m "faults or hypothesis"
 
 .PHONY: versions
-versions: .venv .venv-servers ## Run the tests of the Redis store on the oldest Redis, and on Valkey
-	@scripts/versions
+versions: $(VENV) servers .venv-servers ## Run the tests of the Redis store on the oldest Redis, and on Valkey
+	@scripts/versions $(BIN)/python
 
 .PHONY: mutants
 mutants: .venv-mutants ## Change the core in small ways and count the changes that the tests notice
@@ -52,19 +62,19 @@ lock: .venv-lock ## Pin the newest dependencies in requirements/
 	@scripts/lock
 
 .PHONY: format
-format: .venv ## Format the code and fix what can be fixed by rule
+format: $(VENV) ## Format the code and fix what can be fixed by rule
 	@$(BIN)/ruff check --fix-only
 	@$(BIN)/ruff format
 
 .PHONY: clean
 clean: ## Remove everything that make made
-	@rm -rf .venv .venv-lock .venv-mutants .venv-servers $(PEERS) $(NODE_PEERS) .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist mutants
+	@rm -rf .venv .venv-3.* .venv-lock .venv-mutants .venv-servers $(PEERS) $(NODE_PEERS) .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist mutants
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Phony: the script itself knows whether there is anything to do.
-.PHONY: .venv .venv-lock .venv-mutants .venv-servers $(PEERS) $(NODE_PEERS)
-.venv:
-	@scripts/venv .venv requirements/dev.txt --editable
+.PHONY: .venv $(VENV) .venv-lock .venv-mutants .venv-servers $(PEERS) $(NODE_PEERS)
+$(sort .venv $(VENV)):
+	@scripts/venv $@ requirements/dev.txt --editable
 .venv-lock:
 	@scripts/venv .venv-lock requirements/lock.txt
 .venv-mutants:

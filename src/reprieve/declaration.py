@@ -73,7 +73,7 @@ def declare(  # noqa: PLR0913 - everything that can be said about a task, all ke
 ) -> Declaration:
     """Check what is said about a task; an async function runs on the loop, any other in a thread, unless told."""
     # Since Python 3.14 a partial passes for a routine.
-    if not inspect.isroutine(function) or isinstance(function, functools.partial):
+    if isinstance(function, functools.partial) or not inspect.isroutine(function):
         message = f"{function!r} is no function; @app.task goes on top of one"
         raise InvalidTask(message)
     name = name or f"{function.__module__}.{function.__qualname__}"
