@@ -16,7 +16,7 @@ from reprieve.errors import LifespanFailed
 from reprieve.worker.board import Board
 from reprieve.worker.isolation import Processes
 from reprieve.worker.lifeline import die_with
-from reprieve.worker.logs import Logs, configure
+from reprieve.worker.logs import Logs, attach, configure
 from reprieve.worker.loop import run
 from reprieve.worker.opening import START_FAILED_STATUS, Opening
 from reprieve.worker.target import load, move
@@ -118,7 +118,7 @@ async def _serve(duty: Duty) -> NoReturn:
     place = load(duty.target)
     move(place, duty.url)
     count_as_own([duty.target.partition(":")[0], *(task.module for task in place.registry)])
-    logs.attach()
+    attach()
     processes = Processes(target=duty.target, url=duty.url, logs=duty.logs)
     worker = Worker(
         place,
@@ -137,7 +137,7 @@ async def _serve(duty: Duty) -> NoReturn:
         _leave(0)
     end.is_started = True
     # A lifespan may have set `logging` up.
-    logs.attach()
+    attach()
     await worker.run()
     closing = asyncio.create_task(processes.close(end.left()))
     # Lifespans are left by the task that has entered them.
