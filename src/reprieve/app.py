@@ -5,7 +5,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
-from typing import Self, TypedDict, TypeVar, Unpack, overload
+from typing import Self, TypeVar, Unpack, overload
 
 from msgspec.structs import replace
 
@@ -21,7 +21,7 @@ from reprieve.core.change import Request
 from reprieve.core.duration import Duration, seconds
 from reprieve.core.job import Job
 from reprieve.core.policy import Policy
-from reprieve.declaration import Dependency, Executor, declare
+from reprieve.declaration import TaskOptions, declare
 from reprieve.errors import ResultUnavailable
 from reprieve.lifespan import Lifespan, Lifespans
 from reprieve.portal import Portal
@@ -35,21 +35,6 @@ from reprieve.worker.middleware import Middleware
 
 L = TypeVar("L", bound=Lifespan)
 T = TypeVar("T")
-
-
-class TaskOptions(TypedDict, total=False):
-    """What can be said about a task."""
-
-    name: str
-    """What its jobs are stored under; the function's module and name unless given."""
-    queue: str
-    policy: Policy | None
-    dependency: Dependency
-    priority: int
-    timeout: Duration | None
-    executor: Executor | None
-    result_ttl: Duration
-    """How long what it returns is kept; nothing is kept unless given."""
 
 
 class Reprieve:
@@ -101,7 +86,7 @@ class Reprieve:
         """Register a function as a task: `@app.task`, or `@app.task(queue="mail", timeout="30s")`."""
 
         def register(function: Callable[P, R]) -> Task[P, R]:
-            declaration = declare(function, **options)
+            declaration = declare(function, options)
             self.registry.add(declaration)
             return Task(function, declaration, self)
 

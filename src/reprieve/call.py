@@ -8,7 +8,7 @@ from reprieve.core.duration import Duration, milliseconds, seconds
 from reprieve.core.job import Job
 from reprieve.core.policy import Override
 from reprieve.core.record import Record
-from reprieve.declaration import Declaration, Dependency
+from reprieve.declaration import Declaration, Dependency, require_dependency, require_priority
 from reprieve.errors import ValidationError
 
 
@@ -59,14 +59,14 @@ class Terms:
 
     def __init__(self, declaration: Declaration, options: Options) -> None:
         """Check the options, and make the model of the jobs."""
-        if "at" in options and "delay" in options:
-            message = "at and delay say the same thing; give one of the two"
-            raise ValidationError(message)
-        dependency = options.get("dependency")
-        self.declaration = declaration if dependency is None else replace(declaration, dependency=dependency)
+        self.declaration = declaration
+        if options:
+            _require_sense(options)
+            if "dependency" in options:
+                self.declaration = replace(declaration, dependency=options["dependency"])
         self.options = options
         self.connection = options.get("connection")
-        self.delay = milliseconds(seconds(options["delay"], "delay")) if options.get("delay") else 0
+        self.delay = milliseconds(seconds(options["delay"], "delay")) if "delay" in options else 0
         """Milliseconds to wait before the first attempt."""
         self.at = _moment(options["at"]) if "at" in options else None
         """The moment before which it must not start."""
@@ -101,6 +101,26 @@ class Call:
         self.dependency = declaration.dependency_of(args, kwargs)
 
 
+def _require_sense(options: Options) -> None:
+    """Raise a `ValidationError` for an option whose value is of the wrong type, or that contradicts another."""
+    if "at" in options and "delay" in options:
+        message = "at and delay say the same thing; give one of the two"
+        raise ValidationError(message)
+    for name in _TEXTS & options.keys():
+        value = options[name]  # type: ignore[literal-required]  # names of options
+        if not isinstance(value, str):
+            instead = "; leave it out for a job without one" if value is None else ""
+            message = f"option {name} of a job must be text, got {value!r}{instead}"
+            raise ValidationError(message)
+    if "priority" in options:
+        require_priority(options["priority"], "of a job", ValidationError)
+    if "dependency" in options:
+        require_dependency(options["dependency"], "of a job")
+
+
+_TEXTS = frozenset({"tenant", "queue", "key", "group"})
+
+
 def _override(options: Options) -> Override | None:
     """Answer the retry settings of a job alone; None when there are none."""
     if options.keys().isdisjoint(_RETRY_SETTINGS):
@@ -117,8 +137,8 @@ def _override(options: Options) -> Override | None:
 _RETRY_SETTINGS = frozenset({"max_attempts", "retry_delay", "max_retry_delay"})
 
 
-def _moment(at: datetime) -> int:
-    if at.tzinfo is None:
-        message = f"at {at!r} is no moment; give a datetime with a time zone"
+def _moment(at: object) -> int:
+    if not isinstance(at, datetime) or at.tzinfo is None:
+        message = f"option at of a job must be a datetime with a time zone, got {at!r}"
         raise ValidationError(message)
     return milliseconds(at.timestamp())

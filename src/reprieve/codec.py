@@ -5,15 +5,18 @@ decimals, enums and whatever else msgspec knows arrive as what they were. Withou
 """
 
 import inspect
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from types import SimpleNamespace
-from typing import Any, get_type_hints
+from typing import Any, Optional, get_type_hints
 
 import msgspec
 
-from reprieve.errors import UndecodablePayload, UnserialisableArgument
+from reprieve.errors import InvalidArgument, UndecodablePayload, UnserialisableArgument
+from reprieve.kinds import Kinds, kinds_of
 
 
 class Payload(msgspec.Struct, array_like=True, frozen=True):
@@ -24,6 +27,9 @@ class Payload(msgspec.Struct, array_like=True, frozen=True):
 
 
 _decode = msgspec.json.Decoder(Payload).decode
+
+_UNREADABLE = (msgspec.MsgspecError, NotImplementedError, TypeError, ValueError)
+"""What is raised for data that does not fit an annotation, by msgspec, by us, and by models."""
 
 
 class Codec:
@@ -39,6 +45,7 @@ class Codec:
         self._is_plain = all(parameter.kind is parameter.POSITIONAL_OR_KEYWORD for parameter in parameters)
         self._most = len(parameters)
         self._required = sum(parameter.default is parameter.empty for parameter in parameters)
+        self._keywords = _keywords_after(list(parameters))
 
     @cached_property
     def _hints(self) -> dict[str, Any]:
@@ -49,15 +56,54 @@ class Codec:
     def _places(self) -> list[Any]:
         return list(self._hints.values())
 
+    @cached_property
+    def _kinds(self) -> dict[str, Kinds | None]:
+        """The types that fit each parameter at a glance; None if everything does."""
+        return {name: kinds_of(hint) for name, hint in self._hints.items()}
+
+    @cached_property
+    def _exact(self) -> dict[str, frozenset[type] | None]:
+        return {name: None if kinds is None else kinds.exact for name, kinds in self._kinds.items()}
+
+    @cached_property
+    def _exact_by_place(self) -> list[frozenset[type] | None]:
+        return list(self._exact.values())
+
     def encode(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> bytes:
-        """Write the arguments of a call, after checking that the function can be called with them."""
-        if not self._is_simple(args, kwargs):
+        """Write the arguments of a call.
+
+        Raises `UnserialisableArgument` if the function cannot be called so or JSON cannot hold them, and
+        `InvalidArgument` if one does not fit its annotation: what is stored can be read by the worker.
+        """
+        if self._fits(args, kwargs):
+            return dump((args, kwargs), self._arguments)
+        sent = self._pairs(args, kwargs)
+        for name, value in sent:
+            kinds = self._kinds[name]
+            if kinds is not None and not kinds.may_hold(value):
+                raise self._misfit(name, value)
+        data = dump((args, kwargs), self._arguments)
+        payload = _decode(data)
+        for (name, value), (_, arrived) in zip(sent, self._pairs(payload.args, payload.kwargs), strict=True):
             try:
-                self._signature.bind(*args, **kwargs)
-            except TypeError as error:
-                message = f"{self._name} cannot be called so: {error}"
-                raise UnserialisableArgument(message) from None
-        return dump((args, kwargs), self._arguments)
+                _convert(arrived, self._hints[name])
+            except _UNREADABLE as error:
+                raise self._misfit(name, value, str(error)) from error
+        return data
+
+    def read(self, args: Sequence[str], kwargs: Mapping[str, str]) -> tuple[tuple[object, ...], dict[str, object]]:
+        """Read arguments that a person typed: as JSON if they are JSON and that fits the annotation, else as text."""
+        bound = self._bind(args, kwargs)
+        for name, typed in bound.arguments.items():
+            hint = self._hints[name]
+            match self._signature.parameters[name].kind:
+                case inspect.Parameter.VAR_POSITIONAL:
+                    bound.arguments[name] = tuple(_read(text, hint) for text in typed)
+                case inspect.Parameter.VAR_KEYWORD:
+                    bound.arguments[name] = {key: _read(text, hint) for key, text in typed.items()}
+                case _:
+                    bound.arguments[name] = _read(typed, hint)
+        return bound.args, bound.kwargs
 
     def decode(self, data: bytes) -> tuple[list[object], dict[str, object]]:
         """Read the arguments of a call, each as what its annotation says."""
@@ -69,7 +115,7 @@ class Codec:
             bound = self._signature.bind(*payload.args, **payload.kwargs)
             for name, value in bound.arguments.items():
                 bound.arguments[name] = self._rebuild(name, value)
-        except (msgspec.MsgspecError, NotImplementedError, TypeError, ValueError) as error:
+        except _UNREADABLE as error:
             message = f"the payload does not fit {self._name}: {error}"
             raise UndecodablePayload(message) from error
         return list(bound.args), dict(bound.kwargs)
@@ -77,6 +123,55 @@ class Codec:
     def _is_simple(self, args: Sequence[object], kwargs: Mapping[str, object]) -> bool:
         """Whether the arguments fit at a glance, so that nothing has to be bound: most calls are such."""
         return self._is_plain and not kwargs and self._required <= len(args) <= self._most
+
+    def _fits(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> bool:
+        """Whether a call fits the signature and every annotation at a glance: most calls do."""
+        if not self._is_bound(args, kwargs):
+            return False
+        for value, exact in zip(args, self._exact_by_place, strict=False):
+            if exact is not None and type(value) not in exact:
+                return False
+        for name in kwargs:
+            exact = self._exact[name]
+            if exact is not None and type(kwargs[name]) not in exact:
+                return False
+        return True
+
+    def _is_bound(self, args: Sequence[object], kwargs: Mapping[str, object]) -> bool:
+        """Whether a call fits the signature at a glance; if not, it may fit all the same."""
+        if len(args) >= len(self._keywords):
+            return False
+        required, allowed = self._keywords[len(args)]
+        return required <= kwargs.keys() <= allowed if kwargs else not required
+
+    def _bind(self, args: Sequence[object], kwargs: Mapping[str, object]) -> inspect.BoundArguments:
+        try:
+            return self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            message = f"{self._name} cannot be called so: {error}"
+            raise UnserialisableArgument(message) from None
+
+    def _pairs(self, args: Sequence[object], kwargs: Mapping[str, object]) -> list[tuple[str, object]]:
+        """Return the values of a call, each with the name of its parameter."""
+        if self._is_bound(args, kwargs):
+            return [*zip(self._hints, args, strict=False), *kwargs.items()]
+        pairs: list[tuple[str, object]] = []
+        for name, value in self._bind(args, kwargs).arguments.items():
+            match self._signature.parameters[name].kind:
+                case inspect.Parameter.VAR_POSITIONAL:
+                    pairs += ((name, item) for item in value)
+                case inspect.Parameter.VAR_KEYWORD:
+                    pairs += ((name, item) for item in value.values())
+                case _:
+                    pairs.append((name, value))
+        return pairs
+
+    def _misfit(self, name: str, value: object, reason: str = "") -> InvalidArgument:
+        expected = inspect.formatannotation(self._hints[name])
+        got = type(value).__name__
+        why = f" ({' '.join(reason.split())})" if reason else ""
+        message = f"argument {name} of {self._name} must be {expected}, got {got}{why}"
+        return InvalidArgument(message, parameter=name, expected=expected, got=got)
 
     def _rebuild(self, name: str, value: object) -> object:
         parameter = self._signature.parameters[name]
@@ -128,6 +223,18 @@ def _convert(value: object, hint: Any) -> object:  # noqa: ANN401 - an annotatio
     return msgspec.convert(value, hint, dec_hook=_decode_foreign)
 
 
+def _read(text: str, hint: Any) -> object:  # noqa: ANN401 - as above
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    for reading in (value, text):
+        with suppress(*_UNREADABLE):
+            _convert(reading, hint)
+            return reading
+    return value
+
+
 def _encode_foreign(value: object) -> object:
     """Write what msgspec does not know: pydantic's models, by their own method."""
     dump_model = getattr(value, "model_dump", None)
@@ -150,10 +257,36 @@ def _hint_of(function: Callable[..., object], parameter: inspect.Parameter) -> A
         return Any
     one = SimpleNamespace(__annotations__={parameter.name: parameter.annotation})
     try:
-        return get_type_hints(one, getattr(inspect.unwrap(function), "__globals__", {}))[parameter.name]
+        names = getattr(inspect.unwrap(function), "__globals__", {})
+        hint = get_type_hints(one, names, include_extras=True)[parameter.name]
     except (AttributeError, NameError, SyntaxError, TypeError):
         # An annotation that only a type checker can read: its parameter alone arrives as plain JSON.
         return Any
+    # What is None by default may be None, also where the annotation does not say so.
+    is_implicit = parameter.default is None and hint is not Any and hint is not object
+    return Optional[hint] if is_implicit else hint  # noqa: UP045 - not every annotation knows `|`
+
+
+def _keywords_after(
+    parameters: Sequence[inspect.Parameter],
+) -> list[tuple[frozenset[str], frozenset[str]]]:
+    """Return which keywords a call must and may have after so many positional arguments.
+
+    Empty for a function with parameters of other kinds, whose calls have to be bound.
+    """
+    if any(parameter.kind not in _ORDINARY for parameter in parameters):
+        return []
+    places = sum(parameter.kind is parameter.POSITIONAL_OR_KEYWORD for parameter in parameters)
+    return [
+        (
+            frozenset(parameter.name for parameter in parameters[given:] if parameter.default is parameter.empty),
+            frozenset(parameter.name for parameter in parameters[given:]),
+        )
+        for given in range(places + 1)
+    ]
+
+
+_ORDINARY = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 _encode = msgspec.json.Encoder(enc_hook=_encode_foreign).encode

@@ -4,13 +4,16 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from difflib import get_close_matches
+from typing import Literal, TypeAlias, TypedDict, get_args
 
 from reprieve.codec import Codec
+from reprieve.core import presets
 from reprieve.core.duration import Duration, seconds
 from reprieve.core.job import HIGH, LOW, NORMAL
 from reprieve.core.policy import Policy
-from reprieve.errors import InvalidDependency, InvalidTask
+from reprieve.errors import InvalidDependency, InvalidTask, ValidationError
+from reprieve.importing import MAIN, module_of
 
 Executor: TypeAlias = Literal["async", "thread", "process"]
 """Where a task runs: on the worker's loop, in one of its threads, or in a process of its own."""
@@ -19,12 +22,31 @@ Dependency: TypeAlias = str | Callable[..., object]
 """What a task calls: a name, or a function of the job's arguments that answers one."""
 
 
+class TaskOptions(TypedDict, total=False):
+    """What can be said about a task."""
+
+    name: str
+    """What its jobs are stored under; the function's module and name unless given."""
+    queue: str
+    policy: Policy | None
+    dependency: Dependency
+    priority: int
+    timeout: Duration | None
+    executor: Executor | None
+    result_ttl: Duration
+    """How long what it returns is kept; nothing is kept unless given."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
     """A function, and everything that was said about it."""
 
     name: str
     function: Callable[..., object]
+    module: str
+    """The module that has to be imported for the task to exist; `__main__` if no other process can import it."""
+    is_importable: bool
+    """Whether a worker can find the task: by its module, or by a name that it was given."""
     codec: Codec
     executor: Executor
     is_async: bool
@@ -38,11 +60,6 @@ class Declaration:
     """Seconds that an attempt may take; None leaves it to `stuck_after`."""
     result_ttl: float = 0.0
     """Seconds for which a result is kept; 0 keeps none."""
-
-    @property
-    def module(self) -> str:
-        """The module that has to be imported for the task to exist."""
-        return self.function.__module__
 
     def dependency_of(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> str:
         """Answer what this call depends on; asked once, at enqueue."""
@@ -59,28 +76,74 @@ class Declaration:
         return name
 
 
-def declare(  # noqa: PLR0913 - everything that can be said about a task, all keywords
-    function: Callable[..., object],
-    *,
-    name: str = "",
-    queue: str = "default",
-    policy: Policy | None = None,
-    dependency: Dependency = "",
-    priority: int = NORMAL,
-    timeout: Duration | None = None,
-    executor: Executor | None = None,
-    result_ttl: Duration = 0.0,
-) -> Declaration:
+def require_text(value: object, what: str, of: str, error: type[ValidationError]) -> str:
+    """Return a name that was given, if it is text and not empty."""
+    if not isinstance(value, str) or not value:
+        message = f"{what} {of} must be text, got {value!r}"
+        raise error(message)
+    return value
+
+
+def require_priority(value: object, of: str, error: type[ValidationError]) -> int:
+    """Return a priority that was given, if it is one."""
+    if not isinstance(value, int) or isinstance(value, bool) or not HIGH <= value <= LOW:
+        message = f"priority {of} must be a whole number from {HIGH}, the first, to {LOW}, got {value!r}"
+        raise error(message)
+    return value
+
+
+def require_dependency(value: object, of: str) -> None:
+    """Raise `InvalidDependency` for what is neither a name nor a function."""
+    if not isinstance(value, str) and not callable(value):
+        message = f"dependency {of} must be a name or a function of the arguments, got {value!r}"
+        raise InvalidDependency(message)
+
+
+def declare(function: Callable[..., object], options: TaskOptions) -> Declaration:
     """Check what is said about a task; an async function runs on the loop, any other in a thread, unless told."""
     # Since Python 3.14 a partial passes for a routine.
     if isinstance(function, functools.partial) or not inspect.isroutine(function):
-        message = f"{function!r} is no function; @app.task goes on top of one"
-        raise InvalidTask(message)
-    name = name or f"{function.__module__}.{function.__qualname__}"
+        raise InvalidTask(_no_function(function))
+    module = module_of(function)
+    name = f"{module}.{function.__qualname__}"
+    if unknown := [option for option in options if option not in TaskOptions.__annotations__]:
+        raise InvalidTask(_unknown(name, unknown[0], options[unknown[0]]))  # type: ignore[literal-required]  # any name
+    if "name" in options:
+        name = require_text(options["name"], "name", f"of task {name}", InvalidTask)
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        message = f"task {name} yields, and nobody would go through what it yields; write a function that returns"
+        message = f"task {name} is a generator; a task must return its result, so write a function that returns"
         raise InvalidTask(message)
     is_async = inspect.iscoroutinefunction(function)
+    timeout = options.get("timeout")
+    limit = None if timeout is None else seconds(timeout, f"timeout of task {name}")
+    if limit == 0:
+        message = f"a timeout of 0 leaves task {name} no time to run"
+        raise InvalidTask(message)
+    dependency = options.get("dependency", "")
+    require_dependency(dependency, f"of task {name}")
+    return Declaration(
+        name=name,
+        function=function,
+        module=module,
+        is_importable=module != MAIN or "name" in options,
+        codec=Codec(function),
+        executor=_executor(options.get("executor"), name, is_async=is_async),
+        is_async=is_async,
+        queue=require_text(options.get("queue", "default"), "queue", f"of task {name}", InvalidTask),
+        policy=_policy(options.get("policy"), name),
+        dependency=dependency,
+        priority=require_priority(options.get("priority", NORMAL), f"of task {name}", InvalidTask),
+        timeout=limit,
+        result_ttl=seconds(options.get("result_ttl", 0.0), f"result_ttl of task {name}"),
+    )
+
+
+def _no_function(thing: object) -> str:
+    hint = f"write @app.task(queue={thing!r})" if isinstance(thing, str) else "@app.task goes on top of one"
+    return f"{thing!r} is not a function; {hint}"
+
+
+def _executor(executor: Executor | None, name: str, *, is_async: bool) -> Executor:
     executor = executor or ("async" if is_async else "thread")
     if executor not in get_args(Executor):
         message = f"task {name} cannot run in {executor!r}; executors are {', '.join(get_args(Executor))}"
@@ -88,23 +151,45 @@ def declare(  # noqa: PLR0913 - everything that can be said about a task, all ke
     if (executor == "async") is not is_async and executor != "process":
         message = f"task {name} is {'an async' if is_async else 'a plain'} function and cannot run as {executor!r}"
         raise InvalidTask(message)
-    if not HIGH <= priority <= LOW:
-        message = f"priority {priority} of task {name} is none; give one from {HIGH}, the first, to {LOW}"
-        raise InvalidTask(message)
-    limit = None if timeout is None else seconds(timeout, "timeout")
-    if limit == 0:
-        message = f"a timeout of 0 leaves task {name} no time to run"
-        raise InvalidTask(message)
-    return Declaration(
-        name=name,
-        function=function,
-        codec=Codec(function),
-        executor=executor,
-        is_async=is_async,
-        queue=queue,
-        policy=policy,
-        dependency=dependency,
-        priority=priority,
-        timeout=limit,
-        result_ttl=seconds(result_ttl, "result_ttl"),
-    )
+    return executor
+
+
+def _policy(policy: object, name: str) -> Policy | None:
+    if policy is None or isinstance(policy, Policy):
+        return policy
+    right = f"presets.{policy}" if policy in presets.ALL else "Policy(max_attempts=5) or presets.email"
+    message = f"policy of task {name} must be a Policy, got {policy!r}; write policy={right}"
+    raise InvalidTask(message)
+
+
+_OF_POLICIES = {
+    "max_attempts": "max_attempts={0!r}",
+    "retries": "retries={0!r}",
+    "max_retries": "retries={0!r}",
+    "backoff": "backoff=…",
+    "retry_backoff": 'backoff=Exponential("1s")',
+    "retry_delay": "backoff=Exponential({0!r})",
+    "default_retry_delay": "backoff=Exponential({0!r})",
+    "max_retry_delay": 'backoff=Exponential("1s", cap={0!r})',
+    "jitter": 'backoff=Exponential("1s", jitter={0!r})',
+    "rules": "rules=…",
+    "window": "window=…",
+    "deadline": "deadline={0!r}",
+    "max_crashes": "max_crashes={0!r}",
+    "max_parked": "max_parked={0!r}",
+}
+"""What people say about a task that belongs into its policy, and how it is written there."""
+
+_OF_JOBS = ("tenant", "key", "key_ttl", "delay", "at", "group", "connection")
+
+
+def _unknown(name: str, option: str, value: object) -> str:
+    """Say where an option belongs that a task does not have."""
+    message = f"@app.task has no option {option!r} (task {name}); "
+    if option in _OF_POLICIES:
+        return f"{message}it belongs into the policy: policy=Policy({_OF_POLICIES[option].format(value)})"
+    if option in _OF_JOBS:
+        return f"{message}it belongs to a job: .using({option}=…).enqueue(…)"
+    known = list(TaskOptions.__annotations__)
+    close = get_close_matches(option, known, n=1)
+    return message + (f"did you mean {close[0]!r}?" if close else f"the options are {', '.join(known)}")

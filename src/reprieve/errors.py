@@ -230,6 +230,12 @@ class StoreReadOnly(StoreError):
     is_passing = False
 
 
+class StoreRefused(StoreReadOnly):
+    """The server refuses this user, password, database or right; the URL or the server has to be corrected."""
+
+    code = "store_refused"
+
+
 class StoreFull(StoreError):
     """There is no room for more jobs; nothing of the call was stored."""
 
@@ -278,6 +284,19 @@ class UnserialisableArgument(ValidationError, TypeError):
     code = "unserialisable_argument"
 
 
+class InvalidArgument(ValidationError, TypeError):
+    """An argument whose type is not what the function's annotation says."""
+
+    code = "invalid_argument"
+
+    def __init__(self, message: str, *, parameter: str, expected: str, got: str) -> None:
+        """Keep the parameter's name, its annotation, and the name of the value's type."""
+        super().__init__(message)
+        self.parameter = parameter
+        self.expected = expected
+        self.got = got
+
+
 class UndecodablePayload(ReprieveError):
     """A payload that does not fit its task: stored by another release, or by somebody else."""
 
@@ -308,10 +327,34 @@ class UnknownTask(ReprieveError):
     code = "unknown_task"
 
 
+class TaskNotImportable(ReprieveError):
+    """A task that is defined where no worker can import it from: a prompt, a notebook, `python -c`."""
+
+    code = "task_not_importable"
+
+
 class AppNotFound(ValidationError):
     """A module or app that cannot be imported under the name given."""
 
     code = "app_not_found"
+
+
+class NoTasks(AppNotFound):
+    """An app that declares no task, so that a worker would have nothing to run."""
+
+    code = "no_tasks"
+
+
+class AppImportFailed(ReprieveError):
+    """The application's own code raised an error, or ended the program, while it was imported."""
+
+    code = "app_import_failed"
+
+
+class EnqueueDuringImport(ReprieveError):
+    """A job was enqueued by a module of the application while a worker or a command imported it."""
+
+    code = "enqueue_during_import"
 
 
 class MissingExtra(ReprieveError):

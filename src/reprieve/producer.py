@@ -4,14 +4,17 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from copy import copy
+from pathlib import Path
 from typing import Any, Protocol, Self, TypeGuard, TypeVar
 
 from msgspec.structs import replace
 
 from reprieve.call import Call, Receipt
 from reprieve.clock import Clock, ticks
+from reprieve.config import Settings
 from reprieve.core.job import Job
-from reprieve.errors import StoreError, ValidationError
+from reprieve.errors import StoreError, TaskNotImportable, ValidationError
+from reprieve.importing import file_of, refuse_enqueue
 from reprieve.portal import Portal
 from reprieve.registry import Registry
 from reprieve.stores.protocol import AsyncTransactional, Immediate, Store, Transactional
@@ -31,9 +34,14 @@ BULK = 1_000
 """Jobs of one trip to the store, when many are enqueued; others in the loop wait while they are made."""
 
 
+IN_MEMORY = ("sqlite://:memory:", "sqlite:///:memory:")
+"""Stores that no other process sees."""
+
+
 class Origin(Protocol):
     """What a producer enqueues for: an app."""
 
+    settings: Settings
     registry: Registry
     portal: Portal
 
@@ -79,6 +87,8 @@ class Producer:
 
     def enqueue(self, call: Call) -> Receipt:
         """Store one call, from code without a loop."""
+        refuse_enqueue()
+        self._require_importable(call)
         if call.terms.connection is not None:
             return self._enqueue_in(call)
         self._tune()
@@ -89,6 +99,8 @@ class Producer:
 
     async def aenqueue(self, call: Call) -> Receipt:
         """Store one call, together with those of other callers."""
+        refuse_enqueue()
+        self._require_importable(call)
         if call.terms.connection is not None:
             return await self._aenqueue_in(call)
         await self._atune()
@@ -100,11 +112,12 @@ class Producer:
 
     def enqueue_many(self, calls: Iterable[Call]) -> list[Receipt]:
         """Store many calls, from code without a loop."""
+        refuse_enqueue()
         receipts: list[Receipt] = []
         is_news = False
         # All but the store's own work is done in the caller's thread: a connection or an iterator may know no other.
         with _telling(receipts):
-            for batch in _batches(calls):
+            for batch in self._batches(calls):
                 if isinstance(batch, Call):
                     # Whoever follows must not wait for the lock that the caller's transaction is about to take.
                     self._follow(is_news=is_news)
@@ -118,11 +131,12 @@ class Producer:
 
     async def aenqueue_many(self, calls: Iterable[Call]) -> list[Receipt]:
         """Store many calls: while some are on their way, the next are made."""
+        refuse_enqueue()
         receipts: list[Receipt] = []
         is_news = False
         with _telling(receipts):
             async with _UnderWay(receipts) as under_way:
-                for batch in _batches(calls):
+                for batch in self._batches(calls):
                     if isinstance(batch, Call):
                         await under_way.arrive()
                         await self._afollow(is_news=is_news)
@@ -158,6 +172,40 @@ class Producer:
             deadline_at=policy.deadline_of(now) if terms.deadline is None else now + terms.deadline,
             max_attempts=policy.max_attempts,
         )
+
+    def _batches(self, calls: Iterable[Call]) -> Iterator[list[Call] | Call]:
+        """Yield calls by the thousand, and each call in a transaction of the caller's by itself."""
+        batch: list[Call] = []
+        for call in calls:
+            self._require_importable(call)
+            if call.terms.connection is not None:
+                if batch:
+                    yield batch
+                    batch = []
+                yield call
+                continue
+            batch.append(call)
+            if len(batch) == BULK:
+                yield batch
+                batch = []
+        if batch:
+            yield batch
+
+    def _require_importable(self, call: Call) -> None:
+        """Refuse a call that no worker could run: its task is defined where no other process can import it from.
+
+        A store in memory, and jobs that run inline, need no other process.
+        """
+        declaration = call.terms.declaration
+        if declaration.is_importable or self.follower is not None or self._origin.settings.url in IN_MEMORY:
+            return
+        file = Path(file_of(declaration.function)).name
+        where = f"in {file}" if file else "in code without a file (a prompt, a notebook, standard input, python -c)"
+        message = (
+            f"task {declaration.name} is defined {where}, which no worker can import; define it in a module such as "
+            f'shop.py, or give it a name that the worker\'s app knows: @app.task(name="{declaration.function.__name__}")'
+        )
+        raise TaskNotImportable(message)
 
     def _bring_here(self, jobs: list[Job]) -> list[Receipt]:
         store, clock = self._origin.store, self._origin.clock
@@ -226,24 +274,6 @@ class Producer:
     async def _afollow(self, *, is_news: bool) -> None:
         if self.follower is not None and is_news:
             await self.follower.afollow()
-
-
-def _batches(calls: Iterable[Call]) -> Iterator[list[Call] | Call]:
-    """Answer calls by the thousand, and each call in a transaction of the caller's by itself."""
-    batch: list[Call] = []
-    for call in calls:
-        if call.terms.connection is not None:
-            if batch:
-                yield batch
-                batch = []
-            yield call
-            continue
-        batch.append(call)
-        if len(batch) == BULK:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
 
 
 class _UnderWay:

@@ -1,6 +1,7 @@
 """A task: a registered function that can be enqueued. Called directly it is still the plain function."""
 
 from collections.abc import Callable
+from difflib import get_close_matches
 from functools import cached_property, update_wrapper
 from typing import Generic, ParamSpec, Protocol, Self, TypeVar, Unpack
 
@@ -51,11 +52,18 @@ class Task(Generic[P, R]):
         return self._function(*args, **kwargs)
 
     def using(self, **options: Unpack[Options]) -> Self:
-        """Answer the same task with options for the jobs that are enqueued through it."""
+        """Return the same task with options for the jobs that are enqueued through it.
+
+        Raises a `ValidationError` for an option that a job does not have, and for a value that makes no sense.
+        """
         if unknown := options.keys() - Options.__annotations__.keys():
-            message = f"a job has no option {', '.join(sorted(map(repr, unknown)))}; its options are {_NAMES}"
+            close = get_close_matches(min(unknown), _NAMES, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"its options are {', '.join(_NAMES)}"
+            message = f"a job has no option {', '.join(sorted(map(repr, unknown)))}; {hint}"
             raise ValidationError(message)
-        return type(self)(self._function, self.declaration, self.app, {**self._options, **options})
+        task = type(self)(self._function, self.declaration, self.app, {**self._options, **options})
+        task._terms  # noqa: B018, SLF001 - worked out, and thereby checked, at the call that gives the options
+        return task
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call:
         """Make a call that can be enqueued together with others."""
@@ -74,4 +82,4 @@ class Task(Generic[P, R]):
         return await self.app.aenqueue(self.call(*args, **kwargs))
 
 
-_NAMES = ", ".join(Options.__annotations__)
+_NAMES = list(Options.__annotations__)

@@ -104,7 +104,7 @@ def test_an_error_between_two_batches_has_the_receipts_of_what_was_stored(
 ) -> None:
     monkeypatch.setattr("reprieve.producer.BULK", 2)
     with pytest.raises(ValidationError) as caught:
-        app.enqueue_many([*(send.call(number) for number in range(5)), send.using(priority=0).call(5)])
+        app.enqueue_many([*(send.call(number) for number in range(5)), send.using(queue="\n").call(5)])
     receipts = caught.value.receipts
     assert [app.job(receipt.id).payload for receipt in receipts] == [send.call(number).payload for number in range(4)]
     assert numbers(app) == [0, 1, 2, 3]

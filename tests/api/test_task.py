@@ -91,9 +91,22 @@ def test_two_functions_cannot_share_a_name(app: Reprieve) -> None:
     [
         ({"executor": "fiber"}, "executors are async, thread, process"),
         ({"executor": "async"}, "is a plain function and cannot run as 'async'"),
-        ({"priority": 0}, "priority 0"),
-        ({"priority": 10}, "priority 10"),
+        ({"priority": 0}, "from 1, the first, to 9, got 0"),
+        ({"priority": 10}, "from 1, the first, to 9, got 10"),
+        ({"priority": True}, "must be a whole number from 1, the first, to 9, got True"),
+        ({"priority": "high"}, "got 'high'"),
         ({"timeout": 0}, "no time to run"),
+        ({"queue": 3}, "queue of task .* must be text, got 3"),
+        ({"name": ""}, "name of task .* must be text, got ''"),
+        ({"policy": "email"}, r"must be a Policy, got 'email'; write policy=presets\.email"),
+        ({"policy": "mine"}, r"must be a Policy, got 'mine'; write policy=Policy\(max_attempts=5\) or presets\.email"),
+        ({"max_attempts": 2}, r"belongs into the policy: policy=Policy\(max_attempts=2\)"),
+        ({"max_retries": 2}, r"belongs into the policy: policy=Policy\(retries=2\)"),
+        ({"retry_delay": "5s"}, r"belongs into the policy: policy=Policy\(backoff=Exponential\('5s'\)\)"),
+        ({"backoff": fixed("5s")}, r"belongs into the policy: policy=Policy\(backoff=…\)"),
+        ({"tenant": "acme"}, r"belongs to a job: \.using\(tenant=…\)\.enqueue"),
+        ({"time_out": "5s"}, "has no option 'time_out' .*; did you mean 'timeout'?"),
+        ({"colour": "blue"}, "has no option 'colour' .*; the options are name, queue, policy"),
     ],
 )
 def test_a_task_that_could_not_work_is_refused_where_it_is_declared(
@@ -104,13 +117,21 @@ def test_a_task_that_could_not_work_is_refused_where_it_is_declared(
 
 
 def test_only_a_function_can_be_a_task(app: Reprieve) -> None:
-    with pytest.raises(InvalidTask, match="is no function"):
+    with pytest.raises(InvalidTask, match=r"is not a function; @app\.task goes on top of one"):
         app.task(cast("Callable[[], None]", functools.partial(print, "a")))
+    with pytest.raises(InvalidTask, match=r"'mail' is not a function; write @app\.task\(queue='mail'\)"):
+        app.task(cast("Callable[[], None]", "mail"))
 
 
-def test_an_option_that_a_task_does_not_have_is_refused(app: Reprieve) -> None:
-    with pytest.raises(TypeError, match="colour"):
-        app.task(colour="blue")(lambda: None)  # type: ignore[call-overload]  # the point
+@pytest.mark.parametrize("timeout", ["x", object(), True, -1])
+def test_a_timeout_that_is_no_length_of_time_is_refused(app: Reprieve, timeout: Any) -> None:  # noqa: ANN401 - the point
+    with pytest.raises(InvalidDuration, match=r"timeout of task send .* is not a length of time"):
+        app.task(name="send", timeout=timeout)(lambda: None)
+
+
+def test_a_dependency_of_a_task_that_is_no_name_is_refused(app: Reprieve) -> None:
+    with pytest.raises(InvalidDependency, match="must be a name or a function of the arguments, got 5"):
+        app.task(dependency=cast("str", 5))(lambda: None)
 
 
 # options of a job
@@ -163,8 +184,8 @@ def test_a_job_can_wait_for_a_moment(app: Reprieve, send: Task[[int], None], clo
         ({"queue": ""}, InvalidName, "queue"),
         ({"tenant": "a" * 256}, InvalidName, "tenant"),
         ({"key": "a\x00b"}, InvalidName, "key"),
-        ({"priority": 0}, ValidationError, "priority 0"),
-        ({"priority": 10}, ValidationError, "priority 10"),
+        ({"priority": 0}, ValidationError, "from 1, the first, to 9, got 0"),
+        ({"priority": 10}, ValidationError, "from 1, the first, to 9, got 10"),
     ],
 )
 def test_an_option_that_makes_no_sense_is_refused_before_anything_is_stored(
@@ -173,6 +194,32 @@ def test_an_option_that_makes_no_sense_is_refused_before_anything_is_stored(
     with pytest.raises(error, match=complaint):
         send.using(**options).enqueue(1)
     assert drain(app).ran == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "complaint"),
+    [
+        ({"tenant": 42}, ValidationError, "option tenant of a job must be text, got 42"),
+        ({"queue": 3}, ValidationError, "option queue of a job must be text, got 3"),
+        ({"group": 1}, ValidationError, "option group of a job must be text, got 1"),
+        ({"key": None}, ValidationError, "option key of a job must be text, got None; leave it out"),
+        ({"priority": True}, ValidationError, "priority of a job must be a whole number from 1, .* got True"),
+        ({"priority": "high"}, ValidationError, "got 'high'"),
+        ({"max_attempts": 5.0}, ValidationError, r"max_attempts must be a whole number, got 5\.0"),
+        ({"max_attempts": True}, ValidationError, "max_attempts must be a whole number, got True"),
+        ({"delay": None}, InvalidDuration, "delay None is not a length of time"),
+        ({"delay": 10**400}, InvalidDuration, "is not a length of time"),
+        ({"deadline": -1}, InvalidDuration, "deadline -1 is not a length of time"),
+        ({"at": "tomorrow"}, ValidationError, "must be a datetime with a time zone, got 'tomorrow'"),
+        ({"dependency": 5}, InvalidDependency, "must be a name or a function of the arguments, got 5"),
+        ({"tennant": "acme"}, ValidationError, "a job has no option 'tennant'; did you mean 'tenant'?"),
+    ],
+)
+def test_an_option_of_the_wrong_type_is_refused_where_it_is_given(
+    send: Task[[int], None], options: dict[str, Any], error: type[Exception], complaint: str
+) -> None:
+    with pytest.raises(error, match=complaint):
+        send.using(**options)
 
 
 def test_options_do_not_stick_to_the_task(app: Reprieve, send: Task[[int], None]) -> None:

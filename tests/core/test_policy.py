@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 
@@ -65,6 +66,10 @@ def test_a_plain_function_is_a_backoff() -> None:
         lambda: Override.from_json({"max_attempts": True}),
         lambda: Override.from_json({"retry_delay": "60000"}),
         lambda: Override.from_json({"retry_delay": True}),
+        lambda: Policy(max_attempts=cast("int", 5.0)),
+        lambda: Policy(max_attempts=True),
+        lambda: Policy(retries=cast("int", "3")),
+        lambda: Policy(max_crashes=cast("int", None)),
     ],
 )
 def test_a_policy_that_makes_no_sense_is_refused(make: Callable[[], object]) -> None:

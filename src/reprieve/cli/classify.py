@@ -81,6 +81,9 @@ def _named(tables: Sequence[str]) -> list["Rules"]:
 
 
 def _lines(texts: Sequence[str]) -> list[str]:
+    if not all(map(str.strip, texts)):
+        message = 'the text to classify is empty; give an error, as in reprieve classify "550 5.1.1 no such user"'
+        raise click.UsageError(message)
     lines: list[str] = []
     for text in texts:
         lines += sys.stdin.read().splitlines() if text == "-" else [text]

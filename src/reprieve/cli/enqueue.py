@@ -1,6 +1,5 @@
 """`reprieve enqueue`: store a call of a task from the command line."""
 
-import json
 from typing import Any
 
 import click
@@ -36,7 +35,7 @@ def enqueue(
 ) -> None:
     """Store a call of a task.
 
-    ARGUMENTS are read as JSON if they are JSON, and as text otherwise:
+    ARGUMENTS are read as the task's annotations say: as JSON if they are JSON and fit, and as text otherwise:
     `reprieve enqueue shop:app shop.send_welcome 42 --with template=hello --tenant acme`
     """
     from reprieve.call import Call, Terms
@@ -46,11 +45,9 @@ def enqueue(
     if url is not None:
         targets.move(app, url)
     chosen = {name: value for name, value in options.items() if value is not None}
-    call = Call(
-        Terms(app.registry.get(task), chosen),  # type: ignore[arg-type]  # named as the options of a job are
-        tuple(map(_value, arguments)),
-        dict(map(_keyword, keywords)),
-    )
+    terms = Terms(app.registry.get(task), chosen)  # type: ignore[arg-type]  # named as the options of a job are
+    args, kwargs = terms.declaration.codec.read(arguments, dict(map(_keyword, keywords)))
+    call = Call(terms, args, kwargs)
     receipt = app.enqueue(call)  # type: ignore[attr-defined]  # a target is an app
     if as_json:
         output.print_json(receipt)
@@ -58,16 +55,9 @@ def enqueue(
         output.print_line((receipt.id, "cyan"), "" if receipt.is_new else " exists already: its key is taken")
 
 
-def _value(text: str) -> object:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
-
-def _keyword(text: str) -> tuple[str, object]:
+def _keyword(text: str) -> tuple[str, str]:
     name, found, value = text.partition("=")
     if not found or not name:
-        message = f"{text!r} is no keyword argument; write --with name=value"
+        message = f"{text!r} is not a keyword argument; write --with name=value"
         raise click.BadParameter(message)
-    return name, _value(value)
+    return name, value

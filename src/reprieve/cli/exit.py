@@ -13,6 +13,7 @@ from reprieve.errors import (
     InvalidRetryState,
     MaxRetriesExceeded,
     ReprieveError,
+    UnknownTask,
     ValidationError,
 )
 
@@ -27,7 +28,7 @@ def status_of(error: ReprieveError) -> int:
     match error:
         case ValidationError():
             return MISUSED
-        case _ if error.code.endswith("_not_found"):
+        case _ if error.code.endswith("_not_found") or isinstance(error, UnknownTask):
             return MISSING
         case _ if isinstance(error, _CONFLICTS):
             return CONFLICT

@@ -48,6 +48,7 @@ def worker(  # noqa: PLR0913 - one parameter an option
     from reprieve.worker.supervisor import Supervisor
 
     place = targets.load(target)
+    targets.require_tasks(place, target)
     if url is not None:
         targets.move(place, url)
     wanted = {

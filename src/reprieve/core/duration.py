@@ -26,7 +26,7 @@ def seconds(value: Duration, what: str = "duration") -> float:
         case str():
             length = _parse(value)
         case _:
-            length = float(value)
+            length = _number(value)
     # Written so that NaN, which compares false with everything, is refused too.
     if not 0 <= length <= LONGEST:
         message = (
@@ -35,6 +35,13 @@ def seconds(value: Duration, what: str = "duration") -> float:
         )
         raise InvalidDuration(message)
     return length
+
+
+def _number(value: float) -> float:
+    try:
+        return float(value)
+    except (OverflowError, TypeError):
+        return math.nan
 
 
 def clamp(value: float, longest: float = LONGEST) -> float:

@@ -49,7 +49,9 @@ class Policy:
         if retries is not None and max_attempts != _ATTEMPTS:
             message = "max_attempts and retries say the same thing; give one of the two"
             raise InvalidPolicy(message)
-        object.__setattr__(self, "max_attempts", max_attempts if retries is None else retries + 1)
+        if retries is not None:
+            max_attempts = _require_whole(retries, "retries") + 1
+        object.__setattr__(self, "max_attempts", max_attempts)
         object.__setattr__(self, "backoff", _backoff(backoff))
         object.__setattr__(self, "rules", tuple(rules))
         object.__setattr__(self, "window", window)
@@ -78,7 +80,7 @@ class Policy:
         if self.max_attempts is None and self.deadline is None:
             message = "a policy without max_attempts needs a deadline, or a job could fail for ever"
             raise InvalidPolicy(message)
-        if self.max_crashes < 1:
+        if _require_whole(self.max_crashes, "max_crashes") < 1:
             message = f"max_crashes {self.max_crashes} leaves no attempt; give 1 or more"
             raise InvalidPolicy(message)
         require_agreement(self.rules)
@@ -160,17 +162,21 @@ def _backoff(backoff: Backoff | Callable[[int], float] | None) -> Backoff:
 
 
 def _require_attempts(attempts: int | None) -> None:
-    if attempts is not None and attempts < 1:
+    if attempts is not None and _require_whole(attempts, "max_attempts") < 1:
         message = f"max_attempts {attempts} leaves no attempt; it includes the first, so give 1 or more"
         raise InvalidPolicy(message)
 
 
+def _require_whole(value: object, name: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        message = f"{name} must be a whole number, got {value!r}"
+        raise InvalidPolicy(message)
+    return value
+
+
 def _whole(options: Mapping[str, object], name: str) -> int | None:
     value = options.get(name)
-    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
-        return value
-    message = f"{name} {value!r} is not a whole number"
-    raise InvalidPolicy(message)
+    return None if value is None else _require_whole(value, name)
 
 
 def _milliseconds(options: Mapping[str, object], name: str) -> float | None:

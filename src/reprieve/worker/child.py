@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import io
 import os
 import signal
 import sys
@@ -12,7 +13,7 @@ import structlog
 
 from reprieve.clock import ticks
 from reprieve.core.record import Record
-from reprieve.errors import LifespanFailed
+from reprieve.errors import LifespanFailed, ReprieveError
 from reprieve.worker.board import Board
 from reprieve.worker.isolation import Processes
 from reprieve.worker.lifeline import die_with
@@ -104,11 +105,16 @@ def main() -> NoReturn:
     duty = msgspec.json.decode(sys.stdin.buffer.read(), type=Duty)
     die_with(duty.parent, duty.lifeline)
     configure(duty.logs)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # What tasks print is seen when they print it, also where standard output is no terminal.
+        sys.stdout.reconfigure(line_buffering=True)
     try:
         run(_serve(duty))
     except LifespanFailed:
         # It has been logged, and the supervisor says what follows.
         _leave(START_FAILED_STATUS)
+    except ReprieveError as error:
+        log.error("child failed", session=duty.session, errorCode=error.code, errorReason=str(error))  # noqa: TRY400 - it says all
     except Exception:
         log.exception("child failed", session=duty.session)
     _leave(1)

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import importlib
 import inspect
 import os
 import signal
@@ -21,13 +20,13 @@ from reprieve.core.classify import judge
 from reprieve.core.job import Job
 from reprieve.core.outcome import Failed, Outcome, undecodable
 from reprieve.declaration import Declaration
-from reprieve.errors import AppNotFound, LifespanFailed
+from reprieve.errors import AppImportFailed, AppNotFound, EnqueueDuringImport, LifespanFailed
 from reprieve.worker import logs
 from reprieve.worker.isolation import RETIRE_WITHIN_SECONDS, Order, Processes, Report, Start
 from reprieve.worker.lifeline import die_with
 from reprieve.worker.opening import Opening
 from reprieve.worker.runner import Runner
-from reprieve.worker.target import App, load, move
+from reprieve.worker.target import App, import_application, load, move
 from reprieve.worker.tracebacks import count_as_own, failure_of
 
 
@@ -108,7 +107,12 @@ class Bench:
         """Make one attempt and say how it ended."""
         try:
             place, declaration = self._find(order)
-        except (ImportError, AttributeError, AppNotFound) as error:
+        except AppImportFailed as error:
+            if not isinstance(error.__cause__, ImportError):
+                # Judged as what it is: what cannot be reached now, for example, may be there at the next attempt.
+                return _failed(error.__cause__ or error, order)
+            return undecodable(f"{order.job.task} cannot be loaded: {error}")
+        except (AttributeError, AppNotFound, EnqueueDuringImport) as error:
             return undecodable(f"{order.job.task} cannot be found as {order.name} in {order.module}: {error}")
         except BaseException as error:  # noqa: BLE001 - an exit ends the attempt, as in a worker, and not the process
             return _failed(error, order)
@@ -183,7 +187,7 @@ def _let_go(file: int) -> None:
 
 def _tasks_of(order: Order) -> Iterator[Declared]:
     """Go through the tasks of a module: first the one under the function's own name, which need not be the task's."""
-    module = importlib.import_module(order.module)
+    module = import_application(order.module)
     named: object = module
     for name in order.name.split("."):
         named = getattr(named, name, None)

@@ -22,6 +22,7 @@ from reprieve.core.record import Record
 from reprieve.declaration import Declaration
 from reprieve.worker.logs import Logs
 from reprieve.worker.opening import STOP_AT_LEAST_SECONDS
+from reprieve.importing import MAIN
 
 T = TypeVar("T")
 
@@ -182,10 +183,10 @@ class Processes:
 
     async def run(self, declaration: Declaration, running: Running) -> Outcome:
         """Run one attempt; one that takes its process down is reported as crashed. Cancelled, the process is killed."""
-        if declaration.module == "__main__" and not self._target:
+        if declaration.module == MAIN and not self._target:
             return undecodable(
-                f"{declaration.name} is defined in the script itself; a task that runs in a process of its own "
-                "must live in a module that can be imported"
+                f"{declaration.name} is defined where no other process can import it from; a task that runs in a "
+                "process of its own must be defined in a module"
             )
         order = Order(module=declaration.module, name=declaration.function.__qualname__, job=running.job)
         failed = 0

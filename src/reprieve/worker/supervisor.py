@@ -9,7 +9,8 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from difflib import get_close_matches
 
 import msgspec
 import structlog
@@ -17,9 +18,18 @@ import structlog
 from reprieve.clock import ticks
 from reprieve.core.job import Job
 from reprieve.core.outcome import Crashed, Interrupted, Outcome, overran
-from reprieve.errors import LifespanFailed, StoreError
+from reprieve.errors import (
+    ForeignStore,
+    LifespanFailed,
+    NewerSchema,
+    StoreCorrupt,
+    StoreError,
+    StoreRefused,
+    UnsafeStore,
+)
 from reprieve.rng import bits
 from reprieve.stores.protocol import Beat, Filter, Retention
+from reprieve.stores.url import masked
 from reprieve.stores.walk import find_all
 from reprieve.worker import board, recovery
 from reprieve.worker.board import Board
@@ -54,6 +64,10 @@ SOON = 5.0
 """Seconds of life after which a death is no sign that the next child will die as well."""
 
 
+HOPELESS = (UnsafeStore, ForeignStore, NewerSchema, StoreCorrupt, StoreRefused)
+"""What a store says when a worker starts that no waiting changes: it has to be corrected first."""
+
+
 class Supervisor:
     """Runs a worker: so many children, each with a session of its own."""
 
@@ -82,6 +96,8 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
+        self._announce()
+        await self._reach_store()
         keepers = [
             asyncio.create_task(persist(keep, what))
             for keep, what in (
@@ -91,14 +107,6 @@ class Supervisor:
                 (self._watch, "watching"),
             )
         ]
-        log.info(
-            "worker started",
-            target=self._plan.target,
-            processes=self._plan.processes,
-            slots=self._plan.slots,
-            queues=list(self._plan.queues),
-            pid=os.getpid(),
-        )
         try:
             await asyncio.gather(*(self._fill() for _ in range(self._plan.processes)))
             await asyncio.gather(*self._seeing_off)
@@ -115,6 +123,46 @@ class Supervisor:
                 "its traceback is in the log above: fix it, then start the worker again"
             )
             raise LifespanFailed(message)
+
+    def _announce(self) -> None:
+        """Say what is served, and warn of queues that no task names: their jobs can only come from `using(queue=…)`."""
+        plan, registry = self._plan, self._place.registry
+        log.info(
+            "worker started",
+            target=plan.target,
+            store=masked(plan.url),
+            queues=list(plan.queues),
+            tasks=len(list(registry)),
+            processes=plan.processes,
+            slots=plan.slots,
+            pid=os.getpid(),
+        )
+        known = registry.queues()
+        for queue in plan.queues:
+            if queue not in known:
+                log.warning(
+                    "no task uses this queue", queue=queue, queuesOfTheApp=list(known), **_similar(queue, known)
+                )
+
+    async def _reach_store(self) -> None:
+        """Wait for a store that is away; raise what it says if waiting cannot help, as a password that is wrong."""
+        patience = Patience("reaching the store")
+        while not self._stop.is_set():
+            try:
+                await self._clock.tune()
+                await self._store.cells("gate:")
+            except StoreError as error:
+                if isinstance(error, HOPELESS):
+                    raise
+                # Told to stop, there is nothing to finish.
+                stopping = asyncio.create_task(self._stop.wait())
+                waiting = asyncio.create_task(patience.wait(error))
+                await asyncio.wait({stopping, waiting}, return_when=asyncio.FIRST_COMPLETED)
+                stopping.cancel()
+                waiting.cancel()
+            else:
+                patience.end()
+                return
 
     def stop(self) -> None:
         """Stop in good order; called again, at once."""
@@ -317,3 +365,8 @@ class Supervisor:
             child.retire()
         elif hung and child.retired.is_set() and len(hung) == len(entries):
             child.kill(frozenset(entry.job_id for entry in hung))
+
+
+def _similar(queue: str, known: Sequence[str]) -> dict[str, str]:
+    close = get_close_matches(queue, known, n=1)
+    return {"didYouMean": close[0]} if close else {}

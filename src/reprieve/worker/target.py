@@ -4,11 +4,13 @@ import importlib
 import sys
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from types import ModuleType
 from typing import Protocol
 
 from msgspec.structs import replace
 
-from reprieve.errors import AppNotFound
+from reprieve.errors import AppImportFailed, AppNotFound, EnqueueDuringImport, InvalidSetting, NoTasks
+from reprieve.importing import application, explain
 from reprieve.stores.outbox import Outbox
 from reprieve.worker.workplace import Workplace
 
@@ -49,27 +51,78 @@ def move_outbox(app: App, url: str) -> None:
 
 
 def load(target: str) -> App:
-    """Import the app that a target names; the working folder counts as a place to import from."""
-    module_name, _, attribute = target.partition(":")
-    if not module_name or target.count(":") > 1:
-        message = f"{target!r} names no app; write module:name, for example shop.jobs:app"
+    """Import the app that a target names; the working folder counts as a place to import from.
+
+    Raises `AppNotFound` when there is no such app, `AppImportFailed` when its code fails while it is imported, and
+    `EnqueueDuringImport` when it enqueues a job meanwhile.
+    """
+    module_name, colon, attribute = target.partition(":")
+    if not module_name or target.count(":") > 1 or (colon and not attribute):
+        example = f"{module_name or 'shop.jobs'}:app"
+        message = f"{target!r} names no app; write module:name, for example {example}"
         raise AppNotFound(message)
+    module = import_application(module_name)
+    found = getattr(module, attribute or "app", None)
+    if found is None:
+        message = f"module {module_name!r} has no {attribute or 'app'!r}; {_instead(module, module_name)}"
+        raise AppNotFound(message)
+    if not _is_app(found):
+        message = f"{target!r} is a {type(found).__name__}, not a Reprieve app; {_instead(module, module_name)}"
+        raise AppNotFound(message)
+    return found  # type: ignore[no-any-return]  # looked at above
+
+
+def require_tasks(app: App, target: str) -> None:
+    """Raise `NoTasks` for an app that declares none: its worker would never run anything."""
+    if not list(app.registry):
+        message = (
+            f"{target} has no tasks; put @app.task on a function, and import the modules that declare tasks in "
+            f"{target.partition(':')[0]}"
+        )
+        raise NoTasks(message)
+
+
+def import_application(name: str) -> ModuleType:
+    """Import a module of the application, in whose code nothing may be enqueued meanwhile."""
     folder = str(Path.cwd())
     if folder not in sys.path:
         sys.path.insert(0, folder)
     try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and not f"{module_name}.".startswith(f"{error.name}."):
-            raise
-        message = f"there is no module {module_name!r} here; write module:name, and start from the folder that has it"
-        raise AppNotFound(message) from None
-    found = getattr(module, attribute or "app", None)
-    if found is None:
-        message = f"module {module_name!r} has no {attribute or 'app'!r}; the app is named after the colon"
-        raise AppNotFound(message)
+        with application():
+            return importlib.import_module(name)
+    except (EnqueueDuringImport, InvalidSetting):
+        raise
+    except (Exception, SystemExit) as error:
+        if isinstance(error, ModuleNotFoundError) and _is_missing(name, error):
+            raise AppNotFound(_missing(name)) from None
+        message = f"{name} cannot be imported: {explain(error)}"
+        raise AppImportFailed(message) from error
+
+
+def _is_missing(name: str, error: ModuleNotFoundError) -> bool:
+    """Whether it is the module itself that is not there, and not one that it imports."""
+    return error.name is None or f"{name}.".startswith(f"{error.name}.")
+
+
+def _missing(name: str) -> str:
+    message = f"there is no module {name!r} here"
+    if name.endswith(".py") or "/" in name:
+        module = name.removesuffix(".py").strip("./").replace("/", ".")
+        return f"{message}; write the module's name and not the file's, as {module}:app"
+    return f"{message}; write module:name, and start from the folder that has it"
+
+
+def _is_app(found: object) -> bool:
     # The class is asked: to ask the app itself for its store would open it.
-    if not hasattr(found, "registry") or not hasattr(type(found), "store"):
-        message = f"{target!r} is a {type(found).__name__}, not a Reprieve app"
-        raise AppNotFound(message)
-    return found  # type: ignore[no-any-return]  # looked at above
+    return hasattr(found, "registry") and hasattr(type(found), "store")
+
+
+def _instead(module: ModuleType, name: str) -> str:
+    """Say which app may be meant."""
+    apps = [attribute for attribute, value in vars(module).items() if _is_app(value)]
+    if apps:
+        return f"write {' or '.join(f'{name}:{attribute}' for attribute in apps)}"
+    here = Path.cwd().joinpath(*name.split(".")).with_suffix(".py")
+    if here.is_file() and not here.samefile(getattr(module, "__file__", None) or sys.executable):
+        return f"that module is {module.__file__}, and {here.name} is hidden behind it: rename the file"
+    return 'make one there: app = Reprieve("sqlite:///jobs.db")'

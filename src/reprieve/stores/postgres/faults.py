@@ -13,6 +13,7 @@ from reprieve.errors import (
     StoreFull,
     StoreLocked,
     StoreReadOnly,
+    StoreRefused,
     StoreUnreachable,
 )
 
@@ -25,11 +26,11 @@ _CHECK = "call_bool_check_hook"
 _KINDS: dict[str, tuple[type[StoreError], str]] = {
     _READ_ONLY: (StoreReadOnly, "the database is read-only; name the primary server, not a replica"),
     "25P03": (StoreLocked, "the server ended a transaction that stood still for too long; repeat the call"),
-    "28": (StoreReadOnly, "the server refuses the user or the password; check the URL"),
-    "3D000": (StoreReadOnly, "the database does not exist; create it, or name another one in the URL"),
+    "28": (StoreRefused, "the server refuses the user or the password; check the URL"),
+    "3D000": (StoreRefused, "the database does not exist; create it, or name another one in the URL"),
     "3F000": (ForeignStore, "the schema does not exist; run reprieve migrate up"),
     "40": (StoreLocked, "somebody else changed the same rows; repeat the call"),
-    "42501": (StoreReadOnly, "the user may not do this; grant it the rights to the schema"),
+    "42501": (StoreRefused, "the user may not do this; grant it the rights to the schema"),
     "42883": (ForeignStore, "the schema lacks a function of ours; run reprieve migrate up"),
     "42P01": (ForeignStore, "the schema lacks a table of ours; run reprieve migrate up"),
     "53100": (StoreFull, "the server's disk is full; make room, nothing of this call was stored"),
@@ -43,14 +44,14 @@ _KINDS: dict[str, tuple[type[StoreError], str]] = {
 
 _REFUSALS: dict[str, tuple[type[StoreError], str]] = {
     "password authentication failed": _KINDS["28"],
-    "no password supplied": (StoreReadOnly, "the server asks for a password; put it into the URL, or into PGPASSWORD"),
-    "no pg_hba.conf entry": (StoreReadOnly, "the server lets nobody in from here; allow it in pg_hba.conf"),
+    "no password supplied": (StoreRefused, "the server asks for a password; put it into the URL, or into PGPASSWORD"),
+    "no pg_hba.conf entry": (StoreRefused, "the server lets nobody in from here; allow it in pg_hba.conf"),
     r'(database|role|user) ".*" does not exist': (
-        StoreReadOnly,
+        StoreRefused,
         "the database or the user does not exist; create it, or correct the URL",
     ),
     "root certificate file": (
-        StoreReadOnly,
+        StoreRefused,
         "there is no certificate to know the server by; name its file in the URL with sslrootcert=…",
     ),
     "session is read-only": _KINDS[_READ_ONLY],

@@ -14,6 +14,7 @@ from reprieve.errors import (
     StoreError,
     StoreFull,
     StoreReadOnly,
+    StoreRefused,
     StoreUnreachable,
 )
 
@@ -56,10 +57,10 @@ _WORDS: tuple[tuple[str, type[StoreError], str], ...] = (
     ("MOVED", ForeignStore, "this is a node of a Cluster; name it as redis+cluster://"),
     ("CROSSSLOT", ForeignStore, "this is a node of a Cluster; name it as redis+cluster://"),
     ("WRONGTYPE", ForeignStore, "a key that begins as ours is of another kind; choose another prefix, or remove it"),
-    ("NOAUTH", StoreReadOnly, "the server wants a password; write it in the URL: redis://:password@host"),
-    ("WRONGPASS", StoreReadOnly, "the server does not take this user and password; check those in the URL"),
-    ("NOPERM", StoreReadOnly, "the user may not do this; give it the commands and keys that deploy/redis.acl lists"),
-    ("DENIED", StoreReadOnly, "the server is in protected mode and takes nobody from elsewhere; set a password"),
+    ("NOAUTH", StoreRefused, "the server wants a password; write it in the URL: redis://:password@host"),
+    ("WRONGPASS", StoreRefused, "the server does not take this user and password; check those in the URL"),
+    ("NOPERM", StoreRefused, "the user may not do this; give it the commands and keys that deploy/redis.acl lists"),
+    ("DENIED", StoreRefused, "the server is in protected mode and takes nobody from elsewhere; set a password"),
 )
 
 """What an error begins with, what it is, and what to do."""
@@ -75,9 +76,9 @@ _KINDS: tuple[tuple[type[Exception], type[StoreError], str], ...] = (
     (redis_errors.OutOfMemoryError, StoreFull, _FULL),
     (redis_errors.BusyLoadingError, StoreError, "the server still reads its data from disk"),
     (redis_errors.ReadOnlyError, StoreError, "this is a replica, which takes no writes"),
-    (redis_errors.AuthenticationError, StoreReadOnly, _REFUSED),
-    (redis_errors.AuthorizationError, StoreReadOnly, _REFUSED),
-    (redis_errors.NoPermissionError, StoreReadOnly, "the user may not do this; give it what deploy/redis.acl lists"),
+    (redis_errors.AuthenticationError, StoreRefused, _REFUSED),
+    (redis_errors.AuthorizationError, StoreRefused, _REFUSED),
+    (redis_errors.NoPermissionError, StoreRefused, "the user may not do this; give it what deploy/redis.acl lists"),
 )
 """Errors that the client knows, whatever they say."""
 

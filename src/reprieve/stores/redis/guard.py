@@ -1,6 +1,7 @@
 """The guard: what a server must be like to be trusted with jobs, and how full it may be."""
 
 from collections.abc import Mapping
+from shlex import quote
 from typing import Any, Literal, TypeAlias
 
 import structlog
@@ -16,6 +17,9 @@ Durability: TypeAlias = Literal["full", "fast", "strict"]
 
 OLDEST = (6, 2)
 """The oldest Redis that has every command of the scripts. Valkey counts on from Redis 7.2."""
+
+PORT = 6379
+"""Where redis-cli looks unless it is told otherwise."""
 
 ALERT, FULL = 0.8, 0.9
 """Shares of maxmemory at which to say so, and at which no more jobs are taken: those there can be worked off."""
@@ -85,24 +89,51 @@ def require_safe(server: Server, address: Address, durability: Durability) -> No
         raise StoreReadOnly(message)
     if durability == "fast":
         return
-    insist = "; or insist on it with durability = fast, if jobs may be lost"
+    cures = _cures(server, durability)
+    if not cures:
+        return
+    seen = ", ".join(f"{name} {now}" for name, now, _ in cures)
+    commands = " && ".join(f"{_client(address)} config set {name} {wanted}" for name, _, wanted in cures)
+    weaker = "full, which may lose the last two seconds" if durability == "strict" else "fast, if jobs may be lost"
+    message = (
+        f"the server would lose jobs as it is set up ({seen}); run {commands} && {_client(address)} config rewrite "
+        f"(which needs a configuration file), or set REPRIEVE_DURABILITY={weaker}"
+    )
+    raise UnsafeStore(message)
+
+
+def _cures(server: Server, durability: Durability) -> list[tuple[str, str, str]]:
+    """Return the settings of a server that would lose jobs: each with its value, and with the one that it needs."""
+    cures = []
     if server.policy != "noeviction":
-        message = f"the server throws keys away when it is full (maxmemory-policy {server.policy}); set noeviction"
-        raise UnsafeStore(message + insist)
+        cures.append(("maxmemory-policy", server.policy, "noeviction"))
     if not server.is_aof:
-        message = "the server keeps everything in memory alone (appendonly no) and forgets it when it ends; set yes"
-        raise UnsafeStore(message + insist)
-    if server.fsync == "no":
-        message = (
-            "the server leaves it to the system when to write down what it was told (appendfsync no); set everysec"
-        )
-        raise UnsafeStore(message + insist)
-    if durability == "strict" and server.fsync != "always":
-        message = (
-            f"strict durability wants appendfsync always, and the server has {server.fsync or 'what we may not see'}"
-            "; set it, or ask for full durability, which may lose the last two seconds"
-        )
-        raise UnsafeStore(message)
+        cures.append(("appendonly", "no", "yes"))
+    wanted = "always" if durability == "strict" else "everysec"
+    if server.fsync == "no" or (durability == "strict" and server.fsync != "always"):
+        cures.append(("appendfsync", server.fsync or "that this user may not read", wanted))
+    return cures
+
+
+def _client(address: Address) -> str:
+    """Return how redis-cli is called for a server; without its password, for which it asks."""
+    host, port = address.hosts[0]
+    words = ["redis-cli"]
+    if address.username:
+        words.append(f"--user {quote(address.username)}")
+    if address.password:
+        words.append("--askpass")
+    if address.tls:
+        words.append("--tls")
+    match address.mode:
+        case "cluster":
+            words.append(f"--cluster call {host}:{port}")
+        case "sentinel":
+            # The Sentinels are asked where the server is: they are not the server.
+            words.append("-h HOST -p PORT")
+        case "single" if (host, port) != ("localhost", PORT):
+            words.append(f"-h {host} -p {port}")
+    return " ".join(words)
 
 
 class Guard:
