@@ -203,7 +203,8 @@ class Producer:
         where = f"in {file}" if file else "in code without a file (a prompt, a notebook, standard input, python -c)"
         message = (
             f"task {declaration.name} is defined {where}, which no worker can import; define it in a module such as "
-            f'shop.py, or give it a name that the worker\'s app knows: @app.task(name="{declaration.function.__name__}")'
+            "shop.py, or give it a name that the worker's app knows: "
+            f'@app.task(name="{declaration.function.__name__}")'
         )
         raise TaskNotImportable(message)
 

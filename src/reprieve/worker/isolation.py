@@ -20,9 +20,9 @@ from reprieve.core.job import Job
 from reprieve.core.outcome import Crashed, Outcome, undecodable
 from reprieve.core.record import Record
 from reprieve.declaration import Declaration
+from reprieve.importing import MAIN
 from reprieve.worker.logs import Logs
 from reprieve.worker.opening import STOP_AT_LEAST_SECONDS
-from reprieve.importing import MAIN
 
 T = TypeVar("T")
 

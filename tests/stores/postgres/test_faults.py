@@ -16,6 +16,7 @@ from reprieve.errors import (
     StoreError,
     StoreFull,
     StoreReadOnly,
+    StoreRefused,
     StoreUnreachable,
 )
 from reprieve.stores.open import open_store
@@ -46,7 +47,7 @@ async def test_server_that_is_down_is_waited_for() -> None:
 
 async def test_database_that_does_not_exist_is_named(url: str) -> None:
     error = await failure(urlsplit(url)._replace(path="/nowhere").geturl())
-    assert isinstance(error, StoreReadOnly)
+    assert isinstance(error, StoreRefused)
     assert "does not exist; create it" in str(error)
     assert "nowhere" in str(error)
 
@@ -61,7 +62,7 @@ async def test_certificate_that_is_missing_is_no_missing_database() -> None:
     async with await asyncio.start_server(agree_to_encrypt, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         error = await failure(f"postgresql://127.0.0.1:{port}/db?sslmode=verify-full&sslrootcert=/nowhere/root.crt")
-    assert isinstance(error, StoreReadOnly)
+    assert isinstance(error, StoreRefused)
     assert "there is no certificate to know the server by; name its file" in str(error)
 
 
@@ -73,9 +74,27 @@ async def test_wrong_password_is_no_passing_error(url: str, postgres_url: str) -
             error = await failure(parts._replace(netloc=f"{LOCKED_OUT}:wrong@{parts.hostname}:{parts.port}").geturl())
         finally:
             admin.execute(f"drop role {LOCKED_OUT}")
-    assert isinstance(error, StoreReadOnly)
+    assert isinstance(error, StoreRefused)
     assert "refuses the user or the password" in str(error)
     assert "wrong" not in str(error)
+
+
+@pytest.mark.parametrize("encoding", ["UTF8", "SQL_ASCII"])
+async def test_database_of_any_encoding_takes_any_text(url: str, postgres_url: str, encoding: str) -> None:
+    name = f"{encoding.lower()}_{url.partition('schema=')[2]}"
+    with psycopg.connect(postgres_url, autocommit=True) as admin:
+        admin.execute(f"create database {name} encoding '{encoding}' lc_collate 'C' lc_ctype 'C' template template0")
+    try:
+        store = PostgresStore(urlsplit(url)._replace(path=f"/{name}").geturl())
+        job = new_job(store, tenant="Žofie", key="schlüssel", payload='["日本", {}]'.encode())
+        await enqueue(store, job)
+        worker = await Worker.open(store, "w")
+        (claimed,) = (await worker.ask(1)).jobs
+        assert (claimed.tenant, claimed.key, claimed.payload) == (job.tenant, job.key, job.payload)
+        await store.close()
+    finally:
+        with psycopg.connect(postgres_url, autocommit=True) as admin:
+            admin.execute(f"drop database {name} with (force)")
 
 
 async def test_read_only_database_says_so(url: str, store: PostgresStore, postgres_url: str) -> None:

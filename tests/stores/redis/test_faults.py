@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import re
 import traceback
 from collections.abc import Iterator
 
@@ -17,6 +18,7 @@ from reprieve.errors import (
     StoreError,
     StoreFull,
     StoreReadOnly,
+    StoreRefused,
     StoreUnreachable,
     UnsafeStore,
 )
@@ -25,6 +27,7 @@ from reprieve.stores.protocol import Filter
 from reprieve.stores.redis import RedisStore
 from reprieve.stores.redis.address import address_of
 from reprieve.stores.redis.faults import FAULTS, closed_is_broken, translate
+from reprieve.stores.redis.guard import require_safe, server_of
 from reprieve.stores.redis.link import PATIENCE
 from reprieve.testing.conformance.stage import START, Worker, enqueue, enqueued, find_all, new_job, new_jobs, succeed
 from tests.servers import redis as servers
@@ -129,8 +132,8 @@ async def test_sentinels_are_spoken_to_as_the_url_says(scheme: str, first: bytes
 
 async def test_wrong_password_is_told() -> None:
     with servers.own(requirepass="open sesame".replace(" ", "-")) as server:
-        await fails(server.url, StoreReadOnly, "password")
-        await fails(server.url.replace("//", "//:wrong@"), StoreReadOnly, "password")
+        await fails(server.url, StoreRefused, "password")
+        await fails(server.url.replace("//", "//:wrong@"), StoreRefused, "password")
         store = RedisStore(server.url.replace("//", "//:open-sesame@"))
         await enqueued(store)
         await store.close()
@@ -139,31 +142,58 @@ async def test_wrong_password_is_told() -> None:
 async def test_user_without_rights_is_told(server: servers.Server) -> None:
     with server.client() as client:
         client.acl_setuser("bea", enabled=True, nopass=True, categories=["+@all"], keys=["elsewhere*"])
-    await fails(server.url.replace("//", "//bea:x@"), StoreReadOnly, "redis.acl")
+    await fails(server.url.replace("//", "//bea:x@"), StoreRefused, "redis.acl")
 
 
 @pytest.mark.parametrize(
-    ("settings", "word"),
+    "settings",
     [
-        ({"appendonly": "no"}, "appendonly"),
-        ({"maxmemory_policy": "allkeys-lru"}, "noeviction"),
-        ({"appendfsync": "no"}, "appendfsync"),
+        {"appendonly": "no"},
+        {"maxmemory_policy": "allkeys-lru"},
+        {"appendfsync": "no"},
+        {"appendonly": "no", "maxmemory_policy": "volatile-ttl", "appendfsync": "no"},
     ],
+    ids="+".join,
 )
-async def test_server_that_would_lose_jobs_is_refused_unless_somebody_insists(
-    settings: dict[str, str], word: str
-) -> None:
+async def test_server_that_would_lose_jobs_is_refused_with_the_commands_that_cure_it(settings: dict[str, str]) -> None:
     with servers.own(**settings) as server:
-        await fails(server.url, UnsafeStore, word, "insist")
-        store = RedisStore(server.url, durability="fast")
+        fast = RedisStore(server.url, durability="fast")
+        await enqueued(fast)
+        await fast.close()
+        store = RedisStore(server.url)
+        with pytest.raises(UnsafeStore, match="or set REPRIEVE_DURABILITY=fast, if jobs may be lost") as refused:
+            await enqueued(store)
+        commands = re.findall(rf"redis-cli -h 127.0.0.1 -p {server.port} config set (\S+) (\S+)", str(refused.value))
+        assert {name.replace("-", "_") for name, _ in commands} == settings.keys()
+        with server.client() as client:
+            for name, value in commands:
+                client.config_set(name, value)
         await enqueued(store)
         await store.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "command"),
+    [
+        ("redis://localhost", "run redis-cli config set"),
+        ("redis://localhost:7000", "run redis-cli -h localhost -p 7000 config set"),
+        ("rediss://ana:secret@cache/0", "run redis-cli --user ana --askpass --tls -h cache -p 6379 config set"),
+        ("redis+cluster://one:7000,two:7000", "run redis-cli --cluster call one:7000 config set"),
+        ("redis+sentinel://one/jobs", "run redis-cli -h HOST -p PORT config set"),
+    ],
+)
+def test_commands_are_those_for_the_server_that_the_url_names(url: str, command: str) -> None:
+    server = server_of({"redis_version": "7.2.0", "aof_enabled": 0, "cluster_enabled": int("cluster" in url)})
+    with pytest.raises(UnsafeStore) as refused:
+        require_safe(server, address_of(url), "full")
+    assert command in str(refused.value)
+    assert "secret" not in str(refused.value)
 
 
 async def test_strict_durability_wants_a_server_that_flushes_first() -> None:
     with servers.own() as server:
         store = RedisStore(server.url, durability="strict")
-        with pytest.raises(UnsafeStore, match="appendfsync always"):
+        with pytest.raises(UnsafeStore, match="config set appendfsync always"):
             await enqueued(store)
         with server.client() as client:
             client.config_set("appendfsync", "always")
@@ -321,9 +351,9 @@ def met(line: str) -> ReprieveError:
         ("ERR Error running script (call to f_0a): @user_script:9: WRONGTYPE Operation against a key", ForeignStore),
         ("MOVED 3999 127.0.0.1:6381", ForeignStore),
         ("CROSSSLOT Keys in request don't hash to the same slot", ForeignStore),
-        ("NOAUTH Authentication required.", StoreReadOnly),
-        ("NOPERM this user has no permissions", StoreReadOnly),
-        ("DENIED Redis is running in protected mode", StoreReadOnly),
+        ("NOAUTH Authentication required.", StoreRefused),
+        ("NOPERM this user has no permissions", StoreRefused),
+        ("DENIED Redis is running in protected mode", StoreRefused),
         ("MISCONF Redis is configured to save", StoreReadOnly),
     ],
 )

@@ -39,6 +39,9 @@ DEFAULTS: Final[dict[str, str | int]] = {
 }
 """What a URL may say otherwise."""
 
+ENCODING: Final = "utf8"
+"""What we speak, whatever the URL, the environment and the database say: one of encoding SQL_ASCII keeps any bytes."""
+
 SETTINGS: Final = {
     "timezone": "UTC",
     "default_transaction_isolation": "read committed",
@@ -200,4 +203,5 @@ def _conninfo(url: str) -> str:
             int(port)  # raises if it is no number, which libpq would only find later
     known = Conninfo.get_defaults()
     said = {option.keyword.decode() for option in known if option.envvar and option.envvar.decode() in os.environ}
-    return make_conninfo("", **{name: value for name, value in DEFAULTS.items() if name not in said} | given)
+    defaults = {name: value for name, value in DEFAULTS.items() if name not in said}
+    return make_conninfo("", **defaults | given | {"client_encoding": ENCODING})
