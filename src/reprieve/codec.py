@@ -236,12 +236,21 @@ def _read(text: str, hint: Any) -> object:  # noqa: ANN401 - as above
 
 
 def _encode_foreign(value: object) -> object:
-    """Write what msgspec does not know: pydantic's models, by their own method."""
+    """Write what msgspec does not know: pydantic's models by their own method, and subclasses of text and numbers."""
     dump_model = getattr(value, "model_dump", None)
     if callable(dump_model):
         return dump_model(mode="json")
-    message = f"{type(value).__name__} is no plain data"
-    raise NotImplementedError(message)
+    # By the methods of the class itself: those of a subclass may return the subclass again.
+    match value:
+        case str():
+            return str.__str__(value)
+        case int():
+            return int.__int__(value)
+        case float():
+            return float.__float__(value)
+        case _:
+            message = f"{type(value).__name__} is no plain data"
+            raise NotImplementedError(message)
 
 
 def _decode_foreign(kind: type, value: object) -> object:

@@ -69,10 +69,20 @@ class Runner:
         job = running.job
         declaration = self._registry.find(job.task)
         if declaration is None:
-            return undecodable(f"no task is named {job.task!r} in this worker; deploy the code that has it, then retry")
+            return undecodable(self._unknown(job.task))
         if self.is_apart(job):
             return await self._isolation.run(declaration, running)
         return await self.run_here(declaration, running)
+
+    def _unknown(self, task: str) -> str:
+        """Say that a task is not here, and which may be meant: the module may be imported under another name."""
+        alike = [one.name for one in self._registry if one.name.endswith(f".{task}") or task.endswith(f".{one.name}")]
+        if alike:
+            return (
+                f"no task is named {task!r} in this worker, but {alike[0]!r} is; enqueue from, and start the worker "
+                "in, the same folder, or give the task a name, then retry"
+            )
+        return f"no task is named {task!r} in this worker; deploy the code that has it, then retry"
 
     async def run_here(self, declaration: Declaration, running: Running) -> Outcome:
         """Run one attempt in this process."""

@@ -84,6 +84,9 @@ def require_tasks(app: App, target: str) -> None:
 
 def import_application(name: str) -> ModuleType:
     """Import a module of the application, in whose code nothing may be enqueued meanwhile."""
+    if name.startswith("."):
+        # A relative import, to Python.
+        raise AppNotFound(_missing(name))
     folder = str(Path.cwd())
     if folder not in sys.path:
         sys.path.insert(0, folder)
