@@ -119,7 +119,7 @@ FITTING: list[tuple[object, object]] = [
 ]
 
 
-@pytest.mark.parametrize(("annotation", "value"), FITTING, ids=str)
+@pytest.mark.parametrize(("annotation", "value"), FITTING)
 def test_value_that_the_worker_can_read_is_accepted(annotation: object, value: object) -> None:
     codec = of(annotation)
     (arrived,), _ = codec.decode(codec.encode((value,), {}))
@@ -157,7 +157,6 @@ def test_value_that_the_worker_can_read_is_accepted(annotation: object, value: o
         (list[int], 1, "must be list[int], got int"),
         (datetime | str, NOON, "got datetime (Type unions may not contain more than one str-like type"),
     ],
-    ids=str,
 )
 def test_value_that_does_not_fit_its_annotation_is_refused(
     annotation: object, value: object, expected: str | None
@@ -244,7 +243,6 @@ def test_nothing_is_stored_of_a_call_with_a_wrong_argument() -> None:
         (Any, "42", 42),
         (Any, "hello", "hello"),
     ],
-    ids=str,
 )
 def test_text_is_read_as_the_annotation_says(annotation: object, text: str, expected: object) -> None:
     codec = of(annotation)

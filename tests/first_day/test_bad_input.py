@@ -83,18 +83,14 @@ def test_script_that_is_imported_again_declares_its_task_once(user: User) -> Non
 
 
 def test_task_has_the_same_name_in_processes_that_its_script_starts(user: User) -> None:
-    function, main = (
-        "def name_of():\n    return send_welcome.name\n\n\n",
-        """
+    function = "def name_of():\n    return send_welcome.name\n\n\n"
+    main = """
     import multiprocessing
 
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         print(pool.apply(name_of))
-""",
-    )
-    user.write(
-        "shop.py", shop().replace("if __name__", "def name_of():\n    return send_welcome.name\n\n\nif __name__") + main
-    )
+"""
+    user.write("shop.py", shop().replace("if __name__", f"{function}if __name__") + main)
     done = user.python("shop.py")
     assert done.stdout == "shop.send_welcome\nshop.send_welcome\n", done.stderr
 
