@@ -22,7 +22,7 @@ REFUSED = ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
 def foreign(name: str, *bases: type[Exception], **facts: object) -> Exception:
     """Return an exception as a library that is not installed here would raise it."""
     module, _, short = name.rpartition(".")
-    error = type(short, bases or (Exception,), {"__module__": module})("no luck")
+    error: Exception = type(short, bases or (Exception,), {"__module__": module})("no luck")
     for attribute, value in facts.items():
         setattr(error, attribute, value)
     return error

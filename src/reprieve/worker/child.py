@@ -114,7 +114,7 @@ def main() -> NoReturn:
         # It has been logged, and the supervisor says what follows.
         _leave(START_FAILED_STATUS)
     except ReprieveError as error:
-        log.error("child failed", session=duty.session, errorCode=error.code, errorReason=str(error))  # noqa: TRY400 - it says all
+        log.error("child cannot work", session=duty.session, errorCode=error.code, errorReason=str(error))  # noqa: TRY400 - it says all
     except Exception:
         log.exception("child failed", session=duty.session)
     _leave(1)

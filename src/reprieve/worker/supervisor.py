@@ -140,8 +140,12 @@ class Supervisor:
         known = registry.queues()
         for queue in plan.queues:
             if queue not in known:
+                close = get_close_matches(queue, known, n=1)
                 log.warning(
-                    "no task uses this queue", queue=queue, queuesOfTheApp=list(known), **_similar(queue, known)
+                    "no task uses this queue",
+                    queue=queue,
+                    queuesOfTheApp=list(known),
+                    didYouMean=close[0] if close else None,
                 )
 
     async def _reach_store(self) -> None:
@@ -365,8 +369,3 @@ class Supervisor:
             child.retire()
         elif hung and child.retired.is_set() and len(hung) == len(entries):
             child.kill(frozenset(entry.job_id for entry in hung))
-
-
-def _similar(queue: str, known: Sequence[str]) -> dict[str, str]:
-    close = get_close_matches(queue, known, n=1)
-    return {"didYouMean": close[0]} if close else {}
