@@ -1,4 +1,4 @@
-"""Settings: from `REPRIEVE_*` in the environment, then `reprieve.toml`, then the defaults; each knows its source."""
+"""Settings: from the environment, then from the files of the project, then the defaults; each knows its source."""
 
 import os
 import tomllib
@@ -16,15 +16,19 @@ from reprieve.core.policy import Override, Policy, resolve
 from reprieve.core.presets import Profile
 from reprieve.core.record import Record
 from reprieve.core.rule import Rule, parse_rules
+from reprieve.core.suggestion import suggest
 from reprieve.errors import InvalidSetting, ReprieveError
 
 FILE = "reprieve.toml"
+PROJECT = "pyproject.toml"
 PREFIX = "REPRIEVE_"
 
 
 class Settings(Record):
     """What an installation of Reprieve is told from outside. Durations are seconds."""
 
+    app: str = ""
+    """The app that commands are about, as `module:name`; empty is none."""
     url: str = "sqlite:///reprieve.db"
     outbox: str = ""
     """The database whose transactions send jobs to a store that cannot join them, as Redis; empty is none."""
@@ -80,11 +84,13 @@ class Loaded:
 
 
 def load(environ: Mapping[str, str] | None = None, folder: Path | None = None) -> Loaded:
-    """Read the settings: the environment goes over the file, the file over the defaults."""
+    """Read the settings: `REPRIEVE_*` goes over `reprieve.toml`, and that over `[tool.reprieve]` in `pyproject.toml`.
+
+    `REPRIEVE_CONFIG` names the one file to read in the place of both.
+    """
     environ = os.environ if environ is None else environ
-    path = Path(environ.get(PREFIX + "CONFIG", "")) if environ.get(PREFIX + "CONFIG") else (folder or Path()) / FILE
     found: dict[str, tuple[Any, str]] = {}
-    if path.exists() or environ.get(PREFIX + "CONFIG"):
+    for path in _files(environ.get(PREFIX + "CONFIG", ""), folder or Path()):
         found |= {name: (value, str(path)) for name, value in _read(path).items()}
     for name in _PARSERS:
         variable = PREFIX + name.upper()
@@ -92,7 +98,7 @@ def load(environ: Mapping[str, str] | None = None, folder: Path | None = None) -
             found[name] = (environ[variable], variable)
     for name, (_, source) in found.items():
         if name not in _PARSERS:
-            message = f"{source} knows no setting {name!r}; the settings are {', '.join(_PARSERS)}"
+            message = f"{source} has an unknown setting {name!r}; {suggest(name, _PARSERS, 'settings')}"
             raise InvalidSetting(message)
     values = {name: _parse(name, value, source) for name, (value, source) in found.items() if name != "policies"}
     if "policies" in found:
@@ -103,15 +109,35 @@ def load(environ: Mapping[str, str] | None = None, folder: Path | None = None) -
     return Loaded(Settings(**values), sources)
 
 
+def _files(named: str, folder: Path) -> list[Path]:
+    """Return the files to read, the more important last."""
+    if named:
+        return [Path(named)]
+    return [path for path in (folder / PROJECT, folder / FILE) if path.exists()]
+
+
 def _read(path: Path) -> dict[str, Any]:
+    """Return the settings of a file; those of a `pyproject.toml` stand under `[tool.reprieve]`."""
     try:
-        return tomllib.loads(path.read_text("utf-8"))
+        text = path.read_text("utf-8")
+        if path.name == PROJECT and "reprieve" not in text:
+            # A project file that does not speak of us is not parsed: nothing in it may keep an app from starting.
+            return {}
+        document = tomllib.loads(text)
     except FileNotFoundError:
-        message = f"{path} does not exist; mend {PREFIX}CONFIG, or leave it out"
+        message = f"{path} does not exist; fix {PREFIX}CONFIG, or unset it"
         raise InvalidSetting(message) from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         message = f"{path} cannot be read: {error}"
         raise InvalidSetting(message) from error
+    if path.name != PROJECT:
+        return document
+    table = document.get("tool", {})
+    table = table.get("reprieve", {}) if isinstance(table, dict) else {}
+    if not isinstance(table, dict):
+        message = f"{path} has a tool.reprieve that is not a table; write the settings under [tool.reprieve]"
+        raise InvalidSetting(message)
+    return table
 
 
 def _parse(name: str, value: object, source: str, parse: Callable[[object], Any] | None = None) -> Any:  # noqa: ANN401 - as many kinds as there are settings
@@ -200,6 +226,7 @@ def _preset(value: object) -> str:
 
 _TABLES = {"rules", "policies"}
 _PARSERS: dict[str, Callable[[object], Any]] = {
+    "app": _text,
     "url": _text,
     "outbox": _text,
     "profile": _one_of(*get_args(Profile)),

@@ -105,6 +105,12 @@ class InvalidId(ValidationError):
     code = "invalid_id"
 
 
+class AmbiguousId(ValidationError):
+    """A part of a job id that several jobs have."""
+
+    code = "ambiguous_id"
+
+
 class InvalidDeadLetter(ValidationError):
     """A dead-letter entry without what an entry must say, above all without a reason."""
 
@@ -223,6 +229,13 @@ class StoreUnreachable(StoreError):
     code = "store_unreachable"
 
 
+class StoreNotFound(StoreError):
+    """There is no store where one was to be read."""
+
+    code = "store_not_found"
+    is_passing = False
+
+
 class StoreReadOnly(StoreError):
     """The store cannot be written."""
 
@@ -331,6 +344,12 @@ class TaskNotImportable(ReprieveError):
     """A task that is defined where no worker can import it from: a prompt, a notebook, `python -c`."""
 
     code = "task_not_importable"
+
+
+class AmbiguousTask(ValidationError):
+    """A short task name that several tasks have."""
+
+    code = "ambiguous_task"
 
 
 class AppNotFound(ValidationError):

@@ -77,7 +77,7 @@ def test_the_file_may_be_named_elsewhere(tmp_path: Path) -> None:
     ("text", "words"),
     [
         ("lease = ", "cannot be read"),
-        ('colour = "red"', "knows no setting 'colour'"),
+        ('colour = "red"', "unknown setting 'colour'"),
         ('lease = "5 minuts"', "lease from .* cannot be used"),
         ("processes = -1", "no whole number from 0"),
         ("processes = true", "no whole number from 0"),

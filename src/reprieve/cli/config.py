@@ -5,26 +5,30 @@ from typing import TYPE_CHECKING
 import click
 
 from reprieve.cli import output
+from reprieve.cli.group import examples
+from reprieve.cli.store import app_option
 
 if TYPE_CHECKING:  # settings are read when the command runs
     from reprieve.cli.schedule import Schedule
-    from reprieve.config import Settings
+    from reprieve.config import Loaded, Settings
     from reprieve.core.rule import Rule
 
 
-@click.command()
+@click.command(epilog=examples("reprieve config", "reprieve config --app shop:app --json"))
+@app_option
 @output.json_option
-def config(*, as_json: bool) -> None:
+def config(*, target: str | None, as_json: bool) -> None:
     """Show every setting, and where it comes from.
 
-    The environment (REPRIEVE_URL, REPRIEVE_SLOTS and so on) goes over reprieve.toml, or whatever file REPRIEVE_CONFIG
-    names, and that over the defaults. Passwords are hidden.
+    The environment (REPRIEVE_URL, REPRIEVE_SLOTS and so on) goes over reprieve.toml, that over [tool.reprieve] in
+    pyproject.toml, and that over the defaults. REPRIEVE_CONFIG names another file to read in the place of both. What
+    the code of the app sets goes over all of them. Passwords are hidden.
     """
     from msgspec.structs import fields
 
     from reprieve.config import Settings, load
 
-    loaded = load()
+    loaded = _with_app(load(), target)
     if as_json:
         names = {field.name: field.encode_name for field in fields(Settings)}
         output.print_json(
@@ -41,6 +45,26 @@ def config(*, as_json: bool) -> None:
             for name, source in loaded.sources.items()
         ],
     )
+
+
+def _with_app(loaded: "Loaded", target: str | None) -> "Loaded":
+    """Return the settings with what the code of the app sets. A configured app that cannot be imported is noted."""
+    from reprieve.config import Loaded
+    from reprieve.errors import ReprieveError
+    from reprieve.worker import target as targets
+
+    wanted = target or loaded.settings.app
+    if not wanted:
+        return loaded
+    try:
+        settings = targets.load(wanted).settings
+    except ReprieveError as error:
+        if target:
+            raise
+        click.echo(f"without what the code of {wanted} sets: {error}", err=True)
+        return loaded
+    changed = {name: wanted for name in loaded.sources if getattr(settings, name) != getattr(loaded.settings, name)}
+    return Loaded(settings, loaded.sources | changed)
 
 
 def _value(settings: "Settings", name: str) -> object:

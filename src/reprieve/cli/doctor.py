@@ -10,7 +10,8 @@ import click
 
 from reprieve.cli import output
 from reprieve.cli.exit import FAILED
-from reprieve.cli.store import store_argument
+from reprieve.cli.group import examples
+from reprieve.cli.store import choose, one_of, store_argument
 
 if TYPE_CHECKING:  # stores are imported when the command runs
     from reprieve.stores.care import Finding
@@ -26,18 +27,26 @@ WIDTHS = (4, 11)
 STYLES = {"ok": "green", "warn": "yellow", "bad": "bold red"}
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "reprieve doctor --app shop:app",
+        "reprieve doctor postgresql://app@db/jobs",
+    )
+)
 @store_argument
 @click.option("--shared", is_flag=True, help="The store stands in a database of an application.")
 @output.json_option
 @click.pass_context
-def doctor(ctx: click.Context, url: str | None, *, shared: bool, as_json: bool) -> None:
+def doctor(
+    ctx: click.Context, *, place: str | None, target: str | None, url: str | None, shared: bool, as_json: bool
+) -> None:
     """Examine this machine and its store.
 
-    Each finding is ok, warn or bad, and says what to do. The status is 1 if anything is bad. Nothing is changed.
+    Each finding is ok, warn or bad, and says what to do. The status is 1 if anything is bad. Nothing is changed, and
+    nothing is created.
     """
     findings = []
-    for finding in _watched(_examine(url, shared=shared)):
+    for finding in _watched(_examine(target, one_of(place, url, "the store", "--store"), shared=shared)):
         findings.append(finding)
         if not as_json:
             _print(finding)
@@ -58,8 +67,7 @@ def _watched(findings: Iterator["Finding"]) -> Iterator["Finding"]:
         yield finding
 
 
-def _examine(url: str | None, *, shared: bool) -> Iterator["Finding"]:
-    from reprieve.cli.store import settings_for
+def _examine(target: str | None, url: str | None, *, shared: bool) -> Iterator["Finding"]:
     from reprieve.clock import now
     from reprieve.errors import ReprieveError
     from reprieve.stores.care import Finding
@@ -71,11 +79,13 @@ def _examine(url: str | None, *, shared: bool) -> Iterator["Finding"]:
     at = now()
     yield _clock(at)
     try:
-        settings = settings_for(url)
+        choice = choose(target, url)
+        settings = choice.settings
         care = care_for(settings.url, shared=shared or settings.shared)
-        yield Finding(name="settings", level="ok", seen=f"the store is {masked(settings.url)}")
+        whose = f", of the app {choice.target}" if choice.target and url is None else ""
+        yield Finding(name="settings", level="ok", seen=f"the store is {masked(settings.url)}{whose}")
         yield from care.examine(at)
-        if url is None and settings.outbox:
+        if settings.outbox and url is None:
             yield from _outbox(settings.outbox, at)
     except ReprieveError as error:
         seen, _, fix = str(error).partition("; ")
@@ -83,7 +93,7 @@ def _examine(url: str | None, *, shared: bool) -> Iterator["Finding"]:
             name="settings",
             level="bad",
             seen=seen,
-            fix=fix or "mend it where it comes from: see reprieve config --help",
+            fix=fix or "fix it where it comes from: see reprieve config --help",
         )
 
 

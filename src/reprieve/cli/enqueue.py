@@ -5,14 +5,19 @@ from typing import Any
 import click
 
 from reprieve.cli import output
+from reprieve.cli.group import examples
 from reprieve.cli.kinds import DURATION
-from reprieve.cli.store import store_option
+from reprieve.cli.store import choose_app, store_options
 
 
-@click.command()
-@click.argument("target", metavar="MODULE:APP")
-@click.argument("task")
-@click.argument("arguments", nargs=-1)
+@click.command(
+    epilog=examples(
+        "reprieve enqueue send_welcome 42 --app shop:app",
+        "reprieve enqueue shop:app send_welcome 42 --with template=hello --tenant acme",
+        "reprieve enqueue send_welcome 42 --delay 1h --key welcome-42",
+    )
+)
+@click.argument("words", metavar="[MODULE:APP] TASK [ARGUMENTS]...", nargs=-1, required=True)
 @click.option("--with", "keywords", multiple=True, metavar="NAME=VALUE", help="A keyword argument of the task.")
 @click.option("--tenant", help="Whose job it is.")
 @click.option("--queue", help="Another queue than the task's.")
@@ -21,13 +26,12 @@ from reprieve.cli.store import store_option
 @click.option("--key", help="At most one job of the task and tenant has it.")
 @click.option("--deadline", type=DURATION, help="The job must not start later than this.")
 @click.option("--max-attempts", type=click.IntRange(1), help="How many failures end this job.")
-@store_option
+@store_options
 @output.json_option
 def enqueue(
     *,
-    target: str,
-    task: str,
-    arguments: tuple[str, ...],
+    words: tuple[str, ...],
+    target: str | None,
     keywords: tuple[str, ...],
     url: str | None,
     as_json: bool,
@@ -35,17 +39,20 @@ def enqueue(
 ) -> None:
     """Store a call of a task.
 
-    ARGUMENTS are read as the task's annotations say: as JSON if they are JSON and fit, and as text otherwise:
-    `reprieve enqueue shop:app shop.send_welcome 42 --with template=hello --tenant acme`
+    TASK may be the end of the task's name where only one task fits. ARGUMENTS are read as the task's annotations
+    say: as JSON if they are JSON and fit, and as text otherwise.
+
+    The app is --app, else REPRIEVE_APP, else the one of the configuration. Without --app, a first word with a colon
+    names the app.
     """
     from reprieve.call import Call, Terms
-    from reprieve.worker import target as targets
+    from reprieve.views.tasks import resolve
 
-    app = targets.load(target)
-    if url is not None:
-        targets.move(app, url)
+    named, task, arguments = _grammar(words, has_app=target is not None)
+    app, _ = choose_app(named, target, url)
+    name = resolve(task, (declaration.name for declaration in app.registry))
     chosen = {name: value for name, value in options.items() if value is not None}
-    terms = Terms(app.registry.get(task), chosen)  # type: ignore[arg-type]  # named as the options of a job are
+    terms = Terms(app.registry.get(name), chosen)  # type: ignore[arg-type]  # named as the options of a job are
     args, kwargs = terms.declaration.codec.read(arguments, dict(map(_keyword, keywords)))
     call = Call(terms, args, kwargs)
     receipt = app.enqueue(call)  # type: ignore[attr-defined]  # a target is an app
@@ -53,6 +60,19 @@ def enqueue(
         output.print_json(receipt)
     else:
         output.print_line((receipt.id, "cyan"), "" if receipt.is_new else " exists already: its key is taken")
+
+
+def _grammar(words: tuple[str, ...], *, has_app: bool) -> tuple[str | None, str, tuple[str, ...]]:
+    """Return the app, if it is the first word, the task and its arguments.
+
+    Without --app the first word is the app if it has a colon; so a task with a colon in its name needs --app.
+    """
+    if has_app or ":" not in words[0]:
+        return None, words[0], words[1:]
+    if len(words) == 1:
+        message = f"Missing argument 'TASK' after the app {words[0]!r}"
+        raise click.UsageError(message, click.get_current_context())
+    return words[0], words[1], words[2:]
 
 
 def _keyword(text: str) -> tuple[str, str]:

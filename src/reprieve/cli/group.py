@@ -10,6 +10,11 @@ from click.shell_completion import CompletionItem
 from reprieve.cli.exit import run
 
 
+def examples(*lines: str) -> str:
+    """Return the epilog of a command's help: command lines, one below the other."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
 class Entry(NamedTuple):
     """Where a command lives, as `module:attribute`, and its one line of help."""
 
@@ -43,15 +48,10 @@ class Group(click.Group):
         """Find the command that is meant; a name that is nearly one is answered with it."""
         name, known = args[0], self.list_commands(ctx)
         if name not in known and not name.startswith("-") and not ctx.resilient_parsing:
-            ctx.fail(f"there is no command {name!r}; {_suggestion(name, known)}")
+            from reprieve.core.suggestion import suggest
+
+            ctx.fail(f"there is no command {name!r}; {suggest(name, known, 'commands')}")
         return super().resolve_command(ctx, args)
-
-
-def _suggestion(name: str, known: list[str]) -> str:
-    from difflib import get_close_matches
-
-    close = get_close_matches(name, known, n=1)
-    return f"did you mean {close[0]}?" if close else f"the commands are {', '.join(known)}"
 
 
 class Root(Group):

@@ -1,10 +1,15 @@
 """`reprieve migrate`: the layout of a store. Opening a store brings it up to date as well; this says so, or does it."""
 
+from typing import TYPE_CHECKING
+
 import click
 
 from reprieve.cli import output
-from reprieve.cli.group import Group
-from reprieve.cli.store import settings_for, store_argument
+from reprieve.cli.group import Group, examples
+from reprieve.cli.store import choose, one_of, store_argument
+
+if TYPE_CHECKING:  # settings are read when a command runs
+    from reprieve.config import Settings
 
 shared_option = click.option("--shared", is_flag=True, help="The store stands in a database of an application.")
 
@@ -14,22 +19,26 @@ def migrate() -> None:
     """Look at the layout of a store, and bring it up to date."""
 
 
-@migrate.command()
+@migrate.command(
+    epilog=examples(
+        "reprieve migrate status --app shop:app",
+        "reprieve migrate status sqlite:///jobs.db",
+    )
+)
 @store_argument
 @shared_option
 @output.json_option
-def status(url: str | None, *, shared: bool, as_json: bool) -> None:
-    """Say which layout the store has, and which this release knows."""
+def status(*, place: str | None, target: str | None, url: str | None, shared: bool, as_json: bool) -> None:
+    """Say which layout the store has, and which this release knows. Nothing is created."""
     from reprieve.stores.open import care_for
     from reprieve.stores.url import masked
 
-    settings = settings_for(url)
-    target = settings.url
-    layout = care_for(target, shared=shared or settings.shared).layout()
+    settings = _settings(place, target, url)
+    layout = care_for(settings.url, shared=shared or settings.shared).layout()
     if as_json:
-        output.print_json({"url": masked(target), "layout": layout, "isCurrent": layout.stored == layout.known})
+        output.print_json({"url": masked(settings.url), "layout": layout, "isCurrent": layout.stored == layout.known})
         return
-    output.print_line((masked(target), "bold"))
+    output.print_line((masked(settings.url), "bold"))
     output.print_facts(
         [
             ("layout", str(layout.stored) if layout.stored else "none yet"),
@@ -39,39 +48,46 @@ def status(url: str | None, *, shared: bool, as_json: bool) -> None:
     )
 
 
-@migrate.command()
+@migrate.command(
+    epilog=examples(
+        "reprieve migrate up --app shop:app",
+    )
+)
 @store_argument
 @shared_option
 @output.json_option
-def up(url: str | None, *, shared: bool, as_json: bool) -> None:
+def up(*, place: str | None, target: str | None, url: str | None, shared: bool, as_json: bool) -> None:
     """Bring the layout up to date; make the store if it is missing."""
     from reprieve.stores.open import care_for
     from reprieve.stores.url import masked
 
-    settings = settings_for(url)
-    target = settings.url
-    care = care_for(target, shared=shared or settings.shared)
+    settings = _settings(place, target, url)
+    care = care_for(settings.url, shared=shared or settings.shared)
     before = care.layout()
     with output.working("bringing the layout up to date"):
         after = care.migrate()
     if as_json:
-        output.print_json({"url": masked(target), "before": before.stored, "after": after.stored})
+        output.print_json({"url": masked(settings.url), "before": before.stored, "after": after.stored})
     elif before == after:
-        output.print_line(f"{masked(target)} has layout {after.stored}: nothing to do")
+        output.print_line(f"{masked(settings.url)} has layout {after.stored}: nothing to do")
     else:
-        output.print_line(f"{masked(target)} has layout {after.stored} now, after {before.stored or 'none'}")
+        output.print_line(f"{masked(settings.url)} has layout {after.stored} now, after {before.stored or 'none'}")
 
 
 @migrate.command()
 @store_argument
 @output.json_option
-def sql(url: str | None, *, as_json: bool) -> None:
+def sql(*, place: str | None, target: str | None, url: str | None, as_json: bool) -> None:
     """Print the SQL of every step, to be read or to be run by hand."""
     from reprieve.stores.open import care_for
 
-    migrations = care_for(settings_for(url).url).migrations()
+    migrations = care_for(_settings(place, target, url).url).migrations()
     if as_json:
         output.print_json(migrations)
         return
     for step in migrations:
         click.echo(f"-- {step.name}\n{step.sql}")
+
+
+def _settings(place: str | None, target: str | None, url: str | None) -> "Settings":
+    return choose(target, one_of(place, url, "the store", "--store")).settings

@@ -3,6 +3,7 @@
 Colours appear on a terminal, or where FORCE_COLOR asks for them, and never where NO_COLOR forbids them.
 """
 
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -32,14 +33,14 @@ def print_json(document: object) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
-    """Print a table that is as wide as it needs to be, and no wider than the terminal."""
+    """Print a table that is as wide as it needs to be, and no wider than a terminal."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
     table = Table(*columns, box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for row in rows:
         table.add_row(*map(_text, row))
-    _console().print(table)
+    _unbroken().print(table)
 
 
 def print_facts(facts: Iterable[tuple[str, Cell]]) -> None:
@@ -85,6 +86,36 @@ def width() -> int:
     return _console().width
 
 
+def is_terminal() -> bool:
+    """Return whether a person reads: a pipe or a file gets everything, however wide."""
+    return sys.stdout.isatty()
+
+
+def styled(parts: Sequence[tuple[str, str]]) -> str:
+    """Return a line with the colours of its parts, where colours are wanted."""
+    if not any(style for _, style in parts) or not _has_colours():
+        return "".join(text for text, _ in parts)
+    from rich.text import Text
+
+    console = _console()
+    with console.capture() as capture:
+        console.print(Text.assemble(*parts), end="", soft_wrap=True)
+    return capture.get()
+
+
+def _has_colours() -> bool:
+    """Return whether there can be any, without asking rich, which is slow to import."""
+    return is_terminal() or bool(os.environ.get("FORCE_COLOR"))
+
+
+def print_note(*cells: Cell) -> None:
+    """Print a line about what was printed: below it on a terminal, and beside it, on standard error, elsewhere."""
+    if is_terminal():
+        print_line(*cells)
+    else:
+        click.echo("".join(cell if isinstance(cell, str) else cell[0] for cell in cells), err=True)
+
+
 @contextmanager
 def working(on: str) -> Iterator[None]:
     """Say on the terminal what takes so long, while it does."""
@@ -112,6 +143,6 @@ def _console() -> "Console":
 def _unbroken() -> "Console":
     """Answer a console that breaks lines for people only: whoever searches in them wants them whole."""
     console = _console()
-    if not console.is_terminal:
+    if not is_terminal():
         console.width = _ENDLESS
     return console

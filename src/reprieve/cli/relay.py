@@ -6,7 +6,8 @@ import click
 
 from reprieve.cli import logs, output
 from reprieve.cli.exit import FAILED
-from reprieve.cli.store import store_option
+from reprieve.cli.group import examples
+from reprieve.cli.store import app_argument, choose_app, store_options
 
 if TYPE_CHECKING:  # all of it is imported when the command runs
     from reprieve.relay import Relay, Relayed
@@ -14,19 +15,25 @@ if TYPE_CHECKING:  # all of it is imported when the command runs
     from reprieve.worker.target import App
 
 
-@click.command()
-@click.argument("target", metavar="MODULE:APP")
+@click.command(
+    epilog=examples(
+        "reprieve relay shop:app",
+        "reprieve relay shop:app --once --json",
+    )
+)
+@app_argument
 @click.option("--once", "is_once", is_flag=True, help="Bring what is there, say how much that was, and end.")
 @click.option("--refused", "is_again", is_flag=True, help="Take up again what the store has refused before.")
-@click.option("--outbox", metavar="URL", help="The outbox; else the app, REPRIEVE_OUTBOX or reprieve.toml says.")
-@store_option
+@click.option("--outbox", metavar="URL", help="The outbox; else the app, REPRIEVE_OUTBOX or the configuration says.")
+@store_options
 @logs.log_options
 @output.json_option
 @click.pass_context
 def relay(  # noqa: PLR0913 - one parameter an option
     ctx: click.Context,
     *,
-    target: str,
+    named: str | None,
+    target: str | None,
     is_once: bool,
     is_again: bool,
     outbox: str | None,
@@ -38,8 +45,8 @@ def relay(  # noqa: PLR0913 - one parameter an option
     """Bring the jobs of an outbox to the store.
 
     An app on Redis that has an outbox leaves the jobs of your transactions there. The relay brings them over, each
-    once, also if it is killed on the way: `reprieve relay shop.jobs:app` runs until SIGTERM or Ctrl-C, and waits while
-    either side is away. Several may run at once.
+    once, also if it is killed on the way. It runs until SIGTERM or Ctrl-C, and waits while either side is away. Several
+    may run at once. Without MODULE:APP, --app, REPRIEVE_APP or the configuration names the app.
 
     What the store refuses for good stays in the outbox, with the reason, and keeps nothing else waiting. The status is
     1 if there was any.
@@ -47,9 +54,7 @@ def relay(  # noqa: PLR0913 - one parameter an option
     from reprieve.worker import target as targets
     from reprieve.worker.loop import run
 
-    app = targets.load(target)
-    if url is not None:
-        targets.move(app, url)
+    app, _ = choose_app(named, target, url)
     if outbox is not None:
         targets.move_outbox(app, outbox)
     logs.configured(log_level, log_style)

@@ -1,18 +1,27 @@
-"""A job in a table, on a page, and its attempts."""
+"""A job on a page and as a row of a table."""
 
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime
 
+from reprieve.cli.moments import both, relative
 from reprieve.cli.output import Cell
-from reprieve.core.attempt import Attempt
-from reprieve.core.duration import spell
+from reprieve.cli.table import Column
 from reprieve.core.job import Job
-from reprieve.core.status import Status, status_of
+from reprieve.core.status import Status
 from reprieve.views.jobs import payload_of
 from reprieve.views.waiting import waits_for
 
-COLUMNS = ("job", "task", "tenant", "status", "attempt", "when", "why")
+COLUMNS = (
+    Column("job"),
+    Column("task", shrinks="start", least=8),
+    Column("tenant", shrinks="middle", least=6, is_optional=True),
+    Column("status"),
+    Column("charged"),
+    Column("spared", is_optional=True),
+    Column("when"),
+    Column("why", shrinks="end", least=8, takes_rest=True),
+)
+"""What a list shows of each job. `charged` is what counts against the limit, and the limit; `spared` does not count."""
 
 COLOURS: dict[Status, str] = {
     "ready": "cyan",
@@ -26,49 +35,42 @@ COLOURS: dict[Status, str] = {
     "cancelled": "dim",
 }
 
-LONGEST = 60
-"""Characters of a reason in a table."""
 
-
-def row_of(job: Job, now: int) -> list[Cell]:
-    """Answer a job as one row."""
-    reason = job.cause.reason if job.cause is not None and job.state != "succeeded" else ""
+def row_of(job: Job, status: Status, now: int, name: str) -> list[Cell]:
+    """Return a job as one row of a list, under the name by which it is to be shown."""
     return [
-        (job.id, "cyan"),
+        (name, "cyan"),
         job.task,
         job.tenant,
-        _status(job, now),
-        _attempts(job),
-        _when(job, now),
-        reason if len(reason) <= LONGEST else f"{reason[: LONGEST - 1]}…",
+        (status, COLOURS[status]),
+        f"{job.charged}/{job.limit or '∞'}",
+        str(job.spared) if job.spared else "",
+        relative(_moment(job), now),
+        _why(job, status),
     ]
 
 
-def facts_of(job: Job, now: int, progress: bytes | None) -> Iterator[tuple[str, Cell]]:
-    """Answer everything about a job that people want to see."""
+def facts_of(job: Job, status: Status, now: int, progress: bytes | None) -> Iterator[tuple[str, Cell]]:
+    """Return everything about a job that people want to see, as names and values; empty values are not shown."""
     yield "job", (job.id, "cyan")
     yield "task", job.task
-    yield "arguments", json.dumps(payload_of(job), ensure_ascii=False)
-    yield "status", _status(job, now)
-    yield "when", _when(job, now)
+    yield "arguments", _arguments(payload_of(job))
+    yield "status", (status, COLOURS[status])
+    yield "attempts", attempts_of(job)
+    yield _moment_name(job), both(_moment(job), now)
+    yield "waits for", _waits_for(job, status)
     yield "queue", job.queue
     yield "tenant", job.tenant
     yield "dependency", job.dependency
-    yield "parked on", job.parked_on
     yield "waits for", waits_for(job, now)
     yield "group", job.group
     yield "key", job.key
     yield "priority", str(job.priority)
-    yield "attempts", _attempts(job)
-    yield "charged", f"{job.charged} of {job.limit or '∞'}, {job.spared} spared"
     yield "crashes", str(job.crashes) if job.crashes else ""
     yield "snoozes", str(job.snoozes) if job.snoozes else ""
-    yield "created", f"{_ago(now - job.created_at)} ago"
-    yield "deadline", "" if job.deadline_at is None else _relative(job.deadline_at, now)
+    yield "deadline", "" if job.deadline_at is None else both(job.deadline_at, now)
     yield "worker", job.session
     yield "progress", "" if progress is None else progress.decode("utf-8", "replace")
-    if job.cancel_request is not None:
-        yield "to be cancelled", f"asked by {job.cancel_request.by}: {job.cancel_request.reason}"
     yield "death", (job.death or "", "red")
     if job.cause is not None:
         yield "last error", job.cause.reason
@@ -76,39 +78,45 @@ def facts_of(job: Job, now: int, progress: bytes | None) -> Iterator[tuple[str, 
         yield "error kind", job.cause.kind
 
 
-def row_of_attempt(attempt: Attempt) -> list[Cell]:
-    """Answer one attempt as a row."""
-    ended = "" if attempt.ended_at is None else moment(attempt.ended_at)
-    reason = attempt.cause.reason if attempt.cause is not None else ""
-    return [str(attempt.number), ended, attempt.ended_with or "running", reason]
+def attempts_of(job: Job) -> str:
+    """Return how often a job was tried and what that cost: `attempt 4, 0 of 5 charged, 4 spared`."""
+    tried = f"attempt {job.attempt}" if job.attempt else "not tried yet"
+    limit = f"{job.charged} of {job.limit} charged" if job.limit is not None else f"{job.charged} charged, no limit"
+    granted = f" ({job.granted} granted)" if job.granted else ""
+    return f"{tried}, {limit}{granted}, {job.spared} spared"
 
 
-def _status(job: Job, now: int) -> Cell:
-    status = status_of(job, now, held=bool(job.parked_on))
-    return status, COLOURS[status]
+def _arguments(payload: object) -> str:
+    """Return the arguments as they are written in a call; what is no call, as JSON."""
+    match payload:
+        case [list(values), dict(keywords)]:
+            parts = [*map(_value, values), *(f"{name}={_value(value)}" for name, value in keywords.items())]
+            return ", ".join(parts)
+        case _:
+            return _value(payload)
 
 
-def _attempts(job: Job) -> str:
-    return f"{job.attempt}/{job.limit}" if job.limit is not None else str(job.attempt)
+def _value(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
-def _when(job: Job, now: int) -> str:
+def _moment(job: Job) -> int:
     if job.finished_at is not None:
-        return f"ended {_relative(job.finished_at, now)}"
-    if job.leased_at is not None:
-        return f"started {_relative(job.leased_at, now)}"
-    return f"due {_relative(job.due_at, now)}"
+        return job.finished_at
+    return job.due_at if job.leased_at is None else job.leased_at
 
 
-def _relative(at: int, now: int) -> str:
-    return f"in {_ago(at - now)}" if at > now else f"{_ago(now - at)} ago"
+def _moment_name(job: Job) -> str:
+    if job.finished_at is not None:
+        return "ended"
+    return "due" if job.leased_at is None else "started"
 
 
-def _ago(length: int) -> str:
-    seconds = length / 1_000
-    return spell(round(seconds, 3) if seconds < 1 else float(round(seconds)))
+def _waits_for(job: Job, status: Status) -> str:
+    return job.parked_on or job.dependency or job.group or job.task if status == "parked" else ""
 
 
-def moment(at: int) -> str:
-    """Answer an instant as people write it, in UTC."""
-    return datetime.fromtimestamp(at / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+def _why(job: Job, status: Status) -> str:
+    if job.cause is not None and job.state != "succeeded":
+        return job.cause.reason
+    return f"waits for {_waits_for(job, status)}" if status == "parked" else ""

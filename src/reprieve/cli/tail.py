@@ -7,8 +7,9 @@ import sys
 import click
 import msgspec
 
+from reprieve.admin.resolve import short
 from reprieve.cli import output
-from reprieve.cli.summary import moment
+from reprieve.cli.moments import clock_time, timestamp
 from reprieve.core.events import Event
 from reprieve.core.move import Cancel, Dead, ManualRetry, Park, Retry, Start, Succeed
 from reprieve.stores.protocol import Filter, Store
@@ -112,9 +113,10 @@ def _print(seq: int | None, event: Event, *, as_json: bool) -> None:
         document = {"seq": seq, **msgspec.to_builtins(event)}
         click.echo(msgspec.json.encode(document).decode())
         return
-    output.print_line(
-        (moment(event.at), "dim"), f"  {event.job_id}  ", (f"{name:<11}", STYLES.get(name, "")), f" {_words(event)}"
-    )
+    at, job = timestamp(event.at), event.job_id
+    if output.is_terminal():
+        at, job = clock_time(event.at, event.at), short(job)
+    output.print_line((at, "dim"), f"  {job}  ", (f"{name:<11}", STYLES.get(name, "")), f" {_words(event)}")
 
 
 def _words(event: Event) -> str:

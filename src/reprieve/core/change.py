@@ -45,7 +45,15 @@ class Request(Record):
 def make(job: Job, move: Move, now: int) -> Change:
     """Turn a move into the change that carries it out."""
     after = evolve(job, move, now)
-    event = Event(job_id=job.id, at=now, attempt=after.attempt, version=after.version, move=move)
+    event = Event(
+        job_id=job.id,
+        at=now,
+        attempt=after.attempt,
+        version=after.version,
+        move=move,
+        session=job.session,
+        started_at=job.leased_at,
+    )
     return Change(job=after, version=job.version, event=event, session=job.session)
 
 

@@ -29,6 +29,10 @@ class Event(Record):
     attempt: int
     version: int
     move: Move
+    session: str = ""
+    """The worker's session whose lease the move ended; empty when the job was not running."""
+    started_at: int | None = None
+    """When that lease began."""
 
     @property
     def name(self) -> str:

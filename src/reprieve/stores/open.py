@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
 
-from reprieve.errors import InvalidUrl, MissingExtra
+from reprieve.errors import InvalidUrl, MissingExtra, StoreNotFound
 from reprieve.stores.care import Care
 from reprieve.stores.outbox import Outbox
 from reprieve.stores.protocol import LARGEST_PAYLOAD, Store
@@ -23,6 +23,7 @@ def open_store(
     durability: Literal["full", "fast", "strict"] = "full",
     largest_payload: int = LARGEST_PAYLOAD,
     shared: bool = False,
+    must_exist: bool = False,
 ) -> Store:
     """Open the store that a URL names.
 
@@ -34,8 +35,13 @@ def open_store(
     It can be used from every event loop and thread of this process.
 
     `shared` lets jobs stand in a file that an application has tables of its own in.
+
+    `must_exist` is for reading: a SQLite file or a PostgreSQL schema that holds no store raises `StoreNotFound`, and
+    nothing is created. A Redis server without jobs is an empty store.
     """
     scheme, _, _ = url.partition("://")
+    if must_exist and scheme not in _REDIS:
+        _require_store(url, shared=shared)
     # Only a Redis server can answer before what it answers is flushed.
     flushed: Literal["full", "fast"] = "fast" if durability == "fast" else "full"
     if scheme == "sqlite":
@@ -93,6 +99,25 @@ def care_for(url: str, *, shared: bool = False) -> Care:
 
         return RedisCare(redis.address_of(url))
     raise _unanswered(url)
+
+
+def _require_store(url: str, *, shared: bool) -> None:
+    """Refuse a URL that names no store yet, without creating one."""
+    path = path_of(url) if url.startswith("sqlite://") else None
+    if url.startswith("sqlite://") and path is None:
+        message = f"{url} is gone with the process that opened it; to look at jobs from outside, keep them in a file"
+        raise StoreNotFound(message)
+    if care_for(url, shared=shared).layout().stored:
+        return
+    if path is None:
+        where = f"{masked(url)} has no store yet"
+    else:
+        where = f"{path.absolute()} {'holds no jobs yet' if path.exists() else 'does not exist'}"
+    message = (
+        f"{where}; the first enqueue, the first worker or reprieve migrate up creates the store, "
+        "or name the app (--app) or the store (--store) that you mean"
+    )
+    raise StoreNotFound(message)
 
 
 @contextmanager

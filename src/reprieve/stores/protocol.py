@@ -169,6 +169,8 @@ class Page(Record):
     """Some of the jobs that were asked for, in the store's order, and where to go on; an empty cursor is the end."""
 
     jobs: tuple[Job, ...]
+    statuses: tuple[Status, ...]
+    """The status of each job, by which the filter chose: only the store knows which gates are held."""
     cursor: str = ""
 
 

@@ -68,19 +68,27 @@ class Search(Protocol):
 def find(search: Search, wanted: Filter, cursor: str, limit: int, shapes: Shapes) -> Page:
     """Answer a page of jobs."""
     if wanted.ids is not None:
-        return Page(jobs=tuple(job for job, shelf in search.by_ids(wanted.ids) if _matches(search, job, shelf, wanted)))
+        return _page(search, [found for found in search.by_ids(wanted.ids) if _matches(search, *found, wanted)])
     sources = _sources_of(wanted)
     source, after = _read_cursor(cursor, sources, shapes) if cursor else (sources[0], [])
-    jobs: list[Job] = []
+    found: list[tuple[Job, int]] = []
     examined = 0
     for current in sources[sources.index(source) :]:
         for key, job, shelf in search.walk(current, after if current == source else [], wanted):
             examined += 1
             if job is not None and _matches(search, job, shelf, wanted):
-                jobs.append(job)
-            if job is None or len(jobs) == limit or examined == EXAMINED:
-                return Page(jobs=tuple(jobs), cursor=_write_cursor(current, key))
-    return Page(jobs=tuple(jobs))
+                found.append((job, shelf))
+            if job is None or len(found) == limit or examined == EXAMINED:
+                return _page(search, found, _write_cursor(current, key))
+    return _page(search, found)
+
+
+def _page(search: Search, found: Sequence[tuple[Job, int]], cursor: str = "") -> Page:
+    return Page(
+        jobs=tuple(job for job, _ in found),
+        statuses=tuple(search.status(job, shelf) for job, shelf in found),
+        cursor=cursor,
+    )
 
 
 def tally(search: Search, by: Tally, wanted: Filter) -> dict[str, int]:

@@ -6,15 +6,15 @@ from typing import Any
 import msgspec
 
 from reprieve.core.job import Job
-from reprieve.core.status import STUCK_AFTER, status_of
+from reprieve.core.status import Status
 
 
-def view(job: Job, now: int, *, progress: bytes | None = None, stuck_after: float = STUCK_AFTER) -> dict[str, Any]:
-    """Answer everything that is known of a job; instants are in milliseconds."""
+def view(job: Job, status: Status, *, progress: bytes | None = None) -> dict[str, Any]:
+    """Return everything that is known of a job; instants are in milliseconds. The status is the store's."""
     facts: dict[str, Any] = msgspec.to_builtins(job)
     return facts | {
         "payload": payload_of(job),
-        "status": status_of(job, now, held=bool(job.parked_on), stuck_after=stuck_after),
+        "status": status,
         "progress": None if progress is None else json.loads(progress),
         "retryCount": job.charged + job.spared,
         "maxRetries": None if job.limit is None else job.limit - 1,

@@ -19,6 +19,7 @@ from reprieve.core.change import Change
 from reprieve.core.events import Event
 from reprieve.core.ids import PARTITIONS, partition_of
 from reprieve.core.job import Job
+from reprieve.core.status import Status
 from reprieve.errors import InvalidCursor, SessionDead, StaleCall
 from reprieve.rng import bits
 from reprieve.stores.protocol import (
@@ -342,7 +343,8 @@ class Fleet:
                 partition_of,
                 lambda partition, ids: _by_id(partition, replace(wanted, ids=tuple(ids)), now),
             )
-            return Page(jobs=tuple(job for job in pages if job is not None))
+            found = [one for one in pages if one is not None]
+            return Page(jobs=tuple(job for job, _ in found), statuses=tuple(status for _, status in found))
         number, _, rest = cursor.partition(".") if cursor else ("0", "", "")
         if not number.isdecimal() or not number.isascii() or int(number) >= self._links.partitions:
             message = f"cursor {cursor[:80]!r} does not belong to this search; begin again without one"
@@ -416,8 +418,9 @@ class Fleet:
         return bool(rung)
 
 
-async def _by_id(partition: Partition, wanted: Filter, now: int) -> list[Job | None]:
-    found = {job.id: job for job in (await partition.find(wanted, now, "", len(wanted.ids or ()))).jobs}
+async def _by_id(partition: Partition, wanted: Filter, now: int) -> list[tuple[Job, Status] | None]:
+    page = await partition.find(wanted, now, "", len(wanted.ids or ()))
+    found = {job.id: (job, status) for job, status in zip(page.jobs, page.statuses, strict=True)}
     return [found.get(job_id) for job_id in wanted.ids or ()]
 
 

@@ -153,7 +153,7 @@ def _place(path: Path) -> Iterator[Finding]:
     yield _room(folder)
     if not path.exists():
         fix = "reprieve migrate up makes it, and so does the first worker"
-        yield Finding(name="file", level="warn", seen=f"{path} does not exist yet", fix=fix)
+        yield Finding(name="file", level="warn", seen=f"{path.absolute()} does not exist yet", fix=fix)
     elif not path.is_file():
         yield Finding(name="file", level="bad", seen=f"{path} is no file", fix="name a file")
     else:

@@ -1,0 +1,101 @@
+"""Job ids in short, as git has them: any part of an id's beginning or end that only one job has."""
+
+import re
+from collections.abc import Sequence
+
+from reprieve.admin.look import Found
+from reprieve.clock import Clock
+from reprieve.core.ids import parse_id
+from reprieve.errors import AmbiguousId, InvalidId, JobNotFound
+from reprieve.stores.protocol import Filter, Store
+
+SHORTEST = 4
+"""Hex digits of a short id at the least."""
+
+SHOWN = 8
+"""Hex digits by which a job is shown: the last of its id, since ids of one moment begin alike."""
+
+MAX_LOOKED_AT = 200_000
+"""Jobs that are looked at for a short id; beyond them the whole id is wanted."""
+
+MAX_CANDIDATES = 5
+"""Jobs that an ambiguous id is answered with."""
+
+_PAGE = 5_000
+_PART = re.compile(rf"[0-9a-f]{{{SHORTEST},31}}")
+
+
+def short(job_id: str, digits: int = SHOWN) -> str:
+    """Return the last hex digits of an id."""
+    return job_id.replace("-", "")[-digits:]
+
+
+def digits_for(job_ids: Sequence[str]) -> int:
+    """Return how many digits tell all of these ids apart; never fewer than are shown of one alone."""
+    distinct = set(job_ids)
+    digits = SHOWN
+    while len({short(job_id, digits) for job_id in distinct}) < len(distinct):
+        digits += 1
+    return digits
+
+
+async def resolve(store: Store, clock: Clock, texts: Sequence[str]) -> list[str]:
+    """Return the whole id for each text: an id, or 4 or more hex digits that the id of one job begins or ends with.
+
+    All parts are looked for in one pass through the store. Raises `InvalidId`, `JobNotFound` or `AmbiguousId` before
+    anything is returned, so that a command acts on all of its jobs or on none.
+    """
+    parts = {text: part for text in texts if (part := _part_of(text))}
+    found: dict[str, list[Found]] = {text: [] for text in parts}
+    looked_at = await _search(store, clock, parts, found) if parts else 0
+    return [_only(text, found[text], looked_at) if text in parts else parse_id(text) for text in texts]
+
+
+def _part_of(text: str) -> str:
+    """Return the hex digits of a short id; empty for a text of any other kind, which is a whole id or none."""
+    digits = text.strip().lower().replace("-", "")
+    if _PART.fullmatch(digits):
+        return digits
+    try:
+        parse_id(text)
+    except InvalidId:
+        message = (
+            f"{text[:80]!r} is not a job id; give a whole one, or {SHORTEST} or more of the hex digits "
+            "that it begins or ends with"
+        )
+        raise InvalidId(message) from None
+    return ""
+
+
+async def _search(store: Store, clock: Clock, parts: dict[str, str], found: dict[str, list[Found]]) -> int:
+    """Look through the store for all parts; return how many jobs were looked at."""
+    await clock.tune()
+    now, cursor, looked_at = clock.now(), "", 0
+    while looked_at < MAX_LOOKED_AT:
+        page = await store.find(Filter(), now, cursor, _PAGE)
+        looked_at += len(page.jobs)
+        for job, status in zip(page.jobs, page.statuses, strict=True):
+            digits = job.id.replace("-", "")
+            for text, part in parts.items():
+                if digits.endswith(part) or digits.startswith(part):
+                    found[text].append(Found(job, status))
+        cursor = page.cursor
+        if not cursor:
+            return looked_at
+    names = ", ".join(parts)
+    message = f"{names} may be any of more than {looked_at:,} jobs, too many to look through; give the whole id"
+    raise JobNotFound(message)
+
+
+def _only(text: str, found: list[Found], looked_at: int) -> str:
+    # A job that moves while the pages are read may be met twice.
+    candidates = {one.job.id: one for one in found}
+    if not candidates:
+        message = f"no job has an id that begins or ends with {text} (looked at {looked_at:,}); it may have been pruned"
+        raise JobNotFound(message)
+    if len(candidates) > 1:
+        shown = [f"{one.job.id} ({one.job.task}, {one.status})" for one in candidates.values()]
+        more = f" and {len(shown) - MAX_CANDIDATES:,} more" if len(shown) > MAX_CANDIDATES else ""
+        message = f"{text} is the id of {len(shown):,} jobs: {', '.join(shown[:MAX_CANDIDATES])}{more}; give more of it"
+        raise AmbiguousId(message)
+    return next(iter(candidates))

@@ -1,0 +1,31 @@
+"""Instants and lengths of time as people read them."""
+
+from datetime import UTC, datetime
+
+from reprieve.core.duration import spell
+
+
+def clock_time(at: int, now: int) -> str:
+    """Return an instant in local time, with the date unless it is today: `14:02:11`, `2026-07-08 14:02:11`."""
+    moment, today = (datetime.fromtimestamp(instant / 1_000, UTC).astimezone() for instant in (at, now))
+    return f"{moment:%H:%M:%S}" if moment.date() == today.date() else f"{moment:%Y-%m-%d %H:%M:%S}"
+
+
+def timestamp(at: int) -> str:
+    """Return an instant with date and milliseconds, in UTC, as scripts sort it."""
+    return datetime.fromtimestamp(at / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+
+
+def relative(at: int, now: int) -> str:
+    """Return how far an instant is from now: `in 5m`, `12s ago`."""
+    return f"in {_length(at - now)}" if at > now else f"{_length(now - at)} ago"
+
+
+def both(at: int, now: int) -> str:
+    """Return an instant in local time, and how far it is from now."""
+    return f"{clock_time(at, now)} ({relative(at, now)})"
+
+
+def _length(milliseconds: int) -> str:
+    seconds = milliseconds / 1_000
+    return spell(round(seconds, 1) if seconds < 1 else float(round(seconds)))

@@ -1,0 +1,107 @@
+"""Tables that fit the terminal: ids and statuses are never cut, and a pipe gets everything."""
+
+import sys
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import click
+
+from reprieve.cli.output import Cell, is_terminal, styled, width
+
+GAP = "  "
+
+
+class Column(NamedTuple):
+    """A column, and what may be done to it where there is too little room."""
+
+    name: str
+    shrinks: Literal["", "start", "middle", "end"] = ""
+    """Where a text is cut that is too long; empty: never."""
+    least: int = 0
+    """Characters that it keeps."""
+    is_optional: bool = False
+    """Whether a terminal does without it when it is empty."""
+    takes_rest: bool = False
+    """Whether it is the first to shrink, and has what the others leave."""
+
+
+class Table:
+    """Prints rows, a batch at a time: on a terminal within its width, elsewhere whole and one to a line."""
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        """Take the columns; they are fitted to the first batch."""
+        self._columns = columns
+        self._widths: list[int] = []
+
+    def print(self, rows: Sequence[Sequence[Cell]]) -> None:
+        """Print a batch of rows, after the header if it is the first."""
+        texts = [[_one_line(cell) for cell in row] for row in rows]
+        if not self._widths:
+            self._fit(texts)
+            self._print_line([(column.name, "bold") for column in self._columns])
+        for row, line in zip(rows, texts, strict=True):
+            styles = ["" if isinstance(cell, str) else cell[1] for cell in row]
+            self._print_line(list(zip(line, styles, strict=True)))
+
+    def _fit(self, texts: list[list[str]]) -> None:
+        names = [column.name for column in self._columns]
+        self._widths = [max(map(_length, column)) for column in zip(names, *texts, strict=True)]
+        if not is_terminal():
+            return
+        for number, column in enumerate(self._columns):
+            if column.is_optional and not any(row[number] for row in texts):
+                self._widths[number] = 0
+        shown = sum(1 for one in self._widths if one)
+        excess = sum(self._widths) + len(GAP) * (shown - 1) - width()
+        for number in self._order():
+            if excess > 0:
+                kept = max(min(self._columns[number].least, self._widths[number]), self._widths[number] - excess)
+                excess -= self._widths[number] - kept
+                self._widths[number] = kept
+
+    def _order(self) -> list[int]:
+        """Return the columns that may shrink, in the order in which they do."""
+        shrinking = [number for number, column in enumerate(self._columns) if column.shrinks]
+        return sorted(shrinking, key=lambda number: (not self._columns[number].takes_rest, -self._widths[number]))
+
+    def _print_line(self, cells: Sequence[tuple[str, str]]) -> None:
+        shown = [number for number, one in enumerate(self._widths) if one]
+        parts: list[tuple[str, str]] = []
+        for number in shown:
+            text, style = cells[number]
+            if is_terminal():
+                text = _cut(text, self._widths[number], self._columns[number].shrinks)
+            gap = "" if number == shown[-1] else " " * (self._widths[number] - _length(text)) + GAP
+            parts += [(text, style), (gap, "")]
+        click.echo(styled(parts).rstrip(), file=sys.stdout, color=True)
+
+
+def _one_line(cell: Cell) -> str:
+    """Return the text of a cell without line breaks and control characters."""
+    text = cell if isinstance(cell, str) else cell[0]
+    return text if text.isprintable() else " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
+def _cut(text: str, room: int, where: Literal["", "start", "middle", "end"]) -> str:
+    if _length(text) <= room or not where:
+        return text
+    kept = max(0, room - 1)
+    head = {"start": 0, "middle": kept // 2, "end": kept}[where]
+    return f"{_first(text, head)}…{_first(text[::-1], kept - head)[::-1]}"
+
+
+def _first(text: str, room: int) -> str:
+    """Return as many characters from the beginning as have room."""
+    text = text[:room]
+    while _length(text) > room:
+        text = text[:-1]
+    return text
+
+
+def _length(text: str) -> int:
+    """Return the columns that a text takes: some characters take two, some none."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)

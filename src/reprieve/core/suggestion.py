@@ -1,0 +1,29 @@
+"""Suggestions: the known word that a mistyped one is nearest to."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """Return the known word that is most like this one, or None if none is like it.
+
+    Case does not count, and neither does a dotted path before either of the two.
+    """
+    by_form: dict[str, str] = {}
+    for one in known:
+        for form in (one.lower(), one.lower().rpartition(".")[2]):
+            by_form.setdefault(form, one)
+    lowered = word.lower()
+    for form in (lowered, lowered.rpartition(".")[2]):
+        if close := get_close_matches(form, by_form, n=1):
+            return by_form[close[0]]
+    return None
+
+
+def suggest(word: str, known: Iterable[str], what: str) -> str:
+    """Return "did you mean …?", or else the list of what is known: "the settings are …"."""
+    words = list(known)
+    close = nearest(word, words)
+    if close is not None:
+        return f"did you mean {close}?"
+    return f"the {what} are {', '.join(words)}" if words else f"there are no {what}"
