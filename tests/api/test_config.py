@@ -65,6 +65,57 @@ def test_the_environment_goes_over_the_file_and_each_value_knows_its_source(tmp_
     assert loaded.sources["durability"] == "default"
 
 
+def project(folder: Path, text: str) -> Path:
+    (folder / "pyproject.toml").write_text(text, "utf-8")
+    return folder
+
+
+def test_settings_may_stand_in_the_file_of_the_project(tmp_path: Path) -> None:
+    head = '[project]\nname = "shop"\n[tool.reprieve]\napp = "shop:app"\nslots = 5\n'
+    rule = '[[tool.reprieve.rules]]\ncode = "550"\nkind = "transient"\n'
+    loaded = load({}, project(tmp_path, head + rule))
+    assert (loaded.settings.app, loaded.settings.slots, len(loaded.settings.rules)) == ("shop:app", 5, 1)
+    assert loaded.sources["app"] == str(tmp_path / "pyproject.toml")
+    assert loaded.sources["url"] == "default"
+
+
+def test_our_own_file_goes_over_that_of_the_project_setting_by_setting(tmp_path: Path) -> None:
+    project(tmp_path, '[tool.reprieve]\napp = "shop:app"\nslots = 5')
+    loaded = load({"REPRIEVE_APP": "other:app"}, written(tmp_path, "slots = 7"))
+    assert (loaded.settings.app, loaded.settings.slots) == ("other:app", 7)
+    assert (loaded.sources["app"], loaded.sources["slots"]) == ("REPRIEVE_APP", str(tmp_path / "reprieve.toml"))
+    assert load({}, tmp_path).settings.app == "shop:app"
+
+
+def test_a_named_file_is_read_in_the_place_of_both(tmp_path: Path) -> None:
+    written(project(tmp_path, "[tool.reprieve]\nslots = 5"), "grace = 1")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    named = project(elsewhere, "[tool.reprieve]\nlease = 60")
+    settings = load({"REPRIEVE_CONFIG": str(named / "pyproject.toml")}, tmp_path).settings
+    assert (settings.lease, settings.slots, settings.grace) == (60.0, 20, 30.0)
+
+
+def test_a_project_that_does_not_speak_of_us_is_left_alone(tmp_path: Path) -> None:
+    assert load({}, project(tmp_path, "[tool.other\nbroken")).settings == Settings()
+    assert load({}, project(tmp_path, 'tool = "reprieve"')).settings == Settings()
+    assert load({}, project(tmp_path, '[project]\ndependencies = ["reprieve"]')).settings == Settings()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[tool.reprieve]\nurll = 'x'", r"pyproject\.toml has an unknown setting 'urll'; did you mean url\?"),
+        ("[tool.reprieve]\nslots = 0", r"slots from .*pyproject\.toml cannot be used"),
+        ("[tool]\nreprieve = 5", r"pyproject\.toml has a tool\.reprieve that is not a table"),
+        ("[tool.reprieve", r"pyproject\.toml cannot be read"),
+    ],
+)
+def test_a_mistake_in_the_file_of_the_project_names_file_and_setting(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(InvalidSetting, match=words):
+        load({}, project(tmp_path, text))
+
+
 def test_the_file_may_be_named_elsewhere(tmp_path: Path) -> None:
     elsewhere = tmp_path / "production.toml"
     elsewhere.write_text('url = "sqlite:///p.db"')

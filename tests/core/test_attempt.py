@@ -1,10 +1,10 @@
 """The attempts of a job, read from its events."""
 
 from reprieve.core import change
-from reprieve.core.attempt import Attempt, timeline
+from reprieve.core.attempt import Attempt, cost_of, timeline
 from reprieve.core.change import Change, Request
 from reprieve.core.job import Cause, Job
-from reprieve.core.move import Dead, Move, Park, Retry, Return, Start
+from reprieve.core.move import Dead, Move, Park, Retry, Return, Snooze, Start
 
 NOW = 1_760_000_000_000
 CAUSE = Cause(reason="down", code="421", kind="transient")
@@ -37,7 +37,13 @@ def test_each_lease_is_an_attempt_with_its_end() -> None:
     ]
     assert [attempt.cause for attempt in attempts] == [CAUSE, CAUSE, None, CAUSE]
     assert attempts[1] == Attempt(
-        number=2, session="w1", started_at=NOW + 10, ended_at=NOW + 15, ended_with="JobParked", cause=CAUSE
+        number=2,
+        session="w1",
+        started_at=NOW + 10,
+        ended_at=NOW + 15,
+        ended_with="JobParked",
+        cost="spared",
+        cause=CAUSE,
     )
 
 
@@ -55,12 +61,34 @@ def test_what_happens_between_attempts_ends_none() -> None:
     assert timeline([cancelled.event]) == []
 
 
-def test_attempts_whose_start_was_not_noted_are_known_by_their_ends() -> None:
+def test_attempts_whose_start_was_not_kept_are_known_by_their_ends() -> None:
     made = history(Retry(due_at=NOW, cause=CAUSE, delay=1), Return())
 
     attempts = timeline(one.event for one in made if not isinstance(one.event.move, Start))
 
     assert [(attempt.number, attempt.started_at, attempt.cause) for attempt in attempts] == [
-        (1, None, CAUSE),
-        (2, None, None),
+        (1, NOW, CAUSE),
+        (2, NOW + 10, None),
     ]
+
+
+def test_an_event_tells_who_held_the_job_and_since_when() -> None:
+    started, ended = history(Retry(due_at=NOW, cause=CAUSE, delay=1))
+    assert (started.event.session, started.event.started_at) == ("", None)
+    assert (ended.event.session, ended.event.started_at) == ("w0", NOW)
+
+
+def test_each_attempt_says_what_it_cost() -> None:
+    moves: list[Move] = [
+        Retry(due_at=NOW, cause=CAUSE, delay=1),
+        Retry(due_at=NOW, cause=CAUSE, delay=1, charged=False),
+        Park(gate="budget", due_at=NOW, cause=CAUSE, charged=True),
+        Return(crashed=True),
+        Snooze(due_at=NOW),
+        Dead(death="expired", cause=CAUSE, spared=True),
+    ]
+    costs = [attempt.cost for attempt in timeline(made.event for made in history(*moves))]
+    assert costs == ["charged", "spared", "charged", "crashed", "", "spared"]
+    assert [cost_of(Dead(death="permanent", cause=CAUSE, charged=True))] == ["charged"]
+    assert [cost_of(Dead(death="poison", cause=CAUSE, crashed=True))] == ["crashed"]
+    assert [cost_of(Dead(death="expired", cause=CAUSE))] == [""]

@@ -55,7 +55,10 @@ def enqueue(
     terms = Terms(app.registry.get(name), chosen)  # type: ignore[arg-type]  # named as the options of a job are
     args, kwargs = terms.declaration.codec.read(arguments, dict(map(_keyword, keywords)))
     call = Call(terms, args, kwargs)
-    receipt = app.enqueue(call)  # type: ignore[attr-defined]  # a target is an app
+    try:
+        receipt = app.enqueue(call)  # type: ignore[attr-defined]  # a target is an app
+    finally:
+        app.close()
     if as_json:
         output.print_json(receipt)
     else:

@@ -56,7 +56,9 @@ def list_jobs(  # noqa: PLR0913 - one parameter an option
     url: str | None,
     as_json: bool,
 ) -> None:
-    """List jobs, as they are now.
+    """List jobs, as they are now: those that have not succeeded first, and of them the newest first.
+
+    On Redis a list that is too long to be shown at once comes in no order.
 
     A terminal shows the end of each id: enough to tell the listed jobs apart, and to name one to other commands. A pipe
     gets whole ids and texts, one job a line, and every job unless --limit is given.
@@ -77,10 +79,11 @@ def list_jobs(  # noqa: PLR0913 - one parameter an option
         key=key,
         code=code,
         statuses=frozenset().union(*map(matching, statuses)),
+        newest_first=True,
     )
     choice = choose(target, url)
     most = limit or (SHOWN if output.is_terminal() and not as_json and not quiet else None)
-    printer = _Json() if as_json else _Ids() if quiet else _Rows()
+    printer = _Json() if as_json else _Ids() if quiet else _Rows(is_first=not cursor)
     read(choice, lambda store: _list(store, choice, wanted, cursor, most, printer))
 
 
@@ -120,11 +123,12 @@ async def _list(
 class _Rows:
     """A table: on a terminal of everything at once, elsewhere a page at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_first: bool) -> None:
         from reprieve.cli.summary import COLUMNS
         from reprieve.cli.table import Table
 
         self._table = Table(COLUMNS)
+        self._is_first = is_first
         self._pages: list[tuple[Page, int]] = []
 
     def add(self, page: "Page", now: int) -> None:
@@ -133,7 +137,7 @@ class _Rows:
             self._print()
 
     def end(self, cursor: str, shown: int, total: int) -> None:
-        self._print()
+        self._print(is_sorted=self._is_first and not cursor)
         if not shown:
             output.print_note("no such jobs")
         elif cursor:
@@ -141,12 +145,15 @@ class _Rows:
         else:
             output.print_note((f"{shown:,} {'job' if shown == 1 else 'jobs'}", "dim"))
 
-    def _print(self) -> None:
+    def _print(self, *, is_sorted: bool = False) -> None:
+        """Print what has come; a list that is shown whole is sorted, whatever order its store keeps."""
         from reprieve.admin.resolve import digits_for, short
         from reprieve.cli.summary import row_of
 
         pages, self._pages = self._pages, []
         rows = [(*found, now) for page, now in pages for found in zip(page.jobs, page.statuses, strict=True)]
+        if is_sorted:
+            rows.sort(key=lambda row: row[0].id, reverse=True)
         digits = digits_for([job.id for job, _, _ in rows]) if output.is_terminal() else None
         if rows:
             self._table.print(

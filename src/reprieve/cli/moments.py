@@ -21,6 +21,15 @@ def relative(at: int, now: int) -> str:
     return f"in {_length(at - now)}" if at > now else f"{_length(now - at)} ago"
 
 
+def roughly(at: int, now: int) -> str:
+    """Return how far an instant is from now, in its largest unit: `in 59m`, `3d ago`, `now`."""
+    seconds = abs(at - now) // 1_000
+    for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):
+        if seconds >= length:
+            return f"in {seconds // length}{unit}" if at > now else f"{seconds // length}{unit} ago"
+    return "now"
+
+
 def both(at: int, now: int) -> str:
     """Return an instant in local time, and how far it is from now."""
     return f"{clock_time(at, now)} ({relative(at, now)})"

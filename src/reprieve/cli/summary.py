@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 
-from reprieve.cli.moments import both, relative
+from reprieve.cli.moments import both, roughly
 from reprieve.cli.output import Cell
 from reprieve.cli.table import Column
 from reprieve.core.job import Job
@@ -13,13 +13,13 @@ from reprieve.views.waiting import waits_for
 
 COLUMNS = (
     Column("job"),
-    Column("task", shrinks="start", least=8),
+    Column("task", shrinks="start", least=8, weight=2),
     Column("tenant", shrinks="middle", least=6, is_optional=True),
     Column("status"),
     Column("charged"),
     Column("spared", is_optional=True),
     Column("when"),
-    Column("why", shrinks="end", least=8, takes_rest=True),
+    Column("why", shrinks="end", least=8, weight=2),
 )
 """What a list shows of each job. `charged` is what counts against the limit, and the limit; `spared` does not count."""
 
@@ -45,7 +45,7 @@ def row_of(job: Job, status: Status, now: int, name: str) -> list[Cell]:
         (status, COLOURS[status]),
         f"{job.charged}/{job.limit or '∞'}",
         str(job.spared) if job.spared else "",
-        relative(_moment(job), now),
+        roughly(_moment(job), now),
         _why(job, status),
     ]
 

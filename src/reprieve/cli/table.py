@@ -21,8 +21,8 @@ class Column(NamedTuple):
     """Characters that it keeps."""
     is_optional: bool = False
     """Whether a terminal does without it when it is empty."""
-    takes_rest: bool = False
-    """Whether it is the first to shrink, and has what the others leave."""
+    weight: int = 1
+    """Its share of the room that is left to those that shrink."""
 
 
 class Table:
@@ -53,16 +53,12 @@ class Table:
                 self._widths[number] = 0
         shown = sum(1 for one in self._widths if one)
         excess = sum(self._widths) + len(GAP) * (shown - 1) - width()
-        for number in self._order():
-            if excess > 0:
-                kept = max(min(self._columns[number].least, self._widths[number]), self._widths[number] - excess)
-                excess -= self._widths[number] - kept
-                self._widths[number] = kept
+        while excess > 0 and (shrinking := [n for n, one in enumerate(self._columns) if self._may_shrink(n, one)]):
+            self._widths[max(shrinking, key=lambda number: self._widths[number] / self._columns[number].weight)] -= 1
+            excess -= 1
 
-    def _order(self) -> list[int]:
-        """Return the columns that may shrink, in the order in which they do."""
-        shrinking = [number for number, column in enumerate(self._columns) if column.shrinks]
-        return sorted(shrinking, key=lambda number: (not self._columns[number].takes_rest, -self._widths[number]))
+    def _may_shrink(self, number: int, column: Column) -> bool:
+        return bool(column.shrinks) and self._widths[number] > max(column.least, len(column.name))
 
     def _print_line(self, cells: Sequence[tuple[str, str]]) -> None:
         shown = [number for number, one in enumerate(self._widths) if one]

@@ -163,6 +163,8 @@ class Filter(Record):
     session: str = ""
     finished_since: int | None = None
     """Only jobs that ended at this instant or later; succeeded ones are found without a look at those before."""
+    newest_first: bool = False
+    """Begin with what was enqueued or ended last, where the store keeps such an order; else in the store's own."""
 
 
 class Page(Record):

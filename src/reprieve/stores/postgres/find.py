@@ -28,6 +28,7 @@ _SHAPES: search.Shapes = {
     "succeeded": [is_number] * 2,
 }
 _FIRST = "00000000-0000-0000-0000-000000000000"
+_LAST = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 _decode_event = msgspec.msgpack.Decoder(Event).decode
 
 
@@ -69,14 +70,15 @@ class Search:
             case "living":
                 return self._living(after, wanted)
             case "running":
-                return self._running(after)
+                return self._running(after, newest_first=wanted.newest_first)
             case "ended":
                 return self._ended(after, wanted)
             case "succeeded":
-                return self._succeeded(after, wanted)
+                return self._newest_succeeded(after) if wanted.newest_first else self._succeeded(after, wanted)
 
     def _living(self, after: Sequence[Key], wanted: Filter) -> Iterator[Step]:
-        sql, last = statements("find")["jobs"], str(after[0]) if after else _FIRST
+        sql = statements("find")["jobs_newest" if wanted.newest_first else "jobs"]
+        last = str(after[0]) if after else _LAST if wanted.newest_first else _FIRST
         shelves = _shelves_of(self._tx, wanted)
         while True:
             rows = self._tx.all(sql, {"after": last, "most": EXAMINED, "shelves": shelves})
@@ -89,9 +91,10 @@ class Search:
             last = rows[-1][0]
             yield [last], None, 0
 
-    def _running(self, after: Sequence[Key]) -> Iterator[Step]:
-        ids = sorted(job for job in self._leased if not after or job > str(after[0]))
-        for job, shelf in sorted(self._read(ids), key=lambda found: found[0].id):
+    def _running(self, after: Sequence[Key], *, newest_first: bool = False) -> Iterator[Step]:
+        last = str(after[0]) if after else None
+        ids = [job for job in self._leased if last is None or (job < last if newest_first else job > last)]
+        for job, shelf in sorted(self._read(ids), key=lambda found: found[0].id, reverse=newest_first):
             yield [job.id], job, shelf
 
     def _ended(self, after: Sequence[Key], wanted: Filter) -> Iterator[Step]:
@@ -104,10 +107,12 @@ class Search:
             "code": wanted.code,
             "fingerprint": wanted.fingerprint,
         }
-        key = list(after) or [-LARGEST - 1, 0, 0, _FIRST]
+        first: list[Key] = [LARGEST, 9, LARGEST, _LAST] if wanted.newest_first else [-LARGEST - 1, 0, 0, _FIRST]
+        key = list(after) or first
+        statement = sql["ended_newest" if wanted.newest_first else "ended"]
         while True:
             place = dict(zip(("queue", "state", "at", "id"), key, strict=True))
-            keys = self._tx.all(sql["ended"], {**parameters, **place})
+            keys = self._tx.all(statement, {**parameters, **place})
             found = {job.id: (job, shelf) for job, shelf in self._read([row[3] for row in keys])}
             for row in keys:
                 key = list(row)
@@ -127,6 +132,15 @@ class Search:
                 if found[0] > seq or number > place:
                     yield [found[0], number], job, 0
             seq, place = found[0] + 1, -1
+
+    def _newest_succeeded(self, after: Sequence[Key]) -> Iterator[Step]:
+        sql = statements("find")["finished_newest"]
+        seq, place = (int(after[0]), int(after[1])) if after else (LARGEST, 0)
+        while (found := self._tx.one(sql, {"seq": seq})) is not None:
+            for number, job in reversed(list(enumerate(unpack_jobs(found[1])))):
+                if found[0] < seq or number < place:
+                    yield [found[0], number], job, 0
+            seq, place = found[0] - 1, LARGEST
 
     def counts(self) -> Iterator[tuple[Status, Place, int]]:
         """Answer status, place and number of everything that has not succeeded, from the counters that are kept."""

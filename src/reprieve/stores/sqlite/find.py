@@ -25,6 +25,7 @@ _SHAPES: search.Shapes = {
     "ended": [is_number] * 4,
     "succeeded": [is_number] * 2,
 }
+_LARGEST = (1 << 63) - 1
 _decode_lease = msgspec.msgpack.Decoder(dict[int, tuple[int, int]]).decode
 _decode_event = msgspec.msgpack.Decoder(Event).decode
 
@@ -70,14 +71,15 @@ class Search:
             case "living":
                 return self._living(after, wanted)
             case "running":
-                return self._running(after)
+                return self._running(after, newest_first=wanted.newest_first)
             case "ended":
                 return self._ended(after, wanted)
             case "succeeded":
-                return self._succeeded(after, wanted)
+                return self._newest_succeeded(after) if wanted.newest_first else self._succeeded(after, wanted)
 
     def _living(self, after: Sequence[Key], wanted: Filter) -> Iterator[Step]:
-        sql, last = statements("find")["jobs"], after[0] if after else -1
+        sql = statements("find")["jobs_newest" if wanted.newest_first else "jobs"]
+        last = after[0] if after else _LARGEST if wanted.newest_first else -1
         shelves = _shelves_of(self._tx, wanted)
         while True:
             rows = self._tx.execute(sql, {"after": last, "most": EXAMINED, "shelves": shelves}).fetchall()
@@ -89,10 +91,10 @@ class Search:
             last = rows[-1][0]
             yield [last], None, 0
 
-    def _running(self, after: Sequence[Key]) -> Iterator[Step]:
+    def _running(self, after: Sequence[Key], *, newest_first: bool = False) -> Iterator[Step]:
         sql = statements("find")["job"]
-        for row in sorted(self._leased):
-            if not after or row > int(after[0]):
+        for row in sorted(self._leased, reverse=newest_first):
+            if not after or (row < int(after[0]) if newest_first else row > int(after[0])):
                 yield [row], *self._unpack(self._tx.execute(sql, (row,)).fetchone())
 
     def _ended(self, after: Sequence[Key], wanted: Filter) -> Iterator[Step]:
@@ -106,10 +108,11 @@ class Search:
             "code": wanted.code,
             "fingerprint": wanted.fingerprint,
         }
-        key = list(after) or [0, 0, 0, 0]
+        key = list(after) or [_LARGEST if wanted.newest_first else 0] * 4
+        statement = sql["ended_newest" if wanted.newest_first else "ended"]
         while True:
             place = dict(zip(("queue", "state", "at", "id"), key, strict=True))
-            keys = self._tx.execute(sql["ended"], {**parameters, **place}).fetchall()
+            keys = self._tx.execute(statement, {**parameters, **place}).fetchall()
             for found in keys:
                 key = list(found)
                 yield key, *self._unpack(self._tx.execute(sql["job"], (found[3],)).fetchone())
@@ -127,6 +130,15 @@ class Search:
                 if found[0] > seq or number > place:
                     yield [found[0], number], job, 0
             seq, place = found[0] + 1, -1
+
+    def _newest_succeeded(self, after: Sequence[Key]) -> Iterator[Step]:
+        sql = statements("find")["finished_newest"]
+        seq, place = map(int, after or (_LARGEST, 0))
+        while (found := self._tx.execute(sql, (seq,)).fetchone()) is not None:
+            for number, job in reversed(list(enumerate(unpack_jobs(found[1])))):
+                if found[0] < seq or number < place:
+                    yield [found[0], number], job, 0
+            seq, place = found[0] - 1, _LARGEST
 
     def counts(self) -> Iterator[tuple[Status, Place, int]]:
         """Answer status, place and number of everything that has not succeeded, from the counters that are kept."""

@@ -5,6 +5,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import get_args
 
+from msgspec.structs import replace
+
 from reprieve.core import change
 from reprieve.core.change import Change
 from reprieve.core.events import Event, replay
@@ -126,6 +128,40 @@ async def check_every_filter_narrows(store: Store) -> None:
         expect_ids(found, [job for job in jobs if matches(job)], f"jobs found by {name}")
 
 
+async def check_every_job_is_found_with_the_status_that_the_filter_goes_by(store: Store) -> None:
+    crowd = await populate(store)
+    wanted = {job.id: status for status, jobs in crowd.items() for job in jobs}
+    found: dict[str, Status] = {}
+    cursor, is_over = "", False
+    while not is_over:
+        page = await store.find(Filter(), NOW, cursor, 7)
+        found |= {job.id: status for job, status in zip(page.jobs, page.statuses, strict=True)}
+        cursor, is_over = page.cursor, not page.cursor
+    expect_equal(found, wanted, "the statuses that jobs are found with")
+    page = await store.find(Filter(ids=tuple(wanted)), NOW)
+    by_id = {job.id: status for job, status in zip(page.jobs, page.statuses, strict=True)}
+    expect_equal(by_id, wanted, "the statuses that jobs are found with by their ids")
+
+
+async def check_jobs_of_a_held_gate_are_parked_also_when_they_are_due(store: Store) -> None:
+    tried = await enqueued(store, dependency="ses")
+    worker = await Worker.open(store)
+    await worker.settle(park(await worker.one(), START, START + SECOND))
+    untried = await enqueued(store, START + 1, dependency="ses")
+    other = await enqueued(store, START + 2, dependency="sns")
+    await regulate(store, Regulation(subject="dependency", name="ses", permits=0), at=START)
+    at = START + HOUR
+    page = await store.find(Filter(), at)
+    found = {job.id: status for job, status in zip(page.jobs, page.statuses, strict=True)}
+    expect_equal(found, {tried.id: "parked", untried.id: "parked", other.id: "ready"}, "the statuses in a page")
+    by_status: dict[Status, list[Job]] = {"parked": [tried, untried], "ready": [other]}
+    for status, jobs in by_status.items():
+        expect_ids(await find_all(store, Filter(statuses=frozenset({status})), at), jobs, f"jobs that are {status}")
+    await regulate(store, Regulation(subject="dependency", name="ses", permits=None), at=at)
+    page = await store.find(Filter(ids=(tried.id,)), at)
+    expect_equal(page.statuses, ("ready",), "the status when the gate is released")
+
+
 async def check_find_answers_the_ids_that_exist(store: Store) -> None:
     jobs = [await enqueued(store, START + number) for number in range(5)]
     ids = (jobs[3].id, new_job(store).id, jobs[1].id)
@@ -144,6 +180,17 @@ async def check_cursors_lead_through_everything_exactly_once(store: Store) -> No
     page = await store.find(Filter(), NOW, limit=4)
     expect(len(page.jobs) <= 4, f"a page of four has no more, not {len(page.jobs)}")
     expect(bool(page.cursor), f"it leads on, since there are {len(jobs)} jobs")
+
+
+async def check_newest_first_finds_the_same_jobs(store: Store) -> None:
+    await populate(store)
+    every = (Filter(), Filter(queue="q0"), *(Filter(statuses=frozenset({status})) for status in get_args(Status)))
+    for wanted in every:
+        whole = sorted(job.id for job in await find_all(store, wanted, NOW))
+        newest = replace(wanted, newest_first=True)
+        for limit in (1, 3, 100):
+            pages = [job.id for job in await find_all(store, newest, NOW, limit)]
+            expect_equal(sorted(pages), whole, f"jobs found newest first in pages of {limit}")
 
 
 async def check_job_that_changes_between_pages_is_not_lost(store: Store) -> None:

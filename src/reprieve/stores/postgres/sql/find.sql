@@ -3,6 +3,11 @@ select id, state, version, wait, due, shelf,
        case when %(shelves)s::int8[] is null or shelf = any (%(shelves)s::int8[]) then rec end
 from job where id > %(after)s::uuid order by id limit %(most)s;
 
+-- name: jobs_newest
+select id, state, version, wait, due, shelf,
+       case when %(shelves)s::int8[] is null or shelf = any (%(shelves)s::int8[]) then rec end
+from job where id < %(after)s::uuid order by id desc limit %(most)s;
+
 -- name: ended
 select queue, state, at, id from ended
 where (queue, state, at, id) > (%(queue)s, %(state)s, %(at)s, %(id)s::uuid)
@@ -11,11 +16,22 @@ where (queue, state, at, id) > (%(queue)s, %(state)s, %(at)s, %(id)s::uuid)
   and (%(fingerprint)s = '' or fingerprint = %(fingerprint)s)
 order by queue, state, at, id limit 100;
 
+-- name: ended_newest
+select queue, state, at, id from ended
+where (queue, state, at, id) < (%(queue)s, %(state)s, %(at)s, %(id)s::uuid)
+  and (%(wanted)s::int8 is null or queue = %(wanted)s::int8) and (%(death)s = '' or death = %(death)s)
+  and (not %(is_dead)s or state = 1) and (not %(is_cancelled)s or state = 2) and (%(code)s = '' or code = %(code)s)
+  and (%(fingerprint)s = '' or fingerprint = %(fingerprint)s)
+order by queue desc, state desc, at desc, id desc limit 100;
+
 -- name: finished
 select seq, jobs from finished where seq >= %(seq)s and count > 0 order by seq limit 1;
 
 -- name: finished_before
 select seq from finished where at < %(since)s order by seq desc limit 1;
+
+-- name: finished_newest
+select seq, jobs from finished where seq <= %(seq)s and count > 0 order by seq desc limit 1;
 
 -- name: leases
 select s.name, l.at, l.jobs from lease as l join session as s on s.id = l.session;

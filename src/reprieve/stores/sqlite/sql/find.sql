@@ -3,6 +3,11 @@ select id, state, version, wait, due, shelf,
        case when :shelves is null or shelf in (select value from json_each(:shelves)) then rec end
 from reprieve_job as job where id > :after order by id limit :most;
 
+-- name: jobs_newest
+select id, state, version, wait, due, shelf,
+       case when :shelves is null or shelf in (select value from json_each(:shelves)) then rec end
+from reprieve_job as job where id < :after order by id desc limit :most;
+
 -- name: job
 select id, state, version, wait, due, shelf, rec from reprieve_job as job where id = ?;
 
@@ -14,11 +19,22 @@ where (queue, state, at, id) > (:queue, :state, :at, :id)
   and (:fingerprint = '' or fingerprint = :fingerprint)
 order by queue, state, at, id limit 100;
 
+-- name: ended_newest
+select queue, state, at, id from reprieve_ended as ended
+where (queue, state, at, id) < (:queue, :state, :at, :id)
+  and (:wanted is null or queue = :wanted) and (:death = '' or death = :death)
+  and (not :is_dead or state = 1) and (not :is_cancelled or state = 2) and (:code = '' or code = :code)
+  and (:fingerprint = '' or fingerprint = :fingerprint)
+order by queue desc, state desc, at desc, id desc limit 100;
+
 -- name: finished
 select seq, jobs from reprieve_finished as finished where seq >= ? order by seq limit 1;
 
 -- name: finished_before
 select seq from reprieve_finished as finished where at < ? order by seq desc limit 1;
+
+-- name: finished_newest
+select seq, jobs from reprieve_finished as finished where seq <= ? order by seq desc limit 1;
 
 -- name: leases
 select lease.id >> 32, session.name, lease.at, lease.jobs
