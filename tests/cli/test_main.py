@@ -14,8 +14,10 @@ from reprieve.cli import main
 from reprieve.cli.exit import status_of
 from reprieve.cli.group import Entry, Root
 from reprieve.cli.main import COMMANDS
-from reprieve.cli.store import settings_for, store_option
+from reprieve.cli.store import choose, store_options
 from reprieve.errors import (
+    AmbiguousId,
+    AmbiguousTask,
     ConcurrentModification,
     InvalidRetryState,
     InvalidSetting,
@@ -24,6 +26,8 @@ from reprieve.errors import (
     MaxRetriesExceeded,
     ReprieveError,
     StoreFull,
+    StoreNotFound,
+    UnknownTask,
     ValidationError,
 )
 from tests.cli.shell import complaint, process, reprieve
@@ -111,6 +115,10 @@ def test_the_version_is_told_on_one_line() -> None:
         (InvalidSetting, 2),
         (InvalidUrl, 2),
         (JobNotFound, 3),
+        (StoreNotFound, 3),
+        (UnknownTask, 3),
+        (AmbiguousId, 2),
+        (AmbiguousTask, 2),
         (ConcurrentModification, 4),
         (InvalidRetryState, 4),
         (MaxRetriesExceeded, 4),
@@ -248,9 +256,9 @@ def test_a_command_is_imported_by_its_place() -> None:
 
 def test_a_command_about_something_in_the_store_takes_the_store_as_an_option() -> None:
     @click.command()
-    @store_option
-    def look(url: str | None) -> None:
-        click.echo(settings_for(url).url)
+    @store_options
+    def look(target: str | None, url: str | None) -> None:
+        click.echo(choose(target, url).settings.url)
 
     assert CliRunner().invoke(look, ["--store", "sqlite:///mine.db"]).stdout == "sqlite:///mine.db\n"
     assert CliRunner().invoke(look, []).stdout == "sqlite:///reprieve.db\n"

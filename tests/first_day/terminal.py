@@ -30,12 +30,12 @@ class Terminal:
     def type(self, line: str) -> subprocess.Popen[bytes]:
         """Start a command, `python …` or `reprieve …`."""
         name, *words = line.partition("#")[0].split()
-        commands = {"python": sys.executable, "reprieve": str(self._user.site / "bin" / "reprieve")}
+        commands = {"python": sys.executable, "reprieve": self._user.command()[0]}
         ours, theirs = pty.openpty()
         process = subprocess.Popen(
             [commands[name], *words],
             cwd=self._user.folder,
-            env=self._user.environ({"NO_COLOR": "1"}),
+            env=self._user.environ(NO_COLOR="1"),
             stdin=subprocess.DEVNULL,
             stdout=theirs,
             stderr=theirs,

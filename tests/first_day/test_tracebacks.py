@@ -186,8 +186,8 @@ def test_a_terminal_shows_a_block_below_the_line(user: User) -> None:
 def test_a_real_terminal_is_recognised(user: User) -> None:
     enqueue(user, "on_the_loop")
     ours, theirs = pty.openpty()
-    command = [str(user.site / "bin" / "reprieve"), "worker", "shop:app", "-p", "1"]
-    environ = user.environ({"NO_COLOR": "1", "TERM": "xterm"})
+    command = user.command("worker", "shop:app", "-p", "1")
+    environ = user.environ(NO_COLOR="1", TERM="xterm")
     with subprocess.Popen(command, cwd=user.folder, env=environ, stderr=theirs, stdout=theirs, stdin=theirs) as worker:
         os.close(theirs)
         seen = b""

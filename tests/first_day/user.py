@@ -84,7 +84,11 @@ class User:
 
     def reprieve(self, *words: str, **environ: str) -> Done:
         """Run `reprieve …` to its end, as the console script that the wheel installs."""
-        return self._run([str(self.site / "bin" / "reprieve"), *words], environ)
+        return self._run(self.command(*words), environ)
+
+    def command(self, *words: str) -> list[str]:
+        """Return the command line of `reprieve …`."""
+        return [str(self.site / "bin" / "reprieve"), *words]
 
     @contextmanager
     def running(self, *words: str, **environ: str) -> Iterator[Program]:
@@ -92,9 +96,9 @@ class User:
         output = self.folder.parent / f"{self.folder.name}-{words[0]}-{ticks():.6f}.log"
         with output.open("w") as file:
             process = subprocess.Popen(
-                [str(self.site / "bin" / "reprieve"), *words],
+                self.command(*words),
                 cwd=self.folder,
-                env=self.environ(environ),
+                env=self.environ(**environ),
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.STDOUT,
@@ -112,7 +116,7 @@ class User:
             command,
             check=False,
             cwd=self.folder,
-            env=self.environ(environ),
+            env=self.environ(**environ),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -120,7 +124,7 @@ class User:
         )
         return Done(done.returncode, done.stdout, done.stderr)
 
-    def environ(self, environ: dict[str, str]) -> dict[str, str]:
+    def environ(self, **environ: str) -> dict[str, str]:
         """Return the environment of a new user: the wheel first, and no settings of this machine."""
         unwanted = re.compile(r"REPRIEVE_|PYTEST|COV_|(NO_COLOR|FORCE_COLOR|TTY_COMPATIBLE|PYTHONPATH|COLUMNS|CI)$")
         kept = {name: value for name, value in os.environ.items() if not unwanted.match(name)}

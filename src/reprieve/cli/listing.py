@@ -141,9 +141,9 @@ class _Rows:
         if not shown:
             output.print_note("no such jobs")
         elif cursor:
-            output.print_note((f"{shown:,} of {max(total, shown):,} jobs; go on with --cursor {cursor}", "dim"))
+            output.print_note(f"{shown:,} of {max(total, shown):,} jobs; go on with --cursor {cursor}")
         else:
-            output.print_note((f"{shown:,} {'job' if shown == 1 else 'jobs'}", "dim"))
+            output.print_note(f"{shown:,} {'job' if shown == 1 else 'jobs'}")
 
     def _print(self, *, is_sorted: bool = False) -> None:
         """Print what has come; a list that is shown whole is sorted, whatever order its store keeps."""

@@ -108,12 +108,15 @@ def _has_colours() -> bool:
     return is_terminal() or bool(os.environ.get("FORCE_COLOR"))
 
 
-def print_note(*cells: Cell) -> None:
-    """Print a line about what was printed: below it on a terminal, and beside it, on standard error, elsewhere."""
+def print_note(text: str) -> None:
+    """Print a line about what was printed: below it on a terminal, elsewhere on standard error.
+
+    It is never broken, so that a cursor in it can be copied.
+    """
     if is_terminal():
-        print_line(*cells)
+        click.echo(styled([(text, "dim")]), color=True)
     else:
-        click.echo("".join(cell if isinstance(cell, str) else cell[0] for cell in cells), err=True)
+        click.echo(text, err=True)
 
 
 @contextmanager
