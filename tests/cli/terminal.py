@@ -2,10 +2,13 @@
 
 import os
 import pty
+import re
 import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+
+STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def on_terminal(*arguments: str, columns: int = 80, colours: bool = False) -> str:
@@ -29,7 +32,6 @@ def run(
 
     thread = threading.Thread(target=read)
     thread.start()
-    looks = {"TERM": "xterm-256color"} if colours else {"TERM": "dumb"}
     try:
         done = subprocess.run(
             command,
@@ -37,7 +39,7 @@ def run(
             stdin=subprocess.DEVNULL,
             stdout=terminal,
             stderr=subprocess.PIPE,
-            env={**(os.environ if environ is None else environ), **looks, "COLUMNS": str(columns)},
+            env={**(os.environ if environ is None else environ), "TERM": "xterm-256color", "COLUMNS": str(columns)},
             timeout=60,
         )
     finally:
@@ -45,4 +47,5 @@ def run(
         thread.join()
         os.close(reader)
     assert done.returncode == 0, done.stderr.decode()
-    return b"".join(printed).decode().replace("\r\n", "\n")
+    text = b"".join(printed).decode().replace("\r\n", "\n")
+    return text if colours else STYLE.sub("", text)

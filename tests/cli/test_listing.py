@@ -107,6 +107,7 @@ def test_a_narrow_terminal_cuts_no_id_and_no_status(shop: dict[str, str]) -> Non
     text = on_terminal("jobs", "list", *STORE, columns=50)
     assert all(short(job) in text for job in shop.values())
     assert "retrying" in text
+    assert "…is_dead " in text
 
 
 def test_columns_that_say_nothing_take_no_room() -> None:

@@ -14,6 +14,7 @@ from reprieve.core import presets
 from reprieve.core.backoff import Decorrelated, Equal, Exponential, Formula, Full, Linear, Steps
 from reprieve.core.policy import Policy
 from tests.cli.shell import answer, complaint, process, reprieve
+from tests.cli.terminal import on_terminal
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-9]m")
 
@@ -28,7 +29,7 @@ def test_the_list_names_every_preset_with_its_waits() -> None:
 
 def test_no_line_of_the_list_is_wider_than_the_terminal() -> None:
     assert max(map(len, reprieve("presets", "list").stdout.splitlines())) <= 80
-    narrow = reprieve("presets", "list", env={"COLUMNS": "50"}).stdout.splitlines()
+    narrow = on_terminal("presets", "list", columns=50).splitlines()
     assert max(map(len, narrow)) <= 50
     assert any(line.startswith("webhook") for line in narrow)
 

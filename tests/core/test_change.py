@@ -32,7 +32,15 @@ ANA_INSISTS = Request(by="ana", reason="the provider is back", force=True)
 def test_a_change_guards_the_version_that_was_read_and_carries_its_event() -> None:
     made = change.settle(RUNNING, Succeed(), NOW + 7)
     assert (made.version, made.job.version, made.job.state) == (1, 2, "succeeded")
-    assert made.event == Event(job_id="j", at=NOW + 7, attempt=1, version=2, move=Succeed())
+    assert made.event == Event(
+        job_id="j",
+        at=NOW + 7,
+        attempt=1,
+        version=2,
+        move=Succeed(),
+        session=RUNNING.session,
+        started_at=RUNNING.leased_at,
+    )
 
 
 def test_a_manual_retry_replaces_the_one_that_was_scheduled() -> None:

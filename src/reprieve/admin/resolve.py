@@ -15,8 +15,8 @@ SHORTEST = 4
 SHOWN = 8
 """Hex digits by which a job is shown: the last of its id, since ids of one moment begin alike."""
 
-MAX_LOOKED_AT = 200_000
-"""Jobs that are looked at for a short id; beyond them the whole id is wanted."""
+MAX_LOOKED_AT = 1_000_000
+"""Jobs that are looked through for a short id; where there are more, the whole id is wanted."""
 
 MAX_CANDIDATES = 5
 """Jobs that an ambiguous id is answered with."""
@@ -68,12 +68,16 @@ def _part_of(text: str) -> str:
 
 
 async def _search(store: Store, clock: Clock, parts: dict[str, str], found: dict[str, list[Found]]) -> int:
-    """Look through the store for all parts; return how many jobs were looked at."""
+    """Look through the store for all parts; return how many jobs it holds."""
     await clock.tune()
-    now, cursor, looked_at = clock.now(), "", 0
-    while looked_at < MAX_LOOKED_AT:
-        page = await store.find(Filter(), now, cursor, _PAGE)
-        looked_at += len(page.jobs)
+    now, cursor = clock.now(), ""
+    total = sum((await store.tally("status", Filter(), now)).values())
+    if total > MAX_LOOKED_AT:
+        message = f"{total:,} jobs are too many to look through for {', '.join(parts)}; give the whole id"
+        raise JobNotFound(message)
+    wanted = Filter(id_parts=tuple(parts.values()))
+    while True:
+        page = await store.find(wanted, now, cursor, _PAGE)
         for job, status in zip(page.jobs, page.statuses, strict=True):
             digits = job.id.replace("-", "")
             for text, part in parts.items():
@@ -81,10 +85,7 @@ async def _search(store: Store, clock: Clock, parts: dict[str, str], found: dict
                     found[text].append(Found(job, status))
         cursor = page.cursor
         if not cursor:
-            return looked_at
-    names = ", ".join(parts)
-    message = f"{names} may be any of more than {looked_at:,} jobs, too many to look through; give the whole id"
-    raise JobNotFound(message)
+            return total
 
 
 def _only(text: str, found: list[Found], looked_at: int) -> str:

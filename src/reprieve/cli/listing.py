@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # what the command needs is imported when it runs
 SHOWN = 50
 """Jobs that a terminal shows unless told otherwise."""
 
-PAGE = 500
+PAGE = 5_000
 """Jobs that are read, and in a pipe printed, at a time."""
 
 

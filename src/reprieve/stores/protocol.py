@@ -151,6 +151,8 @@ class Filter(Record):
     """Which jobs are meant; what is None or empty does not narrow."""
 
     ids: tuple[str, ...] | None = None
+    id_parts: tuple[str, ...] = ()
+    """Hex digits, in lower case and without dashes: ids that begin or end with any of these."""
     queue: str = ""
     tenant: str | None = None
     task: str = ""

@@ -164,6 +164,7 @@ def _matches(search: Search, job: Job, shelf: int, wanted: Filter) -> bool:
     cause = job.cause
     return (
         is_in(job, wanted)
+        and (not wanted.id_parts or has_part(job.id.replace("-", ""), wanted.id_parts))
         and (not wanted.key or job.key == wanted.key)
         and (not wanted.session or job.session == wanted.session)
         and (wanted.death is None or job.death == wanted.death)
@@ -174,8 +175,13 @@ def _matches(search: Search, job: Job, shelf: int, wanted: Filter) -> bool:
     )
 
 
+def has_part(digits: str, parts: Sequence[str]) -> bool:
+    """Whether the hex digits of an id begin or end with any of these parts; no parts are no condition."""
+    return not parts or any(digits.endswith(part) or digits.startswith(part) for part in parts)
+
+
 def _is_narrow(wanted: Filter) -> bool:
-    narrow = wanted.key or wanted.session or wanted.death or wanted.code or wanted.fingerprint
+    narrow = wanted.id_parts or wanted.key or wanted.session or wanted.death or wanted.code or wanted.fingerprint
     return bool(narrow) or wanted.finished_since is not None
 
 

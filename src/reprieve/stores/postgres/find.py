@@ -19,7 +19,7 @@ from reprieve.stores.postgres.rows import LARGEST, Place, Row, array_of, number_
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.protocol import Filter, Page, Tally
 from reprieve.stores.record import COUNTERS, Lease
-from reprieve.stores.search import EXAMINED, Key, Source, Step, is_in, is_number, name_of
+from reprieve.stores.search import EXAMINED, Key, Source, Step, has_part, is_in, is_number, name_of
 
 _SHAPES: search.Shapes = {
     "living": [is_id],
@@ -84,7 +84,7 @@ class Search:
             rows = self._tx.all(sql, {"after": last, "most": EXAMINED, "shelves": shelves})
             self._places.load(self._tx, (row[5] for row in rows))
             for row in rows:
-                if row[6] is not None:
+                if row[6] is not None and has_part(row[0].replace("-", ""), wanted.id_parts):
                     yield [row[0]], *self._unpack(Row(*row))
             if len(rows) < EXAMINED:
                 return

@@ -18,7 +18,7 @@ from reprieve.stores.redis.records import (
     unpack_running,
     unpack_succeeded,
 )
-from reprieve.stores.search import Key, Placed, Shapes, Source, Step, is_in, is_number, name_of
+from reprieve.stores.search import Key, Placed, Shapes, Source, Step, has_part, is_in, is_number, name_of
 
 PAGE = 200
 """Jobs that one script looks at."""
@@ -77,7 +77,7 @@ class Look:
         """Answer the jobs of one source after a key."""
         match source:
             case "living":
-                return self._living(after)
+                return self._living(after, wanted.id_parts)
             case "running":
                 return self._running(after, wanted.session)
             case "ended":
@@ -85,11 +85,11 @@ class Look:
             case "succeeded":
                 return self._succeeded(after, wanted)
 
-    def _living(self, after: Sequence[Key]) -> Iterator[Step]:
+    def _living(self, after: Sequence[Key], parts: Sequence[str]) -> Iterator[Step]:
         cursor, last = (str(after[0]), bytes.fromhex(str(after[1]))) if after else ("0", b"")
         while True:
             following, *found = self._links.read("scan", self._tag, cursor, PAGE)
-            for raw, job in _jobs(found):
+            for raw, job in _jobs(found, parts):
                 if raw > last and job.state != "succeeded":
                     yield [cursor, raw.hex()], job, 0
             cursor, last = following.decode(), b""
@@ -189,10 +189,12 @@ class Look:
         return counts
 
 
-def _jobs(found: Sequence[Any]) -> Iterator[tuple[bytes, Job]]:
+def _jobs(found: Sequence[Any], parts: Sequence[str] = ()) -> Iterator[tuple[bytes, Job]]:
     """Rebuild jobs from what a script answers: id, record, how, session, when, the wish that it stops."""
     for start in range(0, len(found), 6):
         raw, record, how, session, at, wish = found[start : start + 6]
+        if not has_part(raw.hex(), parts):
+            continue
         if how == b"r":
             yield raw, unpack_running(raw, record, session.decode(), int(at), wish)
         elif how == b"s":

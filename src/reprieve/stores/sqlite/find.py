@@ -16,7 +16,7 @@ from reprieve.stores.search import EXAMINED, Key, Source, Step, is_in, is_number
 from reprieve.stores.sqlite.finished import finished_jobs, unpack_jobs
 from reprieve.stores.sqlite.marks import cancels
 from reprieve.stores.sqlite.places import Places
-from reprieve.stores.sqlite.rows import Place, Row, row_id, unpack
+from reprieve.stores.sqlite.rows import Place, Row, may_have_part, row_id, unpack
 from reprieve.stores.sqlite.statements import statements
 
 _SHAPES: search.Shapes = {
@@ -84,7 +84,7 @@ class Search:
         while True:
             rows = self._tx.execute(sql, {"after": last, "most": EXAMINED, "shelves": shelves}).fetchall()
             for row in rows:
-                if row[6] is not None:
+                if row[6] is not None and may_have_part(row[0], wanted.id_parts):
                     yield [row[0]], *self._unpack(row)
             if len(rows) < EXAMINED:
                 return

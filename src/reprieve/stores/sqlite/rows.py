@@ -1,5 +1,6 @@
 """Jobs as rows: the short integer id inside a public id, and the record that a row carries."""
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -65,6 +66,17 @@ def is_row_id(job_id: str) -> bool:
 def row_id(job_id: str) -> int:
     """Answer the integer by which a file knows a job."""
     return split_id(job_id)[0]
+
+
+def may_have_part(row: int, parts: Sequence[str]) -> bool:
+    """Whether a job's id may begin or end with any of these hex digits, as far as its row's id tells.
+
+    That holds the moment, the first 12 digits of the id, and its last 5, so most rows need not be unpacked.
+    """
+    if not parts:
+        return True
+    first, last = f"{(row >> _LOW_BITS) + EPOCH:012x}", f"{row & 0xF_FFFF:05x}"
+    return any(last.endswith(part[-5:]) or first.startswith(part[:12]) for part in parts)
 
 
 def split_id(job_id: str) -> tuple[int, int]:

@@ -170,6 +170,22 @@ async def check_find_answers_the_ids_that_exist(store: Store) -> None:
     expect_equal(await find_all(store, Filter(ids=ids, tenant="other")), [], "jobs found by ids of another tenant")
 
 
+async def check_find_answers_the_ids_that_begin_or_end_so(store: Store) -> None:
+    jobs = [job for jobs in (await populate(store)).values() for job in jobs]
+    for job in jobs:
+        digits = job.id.replace("-", "")
+        for parts in ((digits[-8:],), (digits[:31],), (digits[-4:], "ffffffff"), (digits[-20:],), (digits[:13],)):
+            wanted = [one for one in jobs if _has_any(one, parts)]
+            expect(job in wanted, "the part is one of its own id")
+            expect_ids(await find_all(store, Filter(id_parts=parts), NOW), wanted, f"jobs found by {parts!r}")
+    expect_equal(await find_all(store, Filter(id_parts=("ffffffff",)), NOW), [], "jobs found by what no id has")
+
+
+def _has_any(job: Job, parts: tuple[str, ...]) -> bool:
+    digits = job.id.replace("-", "")
+    return any(digits.startswith(part) or digits.endswith(part) for part in parts)
+
+
 async def check_cursors_lead_through_everything_exactly_once(store: Store) -> None:
     jobs = [job for jobs in (await populate(store)).values() for job in jobs]
     for wanted in (Filter(), Filter(queue="q0"), Filter(statuses=frozenset({"ready", "running", "stuck", "dead"}))):
