@@ -167,7 +167,9 @@ def test_argument_of_the_wrong_type_is_refused_where_it_is_enqueued(user: User) 
 def test_task_that_does_not_exist_is_told_with_those_that_do(user: User) -> None:
     user.write("shop.py", shop())
     line = error_of(user, "enqueue", "shop:app", "shop.send_mail", "42", status=3)
-    assert line == "no task is named 'shop.send_mail'; the tasks are: shop.send_welcome"
+    assert line == "no task is named 'shop.send_mail'; did you mean shop.send_welcome?"
+    line = error_of(user, "enqueue", "shop:app", "invoice", "42", status=3)
+    assert line == "no task is named 'invoice'; the tasks are shop.send_welcome"
 
 
 # modules and apps
