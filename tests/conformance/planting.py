@@ -24,9 +24,6 @@ from reprieve.stores.protocol import Store
 from reprieve.testing.conformance import CHECKS
 from reprieve.testing.conformance.machine import make_machine
 
-HISTORIES = "histories"
-"""What finds a bug that no single check looks for."""
-
 STORES = Path(next(iter(reprieve.stores.__path__)))
 
 

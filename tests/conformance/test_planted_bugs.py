@@ -5,14 +5,23 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.planting import HISTORIES, Bug, Copy, copies, survives, survives_histories
+from tests.conformance.planting import Bug, Copy, copies, survives, survives_histories
 
 SHARED = ("plan", "record")
 """What the store shares with others: copied with it, so that bugs can be planted there."""
 
-ENOUGH, PLENTY = 150, 2_000
-"""Histories for a store that is sound, and for one that is not: about every second lot of the former finds a bug, and
-which does changes with any number in the code, since hypothesis draws from those too."""
+HISTORIES = 150
+"""How many are played. Those below are found by one of the first ten, whatever the seed."""
+
+FOUND_BY_HISTORIES = {
+    "a leased job stays on its shelf",
+    "recovery takes from the living",
+    "limits of tasks, dependencies and groups leak a slot",
+    "due jobs are promoted early",
+    "events are lost",
+    "a repeated claim leases again",
+}
+"""Bugs that the state machine finds without being told where to look. What it finds only now and then has a check."""
 
 BUGS = (
     Bug(
@@ -209,7 +218,7 @@ BUGS = (
         "settle.py",
         'ledger.counts[shelf]["dead"] -= 1',
         "pass",
-        HISTORIES,
+        "tally_follows_every_move",
     ),
 )
 
@@ -222,12 +231,17 @@ def copy(tmp_path: Path) -> Iterator[Copy]:
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_planted_bug_is_found(bug: Bug, copy: Copy) -> None:
-    planted = copy(bug)
-    assert not (survives_histories(planted, PLENTY) if bug.found_by == HISTORIES else survives(planted, bug.found_by))
+    assert not survives(copy(bug), bug.found_by)
+
+
+@pytest.mark.parametrize("name", sorted(FOUND_BY_HISTORIES))
+def test_planted_bug_is_found_by_histories(name: str, copy: Copy) -> None:
+    (bug,) = [bug for bug in BUGS if bug.name == name]
+    assert not survives_histories(copy(bug), HISTORIES)
 
 
 def test_copy_without_a_bug_survives(copy: Copy) -> None:
     sound = copy(None)
-    for name in {bug.found_by for bug in BUGS} - {HISTORIES}:
+    for name in {bug.found_by for bug in BUGS}:
         assert survives(sound, name), name
-    assert survives_histories(sound, ENOUGH)
+    assert survives_histories(sound, HISTORIES)

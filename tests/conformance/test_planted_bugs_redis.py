@@ -6,9 +6,13 @@ from uuid import uuid4
 
 import pytest
 
-from tests.conformance.planting import HISTORIES, Bug, Copy, copies, survives, survives_histories
+from tests.conformance.planting import Bug, Copy, copies, survives, survives_histories
 
-PLENTY = 400
+HISTORIES = 150
+"""How many are played. Those below are found by one of the first ten, whatever the seed."""
+
+FOUND_BY_HISTORIES = {"recovery takes from the living", "gates leak a slot", "events are lost"}
+"""Bugs that the state machine finds without being told where to look. What it finds only now and then has a check."""
 
 BUGS = (
     Bug(
@@ -176,11 +180,16 @@ def copy(tmp_path: Path, redis_url: str) -> Iterator[Copy]:
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_planted_bug_is_found(bug: Bug, copy: Copy) -> None:
-    planted = copy(bug)
-    assert not (survives_histories(planted, PLENTY) if bug.found_by == HISTORIES else survives(planted, bug.found_by))
+    assert not survives(copy(bug), bug.found_by)
+
+
+@pytest.mark.parametrize("name", sorted(FOUND_BY_HISTORIES))
+def test_planted_bug_is_found_by_histories(name: str, copy: Copy) -> None:
+    (bug,) = [bug for bug in BUGS if bug.name == name]
+    assert not survives_histories(copy(bug), HISTORIES)
 
 
 def test_copy_without_a_bug_survives(copy: Copy) -> None:
     sound = copy(None)
-    for name in {bug.found_by for bug in BUGS} - {HISTORIES}:
+    for name in {bug.found_by for bug in BUGS}:
         assert survives(sound, name), name

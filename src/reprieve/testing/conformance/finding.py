@@ -258,13 +258,23 @@ async def check_tally_follows_every_move(store: Store) -> None:
     await enqueue(store, *new_jobs(store, 6))
     worker = await Worker.open(store)
     taken = await worker.take(5)
-    await worker.settle(succeed(taken[0]), kill(taken[1]), fail(taken[2]), fail(taken[2]), make(taken[3], Return()))
+    death = kill(taken[1])
+    await worker.settle(succeed(taken[0]), death, fail(taken[2]), fail(taken[2]), make(taken[3], Return()))
     wanted = {"ready": 2, "running": 1, "succeeded": 1, "dead": 1, "retrying": 1}
-    counts = await store.tally("status", Filter(), START)
-    expect_equal({name: count for name, count in counts.items() if count}, wanted, "the tally by status")
-    counts = await store.tally("status", Filter(), START + HOUR)
+    expect_equal(await _statuses(store, START), wanted, "the tally by status")
     wanted = {"ready": 3, "stuck": 1, "succeeded": 1, "dead": 1}
-    expect_equal({name: count for name, count in counts.items() if count}, wanted, "the tally an hour later")
+    expect_equal(await _statuses(store, START + HOUR), wanted, "the tally an hour later")
+    retry = change.retry(death.job, OPERATOR, START, STUCK_AFTER)
+    await store.apply([retry], START)
+    wanted = {"ready": 3, "running": 1, "succeeded": 1, "retrying": 1}
+    expect_equal(await _statuses(store, START), wanted, "the tally after the dead job was retried")
+    await store.apply([change.cancel(retry.job, OPERATOR, START)], START)
+    wanted = {"ready": 2, "running": 1, "succeeded": 1, "retrying": 1, "cancelled": 1}
+    expect_equal(await _statuses(store, START), wanted, "the tally after it was cancelled")
+
+
+async def _statuses(store: Store, at: int) -> dict[str, int]:
+    return {name: count for name, count in (await store.tally("status", Filter(), at)).items() if count}
 
 
 async def check_events_come_in_order(store: Store) -> None:
