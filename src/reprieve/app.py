@@ -22,7 +22,7 @@ from reprieve.core.duration import Duration, seconds
 from reprieve.core.job import Job
 from reprieve.core.policy import Policy
 from reprieve.declaration import TaskOptions, declare
-from reprieve.errors import ResultUnavailable
+from reprieve.errors import JobNotFound, ResultUnavailable
 from reprieve.lifespan import Lifespan, Lifespans
 from reprieve.portal import Portal
 from reprieve.producer import Producer
@@ -151,13 +151,21 @@ class Reprieve:
         return self.portal.run(self.ajob(job_id))
 
     async def aresult(self, job_id: str, *, wait: Duration = 0.0) -> object:
-        """Answer what a job returned, as plain JSON; `wait` for it to end, if it has not.
+        """Return what a job returned, as plain JSON; `wait` for it to end, if it has not.
 
-        Raises `ResultUnavailable` when the job has not succeeded in time, or its result is not kept.
+        Raises `ResultUnavailable` when the job has not succeeded in time, or its result is not kept; `JobNotFound` when
+        neither the job nor a result of it is stored.
         """
         until = ticks() + seconds(wait, "wait")
         while True:
-            job = await self.ajob(job_id)
+            try:
+                job = await self.ajob(job_id)
+            except JobNotFound:
+                # A result may be kept for longer than its job.
+                data = await self.store.result(job_id)
+                if data is None:
+                    raise
+                return load(data)
             left = until - ticks()
             if job.state not in ("waiting", "running") or left <= 0:
                 return await self._result_of(job)

@@ -17,10 +17,10 @@ import pytest
 from reprieve import Job, Policy, Reprieve, Rule, Task, fixed, presets
 from reprieve.call import Call
 from reprieve.config import Settings
-from reprieve.errors import InvalidUrl, ResultUnavailable, StoreError, StoreFull, ValidationError
+from reprieve.errors import InvalidUrl, JobNotFound, ResultUnavailable, StoreError, StoreFull, ValidationError
 from reprieve.producer import BULK
 from reprieve.stores.open import open_store
-from reprieve.stores.protocol import Filter
+from reprieve.stores.protocol import Filter, Retention
 from reprieve.stores.sqlite import SqliteStore
 from reprieve.testing import FakeClock, Fault, FaultyStore, adrain, assert_enqueued, drain, enqueued
 
@@ -248,6 +248,23 @@ def test_a_result_is_kept_when_its_task_says_so(app: Reprieve) -> None:
     assert app.result(kept.id) == {"found": [1, 2]}
     with pytest.raises(ResultUnavailable, match="is not kept; declare forget with a result_ttl"):
         app.result(lost.id)
+
+
+def test_a_result_outlives_its_job_until_its_own_time_is_up(app: Reprieve, clock: FakeClock) -> None:
+    @app.task(result_ttl="1h")
+    def count() -> int:
+        return 7
+
+    job = count.enqueue()
+    drain(app)
+    app.portal.run(app.store.prune(Retention(now=clock.now(), succeeded=0, succeeded_for=0)))
+    with pytest.raises(JobNotFound):
+        app.job(job.id)
+    assert app.result(job.id) == 7
+    clock.advance(3_601)
+    app.portal.run(app.store.prune(Retention(now=clock.now(), succeeded=0, succeeded_for=0)))
+    with pytest.raises(JobNotFound):
+        app.result(job.id)
 
 
 def test_a_job_that_died_says_why_it_has_no_result(app: Reprieve) -> None:
