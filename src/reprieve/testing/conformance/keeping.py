@@ -189,6 +189,9 @@ async def check_prune_forgets_results_by_their_own_time(store: Store) -> None:
     pruned = await store.prune(Retention(now=START + 2 * MINUTE))
     expect_equal((pruned.results, pruned.succeeded), (1, 0), "results and jobs that went")
     expect_equal((await store.result(short.id), await store.result(long.id)), (None, b"long"), "the two results")
+    pruned = await store.prune(Retention(now=START + 2 * MINUTE, succeeded=0, succeeded_for=0))
+    expect_equal((pruned.results, pruned.succeeded), (0, 2), "results and jobs that went with the jobs")
+    expect_equal(await store.result(long.id), b"long", "the result of a job that is gone")
 
 
 async def check_prune_of_nothing_says_so(store: Store) -> None:
