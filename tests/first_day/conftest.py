@@ -4,11 +4,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
 from tests.first_day.user import User
 from tests.servers import smtp
+from tests.servers.postgres import drop_schema
 from tests.servers.smtp import MailServer
 
 ROOT = Path(__file__).parents[2]
@@ -40,3 +42,18 @@ def mail_server() -> Iterator[MailServer]:
     """Run a mail server."""
     with smtp.running() as server:
         yield server
+
+
+@pytest.fixture(params=["sqlite", "postgres", "redis"])
+def url(request: pytest.FixtureRequest, user: User) -> Iterator[str]:
+    """Return the URL of an empty store, one of each kind."""
+    name = f"user{uuid4().hex[:12]}"
+    match request.param:
+        case "postgres":
+            server = request.getfixturevalue("postgres_url")
+            yield f"{server}?schema={name}"
+            drop_schema(server, name)
+        case "redis":
+            yield f"{request.getfixturevalue('redis_url')}?prefix={name}"
+        case _:
+            yield f"sqlite:///{user.folder / 'jobs.db'}"

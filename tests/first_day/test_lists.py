@@ -2,9 +2,8 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from uuid import uuid4
 
 import psycopg
 import pytest
@@ -20,25 +19,8 @@ from reprieve.stores.protocol import Beat, Claim, Regulation, Store
 from tests.cli import terminal
 from tests.first_day.user import User
 
-STORES = ["sqlite", "postgres", "redis"]
 DOWN = Cause(reason="connection refused by smtp.example.org", code="ECONNREFUSED", kind="transient")
 UNKNOWN_USER = Cause(reason="550 5.1.1 no such user", code="550")
-
-
-@pytest.fixture(params=STORES)
-def url(request: pytest.FixtureRequest, user: User) -> Iterator[str]:
-    """An empty store."""
-    name = f"lists{uuid4().hex[:12]}"
-    match request.param:
-        case "postgres":
-            server = request.getfixturevalue("postgres_url")
-            yield f"{server}?schema={name}"
-            with psycopg.connect(server, autocommit=True) as connection:
-                connection.execute(f"drop schema if exists {name} cascade")
-        case "redis":
-            yield f"{request.getfixturevalue('redis_url')}?prefix={name}"
-        case _:
-            yield f"sqlite:///{user.folder / 'jobs.db'}"
 
 
 @asynccontextmanager
