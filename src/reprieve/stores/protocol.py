@@ -281,7 +281,8 @@ class Store(Protocol):
     ) -> Cell | None:
         """Set a cell (or delete it, with None) if it still has this version, together with regulations.
 
-        Answers the cell as it is now, or None when somebody else was first and nothing was changed.
+        Returns the cell as it is now, or None when another caller was first and nothing was changed. A change wakes
+        everybody who waits, for whatever queue: the fleet is to learn of it at once.
         """
         ...
 

@@ -187,7 +187,7 @@ class PostgresStore:
             return cell
 
         cell = await self._write(work)
-        if cell is not None and regulations:
+        if cell is not None:
             self._bell.ring((EVERYWHERE,))
         return cell
 

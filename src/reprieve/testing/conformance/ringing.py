@@ -57,6 +57,13 @@ async def check_bell_rings_on_a_cancel_request(store: Store) -> None:
     expect(await _rings(store, lambda: store.mark([mark])), "the bell rings when a running job is asked to stop")
 
 
+async def check_bell_rings_for_every_queue_when_a_cell_changes(store: Store) -> None:
+    expect(await _rings(store, lambda: store.swap("gate:ses", 0, b"1"), ("other",)), "the bell rings for a new cell")
+    (cell,) = await store.cells("gate:ses")
+    delete = store.swap("gate:ses", cell.version, None)
+    expect(await _rings(store, lambda: delete, ("other",)), "the bell rings for a cell that is deleted")
+
+
 async def check_wait_ends_by_itself(store: Store) -> None:
     loop = asyncio.get_running_loop()
     began = loop.time()

@@ -131,7 +131,8 @@ for _, r in ipairs(regulations) do
   end
 end
 flush()
-if regulations[1] then
+-- Workers of every queue read what the fleet agrees on as soon as it changes.
+if regulations[1] or ARGV[2] == 'cell' then
   ring('*')
 end
 return {'ok', version}
