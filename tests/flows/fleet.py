@@ -119,7 +119,7 @@ def is_alive(pid: int) -> bool:
         return False
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # gone between opening and reading
         return not Path("/proc/self").exists()
 
 
