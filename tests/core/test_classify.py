@@ -82,6 +82,14 @@ def test_an_smtp_success_is_no_verdict() -> None:
 
 def test_the_wait_in_a_reply_is_the_push_back() -> None:
     assert classify("451 4.7.1 greylisted, try again in 5 minutes").retry_after == 300
+    assert classify("451 4.7.1 greylisted, try again in 60 seconds").retry_after == 60
+
+
+@pytest.mark.parametrize("reply", ["450 4.7.1 greylisted", "451 Greylisting in action", "450 4.2.0 gray-listed"])
+def test_a_greylisted_mail_waits_for_minutes_and_for_itself_alone(reply: str) -> None:
+    verdict = classify(reply)
+    assert (verdict.kind, verdict.scope, verdict.retry_after) == ("transient", "job", 300)
+    assert classify("451 4.3.0 local error").retry_after is None
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,10 @@ _GREETINGS = {
 """What libraries raise before a transaction begins: the server has not heard of any mail yet."""
 
 _GREYLISTED = re.compile(r"gr[ae]y-?list", re.IGNORECASE)
+
+GREYLISTED_SECONDS = 300.0
+"""How long a greylisted mail waits when the server names no time: servers turn the first tries of minutes away."""
+
 _RATE = re.compile(
     r"too many (?:connections|messages|requests|emails|mails|concurrent)|\brate\b|throttl|slow down"
     r"|sending (?:limit|quota)",
@@ -67,13 +71,14 @@ def judge(failure: Failure) -> Verdict | None:
     if (failure.enhanced or code)[0] == "5":
         return Verdict(kind="permanent", scope=_REPLIES.get(code, "job"), code=code, rule=_rule(failure))
     rate = _RATE.search(failure.message)
-    scope = _scope(failure, is_rate=rate is not None)
+    is_greylisted = _GREYLISTED.search(failure.message) is not None
+    scope = _scope(failure, is_rate=rate is not None, is_greylisted=is_greylisted)
     is_greeting = code == "421" and not _GREETINGS.isdisjoint(failure.types)
     return Verdict(
         kind="throttled" if rate else "transient",
         scope=scope,
         code=code,
-        retry_after=failure.retry_after,
+        retry_after=failure.retry_after or (GREYLISTED_SECONDS if is_greylisted else None),
         rule=_rule(failure),
         is_unavailable=is_greeting and scope == "dependency" and rate is None,
     )
@@ -88,10 +93,10 @@ def _is_reply(failure: Failure) -> bool:
     return code in _REPLIES or (code.isdigit() and code[:1] in ("4", "5") and code not in _HTTP_ONLY)
 
 
-def _scope(failure: Failure, *, is_rate: bool) -> Scope:
+def _scope(failure: Failure, *, is_rate: bool, is_greylisted: bool) -> Scope:
     _, subject, detail = failure.enhanced.split(".") if failure.enhanced else ("", "", "")
     # A greylisted recipient, a full mailbox, a busy user: nobody else waits for that.
-    if subject in ("1", "2") or (subject, detail) in _RECIPIENTS or _GREYLISTED.search(failure.message):
+    if subject in ("1", "2") or (subject, detail) in _RECIPIENTS or is_greylisted:
         return "job"
     if is_rate or subject in ("3", "4", "7"):
         return "dependency"
