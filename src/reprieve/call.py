@@ -112,6 +112,9 @@ def _require_sense(options: Options) -> None:
             instead = "; leave it out for a job without one" if value is None else ""
             message = f"option {name} of a job must be text, got {value!r}{instead}"
             raise ValidationError(message)
+    if options.get("queue") == "":
+        message = "option queue of a job must not be empty; leave it out for the task's own queue"
+        raise ValidationError(message)
     if "priority" in options:
         require_priority(options["priority"], "of a job", ValidationError)
     if "dependency" in options:

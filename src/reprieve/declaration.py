@@ -157,7 +157,11 @@ def _executor(executor: Executor | None, name: str, *, is_async: bool) -> Execut
 def _policy(policy: object, name: str) -> Policy | None:
     if policy is None or isinstance(policy, Policy):
         return policy
-    right = f"presets.{policy}" if policy in presets.ALL else "Policy(max_attempts=5) or presets.email"
+    right = (
+        f"presets.{policy}"
+        if isinstance(policy, str) and policy in presets.ALL
+        else "Policy(max_attempts=5) or presets.email"
+    )
     message = f"policy of task {name} must be a Policy, got {policy!r}; write policy={right}"
     raise InvalidTask(message)
 

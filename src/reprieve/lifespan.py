@@ -65,12 +65,12 @@ class Lifespans:
                 if not scope.is_open:
                     await self._open(scope)
             yield
-        finally:
-            scope.users -= 1
-            if not scope.users:
-                # Nothing is found in it any more, and a block that begins now opens another.
-                self._scopes = [other for other in self._scopes if other is not scope]
-                await scope.stack.aclose()
+        except BaseException as error:
+            # What ends the block is told to the lifespans: one that holds a transaction must not commit it.
+            if not await self._leave(scope, error):
+                raise
+        else:
+            await self._leave(scope, None)
 
     def find(self, kind: type[T]) -> T:
         """Return the resource of a type: of exactly this one if there is one, else of a subclass.
@@ -115,6 +115,18 @@ class Lifespans:
             await scope.stack.aclose()
             raise
         scope.is_open = True
+
+    async def _leave(self, scope: Scope, error: BaseException | None) -> bool:
+        """Leave the lifespans when no other block uses them; return whether one of them has dealt with the error."""
+        scope.users -= 1
+        if scope.users:
+            return False
+        # Nothing is found in it any more, and a block that begins now opens another.
+        self._scopes = [other for other in self._scopes if other is not scope]
+        if error is None:
+            await scope.stack.aclose()
+            return False
+        return bool(await scope.stack.__aexit__(type(error), error, error.__traceback__))
 
     def _resources(self) -> list[object]:
         """Return the resources of the loop that runs here; in a thread without them, those that were opened last."""

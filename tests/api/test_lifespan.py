@@ -151,6 +151,27 @@ async def test_what_was_entered_is_left_when_a_later_lifespan_fails(app: Repriev
         app.resource(SmtpPool)
 
 
+async def test_a_lifespan_learns_what_ended_its_block(app: Reprieve) -> None:
+    ended: list[str] = []
+
+    @app.lifespan
+    async def transaction() -> AsyncIterator[None]:
+        try:
+            yield
+        except LookupError as error:
+            ended.append(f"rolled back: {error}")
+            raise
+        else:
+            ended.append("committed")
+
+    async with app.lifespan_context():
+        pass
+    with pytest.raises(LookupError):
+        async with app.lifespan_context():
+            raise LookupError("no such order")  # noqa: EM101, TRY003 - what a block may raise
+    assert ended == ["committed", "rolled back: no such order"]
+
+
 def test_any_async_context_manager_will_do(app: Reprieve) -> None:
     class Client:
         def __init__(self) -> None:

@@ -79,8 +79,9 @@ def caused(inner: BaseException) -> BaseException:
     return wrapper
 
 
-def in_context(inner: BaseException) -> BaseException:
-    wrapper = Wrapper("no luck")
+def in_context(inner: BaseException, module: str = "requests.exceptions") -> BaseException:
+    """Return the error of a library that was raised while another was handled, without `from`."""
+    wrapper: BaseException = type("ConnectionError", (Exception,), {"__module__": module})("no luck")
     wrapper.__context__ = inner
     return wrapper
 
@@ -101,6 +102,10 @@ def test_what_wraps_it_does_not_hide_it(
 ) -> None:
     assert network_error_behind(wrap(inner)) == name
     assert network_error_behind(wrap(wrap(inner))) == name
+
+
+def test_an_error_of_anything_but_a_network_library_has_its_own_cause() -> None:
+    assert network_error_behind(in_context(REFUSED, "shop.orders")) == ""
 
 
 def test_a_context_that_was_suppressed_is_not_behind_it() -> None:

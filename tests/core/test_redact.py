@@ -82,6 +82,27 @@ def test_only_literals_are_hidden_in_source_lines() -> None:
     assert redact_source(f'app = Reprieve("redis://:{SECRET}@db")') == f'app = Reprieve("redis://:{HIDDEN}@db")'
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (r'{"password": "hun\"ter2xyz", "a": 1}', f'{{"password": {HIDDEN}, "a": 1}}'),
+        ("Cookie: a=b; session=abcdef\nnext", f"Cookie: {HIDDEN}\nnext"),
+        ("Authorization: Custom abc, def", f"Authorization: {HIDDEN}"),
+        ("sent Bearer abc.def.ghi123 there", f"sent Bearer {HIDDEN} there"),
+        ("pass=foo user=bob", f"pass={HIDDEN} user=bob"),
+        ("passenger=12 compass=3", "passenger=12 compass=3"),
+    ],
+)
+def test_a_secret_is_hidden_to_its_end(text: str, shown: str) -> None:
+    assert redact(text) == shown
+
+
+def test_a_login_in_source_shows_no_literals() -> None:
+    assert redact_source('smtp.login("me", "hunter2")') == f"smtp.login({HIDDEN}, {HIDDEN})"
+    assert redact_source('get(url, auth=("me", "pw"))') == f"get(url, auth=({HIDDEN}, {HIDDEN}))"
+    assert redact_source("smtp.login(user, password)") == "smtp.login(user, password)"
+
+
 def test_a_url_is_shown_without_its_secrets_and_bounded() -> None:
     assert mask_url(f"postgresql://bob:{SECRET}@db/shop?sslpassword={SECRET}&x=1") == (
         f"postgresql://bob:{HIDDEN}@db/shop?sslpassword={HIDDEN}&x=1"

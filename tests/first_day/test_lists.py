@@ -113,7 +113,7 @@ def test_a_terminal_shows_short_ids_that_every_command_takes(user: User, url: st
     assert (missing.status, "(looked at 3)" in missing.stderr) == (3, True)
     # All of one moment begin alike.
     ambiguous = user.reprieve("jobs", "show", jobs["other"][:6], *store)
-    assert (ambiguous.status, "is the id of 3 jobs" in ambiguous.stderr) == (2, True)
+    assert (ambiguous.status, "is the id of several jobs" in ambiguous.stderr) == (2, True)
 
 
 def test_show_tells_the_whole_story_of_a_job(user: User, url: str) -> None:

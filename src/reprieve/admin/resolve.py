@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Sequence
+from typing import TypeAlias
 
-from reprieve.admin.look import Found
 from reprieve.clock import Clock
 from reprieve.core.ids import parse_id
 from reprieve.errors import AmbiguousId, InvalidId, JobNotFound
@@ -20,6 +20,9 @@ MAX_LOOKED_AT = 1_000_000
 
 MAX_CANDIDATES = 5
 """Jobs that an ambiguous id is answered with."""
+
+Candidates: TypeAlias = dict[str, str]
+"""Jobs that a short id may mean: by their whole ids, how an error names them."""
 
 _PAGE = 5_000
 _PART = re.compile(rf"[0-9a-f]{{{SHORTEST},31}}")
@@ -46,7 +49,7 @@ async def resolve(store: Store, clock: Clock, texts: Sequence[str]) -> list[str]
     anything is returned, so that a command acts on all of its jobs or on none.
     """
     parts = {text: part for text in texts if (part := _part_of(text))}
-    found: dict[str, list[Found]] = {text: [] for text in parts}
+    found: dict[str, Candidates] = {text: {} for text in parts}
     looked_at = await _search(store, clock, parts, found) if parts else 0
     return [_only(text, found[text], looked_at) if text in parts else parse_id(text) for text in texts]
 
@@ -67,8 +70,11 @@ def _part_of(text: str) -> str:
     return ""
 
 
-async def _search(store: Store, clock: Clock, parts: dict[str, str], found: dict[str, list[Found]]) -> int:
-    """Look through the store for all parts; return how many jobs it holds."""
+async def _search(store: Store, clock: Clock, parts: dict[str, str], found: dict[str, Candidates]) -> int:
+    """Look through the store until it is known of each part which job it means; return how many jobs there are.
+
+    Ids begin with the time, so a short beginning fits every job: no more candidates are kept than an error names.
+    """
     await clock.tune()
     now, cursor = clock.now(), ""
     total = sum((await store.tally("status", Filter(), now)).values())
@@ -81,22 +87,21 @@ async def _search(store: Store, clock: Clock, parts: dict[str, str], found: dict
         for job, status in zip(page.jobs, page.statuses, strict=True):
             digits = job.id.replace("-", "")
             for text, part in parts.items():
-                if digits.endswith(part) or digits.startswith(part):
-                    found[text].append(Found(job, status))
+                if len(found[text]) <= MAX_CANDIDATES and (digits.endswith(part) or digits.startswith(part)):
+                    # A job that moves while the pages are read may be met twice.
+                    found[text][job.id] = f"{job.id} ({job.task}, {status})"
         cursor = page.cursor
-        if not cursor:
+        if not cursor or all(len(candidates) > MAX_CANDIDATES for candidates in found.values()):
             return total
 
 
-def _only(text: str, found: list[Found], looked_at: int) -> str:
-    # A job that moves while the pages are read may be met twice.
-    candidates = {one.job.id: one for one in found}
+def _only(text: str, candidates: Candidates, looked_at: int) -> str:
     if not candidates:
         message = f"no job has an id that begins or ends with {text} (looked at {looked_at:,}); it may have been pruned"
         raise JobNotFound(message)
     if len(candidates) > 1:
-        shown = [f"{one.job.id} ({one.job.task}, {one.status})" for one in candidates.values()]
-        more = f" and {len(shown) - MAX_CANDIDATES:,} more" if len(shown) > MAX_CANDIDATES else ""
-        message = f"{text} is the id of {len(shown):,} jobs: {', '.join(shown[:MAX_CANDIDATES])}{more}; give more of it"
+        shown = ", ".join([*candidates.values()][:MAX_CANDIDATES])
+        more = ", and more" if len(candidates) > MAX_CANDIDATES else ""
+        message = f"{text} is the id of several jobs: {shown}{more}; give more of it"
         raise AmbiguousId(message)
     return next(iter(candidates))

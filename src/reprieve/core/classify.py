@@ -35,7 +35,7 @@ def judge(failure: Failure, rules: Sequence[Rules], complain: Complain = ignore)
         verdict = judge(failure.cause, rules, complain)
         if verdict.is_retryable:
             return verdict
-    # Many wrap an error without saying `from`. Which class it is does not matter when nothing answered.
+    # Which class it is does not matter when nothing answered.
     if failure.network in UNREACHABLE:
         return python.unreachable(failure)
     return Verdict(kind="unknown", code=failure.code or failure.type, retry_after=failure.retry_after, rule="unknown")

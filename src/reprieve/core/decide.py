@@ -144,9 +144,12 @@ def _retry(job: Job, failed: Failed, policy: Policy, conditions: Conditions, *, 
 def _await_dependency(job: Job, failed: Failed, policy: Policy, conditions: Conditions) -> Park | Dead:
     """Let a job wait for a dependency whose gate is open, by the length of its own outage."""
     cause, now = cause_of(failed), conditions.now
-    outage = 0.0 if job.parked_since_at is None else max(0, now - job.parked_since_at) / 1_000
+    since_at = now if job.parked_since_at is None else min(now, job.parked_since_at)
+    outage = (now - since_at) / 1_000
     at_most = WAIT_AT_MOST if outage < FIRST_HOUR else WAIT_AT_MOST_LATER
     due_at = _due_at(failed, policy, conditions, min(at_most, max(WAIT_AT_LEAST, WAIT_SHARE * outage)))
+    # However long the other side asks us to wait, the last try comes when the time for waiting is up.
+    due_at = _opens_at(policy, min(due_at, _later(since_at, policy.max_parked)))
     if job.deadline_at is not None and due_at >= job.deadline_at:
         return Dead(death="expired", cause=cause, spared=True, max_attempts=job.max_attempts)
     return Park(gate=job.dependency, due_at=due_at, cause=cause, max_attempts=job.max_attempts)

@@ -186,7 +186,7 @@ def _read_exception(error: BaseException, dependency: str, now: int | None, dept
     types = _class_names(type(error))  # type: ignore[arg-type]  # mypy doubts that a class can be hashed
     facts = _facts_of(error, types, now)
     message = clean(facts.message or _text_of(error)) or types[0]
-    facts = facts._replace(network=network_error_behind(error) or network_error_in(message))
+    facts = facts._replace(network=network_error_behind(error))
     cause = error.__cause__
     # Causes may run in a circle, so only the first few are read.
     known = None if cause is None or depth == _DEEPEST else _read_exception(cause, dependency, now, depth + 1)

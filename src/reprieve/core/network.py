@@ -19,6 +19,9 @@ CONNECT_TIMEOUT = "connect timeout"
 _EAI_AGAIN = (-3, 2, 11_002)
 """EAI_AGAIN on Linux, on BSD and macOS, and on Windows. The constant is in `socket`, which the core does not import."""
 
+_WRAPPERS = frozenset({"aiohttp", "aiosmtplib", "botocore", "httpx", "redis", "requests", "urllib3"})
+"""Libraries that raise an error of their own in the place of the system's without saying `from`."""
+
 _NUMBERED = re.compile(r"\[Errno (-?\d{1,5})\]")
 _WORDS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (name, re.compile(words, re.IGNORECASE))
@@ -66,9 +69,15 @@ def _search(error: BaseException, depth: int) -> str:
         return name
     if inner is None:
         inner = error.__cause__
-    if inner is None and not error.__suppress_context__:
+    if inner is None and not error.__suppress_context__ and _is_wrapper(error):
         inner = error.__context__
     return "" if inner is None else _search(inner, depth - 1)
+
+
+def _is_wrapper(error: BaseException) -> bool:
+    """Whether what was handled when an error was raised is its cause: a bug in an `except` block has another one."""
+    kind = type(error)
+    return kind.__module__.partition(".")[0] in _WRAPPERS and "Timeout" not in kind.__name__
 
 
 def _own_name(error: BaseException) -> str:

@@ -16,19 +16,25 @@ MAX_URL_CHARS = 200
 HIDDEN = "***"
 
 _NAME = (
-    r"(?:passw(?:or)?d|passwd|passphrase|pwd|secret|token|credential|authorization|cookie"
+    r"(?:passw(?:or)?d|passwd|passphrase|\bpass\b|pwd|secret|token|credential|authorization|cookie"
     r"|(?:api|access|private|signing|encryption)[-_ ]?key)"
     r"[\w-]{0,40}"
 )
 _IS = r"[\"']?\s{0,3}(?:=>|[=:])\s{0,3}"
-_LITERAL = r"[a-zA-Z]{0,2}(?:\"[^\"\n]{0,1000}\"?|'[^'\n]{0,1000}'?)"
+_LITERAL = r"[a-zA-Z]{0,2}(?:\"(?:[^\"\\\n]|\\.){0,1000}\"?|'(?:[^'\\\n]|\\.){0,1000}'?)"
 _SCHEME = r"(?:(?:Bearer|Basic|Digest|Token)\s{1,3})?"
 
 _URL_PASSWORD = re.compile(r"(://[^\s:@/'\"]{0,100}:)(?!\d{1,5}/)[^\s'\"]{1,500}@")
 _NAMED_VALUE = re.compile(rf"({_NAME}{_IS})(?:{_LITERAL}|{_SCHEME}[^\s,;&)\]}}\"']{{1,1000}})", re.IGNORECASE)
+_HEADER = re.compile(r"\b((?:set-)?cookie|(?:proxy-)?authorization)(\s{0,3}:\s{0,3})[^\n\"']{1,2000}", re.IGNORECASE)
+"""A header is one secret up to its end, whatever its parts are called."""
+
+_LOGIN = re.compile(r"(\blogin\s?\(|\bauth\s?=\s?\()[^)\n]{0,500}", re.IGNORECASE)
+"""What a line of source hands to a login: who it is shows as little as the password beside it."""
+
 _NAMED_LITERAL = re.compile(rf"({_NAME}{_IS}){_LITERAL}", re.IGNORECASE)
 _CREDENTIALS = re.compile(
-    r"\b(Bearer|Basic|Digest)(\s{1,3})(?=[A-Za-z]{0,200}[\d_~+/=-])[\w.~+/=-]{8,1000}", re.IGNORECASE
+    r"\b(Bearer|Basic|Digest)(\s{1,3})(?=[A-Za-z.]{0,200}[\d_~+/=-])[\w.~+/=-]{8,1000}", re.IGNORECASE
 )
 _KNOWN_SHAPE = re.compile(
     r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"  # Amazon
@@ -46,7 +52,7 @@ _QUERY = re.compile(r"([?&][^=&]*(?:passw|secret|token|key|listen)[^=&]*=)[^&#]*
 """`listen` is a URL inside of the URL, with a password of its own."""
 
 
-_NAMES = ("passw", "passp", "pwd", "secret", "token", "credential", "authorization", "cookie", "key")
+_NAMES = ("pass", "pwd", "secret", "token", "credential", "authorization", "cookie", "key")
 _SHAPES = ("akia", "asia", "gh", "k-", "k_", "xox", "aiza", "sg.", "eyj", "-----begin")
 _SCHEMES = ("bearer", "basic", "digest")
 """What a text holds, in lower case, if one of the patterns can match: most texts hold nothing of it."""
@@ -62,7 +68,13 @@ def redact_source(line: str) -> str:
 
     Only literals are hidden: `password=settings.password` gives nothing away.
     """
-    return _hide(line[:MAX_TEXT_CHARS], _NAMED_LITERAL)
+    return _hide(_LOGIN.sub(_hide_literals, line[:MAX_TEXT_CHARS]), _NAMED_LITERAL)
+
+
+def _hide_literals(call: re.Match[str]) -> str:
+    return call[1] + re.sub(
+        _LITERAL, lambda literal: HIDDEN if literal[0][-1:] in "\"'" else literal[0], call[0][len(call[1]) :]
+    )
 
 
 def mask_url(url: str) -> str:
@@ -80,6 +92,8 @@ def _redact(text: str) -> str:
 def _hide(text: str, named: re.Pattern[str]) -> str:
     """Hide what follows the name of a secret, and what is a secret by its looks."""
     lower = text.lower()
+    if "cookie" in lower or "authorization" in lower:
+        text = _HEADER.sub(rf"\1\2{HIDDEN}", text)
     if any(name in lower for name in _NAMES):
         text = named.sub(rf"\1{HIDDEN}", text)
     if "://" in lower:

@@ -144,12 +144,14 @@ async def _serve(duty: Duty) -> NoReturn:
     end.is_started = True
     # A lifespan may have set `logging` up.
     attach()
-    await worker.run()
-    closing = asyncio.create_task(processes.close(end.left()))
-    # Lifespans are left by the task that has entered them.
-    await opening.stop(end.left())
-    await closing
-    await place.store.close()
+    try:
+        await worker.run()
+    finally:
+        closing = asyncio.create_task(processes.close(end.left()))
+        # Lifespans are left by the task that has entered them.
+        await opening.stop(end.left())
+        await closing
+        await place.store.close()
     # The loop would wait for threads that its jobs have left behind.
     _leave(0)
 

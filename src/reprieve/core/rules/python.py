@@ -3,7 +3,7 @@
 import re
 
 from reprieve.core.failure import Failure
-from reprieve.core.network import CONNECT_TIMEOUT, UNREACHABLE
+from reprieve.core.network import CONNECT_TIMEOUT, UNREACHABLE, network_error_in
 from reprieve.core.verdict import Kind, Scope, Verdict
 
 _CLASSES: dict[tuple[Kind, Scope], str] = {
@@ -79,7 +79,9 @@ def judge(failure: Failure) -> Verdict | None:
             # Some network errors have no class of their own.
             return unreachable(failure)
         if judgement is not None:
-            return _verdict(judgement, failure, f"python:{short}")
+            # Of a class that speaks of the network the text may say more; of any other it may quote anything.
+            network = failure.network or network_error_in(failure.message)
+            return _verdict(judgement, failure, f"python:{short}", network)
     if words := _NETWORK.search(failure.message):
         return _verdict(("transient", "dependency"), failure, f"python:{words[0].lower()}")
     return None
@@ -90,25 +92,27 @@ def unreachable(failure: Failure) -> Verdict:
     return _verdict(("transient", "dependency"), failure, f"python:{failure.network}")
 
 
-def _verdict(judgement: tuple[Kind, Scope], failure: Failure, rule: str) -> Verdict:
+def _verdict(judgement: tuple[Kind, Scope], failure: Failure, rule: str, network: str = "") -> Verdict:
     kind, scope = judgement
+    is_network = judgement == ("transient", "dependency")
     return Verdict(
         kind=kind,
         scope=scope,
         code=failure.code or failure.type,
         retry_after=failure.retry_after,
         rule=rule,
-        is_unavailable=judgement == ("transient", "dependency") and _is_unavailable(failure),
+        is_unavailable=is_network and _is_unavailable(failure, network or failure.network),
     )
 
 
-def _is_unavailable(failure: Failure) -> bool:
+def _is_unavailable(failure: Failure, network: str) -> bool:
     """Whether no connection was made: refused, unreachable, or what its library calls a connect timeout."""
-    if failure.network in UNREACHABLE or failure.network == CONNECT_TIMEOUT:
+    if network in UNREACHABLE or network == CONNECT_TIMEOUT:
         return True
     # An older urllib3 counts every connection that cannot be made as a connect timeout, an unknown host as well.
-    if failure.network not in ("", "ETIMEDOUT"):
+    if network not in ("", "ETIMEDOUT"):
         return False
+    cause = failure.cause
     return not _CONNECT_TIMEOUTS.isdisjoint(failure.types) or (
-        failure.cause is not None and _is_unavailable(failure.cause)
+        cause is not None and _is_unavailable(cause, cause.network)
     )
