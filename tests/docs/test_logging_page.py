@@ -5,13 +5,20 @@ import json
 import re
 from pathlib import Path
 
-from reprieve.cli import tail
-from reprieve.worker import opening, tracebacks
+from structlog.testing import capture_logs
 
+from reprieve.cli import tail
+from reprieve.core import change
+from reprieve.core.failure import Failure
+from reprieve.core.job import Cause, Job
+from reprieve.core.move import Park, Retry
+from reprieve.worker import journal, logtext, opening, tracebacks
+
+EXAMPLE_ID = "0192f0c8-7a10-7000-8000-2f6e11c40ae1"
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/operate/logging.md").read_text("utf-8")
 ROW = re.compile(r"^\| `([^`]+)` \| (debug|info|warning|error) \|(.*?)\|.*\|$", re.MULTILINE)
-GROUPS = {"_names": "the job", "_facts": "the failure", "_raised": "the exception", "_wait": "the wait"}
+GROUPS = {"_names": "the job", "_facts": "the failure", "_failed": "the attempt", "_wait": "the wait"}
 
 
 def calls() -> list[tuple[str, str, set[str]]]:
@@ -54,15 +61,31 @@ def test_every_event_is_listed_with_its_level_and_fields() -> None:
     for name, level, fields in written:
         assert listed[name][0] == level, name
         said = set(re.findall(r"`([^`]+)`", listed[name][1]))
-        said |= {group for group in GROUPS.values() if group in listed[name][1]}
+        said |= {group for group in (*GROUPS.values(), "the exception") if group in listed[name][1]}
         assert said == fields, name
 
 
 def test_the_example_has_every_field_of_its_event() -> None:
     (block,) = re.findall(r"^```json\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     example = json.loads(block)
-    facts = {"jobId", "companyId", "task", "attempt", "maxAttempts", "errorCode", "errorReason", "isRetryable"}
-    assert set(example) == facts | {"event", "level", "timestamp", "nextRetryDelay", "errorType", "traceback"}
+    names = {"event", "level", "timestamp", "jobId", "companyId", "tenant", "task", "attempt"}
+    facts = {"maxAttempts", "charged", "spared", "errorCode", "errorReason", "isRetryable", "nextRetryDelay"}
+    attempt = {"isCharged", "fingerprint", "repeatedAfter", "errorType", "traceback"}
+    assert set(example) == names | facts | attempt
+
+
+def test_the_groups_of_fields_are_those_of_the_code() -> None:
+    job = Job(id=EXAMPLE_ID, task="shop.send_welcome", state="running", attempt=2, created_at=0, due_at=0)
+    failure = Failure(types=("ValueError",), message="no", traceback="Traceback …")
+    cause = Cause(reason="no", fingerprint="a1")
+    with capture_logs() as lines:
+        journal.note_settled(change.make(job, Retry(due_at=2, cause=cause, delay=1.0), 1), failure)
+        journal.note_settled(change.make(job, Park(gate="smtp", due_at=2, cause=cause), 1), failure)
+    retried, parked = (set(line) - {"event", "log_level"} for line in lines)
+    text = " ".join(PAGE.partition("Every line has `event`")[2].partition("\n\n")[0].split())
+    groups = [set(re.findall(r"`([^`]+)`", part)) for part in text.partition("stands for")[2].split(";")]
+    named = set().union(*groups)
+    assert named == retried | parked
 
 
 def test_every_number_is_that_of_the_code() -> None:
@@ -70,6 +93,8 @@ def test_every_number_is_that_of_the_code() -> None:
     for page, text, number in (
         (PAGE, "within 2,048 characters", tracebacks.MAX_CHARS == 2_048),
         (PAGE, "after 10 s; after 60 s", (opening.SLOW_AFTER_SECONDS, opening.START_WITHIN_SECONDS) == (10, 60)),
+        (PAGE, "at most every 10 s", logtext.PARKED_EVERY_SECONDS == 10),
+        (PAGE, "again after a minute", logtext.REPEAT_AFTER_SECONDS == 60),
         (PAGE, "about once a second", tail.LOOK_EVERY_SECONDS == 1),
         (PAGE, "more than 10 s late", tail.OVERLAP_MS == 10_000),
         (worker, "It has 60 s to start", opening.START_WITHIN_SECONDS == 60),

@@ -177,10 +177,13 @@ def test_rules_and_backoffs_of_the_user_that_fail_show_where(user: User) -> None
 def test_a_terminal_shows_a_block_below_the_line(user: User) -> None:
     enqueue(user, "connect")
     with user.running("worker", "shop:app", "-p", "1", "--log-style", "text") as worker:
-        output = worker.wait_for("job died")
-    lines = output[output.index("retry scheduled") :].splitlines()
+        output = worker.wait_for(" died ")
+    lines = output[output.index(" retry ") :].splitlines()
     assert lines[1] == "    Traceback (most recent call last):"
     assert lines[2].startswith('      File "shop.py", line ')
+    # The second attempt failed in the same way: one line says so.
+    assert lines[-1].endswith("cannot reach postgresql://bob:***@db/shop; exhausted (2/2 charged)")
+    assert output.count("    Traceback (most recent call last):") == 2  # an exception and its cause
 
 
 def test_a_real_terminal_is_recognised(user: User) -> None:

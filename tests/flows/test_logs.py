@@ -102,6 +102,7 @@ def test_lines_of_an_application_without_handlers_are_shown_as_those_of_the_work
         "logger": "shop",
         "jobId": "job-1",
         "companyId": "acme",
+        "tenant": "acme",
         "task": "mine",
         "attempt": 2,
     }

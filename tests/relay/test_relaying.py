@@ -186,7 +186,7 @@ async def test_while_the_database_is_away_the_relay_waits_for_it(redis_url: str)
         relay.stop()
         await running
         await shop.close()
-    said = [(line["event"], line["while_"]) for line in lines if "store" in line["event"]]
+    said = [(line["event"], line["during"]) for line in lines if "store" in line["event"]]
     fetching = "fetching jobs out of the outbox"
     assert said == [("store unavailable", fetching), ("store is back", fetching)]
 

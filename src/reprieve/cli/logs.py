@@ -1,5 +1,6 @@
 """How commands that run on log: their options, and what these mean."""
 
+import os
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
@@ -21,16 +22,18 @@ def log_options(command: F) -> F:
 
 
 def configured(level: "Level", style: "Style") -> "Logs":
-    """Set the process up to log as its options say."""
+    """Set the process up to log as its options say; the lines of `logging` follow, unless the app has set it up."""
+    from reprieve.clock import now
     from reprieve.worker import logs
 
-    how = logs.Logs(level=level, style=style, colours=_may_colour())
+    how = logs.Logs(level=level, style=style, colours=_may_colour(), started_at=now())
     logs.configure(how)
+    logs.attach()
     return how
 
 
 def _may_colour() -> bool:
-    from rich.console import Console
-
-    # Whoever starts a worker without standard error has none.
-    return sys.stderr is not None and sys.stderr.isatty() and not Console(stderr=True).no_color
+    """Return whether standard error is a terminal that shows colours, and NO_COLOR does not forbid them."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        return False
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

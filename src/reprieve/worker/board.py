@@ -13,8 +13,13 @@ from uuid import UUID
 from reprieve.core.ids import id_to_bytes
 from reprieve.core.record import Record
 
+_TASK_BYTES = 80
+"""Bytes of a task's name that fit; of a longer one, its end."""
+
 _PULSE = Struct("<d")
-_ENTRY = Struct("<16sd")
+_STORE = Struct("<?")
+_HEAD_BYTES = _PULSE.size + _STORE.size
+_ENTRY = Struct(f"<16sd{_TASK_BYTES}s")
 _FREE = bytes(_ENTRY.size)
 
 
@@ -24,6 +29,7 @@ class Entry(Record):
     job_id: str
     overdue_at: float
     """When, by `clock.ticks`, it should have ended."""
+    task: str = ""
     is_abandoned: bool = False
     """Whether its job was settled without it: nobody waits for it any more."""
 
@@ -36,21 +42,20 @@ class Board:
         self._memory = mmap.mmap(file, size_of(slots))
         self._free = list(range(slots - 1, -1, -1))
 
-    def begin(self, job_id: str, overdue_at: float) -> int:
-        """Note that an attempt starts; answer its slot."""
+    def begin(self, job_id: str, overdue_at: float, task: str = "") -> int:
+        """Note that an attempt starts; return its slot."""
         slot = self._free.pop()
-        _ENTRY.pack_into(self._memory, _PULSE.size + slot * _ENTRY.size, id_to_bytes(job_id), overdue_at)
+        _ENTRY.pack_into(self._memory, _place(slot), id_to_bytes(job_id), overdue_at, task.encode()[-_TASK_BYTES:])
         return slot
 
     def abandon(self, slot: int, at: float) -> None:
         """Note that nobody waits for the attempt in a slot any more, though it still runs."""
-        place = _PULSE.size + slot * _ENTRY.size
-        raw, overdue_at = _ENTRY.unpack_from(self._memory, place)
-        _ENTRY.pack_into(self._memory, place, raw, -min(at, overdue_at))
+        raw, overdue_at, task = _ENTRY.unpack_from(self._memory, _place(slot))
+        _ENTRY.pack_into(self._memory, _place(slot), raw, -min(at, overdue_at), task)
 
     def end(self, slot: int) -> None:
         """Note that the attempt in a slot has ended."""
-        place = _PULSE.size + slot * _ENTRY.size
+        place = _place(slot)
         self._memory[place : place + _ENTRY.size] = _FREE
         self._free.append(slot)
 
@@ -62,10 +67,18 @@ class Board:
         """Answer when the loop last turned; 0 before it ever did."""
         return float(_PULSE.unpack_from(self._memory)[0])
 
+    def tell_store_away(self, *, is_away: bool) -> None:
+        """Tell the process that the log says already whether the store is away."""
+        _STORE.pack_into(self._memory, _PULSE.size, is_away)
+
+    def is_store_away(self) -> bool:
+        """Return whether the supervisor has logged that the store is away."""
+        return bool(_STORE.unpack_from(self._memory, _PULSE.size)[0])
+
     def entries(self) -> list[Entry]:
-        """Answer what runs."""
-        found = _ENTRY.iter_unpack(self._memory[_PULSE.size :])
-        return [Entry(job_id=str(UUID(bytes=raw)), overdue_at=abs(at), is_abandoned=at < 0) for raw, at in found if at]
+        """Return what runs."""
+        found = _ENTRY.iter_unpack(self._memory[_HEAD_BYTES:])
+        return [_entry(raw, at, task) for raw, at, task in found if at]
 
     def close(self) -> None:
         """Let go of the memory."""
@@ -73,8 +86,17 @@ class Board:
 
 
 def size_of(slots: int) -> int:
-    """Answer how many bytes a board takes."""
-    return _PULSE.size + slots * _ENTRY.size
+    """Return how many bytes a board takes."""
+    return _place(slots)
+
+
+def _place(slot: int) -> int:
+    return _HEAD_BYTES + slot * _ENTRY.size
+
+
+def _entry(raw: bytes, at: float, task: bytes) -> Entry:
+    name = task.rstrip(b"\0").decode(errors="ignore")
+    return Entry(job_id=str(UUID(bytes=raw)), overdue_at=abs(at), task=name, is_abandoned=at < 0)
 
 
 def make_file(slots: int) -> int:

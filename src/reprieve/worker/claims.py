@@ -8,14 +8,15 @@ from reprieve.clock import Clock
 from reprieve.core.change import Change
 from reprieve.errors import StoreError, StoreFull, StoreReadOnly
 from reprieve.stores.protocol import Claim, Claimed, Store
-from reprieve.worker.persist import Patience
+from reprieve.worker.persist import Outage, Patience
 
 
 class Claims:
     """Makes the claims of one session. Only one is under way at a time, so none is forgotten."""
 
-    def __init__(self, store: Store, clock: Clock, session: str) -> None:
-        """Begin to count."""
+    def __init__(self, store: Store, clock: Clock, session: str, outage: Outage | None = None) -> None:
+        """Begin to count; `outage` is what the process says of a store that is away."""
+        self._outage = outage
         self._store = store
         self._clock = clock
         self._session = session
@@ -27,7 +28,7 @@ class Claims:
         claim = Claim(
             session=self._session, number=self._number, now=0, queues=tuple(queues), limit=limit, changes=tuple(changes)
         )
-        patience = Patience("claiming")
+        patience = Patience("claiming", self._outage)
         while True:
             try:
                 await self._clock.tune()

@@ -47,17 +47,20 @@ def _note_bug(event: str, job: Job, error: Exception, **facts: object) -> None:
         log.error(event, **facts, exc_info=error)
 
 
-def note_settled(change: Change, failure: Failure | None = None) -> None:
-    """Note what became of an attempt that did not simply succeed, and what it raised if it did."""
+def note_settled(change: Change, failure: Failure | None = None, *, before: Job | None = None) -> None:
+    """Note what became of an attempt that did not simply succeed, and what it raised if it failed.
+
+    `before` is the job as the attempt found it: it tells whether the attempt before failed in the same way.
+    """
     move, job = change.event.move, change.job
     match move:
         case Retry():
             delay = (move.due_at - change.event.at) / 1_000
-            log.info("retry scheduled", **_facts(job), nextRetryDelay=delay, **_raised(failure))
+            log.info("retry scheduled", **_facts(job), nextRetryDelay=delay, **_failed(change, before, failure))
         case Park():
-            log.info("job parked", **_facts(job), gate=move.gate, **_wait(change), **_raised(failure))
+            log.info("job parked", **_facts(job), gate=move.gate, **_wait(change), **_failed(change, before, failure))
         case Dead():
-            log.warning("job died", **_facts(job), death=move.death, **_raised(failure))
+            log.warning("job died", **_facts(job), death=move.death, **_failed(change, before, failure))
         case Cancel():
             log.info("job cancelled", **_facts(job), by=move.by, reason=move.reason)
         case _:
@@ -77,15 +80,33 @@ def note_refused(change: Change, answer: Answer) -> None:
 
 
 def _names(job: Job) -> dict[str, object]:
-    return {"jobId": job.id, "companyId": job.tenant, "task": job.task, "attempt": job.attempt}
+    return logs.job_fields(job)
 
 
-def _raised(failure: Failure | None) -> dict[str, object]:
-    """Return what is known of the exception behind a failure."""
-    if failure is None:
-        return {}
-    kind = {"errorType": failure.types[0] if failure.types else ""}
-    return {**kind, "traceback": failure.traceback} if failure.traceback else {**kind}
+def _failed(change: Change, before: Job | None, failure: Failure | None) -> dict[str, object]:
+    """Return what is known of a failed attempt: whether it counts, its group, if it repeats, and the exception."""
+    move, cause = change.event.move, change.job.cause
+    facts: dict[str, object] = {
+        "isCharged": isinstance(move, Retry | Park | Dead) and move.charged,
+        "fingerprint": cause.fingerprint if cause else "",
+        "repeatedAfter": _repeated_after(change, before),
+    }
+    if failure is not None:
+        facts["errorType"] = failure.types[0] if failure.types else ""
+        if failure.traceback:
+            facts["traceback"] = failure.traceback
+    return facts
+
+
+def _repeated_after(change: Change, before: Job | None) -> float | None:
+    """Return how many seconds ago the job failed in the same way; None if it did not since the worker started."""
+    if before is None or before.cause is None or before.failed_at is None or change.job.cause is None:
+        return None
+    is_same = bool(before.cause.fingerprint) and before.cause.fingerprint == change.job.cause.fingerprint
+    # What was logged before the worker started, its reader may not have seen.
+    if not is_same or before.failed_at < logs.started_at():
+        return None
+    return (change.event.at - before.failed_at) / 1_000
 
 
 def _wait(change: Change) -> dict[str, object]:
@@ -104,6 +125,8 @@ def _facts(job: Job) -> dict[str, object]:
     return {
         **_names(job),
         "maxAttempts": job.limit,
+        "charged": job.charged,
+        "spared": job.spared,
         "errorCode": cause.code if cause else "",
         "errorReason": cause.reason if cause else "",
         "isRetryable": job.state == "waiting",

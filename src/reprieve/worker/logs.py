@@ -15,7 +15,9 @@ import structlog
 from structlog.typing import EventDict, Processor
 
 from reprieve.context import Running, running_job
+from reprieve.core.job import Job
 from reprieve.core.record import Record
+from reprieve.worker.logtext import TextRenderer
 
 Level: TypeAlias = Literal["debug", "info", "warning", "error"]
 Style: TypeAlias = Literal["auto", "text", "json"]
@@ -27,6 +29,8 @@ class Logs(Record):
     level: Level = "info"
     style: Style = "auto"
     colours: bool = False
+    started_at: int = 0
+    """When the worker started, in milliseconds since 1970: what was logged before, its reader has not seen."""
 
 
 class Lines(structlog.WriteLogger):
@@ -56,23 +60,27 @@ class Lines(structlog.WriteLogger):
 _level: int | None = None
 """From which level on lines are shown; None while nothing is set up here."""
 
+_started_at = 0
+"""When the worker that this process belongs to started."""
+
 _handler: "Plain | None" = None
 """What shows the lines of `logging`, where the application has no handler of its own."""
 
 
 def configure(logs: Logs) -> None:
     """Set the process up; everything goes to standard error, if there is any."""
-    global _level, _handler  # noqa: PLW0603 - a process logs in one way
+    global _level, _handler, _started_at  # noqa: PLW0603 - a process logs in one way
     if sys.stderr is None:
         # So Python says that it was closed before the process began.
         sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 - for as long as the process lives
     stream = sys.stderr
     is_text = logs.style == "text" or (logs.style == "auto" and stream.isatty())
-    _level = getattr(logging, logs.level.upper())
+    _level, _started_at = getattr(logging, logs.level.upper()), logs.started_at
     finish: list[Processor] = [
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
-        *(_as_text(colours=logs.colours) if is_text else _AS_JSON),
+        _name_traceback,
+        _text(logs) if is_text else structlog.processors.JSONRenderer(serializer=_as_json),
     ]
     structlog.configure(
         processors=[structlog.contextvars.merge_contextvars, structlog.processors.add_log_level, *finish],
@@ -98,12 +106,17 @@ def shows_tracebacks() -> bool:
     return _level is not None and _level <= logging.WARNING
 
 
+def started_at() -> int:
+    """Return when the worker that this process belongs to started, in milliseconds since 1970."""
+    return _started_at
+
+
 def attach() -> None:
     """Let the application's own lines of `logging` say which job they are about.
 
-    Where the application has set `logging` up, its handlers stay as they are, and each record has `jobId`, `task`,
-    `companyId` and `attempt`. Elsewhere lines are shown as those of the worker. To be called when the application is
-    loaded, and again when more of it may have been set up.
+    Where the application has set `logging` up, its handlers stay as they are, and each record has the fields of
+    `job_fields`. Elsewhere lines are shown as those of the worker. To be called when the application is loaded, and
+    again when more of it may have been set up.
     """
     if _handler is None:
         return
@@ -130,15 +143,24 @@ def _handlers() -> Iterator[logging.Handler]:
 def fields_of(running: Running | None) -> dict[str, object]:
     """Return what a line says of the job that it is about."""
     if running is None:
-        return {"jobId": "", "companyId": "", "task": "", "attempt": 0}
-    job = running.job
-    return {"jobId": job.id, "companyId": job.tenant, "task": job.task, "attempt": job.attempt}
+        return {"jobId": "", "companyId": "", "tenant": "", "task": "", "attempt": 0}
+    return job_fields(running.job)
+
+
+def job_fields(job: Job) -> dict[str, object]:
+    """Return the fields that name a job; `companyId` is the tenant under the name that log pipelines know."""
+    return {
+        "jobId": job.id,
+        "companyId": job.tenant,
+        "tenant": job.tenant,
+        "task": job.task,
+        "attempt": job.attempt,
+    }
 
 
 def enter_job(running: Running) -> None:
     """Let every line of structlog in this context say which job it is about."""
-    job = running.job
-    structlog.contextvars.bind_contextvars(jobId=job.id, companyId=job.tenant, task=job.task, attempt=job.attempt)
+    structlog.contextvars.bind_contextvars(**job_fields(running.job))
 
 
 def add_job(record: logging.LogRecord) -> bool:
@@ -198,16 +220,5 @@ def _name_traceback(_: object, __: str, event: EventDict) -> EventDict:
     return event
 
 
-_AS_JSON: list[Processor] = [_name_traceback, structlog.processors.JSONRenderer(serializer=_as_json)]
-
-
-def _as_text(*, colours: bool) -> list[Processor]:
-    console = structlog.dev.ConsoleRenderer(colors=colours, exception_formatter=structlog.dev.plain_traceback)
-
-    def render(logger: object, name: str, event: EventDict) -> str:
-        """Write a line, and its traceback below it."""
-        traceback = event.pop("traceback", "")
-        line = console(logger, name, event)
-        return "\n".join([line, *(f"    {part}".rstrip() for part in str(traceback).splitlines())])
-
-    return [_name_traceback, render]
+def _text(logs: Logs) -> TextRenderer:
+    return TextRenderer(colours=logs.colours, is_complete=logs.level == "debug")

@@ -35,7 +35,7 @@ from reprieve.worker import board, recovery
 from reprieve.worker.board import Board
 from reprieve.worker.child import Child, Duty
 from reprieve.worker.opening import START_FAILED_STATUS
-from reprieve.worker.persist import Patience, persist
+from reprieve.worker.persist import Outage, Patience, persist
 from reprieve.worker.plan import Plan
 from reprieve.worker.recovery import Recovery
 from reprieve.worker.workplace import Workplace
@@ -89,6 +89,7 @@ class Supervisor:
         """Whether any child has begun to work: then the application can start, and what fails later may pass."""
         self._is_hopeless = False
         """Whether the application's lifespans failed before any child had begun to work."""
+        self._outage = Outage()
         self._lifeline = os.pipe()
 
     async def run(self) -> None:
@@ -96,10 +97,10 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
-        self._announce()
-        await self._reach_store()
+        if await self._reach_store():
+            self._announce()
         keepers = [
-            asyncio.create_task(persist(keep, what))
+            asyncio.create_task(persist(keep, what, self._outage))
             for keep, what in (
                 (self._beat, "beating"),
                 (self._recover, "recovering"),
@@ -148,9 +149,12 @@ class Supervisor:
                     didYouMean=close[0] if close else None,
                 )
 
-    async def _reach_store(self) -> None:
-        """Wait for a store that is away; raise what it says if waiting cannot help, as a password that is wrong."""
-        patience = Patience("reaching the store")
+    async def _reach_store(self) -> bool:
+        """Wait for a store that is away; raise what it says if waiting cannot help, as a password that is wrong.
+
+        Return False if the worker was told to stop before the store could be used.
+        """
+        patience = Patience("reaching the store", self._outage)
         while not self._stop.is_set():
             try:
                 # A session that does not exist: nothing is stored, and everything is asked for that a worker needs.
@@ -166,7 +170,8 @@ class Supervisor:
                 waiting.cancel()
             else:
                 patience.end()
-                return
+                return True
+        return False
 
     def stop(self) -> None:
         """Stop in good order; called again, at once."""
@@ -174,7 +179,9 @@ class Supervisor:
         self._stop.set()
         grace = 0.0 if again else self._plan.grace
         self._stop_by = ticks() + grace + MERCY
-        log.info("worker stopping", grace=grace)
+        running = [entry for child in self._children for entry in child.board.entries() if not entry.is_abandoned]
+        jobs, tasks = [entry.job_id for entry in running], [entry.task for entry in running]
+        log.info("worker stopping", grace=grace, jobs=jobs, tasks=tasks)
         for child in self._children:
             if again:
                 child.stop_now()
@@ -249,13 +256,14 @@ class Supervisor:
 
     async def _insist(self, call: Callable[[], Awaitable[object]], what: str) -> bool:
         """Repeat a call until it succeeds; answer False when all must be over before it has."""
-        patience = Patience(what)
+        patience = Patience(what, self._outage)
         while True:
             try:
                 await call()
             except StoreError as error:
                 if self._stop_by is not None and ticks() > self._stop_by:
                     # Whatever is left undone is done by others, when the lease is over.
+                    patience.give_up()
                     return False
                 await patience.wait(error)
             else:
@@ -348,6 +356,8 @@ class Supervisor:
         last = ticks()
         while True:
             now = ticks()
+            for child in self._children:
+                child.board.tell_store_away(is_away=self._outage.is_on)
             # After a standstill everything looks late; what really is will still be so at the next look.
             if now - last < BLOCKED_AFTER:
                 for child in list(self._children):

@@ -33,7 +33,7 @@ from reprieve.worker.gates import Gates
 from reprieve.worker.journal import note_refused, note_settled, note_started, note_succeeded, note_unjudged
 from reprieve.worker.judge import Judge
 from reprieve.worker.opening import START_WITHIN_SECONDS
-from reprieve.worker.persist import persist
+from reprieve.worker.persist import CHILD_WAITS_SECONDS, Outage, persist
 from reprieve.worker.progress import Progress
 from reprieve.worker.runner import Isolation, Runner
 from reprieve.worker.stopwatch import MOST, Stopwatch
@@ -89,7 +89,8 @@ class Worker:
         self._stopwatch = Stopwatch()
         self._largest_progress = place.settings.largest_payload
         self._heartbeat = place.settings.heartbeat
-        self._claims = Claims(place.store, place.clock, session)
+        self._outage = Outage(is_told=self._board.is_store_away, told_within=CHILD_WAITS_SECONDS)
+        self._claims = Claims(place.store, place.clock, session, self._outage)
         self._changes: list[Change] = []
         self._fetched = Fetched()
         self._running: dict[str, Attempt] = {}
@@ -104,7 +105,7 @@ class Worker:
     async def run(self) -> None:
         """Work until told to stop, or until the session is lost."""
         self._loop = asyncio.get_running_loop()
-        keepers = [asyncio.create_task(persist(keep, what)) for keep, what in self._keepers()]
+        keepers = [asyncio.create_task(persist(keep, what, self._outage)) for keep, what in self._keepers()]
         try:
             while not (self._is_stopping and not (self._running or self._fetched or self._changes)):
                 limit = self._room()
@@ -213,7 +214,7 @@ class Worker:
         started, timeout = ticks(), self._registry.timeout_of(job.task)
         is_apart = self._runner.is_apart(job)
         limit = timeout + START_UP if is_apart else timeout
-        slot = self._board.begin(job.id, started + limit)
+        slot = self._board.begin(job.id, started + limit, job.task)
         attempt = Attempt(Running(job, self._progress.say, self._largest_progress), slot, started)
         if is_apart:
             attempt.running.begin = lambda: self._limit(attempt, timeout)
@@ -303,7 +304,7 @@ class Worker:
         self._changes.append(change)
         self._wake.set()
         if not isinstance(change.event.move, Succeed):
-            note_settled(change, outcome.failure if isinstance(outcome, Failed) else None)
+            note_settled(change, outcome.failure if isinstance(outcome, Failed) else None, before=job)
 
     def _give_back(self, is_meant: Callable[[Job], bool]) -> None:
         """Give fetched jobs back that have not started; it costs them nothing."""
