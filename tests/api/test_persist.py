@@ -66,6 +66,44 @@ async def test_all_is_well_again_as_soon_as_something_was_done_well() -> None:
     assert await events_of([ValueError("oh"), None]) == ["error: unexpected error", "info: works again"]
 
 
+async def test_loops_that_share_an_outage_speak_of_it_once_together() -> None:
+    outage = persist.Outage()
+    first, second = persist.Patience("claiming", outage), persist.Patience("pruning", outage)
+    with capture_logs() as logs:
+        await first.wait(LOCKED)
+        await second.wait(LOCKED)
+        first.end()
+        await first.wait(LOCKED)
+        first.end()
+        second.end()
+    assert [(line["event"], line["during"]) for line in logs] == [
+        ("store unavailable", "claiming"),
+        ("store is back", "pruning"),
+    ]
+
+
+async def test_a_child_leaves_it_to_its_supervisor_to_speak(monkeypatch: pytest.MonkeyPatch) -> None:
+    at, told = [100.0], [False]
+    monkeypatch.setattr(persist, "ticks", lambda: at[0])
+    outage = persist.Outage(is_told=lambda: told[0], told_within=5.0)
+    patience = persist.Patience("claiming", outage)
+    with capture_logs() as logs:
+        await patience.wait(LOCKED)
+        told[0], at[0] = True, 200.0
+        await patience.wait(LOCKED)
+        # The store is back for the supervisor, and a moment later for the child.
+        told[0], at[0] = False, 204.0
+        await patience.wait(LOCKED)
+        patience.end()
+        assert logs == []
+        # A child that alone cannot reach the store says so.
+        await patience.wait(LOCKED)
+        at[0] = 210.0
+        await patience.wait(LOCKED)
+        patience.end()
+    assert [line["event"] for line in logs] == ["store unavailable", "store is back"]
+
+
 async def test_who_stops_a_keeper_is_obeyed() -> None:
     async def wait() -> AsyncIterator[None]:
         await asyncio.Event().wait()

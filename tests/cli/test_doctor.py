@@ -52,8 +52,8 @@ def test_a_store_that_does_not_exist_yet_is_no_illness(tmp_path: Path) -> None:
 
 def test_people_get_a_line_for_each_finding_and_one_for_each_fix(tmp_path: Path) -> None:
     lines = reprieve("doctor", URL).stdout.splitlines()
-    assert re.fullmatch(r"ok    python       CPython 3\.\d+\.\d+.*", lines[0])
-    assert f"warn  file         {tmp_path / 'jobs.db'} does not exist yet" in lines
+    assert re.fullmatch(r"ok    python        CPython 3\.\d+\.\d+.*", lines[0])
+    assert f"warn  file          {tmp_path / 'jobs.db'} does not exist yet" in lines
     assert lines[-1].strip() == "→ reprieve migrate up makes it, and so does the first worker"
     files.sound(tmp_path / "jobs.db")
     assert all(line.startswith("ok ") for line in reprieve("doctor", URL).stdout.splitlines())

@@ -127,7 +127,9 @@ def test_while_the_outbox_server_is_away_it_says_so_and_waits() -> None:
     url = f"postgresql://app@127.0.0.1:{free_port()}/app"
     once = process("relay", "shop:app", "--once", "--outbox", url)
     assert (once.returncode, once.stdout) == (1, "")
-    assert re.fullmatch(r"error: the server cannot be reached; .+\n", once.stderr.splitlines(keepends=True)[-1])
+    assert re.fullmatch(
+        r"error: the server at postgresql://\S+ cannot be reached; .+\n", once.stderr.splitlines(keepends=True)[-1]
+    )
 
 
 COMPLAINTS = {
@@ -135,7 +137,12 @@ COMPLAINTS = {
     "a wrong URL": ({}, ("--outbox", "redis://localhost"), 2, "no outbox answers to 'redis://localhost'"),
     "a store that joins by itself": ({}, ("--store", "sqlite:///jobs.db"), 2, "there is nothing to relay"),
     "a folder that is not there": ({}, ("--outbox", "sqlite:///no/app.db"), 1, "folder no does not exist"),
-    "a store that is away": ({}, ("--store", "redis://127.0.0.1:1/0"), 1, "the server does not answer"),
+    "a store that is away": (
+        {},
+        ("--store", "redis://127.0.0.1:1/0"),
+        1,
+        "the server at redis://127.0.0.1:1/0 cannot be reached; check that it runs",
+    ),
 }
 
 

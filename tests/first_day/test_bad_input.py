@@ -262,8 +262,10 @@ def test_worker_waits_for_a_server_that_is_down_and_stops_at_once(user: User, sc
     user.write("shop.py", shop())
     url = f"{scheme}://127.0.0.1:{free_port()}/0"
     with user.running("worker", "shop:app", "--processes", "1", "--store", url) as worker:
-        worker.wait_for("store unavailable")
+        output = worker.wait_for("store unavailable")
         assert worker.stop() == 0
+    assert f"the server at {url} cannot be reached; check that it runs" in output
+    assert "worker started" not in worker.output
 
 
 def test_nothing_cannot_be_classified(user: User) -> None:

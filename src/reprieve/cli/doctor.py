@@ -23,7 +23,9 @@ EXTRAS = {
 }
 """Optional packages: the extra that installs each, and what it is for."""
 
-WIDTHS = (4, 11)
+WIDTHS = (4, 12)
+"""Columns of a finding's level and of its name: the longest is `transactions`."""
+
 STYLES = {"ok": "green", "warn": "yellow", "bad": "bold red"}
 
 
@@ -76,17 +78,17 @@ def _examine(target: str | None, url: str | None, *, shared: bool) -> Iterator["
 
     yield _python()
     yield from _extras()
-    at = now()
-    yield _clock(at)
+    yield _clock(now())
     try:
         choice = choose(target, url)
         settings = choice.settings
         care = care_for(settings.url, shared=shared or settings.shared)
         whose = f", of the app {choice.target}" if choice.target and url is None else ""
         yield Finding(name="settings", level="ok", seen=f"the store is {masked(settings.url)}{whose}")
-        yield from care.examine(at)
+        # Read at the last moment: the store compares it with its own clock.
+        yield from care.examine(now())
         if settings.outbox and url is None:
-            yield from _outbox(settings.outbox, at)
+            yield from _outbox(settings.outbox)
     except ReprieveError as error:
         seen, _, fix = str(error).partition("; ")
         yield Finding(
@@ -97,13 +99,14 @@ def _examine(target: str | None, url: str | None, *, shared: bool) -> Iterator["
         )
 
 
-def _outbox(url: str, at: int) -> Iterator["Finding"]:
+def _outbox(url: str) -> Iterator["Finding"]:
     """Look at the database of the outbox as well: at what lies there, and at whatever is not well."""
     from msgspec.structs import replace
 
+    from reprieve.clock import now
     from reprieve.stores.open import care_for
 
-    for finding in care_for(url, shared=True).examine(at):
+    for finding in care_for(url, shared=True).examine(now()):
         if finding.name == "outbox":
             yield finding
         elif finding.level != "ok":
@@ -148,6 +151,9 @@ def _clock(at: int) -> "Finding":
 
 
 def _print(finding: "Finding") -> None:
-    output.print_row(WIDTHS, ((finding.level, STYLES[finding.level]), finding.name, finding.seen))
+    # A finding about one node of a Cluster names it; the column has room for the name of the finding alone.
+    name, _, node = finding.name.partition(" of ")
+    seen = f"{node}: {finding.seen}" if node else finding.seen
+    output.print_row(WIDTHS, ((finding.level, STYLES[finding.level]), name, seen))
     if finding.fix:
         output.print_row(WIDTHS, ("", "", (f"→ {finding.fix}", "dim")))

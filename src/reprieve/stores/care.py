@@ -3,10 +3,14 @@
 Nothing here opens a store for jobs. Looking changes nothing, whatever state the store is in.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal, Protocol, TypeAlias
 
+from reprieve.clock import now as local_now
 from reprieve.core.record import Record
+
+SAMPLES = 5
+"""Times that a server is asked for its time: the answer that took the least time is the most exact."""
 
 Level: TypeAlias = Literal["ok", "warn", "bad"]
 """Nothing to do; something to do soon; jobs cannot be kept safely until it is mended."""
@@ -53,3 +57,23 @@ class Care(Protocol):
     def migrations(self) -> list[Migration]:
         """Answer every step of the layout, in order."""
         ...
+
+
+def measure_skew(ask: Callable[[], float], local: Callable[[], float] = local_now) -> float:
+    """Return by how many milliseconds the local clock is ahead of a server's, which `ask` returns.
+
+    The server reads its clock at some moment between question and answer; the middle is the best guess.
+    """
+    found = []
+    for _ in range(SAMPLES):
+        asked = local()
+        server = ask()
+        answered = local()
+        found.append((answered - asked, (asked + answered) / 2 - server))
+    return min(found)[1]
+
+
+def local_clock(now: int) -> Callable[[], float]:
+    """Return a clock that shows `now` at this moment, and goes on from there."""
+    ahead = now - local_now()
+    return lambda: local_now() + ahead

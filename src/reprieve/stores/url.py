@@ -12,6 +12,12 @@ def masked(url: str) -> str:
     return mask_url(url)
 
 
+def unreachable(shown: str, said: str) -> str:
+    """Return what to say of a server that does not answer: its masked URL, what to do, and what its client said."""
+    what = f"the server at {shown}" if shown else "the server"
+    return f"{what} cannot be reached; check that it runs, and with reprieve config that the URL is right ({said})"
+
+
 def path_of(url: str) -> Path | None:
     """Answer the file that a SQLite URL names; None is memory."""
     rest = url.partition("://")[2]

@@ -80,10 +80,11 @@ async def test_notice_that_cannot_be_read_makes_nobody_deaf_for_long(
     finally:
         await store.close()
     (said,) = [record.message for record in caplog.records if record.name == "reprieve"]
-    assert said.startswith("other processes are not heard, so whoever waits looks every 0.2 s: ")
+    assert said.startswith("cannot listen for notifications, polling every 0.2 s instead: ")
 
 
-async def test_server_that_is_away_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_server_that_is_away_is_said_once_and_only_to_who_debugs(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "reprieve")
     store = PostgresStore("postgresql://ana:secret@127.0.0.1:9/jobs")
     try:
         async with asyncio.timeout(LIMIT):
@@ -91,6 +92,8 @@ async def test_server_that_is_away_is_said_once(caplog: pytest.LogCaptureFixture
                 assert not await hears(store)
     finally:
         await store.close()
-    (said,) = [record.message for record in caplog.records if record.name == "reprieve"]
-    assert "cannot be reached" in said
+    ((level, said),) = [(record.levelname, record.message) for record in caplog.records if record.name == "reprieve"]
+    # The worker logs that its store is away.
+    assert level == "DEBUG"
+    assert "the server at postgresql://ana@127.0.0.1:9/jobs cannot be reached" in said
     assert "secret" not in said

@@ -48,7 +48,7 @@ async def test_jobs_of_the_dead_and_clocks_ahead_are_seen(url: str, store: Postg
 
 def test_server_that_is_down_is_bad_news() -> None:
     (finding,) = care_for("postgresql://ana:secret@127.0.0.1:9/jobs").examine(START)
-    assert (finding.level, finding.fix[:19]) == ("bad", "check that it runs ")
+    assert (finding.level, finding.fix[:18]) == ("bad", "check that it runs")
     assert "secret" not in finding.seen + finding.fix
 
 

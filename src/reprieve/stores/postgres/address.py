@@ -85,6 +85,17 @@ class Address(msgspec.Struct, frozen=True):
         return f"Address({where.get('host', '')}/{where.get('dbname', '')}, {self.schema})"
 
     @property
+    def shown(self) -> str:
+        """The URL of the server and the database, without the password."""
+        where = conninfo_to_dict(self.conninfo)
+        hosts, ports = (str(where.get(part) or "").split(",") for part in ("host", "port"))
+        if len(ports) == 1:
+            ports *= len(hosts)
+        servers = ",".join(f"{host}:{port}" if port else host for host, port in zip(hosts, ports, strict=False))
+        user = f"{where['user']}@" if where.get("user") else ""
+        return f"postgresql://{user}{servers}/{where.get('dbname') or ''}"
+
+    @property
     def path(self) -> str:
         """Where names are looked up: temporary tables, which come first unless they are named, have to stand back."""
         return f"{self.schema}, pg_temp"

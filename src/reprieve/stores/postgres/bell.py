@@ -17,7 +17,7 @@ from contextlib import suppress
 import psycopg
 
 from reprieve.clock import ticks
-from reprieve.errors import StoreClosed
+from reprieve.errors import StoreClosed, StoreUnreachable
 from reprieve.rng import bits
 from reprieve.stores.postgres.address import Address, is_pooled
 from reprieve.stores.postgres.faults import translate
@@ -187,8 +187,10 @@ class Bell:
         self._is_deaf = True
         self._tried.set()
         if self._pause == FIRST_PAUSE and not self._is_closed:
-            why = translate(error)
-            log.warning("other processes are not heard, so whoever waits looks every %g s: %s", DEAF_LOOKS, why)
+            why = translate(error, self._address.shown)
+            # A store that is away is logged by the worker; a server that only refuses to be listened to is news.
+            level = logging.DEBUG if isinstance(why, StoreUnreachable) else logging.WARNING
+            log.log(level, "cannot listen for notifications, polling every %g s instead: %s", DEAF_LOOKS, why)
         self._rest(self._pause, None)
         self._pause = min(2 * self._pause, LONGEST_PAUSE)
 

@@ -1,6 +1,6 @@
 """Care for a schema: the server, its settings, the layout, who works on it, and what stands in the way."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import msgspec
@@ -8,7 +8,7 @@ import psycopg
 
 from reprieve.errors import ReprieveError
 from reprieve.stores import outbox
-from reprieve.stores.care import Finding, Layout, Migration
+from reprieve.stores.care import Finding, Layout, Migration, local_clock, measure_skew
 from reprieve.stores.postgres import layout
 from reprieve.stores.postgres.address import READ, Address
 from reprieve.stores.postgres.bell import DEAF_LOOKS
@@ -43,11 +43,12 @@ class PostgresCare:
 
     def examine(self, now: int) -> Iterator[Finding]:
         """Look at the server, the way to it, its settings, the layout, our rights, and who works."""
+        local = local_clock(now)
         try:
             with closing(self._address.connect()) as connection, self._address.transaction(connection, READ):
-                yield from self._state(connection, now)
+                yield from self._state(connection, now, local)
         except (psycopg.Error, msgspec.MsgspecError, ReprieveError) as error:
-            seen, _, fix = str(translate(error)).partition("; ")
+            seen, _, fix = str(translate(error, self._address.shown)).partition("; ")
             yield Finding(name="store", level="bad", seen=seen, fix=fix)
 
     def layout(self) -> Layout:
@@ -57,7 +58,7 @@ class PostgresCare:
             with closing(self._address.connect()) as connection, self._address.transaction(connection, READ):
                 return Layout(stored=layout.layout_of(connection, self._address), known=known)
         except psycopg.Error as error:
-            raise translate(error) from error
+            raise translate(error, self._address.shown) from error
 
     def migrate(self) -> Layout:
         """Do what using the schema for the first time does."""
@@ -71,12 +72,12 @@ class PostgresCare:
             for number, step in enumerate(layout.migrations(), start=1)
         ]
 
-    def _state(self, connection: Line, now: int) -> Iterator[Finding]:
+    def _state(self, connection: Line, now: int, local: Callable[[], float]) -> Iterator[Finding]:
         layout.require_server(connection)
         yield _server(connection)
         yield _way(connection, self._address)
         yield _flushes(connection)
-        yield _clock(connection, now)
+        yield _clock(connection, local)
         yield _vacuum(connection)
         yield _connections(connection)
         yield _transactions(connection)
@@ -113,9 +114,12 @@ def _way(connection: Line, address: Address) -> Finding:
     return Finding(name="way", level="warn", seen=seen, fix=fix)
 
 
-def _clock(connection: psycopg.Connection, now: int) -> Finding:
-    (server,) = connection.execute(statements("care")["clock"]).fetchone() or (now,)
-    apart = abs(server - now)
+def _clock(connection: psycopg.Connection, local: Callable[[], float]) -> Finding:
+    def ask() -> float:
+        (server,) = connection.execute(statements("care")["clock"]).fetchone() or (local(),)
+        return float(server)
+
+    apart = round(abs(measure_skew(ask, local)))
     seen = f"{apart:,} ms from the server's"
     if apart < SKEW:
         return Finding(name="skew", level="ok", seen=seen)

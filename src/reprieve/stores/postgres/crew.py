@@ -138,7 +138,7 @@ class Crew:
             with self._room:
                 return self._on_a_wire(work, mode)
         except Exception as error:
-            translated = translate(error)
+            translated = translate(error, self._address.shown)
             if translated is error:
                 raise
             raise translated from error

@@ -16,6 +16,7 @@ from reprieve.errors import (
     StoreRefused,
     StoreUnreachable,
 )
+from reprieve.stores.url import unreachable
 
 _READ_ONLY = "25006"
 _UNSUPPORTED = "0A000"
@@ -62,11 +63,11 @@ _REFUSALS: dict[str, tuple[type[StoreError], str]] = {
 """A connection that was refused has no code, only words: patterns of them."""
 
 
-def translate(error: Exception) -> ReprieveError:
-    """Answer an error of ours for an error of PostgreSQL's."""
+def translate(error: Exception, shown: str = "") -> ReprieveError:
+    """Return an error of ours for an error of PostgreSQL's; `shown` is the URL of the server, masked."""
     if isinstance(error, ReprieveError):
         return error
-    translated = _of_kind(error)
+    translated = _of_kind(error, shown)
     translated.__cause__ = error
     return translated
 
@@ -84,7 +85,7 @@ def _code_of(error: Exception) -> str:
     return code
 
 
-def _of_kind(error: Exception) -> StoreError:
+def _of_kind(error: Exception, shown: str) -> StoreError:
     said = " ".join(str(error).split())
     code = _code_of(error)
     for length in (5, 2):
@@ -95,7 +96,7 @@ def _of_kind(error: Exception) -> StoreError:
         for words, (kind, advice) in _REFUSALS.items():
             if re.search(words, said):
                 return kind(f"{advice} ({said})")
-        return StoreUnreachable(f"the server cannot be reached; check that it runs and that the URL is right ({said})")
+        return StoreUnreachable(unreachable(shown, said))
     if isinstance(error, psycopg.OperationalError):
         return StoreUnreachable(f"the server went away; repeat the call ({said})")
     if isinstance(error, msgspec.MsgspecError):

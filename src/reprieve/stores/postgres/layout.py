@@ -27,7 +27,7 @@ def prepare(address: Address) -> None:
             if stored < len(migrations()):
                 _migrate(connection, address)
     except psycopg.Error as error:
-        raise translate(error) from error
+        raise translate(error, address.shown) from error
 
 
 def require_server(connection: psycopg.Connection) -> None:

@@ -146,7 +146,7 @@ class PostgresOutbox:
                 line.execute("commit")
         except psycopg.Error as error:
             self._hang_up()
-            raise translate(error) from error
+            raise translate(error, self._address.shown) from error
         return rows
 
     def _settle(self, gone: Sequence[Entry], refused: Mapping[str, str]) -> None:
@@ -169,7 +169,7 @@ class PostgresOutbox:
             line.execute("commit")
         except psycopg.Error as error:
             self._hang_up()
-            raise translate(error) from error
+            raise translate(error, self._address.shown) from error
 
     def _give_back(self) -> None:
         try:

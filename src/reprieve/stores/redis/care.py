@@ -1,18 +1,21 @@
 """Care for a Redis: what it is set to, how full and how quick it is, and whose keys are in it."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from redis import exceptions as redis_errors
 
 from reprieve.errors import NewerSchema, ReprieveError
-from reprieve.stores.care import Finding, Layout, Level, Migration
+from reprieve.stores.care import Finding, Layout, Level, Migration, local_clock, measure_skew
 from reprieve.stores.redis.address import Address
 from reprieve.stores.redis.faults import FAULTS, translate
 from reprieve.stores.redis.guard import ALERT, FULL, OLDEST, Server, server_of, version_of
 from reprieve.stores.redis.link import LAYOUT
 from reprieve.stores.redis.tags import tag_of
+
+SKEW_MS = 1_000
+"""Milliseconds that a clock may differ from the server's."""
 
 SLOW, TOO_SLOW = 0.005, 0.05
 """Seconds of a round trip at which a worker is slowed down, and at which hardly anything comes through."""
@@ -31,6 +34,7 @@ class RedisCare:
 
     def examine(self, now: int) -> Iterator[Finding]:
         """Look at the server, its settings, its memory, its disk and our keys."""
+        local = local_clock(now)
         try:
             client = self._address.connect()
             try:
@@ -39,13 +43,13 @@ class RedisCare:
                 if self._address.mode == "cluster":
                     yield _slots(client)
                 yield _latency(client)
-                yield _clock(client, now)
+                yield _clock(client, local)
                 yield self._keys(client)
                 yield self._layout(client)
             finally:
                 client.close()
         except (*FAULTS, ReprieveError) as error:
-            seen, _, fix = str(translate(error)).partition("; ")
+            seen, _, fix = str(translate(error, self._address.shown)).partition("; ")
             yield Finding(name="server", level="bad", seen=seen, fix=fix or "start it, and check its address")
 
     def _servers(self, client: Any) -> Iterator[tuple[str, dict[str, Any], dict[str, str]]]:  # noqa: ANN401 - of three kinds
@@ -78,7 +82,7 @@ class RedisCare:
         try:
             stored = int(client.hget(f"{self._tag}:m", "layout") or 0)
         except FAULTS as error:
-            raise translate(error) from error
+            raise translate(error, self._address.shown) from error
         finally:
             client.close()
         return Layout(stored=stored, known=LAYOUT)
@@ -93,7 +97,7 @@ class RedisCare:
         try:
             client.hset(f"{self._tag}:m", "layout", LAYOUT)
         except FAULTS as error:
-            raise translate(error) from error
+            raise translate(error, self._address.shown) from error
         finally:
             client.close()
         return Layout(stored=LAYOUT, known=LAYOUT)
@@ -126,7 +130,7 @@ def _examine(server: Server, info: dict[str, Any], config: dict[str, str], where
             "aof" + where,
             "bad",
             "appendonly no: a restart forgets every job",
-            "set appendonly yes, as deploy/redis.conf",
+            "run redis-cli config set appendonly yes, then redis-cli config rewrite",
         )
     yield _fsync(server, where)
     is_kept = server.policy == "noeviction"
@@ -205,11 +209,14 @@ def _latency(client: Any) -> Finding:  # noqa: ANN401 - of three kinds
     return _finding("latency", level, f"{trip * 1_000:.2f} ms there and back", fix)
 
 
-def _clock(client: Any, now: int) -> Finding:  # noqa: ANN401 - of three kinds
-    found = client.time()
-    seconds, microseconds = next(iter(found.values())) if isinstance(found, dict) else found
-    apart = now - (seconds * 1_000 + microseconds // 1_000)
-    if abs(apart) < 1_000:  # noqa: PLR2004 - a second, which looking itself may take a part of
+def _clock(client: Any, local: Callable[[], float]) -> Finding:  # noqa: ANN401 - of three kinds
+    def ask() -> float:
+        found = client.time()
+        seconds, microseconds = next(iter(found.values())) if isinstance(found, dict) else found
+        return float(seconds * 1_000 + microseconds / 1_000)
+
+    apart = round(measure_skew(ask, local))
+    if abs(apart) < SKEW_MS:
         return _finding("server time", "ok", f"{apart} ms from ours")
     return _finding(
         "server time",

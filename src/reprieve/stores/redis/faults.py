@@ -17,6 +17,7 @@ from reprieve.errors import (
     StoreRefused,
     StoreUnreachable,
 )
+from reprieve.stores.url import unreachable
 
 FAULTS = (redis_errors.RedisError, redis_errors.RedisClusterException, OSError)
 """Whatever the client raises when the server does not answer as it should."""
@@ -85,20 +86,20 @@ _KINDS: tuple[tuple[type[Exception], type[StoreError], str], ...] = (
 _AWAY = (redis_errors.ConnectionError, redis_errors.TimeoutError, redis_errors.RedisClusterException, OSError)
 
 
-def translate(error: Exception) -> ReprieveError:
-    """Answer an error of ours for an error of Redis or its client."""
+def translate(error: Exception, shown: str = "") -> ReprieveError:
+    """Return an error of ours for an error of Redis or its client; `shown` is the URL of the server, masked."""
     if isinstance(error, ReprieveError):
         return error
     translated: StoreError
     if isinstance(error, msgspec.MsgspecError | UnicodeDecodeError):
         translated = StoreCorrupt(f"a record of the store cannot be read; restore it from a backup ({error})")
     else:
-        translated = _translated(error, str(error))
+        translated = _translated(error, str(error), shown)
     translated.__cause__ = error
     return translated
 
 
-def _translated(error: Exception, text: str) -> StoreError:
+def _translated(error: Exception, text: str, shown: str) -> StoreError:
     # The client cuts off the words that it knows, and remembers them.
     first = getattr(error, "status_code", None), _IN_SCRIPT.sub("", text).partition(" ")[0]
     known = next((known[1:] for known in _WORDS if known[0] in first), None)
@@ -108,7 +109,7 @@ def _translated(error: Exception, text: str) -> StoreError:
         kind, advice = known
         return kind(f"{advice} ({text})")
     if isinstance(error, _AWAY):
-        return StoreUnreachable(f"the server does not answer: {text or type(error).__name__}")
+        return StoreUnreachable(unreachable(shown, text or type(error).__name__))
     return StoreError(f"Redis failed: {type(error).__name__}: {text}")
 
 

@@ -137,7 +137,7 @@ class Links:
                 return call(self._client())
             except FAULTS as error:
                 if not may_pass(error) or time.monotonic() >= give_up_at:
-                    raise translate(error) from error
+                    raise translate(error, self.address.shown) from error
             time.sleep(pause)  # noqa: TID251 - in a thread of its own
             pause = min(2 * pause, _LONGEST_PAUSE)
 
@@ -203,7 +203,7 @@ class Link:
                 with closed_is_broken():
                     found = await self._client.time()
         except FAULTS as error:
-            raise translate(error) from error
+            raise translate(error, self._links.address.shown) from error
         seconds, microseconds = found
         return int(seconds) * 1_000_000 + int(microseconds)
 
@@ -316,7 +316,7 @@ class Link:
                 return await call()
         except FAULTS as error:
             if not may_pass(error):
-                raise translate(error) from error
+                raise translate(error, self._links.address.shown) from error
         loop = asyncio.get_running_loop()
         give_up_at, pause = loop.time() + self._patience, _PAUSE
         while True:
@@ -327,7 +327,7 @@ class Link:
                     return await call()
             except FAULTS as error:
                 if not may_pass(error) or loop.time() >= give_up_at:
-                    raise translate(error) from error
+                    raise translate(error, self._links.address.shown) from error
 
     def ear(self, tag: str) -> Ear:
         """Answer who listens to a partition's bell."""
