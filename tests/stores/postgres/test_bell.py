@@ -69,7 +69,7 @@ async def test_notice_that_cannot_be_read_makes_nobody_deaf_for_long(
         async with asyncio.timeout(LIMIT):
             assert await hears(store)
             with (
-                caplog.at_level(logging.WARNING, "reprieve"),
+                caplog.at_level(logging.DEBUG, "reprieve"),
                 psycopg.connect(unencoded_url, autocommit=True) as somebody,
             ):
                 somebody.execute(rb"""select pg_notify('reprieve reprieve', E'somebody \xff')""")
@@ -97,3 +97,17 @@ async def test_server_that_is_away_is_said_once_and_only_to_who_debugs(caplog: p
     assert level == "DEBUG"
     assert "the server at postgresql://ana@127.0.0.1:9/jobs cannot be reached" in said
     assert "secret" not in said
+
+
+async def test_listener_that_cannot_be_reached_while_the_store_can_is_a_warning(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = PostgresStore(f"{url}&listen=postgresql://ana:secret@127.0.0.1:9/jobs")
+    try:
+        async with asyncio.timeout(LIMIT):
+            assert not await hears(store)
+    finally:
+        await store.close()
+    (said,) = [record for record in caplog.records if record.name == "reprieve"]
+    assert said.levelname == "WARNING"
+    assert "cannot be reached" in said.message

@@ -188,8 +188,9 @@ class Bell:
         self._tried.set()
         if self._pause == FIRST_PAUSE and not self._is_closed:
             why = translate(error, self._address.shown)
-            # A store that is away is logged by the worker; a server that only refuses to be listened to is news.
-            level = logging.DEBUG if isinstance(why, StoreUnreachable) else logging.WARNING
+            # A store that is away is logged by the worker; a server that only cannot be listened to is news.
+            is_away = isinstance(why, StoreUnreachable) and not self._address.ears
+            level = logging.DEBUG if is_away else logging.WARNING
             log.log(level, "cannot listen for notifications, polling every %g s instead: %s", DEAF_LOOKS, why)
         self._rest(self._pause, None)
         self._pause = min(2 * self._pause, LONGEST_PAUSE)
