@@ -82,7 +82,7 @@ def test_a_job_that_has_used_its_attempts_is_retried_only_by_force(
 ) -> None:
     job = charge.enqueue(1)
     assert drain(app).dead == 1
-    with pytest.raises(MaxRetriesExceeded, match="has used its 2 attempts; force the retry") as refused:
+    with pytest.raises(MaxRetriesExceeded, match="has used its 2 attempts; to grant one more, add --force") as refused:
         app.retry(job.id, by="ana", reason="the bank is back")
     assert refused.value.code == "max_retries_exceeded"
     app.retry(job.id, by="ana", reason="the bank is back", force=True)

@@ -233,13 +233,6 @@ def test_what_is_no_part_of_an_id_is_refused(text: str) -> None:
     )
 
 
-def test_nothing_is_done_unless_every_id_is_known() -> None:
-    job = new(0xABCD_EF01)
-    fill(job)
-    complaint("jobs", "cancel", "abcdef01", "ffff0000", "--reason", "x", *STORE, status=3)
-    assert answer("jobs", "show", job.id, *STORE)["status"] == "ready"
-
-
 def test_ids_that_end_alike_are_shown_with_more_digits() -> None:
     alike = [make_id(1_760_000_000_000, 0x1_ABCD_EF01), make_id(1_760_000_000_000, 0x2_ABCD_EF01)]
     assert digits_for(alike) == 9

@@ -63,12 +63,20 @@ def ended_by(move: Move, *, by: str = "mail-3") -> Step:
             "died: poison: took its worker down 3 times",
         ),
         (Return(crashed=True), "attempt 2 was lost: its worker died after 2.5s on mail-3", "ready again"),
-        (Return(), "attempt 2 was given back by its worker after 2.5s on mail-3", "ready again"),
+        (
+            Return(),
+            "attempt 2 was given back by its worker after 2.5s on mail-3",
+            "ready again, uncharged: the worker was stopping, or had not begun it",
+        ),
         (Snooze(due_at=NOW + 62_500), "attempt 2 asked to be called again in 1m after 2.5s on mail-3", ""),
         (Succeed(), "attempt 2 succeeded after 2.5s on mail-3", ""),
         (Start(session="mail-3"), "attempt 2 started on mail-3", ""),
-        (Cancel(by="ana", reason="ordered twice"), "cancelled by ana: ordered twice", ""),
-        (Cancel(), "cancelled by its own task", ""),
+        (
+            Cancel(by="ana", reason="ordered twice"),
+            "attempt 2 was stopped after 2.5s on mail-3",
+            "cancelled by ana: ordered twice",
+        ),
+        (Cancel(), "attempt 2 gave up after 2.5s on mail-3", "cancelled by its own task"),
         (ManualRetry(by="ana", reason="fixed", due_at=NOW, granted=1), "retried by ana: fixed", "1 more granted"),
         (
             ManualRetry(by="ana", reason="fixed", due_at=NOW + 62_500),
@@ -81,6 +89,15 @@ def ended_by(move: Move, *, by: str = "mail-3") -> Step:
 def test_every_move_is_a_sentence(move: Move, text: str, then: str) -> None:
     step = ended_by(move)
     assert (step.text, step.then, step.at) == (text, then, NOW + 2_500)
+
+
+def test_a_waiting_job_that_is_cancelled_made_no_attempt() -> None:
+    job = Job(id="j", task="send", created_at=NOW, due_at=NOW)
+    given_up = change.cancel(job, change.Request(by="ana", reason="ordered twice"), NOW + 5)
+    assert [(step.text, step.attempt) for step in story(given_up.job, [given_up.event])] == [
+        ("enqueued", 0),
+        ("cancelled by ana: ordered twice", 0),
+    ]
 
 
 def test_a_waiting_job_that_dies_made_no_attempt() -> None:

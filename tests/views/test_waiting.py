@@ -22,16 +22,20 @@ PARKED = Job(
 )
 
 
+def local(at: int) -> datetime:
+    return datetime.fromtimestamp(at / 1_000, UTC).astimezone()
+
+
 def test_a_parked_job_says_what_it_waits_for_since_when_and_until_when() -> None:
     assert waits_for(PARKED, NOW) == (
-        "mail: [Errno 111] Connection refused; no answer since 14:02:11 UTC (48s), next try in 5s"
+        f"mail: [Errno 111] Connection refused; no answer since {local(NOW - 48_000):%H:%M:%S} (48s), next try in 5s"
     )
 
 
 def test_another_day_is_named() -> None:
     since_yesterday = replace(PARKED, parked_since_at=NOW - 86_400_000, due_at=NOW + 300)
     assert waits_for(since_yesterday, NOW).endswith(
-        "no answer since 2026-03-04 14:02:59 UTC (1d), next try in less than 1s"
+        f"no answer since {local(NOW - 86_400_000):%Y-%m-%d %H:%M:%S} (1d), next try in less than 1s"
     )
 
 

@@ -24,6 +24,9 @@ MAX_CANDIDATES = 5
 Candidates: TypeAlias = dict[str, str]
 """Jobs that a short id may mean: by their whole ids, how an error names them."""
 
+Unresolved: TypeAlias = InvalidId | JobNotFound | AmbiguousId
+"""Why a text names no job."""
+
 _PAGE = 5_000
 _PART = re.compile(rf"[0-9a-f]{{{SHORTEST},31}}")
 
@@ -45,13 +48,45 @@ def digits_for(job_ids: Sequence[str]) -> int:
 async def resolve(store: Store, clock: Clock, texts: Sequence[str]) -> list[str]:
     """Return the whole id for each text: an id, or 4 or more hex digits that the id of one job begins or ends with.
 
-    All parts are looked for in one pass through the store. Raises `InvalidId`, `JobNotFound` or `AmbiguousId` before
-    anything is returned, so that a command acts on all of its jobs or on none.
+    Raises the first `InvalidId`, `JobNotFound` or `AmbiguousId`.
     """
-    parts = {text: part for text in texts if (part := _part_of(text))}
+    ids: list[str] = []
+    for answer in await resolve_each(store, clock, texts):
+        if isinstance(answer, Unresolved):
+            raise answer
+        ids.append(answer)
+    return ids
+
+
+async def resolve_each(store: Store, clock: Clock, texts: Sequence[str]) -> list[str | Unresolved]:
+    """Return for each text the whole id, or the error that says why it names no job.
+
+    All parts are looked for in one pass through the store.
+    """
+    parts: dict[str, str] = {}
+    answers: dict[str, str | Unresolved] = {}
+    for text in texts:
+        try:
+            part = _part_of(text)
+        except InvalidId as error:
+            answers[text] = error
+            continue
+        if part:
+            parts[text] = part
+        else:
+            answers[text] = parse_id(text)
     found: dict[str, Candidates] = {text: {} for text in parts}
-    looked_at = await _search(store, clock, parts, found) if parts else 0
-    return [_only(text, found[text], looked_at) if text in parts else parse_id(text) for text in texts]
+    try:
+        looked_at = await _search(store, clock, parts, found) if parts else 0
+    except JobNotFound as error:
+        answers |= dict.fromkeys(parts, error)
+        parts = {}
+    for text in parts:
+        try:
+            answers[text] = _only(text, found[text], looked_at)
+        except (AmbiguousId, JobNotFound) as error:
+            answers[text] = error
+    return [answers[text] for text in texts]
 
 
 def _part_of(text: str) -> str:

@@ -11,6 +11,7 @@ import click
 from reprieve.errors import (
     ConcurrentModification,
     InvalidRetryState,
+    InvalidState,
     MaxRetriesExceeded,
     ReprieveError,
     UnknownTask,
@@ -20,7 +21,7 @@ from reprieve.errors import (
 FAILED, MISUSED, MISSING, CONFLICT, INTERRUPTED = 1, 2, 3, 4, 130
 """A failure, wrong usage, something that is not there, a job in the wrong state, and Ctrl-C."""
 
-_CONFLICTS = (ConcurrentModification, InvalidRetryState, MaxRetriesExceeded)
+_CONFLICTS = (ConcurrentModification, InvalidRetryState, InvalidState, MaxRetriesExceeded)
 
 
 def status_of(error: ReprieveError) -> int:
@@ -66,13 +67,21 @@ def _usage(error: click.UsageError) -> str:
 
 
 def _complain(code: str, message: str, status: int, *, as_json: bool) -> NoReturn:
-    # A message may quote what somebody else wrote: it stays on its line, and moves no cursor.
-    line = " ".join("".join(letter if letter.isprintable() else " " for letter in message).split())
     if as_json:
-        click.echo(json.dumps({"error": {"code": code, "message": line}}), err=True)
+        click.echo(json.dumps({"error": {"code": code, "message": one_line(message)}}), err=True)
     else:
-        click.echo(f"{click.style('error:', fg='red', bold=True)} {line}", err=True, color=_may_colour())
+        print_error(message)
     sys.exit(status)
+
+
+def print_error(message: str) -> None:
+    """Print one line on standard error: `error: what happened; what to do`."""
+    click.echo(f"{click.style('error:', fg='red', bold=True)} {one_line(message)}", err=True, color=_may_colour())
+
+
+def one_line(message: str) -> str:
+    """Return a message without line breaks and control characters: it may quote text of other programs."""
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in message).split())
 
 
 def _may_colour() -> bool | None:

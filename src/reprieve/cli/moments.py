@@ -23,11 +23,23 @@ def relative(at: int, now: int) -> str:
 
 def roughly(at: int, now: int) -> str:
     """Return how far an instant is from now, in its largest unit: `in 59m`, `3d ago`, `now`."""
-    seconds = abs(at - now) // 1_000
+    length = _largest_unit(abs(at - now))
+    if not length:
+        return "now"
+    return f"in {length}" if at > now else f"{length} ago"
+
+
+def lasting(since_at: int, now: int) -> str:
+    """Return for how long something lasts, in its largest unit: `for 59m`; less than a second is `for 1s`."""
+    return f"for {_largest_unit(now - since_at) or '1s'}"
+
+
+def _largest_unit(milliseconds: int) -> str:
+    seconds = milliseconds // 1_000
     for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):
         if seconds >= length:
-            return f"in {seconds // length}{unit}" if at > now else f"{seconds // length}{unit} ago"
-    return "now"
+            return f"{seconds // length}{unit}"
+    return ""
 
 
 def both(at: int, now: int) -> str:

@@ -1,6 +1,8 @@
 """The story of a job, printed."""
 
 from collections.abc import Sequence
+from itertools import groupby
+from typing import NamedTuple
 
 from reprieve.cli import output
 from reprieve.cli.moments import clock_time
@@ -21,15 +23,61 @@ FIRST, LAST = 5, 35
 """Steps of a long story that a terminal shows, from its beginning and from its end."""
 
 
+MIN_FOLDED = 4
+"""Attempts that must end alike, one after the other, before those between the first and the last are folded."""
+
+
+class Folded(NamedTuple):
+    """Attempts that ended like the one before them, as one line."""
+
+    steps: Sequence[Step]
+
+
 def print_story(steps: Sequence[Step], now: int) -> None:
-    """Print what happened, one step after the other; on a terminal a long story is shortened in the middle."""
-    left_out = len(steps) - FIRST - LAST if output.is_terminal() else 0
-    moments = ["" if step.at is None else clock_time(step.at, now) for step in steps]
+    """Print what happened, one step after the other.
+
+    Of attempts that ended alike the first and the last are printed, and one line for those between them. On a terminal
+    a story that is still long is shortened in the middle.
+    """
+    entries = fold(steps)
+    left_out = len(entries) - FIRST - LAST if output.is_terminal() else 0
+    moments = [_moment(entry, now) for entry in entries]
     widths = (max(map(len, moments)),)
-    for number, (step, moment) in enumerate(zip(steps, moments, strict=True)):
+    for number, (entry, moment) in enumerate(zip(entries, moments, strict=True)):
         if left_out > 0 and number == FIRST:
             output.print_line((f"… {left_out:,} more; --json has them all", "dim"))
-        if left_out <= 0 or not FIRST <= number < FIRST + left_out:
-            output.print_row(widths, ((moment, "dim"), (step.text, STYLES.get(step.what, ""))))
-            if step.then:
-                output.print_row(widths, ("", (f"→ {step.then}", "red" if "died" in step.then else "dim")))
+        if left_out > 0 and FIRST <= number < FIRST + left_out:
+            continue
+        if isinstance(entry, Folded):
+            output.print_row(widths, ((moment, "dim"), (_folded(entry, now), "dim")))
+            continue
+        output.print_row(widths, ((moment, "dim"), (entry.text, STYLES.get(entry.what, ""))))
+        if entry.then:
+            output.print_row(widths, ("", (f"→ {entry.then}", "red" if "died" in entry.then else "dim")))
+
+
+def fold(steps: Sequence[Step]) -> list[Step | Folded]:
+    """Fold attempts that ended alike, one after the other: the first and the last of them stay as they are."""
+    entries: list[Step | Folded] = []
+    for _, group in groupby(steps, key=_kind):
+        alike = list(group)
+        if alike[0].attempt and len(alike) >= MIN_FOLDED:
+            entries += [alike[0], Folded(alike[1:-1]), alike[-1]]
+        else:
+            entries += alike
+    return entries
+
+
+def _kind(step: Step) -> tuple[str, ...]:
+    return (step.what, step.cost, step.code, step.reason, step.by)
+
+
+def _moment(entry: Step | Folded, now: int) -> str:
+    at = entry.steps[0].at if isinstance(entry, Folded) else entry.at
+    return "" if at is None else clock_time(at, now)
+
+
+def _folded(entry: Folded, now: int) -> str:
+    first, last = entry.steps[0], entry.steps[-1]
+    until = "" if last.at is None else f", until {clock_time(last.at, now)}"
+    return f"attempts {first.attempt}–{last.attempt}: {len(entry.steps):,} more that ended like this{until}"

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 
-from reprieve.cli.moments import both, roughly
+from reprieve.cli.moments import both, lasting, roughly
 from reprieve.cli.output import Cell
 from reprieve.cli.table import Column
 from reprieve.core.job import Job
@@ -45,7 +45,7 @@ def row_of(job: Job, status: Status, now: int, name: str) -> list[Cell]:
         (status, COLOURS[status]),
         f"{job.charged}/{job.limit or '∞'}",
         str(job.spared) if job.spared else "",
-        roughly(_moment(job), now),
+        _when(job, status, now),
         _why(job, status),
     ]
 
@@ -58,11 +58,10 @@ def facts_of(job: Job, status: Status, now: int, progress: bytes | None) -> Iter
     yield "status", (status, COLOURS[status])
     yield "attempts", attempts_of(job)
     yield _moment_name(job), both(_moment(job), now)
-    yield "waits for", _waits_for(job, status)
+    yield "waits for", waits_for(job, now) or _waits_for(job, status)
     yield "queue", job.queue
     yield "tenant", job.tenant
     yield "dependency", job.dependency
-    yield "waits for", waits_for(job, now)
     yield "group", job.group
     yield "key", job.key
     yield "priority", str(job.priority)
@@ -98,6 +97,14 @@ def _arguments(payload: object) -> str:
 
 def _value(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
+
+
+def _when(job: Job, status: Status, now: int) -> str:
+    """Return when a job is due, started or ended; of a parked job that may go at any moment, for how long it waits."""
+    if status == "parked" and job.due_at <= now:
+        since_at = job.due_at if job.parked_since_at is None else job.parked_since_at
+        return lasting(since_at, now)
+    return roughly(_moment(job), now)
 
 
 def _moment(job: Job) -> int:

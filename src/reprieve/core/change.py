@@ -79,7 +79,8 @@ def retry(job: Job, request: Request, now: int, stuck_after: float) -> Change:
         )
         raise InvalidRetryState(message)
     if not job.has_attempts_left and not request.force:
-        message = f"job {job.id} has used its {job.limit} attempts; force the retry to grant one more"
+        used = "its only attempt" if job.limit == 1 else f"its {job.limit} attempts"
+        message = f"job {job.id} has used {used}; to grant one more, add --force (in Python force=True)"
         raise MaxRetriesExceeded(message)
     granted = 0 if job.limit is None else max(0, job.charged + 1 - job.limit)
     due_at = now + milliseconds(clamp(request.delay))

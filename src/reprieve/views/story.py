@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Literal, TypeAlias, assert_never
 
+from msgspec.structs import replace
+
 from reprieve.core.attempt import Cost, cost_of
 from reprieve.core.duration import spell
 from reprieve.core.events import Event
@@ -28,6 +30,9 @@ What: TypeAlias = Literal[
 
 _SILENT = {"running": 1, "succeeded": 2}
 """Versions that a job in this state gained since its last event: starts and successes need not leave one."""
+
+GIVEN_BACK = "ready again, uncharged: the worker was stopping, or had not begun it"
+"""What followed an attempt that was neither finished nor failed."""
 
 
 class Step(Record):
@@ -91,7 +96,7 @@ def _step(event: Event) -> Step:
         case Return(crashed=True):
             return _attempt(event, "lost", "was lost: its worker died", "ready again")
         case Return():
-            return _attempt(event, "returned", "was given back by its worker", "ready again")
+            return _attempt(event, "returned", "was given back by its worker", GIVEN_BACK)
         case Retry() | Park() | Dead() as move:
             return _failed(event, move)
         case Cancel() | ManualRetry() | Revive():
@@ -133,6 +138,10 @@ def _died(at: int | None, death: str, cause: Cause) -> Step:
 def _acted(event: Event) -> Step:
     """Return what a person did, or what was done without anyone asking."""
     match event.move:
+        case Cancel(by=by, reason=reason) if event.started_at is not None:
+            # It was running: the attempt was stopped, or ended itself.
+            ended = _attempt(event, "cancelled", "was stopped" if by else "gave up")
+            step = replace(ended, then=f"cancelled by {by or 'its own task'}{_colon(reason)}", reason=reason, by=by)
         case Cancel(by=by, reason=reason):
             text = f"cancelled by {by or 'its own task'}{_colon(reason)}"
             step = Step(what="cancelled", text=text, at=event.at, reason=reason, by=by)

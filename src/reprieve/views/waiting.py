@@ -17,9 +17,9 @@ def waits_for(job: Job, now: int) -> str:
 
 
 def _clock(at: int, now: int) -> str:
-    """Return the time of day, with its date unless that is today's; in UTC, as everywhere."""
-    moment, today = (datetime.fromtimestamp(each / 1_000, UTC) for each in (at, now))
-    return moment.strftime("%H:%M:%S UTC" if moment.date() == today.date() else "%Y-%m-%d %H:%M:%S UTC")
+    """Return the time of day, with its date unless that is today's; in local time."""
+    moment, today = (datetime.fromtimestamp(each / 1_000, UTC).astimezone() for each in (at, now))
+    return moment.strftime("%H:%M:%S" if moment.date() == today.date() else "%Y-%m-%d %H:%M:%S")
 
 
 def _length(milliseconds: int) -> str:
