@@ -62,8 +62,10 @@ def test_a_job_with_attempts_left_needs_no_force() -> None:
 
 
 def test_a_job_without_attempts_left_needs_force_which_grants_one() -> None:
-    with pytest.raises(MaxRetriesExceeded, match="job j has used its 3 attempts"):
+    with pytest.raises(MaxRetriesExceeded, match="job j has used its 3 attempts; to grant one more, add --force"):
         change.retry(EXHAUSTED, ANA, NOW, STUCK_AFTER)
+    with pytest.raises(MaxRetriesExceeded, match="job j has used its only attempt; "):
+        change.retry(replace(EXHAUSTED, max_attempts=1), ANA, NOW, STUCK_AFTER)
     forced = change.retry(EXHAUSTED, ANA_INSISTS, NOW, STUCK_AFTER).job
     assert (forced.granted, forced.limit, forced.charged, forced.attempt) == (1, 4, 3, EXHAUSTED.attempt)
     assert change.retry(replace(EXHAUSTED, charged=5), ANA_INSISTS, NOW, STUCK_AFTER).job.limit == 6

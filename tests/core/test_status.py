@@ -69,7 +69,10 @@ def test_what_has_ended_shows_its_state(state: State) -> None:
         ("PROCESSING", {"running", "stuck"}),
         ("completed", {"succeeded"}),
         ("SENT", {"succeeded"}),
+        ("done", {"succeeded"}),
+        ("active", {"running", "stuck"}),
         ("permanently_failed", {"dead"}),
+        ("canceled", {"cancelled"}),
     ],
 )
 def test_the_words_of_other_systems_are_understood(word: str, statuses: set[Status]) -> None:
@@ -82,5 +85,13 @@ def test_a_status_means_itself(status: Status) -> None:
 
 
 def test_an_unknown_word_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ValidationError, match="the words are ready, scheduled"):
+    with pytest.raises(
+        ValidationError, match=r"the statuses are ready, scheduled.*; the words of other systems are wait"
+    ):
         matching("broken")
+
+
+@pytest.mark.parametrize(("word", "meant"), [("ded", "dead"), ("Parkd", "parked"), ("complete", "completed")])
+def test_a_mistyped_status_is_answered_with_the_nearest(word: str, meant: str) -> None:
+    with pytest.raises(ValidationError, match=rf"'{word}' is no status; did you mean {meant}\?"):
+        matching(word)

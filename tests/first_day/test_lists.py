@@ -108,7 +108,9 @@ def test_a_terminal_shows_short_ids_that_every_command_takes(user: User, url: st
     retried = user.reprieve("jobs", "retry", name, "--reason", "wanted after all", "--json", *store).document
     assert retried[0]["jobId"] == jobs["other"]
     told = user.reprieve("jobs", "tail", "--job", name, "--since", "0", "--for", "2s", *store).stdout
-    assert [line.split()[3] for line in told.splitlines()] == ["Cancel", "ManualRetry"]
+    columns = [line.split()[3:7] for line in told.splitlines()]
+    subject = ["shop.mail.send_text", "acme"]
+    assert columns == [[*subject, "job", "cancelled"], [*subject, "retry", "requested"]]
     missing = user.reprieve("jobs", "show", "00000000ffff", *store)
     assert (missing.status, "(looked at 3)" in missing.stderr) == (3, True)
     # All of one moment begin alike.

@@ -7,7 +7,7 @@ import click
 from reprieve.cli import output
 from reprieve.cli.acting import cancel, retry
 from reprieve.cli.group import Group, examples
-from reprieve.cli.kinds import DURATION
+from reprieve.cli.kinds import DURATION, SINCE, Since
 from reprieve.cli.listing import list_jobs
 from reprieve.cli.store import choose, read, store_options
 
@@ -78,27 +78,64 @@ async def _events(store: "Store", job_id: str) -> list["Event"]:
 @click.command(
     epilog=examples(
         "reprieve jobs tail",
+        "reprieve jobs tail --since 10m --task send_welcome --status dead",
         "reprieve jobs tail --job 3f9a2c1e --since 0 --for 10s",
     )
 )
 @click.option("--job", "job_id", metavar="JOB", default="", help="Only what happens to this job.")
-@click.option("--since", type=click.IntRange(0), help="Begin after this place in the stream; else with what is new.")
+@click.option("--task", default="", help="Only of this task; the end of its name is enough where only one fits.")
+@click.option("--tenant", help="Only of this tenant.")
+@click.option("--status", "statuses", multiple=True, help="Only what brings a job into this status: dead, parked …")
+@click.option(
+    "--since",
+    type=SINCE,
+    help="Begin so long ago (10m), or after this place in the stream (1842); else with what is new.",
+)
 @click.option("--for", "length", type=DURATION, help="Stop after this long.")
 @store_options
 @output.json_option
-def tail(
-    *, job_id: str, since: int | None, length: float | None, target: str | None, url: str | None, as_json: bool
+def tail(  # noqa: PLR0913 - one parameter an option
+    *,
+    job_id: str,
+    task: str,
+    tenant: str | None,
+    statuses: tuple[str, ...],
+    since: Since | None,
+    length: float | None,
+    target: str | None,
+    url: str | None,
+    as_json: bool,
 ) -> None:
-    """Watch what happens to jobs: failures, retries, deaths, and what people do. Ctrl-C ends it."""
-    from reprieve.cli.tail import follow
+    """Watch what happens to jobs: failures, retries, deaths, and what people do. Ctrl-C ends it.
+
+    What happens is named as in the log of a worker. A job that the store no longer has is shown without its task and
+    tenant, and by no filter that goes by them.
+    """
+    from reprieve.cli.tail import Watch, follow
+    from reprieve.core.status import matching
+
+    choice = choose(target, url)
+    wanted = frozenset().union(*map(matching, statuses))
 
     async def watch(store: "Store") -> None:
         from reprieve.admin.resolve import resolve
+        from reprieve.stores.url import masked
+        from reprieve.views.tasks import resolve_stored
 
-        whole = (await resolve(store, store.clock, [job_id]))[0] if job_id else ""
-        await follow(store, job_id=whole, since=since, length=length, as_json=as_json)
+        watched = Watch(
+            job_id=(await resolve(store, store.clock, [job_id]))[0] if job_id else "",
+            task=await resolve_stored(store, store.clock.now(), task, choice.tasks) if task else "",
+            tenant=tenant,
+            statuses=wanted,
+            place=None if since is None else since.place,
+            ago=None if since is None else since.seconds_ago,
+            length=length,
+        )
+        end = "" if length is not None else "; Ctrl-C ends it"
+        click.echo(f"watching {watched.describe()} in {masked(choice.settings.url)}{end}", err=True)
+        await follow(store, watched, as_json=as_json)
 
-    read(choose(target, url), watch)
+    read(choice, watch)
 
 
 for command in (list_jobs, show, retry, cancel, tail):

@@ -66,7 +66,7 @@ class Table:
         for number in shown:
             text, style = cells[number]
             if is_terminal():
-                text = _cut(text, self._widths[number], self._columns[number].shrinks)
+                text = cut(text, self._widths[number], self._columns[number].shrinks)
             gap = "" if number == shown[-1] else " " * (self._widths[number] - _length(text)) + GAP
             parts += [(text, style), (gap, "")]
         click.echo(styled(parts).rstrip(), file=sys.stdout, color=True)
@@ -78,7 +78,8 @@ def _one_line(cell: Cell) -> str:
     return text if text.isprintable() else " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
-def _cut(text: str, room: int, where: Literal["", "start", "middle", "end"]) -> str:
+def cut(text: str, room: int, where: Literal["", "start", "middle", "end"]) -> str:
+    """Return a text that fits the room: what is too long is cut where it may be, and has a … there."""
     if _length(text) <= room or not where:
         return text
     kept = max(0, room - 1)

@@ -4,6 +4,7 @@ from typing import Literal, TypeAlias, assert_never, get_args
 
 from reprieve.core.duration import milliseconds
 from reprieve.core.job import Job
+from reprieve.core.suggestion import nearest
 from reprieve.errors import ValidationError
 
 Status: TypeAlias = Literal[
@@ -14,17 +15,22 @@ STUCK_AFTER = 30 * 60.0
 """Seconds after which a running job counts as stuck, unless its task says otherwise."""
 
 _WAITING: frozenset[Status] = frozenset({"ready", "scheduled", "retrying", "parked"})
-_ALIASES: dict[str, frozenset[Status]] = {
+ALIASES: dict[str, frozenset[Status]] = {
     "waiting": _WAITING,
     "pending": _WAITING,
     "queued": _WAITING,
     "delayed": frozenset({"scheduled", "retrying"}),
+    "active": frozenset({"running", "stuck"}),
     "processing": frozenset({"running", "stuck"}),
     "completed": frozenset({"succeeded"}),
+    "done": frozenset({"succeeded"}),
+    "success": frozenset({"succeeded"}),
     "sent": frozenset({"succeeded"}),
     "failed": frozenset({"retrying", "parked", "dead"}),
     "permanently_failed": frozenset({"dead"}),
+    "canceled": frozenset({"cancelled"}),
 }
+"""Words of other systems, and the statuses that they mean."""
 
 
 def status_of(job: Job, now: int, *, held: bool = False, stuck_after: float = STUCK_AFTER) -> Status:
@@ -45,14 +51,15 @@ def is_stuck(job: Job, now: int, stuck_after: float) -> bool:
 
 
 def matching(word: str) -> frozenset[Status]:
-    """Answer the statuses that a word of a filter means: a status itself, or one of its many other names."""
+    """Return the statuses that a word of a filter means: a status itself, or one of its many other names."""
     wanted = word.lower()
-    if wanted in _ALIASES:
-        return _ALIASES[wanted]
+    if wanted in ALIASES:
+        return ALIASES[wanted]
     found = frozenset(status for status in get_args(Status) if status == wanted)
     if not found:
-        words = ", ".join((*get_args(Status), *_ALIASES))
-        message = f"{word!r} is no status; the words are {words}"
+        close = nearest(word, (*get_args(Status), *ALIASES))
+        known = f"the statuses are {', '.join(get_args(Status))}; the words of other systems are {', '.join(ALIASES)}"
+        message = f"{word!r} is no status; {known if close is None else f'did you mean {close}?'}"
         raise ValidationError(message)
     return found
 

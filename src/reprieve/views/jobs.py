@@ -11,7 +11,10 @@ from reprieve.core.status import Status
 
 def view(job: Job, status: Status, *, progress: bytes | None = None) -> dict[str, Any]:
     """Return everything that is known of a job; instants are in milliseconds. The status is the store's."""
-    facts: dict[str, Any] = msgspec.to_builtins(job)
+    # A record leaves out what is empty; scripts want every field.
+    facts: dict[str, Any] = {
+        field.encode_name: msgspec.to_builtins(getattr(job, field.name)) for field in msgspec.structs.fields(job)
+    }
     return facts | {
         "payload": payload_of(job),
         "status": status,
