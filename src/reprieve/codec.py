@@ -15,6 +15,7 @@ from typing import Any, Optional, get_type_hints
 
 import msgspec
 
+from reprieve.core.suggestion import suggest
 from reprieve.errors import InvalidArgument, UndecodablePayload, UnserialisableArgument
 from reprieve.kinds import Kinds, kinds_of
 
@@ -148,8 +149,22 @@ class Codec:
         try:
             return self._signature.bind(*args, **kwargs)
         except TypeError as error:
-            message = f"{self._name} cannot be called so: {error}"
+            message = f"{self._name} cannot be called so: {self._unknown(kwargs) or error}"
             raise UnserialisableArgument(message) from None
+
+    def _unknown(self, kwargs: Mapping[str, object]) -> str:
+        """Say which keywords the function does not have; empty if it has or takes them all.
+
+        A mistyped keyword is why a required one is missing, so it is what has to be said.
+        """
+        parameters = self._signature.parameters.values()
+        if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+            return ""
+        known = [parameter.name for parameter in parameters if parameter.kind in _ORDINARY]
+        unknown = [name for name in kwargs if name not in known]
+        if not unknown:
+            return ""
+        return f"it has no parameter {', '.join(map(repr, unknown))}; {suggest(unknown[0], known, 'parameters')}"
 
     def _pairs(self, args: Sequence[object], kwargs: Mapping[str, object]) -> list[tuple[str, object]]:
         """Return the values of a call, each with the name of its parameter."""

@@ -167,10 +167,14 @@ def _one_of(*words: str) -> Callable[[object], str]:
 
 def _whole(least: int) -> Callable[[object], int]:
     def parse(value: object) -> int:
-        if isinstance(value, bool) or not isinstance(value, str | int) or int(value) < least:
-            message = f"{value!r} is no whole number from {least}"
+        try:
+            number = int(value) if isinstance(value, str | int) and not isinstance(value, bool) else None
+        except ValueError:
+            number = None
+        if number is None or number < least:
+            message = f"{value!r} is no whole number from {least} on"
             raise ValueError(message)
-        return int(value)
+        return number
 
     return parse
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from difflib import get_close_matches
 from functools import cached_property, update_wrapper
-from typing import Generic, ParamSpec, Protocol, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Generic, NoReturn, ParamSpec, Protocol, Self, TypeVar, Unpack
 
 from reprieve.call import Call, Options, Receipt, Terms
 from reprieve.declaration import Declaration
@@ -42,6 +42,16 @@ class Task(Generic[P, R]):
         """Name the task."""
         return f"<Task {self.name}>"
 
+    if not TYPE_CHECKING:  # a type checker is to report these names as the mistakes that they are
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Raise an `AttributeError` that says what other systems' names for enqueueing are called here."""
+            # Not by attributes of the task: while it is being made, or copied, it has none yet.
+            message = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if name in _METHODS_ELSEWHERE:
+                message = f"a task has no method {name!r}; write {_METHODS_ELSEWHERE[name]}"
+            raise AttributeError(message, name=name, obj=self)
+
     @property
     def name(self) -> str:
         """The name that jobs are stored under."""
@@ -57,9 +67,7 @@ class Task(Generic[P, R]):
         Raises a `ValidationError` for an option that a job does not have, and for a value that makes no sense.
         """
         if unknown := options.keys() - Options.__annotations__.keys():
-            close = get_close_matches(min(unknown), _NAMES, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"its options are {', '.join(_NAMES)}"
-            message = f"a job has no option {', '.join(sorted(map(repr, unknown)))}; {hint}"
+            message = f"a job has no option {', '.join(sorted(map(repr, unknown)))}; {_hint(min(unknown))}"
             raise ValidationError(message)
         task = type(self)(self._function, self.declaration, self.app, {**self._options, **options})
         task._terms  # noqa: B018, SLF001 - worked out, and thereby checked, at the call that gives the options
@@ -83,3 +91,40 @@ class Task(Generic[P, R]):
 
 
 _NAMES = list(Options.__annotations__)
+
+_METHODS_ELSEWHERE = {
+    "delay": ".enqueue(…), or await .aenqueue(…) in async code",
+    "apply_async": ".enqueue(…), and its options before that: .using(delay=60, queue='mail').enqueue(…)",
+    "s": ".call(…), and enqueue calls with app.enqueue_many([…])",
+    "si": ".call(…), and enqueue calls with app.enqueue_many([…])",
+    "signature": ".call(…), and enqueue calls with app.enqueue_many([…])",
+    "send": ".enqueue(…), or await .aenqueue(…) in async code",
+    "send_with_options": ".using(…).enqueue(…)",
+    "defer": ".enqueue(…), or await .aenqueue(…) in async code",
+    "kiq": ".enqueue(…), or await .aenqueue(…) in async code",
+}
+"""What Celery, Dramatiq, Procrastinate and Taskiq call the enqueueing of a task, and what to write here."""
+
+_OPTIONS_ELSEWHERE = {
+    "countdown": "delay=",
+    "eta": "at=",
+    "expires": "deadline=",
+    "task_id": "key=",
+    "job_id": "key=",
+    "schedule_in": "delay=",
+    "schedule_at": "at=",
+    "queueing_lock": "key=",
+    "max_retries": "max_attempts=",
+    "retries": "max_attempts=",
+    "time_limit": "timeout= of @app.task",
+    "timeout": "timeout= of @app.task",
+}
+"""What other systems call the options of a job, and what to write here."""
+
+
+def _hint(option: str) -> str:
+    """Say which option is meant, or which there are."""
+    if option in _OPTIONS_ELSEWHERE:
+        return f"write {_OPTIONS_ELSEWHERE[option]}"
+    close = get_close_matches(option, _NAMES, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"its options are {', '.join(_NAMES)}"

@@ -140,6 +140,19 @@ def test_a_call_that_the_function_does_not_take_is_refused_before_it_is_stored(
     assert caught.value.code == "unserialisable_argument"
 
 
+@pytest.mark.parametrize(
+    ("kwargs", "reason"),
+    [
+        ({"usr": 1}, r"it has no parameter 'usr'; did you mean user\?"),
+        ({"user": 1, "m": 1, "q": 2}, "it has no parameter 'm', 'q'; the parameters are user, template"),
+    ],
+)
+def test_a_keyword_that_the_function_does_not_have_is_named(kwargs: dict[str, object], reason: str) -> None:
+    for use in (Codec(send).encode, Codec(send).read):
+        with pytest.raises(UnserialisableArgument, match=f"send cannot be called so: {reason}"):
+            use((), kwargs)  # type: ignore[arg-type]  # one of them reads texts
+
+
 @pytest.mark.parametrize("value", [object(), {1, object()}, lambda: None, float("nan").__class__])
 def test_what_is_no_data_is_refused_by_name(value: object) -> None:
     with pytest.raises(UnserialisableArgument, match="arguments of untyped cannot be stored as JSON"):

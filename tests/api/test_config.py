@@ -132,6 +132,8 @@ def test_the_file_may_be_named_elsewhere(tmp_path: Path) -> None:
         ('lease = "5 minuts"', "lease from .* cannot be used"),
         ("processes = -1", "no whole number from 0"),
         ("processes = true", "no whole number from 0"),
+        ('slots = "many"', "slots from .* cannot be used: 'many' is no whole number from 1 on$"),
+        ("slots = 1.5", "no whole number from 1 on"),
         ('profile = "staging"', "none of production, development"),
         ('policy = "speedy"', "there is no preset"),
         ("url = 5", "is no text"),

@@ -4,6 +4,7 @@ import asyncio
 import functools
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from copy import copy
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -213,6 +214,8 @@ def test_an_option_that_makes_no_sense_is_refused_before_anything_is_stored(
         ({"deadline": -1}, InvalidDuration, "deadline -1 is not a length of time"),
         ({"at": "tomorrow"}, ValidationError, "must be a datetime with a time zone, got 'tomorrow'"),
         ({"dependency": 5}, InvalidDependency, "must be a name or a function of the arguments, got 5"),
+        ({"countdown": 5}, ValidationError, "a job has no option 'countdown'; write delay=$"),
+        ({"eta": None}, ValidationError, "a job has no option 'eta'; write at=$"),
         ({"tennant": "acme"}, ValidationError, "a job has no option 'tennant'; did you mean 'tenant'?"),
     ],
 )
@@ -221,6 +224,24 @@ def test_an_option_of_the_wrong_type_is_refused_where_it_is_given(
 ) -> None:
     with pytest.raises(error, match=complaint):
         send.using(**options)
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("delay", r"a task has no method 'delay'; write \.enqueue\(…\)"),
+        ("apply_async", r"\.using\(delay=60, queue='mail'\)\.enqueue\(…\)"),
+        ("colour", "^'Task' object has no attribute 'colour'$"),
+    ],
+)
+def test_a_method_of_another_system_is_answered_with_ours(send: Task[[int], None], name: str, instead: str) -> None:
+    with pytest.raises(AttributeError, match=instead):
+        getattr(send, name)
+    assert not hasattr(send, name)
+
+
+def test_a_task_can_be_copied(app: Reprieve, send: Task[[int], None]) -> None:
+    assert stored(app, copy(send)).task == send.name
 
 
 def test_options_do_not_stick_to_the_task(app: Reprieve, send: Task[[int], None]) -> None:

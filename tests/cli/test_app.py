@@ -189,6 +189,13 @@ def test_reading_a_store_that_does_not_exist_creates_nothing(words: tuple[str, .
     assert sorted(tmp_path.iterdir()) == before
 
 
+@pytest.mark.parametrize("words", READERS)
+def test_who_names_neither_app_nor_store_is_told_to_name_the_app(words: tuple[str, ...], tmp_path: Path) -> None:
+    line = complaint(*words, status=3)
+    assert line.startswith(f"error: {tmp_path / 'reprieve.db'} does not exist, the store that is used when neither")
+    assert "name the app (--app shop:app, " in line
+
+
 @pytest.mark.parametrize("words", [("doctor",), ("migrate", "status"), ("migrate", "sql"), ("config",)])
 def test_questions_about_a_store_create_none(words: tuple[str, ...], tmp_path: Path) -> None:
     before = sorted(tmp_path.iterdir())

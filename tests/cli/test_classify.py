@@ -135,3 +135,53 @@ def test_a_dash_reads_errors_from_standard_input() -> None:
 def test_whatever_the_text_holds_it_is_printed_harmlessly() -> None:
     shown = reprieve("classify", "\x1b[2J[red]550[/] \udcff nonsense").stdout
     assert shown.splitlines()[0].strip() == "[red]550[/] nonsense"
+
+
+SHOP = """
+from reprieve import Policy, Reprieve, presets, rules
+
+app = Reprieve("sqlite:///jobs.db")
+
+
+@app.task(policy=presets.webhook, dependency="smtp")
+def send_welcome() -> None: ...
+
+
+@app.task(policy=Policy(max_attempts=1, rules=[rules.http]), dependency=lambda: "other")
+def notify() -> None: ...
+"""
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    name = f"shop_{tmp_path.name.replace('-', '_')}_classify"
+    (tmp_path / f"{name}.py").write_text(SHOP)
+    monkeypatch.syspath_prepend(tmp_path)
+    return f"{name}:app"
+
+
+def test_the_preset_that_is_named_decides() -> None:
+    assert facts("451 4.7.1 greylisted", "--policy", "email")["email"] == "retry in 0.75s to 1.25s, at most 5 attempts"
+    assert "there is no preset 'emial'" in complaint("classify", "451", "--policy", "emial", status=2)
+
+
+def test_the_policy_of_the_task_that_is_named_decides_with_its_dependency(shop: str) -> None:
+    (judged,) = answer("classify", "451 4.7.1 greylisted", "--task", "send_welcome", "--app", shop)
+    assert (judged["policy"], judged["maxAttempts"]) == (f"{shop[:-4]}.send_welcome", 8)
+    assert judged["whenDown"] is not None
+    (judged,) = answer("classify", "HTTP 503", "--task", "notify", "--app", shop)
+    assert (judged["decision"], judged["rule"], judged["whenDown"]) == ("dead", "http:503", None)
+
+
+def test_a_judge_has_to_be_one_that_exists(shop: str) -> None:
+    assert "--policy and --task contradict" in complaint("classify", "x", "--policy", "email", "--task", "a", status=2)
+    assert "no app is named" in complaint("classify", "x", "--task", "a", status=2)
+    line = complaint("classify", "x", "--task", "send_welcme", "--app", shop, status=3)
+    assert line.endswith("send_welcome?")
+
+
+@pytest.mark.usefixtures("tmp_path")
+def test_rules_of_the_configuration_go_before_a_preset_that_is_named() -> None:
+    Path("reprieve.toml").write_text(RULES)
+    (judged,) = answer("classify", "550 over quota", "--policy", "webhook")
+    assert (judged["policy"], judged["kind"], judged["retryAfter"]) == ("webhook", "transient", 600.0)

@@ -2,15 +2,18 @@
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from reprieve.cli import output
+from reprieve.cli.group import examples
+from reprieve.cli.store import app_option
 
 if TYPE_CHECKING:  # the core is imported when the command runs
     from reprieve.cli.judgement import Judgement
-    from reprieve.core.rule import Rules
+    from reprieve.core.policy import Policy
+    from reprieve.core.rule import Rule, Rules
 
 TABLES = ("smtp", "ses", "http")
 COLOURS = {"transient": "green", "throttled": "yellow", "unknown": "cyan", "permanent": "red", "poison": "red"}
@@ -37,7 +40,13 @@ def _tables(_: click.Context, __: click.Parameter, names: str | None) -> tuple[s
     return chosen
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        'reprieve classify "550 5.1.1 no such user"',
+        'reprieve classify "451 4.7.1 greylisted" --policy email',
+        'reprieve classify "connection refused" --task send_welcome --app shop:app',
+    )
+)
 @click.argument("texts", metavar="TEXT...", nargs=-1, required=True)
 @click.option(
     "--rules",
@@ -46,31 +55,78 @@ def _tables(_: click.Context, __: click.Parameter, names: str | None) -> tuple[s
     callback=_tables,
     help=f"The tables to ask, in this order, such as http,smtp. [default: {','.join(TABLES)}]",
 )
-@click.option("--dependency", default="", metavar="NAME", help="What the job was calling: rules and gates may know it.")
+@click.option("--dependency", metavar="NAME", help="What the job was calling: rules and gates may know it.")
+@click.option("--policy", "preset", metavar="PRESET", help="Decide by this preset, as email or webhook.")
+@click.option("--task", metavar="TASK", help="Decide by the policy of this task of the app, with its dependency.")
+@app_option
 @output.json_option
-def classify(texts: tuple[str, ...], tables: tuple[str, ...] | None, dependency: str, *, as_json: bool) -> None:
+def classify(  # noqa: PLR0913 - one parameter an option
+    *,
+    texts: tuple[str, ...],
+    tables: tuple[str, ...] | None,
+    dependency: str | None,
+    preset: str | None,
+    task: str | None,
+    target: str | None,
+    as_json: bool,
+) -> None:
     """Say what an error is, and what would follow.
 
     Each TEXT is one error, so quote it: reprieve classify "550 5.1.1 no such user". A dash reads errors from standard
-    input, one a line. Rules in reprieve.toml go before every table, and the decision is that of the policy for tasks
-    that name none.
+    input, one a line. Rules in reprieve.toml go before every table. The decision is that of the policy for tasks that
+    name none, unless --policy or --task says otherwise.
     """
     from reprieve.cli.judgement import judge_text
     from reprieve.clock import now
-    from reprieve.config import load
     from reprieve.core.policy import amend
-    from reprieve.core.presets import named
 
-    settings = load().settings
-    policy = named(settings.policy, settings.profile)
-    policy = amend(policy, rules=(*settings.rules, *(policy.rules if tables is None else _named(tables))))
+    if preset is not None and task is not None:
+        message = "--policy and --task contradict each other; give one of them"
+        raise click.UsageError(message, click.get_current_context())
+    judge = _of_preset(preset) if task is None else _of_task(task, target)
+    policy = judge.policy if tables is None else amend(judge.policy, rules=(*judge.operator, *_named(tables)))
+    called = judge.dependency if dependency is None else dependency
     at = now()
-    judgements = [judge_text(text, settings.policy, policy, dependency, at) for text in _lines(texts)]
+    judgements = [judge_text(text, judge.name, policy, called, at) for text in _lines(texts)]
     if as_json:
         output.print_json(judgements)
         return
     for each in judgements:
         _print(each)
+
+
+class _Judge(NamedTuple):
+    """The policy that decides, under the name by which it is shown."""
+
+    name: str
+    policy: "Policy"
+    operator: "Sequence[Rule]"
+    """The rules of the configuration, which go before all others."""
+    dependency: str = ""
+
+
+def _of_preset(preset: str | None) -> _Judge:
+    """Return a preset, or without a name the policy for tasks that name none."""
+    from reprieve.config import load
+    from reprieve.core.policy import amend
+    from reprieve.core.presets import named
+
+    settings = load().settings
+    name = preset or settings.policy
+    policy = named(name, settings.profile)
+    return _Judge(name, amend(policy, rules=(*settings.rules, *policy.rules)), settings.rules)
+
+
+def _of_task(task: str, target: str | None) -> _Judge:
+    """Return the policy in force for a task of the app, and what the task calls if that is a name."""
+    from reprieve.cli.store import choose_app
+    from reprieve.views.tasks import resolve
+
+    app, _ = choose_app(None, target, None)
+    declaration = app.registry.get(resolve(task, (one.name for one in app.registry)))
+    dependency = declaration.dependency if isinstance(declaration.dependency, str) else ""
+    policy = app.registry.policy_for(declaration.name, None)
+    return _Judge(declaration.name, policy, app.settings.rules, dependency)
 
 
 def _named(tables: Sequence[str]) -> list["Rules"]:
@@ -117,5 +173,9 @@ def _sentence(judgement: "Judgement") -> str:
     earliest, latest = spell(judgement.earliest), spell(judgement.latest)
     word = "for" if judgement.decision == "park" else "in"
     when = f"{word} {earliest}" if earliest == latest else f"{word} {earliest} to {latest}"
-    limit = "until its deadline" if judgement.max_attempts is None else f"at most {judgement.max_attempts} attempts"
+    limit = "until its deadline" if judgement.max_attempts is None else _at_most(judgement.max_attempts)
     return f"{judgement.decision} {when}, {limit if judgement.is_charged else 'and no attempt is spent'}"
+
+
+def _at_most(attempts: int) -> str:
+    return "at most 1 attempt" if attempts == 1 else f"at most {attempts} attempts"

@@ -22,6 +22,11 @@ NO_APP = (
     'or write app = "shop:app" in reprieve.toml or under [tool.reprieve] in pyproject.toml'
 )
 
+NO_STORE = (
+    ", the store that is used when neither an app nor a store is named; name the app (--app shop:app, "
+    'or app = "shop:app" under [tool.reprieve] in pyproject.toml) or the store (--store URL)'
+)
+
 app_option = click.option(
     "--app", "target", metavar="MODULE:APP", help="The app, as shop:app; else REPRIEVE_APP or the configuration says."
 )
@@ -52,6 +57,8 @@ class Choice(NamedTuple):
     settings: "Settings"
     app: "App | None" = None
     target: str = ""
+    is_default: bool = False
+    """Whether no option, app or setting names the store: it is the default."""
 
     @property
     def tasks(self) -> list[str]:
@@ -74,7 +81,8 @@ def choose(target: str | None, url: str | None) -> Choice:
     from reprieve.config import load
     from reprieve.worker import target as targets
 
-    settings = load().settings
+    loaded = load()
+    settings = loaded.settings
     wanted = target or ("" if url is not None else settings.app)
     app = targets.load(wanted) if wanted else None
     if app is not None:
@@ -82,7 +90,8 @@ def choose(target: str | None, url: str | None) -> Choice:
     if url is not None and url != settings.url:
         # The outbox is the app's way to its own store.
         settings = replace(settings, url=url, outbox="")
-    return Choice(settings, app, wanted)
+    is_default = app is None and url is None and loaded.sources["url"] == "default"
+    return Choice(settings, app, wanted, is_default)
 
 
 def choose_app(named: str | None, target: str | None, url: str | None) -> tuple["App", str]:
@@ -112,18 +121,25 @@ def read(choice: Choice, work: Callable[["Store"], Coroutine[Any, Any, T]]) -> T
     """Open a store that exists, do something with it, and close it. Nothing is created where there is none."""
     import asyncio
 
+    from reprieve.errors import StoreNotFound
     from reprieve.stores.open import open_store
 
     settings = choice.settings
 
     async def run() -> T:
-        store = open_store(
-            settings.url,
-            durability=settings.durability,
-            largest_payload=settings.largest_payload,
-            shared=settings.shared,
-            must_exist=True,
-        )
+        try:
+            store = open_store(
+                settings.url,
+                durability=settings.durability,
+                largest_payload=settings.largest_payload,
+                shared=settings.shared,
+                must_exist=True,
+            )
+        except StoreNotFound as error:
+            if not choice.is_default:
+                raise
+            message = f"{str(error).partition(';')[0]}{NO_STORE}"
+            raise StoreNotFound(message) from None
         try:
             return await work(store)
         finally:
