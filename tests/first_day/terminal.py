@@ -13,6 +13,8 @@ from contextlib import contextmanager, suppress
 from reprieve.clock import ticks
 from tests.first_day.user import PATIENCE, User
 
+_CODES = re.compile(r"\x1b\[[\d;]*m")
+
 
 class Terminal:
     """A window in the user's folder."""
@@ -24,8 +26,8 @@ class Terminal:
 
     @property
     def screen(self) -> str:
-        """Everything that was printed here."""
-        return self._printed.decode().replace("\r\n", "\n")
+        """Everything that was printed here, as it is read: without the codes for bold and dim."""
+        return _CODES.sub("", self._printed.decode().replace("\r\n", "\n"))
 
     def type(self, line: str) -> subprocess.Popen[bytes]:
         """Start a command, `python …` or `reprieve …`."""
@@ -48,11 +50,15 @@ class Terminal:
 
     def wait_for(self, expected: str) -> None:
         """Wait until the screen shows these lines in this order, in which … stands for anything."""
-        pattern = ".*".join(re.escape(line).replace("…", ".*?") for line in expected.splitlines())
         deadline = ticks() + PATIENCE
-        while not re.search(pattern, self.screen, re.DOTALL):
+        while not self.shows(expected):
             assert ticks() < deadline, f"no {expected!r} on the screen:\n{self.screen}"
             threading.Event().wait(0.05)
+
+    def shows(self, expected: str) -> bool:
+        """Return whether the screen shows these lines in this order, in which … stands for anything."""
+        pattern = ".*".join(re.escape(line).replace("…", ".*?") for line in expected.splitlines())
+        return re.search(pattern, self.screen, re.DOTALL) is not None
 
     def close(self) -> None:
         """Kill what is still running."""
