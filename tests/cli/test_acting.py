@@ -43,7 +43,7 @@ def test_a_job_that_cannot_be_retried_keeps_no_other_from_being_retried(jobs: di
     assert refused.startswith(f"error: job {jobs['exhausted']} has used its only attempt; ")
     assert refused.endswith("; to grant one more, add --force (in Python force=True)")
     assert unfailed.startswith(f"error: job {jobs['waiting']} is waiting and has not failed; retry it when it is dead")
-    assert total == "1 of 3 jobs retried; 2 left as they were"
+    assert total == "1 of 3 jobs retried; 2 left unchanged"
     assert [status_of(job) for job in names] == ["dead", "ready", "ready"]
 
 
@@ -69,7 +69,7 @@ def test_an_id_that_names_no_job_gets_its_line_and_the_others_are_cancelled(jobs
     missing, invalid, total = done.stderr.splitlines()
     assert missing.startswith("error: no job has an id that begins or ends with ffff0000")
     assert invalid.startswith("error: 'no-id' is not a job id")
-    assert total == "1 of 3 jobs cancelled; 2 left as they were"
+    assert total == "1 of 3 jobs cancelled; 2 left unchanged"
 
 
 def test_one_job_that_has_ended_is_a_conflict_for_cancel_as_for_retry(jobs: dict[str, str]) -> None:

@@ -136,7 +136,7 @@ class Report:
         if self._as_json:
             output.print_json(self._documents)
         elif failed and total > 1:
-            click.echo(f"{total - failed:,} of {total:,} jobs {self._verb}; {failed:,} left as they were", err=True)
+            click.echo(f"{total - failed:,} of {total:,} jobs {self._verb}; {failed:,} left unchanged", err=True)
         if self._statuses:
             sys.exit(CONFLICT if CONFLICT in self._statuses else self._statuses[0])
 
