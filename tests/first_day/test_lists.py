@@ -118,6 +118,27 @@ def test_a_terminal_shows_short_ids_that_every_command_takes(user: User, url: st
     assert (ambiguous.status, "is the id of several jobs" in ambiguous.stderr) == (2, True)
 
 
+def test_a_bulk_command_acts_on_every_job_and_tail_tells_of_those_that_are_asked_for(user: User, url: str) -> None:
+    jobs = outage(url)
+    store = ("--store", url)
+    names = [short(jobs[name]) for name in ("other", "untried", "tried")]
+    first = user.reprieve("jobs", "cancel", names[0], "--reason", "no longer wanted", *store)
+    assert first.status == 0, first.stderr
+    done = user.reprieve("jobs", "cancel", *names, "--reason", "no longer wanted", "--json", *store)
+    assert done.status == 4
+    assert [(one["jobId"], one.get("answer", one.get("error", {}).get("code"))) for one in done.document] == [
+        (jobs["other"], "invalid_state"),
+        (jobs["untried"], "cancelled"),
+        (jobs["tried"], "cancelled"),
+    ]
+    words = ("--since", "10m", "--for", "2s", "--task", "send_welcome", "--tenant", "acme")
+    told = user.reprieve("jobs", "tail", *words, "--status", "cancelled", "--status", "parked", *store)
+    columns = [line.split()[2:6] for line in told.stdout.splitlines()]
+    subject = [jobs["tried"], "shop.mail.send_welcome", "acme", "job"]
+    assert columns == [subject, subject]
+    assert "watching task shop.mail.send_welcome; tenant 'acme'; status cancelled, parked in " in told.stderr
+
+
 def test_show_tells_the_whole_story_of_a_job(user: User, url: str) -> None:
     async def live() -> str:
         async with opened(url) as store:
