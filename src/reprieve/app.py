@@ -1,5 +1,6 @@
 """The app: tasks, a store and a clock, put together. Everything that users do begins here."""
 
+import asyncio
 import os
 import threading
 import weakref
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 from reprieve import config
 from reprieve.admin import cancel, look, retry
 from reprieve.admin.cancel import Cancelled
+from reprieve.admin.outbox import explained
 from reprieve.admin.retry import Retried
 from reprieve.call import Call, Receipt
 from reprieve.clock import Clock, ticks
@@ -25,7 +27,7 @@ from reprieve.declaration import TaskOptions, declare
 from reprieve.errors import JobNotFound, ResultUnavailable
 from reprieve.lifespan import Lifespan, Lifespans
 from reprieve.portal import Portal
-from reprieve.producer import Producer
+from reprieve.producer import Producer, patiently
 from reprieve.registry import Registry
 from reprieve.stores.open import open_outbox, open_store
 from reprieve.stores.outbox import Outbox
@@ -45,20 +47,24 @@ class Reprieve:
         url: str | None = None,
         *,
         outbox: str | None = None,
+        shared: bool | None = None,
         policy: Policy | None = None,
         settings: Settings | None = None,
         clock: Clock | None = None,
     ) -> None:
         """Make an app. Nothing is opened until it is needed.
 
-        Settings come from `REPRIEVE_*` and `reprieve.toml` unless they are given; `url` and `outbox` go over both. The
-        outbox is a database of yours whose transactions send jobs to a store that cannot join them: Redis.
+        Settings come from `REPRIEVE_*` and `reprieve.toml` unless they are given; `url`, `outbox` and `shared`
+        go over both. The outbox is a database of yours whose transactions send jobs to a store that cannot join them:
+        Redis. `shared` keeps the jobs in a SQLite file that has tables of yours.
         """
         self.settings = config.load().settings if settings is None else settings
         if url is not None:
             self.settings = replace(self.settings, url=url)
         if outbox is not None:
             self.settings = replace(self.settings, outbox=outbox)
+        if shared is not None:
+            self.settings = replace(self.settings, shared=shared)
         self._clock = clock
         self.registry = Registry(self.settings, policy)
         self.middleware: list[Middleware] = []
@@ -144,7 +150,8 @@ class Reprieve:
 
     async def ajob(self, job_id: str) -> Job:
         """Answer a job as it is; raises `JobNotFound`."""
-        return await look.get(self.store, self.clock, job_id)
+        async with explained(self.outbox, job_id):
+            return await look.get(self.store, self.clock, job_id)
 
     def job(self, job_id: str) -> Job:
         """Answer a job as it is, from code without a loop."""
@@ -201,7 +208,8 @@ class Reprieve:
         `force` grants one more attempt to a job that has used up its own. See `admin.retry` for what is raised.
         """
         request = Request(by=by, reason=reason, force=force, delay=seconds(delay, "delay"))
-        return await retry.retry(self.store, self.clock, job_id, request, self._stuck_after)
+        async with explained(self.outbox, job_id):
+            return await retry.retry(self.store, self.clock, job_id, request, self._stuck_after)
 
     def _stuck_after(self, job: Job) -> float:
         """Answer after how long a running job counts as stuck: never before its own timeout."""
@@ -213,7 +221,8 @@ class Reprieve:
 
     async def acancel(self, job_id: str, *, by: str, reason: str) -> Cancelled:
         """Give a job up; one that runs is asked to stop and ends as soon as it does."""
-        return await cancel.cancel(self.store, self.clock, job_id, Request(by=by, reason=reason))
+        async with explained(self.outbox, job_id):
+            return await cancel.cancel(self.store, self.clock, job_id, Request(by=by, reason=reason))
 
     def cancel(self, job_id: str, *, by: str, reason: str) -> Cancelled:
         """Give a job up, from code without a loop."""
@@ -226,9 +235,32 @@ class Reprieve:
         """The clock that was handed in, or that of the store."""
         return self._clock or self.store.clock
 
+    async def aopen(self) -> None:
+        """Open the store now, and make it if it is missing, instead of when it is first needed.
+
+        Call it when a program starts: whatever is wrong with the store is raised there, and the first enqueue in a
+        transaction of yours finds the store ready. An app with an outbox opens the outbox, and leaves the store, which
+        may be down, for later. Opening again does nothing.
+        """
+        await asyncio.to_thread(lambda: self.store)
+        outbox = self.outbox
+        await patiently(self.clock.tune if outbox is None else outbox.open)
+
+    def open(self) -> None:
+        """Open the store now, from code without a loop; see `aopen`."""
+        self.portal.run(self.aopen())
+
     @property
     def store(self) -> Store:
         """The store, opened when it is first needed."""
+        return self._opened(may_wait=True)
+
+    @property
+    def store_to_join(self) -> Store:
+        """The store, for a caller with an open transaction: opening it does not wait for that transaction's end."""
+        return self._opened(may_wait=False)
+
+    def _opened(self, *, may_wait: bool) -> Store:
         if self._store is None:
             with self._lock:
                 if self._store is None:
@@ -238,6 +270,7 @@ class Reprieve:
                         durability=settings.durability,
                         largest_payload=settings.largest_payload,
                         shared=settings.shared,
+                        may_wait=may_wait,
                     )
         return self._store
 

@@ -48,8 +48,9 @@ class Receipt(Record):
     """What an enqueue is answered with."""
 
     id: str
-    is_new: bool = True
-    """False when a job with the same key exists: `id` is that job's."""
+    is_new: bool | None = True
+    """False when a job with the same key exists: `id` is that job's. None when that is not known yet: a job with a key
+    went into an outbox, and if its key is taken when the relay brings it over, no job of this `id` will exist."""
 
 
 class Terms:

@@ -17,8 +17,8 @@ class Stored(Protocol):
         ...
 
     @property
-    def is_new(self) -> bool:
-        """Whether it made the job, and none had its key."""
+    def is_new(self) -> bool | None:
+        """Whether it made the job, and none had its key; None when an outbox cannot tell."""
         ...
 
 

@@ -56,6 +56,11 @@ class Origin(Protocol):
         ...
 
     @property
+    def store_to_join(self) -> Store:
+        """The store, for a caller with an open transaction: opening it does not wait for that transaction's end."""
+        ...
+
+    @property
     def outbox(self) -> Transactional | None:
         """Where calls in a transaction of the caller's are left for a store that cannot join it, if anywhere."""
         ...
@@ -89,7 +94,7 @@ class Producer:
         """Store one call, from code without a loop."""
         refuse_enqueue()
         self._require_importable(call)
-        if call.terms.connection is not None:
+        if self._is_joining(call):
             return self._enqueue_in(call)
         self._tune()
         (receipt,) = self._bring_here([self.job_of(call)])
@@ -101,7 +106,7 @@ class Producer:
         """Store one call, together with those of other callers."""
         refuse_enqueue()
         self._require_importable(call)
-        if call.terms.connection is not None:
+        if self._is_joining(call):
             return await self._aenqueue_in(call)
         await self._atune()
         job, store, clock = self.job_of(call), self._origin.store, self._origin.clock
@@ -178,7 +183,7 @@ class Producer:
         batch: list[Call] = []
         for call in calls:
             self._require_importable(call)
-            if call.terms.connection is not None:
+            if self._is_joining(call):
                 if batch:
                     yield batch
                     batch = []
@@ -190,6 +195,16 @@ class Producer:
                 batch = []
         if batch:
             yield batch
+
+    def _is_joining(self, call: Call) -> bool:
+        """Return whether a call becomes part of a transaction of the caller's.
+
+        A store in memory, which tests use, is outside of every transaction: there the job is stored at once, as if the
+        transaction had been committed.
+        """
+        if call.terms.connection is None:
+            return False
+        return not getattr(self._origin.store_to_join, "is_in_memory", False)
 
     def _require_importable(self, call: Call) -> None:
         """Refuse a call that no worker could run: its task is defined where no other process can import it from.
@@ -232,7 +247,7 @@ class Producer:
             self._tune()
         job = self.job_of(call)
         (known,) = store.enqueue_in(call.terms.connection, [job], self._origin.clock.now())
-        return Receipt(id=known, is_new=known == job.id)
+        return self._receipt(job, known)
 
     async def _aenqueue_in(self, call: Call) -> Receipt:
         store, connection = self._joining(), call.terms.connection
@@ -242,11 +257,17 @@ class Producer:
             return self._enqueue_in(call)
         job = self.job_of(call)
         (known,) = await store.aenqueue_in(connection, [job], self._origin.clock.now())
+        return self._receipt(job, known)
+
+    def _receipt(self, job: Job, known: str) -> Receipt:
+        """Return the receipt of a job in a transaction; an outbox does not know which keys are taken."""
+        if job.key and not isinstance(self._origin.store, Transactional):
+            return Receipt(id=known, is_new=None)
         return Receipt(id=known, is_new=known == job.id)
 
     def _joining(self) -> Transactional:
-        """Answer who joins a transaction of the caller's."""
-        store = self._origin.store
+        """Return the store or the outbox that joins a transaction of the caller's."""
+        store = self._origin.store_to_join
         if isinstance(store, Transactional):
             return store
         outbox = self._origin.outbox

@@ -9,7 +9,7 @@ import pytest
 
 from reprieve import Reprieve
 from reprieve.config import Settings
-from reprieve.errors import InvalidUrl, PayloadTooLarge, StoreError, ValidationError
+from reprieve.errors import InvalidUrl, JobNotFound, PayloadTooLarge, StoreError, ValidationError
 from reprieve.stores.open import open_outbox
 from reprieve.stores.outbox import Contents
 from tests.relay.shop import Shop, Undone, confirm
@@ -63,6 +63,38 @@ async def test_a_job_with_a_key_that_is_taken_is_not_stored(shop: Shop) -> None:
     assert await shop.drain() == (1, 0)
     assert await shop.arrived() == [first.id]
     assert (await direct.aenqueue(1)).id == first.id
+
+
+async def test_a_job_in_the_outbox_is_said_to_be_there(shop: Shop) -> None:
+    (job_id,) = shop.send()
+    for call in (
+        shop.app.ajob(job_id),
+        shop.app.acancel(job_id, by="ana", reason="test"),
+        shop.app.aretry(job_id, by="ana", reason="test"),
+    ):
+        with pytest.raises(JobNotFound, match=rf"job {job_id} is still in the outbox: no relay has brought it"):
+            await call
+    await shop.drain()
+    assert (await shop.app.ajob(job_id)).state == "waiting"
+
+
+async def test_whether_a_key_is_taken_is_not_known_before_the_relay_has_come(shop: Shop) -> None:
+    with shop.database.transaction() as connection:
+        first = await shop.confirm.using(connection=connection, key="k").aenqueue(1)
+        second = await shop.confirm.using(connection=connection, key="k").aenqueue(1)
+    assert (first.is_new, second.is_new) == (None, None)
+    await shop.drain()
+    (arrived,) = await shop.arrived()
+    (other,) = {first.id, second.id} - {arrived}
+    with pytest.raises(JobNotFound, match="with a key that another job has: then that job stands for both"):
+        await shop.app.ajob(other)
+
+
+async def test_an_outbox_is_opened_before_it_is_needed_also_while_the_store_is_down(shop: Shop) -> None:
+    app = shop.open_app("redis://127.0.0.1:1/0")
+    await app.aopen()
+    await app.aopen()
+    assert await shop.outbox().look() == Contents(waiting=0)
 
 
 async def test_jobs_without_a_connection_go_straight_to_the_store(shop: Shop) -> None:

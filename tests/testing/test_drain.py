@@ -192,6 +192,41 @@ def test_a_job_that_always_comes_back_is_named(app: Reprieve) -> None:
     assert drain(app, within="5m").snoozed == 6
 
 
+def test_an_endless_drain_has_no_other_error_behind_it(app: Reprieve) -> None:
+    @app.task
+    def again() -> None:
+        raise Snooze("1s")
+
+    again.enqueue()
+    with pytest.raises(EndlessDrain) as endless:
+        drain(app, at_most=3)
+    assert endless.value.__context__ is None
+
+
+def test_a_drain_that_raises_ends_at_the_first_failure(app: Reprieve) -> None:
+    @app.task
+    def pick(number: int) -> int:
+        return [1, 2][number]
+
+    pick.enqueue(0)
+    broken = pick.enqueue(9)
+    with pytest.raises(IndexError, match="list index out of range") as raised:
+        drain(app, raises=True)
+    assert any(entry.name == "pick" for entry in raised.traceback)
+    assert raised.value.__context__ is None
+    assert (app.job(broken.id).attempt, app.job(broken.id).waiting_for) == (1, "retry")
+
+
+def test_a_drain_that_raises_lets_pass_what_is_no_failure(app: Reprieve) -> None:
+    @app.task
+    def later() -> None:
+        if current_job().attempt == 1:
+            raise Snooze("1s")
+
+    later.enqueue()
+    assert drain(app, raises=True).succeeded == 1
+
+
 def test_a_task_that_always_enqueues_another_job_is_named(app: Reprieve) -> None:
     @app.task(name="breed")
     def breed() -> None:

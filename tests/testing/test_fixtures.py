@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from reprieve import Reprieve
 from reprieve.clock import SystemClock
-from reprieve.testing import FakeClock, drain, enqueued
+from reprieve.testing import FakeClock, assert_enqueued, drain, enqueued, inline
 
 pytest_plugins = ["reprieve.testing.fixtures"]
 
@@ -26,6 +26,20 @@ def test_an_app_works_in_memory_and_on_the_tests_clock(
     work.using(delay="1h").enqueue()
     assert drain(app).succeeded == 1
     assert reprieve_clock.now() - start == 3_600_000
+
+
+def test_a_job_in_a_transaction_is_there_at_once_as_if_it_were_committed(
+    reprieve_app: Callable[[Reprieve], Reprieve],
+) -> None:
+    reprieve_app(app)
+    session = object()  # of any database: the store of the test has nothing to do with it
+    receipt = work.using(connection=session).enqueue()
+    assert receipt.is_new
+    assert_enqueued(app, work, times=1)
+    assert drain(app).succeeded == 1
+    with inline(app):
+        (first, second) = app.enqueue_many([work.using(connection=session).call(), work.call()])
+    assert [app.job(job.id).state for job in (first, second)] == ["succeeded", "succeeded"]
 
 
 def test_nothing_is_left_of_another_test(reprieve_app: Callable[[Reprieve], Reprieve]) -> None:

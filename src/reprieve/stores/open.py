@@ -24,6 +24,7 @@ def open_store(
     largest_payload: int = LARGEST_PAYLOAD,
     shared: bool = False,
     must_exist: bool = False,
+    may_wait: bool = True,
 ) -> Store:
     """Open the store that a URL names.
 
@@ -38,6 +39,9 @@ def open_store(
 
     `must_exist` is for reading: a SQLite file or a PostgreSQL schema that holds no store raises `StoreNotFound`, and
     nothing is created. A Redis server without jobs is an empty store.
+
+    `may_wait=False` is for a caller with an open transaction, perhaps on the file of the store: instead of waiting for
+    its end, opening raises `StoreNotFound`.
     """
     scheme, _, _ = url.partition("://")
     if must_exist and scheme not in _REDIS:
@@ -47,7 +51,9 @@ def open_store(
     if scheme == "sqlite":
         from reprieve.stores.sqlite import SqliteStore  # noqa: PLC0415 - a store is imported when it is used
 
-        return SqliteStore(path_of(url), durability=flushed, largest_payload=largest_payload, shared=shared)
+        return SqliteStore(
+            path_of(url), durability=flushed, largest_payload=largest_payload, shared=shared, may_wait=may_wait
+        )
     if scheme in _POSTGRES:
         with _extra("postgres"):
             from reprieve.stores.postgres import PostgresStore  # noqa: PLC0415 - as above

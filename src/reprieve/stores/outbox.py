@@ -38,6 +38,14 @@ class Contents(Record):
 class Outbox(Transactional, Protocol):
     """Jobs of committed transactions, until a relay has fetched them. Enqueueing only inserts."""
 
+    async def open(self) -> None:
+        """Open the database now, and make what is missing there."""
+        ...
+
+    async def holds(self, job_id: str) -> bool:
+        """Return whether this job lies in the outbox, waiting or refused."""
+        ...
+
     async def take(self, limit: int) -> list[Entry]:
         """Take the first jobs, and keep them from other relays, if that can be done, until `settle` or `give_back`.
 

@@ -26,7 +26,7 @@ from reprieve.rng import bits
 from reprieve.signals import Signal
 from reprieve.stores.protocol import Beat, Filter, Store, Tally
 from reprieve.testing.clock import FakeClock
-from reprieve.testing.drained import Attempted, Drained, attempted
+from reprieve.testing.drained import Attempted, Drained, attempted, failure_of
 from reprieve.worker.middleware import Middleware, Proceed
 from reprieve.worker.recovery import Recovery
 from reprieve.worker.runner import Runner
@@ -40,39 +40,57 @@ IN_VAIN = 1_000
 
 
 def drain(
-    app: Reprieve, clock: FakeClock | None = None, *, within: Duration | None = None, at_most: int = AT_MOST
+    app: Reprieve,
+    clock: FakeClock | None = None,
+    *,
+    within: Duration | None = None,
+    at_most: int = AT_MOST,
+    raises: bool = False,
 ) -> Drained:
     """Run everything that waits, from code without a loop; see `adrain`."""
+    if is_in_loop():
+        message = "drain() is for code without a loop; here one is running: await adrain(app)"
+        raise ReprieveError(message)
+    return asyncio.run(adrain(app, clock, within=within, at_most=at_most, raises=raises))
+
+
+def is_in_loop() -> bool:
+    """Return whether the caller runs in an event loop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(adrain(app, clock, within=within, at_most=at_most))
-    message = "drain() is for code without a loop; here one is running: await adrain(app)"
-    raise ReprieveError(message)
+        return False
+    return True
 
 
 async def adrain(
-    app: Reprieve, clock: FakeClock | None = None, *, within: Duration | None = None, at_most: int = AT_MOST
+    app: Reprieve,
+    clock: FakeClock | None = None,
+    *,
+    within: Duration | None = None,
+    at_most: int = AT_MOST,
+    raises: bool = False,
 ) -> Drained:
     """Run everything that waits, one job after the other, until nothing waits any more; answer what happened.
 
     With a `FakeClock`, the app's own or the one that is given, nobody waits for a retry or a schedule: the clock jumps
     there. `within` is how far it may go; that much time has passed afterwards. On the machine's clock only what is due
-    is run. More than `at_most` attempts raise `EndlessDrain`, which names the job that keeps coming back.
+    is run. More than `at_most` attempts raise `EndlessDrain`, which names the job that keeps coming back. With `raises`
+    the drain ends at the first attempt that fails, and raises what its task raised.
     """
     with nullcontext() if clock is None else app.override(clock=clock):
         now = app.clock.now()
         until = now + milliseconds(LONGEST if within is None else seconds(within, "within"))
-        drained = await run_due(app, until=until, at_most=at_most)
+        drained = await run_due(app, until=until, at_most=at_most, raises=raises)
         if within is not None and isinstance(app.clock, FakeClock):
             app.clock.set(max(until, app.clock.now()))
         return drained
 
 
-async def run_due(app: Reprieve, *, until: int, at_most: int = AT_MOST) -> Drained:
-    """Run what is due until a moment that a fake clock may jump to."""
+async def run_due(app: Reprieve, *, until: int, at_most: int = AT_MOST, raises: bool = False) -> Drained:
+    """Run what is due until a moment that a fake clock may jump to; with `raises`, up to the first failure."""
     async with app.lifespan_context():
-        drain = Drain(app, until, at_most)
+        drain = Drain(app, until, at_most, raises=raises)
         await drain.open()
         try:
             await drain.run()
@@ -110,7 +128,7 @@ class Here:
 class Drain(Worker):
     """A worker that runs one job at a time and, when there is nothing to do, goes to where there is."""
 
-    def __init__(self, app: Reprieve, until: int, at_most: int) -> None:
+    def __init__(self, app: Reprieve, until: int, at_most: int, *, raises: bool) -> None:
         """Get ready to work, for at most so many attempts and up to a moment."""
         middleware = [self._witness, *app.middleware]
         place = Place(app.settings, app.clock, app.registry, middleware, app.store)
@@ -120,6 +138,7 @@ class Drain(Worker):
         self._recovery = Recovery(app.store, app.clock, app.registry, app.settings.heartbeat)
         self._until = until
         self._at_most = at_most
+        self._raises = raises
         self._in_vain = 0
         self._is_endless = False
         self._errors: dict[str, BaseException] = {}
@@ -144,6 +163,8 @@ class Drain(Worker):
             if attempt.error is not None and not isinstance(attempt.error, Exception | SystemExit):
                 # A test that fails, or a key pressed, inside of a task is no failure of the task.
                 raise attempt.error
+            if self._raises and (failure := failure_of(attempt)) is not None:
+                raise failure
         if self._is_endless:
             raise EndlessDrain(self._complaint())
         waiting = await self._tally("status")
@@ -214,6 +235,8 @@ class Drain(Worker):
     def _settle(self, job: Job, outcome: Outcome) -> None:
         super()._settle(job, outcome)
         self._attempts.append(attempted(self._changes[-1], self._errors.pop(job.id, None)))
+        if self._raises and failure_of(self._attempts[-1]) is not None:
+            self.stop()
 
     async def _witness(self, running: Running, proceed: Proceed) -> object:
         try:

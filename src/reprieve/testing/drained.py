@@ -3,9 +3,12 @@
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, assert_never
 
+from reprieve import signals
 from reprieve.core.change import Change
 from reprieve.core.job import Job
 from reprieve.core.move import Cancel, Dead, ManualRetry, Move, Park, Retry, Return, Revive, Snooze, Start, Succeed
+from reprieve.errors import ReprieveError
+from reprieve.signals import Signal
 
 Ending: TypeAlias = Literal["succeeded", "retried", "parked", "dead", "cancelled", "snoozed", "returned"]
 """What became of a job after an attempt; it is returned when its worker could not finish it."""
@@ -92,6 +95,16 @@ class Drained:
 def attempted(change: Change, error: BaseException | None) -> Attempted:
     """Tell what an attempt was settled with."""
     return Attempted(job=change.job, ending=_ending_of(change.event.move), error=error)
+
+
+def failure_of(attempt: Attempted) -> BaseException | None:
+    """Return what a failed attempt raised, or an error that says why it failed; None when it did not fail."""
+    error = attempt.error
+    if error is not None and (not isinstance(error, Signal) or isinstance(error, signals.Retry | signals.Fail)):
+        return error
+    if attempt.reason:
+        return ReprieveError(f"job {attempt.job.id} of {attempt.task} is {attempt.ending}: {attempt.reason}")
+    return None
 
 
 def _ending_of(move: Move) -> Ending:

@@ -24,8 +24,8 @@ from reprieve.errors import (
     ReprieveError,
     StoreClosed,
     StoreCorrupt,
-    StoreError,
     StoreLocked,
+    ValidationError,
 )
 from reprieve.stores.open import open_store
 from reprieve.stores.protocol import LARGEST_PAYLOAD, Mark, Regulation, Retention
@@ -257,7 +257,7 @@ async def test_change_of_what_is_no_job_is_missing_and_spoils_nothing(store: Sql
 async def test_connection_to_another_file_is_reported(store: SqliteStore) -> None:
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as stranger:
         stranger.execute("begin")
-        with pytest.raises(StoreError):
+        with pytest.raises(ValidationError, match="this connection is to a database in memory, the jobs are in /"):
             store.enqueue_in(stranger, [new_job(store)], START)
 
 

@@ -70,6 +70,18 @@ class PostgresOutbox:
         """
         return self._statement(jobs).written(style)
 
+    async def open(self) -> None:
+        """Connect, and make the schema if it is missing."""
+        await asyncio.to_thread(self._require_ready)
+
+    async def holds(self, job_id: str) -> bool:
+        """Return whether a job lies here."""
+
+        def work(tx: Tx) -> bool:
+            return tx.one(statements("outbox")["holds"], {"id": job_id}) is not None
+
+        return await asyncio.wrap_future(self._crew.submit(work, READ))
+
     async def take(self, limit: int) -> list[Entry]:
         """Take the first jobs that nobody else has taken, in a transaction that stays open."""
         self._require_open()

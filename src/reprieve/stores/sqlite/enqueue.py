@@ -1,6 +1,5 @@
 """New jobs: their rows, their place in line, and the counters of their shelves."""
 
-import sqlite3
 from collections.abc import Sequence
 
 import msgspec
@@ -10,7 +9,6 @@ from reprieve.core.job import Job
 from reprieve.errors import StoreError
 from reprieve.stores.protocol import KEY_KEPT
 from reprieve.stores.record import COUNTERS, NUMBERS, key_of
-from reprieve.stores.sqlite.callers import joined
 from reprieve.stores.sqlite.finished import finished_jobs
 from reprieve.stores.sqlite.places import Places
 from reprieve.stores.sqlite.rows import id_of, pack, split_id
@@ -32,13 +30,6 @@ def enqueue(tx: Tx, places: Places, jobs: Sequence[Job], now: int) -> list[str]:
             fresh.append((row, tail, job))
     _insert(tx, places, fresh, now)
     return [known.get(number, job.id) for number, job in enumerate(jobs)] if known else [job.id for job in jobs]
-
-
-def enqueue_in(connection: sqlite3.Connection, jobs: Sequence[Job], now: int) -> list[str]:
-    """Store new jobs in the caller's transaction."""
-    with joined(connection) as cursor:
-        # What this transaction makes may be rolled back without our knowing, so nothing of it is remembered.
-        return enqueue(cursor, Places(), jobs, now)
 
 
 def _insert(tx: Tx, places: Places, fresh: Sequence[tuple[int, int, Job]], now: int) -> None:

@@ -4,14 +4,14 @@ import os
 import re
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from reprieve.errors import ForeignStore, NewerSchema, StoreCorrupt, StoreError, StoreReadOnly
-from reprieve.stores.sqlite.faults import translate
+from reprieve.errors import ForeignStore, NewerSchema, StoreCorrupt, StoreError, StoreNotFound, StoreReadOnly
+from reprieve.stores.sqlite.faults import is_busy, translate
 from reprieve.stores.sqlite.statements import Tx
 
 Durability: TypeAlias = Literal["full", "fast"]
@@ -58,10 +58,12 @@ def closed_on_error(connection: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def prepare(path: Path | None, durability: Durability, *, shared: bool) -> int:
-    """Check the machine and the file, bring its layout up to date, and answer a number for this process.
+def prepare(path: Path | None, durability: Durability, *, shared: bool, may_wait: bool = True) -> int | None:
+    """Check the machine and the file, bring its layout up to date, and return a number for this process.
 
-    In a file that an application has tables in, ours are made only if it is said to be `shared`.
+    In a file that an application has tables in, ours are made only if it is said to be `shared`. A caller that has a
+    transaction open on the file must not wait for its end, and says `may_wait=False`: then a file that is up to date is
+    opened without a number, which is taken later, and any other raises `StoreNotFound`.
     """
     if sqlite3.sqlite_version_info < OLDEST:
         message = f"SQLite {sqlite3.sqlite_version} is too old; Reprieve needs 3.37 or newer"
@@ -70,23 +72,46 @@ def prepare(path: Path | None, durability: Durability, *, shared: bool) -> int:
         return 0
     try:
         _require_place(path)
-        connection = connect(path, durability)
-        try:
+        with closing(connect(path, durability)) as connection:
+            if not may_wait:
+                connection.execute("pragma busy_timeout = 0")
             require_ours(connection, path, shared=shared)
-            connection.execute("pragma journal_mode = wal")
-            _forget_statistics(connection)
-            _migrate(connection)
-            connection.execute("begin immediate")
-            node = connection.execute(
-                "update reprieve_counter as counter set value = value + 1 where name = 'node' returning value"
-            )
-            number = int(node.fetchone()[0])
-            connection.execute("commit")
-        finally:
-            connection.close()
+            if connection.execute("pragma journal_mode").fetchone()[0] != "wal":
+                connection.execute("pragma journal_mode = wal")
+            if layout_of(connection) != len(migrations()):
+                _migrate(connection)
+            return _number(connection, may_wait=may_wait)
     except (sqlite3.Error, OSError) as error:
+        if not may_wait and is_busy(error):
+            message = (
+                f"{path} holds no store that is ready, and none can be made there while a transaction is open on the "
+                "file; open the store before you begin the transaction, with app.open() or await app.aopen() when the "
+                "program starts, or run reprieve migrate up once"
+            )
+            raise StoreNotFound(message) from error
         raise translate(error) from error
+
+
+def _number(connection: sqlite3.Connection, *, may_wait: bool) -> int | None:
+    """Do what opening a file has to write; None if another transaction is in the way that must not be waited for."""
+    try:
+        connection.execute("begin immediate")
+    except sqlite3.OperationalError as error:
+        if may_wait or not is_busy(error):
+            raise
+        return None
+    _forget_statistics(connection)
+    number = take_number(connection)
+    connection.execute("commit")
     return number
+
+
+def take_number(tx: Tx) -> int:
+    """Return a number that no other open process has, for the ids of its jobs."""
+    (number,) = tx.execute(
+        "update reprieve_counter as counter set value = value + 1 where name = 'node' returning value"
+    ).fetchone()
+    return int(number)
 
 
 def keep_wal_small(connection: sqlite3.Connection, path: Path) -> None:
@@ -132,7 +157,8 @@ def require_ours(connection: sqlite3.Connection, path: Path, *, shared: bool) ->
     is_used = connection.execute("select count(*) from sqlite_master").fetchone()[0] > 0
     if is_used and not shared and not layout_of(connection):
         message = (
-            f"{path} is a database of something else; name another file, or say shared=True to keep jobs beside it"
+            f"{path} is a database of something else; name another file, or keep the jobs beside its tables: "
+            "Reprieve(…, shared=True), REPRIEVE_SHARED=true, or --shared for doctor and migrate"
         )
         raise ForeignStore(message)
 

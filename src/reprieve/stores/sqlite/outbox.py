@@ -7,7 +7,7 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,7 +20,8 @@ from reprieve.stores.outbox import Contents, Entry, made_at, pack, unpack
 from reprieve.stores.protocol import LARGEST_PAYLOAD
 from reprieve.stores.sqlite.bell import Bell
 from reprieve.stores.sqlite.callers import joined
-from reprieve.stores.sqlite.file import connect, keep_wal_small, lay, prepare
+from reprieve.stores.sqlite.faults import translate
+from reprieve.stores.sqlite.file import connect, keep_wal_small, lay, layout_of, prepare
 from reprieve.stores.sqlite.statements import run, statements
 from reprieve.stores.sqlite.writer import Writer
 
@@ -43,15 +44,35 @@ class SqliteOutbox:
         self._desk: _Desk | None = None
         self._is_closed = False
 
-    def enqueue_in(self, connection: sqlite3.Connection, jobs: Sequence[Job], now: int) -> list[str]:  # noqa: ARG002 - the jobs themselves say when they are due
+    def enqueue_in(self, connection: object, jobs: Sequence[Job], now: int) -> list[str]:  # noqa: ARG002 - the jobs themselves say when they are due
         """Send jobs in the caller's own transaction: they wait here after its commit, or never."""
         self._require_open()
         check_jobs(jobs, self._largest_payload)
-        with joined(connection) as cursor:
+        with joined(connection, self._path) as cursor:
             # The first of all makes our tables here: opened beside this transaction, the file would wait for its end.
             lay(cursor)
             run(cursor, statements("outbox")["send"], [(job.id, pack(job)) for job in jobs])
         return [job.id for job in jobs]
+
+    async def open(self) -> None:
+        """Open the file, and make our tables if they are missing."""
+        await self._open()
+
+    async def holds(self, job_id: str) -> bool:
+        """Return whether a job lies here. The file is only read, and stays as it is."""
+        self._require_open()
+        return await asyncio.to_thread(self._holds, job_id)
+
+    def _holds(self, job_id: str) -> bool:
+        if not self._path.exists():
+            return False
+        try:
+            with closing(sqlite3.connect(self._path)) as connection:
+                if not layout_of(connection):
+                    return False
+                return connection.execute(statements("outbox")["holds"], (job_id,)).fetchone() is not None
+        except sqlite3.Error as error:
+            raise translate(error) from error
 
     async def take(self, limit: int) -> list[Entry]:
         """Read the first jobs. Other relays may read them as well: nobody but they themselves keeps them apart."""

@@ -34,6 +34,10 @@ class Ids:
         self._head = ""
         """What the ids of the same millisecond begin with."""
 
+    def renumber(self, node: int) -> None:
+        """Take another number, and go on counting."""
+        self._node = (node % _NODES) << 12
+
     def make(self, now: int, chance: int) -> str:
         """Make an id for a moment; `chance` fills the bits that nobody counts."""
         if now > self._last:

@@ -18,7 +18,7 @@ from reprieve.core.change import Change
 from reprieve.core.events import Event
 from reprieve.core.ids import parse_id
 from reprieve.core.job import Job
-from reprieve.errors import StoreClosed
+from reprieve.errors import StoreClosed, StoreLocked
 from reprieve.rng import bits
 from reprieve.stores.check import check_jobs, check_regulation, check_size
 from reprieve.stores.coalesce import Coalescer
@@ -41,8 +41,9 @@ from reprieve.stores.protocol import (
 )
 from reprieve.stores.sqlite import cells, enqueue, find, marks, prune, regulate, sessions, settle
 from reprieve.stores.sqlite.bell import Bell
+from reprieve.stores.sqlite.callers import joined
 from reprieve.stores.sqlite.claim import claim
-from reprieve.stores.sqlite.file import Durability, connect, keep_wal_small, prepare
+from reprieve.stores.sqlite.file import Durability, connect, keep_wal_small, prepare, take_number
 from reprieve.stores.sqlite.places import Places
 from reprieve.stores.sqlite.rows import Ids, is_row_id
 from reprieve.stores.sqlite.writer import Point, Writer
@@ -60,10 +61,12 @@ class SqliteStore:
         durability: Durability = "full",
         largest_payload: int = LARGEST_PAYLOAD,
         shared: bool = False,
+        may_wait: bool = True,
     ) -> None:
         """Open the file, and make it if it is missing; None keeps everything in memory.
 
-        `shared` says that the file is an application's, whose tables stay beside ours.
+        `shared` says that the file is an application's, whose tables stay beside ours. `may_wait=False` is for a caller
+        that has a transaction open on the file: it raises `StoreNotFound` where opening would wait for its end.
         """
         self.clock = SystemClock()
         """The clock of the machine, which all processes share."""
@@ -71,7 +74,8 @@ class SqliteStore:
         self._places = Places()
         self._is_closed = False
         self._ids_lock = threading.Lock()
-        node = prepare(path, durability, shared=shared)
+        self._path = path
+        node = prepare(path, durability, shared=shared, may_wait=may_wait)
         lock = None if path is None else path.with_name(path.name + "-lock")
         with ExitStack() as opened:
             self._bell = Bell(path)
@@ -90,10 +94,31 @@ class SqliteStore:
                 self._shown = Places()
                 self._reader = Writer(lambda: connect(path, durability), None, _nothing, _nothing, "deferred")
             opened.pop_all()
-        self._ids = Ids(node)
+        # Chance keeps processes apart until this one has a number of its own.
+        self._ids = Ids(bits(10) if node is None else node)
         self._coalescer = Coalescer(self._enqueue)
+        if node is None:
+            self._take_number()
         if path is not None:
             _stores.add(self)
+
+    def _take_number(self) -> None:
+        """Take a number for the ids of this process, as soon as the file can be written, and keep nobody waiting."""
+
+        def taken(number: Future[int]) -> None:
+            error = number.exception()
+            if error is None:
+                with self._ids_lock:
+                    self._ids.renumber(number.result())
+            elif isinstance(error, StoreLocked):
+                self._take_number()
+
+        self._writer.submit(take_number, is_lasting=False).add_done_callback(taken)
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether nothing outside of this process sees the jobs, no connection of the caller's either."""
+        return self._path is None
 
     # what follows is the protocol, in its order
 
@@ -113,10 +138,15 @@ class SqliteStore:
         check_jobs(jobs, self._largest_payload, is_row_id)
         return self.submit(lambda tx: enqueue.enqueue(tx, self._places, jobs, now)).result()
 
-    def enqueue_in(self, connection: sqlite3.Connection, jobs: Sequence[Job], now: int) -> list[str]:
-        """Store new jobs in the caller's own transaction: both are there after its commit, or neither."""
+    def enqueue_in(self, connection: object, jobs: Sequence[Job], now: int) -> list[str]:
+        """Store new jobs in the caller's own transaction: both are there after its commit, or neither.
+
+        The connection is one of `sqlite3`, SQLAlchemy or Django, to the file of this store.
+        """
         check_jobs(jobs, self._largest_payload, is_row_id)
-        return enqueue.enqueue_in(connection, jobs, now)
+        with joined(connection, self._path) as cursor:
+            # What this transaction makes may be rolled back without our knowing, so nothing of it is remembered.
+            return enqueue.enqueue(cursor, Places(), jobs, now)
 
     async def claim(self, request: Claim) -> Claimed:
         """Apply changes, then choose and lease jobs."""

@@ -40,6 +40,9 @@ where outbox.xid = v.xid::xid8 and outbox.id = v.id;
 -- name: readmit
 with back as (update outbox set reason = null where reason is not null returning id) select count(*) from back;
 
+-- name: holds
+select 1 from outbox where id = %(id)s::text::uuid limit 1;
+
 -- name: contents
 select (select count(*) from outbox where reason is null),
        (select id::text from outbox where reason is null order by outbox.xid, outbox.id limit 1),

@@ -13,6 +13,9 @@ update reprieve_outbox set reason = :reason where seq = :seq;
 -- name: readmit
 update reprieve_outbox set reason = null where reason is not null;
 
+-- name: holds
+select 1 from reprieve_outbox where id = ?;
+
 -- name: contents
 select (select count(*) from reprieve_outbox where reason is null),
        (select id from reprieve_outbox where reason is null order by seq limit 1),
