@@ -195,7 +195,7 @@ def test_a_job_that_always_comes_back_is_named(app: Reprieve) -> None:
 def test_an_endless_drain_has_no_other_error_behind_it(app: Reprieve) -> None:
     @app.task
     def again() -> None:
-        raise Snooze("1s")
+        raise Snooze(1)
 
     again.enqueue()
     with pytest.raises(EndlessDrain) as endless:
@@ -221,7 +221,7 @@ def test_a_drain_that_raises_lets_pass_what_is_no_failure(app: Reprieve) -> None
     @app.task
     def later() -> None:
         if current_job().attempt == 1:
-            raise Snooze("1s")
+            raise Snooze(1)
 
     later.enqueue()
     assert drain(app, raises=True).succeeded == 1

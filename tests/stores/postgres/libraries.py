@@ -6,14 +6,13 @@ from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 import asyncpg  # type: ignore[import-untyped]  # has no types
-import django  # type: ignore[import-untyped]  # as above
 import psycopg
 import pytest
 import sqlalchemy
-from django.conf import settings  # type: ignore[import-untyped]  # as above
-from django.db import connections, transaction  # type: ignore[import-untyped]  # as above
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
+
+from tests.stores.atomic_block import atomic_block
 
 Opened: TypeAlias = Callable[[str], AbstractContextManager[Any]]
 AsyncOpened: TypeAlias = Callable[[str], AbstractAsyncContextManager[Any]]
@@ -59,16 +58,8 @@ def in_django(url: str) -> Iterator[Any]:
         "HOST": parts.hostname,
         "PORT": parts.port,
     }
-    if not settings.configured:
-        settings.configure(DATABASES={"default": database})
-        django.setup()
-    connection = connections["default"]
-    connection.settings_dict.update(database)
-    try:
-        with transaction.atomic():
-            yield connection
-    finally:
-        connection.close()
+    with atomic_block(database) as connection:
+        yield connection
 
 
 @asynccontextmanager

@@ -1,5 +1,6 @@
 """Opening a file while a transaction of the caller's is open on it."""
 
+import asyncio
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -63,14 +64,13 @@ def test_a_store_that_is_missing_is_not_made_beside_a_transaction(path: Path, mo
         assert shop.execute("select title from shop_order").fetchall() == [("bread",)]
 
 
-async def test_an_app_opens_its_store_when_it_is_told_to_and_only_once(path: Path) -> None:
-    app = Reprieve(f"sqlite:///{path}")
-    assert not path.exists()
-    await app.aopen()
-    assert numbers_taken(path) == 1
-    await app.aopen()
-    assert numbers_taken(path) == 1
-    await app.aclose()
+def test_an_app_opens_its_store_when_it_is_told_to_and_only_once(path: Path) -> None:
+    with Reprieve(f"sqlite:///{path}") as app:
+        assert not path.exists()
+        app.open()
+        assert numbers_taken(path) == 1
+        asyncio.run(app.aopen())
+        assert numbers_taken(path) == 1
 
 
 def test_opening_raises_what_is_wrong_with_the_store(tmp_path: Path) -> None:
