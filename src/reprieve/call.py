@@ -28,7 +28,7 @@ class Options(TypedDict, total=False):
     key: str
     """At most one job of this task and tenant has it: enqueued again, the job that exists is the answer."""
     key_ttl: Duration
-    """How long the key is remembered after its job has ended."""
+    """How long the key is kept, counted from the enqueue; never less than its job is."""
     deadline: Duration
     """The job must not start later than this after its enqueue."""
     dependency: Dependency

@@ -49,6 +49,21 @@ async def test_a_store_that_is_up_to_date_opens_beside_a_transaction_and_takes_i
     await store.close()
 
 
+async def test_a_transaction_that_has_only_read_can_still_write_after_the_store_was_opened_beside_it(
+    path: Path,
+) -> None:
+    await SqliteStore(path).close()
+    with closing(sqlite3.connect(path, isolation_level=None)) as shop:
+        shop.execute("begin")
+        shop.execute("select count(*) from reprieve_job").fetchone()
+        store = SqliteStore(path, may_wait=False)
+        job = new_job(store)
+        store.enqueue_in(shop, [job], START)
+        shop.execute("commit")
+    assert stored_ids(path) == {job.id}
+    await store.close()
+
+
 @pytest.mark.parametrize("mode", ["delete", "wal"])
 def test_a_store_that_is_missing_is_not_made_beside_a_transaction(path: Path, mode: str) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as shop:

@@ -62,8 +62,9 @@ def prepare(path: Path | None, durability: Durability, *, shared: bool, may_wait
     """Check the machine and the file, bring its layout up to date, and return a number for this process.
 
     In a file that an application has tables in, ours are made only if it is said to be `shared`. A caller that has a
-    transaction open on the file must not wait for its end, and says `may_wait=False`: then a file that is up to date is
-    opened without a number, which is taken later, and any other raises `StoreNotFound`.
+    transaction open on the file must not wait for its end, and says `may_wait=False`: then nothing is written, a file
+    that is up to date is opened without a number (None), and any other raises `StoreNotFound`. A write of ours would
+    also refuse the caller's own, if its transaction has read before.
     """
     if sqlite3.sqlite_version_info < OLDEST:
         message = f"SQLite {sqlite3.sqlite_version} is too old; Reprieve needs 3.37 or newer"
@@ -76,34 +77,34 @@ def prepare(path: Path | None, durability: Durability, *, shared: bool, may_wait
             if not may_wait:
                 connection.execute("pragma busy_timeout = 0")
             require_ours(connection, path, shared=shared)
-            if connection.execute("pragma journal_mode").fetchone()[0] != "wal":
+            is_wal = connection.execute("pragma journal_mode").fetchone()[0] == "wal"
+            is_current = layout_of(connection) == len(migrations())
+            if not may_wait:
+                if not (is_wal and is_current):
+                    raise _unready(path)
+                return None
+            if not is_wal:
                 connection.execute("pragma journal_mode = wal")
-            if layout_of(connection) != len(migrations()):
+            if not is_current:
                 _migrate(connection)
-            return _number(connection, may_wait=may_wait)
+            connection.execute("begin immediate")
+            _forget_statistics(connection)
+            number = take_number(connection)
+            connection.execute("commit")
+            return number
     except (sqlite3.Error, OSError) as error:
         if not may_wait and is_busy(error):
-            message = (
-                f"{path} holds no store that is ready, and none can be made there while a transaction is open on the "
-                "file; open the store before you begin the transaction, with app.open() or await app.aopen() when the "
-                "program starts, or run reprieve migrate up once"
-            )
-            raise StoreNotFound(message) from error
+            raise _unready(path) from error
         raise translate(error) from error
 
 
-def _number(connection: sqlite3.Connection, *, may_wait: bool) -> int | None:
-    """Do what opening a file has to write; None if another transaction is in the way that must not be waited for."""
-    try:
-        connection.execute("begin immediate")
-    except sqlite3.OperationalError as error:
-        if may_wait or not is_busy(error):
-            raise
-        return None
-    _forget_statistics(connection)
-    number = take_number(connection)
-    connection.execute("commit")
-    return number
+def _unready(path: Path) -> StoreNotFound:
+    message = (
+        f"{path} holds no store that is ready, and none is made there while a transaction of yours is open; "
+        "open the store before you begin the transaction, with app.open() or await app.aopen() when the program "
+        "starts, or run reprieve migrate up once"
+    )
+    return StoreNotFound(message)
 
 
 def take_number(tx: Tx) -> int:

@@ -18,7 +18,7 @@ from reprieve.core.change import Change
 from reprieve.core.events import Event
 from reprieve.core.ids import parse_id
 from reprieve.core.job import Job
-from reprieve.errors import StoreClosed, StoreLocked
+from reprieve.errors import StoreClosed
 from reprieve.rng import bits
 from reprieve.stores.check import check_jobs, check_regulation, check_size
 from reprieve.stores.coalesce import Coalescer
@@ -97,22 +97,21 @@ class SqliteStore:
         # Chance keeps processes apart until this one has a number of its own.
         self._ids = Ids(bits(10) if node is None else node)
         self._coalescer = Coalescer(self._enqueue)
-        if node is None:
-            self._take_number()
+        self._is_numbered = node is not None
         if path is not None:
             _stores.add(self)
 
     def _take_number(self) -> None:
-        """Take a number for the ids of this process, as soon as the file can be written, and keep nobody waiting."""
+        """Take a number for the ids of this process as soon as the file can be written; the caller need not wait."""
 
         def taken(number: Future[int]) -> None:
-            error = number.exception()
-            if error is None:
-                with self._ids_lock:
-                    self._ids.renumber(number.result())
-            elif isinstance(error, StoreLocked):
-                self._take_number()
+            if number.exception() is not None:
+                self._is_numbered = False
+                return
+            with self._ids_lock:
+                self._ids.renumber(number.result())
 
+        self._is_numbered = True
         self._writer.submit(take_number, is_lasting=False).add_done_callback(taken)
 
     @property
@@ -146,7 +145,11 @@ class SqliteStore:
         check_jobs(jobs, self._largest_payload, is_row_id)
         with joined(connection, self._path) as cursor:
             # What this transaction makes may be rolled back without our knowing, so nothing of it is remembered.
-            return enqueue.enqueue(cursor, Places(), jobs, now)
+            known = enqueue.enqueue(cursor, Places(), jobs, now)
+        if not self._is_numbered:
+            # Not before: a commit of ours would refuse the write of a transaction that has read.
+            self._take_number()
+        return known
 
     async def claim(self, request: Claim) -> Claimed:
         """Apply changes, then choose and lease jobs."""
@@ -265,6 +268,8 @@ class SqliteStore:
     def submit(self, work: Callable[[sqlite3.Connection], T], *, is_lasting: bool = True) -> Future[T]:
         """Have something done in a transaction, from code without a loop."""
         self._require_open()
+        if not self._is_numbered:
+            self._take_number()
         return self._writer.submit(work, is_lasting=is_lasting)
 
     def pause(self) -> None:
