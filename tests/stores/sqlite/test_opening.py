@@ -49,7 +49,7 @@ async def test_a_store_that_is_up_to_date_opens_beside_a_transaction_and_takes_i
     await store.close()
 
 
-async def test_a_transaction_that_has_only_read_can_still_write_after_the_store_was_opened_beside_it(
+async def test_a_transaction_that_has_only_read_can_still_write_after_the_store_was_opened(
     path: Path,
 ) -> None:
     await SqliteStore(path).close()
