@@ -4,7 +4,6 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Literal, TypeAlias, TypedDict, get_args
 
 from reprieve.codec import Codec
@@ -12,6 +11,7 @@ from reprieve.core import presets
 from reprieve.core.duration import Duration, seconds
 from reprieve.core.job import HIGH, LOW, NORMAL
 from reprieve.core.policy import Policy
+from reprieve.core.suggestion import suggest
 from reprieve.errors import InvalidDependency, InvalidTask, ValidationError
 from reprieve.importing import MAIN, module_of
 
@@ -194,6 +194,4 @@ def _unknown(name: str, option: str, value: object) -> str:
         return f"{message}it belongs into the policy: policy=Policy({_OF_POLICIES[option].format(value)})"
     if option in _OF_JOBS:
         return f"{message}it belongs to a job: .using({option}=…).enqueue(…)"
-    known = list(TaskOptions.__annotations__)
-    close = get_close_matches(option, known, n=1)
-    return message + (f"did you mean {close[0]!r}?" if close else f"the options are {', '.join(known)}")
+    return message + suggest(option, TaskOptions.__annotations__, "options")

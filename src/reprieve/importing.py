@@ -4,7 +4,6 @@ import inspect
 import linecache
 import os
 import sys
-import sysconfig
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,13 +12,11 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from reprieve.errors import EnqueueDuringImport
+from reprieve.frames import is_product, library_of, short_path
 
 MAIN = "__main__"
 _MAINS = (MAIN, "__mp_main__")
 """What a program's own file is called while it runs; the second in processes that `multiprocessing` starts."""
-
-_PACKAGE = Path(__file__).parent
-_LIBRARIES = tuple(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
 # names
@@ -126,7 +123,7 @@ def explain(error: BaseException) -> str:
     if isinstance(error, SyntaxError) and error.filename:
         what = f"{type(error).__name__}: {error.msg}"
         source = (error.text or "").strip()
-        return f"{_short(error.filename)}:{error.lineno}{f' `{source}`' if source else ''}: {what}"
+        return f"{short_path(error.filename)}:{error.lineno}{f' `{source}`' if source else ''}: {what}"
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     if isinstance(error, SystemExit):
         what = f'it ends the program (SystemExit: {error}); move that under if __name__ == "__main__":'
@@ -153,22 +150,15 @@ class _Line(NamedTuple):
     @property
     def is_of_user(self) -> bool:
         """Whether it is the application's own: neither Python's, nor an installed library's, nor ours."""
-        path = Path(self.file)
-        return not self.file.startswith("<") and not any(map(path.is_relative_to, (_PACKAGE, *_LIBRARIES)))
+        return not self.file.startswith("<") and not library_of(self.file)
 
     @property
     def is_module_level(self) -> bool:
         """Whether it runs because a module that is not ours is imported."""
-        return self.function == "<module>" and not Path(self.file).is_relative_to(_PACKAGE)
+        return self.function == "<module>" and not is_product(self.file)
 
     @property
     def shown(self) -> str:
         """File, line number and source."""
         source = linecache.getline(self.file, self.number).strip()
-        return f"{_short(self.file)}:{self.number}{f' `{source}`' if source else ''}"
-
-
-def _short(file: str) -> str:
-    """Return a path relative to the working folder if it is below that."""
-    path = Path(file)
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file
+        return f"{short_path(self.file)}:{self.number}{f' `{source}`' if source else ''}"

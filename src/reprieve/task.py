@@ -1,11 +1,11 @@
 """A task: a registered function that can be enqueued. Called directly it is still the plain function."""
 
 from collections.abc import Callable
-from difflib import get_close_matches
 from functools import cached_property, update_wrapper
 from typing import TYPE_CHECKING, Generic, NoReturn, ParamSpec, Protocol, Self, TypeVar, Unpack
 
 from reprieve.call import Call, Options, Receipt, Terms
+from reprieve.core.suggestion import suggest
 from reprieve.declaration import Declaration
 from reprieve.errors import ValidationError
 
@@ -126,5 +126,4 @@ def _hint(option: str) -> str:
     """Say which option is meant, or which there are."""
     if option in _OPTIONS_ELSEWHERE:
         return f"write {_OPTIONS_ELSEWHERE[option]}"
-    close = get_close_matches(option, _NAMES, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"its options are {', '.join(_NAMES)}"
+    return suggest(option, _NAMES, "options")

@@ -107,7 +107,7 @@ def test_two_functions_cannot_share_a_name(app: Reprieve) -> None:
         ({"retry_delay": "5s"}, r"belongs into the policy: policy=Policy\(backoff=Exponential\('5s'\)\)"),
         ({"backoff": fixed("5s")}, r"belongs into the policy: policy=Policy\(backoff=…\)"),
         ({"tenant": "acme"}, r"belongs to a job: \.using\(tenant=…\)\.enqueue"),
-        ({"time_out": "5s"}, "has no option 'time_out' .*; did you mean 'timeout'?"),
+        ({"time_out": "5s"}, "has no option 'time_out' .*; did you mean timeout?"),
         ({"colour": "blue"}, "has no option 'colour' .*; the options are name, queue, policy"),
     ],
 )
@@ -173,7 +173,7 @@ def test_a_job_can_wait_for_a_moment(app: Reprieve, send: Task[[int], None], clo
 @pytest.mark.parametrize(
     ("options", "error", "complaint"),
     [
-        ({"colour": "blue"}, ValidationError, "a job has no option 'colour'; its options are tenant, queue"),
+        ({"colour": "blue"}, ValidationError, "a job has no option 'colour'; the options are tenant, queue"),
         ({"at": datetime(2030, 1, 1, tzinfo=UTC), "delay": 1}, ValidationError, "give one of the two"),
         ({"at": datetime(2030, 1, 1)}, ValidationError, "a datetime with a time zone"),  # noqa: DTZ001 - the point
         ({"delay": "5 minuts"}, InvalidDuration, "delay '5 minuts'"),
@@ -216,7 +216,7 @@ def test_an_option_that_makes_no_sense_is_refused_before_anything_is_stored(
         ({"dependency": 5}, InvalidDependency, "must be a name or a function of the arguments, got 5"),
         ({"countdown": 5}, ValidationError, "a job has no option 'countdown'; write delay=$"),
         ({"eta": None}, ValidationError, "a job has no option 'eta'; write at=$"),
-        ({"tennant": "acme"}, ValidationError, "a job has no option 'tennant'; did you mean 'tenant'?"),
+        ({"tennant": "acme"}, ValidationError, "a job has no option 'tennant'; did you mean tenant?"),
     ],
 )
 def test_an_option_of_the_wrong_type_is_refused_where_it_is_given(

@@ -12,10 +12,11 @@ import pytest
 from reprieve.core.job import Job
 from reprieve.core.outcome import Failed
 from reprieve.core.policy import Policy
+from reprieve.frames import count_as_own
 from reprieve.signals import Fail, Retry
 from reprieve.worker import logs, tracebacks
 from reprieve.worker.runner import outcome_of
-from reprieve.worker.tracebacks import MAX_CHARS, MAX_FRAMES, MAX_GROUP, count_as_own, describe
+from reprieve.worker.tracebacks import MAX_CHARS, MAX_FRAMES, MAX_GROUP, describe
 
 JOB = Job(id="j", task="send", created_at=0, due_at=0)
 HERE = Path(__file__).name
@@ -46,13 +47,11 @@ def test_own_frames_have_their_source_and_library_frames_are_folded() -> None:
 
 def test_paths_below_the_working_folder_are_relative(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(Path(__file__).parent)
-    tracebacks._folder.cache_clear()  # noqa: SLF001 - a process has one working folder, a test has its own
-    tracebacks._lines.clear()  # noqa: SLF001 - as above
+    tracebacks._lines.clear()  # noqa: SLF001 - a process has one working folder, a test has its own
     try:
         assert f'File "{HERE}", line ' in describe(raised(parse))
     finally:
-        tracebacks._folder.cache_clear()  # noqa: SLF001 - as above
-        tracebacks._lines.clear()  # noqa: SLF001 - as above
+        tracebacks._lines.clear()  # noqa: SLF001 - a process has one working folder, a test has its own
 
 
 def test_what_led_to_an_exception_is_shown_before_it() -> None:

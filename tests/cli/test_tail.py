@@ -6,11 +6,15 @@ from typing import Any
 import pytest
 
 from reprieve import Policy, Reprieve, clock
-from reprieve.cli.tail import NAMES, name_of, status_after
+from reprieve.cli.subjects import Subjects
+from reprieve.cli.tail import MAX_SUCCESSES, NAMES, Successes, Watch, name_of, status_after
 from reprieve.core.events import Event
 from reprieve.core.job import Cause
 from reprieve.core.move import Dead, ManualRetry, Move, Park, Retry, Return, Snooze, Start, Succeed
-from reprieve.testing import FakeClock, drain
+from reprieve.stores.open import open_store
+from reprieve.stores.protocol import Filter, Page
+from reprieve.testing import FakeClock, FaultyStore, drain
+from reprieve.testing.conformance.stage import START, Worker, enqueue, new_jobs, succeed
 from tests.cli.shell import complaint, reprieve
 
 STORE = ("--store", "sqlite:///jobs.db")
@@ -129,3 +133,28 @@ def test_every_move_has_the_name_of_the_log_and_the_status_that_follows(move: Mo
 
 def test_every_kind_of_move_has_a_name() -> None:
     assert set(NAMES) == set(Move.__args__)
+
+
+async def test_successes_that_come_in_crowds_are_each_read_once() -> None:
+    class Counted(FaultyStore):
+        looks = 0
+
+        async def find(self, wanted: Filter, now: int, cursor: str = "", limit: int = 100) -> Page:
+            self.looks += 1
+            return await super().find(wanted, now, cursor, limit)
+
+    store = Counted(open_store("sqlite://:memory:"))
+    count = 2 * MAX_SUCCESSES + 500
+    await enqueue(store, *new_jobs(store, count))
+    worker = await Worker.open(store)
+    for _ in range(count // 500):
+        await worker.settle(*map(succeed, await worker.exactly(500)))
+    successes = Successes(store, Subjects(store), START, Watch())
+    found = await successes.new()
+    while successes.has_more:
+        found += await successes.new()
+    assert len({event.job_id for _, event in found}) == len(found) == count
+    # A page holds a hundred jobs, and each is read once.
+    assert store.looks <= count // 100 + 3
+    assert await successes.new() == []
+    await store.close()

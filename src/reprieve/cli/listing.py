@@ -153,7 +153,7 @@ class _Rows:
         pages, self._pages = self._pages, []
         rows = [(*found, now) for page, now in pages for found in zip(page.jobs, page.statuses, strict=True)]
         if is_sorted:
-            rows.sort(key=lambda row: row[0].id, reverse=True)
+            rows.sort(key=lambda row: (row[1] != "succeeded", row[0].id), reverse=True)
         digits = digits_for([job.id for job, _, _ in rows]) if output.is_terminal() else None
         if rows:
             self._table.print(

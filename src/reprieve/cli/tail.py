@@ -121,9 +121,8 @@ class Successes:
         self._store = store
         self._subjects = subjects
         self._watch = watch
-        self.has_more = False
-        """Whether there was more than one look returns."""
-        self._began = self._newest = begin
+        self._began = self._newest = self._since = begin
+        self._cursor = ""
         self._seen: dict[str, int] = {}
         """The jobs that were found, and when they ended, while they may be found again."""
 
@@ -132,34 +131,37 @@ class Successes:
         watch = self._watch
         if watch.statuses and "succeeded" not in watch.statuses:
             return []
-        since = max(self._began, self._newest - OVERLAP_MS)
+        if not self._cursor:
+            self._since = max(self._began, self._newest - OVERLAP_MS)
         wanted = Filter(
             ids=(watch.job_id,) if watch.job_id else None,
             task=watch.task,
             tenant=watch.tenant,
             statuses=frozenset({"succeeded"}),
-            finished_since=since,
+            finished_since=self._since,
         )
         found: list[Entry] = []
-        cursor = ""
         while len(found) < MAX_SUCCESSES:
-            page = await self._store.find(wanted, self._store.clock.now(), cursor)
+            page = await self._store.find(wanted, self._store.clock.now(), self._cursor)
             for job in page.jobs:
-                at = job.finished_at or since
+                at = job.finished_at or self._since
                 if job.id not in self._seen:
                     self._seen[job.id] = at
                     self._subjects.note(job)
                     event = Event(job_id=job.id, at=at, attempt=job.attempt, version=job.version, move=Succeed())
                     found.append((None, event))
-            cursor = page.cursor
-            if not cursor:
+            self._cursor = page.cursor
+            if not self._cursor:
+                # All was seen, so the next look may begin later.
+                self._newest = max([self._newest, *self._seen.values()])
+                self._seen = {name: at for name, at in self._seen.items() if at >= self._newest - OVERLAP_MS}
                 break
-        self.has_more = bool(cursor)
-        if not self.has_more:
-            # All was seen, so the next look may begin later.
-            self._newest = max([self._newest, *(event.at for _, event in found)])
-        self._seen = {name: at for name, at in self._seen.items() if at >= since}
         return found
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there is more than the last look returned; the next one goes on there."""
+        return bool(self._cursor)
 
 
 async def _end_of(store: Store) -> int:

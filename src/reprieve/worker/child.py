@@ -14,6 +14,7 @@ import structlog
 from reprieve.clock import ticks
 from reprieve.core.record import Record
 from reprieve.errors import LifespanFailed, ReprieveError
+from reprieve.frames import count_as_own
 from reprieve.worker.board import Board
 from reprieve.worker.isolation import Processes
 from reprieve.worker.lifeline import die_with
@@ -21,7 +22,6 @@ from reprieve.worker.logs import Logs, attach, configure
 from reprieve.worker.loop import run
 from reprieve.worker.opening import START_FAILED_STATUS, Opening
 from reprieve.worker.target import load, move
-from reprieve.worker.tracebacks import count_as_own
 from reprieve.worker.worker import Worker
 
 log = structlog.get_logger("reprieve")

@@ -21,13 +21,14 @@ from reprieve.core.job import Job
 from reprieve.core.outcome import Failed, Outcome, undecodable
 from reprieve.declaration import Declaration
 from reprieve.errors import AppImportFailed, AppNotFound, EnqueueDuringImport, LifespanFailed
+from reprieve.frames import count_as_own
 from reprieve.worker import logs
 from reprieve.worker.isolation import RETIRE_WITHIN_SECONDS, Order, Processes, Report, Start
 from reprieve.worker.lifeline import die_with
 from reprieve.worker.opening import Opening
 from reprieve.worker.runner import Runner
 from reprieve.worker.target import App, import_application, load, move
-from reprieve.worker.tracebacks import count_as_own, failure_of
+from reprieve.worker.tracebacks import failure_of
 
 
 class Declared(Protocol):

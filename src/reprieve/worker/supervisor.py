@@ -10,7 +10,6 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from difflib import get_close_matches
 
 import msgspec
 import structlog
@@ -18,6 +17,7 @@ import structlog
 from reprieve.clock import ticks
 from reprieve.core.job import Job
 from reprieve.core.outcome import Crashed, Interrupted, Outcome, overran
+from reprieve.core.suggestion import nearest
 from reprieve.errors import (
     ForeignStore,
     LifespanFailed,
@@ -141,12 +141,11 @@ class Supervisor:
         known = registry.queues()
         for queue in plan.queues:
             if queue not in known:
-                close = get_close_matches(queue, known, n=1)
                 log.warning(
                     "no task uses this queue",
                     queue=queue,
                     queuesOfTheApp=list(known),
-                    didYouMean=close[0] if close else None,
+                    didYouMean=nearest(queue, known),
                 )
 
     async def _reach_store(self) -> bool:

@@ -4,19 +4,15 @@ Locals are never shown, secrets are redacted, and the size is bounded whatever w
 """
 
 import linecache
-import os
-import sysconfig
-from collections.abc import Iterable, Iterator
-from functools import lru_cache
-from pathlib import Path
+from collections.abc import Iterator
 from types import CodeType, TracebackType
 from typing import Final
 
 from msgspec.structs import replace
 
-from reprieve import errors
 from reprieve.core.failure import Failure, class_name, read
 from reprieve.core.redact import redact, redact_source
+from reprieve.frames import library_of, short_path
 from reprieve.worker import logs
 
 MAX_CHARS: Final = 2_048
@@ -61,14 +57,6 @@ def failure_of(error: BaseException, *, dependency: str = "", now: int | None = 
 def with_traceback(failure: Failure, error: BaseException) -> Failure:
     """Return a failure that was not read from this exception, with the traceback of it if the log shows any."""
     return replace(failure, traceback=describe(error)) if logs.shows_tracebacks() else failure
-
-
-def count_as_own(modules: Iterable[str]) -> None:
-    """Show the frames of these modules' packages, even where they are installed among libraries."""
-    names = {module.partition(".")[0] for module in modules} - {_PRODUCT, "__main__"}
-    if not names <= _own_packages:
-        _own_packages.update(names)
-        _library_of.cache_clear()
 
 
 def describe(error: BaseException) -> str:
@@ -175,7 +163,7 @@ def _runs(trace: TracebackType | None) -> list[tuple[bool, list[_Call]]]:
     runs: list[tuple[bool, list[_Call]]] = []
     while trace is not None:
         code = trace.tb_frame.f_code
-        is_library = bool(_library_of(code.co_filename))
+        is_library = bool(library_of(code.co_filename))
         if not runs or runs[-1][0] != is_library:
             runs.append((is_library, []))
         runs[-1][1].append((code, trace.tb_lineno))
@@ -184,7 +172,7 @@ def _runs(trace: TracebackType | None) -> list[tuple[bool, list[_Call]]]:
 
 
 def _folded(calls: list[_Call]) -> str:
-    names = list(dict.fromkeys(_library_of(code.co_filename) for code, _ in calls))
+    names = list(dict.fromkeys(library_of(code.co_filename) for code, _ in calls))
     others = ", …" if len(names) > _MAX_LIBRARIES else ""
     return f"  … {len(calls)} frame{'s' * (len(calls) > 1)} in {', '.join(names[:_MAX_LIBRARIES])}{others} …"
 
@@ -202,51 +190,6 @@ def _frame(code: CodeType, line: int) -> str:
         source = redact_source(linecache.getline(code.co_filename, line).strip())
         if len(source) > MAX_SOURCE_CHARS:
             source = f"{source[: MAX_SOURCE_CHARS - 1]}…"
-        shown = f'  File "{_short(code.co_filename)}", line {line}, in {code.co_qualname}'
+        shown = f'  File "{short_path(code.co_filename)}", line {line}, in {code.co_qualname}'
         shown = _lines[key] = f"{shown}\n    {source}" if source else shown
     return shown
-
-
-def _short(path: str) -> str:
-    """Return a path as it is seen from the working folder, if it is below it."""
-    return path.removeprefix(_folder()) if path.startswith(_folder()) else path
-
-
-@lru_cache(maxsize=1)
-def _folder() -> str:
-    try:
-        return os.path.join(os.getcwd(), "")  # noqa: PTH109, PTH118 - compared as text with the paths of code
-    except OSError:
-        return "\0"
-
-
-_own_packages: set[str] = set()
-_PRODUCT: Final = "reprieve"
-_PACKAGE: Final = os.path.join(os.path.dirname(os.path.realpath(errors.__file__)), "")  # noqa: PTH118, PTH120 - as above
-_STDLIB: Final = tuple(
-    dict.fromkeys(
-        os.path.join(os.path.realpath(folder), "")  # noqa: PTH118 - as above
-        for name in ("stdlib", "platstdlib")
-        if (folder := sysconfig.get_path(name))
-    )
-)
-_SITES: Final = ("site-packages", "dist-packages")
-
-
-@lru_cache(maxsize=_MAX_CACHED)
-def _library_of(filename: str) -> str:
-    """Return which library a file belongs to; empty for the application's own."""
-    if filename.startswith("<"):
-        return "python" if filename.startswith("<frozen") else ""
-    path = os.path.realpath(filename)
-    if path.startswith(_PACKAGE):
-        return _PRODUCT
-    parts = Path(path).parts
-    for number in range(len(parts) - 2, -1, -1):
-        if parts[number] in _SITES:
-            package = parts[number + 1].removesuffix(".py")
-            return "" if package in _own_packages else f"{parts[number]}/{package}"
-    for folder in _STDLIB:
-        if path.startswith(folder):
-            return f"{Path(folder).name}/{Path(path[len(folder) :]).parts[0].removesuffix('.py')}"
-    return ""
