@@ -31,7 +31,7 @@ from reprieve.producer import Producer, patiently
 from reprieve.registry import Registry
 from reprieve.stores.open import open_outbox, open_store
 from reprieve.stores.outbox import Outbox
-from reprieve.stores.protocol import Store
+from reprieve.stores.protocol import Store, Transactional
 from reprieve.task import P, R, Task
 from reprieve.worker.middleware import Middleware
 
@@ -150,7 +150,7 @@ class Reprieve:
 
     async def ajob(self, job_id: str) -> Job:
         """Answer a job as it is; raises `JobNotFound`."""
-        async with explained(self.outbox, job_id):
+        async with explained(self._outbox_in_use(), job_id):
             return await look.get(self.store, self.clock, job_id)
 
     def job(self, job_id: str) -> Job:
@@ -208,7 +208,7 @@ class Reprieve:
         `force` grants one more attempt to a job that has used up its own. See `admin.retry` for what is raised.
         """
         request = Request(by=by, reason=reason, force=force, delay=seconds(delay, "delay"))
-        async with explained(self.outbox, job_id):
+        async with explained(self._outbox_in_use(), job_id):
             return await retry.retry(self.store, self.clock, job_id, request, self._stuck_after)
 
     def _stuck_after(self, job: Job) -> float:
@@ -221,7 +221,7 @@ class Reprieve:
 
     async def acancel(self, job_id: str, *, by: str, reason: str) -> Cancelled:
         """Give a job up; one that runs is asked to stop and ends as soon as it does."""
-        async with explained(self.outbox, job_id):
+        async with explained(self._outbox_in_use(), job_id):
             return await cancel.cancel(self.store, self.clock, job_id, Request(by=by, reason=reason))
 
     def cancel(self, job_id: str, *, by: str, reason: str) -> Cancelled:
@@ -243,7 +243,7 @@ class Reprieve:
         may be down, for later. Opening again does nothing.
         """
         await asyncio.to_thread(lambda: self.store)
-        outbox = self.outbox
+        outbox = self._outbox_in_use()
         await patiently(self.clock.tune if outbox is None else outbox.open)
 
     def open(self) -> None:
@@ -283,6 +283,10 @@ class Reprieve:
                     settings = self.settings
                     self._outbox = open_outbox(settings.outbox, largest_payload=settings.largest_payload)
         return self._outbox
+
+    def _outbox_in_use(self) -> Outbox | None:
+        """Return the outbox; None where the store joins transactions itself, and needs none."""
+        return None if isinstance(self.store, Transactional) else self.outbox
 
     async def aclose(self) -> None:
         """Let go of the store and the outbox; they are opened again if they are needed again."""

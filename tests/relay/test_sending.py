@@ -129,6 +129,7 @@ def test_a_store_that_joins_transactions_uses_no_outbox(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/jobs.db"
     with Reprieve(url, outbox=f"sqlite:///{tmp_path}/app.db", settings=Settings()) as app:
         task = app.task(print)
+        app.open()
         with closing(sqlite3.connect(":memory:")) as idle, pytest.raises(StoreError, match="no open transaction"):
             task.using(connection=idle).enqueue()
     assert not (tmp_path / "app.db").exists()
