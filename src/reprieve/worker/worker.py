@@ -342,7 +342,8 @@ class Worker:
             async for _ in ringing:
                 if self._running:
                     await self._end_what_is_unwanted()
-                    yield
+                # Also when nothing runs any more: or an outage that it met would never end.
+                yield
 
     async def _end_what_is_unwanted(self) -> None:
         """End what a person wants to stop, and what was taken away from this session."""
