@@ -227,7 +227,7 @@ def test_worker_says_what_it_serves_and_warns_of_a_queue_that_no_task_uses(user:
     with user.running("worker", "shop:app", "-q", "mial", "--processes", "1", "--log-style", "text") as worker:
         worker.wait_for("no task uses this queue")
         assert "queue=mial queuesOfTheApp=mail didYouMean=mail" in worker.output
-        assert "worker started: shop:app on sqlite:///jobs.db, queue mial, 1 task, 1 process × 20 slots" in worker.output
+        assert "shop:app on sqlite:///jobs.db, queue mial, 1 task, 1 process × 20 slots" in worker.output
         assert worker.stop() == 0
 
 
