@@ -8,13 +8,13 @@ import pytest
 from msgspec.structs import replace
 
 from reprieve import Reprieve, clock
-from reprieve.cli.moments import clock_time, relative, roughly
 from reprieve.cli.summary import attempts_of
 from reprieve.core import change
 from reprieve.core.events import Event
 from reprieve.core.job import CancelRequest, Cause, Job
 from reprieve.core.move import Cancel, Dead, ManualRetry, Move, Park, Retry, Return, Revive, Snooze, Start, Succeed
 from reprieve.stores.protocol import Beat, Claim
+from reprieve.views.moments import clock_time, relative, roughly
 from reprieve.views.story import Step, story
 from tests.cli.shell import answer, reprieve
 

@@ -5,7 +5,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from reprieve.cli import output
-from reprieve.cli.moments import clock_time
+from reprieve.views.moments import clock_time
 from reprieve.views.story import Step, What
 
 STYLES: dict[What, str] = {

@@ -3,12 +3,12 @@
 import json
 from collections.abc import Iterator
 
-from reprieve.cli.moments import both, lasting, roughly
 from reprieve.cli.output import Cell
 from reprieve.cli.table import Column
 from reprieve.core.job import Job
 from reprieve.core.status import Status
 from reprieve.views.jobs import payload_of
+from reprieve.views.moments import both, lasting, roughly
 from reprieve.views.waiting import waits_for
 
 COLUMNS = (
@@ -46,7 +46,7 @@ def row_of(job: Job, status: Status, now: int, name: str) -> list[Cell]:
         f"{job.charged}/{job.limit or '∞'}",
         str(job.spared) if job.spared else "",
         _when(job, status, now),
-        _why(job, status),
+        _why(job, status, now),
     ]
 
 
@@ -58,7 +58,7 @@ def facts_of(job: Job, status: Status, now: int, progress: bytes | None) -> Iter
     yield "status", (status, COLOURS[status])
     yield "attempts", attempts_of(job)
     yield _moment_name(job), both(_moment(job), now)
-    yield "waits for", waits_for(job, now) or _waits_for(job, status)
+    yield "waits for", waits_for(job, status, now)
     yield "queue", job.queue
     yield "tenant", job.tenant
     yield "dependency", job.dependency
@@ -119,11 +119,7 @@ def _moment_name(job: Job) -> str:
     return "due" if job.leased_at is None else "started"
 
 
-def _waits_for(job: Job, status: Status) -> str:
-    return job.parked_on or job.dependency or job.group or job.task if status == "parked" else ""
-
-
-def _why(job: Job, status: Status) -> str:
+def _why(job: Job, status: Status, now: int) -> str:
     if job.cause is not None and job.state != "succeeded":
         return job.cause.reason
-    return f"waits for {_waits_for(job, status)}" if status == "parked" else ""
+    return f"waits for {waits_for(job, status, now)}" if status == "parked" else ""

@@ -10,7 +10,6 @@ import msgspec
 
 from reprieve.admin.resolve import short
 from reprieve.cli import output
-from reprieve.cli.moments import clock_time, timestamp
 from reprieve.cli.subjects import Subject, Subjects
 from reprieve.cli.table import cut
 from reprieve.core.duration import milliseconds
@@ -18,6 +17,7 @@ from reprieve.core.events import Event
 from reprieve.core.move import Cancel, Dead, ManualRetry, Move, Park, Retry, Return, Revive, Snooze, Start, Succeed
 from reprieve.core.status import Status
 from reprieve.stores.protocol import Filter, Store
+from reprieve.views.moments import clock_time, timestamp
 
 LOOK_EVERY_SECONDS = 1.0
 """Seconds after which it looks by itself, whether or not the store says that something happened."""

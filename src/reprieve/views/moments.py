@@ -18,15 +18,15 @@ def timestamp(at: int) -> str:
 
 def relative(at: int, now: int) -> str:
     """Return how far an instant is from now: `in 5m`, `12s ago`."""
-    return f"in {_length(at - now)}" if at > now else f"{_length(now - at)} ago"
+    return f"in {length(at - now)}" if at > now else f"{length(now - at)} ago"
 
 
 def roughly(at: int, now: int) -> str:
     """Return how far an instant is from now, in its largest unit: `in 59m`, `3d ago`, `now`."""
-    length = _largest_unit(abs(at - now))
-    if not length:
+    distance = _largest_unit(abs(at - now))
+    if not distance:
         return "now"
-    return f"in {length}" if at > now else f"{length} ago"
+    return f"in {distance}" if at > now else f"{distance} ago"
 
 
 def lasting(since_at: int, now: int) -> str:
@@ -36,9 +36,9 @@ def lasting(since_at: int, now: int) -> str:
 
 def _largest_unit(milliseconds: int) -> str:
     seconds = milliseconds // 1_000
-    for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):
-        if seconds >= length:
-            return f"{seconds // length}{unit}"
+    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):
+        if seconds >= size:
+            return f"{seconds // size}{unit}"
     return ""
 
 
@@ -47,6 +47,7 @@ def both(at: int, now: int) -> str:
     return f"{clock_time(at, now)} ({relative(at, now)})"
 
 
-def _length(milliseconds: int) -> str:
+def length(milliseconds: int) -> str:
+    """Return a length of time, to the second from one second on: `0.3s`, `48s`, `1m20s`."""
     seconds = milliseconds / 1_000
     return spell(round(seconds, 1) if seconds < 1 else float(round(seconds)))
