@@ -78,8 +78,8 @@ async def waiting(stage: Stage, ids: list[str]) -> bool:
     """Whether all jobs were parked at least once, and say what they wait for."""
     jobs = await stage.jobs(ids)
     now = stage.app.clock.now()
-    explained = [waits_for(job, now) for job in jobs if job.state == "waiting"]
-    assert all(line.startswith("relay: ") and "; no answer since " in line for line in explained if line)
+    explained = [waits_for(job, "parked", now) for job in jobs if job.waiting_for == "gate"]
+    assert all(line.startswith("relay: ") and "; no answer since " in line for line in explained)
     return all(job.parked_since_at is not None and job.parked_on == "relay" for job in jobs)
 
 
