@@ -185,3 +185,8 @@ def test_rules_of_the_configuration_go_before_a_preset_that_is_named() -> None:
     Path("reprieve.toml").write_text(RULES)
     (judged,) = answer("classify", "550 over quota", "--policy", "webhook")
     assert (judged["policy"], judged["kind"], judged["retryAfter"]) == ("webhook", "transient", 600.0)
+
+
+def test_standard_input_without_a_line_is_an_error() -> None:
+    result = reprieve("classify", "-", status=2, input="\n\n")
+    assert "standard input is empty; give errors one a line" in result.stderr

@@ -143,7 +143,11 @@ def _lines(texts: Sequence[str]) -> list[str]:
     lines: list[str] = []
     for text in texts:
         lines += sys.stdin.read().splitlines() if text == "-" else [text]
-    return [line for line in lines if line.strip()]
+    told = [line for line in lines if line.strip()]
+    if not told:
+        message = "standard input is empty; give errors one a line"
+        raise click.UsageError(message)
+    return told
 
 
 def _print(judgement: "Judgement") -> None:

@@ -118,5 +118,6 @@ def _facts(rule: "Rule") -> dict[str, object]:
         "scope": rule.scope,
         "retryAfter": rule.retry_after,
         "maxAttempts": rule.max_attempts,
+        "isUnavailable": rule.is_unavailable or None,
     }
     return {name: value for name, value in facts.items() if value not in ("", None)}
