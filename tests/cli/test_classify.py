@@ -161,7 +161,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_the_preset_that_is_named_decides() -> None:
-    assert facts("451 4.7.1 greylisted", "--policy", "email")["email"] == "retry in 0.75s to 1.25s, at most 5 attempts"
+    assert facts("451 4.3.0 local error", "--policy", "email")["email"] == "retry in 0.75s to 1.25s, at most 5 attempts"
     assert "there is no preset 'emial'" in complaint("classify", "451", "--policy", "emial", status=2)
 
 
