@@ -128,7 +128,7 @@ async def check_every_filter_narrows(store: Store) -> None:
         expect_ids(found, [job for job in jobs if matches(job)], f"jobs found by {name}")
 
 
-async def _statuses(store: Store, at: int) -> dict[str, Status]:
+async def _status_of_each(store: Store, at: int) -> dict[str, Status]:
     """Return the status of every job, page by page."""
     found: dict[str, Status] = {}
     cursor, is_over = "", False
@@ -142,7 +142,7 @@ async def _statuses(store: Store, at: int) -> dict[str, Status]:
 async def check_every_job_is_found_with_the_status_that_the_filter_goes_by(store: Store) -> None:
     crowd = await populate(store)
     wanted = {job.id: status for status, jobs in crowd.items() for job in jobs}
-    expect_equal(await _statuses(store, NOW), wanted, "the statuses that jobs are found with")
+    expect_equal(await _status_of_each(store, NOW), wanted, "the statuses that jobs are found with")
     page = await store.find(Filter(ids=tuple(wanted)), NOW)
     by_id = {job.id: status for job, status in zip(page.jobs, page.statuses, strict=True)}
     expect_equal(by_id, wanted, "the statuses that jobs are found with by their ids")
@@ -156,7 +156,7 @@ async def check_jobs_of_a_held_gate_are_parked_also_when_they_are_due(store: Sto
     other = await enqueued(store, START + 2, dependency="sns")
     await regulate(store, Regulation(subject="dependency", name="ses", permits=0), at=START)
     at = START + HOUR
-    found = await _statuses(store, at)
+    found = await _status_of_each(store, at)
     expect_equal(found, {tried.id: "parked", untried.id: "parked", other.id: "ready"}, "the statuses in a page")
     by_status: dict[Status, list[Job]] = {"parked": [tried, untried], "ready": [other]}
     for status, jobs in by_status.items():
