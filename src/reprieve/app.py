@@ -244,7 +244,12 @@ class Reprieve:
         """
         await asyncio.to_thread(lambda: self.store)
         outbox = self._outbox_in_use()
-        await patiently(self.clock.tune if outbox is None else outbox.open)
+        await patiently(self._reach_store if outbox is None else outbox.open)
+
+    async def _reach_store(self) -> None:
+        await self.clock.tune()
+        # Whether a server keeps jobs safely is looked at when it is first used.
+        await self.store.gauges("queue")
 
     def open(self) -> None:
         """Open the store now, from code without a loop; see `aopen`."""

@@ -16,12 +16,15 @@ from reprieve.core.policy import Override, Policy, resolve
 from reprieve.core.presets import Profile
 from reprieve.core.record import Record
 from reprieve.core.rule import Rule, parse_rules
-from reprieve.core.suggestion import suggest
+from reprieve.core.suggestion import nearest, suggest
 from reprieve.errors import InvalidSetting, ReprieveError
 
 FILE = "reprieve.toml"
 PROJECT = "pyproject.toml"
 PREFIX = "REPRIEVE_"
+
+MISSPELT = 0.8
+"""How alike a variable and a setting must be for one to be taken for the other: an application may have its own."""
 
 
 class Settings(Record):
@@ -96,6 +99,7 @@ def load(environ: Mapping[str, str] | None = None, folder: Path | None = None) -
         variable = PREFIX + name.upper()
         if variable in environ and name not in _TABLES:
             found[name] = (environ[variable], variable)
+    _refuse_misspelt(environ)
     for name, (_, source) in found.items():
         if name not in _PARSERS:
             message = f"{source} has an unknown setting {name!r}; {suggest(name, _PARSERS, 'settings')}"
@@ -107,6 +111,17 @@ def load(environ: Mapping[str, str] | None = None, folder: Path | None = None) -
         values["policies"] = _parse("policies", *found["policies"], partial(_policies, profile=profile))
     sources = {name: found[name][1] if name in found else "default" for name in _PARSERS}
     return Loaded(Settings(**values), sources)
+
+
+def _refuse_misspelt(environ: Mapping[str, str]) -> None:
+    """Raise `InvalidSetting` for a variable that nearly names a setting; others may be an application's own."""
+    for variable in environ:
+        name = variable.removeprefix(PREFIX).lower()
+        if variable.startswith(PREFIX) and name not in (*_PARSERS, "config"):
+            meant = nearest(name, (*_PARSERS, "config"), MISSPELT)
+            if meant is not None:
+                message = f"{variable} is not a setting; did you mean {PREFIX}{meant.upper()}?"
+                raise InvalidSetting(message)
 
 
 def _files(named: str, folder: Path) -> list[Path]:

@@ -21,6 +21,9 @@ _STDLIB: Final = tuple(
 )
 _SITES: Final = ("site-packages", "dist-packages")
 
+_TYPED: Final = ("<stdin>", "<string>", "<console>", "<python-input", "<ipython-input", "<doctest", "<document>")
+"""How code is called that was typed at a prompt, or handed to `exec`."""
+
 _own_packages: set[str] = set()
 
 
@@ -36,7 +39,8 @@ def count_as_own(modules: Iterable[str]) -> None:
 def library_of(filename: str) -> str:
     """Return which library a file belongs to; empty for the application's own."""
     if filename.startswith("<"):
-        return "python" if filename.startswith("<frozen") else ""
+        # What a person types has no file; what libraries generate (SQLAlchemy, attrs) names itself in brackets as well.
+        return "" if filename.startswith(_TYPED) else "python" if filename.startswith("<frozen") else "generated code"
     path = os.path.realpath(filename)
     if path.startswith(_PACKAGE):
         return _PRODUCT

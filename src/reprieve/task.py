@@ -67,7 +67,7 @@ class Task(Generic[P, R]):
         Raises a `ValidationError` for an option that a job does not have, and for a value that makes no sense.
         """
         if unknown := options.keys() - Options.__annotations__.keys():
-            message = f"a job has no option {', '.join(sorted(map(repr, unknown)))}; {_hint(min(unknown))}"
+            message = "; ".join(f"a job has no option {option!r}; {_hint(option)}" for option in sorted(unknown))
             raise ValidationError(message)
         task = type(self)(self._function, self.declaration, self.app, {**self._options, **options})
         task._terms  # noqa: B018, SLF001 - worked out, and thereby checked, at the call that gives the options

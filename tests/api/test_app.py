@@ -365,6 +365,12 @@ def test_a_url_that_no_store_answers_to_is_refused_when_it_is_needed(url: str) -
     app.close()
 
 
+def test_a_url_of_sqlalchemy_is_told_what_to_leave_out() -> None:
+    app = Reprieve("postgresql+psycopg://u@h/d")
+    with pytest.raises(InvalidUrl, match=r"names a driver; write postgresql:// without it"):
+        app.open()
+
+
 def test_a_task_that_nobody_knows_and_a_payload_that_does_not_fit_are_dead_at_once(app: Reprieve) -> None:
     newer = Reprieve("sqlite://:memory:", clock=app.clock)
     with newer.override(store=app.store):

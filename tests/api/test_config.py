@@ -191,6 +191,13 @@ def test_a_variable_that_makes_no_sense_is_named(tmp_path: Path) -> None:
         load({"REPRIEVE_SLOTS": "many"}, tmp_path)
 
 
+def test_a_misspelt_variable_is_told_and_one_of_the_applications_own_is_not(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSetting, match=r"REPRIEVE_SLTOS is not a setting; did you mean REPRIEVE_SLOTS\?"):
+        load({"REPRIEVE_SLTOS": "4"}, tmp_path)
+    own = {"REPRIEVE_DB_URL": "x", "REPRIEVE_TEST_POSTGRES": "x", "REPRIEVE_THEME": "dark"}
+    assert load(own, tmp_path).settings == Settings()
+
+
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "reprieve.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(InvalidSetting, match="cannot be read"):

@@ -217,6 +217,11 @@ def test_an_option_that_makes_no_sense_is_refused_before_anything_is_stored(
         ({"countdown": 5}, ValidationError, "a job has no option 'countdown'; write delay=$"),
         ({"eta": None}, ValidationError, "a job has no option 'eta'; write at=$"),
         ({"tennant": "acme"}, ValidationError, "a job has no option 'tennant'; did you mean tenant?"),
+        (
+            {"eta": 1, "tennant": "a"},
+            ValidationError,
+            "'eta'; write at=; a job has no option 'tennant'; did you mean t",
+        ),
     ],
 )
 def test_an_option_of_the_wrong_type_is_refused_where_it_is_given(

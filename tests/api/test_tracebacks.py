@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -199,6 +200,18 @@ def test_an_application_that_is_installed_among_libraries_is_the_users_own(tmp_p
     assert "… 1 frame in site-packages/shop_that_is_installed …" in before
     count_as_own(["shop_that_is_installed.jobs"])
     assert "in fail" in describe(raised(shop.fail))
+
+
+def test_code_that_libraries_generate_is_folded() -> None:
+    names: dict[str, Any] = {"parse": parse}
+    exec(compile("def go():\n    parse()\n", "<sqlalchemy generated go() wrapper>", "exec"), names)  # noqa: S102 - our own
+
+    def own() -> None:
+        names["go"]()
+
+    text = describe(raised(own))
+    assert "… 1 frame in generated code …" in text
+    assert "sqlalchemy generated" not in text
 
 
 def test_a_thread_shows_the_frames_of_its_function() -> None:

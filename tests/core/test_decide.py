@@ -427,6 +427,8 @@ def test_a_failure_always_has_a_reason() -> None:
     assert decision.cause.reason == "unknown error"
     typed = Failed(failure=Failure(message="", types=("a.KeyError",)), verdict=Verdict(kind="permanent"))
     assert decide_failure(RUNNING, typed, POLICY, NORMAL).cause.reason == "KeyError"
+    keyed = Failed(failure=Failure(message="'answer'", types=("KeyError",)), verdict=Verdict(kind="permanent"))
+    assert decide_failure(RUNNING, keyed, POLICY, NORMAL).cause.reason == "KeyError: 'answer'"
 
 
 def test_failures_that_differ_only_in_what_varies_have_one_fingerprint() -> None:

@@ -1,5 +1,6 @@
 """Sending: jobs wait in the outbox if their transaction commits, and reach the store only then, as they were made."""
 
+import asyncio
 import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
@@ -12,6 +13,7 @@ from reprieve.config import Settings
 from reprieve.errors import InvalidUrl, JobNotFound, PayloadTooLarge, StoreError, ValidationError
 from reprieve.stores.open import open_outbox
 from reprieve.stores.outbox import Contents
+from tests.cli.shell import process
 from tests.relay.shop import Shop, Undone, confirm
 
 
@@ -76,6 +78,16 @@ async def test_a_job_in_the_outbox_is_said_to_be_there(shop: Shop) -> None:
             await call
     await shop.drain()
     assert (await shop.app.ajob(job_id)).state == "waiting"
+
+
+async def test_the_command_line_says_that_a_job_is_in_the_outbox(shop: Shop) -> None:
+    (job_id,) = shop.send()
+    settings = {"REPRIEVE_URL": shop.app.settings.url, "REPRIEVE_OUTBOX": shop.app.settings.outbox}
+    # The store is made by the first use of it.
+    await shop.app.store.cells("gate:")
+    for words in (("show", job_id), ("cancel", job_id, "--reason", "x"), ("retry", job_id, "--reason", "x")):
+        done = await asyncio.to_thread(process, "jobs", *words, **settings)
+        assert (done.returncode, f"job {job_id} is still in the outbox: no relay" in done.stderr) == (3, True), done
 
 
 async def test_whether_a_key_is_taken_is_not_known_before_the_relay_has_come(shop: Shop) -> None:

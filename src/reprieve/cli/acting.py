@@ -10,7 +10,7 @@ from reprieve.cli import output
 from reprieve.cli.exit import CONFLICT, one_line, print_error, status_of
 from reprieve.cli.group import examples
 from reprieve.cli.kinds import DURATION
-from reprieve.cli.store import choose, read, store_options
+from reprieve.cli.store import Choice, choose, explaining, read, store_options
 
 if TYPE_CHECKING:  # what a command needs is imported when it runs
     from reprieve.errors import ReprieveError
@@ -61,7 +61,7 @@ def retry(  # noqa: PLR0913 - one parameter an option
         position = f", position {answer.queue_position} in its lane" if answer.queue_position else ""
         return Done(answer.message + position, answer)
 
-    read(choice, lambda store: _act(store, job_ids, retry_one, Report("retried", as_json=as_json)))
+    read(choice, lambda store: _act(store, choice, job_ids, retry_one, Report("retried", as_json=as_json)))
 
 
 @click.command(
@@ -90,7 +90,8 @@ def cancel(
         answer = await cancel_job(store, store.clock, job_id, request)
         return Done(answer, {"jobId": job_id, "answer": answer})
 
-    read(choose(target, url), lambda store: _act(store, job_ids, cancel_one, Report("cancelled", as_json=as_json)))
+    choice = choose(target, url)
+    read(choice, lambda store: _act(store, choice, job_ids, cancel_one, Report("cancelled", as_json=as_json)))
 
 
 class Done(NamedTuple):
@@ -143,6 +144,7 @@ class Report:
 
 async def _act(
     store: "Store",
+    choice: Choice,
     texts: Sequence[str],
     work: Callable[["Store", str], Coroutine[Any, Any, Done]],
     report: Report,
@@ -160,7 +162,9 @@ async def _act(
             report.add_error(job_id, unavailable)
         else:
             try:
-                report.add_done(job_id, await work(store, job_id))
+                async with explaining(choice, job_id):
+                    done = await work(store, job_id)
+                report.add_done(job_id, done)
             except StoreError as error:
                 if report.is_empty:
                     raise

@@ -9,7 +9,7 @@ from reprieve.cli.acting import cancel, retry
 from reprieve.cli.group import Group, examples
 from reprieve.cli.kinds import DURATION, SINCE, Since
 from reprieve.cli.listing import list_jobs
-from reprieve.cli.store import choose, read, store_options
+from reprieve.cli.store import choose, explaining, read, store_options
 
 if TYPE_CHECKING:  # what a command needs is imported when it runs
     from reprieve.admin.look import Found
@@ -43,15 +43,18 @@ def show(*, job_id: str, target: str | None, url: str | None, as_json: bool) -> 
     from reprieve.views.jobs import view
     from reprieve.views.story import story
 
+    choice = choose(target, url)
+
     async def look(store: "Store") -> tuple["Found", list["Event"], bytes | None, int]:
         from reprieve.admin.look import look
         from reprieve.admin.resolve import resolve
 
         (whole,) = await resolve(store, store.clock, [job_id])
-        found = await look(store, store.clock, whole)
+        async with explaining(choice, whole):
+            found = await look(store, store.clock, whole)
         return found, await _events(store, whole), await store.progress(whole), store.clock.now()
 
-    (job, status), events, progress, now = read(choose(target, url), look)
+    (job, status), events, progress, now = read(choice, look)
     steps = story(job, events)
     if as_json:
         facts: dict[str, Any] = view(job, status, progress=progress)

@@ -58,7 +58,7 @@ def list_jobs(  # noqa: PLR0913 - one parameter an option
 ) -> None:
     """List jobs, as they are now: those that have not succeeded first, and of them the newest first.
 
-    On Redis a list that is too long to be shown at once comes in no order.
+    On Redis only a whole list on a terminal is in order; a pipe, or --limit, gets jobs in no order.
 
     A terminal shows the end of each id: enough to tell the listed jobs apart, and to name one to other commands. A pipe
     gets whole ids and texts, one job a line, and every job unless --limit is given.

@@ -4,7 +4,8 @@ The app is `--app`, then `REPRIEVE_APP`, then `app` in the configuration. The st
 `REPRIEVE_URL`, then `url` in the configuration, then the default.
 """
 
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
@@ -115,6 +116,26 @@ def one_of(argument: str | None, option: str | None, what: str, name: str) -> st
         message = f"{what} is given twice, as {argument!r} and as {name} {option!r}; give one of them"
         raise click.UsageError(message)
     return argument or option
+
+
+@asynccontextmanager
+async def explaining(choice: Choice, job_id: str) -> AsyncIterator[None]:
+    """Let a `JobNotFound` say what the outbox of the app has to do with it, where there is one."""
+    from reprieve.admin.outbox import explained
+    from reprieve.errors import JobNotFound
+    from reprieve.stores.open import open_outbox
+
+    try:
+        yield
+    except JobNotFound:
+        if not choice.settings.outbox:
+            raise
+        outbox = open_outbox(choice.settings.outbox)
+        try:
+            async with explained(outbox, job_id):
+                raise
+        finally:
+            await outbox.close()
 
 
 def read(choice: Choice, work: Callable[["Store"], Coroutine[Any, Any, T]]) -> T:

@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
+def nearest(word: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
     """Return the known word that is most like this one, or None if none is like it.
 
-    Case does not count, and neither does a dotted path before either of the two.
+    Case does not count, and neither does a dotted path before either of the two. `likeness` goes from 0 to 1.
     """
     by_form: dict[str, str] = {}
     for one in known:
@@ -15,7 +15,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
             by_form.setdefault(form, one)
     lowered = word.lower()
     for form in (lowered, lowered.rpartition(".")[2]):
-        if close := get_close_matches(form, by_form, n=1):
+        if close := get_close_matches(form, by_form, n=1, cutoff=likeness):
             return by_form[close[0]]
     return None
 

@@ -137,5 +137,9 @@ def _extra(name: str) -> Iterator[None]:
 
 
 def _unanswered(url: str) -> InvalidUrl:
+    dialect, plus, _ = url.partition("://")[0].partition("+")
+    if plus and dialect in ("sqlite", *_POSTGRES, *_REDIS):
+        # SQLAlchemy names its driver there.
+        return InvalidUrl(f"{masked(url)!r} names a driver; write {dialect}:// without it")
     forms = "sqlite:///jobs.db, sqlite://:memory:, postgresql://user:password@host/database or redis://host:6379/0"
     return InvalidUrl(f"no store answers to {masked(url)!r}; write {forms}")

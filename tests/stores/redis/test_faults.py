@@ -10,6 +10,7 @@ import pytest
 import redis
 from redis._parsers import _RESP2Parser
 
+from reprieve import Reprieve
 from reprieve.errors import (
     ForeignStore,
     InvalidUrl,
@@ -163,6 +164,9 @@ async def test_server_that_would_lose_jobs_is_refused_with_the_commands_that_cur
         store = RedisStore(server.url)
         with pytest.raises(UnsafeStore, match="or set REPRIEVE_DURABILITY=fast, if jobs may be lost") as refused:
             await enqueued(store)
+        async with Reprieve(server.url) as app:
+            with pytest.raises(UnsafeStore):
+                await app.aopen()
         commands = re.findall(rf"redis-cli -h 127.0.0.1 -p {server.port} config set (\S+) (\S+)", str(refused.value))
         assert {name.replace("-", "_") for name, _ in commands} == settings.keys()
         with server.client() as client:

@@ -10,7 +10,7 @@ from reprieve.errors import NewerSchema, ReprieveError
 from reprieve.stores.care import Finding, Layout, Level, Migration, local_clock, measure_skew
 from reprieve.stores.redis.address import Address
 from reprieve.stores.redis.faults import FAULTS, translate
-from reprieve.stores.redis.guard import ALERT, FULL, OLDEST, Server, server_of, version_of
+from reprieve.stores.redis.guard import ALERT, FULL, OLDEST, Server, client_of, server_of, version_of
 from reprieve.stores.redis.link import LAYOUT
 from reprieve.stores.redis.tags import tag_of
 
@@ -39,7 +39,8 @@ class RedisCare:
             client = self._address.connect()
             try:
                 for name, info, config in self._servers(client):
-                    yield from _examine(server_of(info, config.get("appendfsync")), info, config, name)
+                    server = server_of(info, config.get("appendfsync"))
+                    yield from _examine(server, info, config, name, client_of(self._address))
                 if self._address.mode == "cluster":
                     yield _slots(client)
                 yield _latency(client)
@@ -117,7 +118,9 @@ def _config(client: Any, **where: Any) -> dict[str, str]:  # noqa: ANN401 - of t
     return {str(name): str(value) for name, value in found.items()}
 
 
-def _examine(server: Server, info: dict[str, Any], config: dict[str, str], where: str) -> Iterator[Finding]:
+def _examine(
+    server: Server, info: dict[str, Any], config: dict[str, str], where: str, client: str
+) -> Iterator[Finding]:
     is_old = version_of(server.version) < OLDEST
     kind = "Valkey " + str(info["valkey_version"]) if "valkey_version" in info else "Redis " + server.version
     yield _finding("version" + where, "bad" if is_old else "ok", kind, "update it: scripts need 6.2" if is_old else "")
@@ -130,7 +133,7 @@ def _examine(server: Server, info: dict[str, Any], config: dict[str, str], where
             "aof" + where,
             "bad",
             "appendonly no: a restart forgets every job",
-            "run redis-cli config set appendonly yes, then redis-cli config rewrite",
+            f"run {client} config set appendonly yes, then {client} config rewrite",
         )
     yield _fsync(server, where)
     is_kept = server.policy == "noeviction"

@@ -93,10 +93,10 @@ def require_safe(server: Server, address: Address, durability: Durability) -> No
     if not cures:
         return
     seen = ", ".join(f"{name} {now}" for name, now, _ in cures)
-    commands = " && ".join(f"{_client(address)} config set {name} {wanted}" for name, _, wanted in cures)
+    commands = " && ".join(f"{client_of(address)} config set {name} {wanted}" for name, _, wanted in cures)
     weaker = "full, which may lose the last two seconds" if durability == "strict" else "fast, if jobs may be lost"
     message = (
-        f"the server would lose jobs as it is set up ({seen}); run {commands} && {_client(address)} config rewrite "
+        f"the server would lose jobs as it is set up ({seen}); run {commands} && {client_of(address)} config rewrite "
         f"(which needs a configuration file), or set REPRIEVE_DURABILITY={weaker}"
     )
     raise UnsafeStore(message)
@@ -115,7 +115,7 @@ def _cures(server: Server, durability: Durability) -> list[tuple[str, str, str]]
     return cures
 
 
-def _client(address: Address) -> str:
+def client_of(address: Address) -> str:
     """Return how redis-cli is called for a server; without its password, for which it asks."""
     host, port = address.hosts[0]
     words = ["redis-cli"]
