@@ -4,6 +4,7 @@ Not at the ports that the system gives to clients: a server that has still to st
 find its own taken, and whoever asks after it would be answered by another.
 """
 
+import atexit
 import os
 import shutil
 import socket
@@ -14,6 +15,13 @@ FIRST, LAST = 10_240, 20_240
 
 _SIGNS: list[socket.socket] = []
 """What keeps others from the ports that this process was given."""
+
+
+@atexit.register
+def _let_go() -> None:
+    for sign in _SIGNS:
+        sign.close()
+
 
 UNPRIVILEGED = ("postgres", "nobody")
 """Who runs a server when we are root, which most of them refuse."""
