@@ -46,7 +46,7 @@ _KINDS: dict[str, tuple[type[StoreError], str]] = {
 _REFUSALS: dict[str, tuple[type[StoreError], str]] = {
     "password authentication failed": _KINDS["28"],
     "no password supplied": (StoreRefused, "the server asks for a password; put it into the URL, or into PGPASSWORD"),
-    "no pg_hba.conf entry": (StoreRefused, "the server lets nobody in from here; allow it in pg_hba.conf"),
+    "no pg_hba.conf entry": (StoreRefused, "the server refuses connections from this host; allow it in pg_hba.conf"),
     r'(database|role|user) ".*" does not exist': (
         StoreRefused,
         "the database or the user does not exist; create it, or correct the URL",

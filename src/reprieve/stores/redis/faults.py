@@ -61,7 +61,7 @@ _WORDS: tuple[tuple[str, type[StoreError], str], ...] = (
     ("NOAUTH", StoreRefused, "the server wants a password; write it in the URL: redis://:password@host"),
     ("WRONGPASS", StoreRefused, "the server does not take this user and password; check those in the URL"),
     ("NOPERM", StoreRefused, "the user may not do this; give it the commands and keys that deploy/redis.acl lists"),
-    ("DENIED", StoreRefused, "the server is in protected mode and takes nobody from elsewhere; set a password"),
+    ("DENIED", StoreRefused, "the server is in protected mode and refuses other hosts; set a password"),
 )
 
 """What an error begins with, what it is, and what to do."""
