@@ -60,6 +60,12 @@ class Lines(structlog.WriteLogger):
 _level: int | None = None
 """From which level on lines are shown; None while nothing is set up here."""
 
+_processors: list[Processor] = []
+"""What this module has set structlog up with."""
+
+_is_ours = False
+"""Whether structlog still is as this module has set it up."""
+
 _started_at = 0
 """When the worker that this process belongs to started."""
 
@@ -69,7 +75,7 @@ _handler: "Plain | None" = None
 
 def configure(logs: Logs) -> None:
     """Set the process up; everything goes to standard error, if there is any."""
-    global _level, _handler, _started_at  # noqa: PLW0603 - a process logs in one way
+    global _level, _handler, _started_at, _processors  # noqa: PLW0603 - a process logs in one way
     if sys.stderr is None:
         # So Python says that it was closed before the process began.
         sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 - for as long as the process lives
@@ -82,8 +88,9 @@ def configure(logs: Logs) -> None:
         _name_traceback,
         _text(logs) if is_text else structlog.processors.JSONRenderer(serializer=_as_json),
     ]
+    _processors = [structlog.contextvars.merge_contextvars, _name_job, structlog.processors.add_log_level, *finish]
     structlog.configure(
-        processors=[structlog.contextvars.merge_contextvars, structlog.processors.add_log_level, *finish],
+        processors=_processors,
         wrapper_class=structlog.make_filtering_bound_logger(_level),
         logger_factory=lambda *_: Lines(stream),
         cache_logger_on_first_use=True,
@@ -118,8 +125,10 @@ def attach() -> None:
     `job_fields`. Elsewhere lines are shown as those of the worker. To be called when the application is loaded, and
     again when more of it may have been set up.
     """
+    global _is_ours  # noqa: PLW0603 - as above
     if _handler is None:
         return
+    _is_ours = structlog.get_config()["processors"] is _processors
     root = logging.getLogger()
     handlers = [handler for handler in _handlers() if handler is not _handler]
     for handler in handlers:
@@ -159,8 +168,19 @@ def job_fields(job: Job) -> dict[str, object]:
 
 
 def enter_job(running: Running) -> None:
-    """Let every line of structlog in this context say which job it is about."""
-    structlog.contextvars.bind_contextvars(**job_fields(running.job))
+    """Let every line of structlog in this context say which job it is about.
+
+    A processor of ours looks the job up when a line is written. Where the application has set structlog up, the fields
+    are bound, at a cost to every attempt.
+    """
+    if not _is_ours:
+        structlog.contextvars.bind_contextvars(**job_fields(running.job))
+
+
+def _name_job(_: object, __: str, event: EventDict) -> EventDict:
+    """Name the job that runs here, unless the line names one itself."""
+    running = running_job()
+    return event if running is None else {**job_fields(running.job), **event}
 
 
 def add_job(record: logging.LogRecord) -> bool:
