@@ -24,7 +24,7 @@ from reprieve.core.change import Change
 from reprieve.core.job import Cause, Job
 from reprieve.core.move import Dead, Retry
 from reprieve.errors import StoreFull
-from reprieve.stores.protocol import Beat, Claim, Store
+from reprieve.stores.protocol import Claim, Heartbeat, Store
 from reprieve.stores.redis import RedisStore
 from tests.servers import postgres, redis
 
@@ -59,7 +59,7 @@ class Filler:
 
     async def open(self) -> None:
         """Open the session that claims."""
-        await self._store.beat(Beat(session="capacity", now=NOW, lease=LEASE, slots=1_000, is_new=True))
+        await self._store.heartbeat(Heartbeat(session="capacity", now=NOW, lease=LEASE, slots=1_000, is_new=True))
 
     async def enqueue(self, count: int, key: str = "") -> None:
         """Enqueue jobs, with a unique key each if its prefix is given."""
@@ -90,7 +90,7 @@ class Filler:
                 session="capacity", number=self._number, now=NOW, queues=("mail",), limit=100, changes=changes
             )
             claimed = await self._store.claim(claim)
-            if not claimed.jobs and not claimed.answers:
+            if not claimed.jobs and not claimed.results:
                 return
             changes = tuple(_settled(job, kind) for job in claimed.jobs)
 

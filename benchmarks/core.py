@@ -38,7 +38,7 @@ def fail() -> None:
 
 
 def measure(work: Callable[[], None]) -> float:
-    """Answer microseconds of processor time for one call, the median of a few rounds."""
+    """Return microseconds of processor time for one call, the median of a few rounds."""
     costs = []
     for _ in range(ROUNDS):
         started = time.process_time()

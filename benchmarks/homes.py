@@ -20,15 +20,15 @@ class Home(Protocol):
         ...
 
     async def size(self) -> int:
-        """Answer the bytes of the store that was opened last."""
+        """Return the bytes of the store that was opened last."""
         ...
 
     async def writes(self) -> int | None:
-        """Answer how many rows were written so far, where that is counted."""
+        """Return how many rows were written so far, where that is counted."""
         ...
 
     def cpu(self) -> float:
-        """Answer seconds of processor time that a server has spent on this machine, besides our own."""
+        """Return seconds of processor time that a server has spent on this machine, besides our own."""
         ...
 
     def remove(self) -> None:
@@ -57,16 +57,16 @@ class SqliteHome:
         return self._store
 
     async def size(self) -> int:
-        """Answer the bytes of the database, those that are still in the write-ahead log as well."""
+        """Return the bytes of the database, those that are still in the write-ahead log as well."""
         pages = "select page_count * page_size from pragma_page_count, pragma_page_size"
         return await self._ask(pages)
 
     async def writes(self) -> int | None:
-        """Answer the rows that were written."""
+        """Return the rows that were written."""
         return await self._ask("select total_changes()")
 
     def cpu(self) -> float:
-        """Answer nothing: all of it is our own."""
+        """Return nothing: all of it is our own."""
         return 0.0
 
     def remove(self) -> None:
@@ -75,7 +75,7 @@ class SqliteHome:
             file.unlink()
 
     def pinned(self) -> AbstractContextManager[None] | None:
-        """Answer nothing: a row is written where it is."""
+        """Return nothing: a row is written where it is."""
         return None
 
     async def _ask(self, question: str) -> int:
@@ -102,7 +102,7 @@ class PostgresHome:
         return PostgresStore(self._url, schema="reprieve_bench", durability="fast" if is_fast else "full")
 
     async def size(self) -> int:
-        """Answer the bytes of all tables with their indexes."""
+        """Return the bytes of all tables with their indexes."""
         sizes = (
             "select sum(pg_total_relation_size(oid))::int8 from pg_class "
             "where relnamespace = to_regnamespace('reprieve_bench') and relkind = 'r'"
@@ -111,11 +111,11 @@ class PostgresHome:
         return int(row[0]) if row else 0
 
     async def writes(self) -> int | None:
-        """Answer nothing: the server counts late."""
+        """Return nothing: the server counts late."""
         return None
 
     def cpu(self) -> float:
-        """Answer the processor time of the server's processes, if they are here."""
+        """Return the processor time of the server's processes, if they are here."""
         seconds = 0.0
         for (process,) in self._admin.execute("select pid from pg_stat_activity").fetchall():
             stat = Path(f"/proc/{process}/stat")
@@ -160,24 +160,24 @@ class RedisHome:
         return RedisStore(f"{self._url}?prefix={self.PREFIX}", durability="fast" if is_fast else "full")
 
     async def size(self) -> int:
-        """Answer the bytes of memory that the servers have used since the store was opened."""
+        """Return the bytes of memory that the servers have used since the store was opened."""
         return self._used() - self._before
 
     async def writes(self) -> int | None:
-        """Answer nothing: a server counts commands, not keys."""
+        """Return nothing: a server counts commands, not keys."""
         return None
 
     def cpu(self) -> float:
-        """Answer the processor time of all servers, wherever they are."""
+        """Return the processor time of all servers, wherever they are."""
         return sum(self.each_cpu())
 
     def each_cpu(self) -> list[float]:
-        """Answer the processor time of every server."""
+        """Return the processor time of every server."""
         infos = [admin.info("cpu") for admin in self._admins]
         return [float(used["used_cpu_user"]) + float(used["used_cpu_sys"]) for used in infos]
 
     def pinned(self) -> AbstractContextManager[None] | None:
-        """Answer nothing: there are no snapshots."""
+        """Return nothing: there are no snapshots."""
         return None
 
     def remove(self) -> None:

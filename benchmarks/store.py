@@ -22,7 +22,7 @@ from reprieve.core import change
 from reprieve.core.change import Change, Request
 from reprieve.core.job import Cause, Job, Wait
 from reprieve.core.move import Dead, Retry, Succeed
-from reprieve.stores.protocol import Beat, Claim, Regulation
+from reprieve.stores.protocol import Claim, Heartbeat, LimitUpdate
 
 NOW = 1_760_000_000_000
 PAYLOAD = b"x" * 200
@@ -43,7 +43,7 @@ class Bench:
 
     async def open(self, slots: int = 1_000) -> None:
         """Open the session."""
-        await self.store.beat(Beat(session="bench", now=NOW, lease=LEASE, slots=slots, is_new=True))
+        await self.store.heartbeat(Heartbeat(session="bench", now=NOW, lease=LEASE, slots=slots, is_new=True))
 
     async def fill(
         self, count: int, tenants: int = 1, *, due_in: int = 0, wait: Wait = "turn", chunk: int = 1_000
@@ -84,9 +84,9 @@ class Bench:
             now = NOW + round(1_000 * (time.perf_counter() - started))
             claim = Claim(session="bench", number=self.number, now=now, queues=("mail",), limit=batch, changes=changes)
             claimed = await self.store.claim(claim)
-            done += claimed.answers.count("applied")
+            done += claimed.results.count("applied")
             changes = tuple(map(settle, claimed.jobs))
-            if not claimed.jobs and not claimed.answers:
+            if not claimed.jobs and not claimed.results:
                 break
         elapsed = time.perf_counter() - started
         return done / elapsed, (time.process_time() + self.home.cpu() - cpu) / done * 1e6
@@ -118,16 +118,16 @@ async def by_batch(home: Home, scale: float) -> Table:
     """Claim and settle by batch size."""
     table = Table("batch", "full: jobs/s", "µs CPU", "fast: jobs/s", "µs CPU", title="Claim + settle, 100 tenants")
     for batch in (1, 10, 100, 250):
-        cells = [str(batch)]
+        entries = [str(batch)]
         for durability in ("full", "fast"):
             bench = Bench(home, durability)
             await bench.open()
             count = round(min(30_000, 3_000 * batch) * scale)
             await bench.fill(count, 100)
             speed, cpu = await bench.drain(count, batch, succeed)
-            cells += [f"{speed:,.0f}", f"{cpu:.1f}"]
+            entries += [f"{speed:,.0f}", f"{cpu:.1f}"]
             await bench.close()
-        table.add_row(*cells)
+        table.add_row(*entries)
     return table
 
 
@@ -208,8 +208,8 @@ async def enqueueing(home: Home, scale: float) -> Table:
         rows["100 callers at once"].append(f"{100 * each / (time.perf_counter() - started):,.0f}")
         rows["bulk of 1,000, built beforehand"].append(f"{await _bulk(bench, round(100 * scale)):,.0f}")
         await bench.close()
-    for name, cells in rows.items():
-        table.add_row(name, *cells)
+    for name, entries in rows.items():
+        table.add_row(name, *entries)
     return table
 
 
@@ -255,13 +255,13 @@ async def operations(home: Home, scale: float) -> Table:
     bench = Bench(home)
     await bench.open()
     await bench.fill(round(100_000 * scale), 1)
-    hold = Regulation(subject="dependency", name="ses", permits=0)
-    release = Regulation(subject="dependency", name="ses", permits=None)
+    hold = LimitUpdate(subject="dependency", name="ses", permits=0)
+    release = LimitUpdate(subject="dependency", name="ses", permits=None)
     times = []
     for _ in range(20):
         started = time.perf_counter()
-        await bench.store.regulate([hold], NOW)
-        await bench.store.regulate([release], NOW)
+        await bench.store.update_limits([hold], NOW)
+        await bench.store.update_limits([release], NOW)
         times.append(time.perf_counter() - started)
     table.add_row(f"hold + release, {round(100_000 * scale):,} jobs in one lane", *_percentiles(times))
     await bench.close()

@@ -23,7 +23,7 @@ settings.load_profile("faults" if os.environ.get("REPRIEVE_FAULTS") else "ci")
 
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
-    """Answer the URL of a PostgreSQL server, started for whoever needs one first."""
+    """Return the URL of a PostgreSQL server, started for whoever needs one first."""
     from tests.servers import postgres  # noqa: PLC0415 - only where it is needed
 
     with postgres.running() as url:
@@ -32,7 +32,7 @@ def postgres_url() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def pgbouncer_url(postgres_url: str) -> Iterator[str]:
-    """Answer the URL of a pooler in front of that server."""
+    """Return the URL of a pooler in front of that server."""
     from tests.servers import pgbouncer  # noqa: PLC0415 - only where it is needed
 
     with pgbouncer.running(postgres_url) as url:
@@ -41,7 +41,7 @@ def pgbouncer_url(postgres_url: str) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def redis_url() -> Iterator[str]:
-    """Answer the URL of a Redis server, started for whoever needs one first."""
+    """Return the URL of a Redis server, started for whoever needs one first."""
     from tests.servers import redis  # noqa: PLC0415 - only where it is needed
 
     with redis.running() as url:

@@ -27,7 +27,7 @@ def show(record: Record, console: Console) -> None:
 
 
 def draw(record: Record, title: str, caption: str) -> str:
-    """Answer the bars as an SVG, with a line where the promise is."""
+    """Return the bars as an SVG, with a line where the promise is."""
     parts: list[str] = []
     top = 44
     for figure in _drawn(record):
@@ -54,7 +54,7 @@ def draw(record: Record, title: str, caption: str) -> str:
 
 
 def _drawn(record: Record) -> list[Figure]:
-    """Answer the figures that make bars: those with a promise, of which one side has more than nothing."""
+    """Return the figures that make bars: those with a promise, of which one side has more than nothing."""
     return [
         figure
         for figure in record.figures()

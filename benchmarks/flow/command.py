@@ -71,7 +71,7 @@ def _measure(wanted: argparse.Namespace, home: Home) -> None:
 
 @contextmanager
 def _home(store: str) -> Iterator[Home]:
-    """Answer where the stores live; a server is started, as the tests do, unless a URL names one."""
+    """Return where the stores live; a server is started, as the tests do, unless a URL names one."""
     if store == "sqlite":
         yield SqliteHome()
         return

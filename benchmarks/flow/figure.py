@@ -130,5 +130,5 @@ PROMISES: dict[str, dict[str, float]] = {
 
 
 def figures_on(home: str) -> dict[str, Figure]:
-    """Answer the figures by their names, with what we promise on this kind of store."""
+    """Return the figures by their names, with what we promise on this kind of store."""
     return {figure.name: replace(figure, target=PROMISES[home].get(figure.name)) for figure in FIGURES}

@@ -41,7 +41,7 @@ def facts() -> Machine:
 
 
 def commit() -> str:
-    """Answer the commit of this checkout, with a plus when it has been changed; empty outside of one."""
+    """Return the commit of this checkout, with a plus when it has been changed; empty outside of one."""
     try:
         name = _git("rev-parse", "--short=12", "HEAD")
         return name + ("+" if _git("status", "--porcelain", "--untracked-files=no") else "")

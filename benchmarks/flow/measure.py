@@ -123,13 +123,13 @@ EVERYDAY = tuple(name for name in MEASURES if name != "large")
 
 
 def percentile(values: Sequence[float], percent: int) -> float:
-    """Answer the smallest value that so many percent do not exceed."""
+    """Return the smallest value that so many percent do not exceed."""
     ordered = sorted(values)
     return ordered[max(0, -(-len(ordered) * percent // 100) - 1)]
 
 
 def median(values: Sequence[float | None]) -> float | None:
-    """Answer the middle of what was found."""
+    """Return the middle of what was found."""
     known = [value for value in values if value is not None]
     return statistics.median(known) if known else None
 

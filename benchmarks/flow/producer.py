@@ -30,7 +30,7 @@ class BaseProducer(ABC):
     """What is at work, by the names of its distributions."""
 
     def versions(self) -> dict[str, str]:
-        """Answer what is at work."""
+        """Return what is at work."""
         return {"python": platform.python_version()} | {name: _version(name) for name in self.packages}
 
     def prepare(self) -> None:
@@ -69,7 +69,7 @@ class SyncProducer(BaseProducer):
                 pass
 
     def bulk(self, task: str, count: int, tenants: int) -> bool:  # noqa: ARG002 - for those who have it
-        """Answer that there is no such thing."""
+        """Return that there is no such thing."""
         return False
 
 
@@ -145,7 +145,7 @@ def main() -> None:
 
 
 def _speed(producer: BaseProducer, word: str, count: int) -> float | None:
-    """Answer jobs per second."""
+    """Return jobs per second."""
     for number in range(WARM_UP):
         producer.send("nothing", 0, number % 10)
     started = time.perf_counter()

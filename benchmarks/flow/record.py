@@ -23,23 +23,23 @@ class Record:
             self._runs[side][name].append(value)
 
     def value(self, side: str, figure: Figure) -> float | None:
-        """Answer the median of a side's runs, or their sum if they count something; None where there is nothing."""
+        """Return the median of a side's runs, or their sum if they count something; None where there is nothing."""
         found = self._runs[side].get(figure.name, []) if side in self._runs else []
         return sum(value or 0.0 for value in found) if figure.is_count and found else median(found)
 
     def ratio(self, side: str, other: str, figure: Figure) -> float | None:
-        """Answer how many times better one side is than another."""
+        """Return how many times better one side is than another."""
         ours, theirs = self.value(side, figure), self.value(other, figure)
         if not ours or not theirs or min(ours, theirs) < 0:
             return None
         return ours / theirs if figure.better == "more" else theirs / ours
 
     def sides(self) -> list[str]:
-        """Answer who was measured, in the order in which they came."""
+        """Return who was measured, in the order in which they came."""
         return list(self._runs)
 
     def figures(self) -> list[Figure]:
-        """Answer the figures that somebody has a value for."""
+        """Return the figures that somebody has a value for."""
         return [figure for figure in self._figures if any(self.value(side, figure) is not None for side in self._runs)]
 
     def save(self, path: Path) -> None:

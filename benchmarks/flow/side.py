@@ -59,19 +59,19 @@ class Side:
         return json.loads(run.stdout)
 
     def commands(self, processes: int) -> list[list[str]]:
-        """Answer the commands that start a worker."""
+        """Return the commands that start a worker."""
         words = self.several if processes > 1 and self.several else self.worker
         command = [self.program, *(word.replace(PROCESSES, str(processes)) for word in words)]
         return [command] if any(PROCESSES in word for word in words) else [command] * processes
 
     def environ_in(self, place: Place) -> dict[str, str]:
-        """Answer the environment of every process of a measurement."""
+        """Return the environment of every process of a measurement."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("REPRIEVE_")}
         return kept | {FOLDER: str(place.folder), URL: place.url, "REPRIEVE_URL": place.url} | self.environ
 
 
 def _python(name: str, module: str, *worker: str, **options: Any) -> Side:  # noqa: ANN401 - those of Side
-    """Answer a side in Python, in the virtual environment of its peer."""
+    """Return a side in Python, in the virtual environment of its peer."""
     return Side(
         name=name,
         environment=f".venv-{module}",
@@ -100,7 +100,7 @@ _CONSUMER = ("-m", "huey.bin.huey_consumer", f"{MODULES}.huey.huey", "--quiet")
 
 
 def _huey(threads: int) -> Side:
-    """Answer huey at its best. It looks for jobs every 2 ms, as our bell does."""
+    """Return huey at its best. It looks for jobs every 2 ms, as our bell does."""
     looks = ("--delay=0.002", "--max-delay=0.002", "--backoff=1")
     return _python(
         *("huey", "huey", *_CONSUMER, "--worker-type=thread", f"--workers={threads}", *looks),
@@ -118,7 +118,7 @@ _HUEY_AS_IT_COMES = _python(
 
 
 def _looped(name: str, **options: Any) -> Side:  # noqa: ANN401 - those of Side
-    """Answer a side whose worker runs on the loop of ours."""
+    """Return a side whose worker runs on the loop of ours."""
     return _python(name, name, "-m", "benchmarks.flow.loop", f"{MODULES}.{name}", **options)
 
 
@@ -168,7 +168,7 @@ PEERS: dict[str, tuple[Side, ...]] = {
 
 
 def sides(home: str, names: Sequence[str] = (), threads: int = THREADS) -> list[Side]:
-    """Answer the sides that are measured on a kind of store, ourselves first: those of these names, or all."""
+    """Return the sides that are measured on a kind of store, ourselves first: those of these names, or all."""
     known = (REPRIEVE, *(_huey(threads) if peer.name == "huey" else peer for peer in PEERS[home]))
     if unknown := set(names) - {side.name for side in known}:
         message = f"there is no side {', '.join(sorted(unknown))}; they are {', '.join(side.name for side in known)}"

@@ -56,16 +56,16 @@ class Track:
 
 
 def folder() -> Path:
-    """Answer the folder of this measurement."""
+    """Return the folder of this measurement."""
     return Path(os.environ[FOLDER])
 
 
 def counted(place: Path) -> int:
-    """Answer how many attempts the jobs of all processes have counted so far."""
+    """Return how many attempts the jobs of all processes have counted so far."""
     return sum(_COUNT.unpack(file.read_bytes())[0] for file in place.glob("count-*") if file.stat().st_size)
 
 
 def stamped(place: Path) -> list[int]:
-    """Answer every stamp."""
+    """Return every stamp."""
     file = place / "stamps"
     return [stamp for (stamp,) in _STAMP.iter_unpack(file.read_bytes())] if file.exists() else []

@@ -149,12 +149,12 @@ class Reprieve:
     # looking and acting
 
     async def ajob(self, job_id: str) -> Job:
-        """Answer a job as it is; raises `JobNotFound`."""
+        """Return a job as it is; raises `JobNotFound`."""
         async with explained(self._outbox_in_use(), job_id):
             return await look.get(self.store, self.clock, job_id)
 
     def job(self, job_id: str) -> Job:
-        """Answer a job as it is, from code without a loop."""
+        """Return a job as it is, from code without a loop."""
         return self.portal.run(self.ajob(job_id))
 
     async def aresult(self, job_id: str, *, wait: Duration = 0.0) -> object:
@@ -179,7 +179,7 @@ class Reprieve:
             await self.store.wait((job.queue,), min(left, 1.0))
 
     def result(self, job_id: str, *, wait: Duration = 0.0) -> object:
-        """Answer what a job returned, from code without a loop."""
+        """Return what a job returned, from code without a loop."""
         return self.portal.run(self.aresult(job_id, wait=wait))
 
     async def _result_of(self, job: Job) -> object:
@@ -194,12 +194,12 @@ class Reprieve:
         return load(data)
 
     async def aprogress(self, job_id: str) -> object:
-        """Answer how far a running job says that it has come; None when it says nothing or does not run."""
+        """Return how far a running job says that it has come; None when it says nothing or does not run."""
         data = await self.store.progress(job_id)
         return None if data is None else load(data)
 
     def progress(self, job_id: str) -> object:
-        """Answer how far a running job has come, from code without a loop."""
+        """Return how far a running job has come, from code without a loop."""
         return self.portal.run(self.aprogress(job_id))
 
     async def aretry(self, job_id: str, *, by: str, reason: str, force: bool = False, delay: Duration = 0.0) -> Retried:
@@ -212,7 +212,7 @@ class Reprieve:
             return await retry.retry(self.store, self.clock, job_id, request, self._stuck_after)
 
     def _stuck_after(self, job: Job) -> float:
-        """Answer after how long a running job counts as stuck: never before its own timeout."""
+        """Return after how long a running job counts as stuck: never before its own timeout."""
         return max(self.settings.stuck_after, self.registry.timeout_of(job.task))
 
     def retry(self, job_id: str, *, by: str, reason: str, force: bool = False, delay: Duration = 0.0) -> Retried:
@@ -249,7 +249,7 @@ class Reprieve:
     async def _reach_store(self) -> None:
         await self.clock.tune()
         # Whether a server keeps jobs safely is looked at when it is first used.
-        await self.store.gauges("queue")
+        await self.store.limit_states("queue")
 
     def open(self) -> None:
         """Open the store now, from code without a loop; see `aopen`."""

@@ -126,7 +126,7 @@ _TEXTS = frozenset({"tenant", "queue", "key", "group"})
 
 
 def _override(options: Options) -> Override | None:
-    """Answer the retry settings of a job alone; None when there are none."""
+    """Return the retry settings of a job alone; None when there are none."""
     if options.keys().isdisjoint(_RETRY_SETTINGS):
         return None
     return Override(

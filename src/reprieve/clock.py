@@ -36,11 +36,11 @@ class Clock(Protocol):
         ...
 
     def now(self) -> int:
-        """Answer the time in milliseconds since 1970, rounded down."""
+        """Return the time in milliseconds since 1970, rounded down."""
         ...
 
     def next(self) -> int:
-        """Answer the time rounded up: a wait that is counted from it is never too short."""
+        """Return the time rounded up: a wait that is counted from it is never too short."""
         ...
 
 
@@ -53,11 +53,11 @@ class SystemClock:
         """Do nothing: nobody else keeps its time."""
 
     def now(self) -> int:
-        """Answer the time in milliseconds since 1970, rounded down."""
+        """Return the time in milliseconds since 1970, rounded down."""
         return now()
 
     def next(self) -> int:
-        """Answer the time in milliseconds since 1970, rounded up."""
+        """Return the time in milliseconds since 1970, rounded up."""
         return -(-time.time_ns() // 1_000_000)
 
 
@@ -112,13 +112,13 @@ class ServerClock:
                 loop.call_soon_threadsafe(asking.cancel)
 
     def now(self) -> int:
-        """Answer a time that the server's clock has reached, in milliseconds since 1970."""
+        """Return a time that the server's clock has reached, in milliseconds since 1970."""
         at = _microseconds()
         known = self._known(at)
         return now() if known is None else (at + known[0]) // 1_000
 
     def next(self) -> int:
-        """Answer a time that the server's clock has not passed, in milliseconds since 1970."""
+        """Return a time that the server's clock has not passed, in milliseconds since 1970."""
         at = _microseconds()
         known = self._known(at)
         return SystemClock().next() if known is None else -(-(at + known[1]) // 1_000)
@@ -152,15 +152,15 @@ class ServerClock:
 
 
 def now() -> int:
-    """Answer the time in milliseconds since 1970."""
+    """Return the time in milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
 
 def ticks() -> float:
-    """Answer seconds that only ever grow, whatever happens to the time of day: to measure how long something took."""
+    """Return seconds that only ever grow, whatever happens to the time of day: to measure how long something took."""
     return time.monotonic()
 
 
 def _microseconds() -> int:
-    """Answer microseconds that only ever grow, also while the machine sleeps, where it can tell."""
+    """Return microseconds that only ever grow, also while the machine sleeps, where it can tell."""
     return time.clock_gettime_ns(_STEADY) // 1_000

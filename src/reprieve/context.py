@@ -79,7 +79,7 @@ _current: ContextVar[Running] = ContextVar("reprieve_current_job")
 
 
 def current_job() -> Running:
-    """Answer the job that this code runs for."""
+    """Return the job that this code runs for."""
     try:
         return _current.get()
     except LookupError:

@@ -62,7 +62,7 @@ class Declaration:
     """Seconds for which a result is kept; 0 keeps none."""
 
     def dependency_of(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> str:
-        """Answer what this call depends on; asked once, at enqueue."""
+        """Return what this call depends on; asked once, at enqueue."""
         if isinstance(self.dependency, str):
             return self.dependency
         try:

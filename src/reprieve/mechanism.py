@@ -37,7 +37,7 @@ __all__ = [
 
 
 def calculate_backoff_delay(attempt: int, u: float | None = None) -> int:
-    """Answer the wait in milliseconds after the attempt-th failure of an e-mail: 1 s doubling to 60 s, ± 25 %."""
+    """Return the wait in milliseconds after the attempt-th failure of an e-mail: 1 s doubling to 60 s, ± 25 %."""
     return round(presets.email.delay(attempt, rng.draw() if u is None else u) * 1_000)
 
 
@@ -47,7 +47,7 @@ def is_retryable_error(error: Error) -> bool:
 
 
 def calculate_round_robin_priority(rounds_without_processing: int) -> int:
-    """Answer the priority of a tenant that was passed over for so many rounds: 5, less one a round, down to 1."""
+    """Return the priority of a tenant that was passed over for so many rounds: 5, less one a round, down to 1."""
     return aged_priority(rounds_without_processing)
 
 
@@ -60,7 +60,7 @@ def should_retry(job: Job, policy: Policy = presets.patient) -> bool:
 
 
 def calculate_next_retry(job: Job, policy: Policy = presets.patient, u: float | None = None) -> datetime:
-    """Answer when a job that failed is tried again: when it is due, or when its last failure and its wait say."""
+    """Return when a job that failed is tried again: when it is due, or when its last failure and its wait say."""
     if job.state == "waiting" and job.waiting_for == "retry":
         return _moment(job.due_at)
     failed_at = clock.now() if job.failed_at is None else job.failed_at
@@ -101,11 +101,11 @@ class RetryPolicy:
         return classify(error, rules=self.policy.rules).is_retryable
 
     def calculate_delay(self, attempt_number: int) -> timedelta:
-        """Answer the wait after that many failures, before jitter."""
+        """Return the wait after that many failures, before jitter."""
         return timedelta(seconds=self.policy.delay(attempt_number))
 
     def get_max_retries(self) -> int | None:
-        """Answer how many executions may follow the first; None when only the deadline limits them."""
+        """Return how many executions may follow the first; None when only the deadline limits them."""
         return None if self.policy.max_attempts is None else self.policy.max_attempts - 1
 
 

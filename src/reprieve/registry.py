@@ -38,11 +38,11 @@ class Registry:
         self._policies.pop(declaration.name, None)
 
     def find(self, name: str) -> Declaration | None:
-        """Answer a task by its name."""
+        """Return a task by its name."""
         return self._tasks.get(name)
 
     def get(self, name: str) -> Declaration:
-        """Answer a task by its name, or say which there are."""
+        """Return a task by its name, or say which there are."""
         if name not in self._tasks:
             known = ", ".join(sorted(self._tasks)) or "none"
             message = f"no task is named {name!r}; the tasks are: {known}"
@@ -50,15 +50,15 @@ class Registry:
         return self._tasks[name]
 
     def queues(self) -> tuple[str, ...]:
-        """Answer every queue that a task names, in the order in which they were declared."""
+        """Return every queue that a task names, in the order in which they were declared."""
         return tuple(dict.fromkeys(declaration.queue for declaration in self._tasks.values())) or ("default",)
 
     def policy_of(self, job: Job) -> Policy:
-        """Answer the policy that is in force for a job."""
+        """Return the policy that is in force for a job."""
         return self.policy_for(job.task, job.override)
 
     def policy_for(self, task: str, override: Override | None) -> Policy:
-        """Answer the policy in force: the job's own words over the operator's over the task's over the app's."""
+        """Return the policy in force: the job's own words over the operator's over the task's over the app's."""
         policy = self._policies.get(task)
         if policy is None:
             policy = self._policies[task] = self._resolve(task)
@@ -77,7 +77,7 @@ class Registry:
         return amend(policy, rules=(*rules, *kept))
 
     def timeout_of(self, task: str) -> float:
-        """Answer how many seconds an attempt may take."""
+        """Return how many seconds an attempt may take."""
         declaration = self._tasks.get(task)
         if declaration is None or declaration.timeout is None:
             return self._settings.stuck_after

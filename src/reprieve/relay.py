@@ -15,7 +15,7 @@ from reprieve.core.job import Job
 from reprieve.core.record import Record
 from reprieve.errors import InvalidSetting, StoreError, StoreFull, StoreLocked, StoreReadOnly, ValidationError
 from reprieve.stores.outbox import Contents, Entry, Outbox
-from reprieve.stores.protocol import Destination, Store
+from reprieve.stores.protocol import RelayTarget, Store
 from reprieve.worker.persist import Patience
 
 log = structlog.get_logger("reprieve")
@@ -45,14 +45,14 @@ class Relay:
 
     def __init__(self, outbox: Outbox, store: Store, clock: Clock) -> None:
         """Take both ends."""
-        if not isinstance(store, Destination):
+        if not isinstance(store, RelayTarget):
             message = (
                 "this store joins transactions by itself, and nothing is left in an outbox; there is nothing to relay"
             )
             raise InvalidSetting(message)
         self._outbox = outbox
         self._clock = clock
-        self._landing = store.landing()
+        self._sink = store.outbox_sink()
         self._stop = asyncio.Event()
         self._fetching = Patience("fetching jobs out of the outbox")
         self._bringing = Patience("bringing jobs to the store")
@@ -100,13 +100,13 @@ class Relay:
         return await self._outbox.readmit()
 
     async def look(self) -> Contents:
-        """Answer what lies in the outbox."""
+        """Return what lies in the outbox."""
         return await self._outbox.look()
 
     async def _round(self) -> int:
         """Bring one batch; answer how many were taken."""
         self._asked = self._bringing
-        await self._landing.prepare()
+        await self._sink.prepare()
         self._asked = self._fetching
         entries = await self._outbox.take(BATCH)
         if not entries:
@@ -120,7 +120,7 @@ class Relay:
         except BaseException:
             await self._outbox.give_back()
             raise
-        self._landing.note_gone([entry.job.id for entry in delivery.landed if entry.job is not None])
+        self._sink.note_removed([entry.job.id for entry in delivery.landed if entry.job is not None])
         self.done += Relayed(relayed=len(delivery.landed), refused=len(delivery.refused))
         for entry in entries:
             if entry.place in delivery.refused:
@@ -133,7 +133,7 @@ class Relay:
 
     async def _land(self, jobs: Sequence[Job]) -> None:
         await self._clock.tune()
-        await self._landing.land(jobs, self._clock.now())
+        await self._sink.deliver(jobs, self._clock.now())
 
     async def _listen(self) -> None:
         try:
@@ -154,7 +154,7 @@ class Relay:
 
     async def _end(self) -> None:
         try:
-            await self._landing.close()
+            await self._sink.close()
         except StoreError as error:
             # It then remembers for months what it need not: a matter of a few bytes.
             log.warning("store not told what has arrived", errorCode=error.code, errorReason=str(error))
@@ -170,7 +170,7 @@ class _Delivery:
         self.refused = {entry.place: UNREADABLE for entry in entries if entry.job is None}
         """Why the store will never have them, by their places."""
         self.error: StoreError | None = None
-        """What kept some from landing that are to be tried again."""
+        """What kept some from outbox sink that are to be tried again."""
 
     async def carry_out(self) -> None:
         try:

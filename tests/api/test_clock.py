@@ -45,7 +45,7 @@ class Server:
 
 
 def wrong(clock: ServerClock, server: Server) -> tuple[float, float]:
-    """Answer by how many milliseconds what the clock says is too early, and too late; neither may be negative."""
+    """Return by how many milliseconds what the clock says is too early, and too late; neither may be negative."""
     before = server.time()
     now, following = clock.now(), clock.next()
     return server.time() / 1_000 - now, following - before / 1_000
@@ -192,7 +192,7 @@ def url(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture
 def app(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reprieve]:
-    """Answer an app on a machine whose clock is an hour ahead of the server's."""
+    """Return an app on a machine whose clock is an hour ahead of the server's."""
     right = time.time_ns  # noqa: TID251 - the machine's own, which is about to be wrong
     monkeypatch.setattr(time, "time_ns", lambda: right() + HOUR * 1_000_000)
     with closing(Reprieve(url)) as app:
@@ -208,7 +208,7 @@ def work(app: Reprieve) -> Task[[], None]:
 
 
 def right() -> int:
-    """Answer the time of the server, which is on this machine."""
+    """Return the time of the server, which is on this machine."""
     return clock.now() - HOUR
 
 

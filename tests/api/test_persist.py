@@ -36,7 +36,7 @@ async def persist_through(steps: Iterable[Exception | None]) -> list[EventDict]:
 
 
 async def events_of(steps: Iterable[Exception | None]) -> list[str]:
-    """Answer what was logged, and at which level."""
+    """Return what was logged, and at which level."""
     return [f"{line['log_level']}: {line['event']}" for line in await persist_through(steps)]
 
 

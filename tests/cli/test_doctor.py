@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reprieve.clock import now
-from reprieve.stores.protocol import Beat, Claim
+from reprieve.stores.protocol import Claim, Heartbeat
 from reprieve.stores.sqlite import SqliteStore, care
 from reprieve.testing.conformance.stage import new_job
 from tests.cli import files
@@ -18,7 +18,7 @@ URL = "sqlite:///jobs.db"
 
 
 def findings(url: str = URL, status: int = 0) -> dict[str, dict[str, str]]:
-    """Answer what the doctor found, by name; what is not ok says what to do."""
+    """Return what the doctor found, by name; what is not ok says what to do."""
     told = answer("doctor", url, status=status)
     assert told["isWell"] is (status == 0)
     found = {finding["name"]: finding for finding in told["findings"]}
@@ -137,7 +137,7 @@ async def test_jobs_of_dead_sessions_are_counted(tmp_path: Path) -> None:
     moment = now()
     await store.enqueue([new_job(store) for _ in range(5)], moment)
     for name, lease in (("alive", 3_600.0), ("dead", 0.001)):
-        await store.beat(Beat(session=name, now=moment - 60_000, lease=lease, slots=9, is_new=True))
+        await store.heartbeat(Heartbeat(session=name, now=moment - 60_000, lease=lease, slots=9, is_new=True))
         await store.claim(Claim(session=name, number=1, now=moment - 60_000, queues=("default",), limit=2))
     found = findings()["sessions"]
     await store.close()

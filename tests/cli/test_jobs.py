@@ -3,7 +3,7 @@
 import asyncio
 
 from reprieve import Reprieve, clock
-from reprieve.stores.protocol import Beat, Claim
+from reprieve.stores.protocol import Claim, Heartbeat
 from reprieve.testing import FakeClock
 from tests.cli.shell import answer, complaint
 
@@ -12,7 +12,7 @@ HOUR = 3_600_000
 
 
 def run_for_an_hour(timeout: str | None) -> str:
-    """Answer a job that a worker has been running for an hour."""
+    """Return a job that a worker has been running for an hour."""
     then = clock.now() - HOUR
 
     async def lease() -> str:
@@ -22,7 +22,7 @@ def run_for_an_hour(timeout: str | None) -> str:
             def render() -> None: ...
 
             await render.aenqueue()
-            await app.store.beat(Beat(session="w", now=then, lease=2 * HOUR, slots=1, is_new=True))
+            await app.store.heartbeat(Heartbeat(session="w", now=then, lease=2 * HOUR, slots=1, is_new=True))
             claim = Claim(session="w", number=1, now=then, queues=("default",), limit=1)
             (job,) = (await app.store.claim(claim)).jobs
             return job.id

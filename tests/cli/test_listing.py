@@ -13,7 +13,7 @@ from reprieve.core.ids import make_id
 from reprieve.core.job import Cause, Job
 from reprieve.core.move import Dead, Park, Retry
 from reprieve.stores.open import open_store
-from reprieve.stores.protocol import Beat, Claim, Regulation, Store
+from reprieve.stores.protocol import Claim, Heartbeat, LimitUpdate, Store
 from tests.cli.shell import answer, complaint, reprieve
 from tests.cli.terminal import on_terminal
 
@@ -56,7 +56,7 @@ async def work_through(store: Store) -> dict[str, str]:
         for name, dependency in names.items()
     ]
     await store.enqueue(jobs[:3], now)
-    await store.beat(Beat(session="w", now=now, lease=60.0, slots=9, is_new=True))
+    await store.heartbeat(Heartbeat(session="w", now=now, lease=60.0, slots=9, is_new=True))
     taken = {
         job.id: job
         for job in (await store.claim(Claim(session="w", number=1, now=now, queues=("default",), limit=9))).jobs
@@ -70,7 +70,7 @@ async def work_through(store: Store) -> dict[str, str]:
     changes = tuple(settle(taken[job.id], move, now) for job, move in zip(jobs, moves, strict=False))
     await store.claim(Claim(session="w", number=2, now=now, changes=changes))
     await store.enqueue(jobs[3:], now)
-    await store.regulate([Regulation(subject="dependency", name="smtp.example.org", permits=0)], now)
+    await store.update_limits([LimitUpdate(subject="dependency", name="smtp.example.org", permits=0)], now)
     return dict(zip(names, (job.id for job in jobs), strict=True))
 
 

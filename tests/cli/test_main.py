@@ -38,7 +38,7 @@ NESTED += [["migrate", "status"], ["migrate", "up"], ["migrate", "sql"]]
 
 
 def imported_by(*arguments: str) -> set[str]:
-    """Answer which of the heavy modules a command has imported when it ends."""
+    """Return which of the heavy modules a command has imported when it ends."""
     program = (
         "import sys\n"
         "from reprieve.cli import main\n"

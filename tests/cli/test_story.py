@@ -13,7 +13,7 @@ from reprieve.core import change
 from reprieve.core.events import Event
 from reprieve.core.job import CancelRequest, Cause, Job
 from reprieve.core.move import Cancel, Dead, ManualRetry, Move, Park, Retry, Return, Revive, Snooze, Start, Succeed
-from reprieve.stores.protocol import Beat, Claim
+from reprieve.stores.protocol import Claim, Heartbeat
 from reprieve.views.moments import clock_time, relative, roughly
 from reprieve.views.story import Step, story
 from tests.cli.shell import answer, reprieve
@@ -174,7 +174,7 @@ def test_show_tells_the_whole_story() -> None:
             def send(user: int, template: str = "") -> None: ...
 
             receipt = await send.aenqueue(42, template="hello")
-            await app.store.beat(Beat(session="mail-3", now=now, lease=60.0, slots=1, is_new=True))
+            await app.store.heartbeat(Heartbeat(session="mail-3", now=now, lease=60.0, slots=1, is_new=True))
             claim = Claim(session="mail-3", number=1, now=now + 1_000, queues=("default",), limit=1)
             (job,) = (await app.store.claim(claim)).jobs
             failed = change.settle(job, Dead(death="permanent", cause=CAUSE, charged=True), now + 3_500)

@@ -14,7 +14,7 @@ HISTORIES = 150
 """How many are played. Those below are found by one of the first ten, whatever the seed."""
 
 FOUND_BY_HISTORIES = {
-    "a leased job stays on its shelf",
+    "a leased job stays on its lane",
     "recovery takes from the living",
     "limits of tasks, dependencies and groups leak a slot",
     "due jobs are promoted early",
@@ -46,7 +46,7 @@ BUGS = (
         "attempt_is_counted_by_the_lease",
     ),
     Bug(
-        "a leased job stays on its shelf",
+        "a leased job stays on its lane",
         "sql/claim.sql",
         "cast(column2 as integer) from (values {values}));",
         "cast(column2 as integer) from (values {values}) where 0);",
@@ -62,7 +62,7 @@ BUGS = (
     Bug(
         "limits of tasks, dependencies and groups leak a slot",
         "settle.py",
-        "gates[gate] += count",
+        "limiters[limiter] += count",
         "pass",
         "limit_leaks_no_slot_however_an_attempt_ends",
     ),
@@ -124,8 +124,8 @@ BUGS = (
     ),
     Bug(
         "a cancel request fences the worker",
-        "marks.py",
-        'tx.execute(sql["mark"], (row, cancel, request.progress))',
+        "annotations.py",
+        'tx.execute(sql["annotate"], (row, cancel, request.progress))',
         'tx.execute("delete from reprieve_lease as lease")',
         "cancel_request_does_not_fence_an_honest_worker",
     ),
@@ -144,11 +144,11 @@ BUGS = (
         "job_that_was_asked_to_stop_never_waits_again",
     ),
     Bug(
-        "a cell that is made again begins to count anew",
-        "cells.py",
+        "an entry that is made again begins to count anew",
+        "entries.py",
         'newest = tx.execute(sql["number"]).fetchone()[0]',
         "newest = version + 1",
-        "cell_that_is_made_again_is_newer_than_it_ever_was",
+        "entry_that_is_made_again_is_newer_than_it_ever_was",
     ),
     Bug(
         "jobs run after their deadline",
@@ -207,16 +207,16 @@ BUGS = (
         "dead_job_that_died_again_does_not_go_under_its_old_version",
     ),
     Bug(
-        "a job that waits for a full gate is forgotten when it has room again",
+        "a job that waits for a full limiter is forgotten when it has room again",
         "sql/settle.sql",
         "back_at = case when aside > 0 then 0 else back_at end",
         "back_at = back_at",
         "permits_are_free_again_however_an_attempt_ends",
     ),
     Bug(
-        "the counters of a shelf drift",
+        "the counters of a lane drift",
         "settle.py",
-        'ledger.counts[shelf]["dead"] -= 1',
+        'ledger.counts[lane]["dead"] -= 1',
         "pass",
         "tally_follows_every_move",
     ),

@@ -11,7 +11,7 @@ from tests.conformance.planting import Bug, Copy, copies, survives, survives_his
 HISTORIES = 150
 """How many are played. Those below are found by one of the first ten, whatever the seed."""
 
-FOUND_BY_HISTORIES = {"recovery takes from the living", "gates leak a slot", "events are lost"}
+FOUND_BY_HISTORIES = {"recovery takes from the living", "limiters leak a slot", "events are lost"}
 """Bugs that the state machine finds without being told where to look. What it finds only now and then has a check."""
 
 BUGS = (
@@ -58,10 +58,10 @@ BUGS = (
         "recovery_answers_what_the_dead_held",
     ),
     Bug(
-        "gates leak a slot",
+        "limiters leak a slot",
         "lua/places.lua",
-        "gate.running = gate.running - count",
-        "gate.running = gate.running",
+        "limiter.running = limiter.running - count",
+        "limiter.running = limiter.running",
         "limit_leaks_no_slot_however_an_attempt_ends",
     ),
     Bug(
@@ -108,7 +108,7 @@ BUGS = (
     ),
     Bug(
         "the dead come back to life",
-        "lua/beat.lua",
+        "lua/heartbeat.lua",
         "if f[1] == 1 or not (packed or is_new) then",
         "if not (packed or is_new) then",
         "dead_session_stays_dead",

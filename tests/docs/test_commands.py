@@ -49,7 +49,7 @@ def run(line: str, folder: Path) -> str:
 
 
 def pattern(expected: str) -> str:
-    """Answer what is printed as a pattern, in which … stands for anything."""
+    """Return what is printed as a pattern, in which … stands for anything."""
     return "(?s)" + re.escape(expected.strip("\n")).replace("…", ".*?")
 
 

@@ -5,7 +5,7 @@ import re
 from reprieve.config import Settings
 from reprieve.core.duration import seconds
 from reprieve.stores.postgres import prune as postgres
-from reprieve.stores.protocol import KEY_KEPT, Pruned, Retention
+from reprieve.stores.protocol import KEY_RETENTION_SECONDS, Pruned, Retention
 from reprieve.stores.sqlite import prune as sqlite
 from reprieve.worker import supervisor
 from tests.docs.page import ROOT, code, table, text_of
@@ -40,7 +40,7 @@ def test_every_number_is_that_of_the_code() -> None:
         ("| cancelled jobs | 7 days |", RETENTION.cancelled_for == seconds("7d")),
         ("| 7 days; on Redis", RETENTION.events_for == seconds("7d")),
         ("the last 100,000", lua_number("events", r"MOST_EVENTS = (\d+)") == 100_000),
-        ("at least 1 day from the enqueue", seconds("1d") == KEY_KEPT),
+        ("at least 1 day from the enqueue", seconds("1d") == KEY_RETENTION_SECONDS),
         ("10 minutes at least on PostgreSQL", postgres.REPEATED == 600_000),
         ("at most 1,000 entries", lua_number("prune", r"local left = (\d+)") == 1_000),
         ("2,000 rows of each kind", sqlite.MOST_ROWS == postgres.MOST_ROWS == 2_000),

@@ -11,7 +11,7 @@ from reprieve.config import Settings
 from reprieve.core.duration import seconds
 from reprieve.core.policy import DAY
 from reprieve.producer import BULK
-from reprieve.stores.protocol import KEY_KEPT, LARGEST_PAYLOAD
+from reprieve.stores.protocol import KEY_RETENTION_SECONDS, MAX_PAYLOAD_BYTES
 from reprieve.testing import FakeClock
 from tests.docs.page import code, table, text_of
 
@@ -47,7 +47,7 @@ def test_every_number_is_that_of_the_code() -> None:
     for text, number in (
         ("`stuck_after`, 30m", seconds("30m") == Settings().stuck_after),
         ("enqueue_many` stores a\nthousand", BULK == 1_000),
-        ("a payload is 256 KiB", LARGEST_PAYLOAD == 256 * 1024),
+        ("a payload is 256 KiB", MAX_PAYLOAD_BYTES == 256 * 1024),
         ("half an hour", Settings().stuck_after == 1_800),
     ):
         assert text in PAGE
@@ -55,7 +55,7 @@ def test_every_number_is_that_of_the_code() -> None:
 
 
 def test_a_key_is_kept_for_as_long_as_its_row_says() -> None:
-    assert seconds(rows(ENQUEUE)["key_ttl"]["default"]) == KEY_KEPT
+    assert seconds(rows(ENQUEUE)["key_ttl"]["default"]) == KEY_RETENTION_SECONDS
 
 
 def test_the_longest_wait_of_a_job_with_a_delay_of_its_own_is_what_its_row_says() -> None:

@@ -15,7 +15,7 @@ from reprieve.core.decide import Decision
 from reprieve.core.job import Cause, Job
 from reprieve.core.move import Dead, Park, Retry, Return
 from reprieve.stores.open import open_store
-from reprieve.stores.protocol import Beat, Claim, Regulation, Store
+from reprieve.stores.protocol import Claim, Heartbeat, LimitUpdate, Store
 from tests.cli import terminal
 from tests.first_day.user import User
 
@@ -59,10 +59,10 @@ def outage(url: str) -> dict[str, str]:
             now = store.clock.now() - 60_000
             tried = new_job(store, now, "welcome", "smtp.example.org")
             await store.enqueue([tried], now)
-            await store.beat(Beat(session="mail-3", now=now, lease=3_600.0, slots=9, is_new=True))
+            await store.heartbeat(Heartbeat(session="mail-3", now=now, lease=3_600.0, slots=9, is_new=True))
             (job,) = await claimed(store, 1, now)
             parked = change.settle(job, Park(gate="smtp.example.org", due_at=now + 1_000, cause=DOWN), now + 300)
-            await store.regulate([Regulation(subject="dependency", name="smtp.example.org", permits=0)], now)
+            await store.update_limits([LimitUpdate(subject="dependency", name="smtp.example.org", permits=0)], now)
             await store.claim(Claim(session="mail-3", number=2, now=now + 300, changes=(parked,)))
             untried, other = new_job(store, now, "receipt", "smtp.example.org"), new_job(store, now, "text", "sms")
             await store.enqueue([untried, other], now)
@@ -145,7 +145,7 @@ def test_show_tells_the_whole_story_of_a_job(user: User, url: str) -> None:
             now = store.clock.now() - 3_600_000
             job = new_job(store, now, "welcome", "smtp.example.org")
             await store.enqueue([job], now)
-            await store.beat(Beat(session="mail-3", now=now, lease=9_999.0, slots=9, is_new=True))
+            await store.heartbeat(Heartbeat(session="mail-3", now=now, lease=9_999.0, slots=9, is_new=True))
             moves: list[Decision] = [
                 Retry(due_at=now + 60_000, cause=DOWN, delay=10, charged=False),
                 Park(gate="smtp.example.org", due_at=now + 120_000, cause=DOWN),

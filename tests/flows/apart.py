@@ -44,7 +44,7 @@ class Desk:
 
 @app.task(executor="process", result_ttl="1h")
 def where() -> int:
-    """Answer the process."""
+    """Return the process."""
     current_job().progress("here")
     return os.getpid()
 

@@ -7,7 +7,7 @@ from tests.flows.ground import Grounds, in_a_file, in_a_schema, in_a_server
 
 @pytest.fixture(params=["sqlite", "postgres", "redis"])
 def grounds(request: pytest.FixtureRequest) -> Grounds:
-    """Answer where the stages of this test stand."""
+    """Return where the stages of this test stand."""
     if request.param == "sqlite":
         return in_a_file
     if request.param == "redis":

@@ -86,16 +86,16 @@ class Tree:
             os.killpg(self.pid, number)
 
     def status(self) -> int | None:
-        """Answer the exit status of the supervisor; None while it lives."""
+        """Return the exit status of the supervisor; None while it lives."""
         return self._process.poll()
 
     def children(self) -> list[int]:
-        """Answer the children that live, in the order in which they came."""
+        """Return the children that live, in the order in which they came."""
         arrived = [line.pid for line in self._lines() if line.what == "arrived" and line.parent == self.pid]
         return [pid for pid in arrived if is_alive(pid)]
 
     def said(self, event: str) -> list[dict[str, Any]]:
-        """Answer what the tree has logged under this name."""
+        """Return what the tree has logged under this name."""
         return [entry for entry in self._entries() if entry.get("event") == event]
 
     def _entries(self) -> list[dict[str, Any]]:
@@ -199,7 +199,7 @@ class Stage:
         return await self.app.ajob(job_id)
 
     async def jobs(self, ids: Sequence[str]) -> list[Job]:
-        """Answer jobs as they are, in this order; those that are gone are left out."""
+        """Return jobs as they are, in this order; those that are gone are left out."""
         found: dict[str, Job] = {}
         for first in range(0, len(ids), 100):
             page = await self.app.store.find(Filter(ids=tuple(ids[first : first + 100])), self.app.clock.now())
@@ -223,7 +223,7 @@ class Stage:
         return jobs
 
     def mark(self, name: str) -> str:
-        """Answer the name of a file that a task can wait for."""
+        """Return the name of a file that a task can wait for."""
         return str(self.folder / name)
 
     def release(self, name: str) -> None:
@@ -238,7 +238,7 @@ class Stage:
         return seconds
 
     def lines(self) -> list[Line]:
-        """Answer every line of the log; one that is being written is left for the next time."""
+        """Return every line of the log; one that is being written is left for the next time."""
         with self.log.open("rb") as file:
             file.seek(self._read)
             whole = file.read().rpartition(b"\n")[0]
@@ -248,11 +248,11 @@ class Stage:
         return self._lines
 
     def began(self, *ids: str) -> list[Line]:
-        """Answer the starts of attempts: of these jobs, or of all."""
+        """Return the starts of attempts: of these jobs, or of all."""
         return [line for line in self.lines() if line.what == "began" and (not ids or line.job in ids)]
 
     def finished(self, *ids: str) -> list[Line]:
-        """Answer the ends of attempts: of these jobs, or of all."""
+        """Return the ends of attempts: of these jobs, or of all."""
         return [line for line in self.lines() if line.what == "ended" and (not ids or line.job in ids)]
 
     async def running(self, *ids: str, attempt: int = 1, within: float = PATIENCE) -> list[Line]:
@@ -352,5 +352,5 @@ def flow(scene: Callable[[Stage], Awaitable[None]]) -> Callable[[Path, Terms, Gr
 
 
 def calls(task: Task[P, R], times: int, *args: P.args, **kwargs: P.kwargs) -> list[Call]:
-    """Answer the same call, so many times."""
+    """Return the same call, so many times."""
     return [task.call(*args, **kwargs) for _ in range(times)]

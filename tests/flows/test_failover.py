@@ -94,7 +94,7 @@ async def test_a_failover_loses_and_doubles_only_what_was_under_way(
 
 
 def under_way(stage: Stage, killed: float) -> set[str]:
-    """Answer the jobs that ran when the primary died, or whose end its replica may not have heard of."""
+    """Return the jobs that ran when the primary died, or whose end its replica may not have heard of."""
     ended: dict[str, float] = {}
     for line in stage.finished():
         ended.setdefault(line.job, line.at)

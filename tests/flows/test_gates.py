@@ -15,7 +15,7 @@ from reprieve.core.job import Job
 from reprieve.core.verdict import Verdict
 from reprieve.errors import StoreError
 from reprieve.stores.open import open_store
-from reprieve.stores.protocol import Beat, Cell, Filter, Store
+from reprieve.stores.protocol import Entry, Filter, Heartbeat, Store
 from reprieve.testing import FakeClock
 from reprieve.testing.fault import MEMORY, Fault, FaultyStore
 from reprieve.worker import gates, view
@@ -57,7 +57,7 @@ class Process:
             self.gates.hear(job, verdict)
 
     def known(self) -> list[str]:
-        """Answer what is remembered."""
+        """Return what is remembered."""
         return list(self.gates._views)  # noqa: SLF001 - what is kept must not grow, and nothing else shows it
 
     def mode(self, dependency: str = "ses") -> Mode:
@@ -85,9 +85,9 @@ async def until(store: Store, is_true: Callable[[], Awaitable[bool]]) -> None:
 
 
 async def agreed(store: Store, dependency: str = "ses") -> Gate | None:
-    """Answer the fleet's gate, if there is one."""
-    cells = [cell for cell in await store.cells(gates.PREFIX) if cell.key == gates.PREFIX + dependency]
-    return msgspec.json.decode(cells[0].value, type=Gate) if cells else None
+    """Return the fleet's gate, if there is one."""
+    entries = [entry for entry in await store.entries(gates.PREFIX) if entry.key == gates.PREFIX + dependency]
+    return msgspec.json.decode(entries[0].value, type=Gate) if entries else None
 
 
 async def is_held(store: Store) -> bool:
@@ -113,7 +113,7 @@ async def test_a_hold_does_not_wait_for_company(
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("operation", ["cells", "swap"])
+@pytest.mark.parametrize("operation", ["entries", "compare_and_set"])
 async def test_a_hold_that_could_not_be_shared_is_shared_later(
     store: FaultyStore, clock: FakeClock, operation: str, when: str
 ) -> None:
@@ -157,7 +157,7 @@ async def test_what_is_heard_while_others_are_heard_is_not_forgotten(store: Faul
 class Refusing(FaultyStore):
     """A store that does not take what it is given, and says so in words that nobody expects."""
 
-    async def swap(self, *_: object, **__: object) -> Cell | None:
+    async def compare_and_set(self, *_: object, **__: object) -> Entry | None:
         message = "no such thing"
         raise ValueError(message)
 
@@ -174,7 +174,7 @@ async def test_nobody_waits_for_a_hold_that_can_never_be_shared(store: FaultySto
 
 
 async def test_calls_count_once_when_the_reply_is_lost(store: FaultyStore, clock: FakeClock) -> None:
-    store.fault = Fault(operation="swap", number=1, when="after")
+    store.fault = Fault(operation="compare_and_set", number=1, when="after")
     process = Process(store, clock)
     process.hear(REFUSED, 20)
     with pytest.raises(StoreError):
@@ -187,7 +187,7 @@ async def test_calls_count_once_when_the_reply_is_lost(store: FaultyStore, clock
 
 
 async def test_calls_count_when_only_the_reply_to_the_reading_is_lost(store: FaultyStore, clock: FakeClock) -> None:
-    store.fault = Fault(operation="cells", number=1, when="after")
+    store.fault = Fault(operation="entries", number=1, when="after")
     process = Process(store, clock)
     process.hear(REFUSED, 20)
     with pytest.raises(StoreError):
@@ -206,8 +206,8 @@ class Late(FaultyStore):
         self.is_late = False
         self.has_read, self.may_answer = asyncio.Event(), asyncio.Event()
 
-    async def cells(self, prefix: str = "") -> list[Cell]:
-        found = await super().cells(prefix)
+    async def entries(self, prefix: str = "") -> list[Entry]:
+        found = await super().entries(prefix)
         if self.is_late and prefix == gates.PREFIX:
             self.has_read.set()
             await self.may_answer.wait()
@@ -350,7 +350,7 @@ async def test_a_success_is_told_with_its_moment_however_late_it_is_told(store: 
     assert answered_at(one) == answered_at(other) == served
 
 
-async def test_a_cell_that_another_process_deletes_means_that_others_were_served(
+async def test_a_entry_that_another_process_deletes_means_that_others_were_served(
     store: FaultyStore, clock: FakeClock
 ) -> None:
     one, other = Process(store, clock), Process(store, clock)
@@ -365,7 +365,7 @@ async def test_a_cell_that_another_process_deletes_means_that_others_were_served
     assert answered_at(one) == clock.now()
 
 
-async def test_a_cell_that_was_forgotten_says_nothing_about_successes(store: FaultyStore, clock: FakeClock) -> None:
+async def test_a_entry_that_was_forgotten_says_nothing_about_successes(store: FaultyStore, clock: FakeClock) -> None:
     one, other = Process(store, clock), Process(store, clock)
     one.hear(REFUSED)
     await one.gates.share_all()
@@ -398,11 +398,11 @@ async def test_a_gate_that_is_well_again_leaves_nothing_behind(store: FaultyStor
     for host in hosts:
         process.hear(REFUSED, 2, host)
     await process.gates.share_all()
-    assert len(await store.cells()) == 50
+    assert len(await store.entries()) == 50
     for host in hosts:
         process.hear(None, 100, host)
     await process.gates.share_all()
-    assert await store.cells() == []
+    assert await store.entries() == []
     assert process.known() == []
 
 
@@ -421,7 +421,7 @@ async def test_a_gate_that_nobody_speaks_of_any_more_is_forgotten(store: FaultyS
     assert one.known() == other.known() == []
 
 
-async def test_what_is_well_and_has_no_cell_is_not_written(store: FaultyStore, clock: FakeClock) -> None:
+async def test_what_is_well_and_has_no_entry_is_not_written(store: FaultyStore, clock: FakeClock) -> None:
     one, other = Process(store, clock), Process(store, clock)
     one.hear(REFUSED)
     await one.gates.share_all()
@@ -429,16 +429,16 @@ async def test_what_is_well_and_has_no_cell_is_not_written(store: FaultyStore, c
     one.hear(None, 100)
     other.hear(None, 10)
     await one.gates.share_all()
-    written = store.calls["swap"]
+    written = store.calls["compare_and_set"]
     await other.gates.share_all()
-    assert store.calls["swap"] == written
+    assert store.calls["compare_and_set"] == written
     assert other.known() == []
 
 
 async def test_a_gate_that_is_held_is_never_forgotten(store: FaultyStore, clock: FakeClock) -> None:
     process = Process(store, clock)
     held = Gate(dependency="ses", mode="held", since_at=clock.now())
-    await store.swap("gate:ses", 0, msgspec.json.encode(held))
+    await store.compare_and_set("gate:ses", 0, msgspec.json.encode(held))
     await process.gates.refresh()
     clock.advance(view.FORGET_AFTER * 2)
     await process.gates.refresh()
@@ -452,8 +452,8 @@ async def test_a_gate_that_another_process_forgot_is_open_here_too(store: Faulty
     process.gates.when_settled = lambda: told.update([process.mode()])
     process.hear(BUSY)
     await process.gates.share_all()
-    (cell,) = await store.cells()
-    await store.swap(cell.key, cell.version, None)
+    (entry,) = await store.entries()
+    await store.compare_and_set(entry.key, entry.version, None)
     await process.gates.refresh()
     assert not process.gates.is_held("ses")
     assert told == {"held": 1, "open": 1}
@@ -490,15 +490,15 @@ async def test_a_reading_that_was_overtaken_brings_no_gate_back(store: FaultySto
 async def test_several_gates_are_written_at_once_and_one_that_fails_stops_no_other(
     store: FaultyStore, clock: FakeClock
 ) -> None:
-    store.fault = Fault(operation="swap", number=1, when="before")
+    store.fault = Fault(operation="compare_and_set", number=1, when="before")
     process = Process(store, clock)
     for number in range(20):
         process.hear(REFUSED, 2, f"host-{number}")
     with pytest.raises(StoreError):
         await process.gates.share_all()
-    assert len(await store.cells()) == 19
+    assert len(await store.entries()) == 19
     await process.gates.share_all()
-    assert len(await store.cells()) == 20
+    assert len(await store.entries()) == 20
 
 
 # jobs behind a gate
@@ -507,8 +507,8 @@ async def test_several_gates_are_written_at_once_and_one_that_fails_stops_no_oth
 @asynccontextmanager
 async def working(app: Reprieve, slots: int) -> AsyncGenerator[Worker]:
     """Let a worker work in this process."""
-    beat = Beat(session="one", now=app.clock.now(), lease=600.0, slots=slots, is_new=True)
-    await app.store.beat(beat)
+    heartbeat = Heartbeat(session="one", now=app.clock.now(), lease=600.0, slots=slots, is_new=True)
+    await app.store.heartbeat(heartbeat)
     processes = Processes()
     worker = Worker(app, "one", slots=slots, isolation=processes)
     running = asyncio.create_task(worker.run())
@@ -521,7 +521,7 @@ async def working(app: Reprieve, slots: int) -> AsyncGenerator[Worker]:
 
 
 async def leases(store: Store, ids: Sequence[str]) -> list[int]:
-    """Answer how often each job was leased."""
+    """Return how often each job was leased."""
     found: list[int] = []
     for first in range(0, len(ids), 100):
         page = await store.find(Filter(ids=tuple(ids[first : first + 100])), 0)
@@ -537,10 +537,10 @@ async def test_a_worker_hears_of_a_hold_long_before_its_next_heartbeat(store: Fa
         async with working(app, slots=1) as worker:
             # It has looked once, and finds nothing.
             async with asyncio.timeout(PATIENCE):
-                while not store.calls["cells"]:
+                while not store.calls["entries"]:
                     await store.behind.wait((), 0.01)
             held = Gate(dependency="ses", mode="held", since_at=app.clock.now())
-            await store.swap("gate:ses", 0, msgspec.json.encode(held))
+            await store.compare_and_set("gate:ses", 0, msgspec.json.encode(held))
 
             async def knows() -> bool:
                 return worker._gates.is_held("ses")  # noqa: SLF001 - what a worker knows shows only in what it leaves undone
@@ -548,7 +548,7 @@ async def test_a_worker_hears_of_a_hold_long_before_its_next_heartbeat(store: Fa
             await until(store.behind, knows)
 
 
-@pytest.mark.parametrize("fault", [None, Fault(operation="swap", number=2, when="before")])
+@pytest.mark.parametrize("fault", [None, Fault(operation="compare_and_set", number=2, when="before")])
 async def test_an_outage_leases_hardly_more_jobs_than_it_calls(store: FaultyStore, fault: Fault | None) -> None:
     store.fault = fault
     calls, probes = 0, asyncio.Event()

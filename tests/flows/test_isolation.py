@@ -47,7 +47,7 @@ class House:
         return await self.processes.run(task.declaration, Running(job, lambda _, data: self.said.append(data)))
 
     async def pid(self) -> int:
-        """Answer which process runs the next attempt."""
+        """Return which process runs the next attempt."""
         outcome = await self.run(apart.where)
         assert isinstance(outcome, Succeeded)
         assert outcome.result is not None
@@ -148,7 +148,7 @@ async def test_an_attempt_fails_when_no_process_can_be_started(monkeypatch: pyte
 
 
 async def written(path: Path) -> int:
-    """Answer the process that has written its name to a file."""
+    """Return the process that has written its name to a file."""
     async with asyncio.timeout(PATIENCE):
         while not (name := read(path)):  # noqa: ASYNC110 - as above
             await asyncio.sleep(0.01)
@@ -156,7 +156,7 @@ async def written(path: Path) -> int:
 
 
 def read(path: Path) -> str:
-    """Answer what a file says, if it is there."""
+    """Return what a file says, if it is there."""
     return path.read_text() if path.exists() else ""
 
 
@@ -216,6 +216,6 @@ async def test_the_command_line_of_a_process_tells_no_secret(tmp_path: Path) -> 
 
 
 def children() -> set[int]:
-    """Answer the processes that this one has started and that live."""
+    """Return the processes that this one has started and that live."""
     task = Path(f"/proc/self/task/{threading.get_native_id()}/children")
     return {pid for pid in map(int, task.read_text().split()) if is_alive(pid)} if task.exists() else set()

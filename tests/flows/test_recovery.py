@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from reprieve.clock import SystemClock, ticks
 from reprieve.config import Settings
 from reprieve.registry import Registry
-from reprieve.stores.protocol import Beat, Claim
+from reprieve.stores.protocol import Claim, Heartbeat
 from reprieve.stores.sqlite import SqliteStore
 from reprieve.testing.conformance.stage import new_job
 from reprieve.worker import recovery
@@ -19,23 +19,23 @@ HEARTBEAT = 0.1
 LEASE = 1.0
 
 
-async def test_whoever_did_not_look_for_a_while_buries_nobody_until_all_could_beat() -> None:
+async def test_whoever_did_not_look_for_a_while_buries_nobody_until_all_could_heartbeat() -> None:
     store, clock = SqliteStore(None), SystemClock()
     looker = Recovery(store, clock, Registry(Settings()), HEARTBEAT)
 
-    def beat(*, is_new: bool = False) -> Beat:
-        return Beat(session="s", now=clock.now(), lease=LEASE, slots=1, is_new=is_new)
+    def heartbeat(*, is_new: bool = False) -> Heartbeat:
+        return Heartbeat(session="s", now=clock.now(), lease=LEASE, slots=1, is_new=is_new)
 
-    await store.beat(beat(is_new=True))
+    await store.heartbeat(heartbeat(is_new=True))
     await store.enqueue([new_job(store)], clock.now())
     claimed = await store.claim(Claim(session="s", number=1, now=clock.now(), queues=("default",), limit=1))
     assert len(claimed.jobs) == 1
     steady = ticks() + recovery.EVERY + 2 * HEARTBEAT
     while ticks() < steady:
-        await store.beat(beat())
+        await store.heartbeat(heartbeat())
         assert not await looker.look()
         await asyncio.sleep(HEARTBEAT)
-    # As long as this nobody looks and nobody beats, as when the whole machine stands still.
+    # As long as this nobody looks and nobody heartbeats, as when the whole machine stands still.
     await asyncio.sleep(recovery.EVERY + 2 * HEARTBEAT)
     assert await looker.look() == 0
     again, recovered = ticks(), 0
@@ -50,8 +50,8 @@ async def test_whoever_did_not_look_for_a_while_buries_nobody_until_all_could_be
 async def test_whoever_asked_while_nobody_could_write_buries_nobody_unheard(tmp_path: Path) -> None:
     store, clock = SqliteStore(tmp_path / "jobs.db"), SystemClock()
     looker = Recovery(store, clock, Registry(Settings()), HEARTBEAT)
-    beat = Beat(session="s", now=clock.now(), lease=LEASE, slots=1, is_new=True)
-    await store.beat(beat)
+    heartbeat = Heartbeat(session="s", now=clock.now(), lease=LEASE, slots=1, is_new=True)
+    await store.heartbeat(heartbeat)
     await looker.look()
     until = ticks() + LEASE + recovery.EVERY
     with File(tmp_path / "jobs.db").locked():
@@ -62,5 +62,5 @@ async def test_whoever_asked_while_nobody_could_write_buries_nobody_unheard(tmp_
             if look.done():
                 look = asyncio.create_task(looker.look())
     await look
-    assert await store.beat(replace(beat, now=clock.now(), is_new=False))
+    assert await store.heartbeat(replace(heartbeat, now=clock.now(), is_new=False))
     await store.close()

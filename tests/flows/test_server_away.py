@@ -63,5 +63,5 @@ async def test_a_crash_of_the_server_loses_doubles_and_refuses_nothing(
 
 
 async def is_settled(stage: Stage) -> bool:
-    gauges = await stage.app.store.gauges("queue")
-    return [gauge.running for gauge in gauges] == [0]
+    limit_states = await stage.app.store.limit_states("queue")
+    return [limit_state.running for limit_state in limit_states] == [0]

@@ -10,7 +10,7 @@ from tests.relay.shop import Database, Databases, Shop, in_a_file, in_a_schema
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def databases(request: pytest.FixtureRequest) -> Databases:
-    """Answer where applications keep their outboxes."""
+    """Return where applications keep their outboxes."""
     if request.param == "sqlite":
         return in_a_file
     server: str = request.getfixturevalue("postgres_url")

@@ -1,6 +1,6 @@
 """A relay that kills or stops itself: `python -m tests.relay.doomed STORE OUTBOX POINT SIGNAL`.
 
-The point is a step and whether it dies before or after it, as `land-after`; it dies when it comes there again.
+The point is a step and whether it dies before or after it, as `deliver-after`; it dies when it comes there again.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from reprieve import Reprieve
 from reprieve.config import Settings
 from reprieve.relay import Relay
 
-STEPS = ("prepare", "take", "land", "settle", "note_gone")
+STEPS = ("prepare", "take", "deliver", "settle", "note_removed")
 AGAIN = 2
 
 
@@ -48,7 +48,7 @@ async def relay(store: str, outbox: str, point: str, how: str) -> None:
     assert app.outbox is not None
     relay = Relay(app.outbox, app.store, app.clock)
     step, when = point.split("-")
-    ends: list[Any] = [app.outbox, relay._landing]  # noqa: SLF001 - it is told where to die
+    ends: list[Any] = [app.outbox, relay._sink]  # noqa: SLF001 - it is told where to die
     doom(next(end for end in ends if hasattr(end, step)), step, when, signal.Signals[how])
     await relay.run()
 

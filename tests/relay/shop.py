@@ -31,11 +31,11 @@ class Database(Protocol):
     url: str
 
     def transaction(self) -> AbstractContextManager[Any]:
-        """Answer a connection with an open transaction, which commits in the end."""
+        """Return a connection with an open transaction, which commits in the end."""
         ...
 
     def idle(self) -> AbstractContextManager[Any]:
-        """Answer a connection without a transaction."""
+        """Return a connection without a transaction."""
         ...
 
     def spoil(self, job_id: str) -> None:
@@ -164,7 +164,7 @@ class Shop:
         return done.relayed, done.refused
 
     async def arrived(self) -> list[str]:
-        """Answer the jobs that the store knows, in the order of their ids."""
+        """Return the jobs that the store knows, in the order of their ids."""
         ids: list[str] = []
         cursor = ""
         while True:
@@ -175,7 +175,7 @@ class Shop:
                 return sorted(ids)
 
     def traces(self) -> dict[bytes, float]:
-        """Answer what the store remembers of what has landed, in seconds from now."""
+        """Return what the store remembers of what has landed, in seconds from now."""
         with redis.Redis.from_url(self.url.partition("?")[0]) as client:
             now = client.time()[0]
             found = client.zrange(f"{{{self.prefix}:0}}:o", 0, -1, withscores=True)

@@ -40,7 +40,7 @@ async def test_a_relay_that_is_killed_there_loses_and_doubles_nothing(shop: Shop
     assert (await shop.outbox().look()).waiting == 0
 
 
-@pytest.mark.parametrize("point", ["land-before", "land-after", "settle-after"])
+@pytest.mark.parametrize("point", ["deliver-before", "deliver-after", "settle-after"])
 async def test_a_relay_that_stops_and_goes_on_when_others_have_done_its_work_doubles_nothing(
     shop: Shop, point: str
 ) -> None:

@@ -10,7 +10,7 @@ from reprieve.clock import ticks
 from reprieve.core.ids import id_to_bytes
 from reprieve.errors import InvalidSetting, StoreFull
 from reprieve.relay import BATCH, UNREADABLE, Relay
-from reprieve.stores.protocol import Destination
+from reprieve.stores.protocol import RelayTarget
 from reprieve.testing import adrain
 from tests.relay.shop import Database, Shop, in_a_schema
 from tests.servers import postgres, redis
@@ -28,12 +28,12 @@ async def until_arrived(shop: Shop, ids: list[str]) -> None:
 async def land_and_die(shop: Shop) -> None:
     """Do what a relay does up to the moment when all has landed, and end without a word to the outbox."""
     app = shop.open_app()
-    assert isinstance(app.store, Destination)
-    landing = app.store.landing()
-    await landing.prepare()
+    assert isinstance(app.store, RelayTarget)
+    sink = app.store.outbox_sink()
+    await sink.prepare()
     outbox = shop.outbox()
     entries = await outbox.take(BATCH)
-    await landing.land([entry.job for entry in entries if entry.job is not None], app.clock.now())
+    await sink.deliver([entry.job for entry in entries if entry.job is not None], app.clock.now())
     await outbox.close()
 
 

@@ -18,7 +18,7 @@ POOL = 4
 
 @contextmanager
 def running(server: str) -> Iterator[str]:
-    """Answer the URL of a pooler in front of a server, for as long as this lasts."""
+    """Return the URL of a pooler in front of a server, for as long as this lasts."""
     binary = find(PGBOUNCER)
     folder = Path(tempfile.mkdtemp(prefix="reprieve-pgbouncer-"))
     with Guard(folder):

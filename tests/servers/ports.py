@@ -28,7 +28,7 @@ UNPRIVILEGED = ("postgres", "nobody")
 
 
 def free_port(bus: int = 0) -> int:
-    """Answer a port that nobody listens on, nor is given again while this process lives, here or elsewhere.
+    """Return a port that nobody listens on, nor is given again while this process lives, here or elsewhere.
 
     Where a server needs two, nobody listens on the one that lies so far above it either.
     """

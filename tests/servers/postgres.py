@@ -120,7 +120,7 @@ class Server:
 
 @contextmanager
 def running() -> Iterator[str]:
-    """Answer the URL of a server: the one that the environment names, or one of our own for as long as this lasts."""
+    """Return the URL of a server: the one that the environment names, or one of our own for as long as this lasts."""
     named = os.environ.get("REPRIEVE_TEST_POSTGRES")
     if named:
         yield named
@@ -131,7 +131,7 @@ def running() -> Iterator[str]:
 
 @contextmanager
 def own(primary: Server | None = None) -> Iterator[Server]:
-    """Answer a server of our own, for as long as this lasts; it ends with this process in any case.
+    """Return a server of our own, for as long as this lasts; it ends with this process in any case.
 
     With a primary it is a standby of that: it has the same rows, and can only be read.
     """

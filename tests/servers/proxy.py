@@ -61,7 +61,7 @@ class Proxy:
 
 @asynccontextmanager
 async def running(target: str) -> AsyncIterator[Proxy]:
-    """Answer a proxy that leads to the server of a URL, for as long as this lasts."""
+    """Return a proxy that leads to the server of a URL, for as long as this lasts."""
     proxy = Proxy(target)
     server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()[:2]

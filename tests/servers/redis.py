@@ -104,7 +104,7 @@ class Server:
         return True
 
     def client(self) -> redis.Redis:
-        """Answer a client of its own."""
+        """Return a client of its own."""
         password = self.settings.get("requirepass")
         return redis.Redis(port=self.port, password=password, protocol=2, socket_timeout=10)
 
@@ -139,7 +139,7 @@ class Server:
 
 @contextmanager
 def running() -> Iterator[str]:
-    """Answer the URL of a server: the one that the environment names, or one of our own for as long as this lasts."""
+    """Return the URL of a server: the one that the environment names, or one of our own for as long as this lasts."""
     named = os.environ.get("REPRIEVE_TEST_REDIS")
     if named:
         yield named
@@ -150,7 +150,7 @@ def running() -> Iterator[str]:
 
 @contextmanager
 def own(**settings: str) -> Iterator[Server]:
-    """Answer a server of our own, for as long as this lasts."""
+    """Return a server of our own, for as long as this lasts."""
     with _folder() as folder:
         server = Server(folder, _spelled(settings))
         try:
@@ -214,7 +214,7 @@ class Cluster:
         return int(self._info(server)["cluster_known_nodes"]) == len(self.servers)
 
     def place_of(self, tag: str) -> int:
-        """Answer the number of the master that a hash tag was first given to."""
+        """Return the number of the master that a hash tag was first given to."""
         with self.masters[0].client() as client:
             slot = int(client.execute_command("CLUSTER", "KEYSLOT", tag))
         return next(number for number in range(len(self.masters)) if slot < (number + 1) * SLOTS // len(self.masters))
@@ -242,7 +242,7 @@ def is_primary(server: Server) -> bool:
 
 @contextmanager
 def cluster(masters: int = 3, replicas: int = 0, **settings: str) -> Iterator[Cluster]:
-    """Answer a Cluster, for as long as this lasts."""
+    """Return a Cluster, for as long as this lasts."""
     with _folder() as folder:
         cluster = Cluster(folder, masters, replicas, _spelled(settings))
         try:
@@ -299,7 +299,7 @@ class Pair:
 
 @contextmanager
 def pair(**settings: str) -> Iterator[Pair]:
-    """Answer a pair with Sentinels, for as long as this lasts."""
+    """Return a pair with Sentinels, for as long as this lasts."""
     with _folder() as folder:
         pair = Pair(folder, _spelled(settings))
         try:
@@ -322,7 +322,7 @@ def _until(condition: object) -> None:
 
 @contextmanager
 def _folder() -> Iterator[Path]:
-    """Answer a folder whose servers end with this process in any case."""
+    """Return a folder whose servers end with this process in any case."""
     folder = Path(tempfile.mkdtemp(prefix="reprieve-redis-"))
     with Guard(folder):
         yield folder

@@ -12,7 +12,7 @@ from reprieve import Cancel, Exponential, Fail, Policy, Reprieve, Retry, Snooze,
 from reprieve.clock import ticks
 from reprieve.context import Running
 from reprieve.errors import EndlessDrain, PayloadTooLarge, ReprieveError
-from reprieve.stores.protocol import Beat, Claim, Filter, Regulation
+from reprieve.stores.protocol import Claim, Filter, Heartbeat, LimitUpdate
 from reprieve.testing import FakeClock, adrain, drain
 from reprieve.testing.fault import Fault, FaultyStore
 
@@ -327,7 +327,7 @@ def test_progress_and_cancel_requests_reach_the_store(app: Reprieve) -> None:
 
 
 async def test_progress_that_the_store_did_not_take_is_written_later(app: Reprieve) -> None:
-    store = FaultyStore(app.store, Fault(operation="mark", number=1, when="before"))
+    store = FaultyStore(app.store, Fault(operation="annotate", number=1, when="before"))
 
     @app.task
     async def work() -> None:
@@ -417,7 +417,7 @@ def test_what_somebody_holds_back_is_left_waiting(app: Reprieve, clock: FakeCloc
         pass
 
     send.enqueue()
-    asyncio.run(app.store.regulate([Regulation(subject="dependency", name="ses", permits=0)], clock.now()))
+    asyncio.run(app.store.update_limits([LimitUpdate(subject="dependency", name="ses", permits=0)], clock.now()))
     drained = drain(app)
     assert (drained.ran, drained.waiting) == (0, 1)
 
@@ -429,7 +429,7 @@ def test_jobs_of_a_worker_that_died_are_taken_back_when_its_time_is_up(app: Repr
 
     async def crash() -> None:
         now = clock.now()
-        await app.store.beat(Beat(session="gone", now=now, lease=15, slots=1, is_new=True))
+        await app.store.heartbeat(Heartbeat(session="gone", now=now, lease=15, slots=1, is_new=True))
         await app.store.claim(Claim(session="gone", number=1, now=now, queues=("default",), limit=1))
 
     job = work.enqueue()

@@ -9,7 +9,7 @@ from reprieve import Policy, Reprieve, current_job, fixed
 from reprieve.errors import StoreError
 from reprieve.producer import patiently
 from reprieve.stores.open import open_store
-from reprieve.stores.protocol import Beat, Filter, Store
+from reprieve.stores.protocol import Filter, Heartbeat, Store
 from reprieve.testing import FakeClock, Fault, FaultyStore, adrain, crash_points
 from reprieve.worker.isolation import Processes
 from reprieve.worker.worker import Worker
@@ -32,8 +32,8 @@ async def work(store: Store) -> list[int]:
 
     with app.override(store=store):
         await flaky.aenqueue()
-        beat = Beat(session="worker", now=app.clock.now(), lease=600, slots=5, is_new=True)
-        await patiently(lambda: store.beat(beat))
+        heartbeat = Heartbeat(session="worker", now=app.clock.now(), lease=600, slots=5, is_new=True)
+        await patiently(lambda: store.heartbeat(heartbeat))
         worker = Worker(app, "worker", slots=5, isolation=Processes())
         working = asyncio.create_task(worker.run())
         async with asyncio.timeout(30):
@@ -72,7 +72,7 @@ async def test_no_job_is_lost_or_run_twice_whichever_call_fails(
         assert attempts == [1, 2], store.fault
         faults |= {f"{store.fault.operation} {store.fault.when}"} if store.fault and store.has_failed else set()
     assert faults >= {
-        f"{operation} {when}" for operation in ("enqueue", "claim", "beat") for when in ("before", "after")
+        f"{operation} {when}" for operation in ("enqueue", "claim", "heartbeat") for when in ("before", "after")
     }
 
 

@@ -42,7 +42,7 @@ class Producer(SyncProducer):
     packages = ("huey",)
 
     def versions(self) -> dict[str, str]:
-        """Answer what is at work."""
+        """Return what is at work."""
         level = huey.storage.conn.execute("pragma synchronous").fetchone()[0]
         return super().versions() | {"sqlite": sqlite3.sqlite_version, "synchronous": LEVELS[level]}
 

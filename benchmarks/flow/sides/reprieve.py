@@ -38,7 +38,7 @@ class Producer(AsyncProducer):
     packages = ("reprieve", "uvloop")
 
     def versions(self) -> dict[str, str]:
-        """Answer what is at work."""
+        """Return what is at work."""
         facts = {"sqlite": sqlite3.sqlite_version, "synchronous": app.settings.durability}
         return super().versions() | facts
 

@@ -8,7 +8,7 @@ from reprieve.core import change
 from reprieve.core.change import Request
 from reprieve.core.job import CancelRequest
 from reprieve.errors import ConcurrentModification, InvalidState
-from reprieve.stores.protocol import Mark, Store
+from reprieve.stores.protocol import Annotation, Store
 
 TRIES = 5
 
@@ -26,7 +26,7 @@ async def cancel(store: Store, clock: Clock, job_id: str, request: Request) -> C
             raise InvalidState(message)
         if job.state == "running":
             wish = CancelRequest(by=request.by, reason=request.reason)
-            (is_asked,) = await store.mark([Mark(job_id=job.id, now=now, cancel=wish)])
+            (is_asked,) = await store.annotate([Annotation(job_id=job.id, now=now, cancel=wish)])
             if is_asked:
                 return "stopping"
             continue

@@ -56,7 +56,7 @@ async def _answer(store: Store, clock: Clock, job: Job) -> Retried:
 
 
 async def _position(store: Store, clock: Clock, job: Job) -> str:
-    """Answer how many jobs of its lane stand before it: those of a higher priority, and the older of its own."""
+    """Return how many jobs of its lane stand before it: those of a higher priority, and the older of its own."""
     lane = Filter(
         queue=job.queue,
         tenant=job.tenant,

@@ -68,7 +68,7 @@ def _with_app(loaded: "Loaded", target: str | None) -> "Loaded":
 
 
 def _value(settings: "Settings", name: str) -> object:
-    """Answer a setting as JSON carries it: durations in seconds, policies in numbers."""
+    """Return a setting as JSON carries it: durations in seconds, policies in numbers."""
     from reprieve.stores.url import masked
 
     match name:
@@ -83,7 +83,7 @@ def _value(settings: "Settings", name: str) -> object:
 
 
 def _text(settings: "Settings", name: str) -> str:
-    """Answer a setting as people write it."""
+    """Return a setting as people write it."""
     from reprieve.cli.schedule import spell_attempts, spell_waits
     from reprieve.core.duration import spell
 
@@ -108,7 +108,7 @@ def _policies(settings: "Settings") -> list["Schedule"]:
 
 
 def _facts(rule: "Rule") -> dict[str, object]:
-    """Answer what a rule of the configuration says, which knows no backoff."""
+    """Return what a rule of the configuration says, which knows no backoff."""
     facts = {
         "code": rule.code,
         "exception": rule.exception,

@@ -25,7 +25,7 @@ _CONFLICTS = (ConcurrentModification, InvalidRetryState, InvalidState, MaxRetrie
 
 
 def status_of(error: ReprieveError) -> int:
-    """Answer the exit status that an error ends a command with."""
+    """Return the exit status that an error ends a command with."""
     match error:
         case ValidationError():
             return MISUSED
@@ -85,7 +85,7 @@ def one_line(message: str) -> str:
 
 
 def _may_colour() -> bool | None:
-    """Answer what the environment says about colours; None leaves it to the terminal."""
+    """Return what the environment says about colours; None leaves it to the terminal."""
     if os.environ.get("NO_COLOR"):
         return False
     return True if os.environ.get("FORCE_COLOR") else None

@@ -32,7 +32,7 @@ class Group(click.Group):
     """A command of commands; alone, it says what they are."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Answer the names in the order of their declaration."""
+        """Return the names in the order of their declaration."""
         return list(self.commands)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -63,7 +63,7 @@ class Root(Group):
         self.entries = entries
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Answer the names in the order of the entries."""
+        """Return the names in the order of the entries."""
         return [*self.entries, *super().list_commands(ctx)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:

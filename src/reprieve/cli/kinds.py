@@ -20,7 +20,7 @@ class DurationType(click.ParamType):  # type: ignore[type-arg]  # generic in cli
     name = "duration"
 
     def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Answer seconds."""
+        """Return seconds."""
         from reprieve.core.duration import seconds
 
         try:

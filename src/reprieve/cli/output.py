@@ -82,7 +82,7 @@ def print_picture(line: Sequence[Cell]) -> None:
 
 
 def width() -> int:
-    """Answer how many columns there are."""
+    """Return how many columns there are."""
     return _console().width
 
 
@@ -144,7 +144,7 @@ def _console() -> "Console":
 
 
 def _unbroken() -> "Console":
-    """Answer a console that breaks lines for people only: whoever searches in them wants them whole."""
+    """Return a console that breaks lines for people only: whoever searches in them wants them whole."""
     console = _console()
     if not is_terminal():
         console.width = _ENDLESS

@@ -33,12 +33,12 @@ class Scale:
         self._low, self._span = min(low, high - 1), max(1.0, high - low)
 
     def height(self, wait: float) -> float:
-        """Answer the height of a wait in rows, from 0 to HEIGHT."""
+        """Return the height of a wait in rows, from 0 to HEIGHT."""
         share = (math.log10(max(_SHORTEST, wait)) - self._low) / self._span
         return HEIGHT * min(1.0, max(0.0, share))
 
     def label(self, row: int) -> str:
-        """Answer the round wait whose height ends in this row, if there is one; at the top, the longest of all."""
+        """Return the round wait whose height ends in this row, if there is one; at the top, the longest of all."""
         found = [tick for tick in _TICKS if row < self.height(tick) <= row + 1 and self._is_inside(tick)]
         if row == HEIGHT - 1:
             found = [self._longest]

@@ -17,7 +17,7 @@ def version(*, as_json: bool) -> None:
 
 
 def line() -> str:
-    """Answer everything on one line."""
+    """Return everything on one line."""
     at_work = _releases()
     return "reprieve {reprieve} (Python {python}, SQLite {sqlite}, {platform})".format(**at_work)
 

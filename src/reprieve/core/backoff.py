@@ -27,7 +27,7 @@ class NoJitter:
     """Exactly the capped wait."""
 
     def spread(self, raw: float, cap: float, u: float) -> float:  # noqa: ARG002 - the protocol's third word
-        """Answer min(cap, raw)."""
+        """Return min(cap, raw)."""
         return min(cap, raw)
 
 
@@ -102,10 +102,10 @@ class Backoff(ABC):
 
     @abstractmethod
     def raw(self, failures: int) -> float:
-        """Answer the wait in seconds before cap and jitter; it may be infinite."""
+        """Return the wait in seconds before cap and jitter; it may be infinite."""
 
     def delay(self, failures: int, u: float | None = None, previous: float | None = None) -> float:  # noqa: ARG002 - for backoffs that continue
-        """Answer the wait in seconds: before jitter, or with a `u` in [0, 1) after it.
+        """Return the wait in seconds: before jitter, or with a `u` in [0, 1) after it.
 
         `previous` is the wait before this one, for the backoffs that continue from it.
         """
@@ -140,7 +140,7 @@ class Exponential(Backoff):
         _set_limits(self, cap, jitter)
 
     def raw(self, failures: int) -> float:
-        """Answer base · factor^(k−1)."""
+        """Return base · factor^(k−1)."""
         try:
             return self.base * self.factor ** (failures - 1)
         except OverflowError:
@@ -189,7 +189,7 @@ class Linear(Backoff):
         _set_limits(self, cap, jitter)
 
     def raw(self, failures: int) -> float:
-        """Answer base + step · (k−1)."""
+        """Return base + step · (k−1)."""
         return self.base + self.step * (failures - 1)
 
 
@@ -210,7 +210,7 @@ class Steps(Backoff):
         _set_limits(self, cap, jitter)
 
     def raw(self, failures: int) -> float:
-        """Answer the k-th wait, or the last."""
+        """Return the k-th wait, or the last."""
         return self.waits[min(failures, len(self.waits)) - 1]
 
 
@@ -234,7 +234,7 @@ class Formula(Backoff):
         _set_limits(self, cap, jitter)
 
     def raw(self, failures: int) -> float:
-        """Answer what the function says."""
+        """Return what the function says."""
         return float(self.function(failures))
 
 
@@ -252,11 +252,11 @@ class Capped(Backoff):
         _set_limits(self, cap, inner.jitter)
 
     def raw(self, failures: int) -> float:
-        """Answer the inner wait."""
+        """Return the inner wait."""
         return self.inner.raw(failures)
 
     def delay(self, failures: int, u: float | None = None, previous: float | None = None) -> float:
-        """Answer the inner delay, or the cap."""
+        """Return the inner delay, or the cap."""
         return min(self.cap, self.inner.delay(failures, u, previous))
 
 

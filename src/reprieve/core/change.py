@@ -96,7 +96,7 @@ def cancel(job: Job, request: Request, now: int) -> Change:
 
 
 def give_up(made: Change, wish: CancelRequest) -> Change | None:
-    """Answer the cancel that follows, in the same write, when an attempt ended and somebody had asked its job to stop.
+    """Return the cancel that follows, in the same write, when an attempt ended and somebody had asked its job to stop.
 
     None where there is nothing left to cancel: a success and a death stand. So does a retry that a person asked for,
     since it was asked for later.

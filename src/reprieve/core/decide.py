@@ -113,15 +113,15 @@ def decide_failure(job: Job, failed: Failed, policy: Policy, conditions: Conditi
 
 
 def cause_of(failed: Failed) -> Cause:
-    """Answer what the job will remember of a failure."""
+    """Return what the job will remember of a failure."""
     failure, verdict = failed.failure, failed.verdict
     reason = failure.message or failure.type or "unknown error"
     if failure.type == "KeyError" and failure.message:
         # Its message is the bare key, which says nothing by itself.
         reason = f"KeyError: {reason}"
-    mark = fingerprint(reason, type=failure.type, code=failure.code, frames=failure.frames)
+    cause = fingerprint(reason, type=failure.type, code=failure.code, frames=failure.frames)
     # What is stored is shown to many: in lists, logs and dashboards.
-    return Cause(reason=redact(reason), code=verdict.code, kind=verdict.kind, fingerprint=mark.id)
+    return Cause(reason=redact(reason), code=verdict.code, kind=verdict.kind, fingerprint=cause.id)
 
 
 def _retry(job: Job, failed: Failed, policy: Policy, conditions: Conditions, *, charged: bool = True) -> Sentence:

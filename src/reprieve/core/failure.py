@@ -25,7 +25,7 @@ Protocol: TypeAlias = Literal["", "smtp", "http", "aws"]
 LONGEST_MESSAGE = 2_000
 """Characters of a message that are kept."""
 
-LONGEST_NAME = 80
+MAX_NAME_CHARS = 80
 """Characters of a single word that may still be the name of an error."""
 
 LONGEST_PUSH_BACK = 5 * 86_400.0
@@ -97,7 +97,7 @@ def _clean(text: str) -> str:
 
 def _types_in(text: str) -> tuple[str, ...]:
     """Read a single word as the name of an error, and a built-in exception with all its classes."""
-    if not text.isidentifier() or len(text) > LONGEST_NAME:
+    if not text.isidentifier() or len(text) > MAX_NAME_CHARS:
         return ()
     known = getattr(builtins, text, None)
     if isinstance(known, type) and issubclass(known, BaseException):
@@ -202,7 +202,7 @@ def _facts_of(error: BaseException, types: tuple[str, ...], now: int | None) -> 
             facts = facts._replace(retry_after=_number(getattr(error, "retry_after", None)))
     except Exception:  # noqa: BLE001 - foreign attributes may raise anything, and the failure must still be recorded
         return _Facts()
-    return facts._replace(code=clean(facts.code)[:LONGEST_NAME])
+    return facts._replace(code=clean(facts.code)[:MAX_NAME_CHARS])
 
 
 @lru_cache(maxsize=512)
@@ -212,7 +212,7 @@ def _says_nothing(kind: type) -> bool:
 
 
 def _frames_of(error: BaseException) -> tuple[Frame, ...]:
-    """Answer the innermost calls of the application's own code: not those of libraries."""
+    """Return the innermost calls of the application's own code: not those of libraries."""
     frames: list[Frame] = []
     trace = error.__traceback__
     while trace is not None:
@@ -229,7 +229,7 @@ def _is_library(path: str) -> bool:
 
 
 def _spokesman(error: BaseException) -> BaseException:
-    """Answer the exception that says what happened, inside those that only pass it on."""
+    """Return the exception that says what happened, inside those that only pass it on."""
     for _ in range(_DEEPEST + 1):
         # The first of a group: its siblings were most likely cancelled because of it.
         inner = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else None

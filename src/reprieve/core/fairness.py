@@ -73,7 +73,7 @@ class Crowd(Record):
     slots: int
 
     def share_of(self, tenant: Tenant) -> float:
-        """Answer the slots that are this tenant's by weight."""
+        """Return the slots that are this tenant's by weight."""
         total = sum(other.weight for other in (*self.waiting, *self.active))
         return self.slots * tenant.weight / total
 
@@ -133,7 +133,7 @@ def measure(tenant: Tenant, turn: Turn, rules: Fairness = STANDARD) -> Metrics:
 
 
 def aged_priority(rounds: int, rules: Fairness = STANDARD) -> int:
-    """Answer the priority of a tenant that was passed over for so many rounds: 1 is the most urgent."""
+    """Return the priority of a tenant that was passed over for so many rounds: 1 is the most urgent."""
     return max(1, rules.base_priority - rules.priority_increment * rounds)
 
 

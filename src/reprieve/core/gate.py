@@ -87,7 +87,7 @@ class Gate(Record):
         return self.mode == "open" and (self.failing < MOST_FAIL or len(self.witnesses) < WITNESSES)
 
     def permits(self, under_way: int) -> int | None:
-        """Answer how many more calls may start now; None is any number."""
+        """Return how many more calls may start now; None is any number."""
         match self.mode:
             case "open":
                 return None
@@ -142,7 +142,7 @@ Signal: TypeAlias = Calls | Tick | Well | PushBack | Hold | Release
 
 
 def signal_of(job_id: str, verdict: Verdict | None, now: int) -> Signal | None:
-    """Answer what one call tells its gate: None of a failure that was the job's own. No verdict is a success."""
+    """Return what one call tells its gate: None of a failure that was the job's own. No verdict is a success."""
     if verdict is None:
         return Calls(oks=1)
     if verdict.scope != "dependency":
@@ -153,7 +153,7 @@ def signal_of(job_id: str, verdict: Verdict | None, now: int) -> Signal | None:
 
 
 def step(gate: Gate, signal: Signal, now: int) -> Gate:
-    """Answer the gate after a signal. Time may also carry a held gate into probing."""
+    """Return the gate after a signal. Time may also carry a held gate into probing."""
     gate = _awaken(gate, now)
     match signal:
         case Calls():

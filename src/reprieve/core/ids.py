@@ -39,7 +39,7 @@ def id_from_bytes(data: bytes) -> str:
 
 
 def id_to_bytes(job_id: str) -> bytes:
-    """Answer the 16 bytes of an id."""
+    """Return the 16 bytes of an id."""
     return bytes.fromhex(job_id.replace("-", ""))
 
 
@@ -49,7 +49,7 @@ def is_id(text: object) -> bool:
 
 
 def parse_id(text: str) -> str:
-    """Answer the id in its one canonical form, or say that the text is none."""
+    """Return the id in its one canonical form, or say that the text is none."""
     try:
         uuid = UUID(text)
     except (ValueError, AttributeError, TypeError):

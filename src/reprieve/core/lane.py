@@ -32,7 +32,7 @@ class Shelf(Record):
 
 
 def lane_of(job: Job) -> Lane:
-    """Answer the lane that a job waits in."""
+    """Return the lane that a job waits in."""
     return Lane(queue=job.queue, tenant=job.tenant, task=job.task, dependency=job.dependency, group=job.group)
 
 

@@ -108,7 +108,7 @@ LEGAL: dict[type[Move], tuple[frozenset[State], State]] = {
 
 
 def evolve(job: Job, move: Move, at: int) -> Job:
-    """Answer the job after the move; its version grows, so that whoever saw it before is fenced off."""
+    """Return the job after the move; its version grows, so that whoever saw it before is fenced off."""
     origins, state = LEGAL[type(move)]
     if job.state not in origins:
         message = f"job {job.id} is {job.state}; {type(move).__name__} is a move from {' or '.join(sorted(origins))}"

@@ -51,7 +51,7 @@ class Results(Record):
 
 
 def step(pace: Pace, results: Results, now: int) -> Pace:
-    """Answer the pace after some results."""
+    """Return the pace after some results."""
     if results.refusals:
         # A clock that went back must not make refusals old for as long as it went back.
         is_news = pace.cut_at is None or not 0 <= now - pace.cut_at < milliseconds(CALM)

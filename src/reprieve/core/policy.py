@@ -61,18 +61,18 @@ class Policy:
         self._require_sense()
 
     def delay(self, failures: int, u: float | None = None, previous: float | None = None) -> float:
-        """Answer the wait in seconds after that many charged failures; see `Backoff.delay`."""
+        """Return the wait in seconds after that many charged failures; see `Backoff.delay`."""
         return self.backoff.delay(failures, u, previous)
 
     def rule_for(self, failure: Failure) -> Rule | None:
-        """Answer the first rule that treats this failure, or else what caused it, in its own way."""
+        """Return the first rule that treats this failure, or else what caused it, in its own way."""
         for rule in self.rules:
             if isinstance(rule, Rule) and (rule.backoff or rule.max_attempts) and rule.matches(failure):
                 return rule
         return None if failure.cause is None else self.rule_for(failure.cause)
 
     def deadline_of(self, created_at: int) -> int | None:
-        """Answer the moment after which a job that was created then must not start any more."""
+        """Return the moment after which a job that was created then must not start any more."""
         return None if self.deadline is None else created_at + milliseconds(self.deadline)
 
     def _require_sense(self) -> None:
@@ -113,7 +113,7 @@ class Override(Record):
         )
 
     def apply(self, policy: Policy) -> Policy:
-        """Answer the policy as this override leaves it: it goes over the policy's rules as well.
+        """Return the policy as this override leaves it: it goes over the policy's rules as well.
 
         A `retry_delay` doubles with each failure up to `max_retry_delay` (a day unless it is given), without
         jitter: whoever names the wait of one job means exactly that wait.
@@ -135,13 +135,13 @@ class Override(Record):
 
 
 def amend(policy: Policy, **changes: object) -> Policy:
-    """Answer a copy of the policy with some of its words replaced, checked as a new one is."""
+    """Return a copy of the policy with some of its words replaced, checked as a new one is."""
     facts = {name: getattr(policy, name) for name in Policy.__dataclass_fields__}
     return Policy(**{**facts, **changes})
 
 
 def resolve(default: Policy, *stronger: Policy | Override | None) -> Policy:
-    """Answer the policy in force: each of `stronger` (task, tenant, job) goes over what stands before it."""
+    """Return the policy in force: each of `stronger` (task, tenant, job) goes over what stands before it."""
     policy = default
     for layer in stronger:
         if isinstance(layer, Override):

@@ -70,7 +70,7 @@ Profile: TypeAlias = Literal["production", "development"]
 
 
 def named(name: str, profile: Profile = "production") -> Policy:
-    """Answer the preset of that name; in the `development` profile its quicker twin, where it has one."""
+    """Return the preset of that name; in the `development` profile its quicker twin, where it has one."""
     if profile not in get_args(Profile):
         message = f"there is no profile {profile!r}; the profiles are {', '.join(get_args(Profile))}"
         raise UnknownPreset(message)

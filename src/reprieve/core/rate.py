@@ -34,12 +34,12 @@ Meter = tuple[tuple[int, int], ...]
 
 
 def room(rate: Rate, meter: Meter, now: int) -> int:
-    """Answer how many may be granted now."""
+    """Return how many may be granted now."""
     return max(0, rate.count - sum(grants for _, grants in _current(rate, meter, now)))
 
 
 def spend(rate: Rate, meter: Meter, now: int, grants: int) -> Meter:
-    """Answer the meter after so many grants at `now`; a clock that went back counts as the newest bucket."""
+    """Return the meter after so many grants at `now`; a clock that went back counts as the newest bucket."""
     current = _current(rate, meter, now)
     number = max(now // rate.bucket, current[-1][0]) if current else now // rate.bucket
     if current and current[-1][0] == number:
@@ -48,7 +48,7 @@ def spend(rate: Rate, meter: Meter, now: int, grants: int) -> Meter:
 
 
 def refund(meter: Meter, grants: int) -> Meter:
-    """Answer the meter without the newest grants: they came to nothing."""
+    """Return the meter without the newest grants: they came to nothing."""
     kept = list(meter)
     while grants and kept:
         number, last = kept.pop()
@@ -59,7 +59,7 @@ def refund(meter: Meter, grants: int) -> Meter:
 
 
 def opens_at(rate: Rate, meter: Meter, now: int) -> int:
-    """Answer when there is room for one more: now, or when the oldest bucket that stands in the way has left."""
+    """Return when there is room for one more: now, or when the oldest bucket that stands in the way has left."""
     current = _current(rate, meter, now)
     excess = sum(grants for _, grants in current) - rate.count + 1
     for number, grants in current:
@@ -71,7 +71,7 @@ def opens_at(rate: Rate, meter: Meter, now: int) -> int:
 
 
 def carry(old: Rate, meter: Meter, new: Rate, now: int) -> Meter:
-    """Answer the meter of a rate that replaces another: what was granted goes on counting from when it was granted.
+    """Return the meter of a rate that replaces another: what was granted goes on counting from when it was granted.
 
     Within a bucket nobody knows when that was, so it counts as late as it can have been.
     """

@@ -17,7 +17,7 @@ class Rules(Protocol):
     """A table of classification: anything that can judge a failure, a module with a `judge` as well."""
 
     def judge(self, failure: Failure, /) -> Verdict | None:
-        """Answer what the failure is, or None when this table does not know it."""
+        """Return what the failure is, or None when this table does not know it."""
         ...
 
 
@@ -91,7 +91,7 @@ class Rule:
         )
 
     def judge(self, failure: Failure) -> Verdict | None:
-        """Answer this rule's verdict, or None when it does not match or does not classify."""
+        """Return this rule's verdict, or None when it does not match or does not classify."""
         if self.kind is None or not self.matches(failure):
             return None
         return Verdict(
@@ -107,7 +107,7 @@ class Rule:
         )
 
     def without(self, *, backoff: bool, max_attempts: bool) -> "Rule | None":
-        """Answer this rule without some of its treatment; None when nothing is left of it."""
+        """Return this rule without some of its treatment; None when nothing is left of it."""
         kept_backoff = None if backoff else self.backoff
         kept_attempts = None if max_attempts else self.max_attempts
         if self.kind is None and kept_backoff is None and kept_attempts is None:

@@ -34,7 +34,7 @@ ALIASES: dict[str, frozenset[Status]] = {
 
 
 def status_of(job: Job, now: int, *, held: bool = False, stuck_after: float = STUCK_AFTER) -> Status:
-    """Answer how the job stands; `held` says that its gate lets nothing through."""
+    """Return how the job stands; `held` says that its gate lets nothing through."""
     match job.state:
         case "running":
             return "stuck" if is_stuck(job, now, stuck_after) else "running"

@@ -49,7 +49,7 @@ class Window:
         object.__setattr__(self, "closed", _spans_of(shut))
 
     def opens_at(self, at: int) -> int:
-        """Answer the first moment from `at` on at which a retry may start."""
+        """Return the first moment from `at` on at which a retry may start."""
         local = datetime.fromtimestamp(at / 1_000, _load_zone(self.zone))
         opening = local
         while (end := self._end_of_span(opening)) is not None:

@@ -18,7 +18,7 @@ class Scene(Record):
     """Jobs by tenant and status."""
 
     def count(self, status: str) -> int:
-        """Answer how many jobs of all tenants stand so."""
+        """Return how many jobs of all tenants stand so."""
         return sum(counts.get(status, 0) for counts in self.tenants.values())
 
 

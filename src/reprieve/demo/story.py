@@ -106,7 +106,7 @@ class Story:
             await worker.wait()
 
     def _mails(self) -> list[tuple[str, str]]:
-        """Answer whose mails go to whom, and fill a few mailboxes."""
+        """Return whose mails go to whom, and fill a few mailboxes."""
         tenants = self._rng.choices(list(TENANTS), list(TENANTS.values()), k=self._jobs)
         mails = [(tenant, f"{tenant}-{number}@example.org") for number, tenant in enumerate(tenants)]
         self._provider.refused = {recipient for _, recipient in self._rng.sample(mails[1:], FULL_MAILBOXES)}
@@ -174,8 +174,8 @@ class Story:
 
     async def _scene(self) -> Scene:
         now = app.clock.now()
-        cells = await app.store.cells("gate:smtp")
-        gate = msgspec.json.decode(cells[0].value, type=Gate).mode if cells else "open"
+        entries = await app.store.entries("gate:smtp")
+        gate = msgspec.json.decode(entries[0].value, type=Gate).mode if entries else "open"
         tenants = {tenant: await app.store.tally("status", Filter(tenant=tenant), now) for tenant in TENANTS}
         return Scene(
             seconds=ticks() - self._began,
@@ -207,6 +207,6 @@ class Story:
         )
 
     async def _interruptions(self, job_id: str) -> int:
-        """Answer how often a worker lost the job before it could say that it had sent the mail."""
+        """Return how often a worker lost the job before it could say that it had sent the mail."""
         events = await app.store.events(job_id=job_id)
         return sum(isinstance(event.move, Return) for _, event in events)

@@ -47,7 +47,7 @@ class Care(Protocol):
         ...
 
     def layout(self) -> Layout:
-        """Answer the layout. Raises a StoreError for what is damaged, or of somebody else."""
+        """Return the layout. Raises a StoreError for what is damaged, or of somebody else."""
         ...
 
     def migrate(self) -> Layout:
@@ -55,7 +55,7 @@ class Care(Protocol):
         ...
 
     def migrations(self) -> list[Migration]:
-        """Answer every step of the layout, in order."""
+        """Return every step of the layout, in order."""
         ...
 
 

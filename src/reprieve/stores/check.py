@@ -1,4 +1,4 @@
-"""What no store takes: ids that it did not make, names that are none, payloads and regulations that are too much."""
+"""What no store takes: ids that it did not make, names that are none, payloads and updates that are too much."""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -9,7 +9,7 @@ from reprieve.core.fairness import HEAVIEST, LIGHTEST
 from reprieve.core.ids import is_id
 from reprieve.core.job import HIGH, LOW, Job
 from reprieve.errors import InvalidId, InvalidName, PayloadTooLarge, ValidationError
-from reprieve.stores.protocol import LONGEST_NAME, Regulation
+from reprieve.stores.protocol import MAX_NAME_CHARS, LimitUpdate
 
 
 def check_jobs(jobs: Sequence[Job], largest_payload: int, is_id: Callable[[str], bool] = is_id) -> None:
@@ -40,8 +40,8 @@ def _check_lane(queue: str, task: str, tenant: str, dependency: str, group: str)
 
 def check_name(name: str, what: str, *, may_be_empty: bool = False) -> None:
     """Refuse what is no name."""
-    if len(name) > LONGEST_NAME or not name.isprintable() or not (name or may_be_empty):
-        message = f"{what} {name[:80]!r} is no name; give up to {LONGEST_NAME} printable characters"
+    if len(name) > MAX_NAME_CHARS or not name.isprintable() or not (name or may_be_empty):
+        message = f"{what} {name[:80]!r} is no name; give up to {MAX_NAME_CHARS} printable characters"
         raise InvalidName(message)
 
 
@@ -55,16 +55,16 @@ def check_size(data: bytes, what: str, largest: int) -> None:
         raise PayloadTooLarge(message)
 
 
-def check_regulation(regulation: Regulation) -> None:
+def check_limit_update(update: LimitUpdate) -> None:
     """Refuse what cannot be honoured."""
-    check_name(regulation.name, regulation.subject, may_be_empty=regulation.subject == "tenant")
-    check_name(regulation.queue, "queue", may_be_empty=regulation.subject != "tenant")
-    weight = regulation.weight
-    if weight is not UNSET and (regulation.subject != "tenant" or not LIGHTEST <= weight <= HEAVIEST):
+    check_name(update.name, update.subject, may_be_empty=update.subject == "tenant")
+    check_name(update.queue, "queue", may_be_empty=update.subject != "tenant")
+    weight = update.weight
+    if weight is not UNSET and (update.subject != "tenant" or not LIGHTEST <= weight <= HEAVIEST):
         message = f"weight {weight!r} is none; give a tenant a number from {LIGHTEST} to {HEAVIEST}"
         raise ValidationError(message)
     for name in ("permits", "max_running"):
-        value = getattr(regulation, name)
+        value = getattr(update, name)
         if value is not UNSET and value is not None and value < 0:
-            message = f"{name} {value} of {regulation.subject} {regulation.name!r} is below 0"
+            message = f"{name} {value} of {update.subject} {update.name!r} is below 0"
             raise ValidationError(message)

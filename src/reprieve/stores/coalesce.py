@@ -64,7 +64,7 @@ class _Gathering:
         self._busy = 0
 
     def join(self, jobs: Sequence[Job], now: int) -> asyncio.Future[list[str]]:
-        """Answer the future of the caller: whoever gives up cancels it, and takes no jobs out of a shared call."""
+        """Return the future of the caller: whoever gives up cancels it, and takes no jobs out of a shared call."""
         future: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
         self._waiting.append((jobs, now, future))
         if len(self._senders) < self._at_once:

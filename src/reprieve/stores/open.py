@@ -7,7 +7,7 @@ from typing import Literal
 from reprieve.errors import InvalidUrl, MissingExtra, StoreNotFound
 from reprieve.stores.care import Care
 from reprieve.stores.outbox import Outbox
-from reprieve.stores.protocol import LARGEST_PAYLOAD, Store
+from reprieve.stores.protocol import MAX_PAYLOAD_BYTES, Store
 from reprieve.stores.url import masked, path_of
 
 _POSTGRES = ("postgresql", "postgres")
@@ -21,7 +21,7 @@ def open_store(
     url: str,
     *,
     durability: Literal["full", "fast", "strict"] = "full",
-    largest_payload: int = LARGEST_PAYLOAD,
+    largest_payload: int = MAX_PAYLOAD_BYTES,
     shared: bool = False,
     must_exist: bool = False,
     may_wait: bool = True,
@@ -67,7 +67,7 @@ def open_store(
     raise _unanswered(url)
 
 
-def open_outbox(url: str, *, largest_payload: int = LARGEST_PAYLOAD) -> Outbox:
+def open_outbox(url: str, *, largest_payload: int = MAX_PAYLOAD_BYTES) -> Outbox:
     """Open the outbox in the database that a URL names: an application's own, PostgreSQL or a SQLite file."""
     scheme, _, _ = url.partition("://")
     if scheme == "sqlite":
@@ -86,7 +86,7 @@ def open_outbox(url: str, *, largest_payload: int = LARGEST_PAYLOAD) -> Outbox:
 
 
 def care_for(url: str, *, shared: bool = False) -> Care:
-    """Answer the care of the store that a URL names; it is looked at from outside, and need not exist yet."""
+    """Return the care of the store that a URL names; it is looked at from outside, and need not exist yet."""
     scheme, _, _ = url.partition("://")
     if scheme == "sqlite":
         from reprieve.stores.sqlite.care import SqliteCare  # noqa: PLC0415 - as above

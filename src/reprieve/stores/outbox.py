@@ -69,7 +69,7 @@ class Outbox(Transactional, Protocol):
         ...
 
     async def look(self) -> Contents:
-        """Answer what lies there; it counts, which takes a while when there is much."""
+        """Return what lies there; it counts, which takes a while when there is much."""
         ...
 
     async def wait(self, at_most: float) -> bool:
@@ -96,7 +96,7 @@ def unpack(record: bytes) -> Job | None:
 
 
 def find(contents: Contents, now: int) -> Finding:
-    """Answer what the doctor says of an outbox."""
+    """Return what the doctor says of an outbox."""
     late = 0 if contents.oldest_at is None else max(0, now - contents.oldest_at)
     seen = f"{contents.waiting:,} waiting"
     if contents.waiting:

@@ -18,7 +18,7 @@ ROUND = 1_000_000
 """Loads and virtual times are whole millionths, so that they survive every store unchanged."""
 
 MOST_ASIDE = 256
-"""Shelves that one claim puts aside at the most; the next goes on."""
+"""Lanes that one claim puts aside at the most; the next goes on."""
 
 HELD, FULL, SPENT = 3, 1, 2
 """Why a tenant is blocked: it is held, at its limit, or has spent its rate."""
@@ -29,7 +29,7 @@ Place: TypeAlias = tuple[int, int, int]
 
 
 class Limits:
-    """What a gate or a tenant may have under way, and has."""
+    """What a limiter or a tenant may have under way, and has."""
 
     __slots__ = ("id", "is_changed", "is_free", "max_running", "meter", "permits", "rate", "running")
 
@@ -54,7 +54,7 @@ class Limits:
         """Whether nothing limits it, so that it need not be asked."""
 
     def room(self, now: int) -> int | None:
-        """Answer how many more may start; None is any number."""
+        """Return how many more may start; None is any number."""
         if self.is_free:
             return None
         limits = [limit - self.running for limit in (self.permits, self.max_running) if limit is not None]
@@ -75,25 +75,25 @@ class Limits:
         self.meter = refund(self.meter, 1)
 
     def back_at(self, now: int) -> int | None:
-        """Answer when to look again if there is no room; None when only an end or a person makes some."""
+        """Return when to look again if there is no room; None when only an end or a person makes some."""
         if self.rate is None or room(self.rate, self.meter, now):
             return None
         return opens_at(self.rate, self.meter, now)
 
 
-class Shelf:
-    """An open shelf of a tenant."""
+class Lane:
+    """An open lane of a tenant."""
 
-    __slots__ = ("gates", "id", "is_alone", "limits", "priority", "ready", "served", "taken")
+    __slots__ = ("id", "is_alone", "limiters", "limits", "priority", "ready", "served", "taken")
 
-    def __init__(self, id: int, priority: int, served: int, ready: int, gates: list[Limits]) -> None:  # noqa: A002 - a row's word
+    def __init__(self, id: int, priority: int, served: int, ready: int, limiters: list[Limits]) -> None:  # noqa: A002 - a row's word
         """Take a row as it was read."""
         self.id = id
         self.priority = priority
         self.served = served
         self.ready = ready
-        self.gates = gates
-        self.limits = [gate for gate in gates if not gate.is_free]
+        self.limiters = limiters
+        self.limits = [limiter for limiter in limiters if not limiter.is_free]
         self.taken = 0
         self.is_alone = False
         """Whether its tenant has no other: then nobody asks whose turn it is."""
@@ -102,22 +102,22 @@ class Shelf:
 class Tenant:
     """A tenant that may have a job for us."""
 
-    __slots__ = ("finish", "has_more", "limits", "served", "shelves", "step", "taken", "weight")
+    __slots__ = ("finish", "has_more", "lanes", "limits", "served", "step", "taken", "weight")
 
     def __init__(
-        self, limits: Limits, weight: float, finish: int, served: int, shelves: list[Shelf], *, has_more: bool
+        self, limits: Limits, weight: float, finish: int, served: int, lanes: list[Lane], *, has_more: bool
     ) -> None:
-        """Take a row as it was read, with its first shelves; `has_more` says that there are others."""
+        """Take a row as it was read, with its first lanes; `has_more` says that there are others."""
         self.limits = limits
         self.weight = weight
         self.finish = finish
         self.served = served
-        self.shelves = shelves
+        self.lanes = lanes
         self.has_more = has_more
         self.step = round(ROUND / weight)
         self.taken = 0
-        if len(shelves) == 1:
-            shelves[0].is_alone = True
+        if len(lanes) == 1:
+            lanes[0].is_alone = True
 
     @property
     def load(self) -> int:
@@ -160,10 +160,10 @@ class Plan:
         self.queue = queue
         self.now = now
         self.rules = rules
-        self.picks: list[Shelf] = []
-        self.taken: dict[int, Shelf] = {}
-        """The shelves that jobs were picked from."""
-        self.asides: dict[int, tuple[Shelf, Limits]] = {}
+        self.picks: list[Lane] = []
+        self.taken: dict[int, Lane] = {}
+        """The lanes that jobs were picked from."""
+        self.asides: dict[int, tuple[Lane, Limits]] = {}
         self.blocked: dict[int, int] = {}
         self.empty: set[int] = set()
         self.is_cut = False
@@ -195,30 +195,30 @@ class Plan:
             tenant = self._choose()
             if tenant is None:
                 return
-            shelf = self._shelf_of(tenant)
-            if shelf is not None:
-                self._take(tenant, shelf)
+            lane = self._lane_of(tenant)
+            if lane is not None:
+                self._take(tenant, lane)
             if len(self.asides) >= MOST_ASIDE:
                 self.is_cut = True
                 return
 
     def count(self) -> None:
-        """Count what was taken through gates without limits: nobody had to know on the way. To be called once."""
-        for shelf in self.taken.values():
-            for gate in shelf.gates:
-                if gate.is_free:
-                    gate.running += shelf.taken
+        """Count what was taken through limiters without limits: nobody had to know on the way. To be called once."""
+        for lane in self.taken.values():
+            for limiter in lane.limiters:
+                if limiter.is_free:
+                    limiter.running += lane.taken
         if self.queue.is_free:
             self.queue.running += len(self.picks)
 
-    def give_back(self, tenant: int, shelf: Shelf) -> None:
+    def give_back(self, tenant: int, lane: Lane) -> None:
         """Undo a pick whose job turned out not to be one; whatever it made full has room again."""
-        for limits in (self.tenants[tenant].limits, self.queue, *shelf.gates):
+        for limits in (self.tenants[tenant].limits, self.queue, *lane.limiters):
             limits.give_back()
         self.blocked.pop(tenant, None)
 
     def _choose(self) -> Tenant | None:
-        """Answer the tenant that is next, taken off the heap; it is put back when it has been served."""
+        """Return the tenant that is next, taken off the heap; it is put back when it has been served."""
         passed: list[Place] = []
         chosen, fallback = None, None
         while self._heap:
@@ -270,45 +270,45 @@ class Plan:
             return True
         return False
 
-    def _shelf_of(self, tenant: Tenant) -> Shelf | None:
-        """Answer the shelf that is next and may give a job; those that may not are put aside."""
+    def _lane_of(self, tenant: Tenant) -> Lane | None:
+        """Return the lane that is next and may give a job; those that may not are put aside."""
         is_oldest_turn = (tenant.served + 1) % OLDEST_EVERY == 0
-        while tenant.shelves:
-            shelf = tenant.shelves[0]
-            if len(tenant.shelves) > 1:
-                shelf = min(tenant.shelves, key=_by_age if is_oldest_turn else _by_priority)
-            for gate in shelf.limits:
-                if gate.room(self.now) == 0:
+        while tenant.lanes:
+            lane = tenant.lanes[0]
+            if len(tenant.lanes) > 1:
+                lane = min(tenant.lanes, key=_by_age if is_oldest_turn else _by_priority)
+            for limiter in lane.limits:
+                if limiter.room(self.now) == 0:
                     break
             else:
-                return shelf
-            self.asides[shelf.id] = (shelf, gate)
-            tenant.shelves.remove(shelf)
+                return lane
+            self.asides[lane.id] = (lane, limiter)
+            tenant.lanes.remove(lane)
         if tenant.has_more:
             self.is_cut = True
         else:
             self.empty.add(tenant.limits.id)
         return None
 
-    def _take(self, tenant: Tenant, shelf: Shelf) -> None:
+    def _take(self, tenant: Tenant, lane: Lane) -> None:
         limits, now = tenant.limits, self.now
         tenant.served += 1
         tenant.taken += 1
         limits.take(now)
         self._remember(tenant)
         tenant.finish += tenant.step
-        shelf.served = tenant.served
-        shelf.taken += 1
-        shelf.ready -= 1
-        for gate in shelf.limits:
-            gate.take(now)
+        lane.served = tenant.served
+        lane.taken += 1
+        lane.ready -= 1
+        for limiter in lane.limits:
+            limiter.take(now)
         if not self.queue.is_free:
             self.queue.take(now)
-        self.picks.append(shelf)
-        self.taken[shelf.id] = shelf
-        if not shelf.ready:
-            tenant.shelves.remove(shelf)
-        if tenant.shelves or tenant.has_more:
+        self.picks.append(lane)
+        self.taken[lane.id] = lane
+        if not lane.ready:
+            tenant.lanes.remove(lane)
+        if tenant.lanes or tenant.has_more:
             heapq.heappush(self._heap, (load_of(limits.running, tenant.weight), tenant.finish, limits.id))
         else:
             self.empty.add(limits.id)
@@ -328,13 +328,13 @@ _MINUTE = 60_000
 
 
 def load_of(running: int, weight: float) -> int:
-    """Answer the slots held for a weight, in whole millionths."""
+    """Return the slots held for a weight, in whole millionths."""
     return int(running * ROUND / weight)
 
 
-def _by_priority(shelf: Shelf) -> tuple[int, int]:
-    return shelf.priority, shelf.served
+def _by_priority(lane: Lane) -> tuple[int, int]:
+    return lane.priority, lane.served
 
 
-def _by_age(shelf: Shelf) -> tuple[int, int]:
-    return shelf.served, -shelf.priority
+def _by_age(lane: Lane) -> tuple[int, int]:
+    return lane.served, -lane.priority

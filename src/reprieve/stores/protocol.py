@@ -20,16 +20,16 @@ from reprieve.core.rate import Rate
 from reprieve.core.record import Record
 from reprieve.core.status import Status
 
-LARGEST_PAYLOAD = 256 * 1024
+MAX_PAYLOAD_BYTES = 256 * 1024
 """Bytes of a job's payload that a store accepts unless it is told otherwise."""
 
-LONGEST_NAME = 255
+MAX_NAME_CHARS = 255
 """Characters of a queue, tenant, task, dependency, group or key."""
 
-KEY_KEPT = 86_400.0
+KEY_RETENTION_SECONDS = 86_400.0
 """Seconds after its enqueue for which a key is kept when its job is long gone."""
 
-Answer: TypeAlias = Literal["applied", "already", "refused", "missing"]
+ChangeResult: TypeAlias = Literal["applied", "already", "refused", "missing"]
 """What became of a change: done now; done by an earlier call of the same; refused, since the store holds another
 version, lease or state; or there is no such job (any more)."""
 
@@ -60,16 +60,16 @@ class Claimed(Record):
     The jobs are leased: running, with their version, attempt, session and `leased_at` as `change.lease` makes them.
     """
 
-    answers: tuple[Answer, ...]
+    results: tuple[ChangeResult, ...]
     jobs: tuple[Job, ...]
     next_at: int | None
     """When to look again: at once if it is not later than now, None to wait for the bell."""
 
 
-class Beat(Record):
+class Heartbeat(Record):
     """A session says that it lives, for so many seconds more.
 
-    When its time is up it may be declared dead, by `recover`. Until somebody does, it lives, and may beat again.
+    When its time is up it may be declared dead, by `recover`. Until somebody does, it lives, and may heartbeat again.
     """
 
     session: str
@@ -78,10 +78,10 @@ class Beat(Record):
     slots: int
     """How many jobs it runs at once: fairness counts in shares of all slots."""
     is_new: bool = False
-    """Opens the session. Any other beat of a session that the store does not know is answered with its death."""
+    """Opens the session. Any other heartbeat of a session that the store does not know is answered with its death."""
 
 
-class Mark(Record):
+class Annotation(Record):
     """Something that stands beside a job's version, so that it never fences an honest worker.
 
     A cancel request is taken for a job that runs; progress is taken from the session that runs it. Both are gone when
@@ -97,7 +97,7 @@ class Mark(Record):
     progress: bytes | None = None
 
 
-class Regulation(Record):
+class LimitUpdate(Record):
     """What the claim honours from now on, for one queue, tenant, task, dependency or group.
 
     Whatever is UNSET stays as it is. A new limit counts at once, also for what already waits for the old one.
@@ -117,7 +117,7 @@ class Regulation(Record):
     """Of a queue: which waits do not end while they are paused."""
 
 
-class Gauge(Record):
+class LimitState(Record):
     """What the store knows of one queue, tenant, task, dependency or group."""
 
     subject: Subject
@@ -135,11 +135,11 @@ class Gauge(Record):
     rounds: int = 0
 
 
-class Cell(Record):
+class Entry(Record):
     """A small named value with a version, for whatever the fleet must agree on.
 
-    Version 0 is no cell. The versions of a key only grow, also when its cell was deleted and is made again: whoever
-    has seen a version never takes another cell for it.
+    Version 0 is no entry. The versions of a key only grow, also when its entry was deleted and is made again: whoever
+    has seen a version never takes another entry for it.
     """
 
     key: str
@@ -233,7 +233,7 @@ class Store(Protocol):
     async def claim(self, claim: Claim) -> Claimed:
         """Apply the changes, then choose and lease jobs, fairly, within every gate, limit, rate and pause.
 
-        What was asked to stop is cancelled instead of waiting again; see `Mark`.
+        What was asked to stop is cancelled instead of waiting again; see `Annotation`.
 
         Due jobs are taken whether or not anybody promoted them. A job past its deadline is not leased but dies. A
         session that is not alive is leased nothing: its changes are still judged by their versions and answered, and
@@ -242,14 +242,14 @@ class Store(Protocol):
         """
         ...
 
-    async def apply(self, changes: Sequence[Change], now: int) -> list[Answer]:
+    async def apply(self, changes: Sequence[Change], now: int) -> list[ChangeResult]:
         """Carry out changes that no session makes: retry, cancel, recover, expire, revive. Each stands alone.
 
-        What was asked to stop is cancelled instead of waiting again; see `Mark`.
+        What was asked to stop is cancelled instead of waiting again; see `Annotation`.
         """
         ...
 
-    async def beat(self, beat: Beat) -> bool:
+    async def heartbeat(self, heartbeat: Heartbeat) -> bool:
         """Keep a session alive, or open it; answer whether it lives.
 
         A dead session must stop everything: its jobs belong to others. A lease of 0 ends it: what it still holds is
@@ -264,24 +264,24 @@ class Store(Protocol):
         """
         ...
 
-    async def mark(self, marks: Sequence[Mark]) -> list[bool]:
+    async def annotate(self, annotations: Sequence[Annotation]) -> list[bool]:
         """Request a cancel or note progress; answer for each whether the job was running (in that session)."""
         ...
 
     async def progress(self, job_id: str) -> bytes | None:
-        """Answer the progress that a running job has noted."""
+        """Return the progress that a running job has noted."""
         ...
 
-    async def regulate(self, regulations: Sequence[Regulation], now: int) -> None:
+    async def update_limits(self, updates: Sequence[LimitUpdate], now: int) -> None:
         """Change gates, limits, weights and pauses, all at once. Holding is O(1); what returns is bounded a claim."""
         ...
 
-    async def swap(
-        self, key: str, version: int, value: bytes | None, regulations: Sequence[Regulation] = (), now: int = 0
-    ) -> Cell | None:
-        """Set a cell (or delete it, with None) if it still has this version, together with regulations.
+    async def compare_and_set(
+        self, key: str, version: int, value: bytes | None, updates: Sequence[LimitUpdate] = (), now: int = 0
+    ) -> Entry | None:
+        """Set an entry (or delete it, with None) if it still has this version, together with updates.
 
-        Returns the cell as it is now, or None when another caller was first and nothing was changed. A change wakes
+        Returns the entry as it is now, or None when another caller was first and nothing was changed. A change wakes
         everybody who waits, for whatever queue: the fleet is to learn of it at once.
         """
         ...
@@ -294,7 +294,7 @@ class Store(Protocol):
         ...
 
     async def find(self, wanted: Filter, now: int, cursor: str = "", limit: int = 100) -> Page:
-        """Answer jobs as they are. A page may be short, or empty, and still have a cursor."""
+        """Return jobs as they are. A page may be short, or empty, and still have a cursor."""
         ...
 
     async def tally(self, by: Tally, wanted: Filter, now: int) -> dict[str, int]:
@@ -302,19 +302,19 @@ class Store(Protocol):
         ...
 
     async def events(self, after: int = 0, limit: int = 1_000, job_id: str = "") -> list[tuple[int, Event]]:
-        """Answer events in the order in which they happened, each with its place in the stream."""
+        """Return events in the order in which they happened, each with its place in the stream."""
         ...
 
     async def result(self, job_id: str) -> bytes | None:
-        """Answer what a succeeded job returned, while it is kept."""
+        """Return what a succeeded job returned, while it is kept."""
         ...
 
-    async def cells(self, prefix: str = "") -> list[Cell]:
-        """Answer the cells whose key begins so, in order."""
+    async def entries(self, prefix: str = "") -> list[Entry]:
+        """Return the entries whose key begins so, in order."""
         ...
 
-    async def gauges(self, subject: Subject, queue: str = "") -> list[Gauge]:
-        """Answer what is known of every queue, tenant, task, dependency or group."""
+    async def limit_states(self, subject: Subject, queue: str = "") -> list[LimitState]:
+        """Return what is known of every queue, tenant, task, dependency or group."""
         ...
 
     async def wait(self, queues: Sequence[str], at_most: float, session: str = "") -> bool:
@@ -363,21 +363,21 @@ class AsyncTransactional(Protocol):
         ...
 
 
-class Landing(Protocol):
+class OutboxSink(Protocol):
     """Where a relay brings jobs out of an outbox: each is stored once, however often and however late it is brought."""
 
     async def prepare(self) -> None:
         """Get ready, before jobs are taken out of the outbox: what was taken before cannot land any more."""
         ...
 
-    async def land(self, jobs: Sequence[Job], now: int) -> list[str]:
+    async def deliver(self, jobs: Sequence[Job], now: int) -> list[str]:
         """Store jobs as `enqueue` does, but for those that have landed before, whatever has become of them.
 
         They must have been taken since `prepare`; after half a minute they are refused with a `StoreError`.
         """
         ...
 
-    def note_gone(self, ids: Sequence[str]) -> None:
+    def note_removed(self, ids: Sequence[str]) -> None:
         """Note that the rows of these jobs are gone from the outbox for good: they need not be remembered for long."""
         ...
 
@@ -387,9 +387,9 @@ class Landing(Protocol):
 
 
 @runtime_checkable
-class Destination(Protocol):
+class RelayTarget(Protocol):
     """A store that outboxes can be relayed to."""
 
-    def landing(self) -> Landing:
-        """Answer a landing for one relay."""
+    def outbox_sink(self) -> OutboxSink:
+        """Return an outbox sink for one relay."""
         ...

@@ -12,7 +12,7 @@ WAITS: tuple[Wait, ...] = ("turn", "schedule", "retry", "gate", "budget")
 """What a job waits for, by the number that rows know it by."""
 
 COUNTERS: Final = ("ready", "scheduled", "retrying", "parked", "parked")
-"""The counter of a shelf for each of them."""
+"""The counter of a lane for each of them."""
 
 NUMBERS: dict[Wait, int] = {wait: number for number, wait in enumerate(WAITS)}
 
@@ -43,7 +43,7 @@ _FRESH = History(None, "", 0, 0, 0, 0, 0, 0, 0.0, False, None, None, None, None)
 
 
 def history_of(job: Job) -> History | None:
-    """Answer what a job has been through; None if nothing."""
+    """Return what a job has been through; None if nothing."""
     history = History(
         job.parked_since_at,
         job.parked_on,
@@ -64,7 +64,7 @@ def history_of(job: Job) -> History | None:
 
 
 def remember(job: Job, past: History) -> Job:
-    """Answer the job with what it has been through; a lease that it has counts as one attempt more."""
+    """Return the job with what it has been through; a lease that it has counts as one attempt more."""
     return replace(
         job,
         parked_since_at=past.parked_since_at,
@@ -93,7 +93,7 @@ class Lease(msgspec.Struct, frozen=True):
 
 
 def lease_model(model: Job, lease: Lease) -> Job:
-    """Answer the model of leased jobs, which counts the lease as attempt and version, as `change.lease` does."""
+    """Return the model of leased jobs, which counts the lease as attempt and version, as `change.lease` does."""
     return replace(
         model,
         state="running",
@@ -106,5 +106,5 @@ def lease_model(model: Job, lease: Lease) -> Job:
 
 
 def key_of(job: Job) -> bytes:
-    """Answer the short form of a job's unique key."""
+    """Return the short form of a job's unique key."""
     return hashlib.blake2b(f"{job.task}\0{job.tenant}\0{job.key}".encode(), digest_size=16).digest()

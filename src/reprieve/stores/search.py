@@ -22,7 +22,7 @@ Key: TypeAlias = int | str
 """A part of where a job stands in its source."""
 
 Step: TypeAlias = tuple[list[Key], Job | None, int]
-"""A key of its source, the job that stands there, and its shelf; no job, to take a breath."""
+"""A key of its source, the job that stands there, and its lane; no job, to take a breath."""
 
 Shapes: TypeAlias = Mapping[Source, Sequence[Callable[[Key], bool]]]
 """What the keys of each source are made of: a part is one if its function says so."""
@@ -44,20 +44,20 @@ class Placed(Protocol):
 class Search(Protocol):
     """One look at a store."""
 
-    def status(self, job: Job, shelf: int) -> Status:
-        """Answer how a job looks to people."""
+    def status(self, job: Job, lane: int) -> Status:
+        """Return how a job looks to people."""
         ...
 
     def by_ids(self, ids: Sequence[str]) -> Iterable[tuple[Job, int]]:
-        """Answer jobs by their ids, those that succeeded as well, each with its shelf."""
+        """Return jobs by their ids, those that succeeded as well, each with its lane."""
         ...
 
     def walk(self, source: Source, after: Sequence[Key], wanted: Filter) -> Iterator[Step]:
-        """Answer the jobs of one source after a key; those that are not wanted may be left out."""
+        """Return the jobs of one source after a key; those that are not wanted may be left out."""
         ...
 
     def counts(self) -> Iterator[tuple[Status, Placed, int]]:
-        """Answer status, place and number of everything that has not succeeded, from the counters that are kept."""
+        """Return status, place and number of everything that has not succeeded, from the counters that are kept."""
         ...
 
     def succeeded(self, by: Tally, wanted: Filter) -> Counter[str]:
@@ -66,7 +66,7 @@ class Search(Protocol):
 
 
 def find(search: Search, wanted: Filter, cursor: str, limit: int, shapes: Shapes) -> Page:
-    """Answer a page of jobs."""
+    """Return a page of jobs."""
     if wanted.ids is not None:
         return _page(search, [found for found in search.by_ids(wanted.ids) if _matches(search, *found, wanted)])
     sources = _sources_of(wanted)
@@ -74,10 +74,10 @@ def find(search: Search, wanted: Filter, cursor: str, limit: int, shapes: Shapes
     found: list[tuple[Job, int]] = []
     examined = 0
     for current in sources[sources.index(source) :]:
-        for key, job, shelf in search.walk(current, after if current == source else [], wanted):
+        for key, job, lane in search.walk(current, after if current == source else [], wanted):
             examined += 1
-            if job is not None and _matches(search, job, shelf, wanted):
-                found.append((job, shelf))
+            if job is not None and _matches(search, job, lane, wanted):
+                found.append((job, lane))
             if job is None or len(found) == limit or examined == EXAMINED:
                 return _page(search, found, _write_cursor(current, key))
     return _page(search, found)
@@ -86,7 +86,7 @@ def find(search: Search, wanted: Filter, cursor: str, limit: int, shapes: Shapes
 def _page(search: Search, found: Sequence[tuple[Job, int]], cursor: str = "") -> Page:
     return Page(
         jobs=tuple(job for job, _ in found),
-        statuses=tuple(search.status(job, shelf) for job, shelf in found),
+        statuses=tuple(search.status(job, lane) for job, lane in found),
         cursor=cursor,
     )
 
@@ -95,8 +95,8 @@ def tally(search: Search, by: Tally, wanted: Filter) -> dict[str, int]:
     """Count jobs by something."""
     counts: Counter[str] = Counter()
     if by in ("death", "code", "fingerprint") or wanted.ids is not None or _is_narrow(wanted):
-        for job, shelf in _all(search, wanted):
-            name = name_of(by, search.status(job, shelf), job)
+        for job, lane in _all(search, wanted):
+            name = name_of(by, search.status(job, lane), job)
             if name or by not in ("death", "code", "fingerprint"):
                 counts[name] += 1
         return dict(counts)
@@ -119,7 +119,7 @@ def is_in(place: Placed, wanted: Filter) -> bool:
 
 
 def name_of(by: Tally, status: Status, job: Placed) -> str:
-    """Answer what a job is counted under."""
+    """Return what a job is counted under."""
     match by:
         case "status":
             return status
@@ -142,14 +142,14 @@ def _all(search: Search, wanted: Filter) -> Iterator[tuple[Job, int]]:
         found: Iterable[tuple[Job | None, int]] = search.by_ids(wanted.ids)
     else:
         steps = (search.walk(source, [], wanted) for source in _sources_of(wanted))
-        found = ((job, shelf) for walk in steps for _, job, shelf in walk)
-    for job, shelf in found:
-        if job is not None and _matches(search, job, shelf, wanted):
-            yield job, shelf
+        found = ((job, lane) for walk in steps for _, job, lane in walk)
+    for job, lane in found:
+        if job is not None and _matches(search, job, lane, wanted):
+            yield job, lane
 
 
 def _sources_of(wanted: Filter) -> list[Source]:
-    """Answer where the wanted jobs can be."""
+    """Return where the wanted jobs can be."""
     statuses = wanted.statuses
     if wanted.death or (statuses and statuses <= {"dead", "cancelled"}):
         return ["ended"]
@@ -160,7 +160,7 @@ def _sources_of(wanted: Filter) -> list[Source]:
     return ["living", "succeeded"] if not statuses or "succeeded" in statuses else ["living"]
 
 
-def _matches(search: Search, job: Job, shelf: int, wanted: Filter) -> bool:
+def _matches(search: Search, job: Job, lane: int, wanted: Filter) -> bool:
     cause = job.cause
     return (
         is_in(job, wanted)
@@ -171,7 +171,7 @@ def _matches(search: Search, job: Job, shelf: int, wanted: Filter) -> bool:
         and (not wanted.code or (cause is not None and cause.code == wanted.code))
         and (not wanted.fingerprint or (cause is not None and cause.fingerprint == wanted.fingerprint))
         and (wanted.finished_since is None or (job.finished_at or 0) >= wanted.finished_since)
-        and (not wanted.statuses or search.status(job, shelf) in wanted.statuses)
+        and (not wanted.statuses or search.status(job, lane) in wanted.statuses)
     )
 
 

@@ -19,7 +19,7 @@ def unreachable(shown: str, said: str) -> str:
 
 
 def path_of(url: str) -> Path | None:
-    """Answer the file that a SQLite URL names; None is memory."""
+    """Return the file that a SQLite URL names; None is memory."""
     rest = url.partition("://")[2]
     if rest in (":memory:", "/:memory:"):
         return None

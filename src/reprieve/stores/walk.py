@@ -5,7 +5,7 @@ from reprieve.stores.protocol import Filter, Store
 
 
 async def find_all(store: Store, wanted: Filter, now: int) -> list[Job]:
-    """Answer all the jobs that are meant, as they are."""
+    """Return all the jobs that are meant, as they are."""
     jobs: list[Job] = []
     cursor = ""
     while True:

@@ -26,11 +26,11 @@ class FakeClock:
         """Do nothing: nobody else keeps its time."""
 
     def now(self) -> int:
-        """Answer the time in milliseconds since 1970."""
+        """Return the time in milliseconds since 1970."""
         return self._now
 
     def next(self) -> int:
-        """Answer the same: this clock knows no parts of a millisecond."""
+        """Return the same: this clock knows no parts of a millisecond."""
         return self._now
 
     @property

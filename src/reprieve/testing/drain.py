@@ -24,7 +24,7 @@ from reprieve.producer import patiently
 from reprieve.registry import Registry
 from reprieve.rng import bits
 from reprieve.signals import Signal
-from reprieve.stores.protocol import Beat, Filter, Store, Tally
+from reprieve.stores.protocol import Filter, Heartbeat, Store, Tally
 from reprieve.testing.clock import FakeClock
 from reprieve.testing.drained import Attempted, Drained, attempted, failure_of
 from reprieve.worker.middleware import Middleware, Proceed
@@ -146,19 +146,19 @@ class Drain(Worker):
 
     async def open(self) -> None:
         """Open the session, for longer than any clock jumps."""
-        beat = Beat(session=self.session, now=self._clock.now(), lease=LONGEST, slots=1, is_new=True)
-        await patiently(lambda: self._store.beat(beat))
+        heartbeat = Heartbeat(session=self.session, now=self._clock.now(), lease=LONGEST, slots=1, is_new=True)
+        await patiently(lambda: self._store.heartbeat(heartbeat))
         await patiently(self._gates.refresh)
         await self._look_around()
         self._may_look = True
 
     async def close(self) -> None:
         """End the session."""
-        beat = Beat(session=self.session, now=self._clock.now(), lease=0, slots=1)
-        await patiently(lambda: self._store.beat(beat))
+        heartbeat = Heartbeat(session=self.session, now=self._clock.now(), lease=0, slots=1)
+        await patiently(lambda: self._store.heartbeat(heartbeat))
 
     async def drained(self) -> Drained:
-        """Answer what happened, or raise what nobody may overlook."""
+        """Return what happened, or raise what nobody may overlook."""
         for attempt in self._attempts:
             if attempt.error is not None and not isinstance(attempt.error, Exception | SystemExit):
                 # A test that fails, or a key pressed, inside of a task is no failure of the task.

@@ -47,7 +47,7 @@ class Enqueued:
 
 
 def enqueued(app: Reprieve, task: Task[..., Any] | None = None) -> list[Enqueued]:
-    """Answer every job that was enqueued, of one task or of all, the oldest first, whatever has become of it.
+    """Return every job that was enqueued, of one task or of all, the oldest first, whatever has become of it.
 
     Jobs of the same moment come in the store's own order. It may be called anywhere, also from coroutines.
     """
@@ -104,7 +104,7 @@ def _is_meant(app: Reprieve, one: Enqueued, wanted: Call | Task[..., Any]) -> bo
 
 
 def _said(job: Job, option: str) -> object:
-    """Answer what a job was told by an option."""
+    """Return what a job was told by an option."""
     match option:
         case "delay":
             return job.due_at - job.created_at
@@ -125,7 +125,7 @@ def _worth_telling(job: Job) -> list[tuple[str, object]]:
 
 
 def _arguments_of(app: Reprieve, job: Job) -> dict[str, object]:
-    """Answer the arguments of a job by their names, however they were passed."""
+    """Return the arguments of a job by their names, however they were passed."""
     declaration = app.registry.find(job.task)
     if declaration is None:
         return {"payload": load(job.payload)}

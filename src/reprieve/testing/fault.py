@@ -12,17 +12,17 @@ from reprieve.core.record import Record
 from reprieve.errors import StoreError
 from reprieve.stores.open import open_store
 from reprieve.stores.protocol import (
-    Answer,
-    Beat,
-    Cell,
+    Annotation,
+    ChangeResult,
     Claim,
     Claimed,
+    Entry,
     Filter,
-    Gauge,
-    Mark,
+    Heartbeat,
+    LimitState,
+    LimitUpdate,
     Page,
     Pruned,
-    Regulation,
     Retention,
     Store,
     Subject,
@@ -53,7 +53,7 @@ Scenario: TypeAlias = Callable[[Store], Awaitable[object]]
 
 
 async def crash_points(scenario: Scenario, *, url: str = MEMORY) -> "AsyncIterator[FaultyStore]":
-    """Answer a fresh store for every call that a scenario makes, failing there: before the call is done, and after.
+    """Return a fresh store for every call that a scenario makes, failing there: before the call is done, and after.
 
     The scenario is run once, on a store that does not fail, to see which calls there are. Each store is closed when the
     next one is asked for.
@@ -103,42 +103,42 @@ class FaultyStore:
         """Apply changes, then choose and lease jobs."""
         return await self._do("claim", self.behind.claim(claim))
 
-    async def apply(self, changes: Sequence[Change], now: int) -> list[Answer]:
+    async def apply(self, changes: Sequence[Change], now: int) -> list[ChangeResult]:
         """Carry out changes that no session makes."""
         return await self._do("apply", self.behind.apply(changes, now))
 
-    async def beat(self, beat: Beat) -> bool:
+    async def heartbeat(self, heartbeat: Heartbeat) -> bool:
         """Keep a session alive, or open it."""
-        return await self._do("beat", self.behind.beat(beat))
+        return await self._do("heartbeat", self.behind.heartbeat(heartbeat))
 
     async def recover(self, now: int, limit: int = 100) -> list[Job]:
         """Declare the dead, and answer what they hold."""
         return await self._do("recover", self.behind.recover(now, limit))
 
-    async def mark(self, marks: Sequence[Mark]) -> list[bool]:
+    async def annotate(self, annotations: Sequence[Annotation]) -> list[bool]:
         """Request a cancel or note progress."""
-        return await self._do("mark", self.behind.mark(marks))
+        return await self._do("annotate", self.behind.annotate(annotations))
 
     async def progress(self, job_id: str) -> bytes | None:
-        """Answer the progress of a running job."""
+        """Return the progress of a running job."""
         return await self._do("progress", self.behind.progress(job_id))
 
-    async def regulate(self, regulations: Sequence[Regulation], now: int) -> None:
+    async def update_limits(self, updates: Sequence[LimitUpdate], now: int) -> None:
         """Change gates, limits, weights and pauses."""
-        await self._do("regulate", self.behind.regulate(regulations, now))
+        await self._do("update_limits", self.behind.update_limits(updates, now))
 
-    async def swap(
-        self, key: str, version: int, value: bytes | None, regulations: Sequence[Regulation] = (), now: int = 0
-    ) -> Cell | None:
-        """Set or delete a cell if nobody was first, together with regulations."""
-        return await self._do("swap", self.behind.swap(key, version, value, regulations, now))
+    async def compare_and_set(
+        self, key: str, version: int, value: bytes | None, updates: Sequence[LimitUpdate] = (), now: int = 0
+    ) -> Entry | None:
+        """Set or delete an entry if nobody was first, together with updates."""
+        return await self._do("compare_and_set", self.behind.compare_and_set(key, version, value, updates, now))
 
     async def prune(self, retention: Retention) -> Pruned:
         """Forget what has ended long enough ago."""
         return await self._do("prune", self.behind.prune(retention))
 
     async def find(self, wanted: Filter, now: int, cursor: str = "", limit: int = 100) -> Page:
-        """Answer jobs as they are."""
+        """Return jobs as they are."""
         return await self._do("find", self.behind.find(wanted, now, cursor, limit))
 
     async def tally(self, by: Tally, wanted: Filter, now: int) -> dict[str, int]:
@@ -146,20 +146,20 @@ class FaultyStore:
         return await self._do("tally", self.behind.tally(by, wanted, now))
 
     async def events(self, after: int = 0, limit: int = 1_000, job_id: str = "") -> list[tuple[int, Event]]:
-        """Answer events in the order in which they happened."""
+        """Return events in the order in which they happened."""
         return await self._do("events", self.behind.events(after, limit, job_id))
 
     async def result(self, job_id: str) -> bytes | None:
-        """Answer what a succeeded job returned."""
+        """Return what a succeeded job returned."""
         return await self._do("result", self.behind.result(job_id))
 
-    async def cells(self, prefix: str = "") -> list[Cell]:
-        """Answer the cells whose key begins so."""
-        return await self._do("cells", self.behind.cells(prefix))
+    async def entries(self, prefix: str = "") -> list[Entry]:
+        """Return the entries whose key begins so."""
+        return await self._do("entries", self.behind.entries(prefix))
 
-    async def gauges(self, subject: Subject, queue: str = "") -> list[Gauge]:
-        """Answer what is known of every queue, tenant, task, dependency or group."""
-        return await self._do("gauges", self.behind.gauges(subject, queue))
+    async def limit_states(self, subject: Subject, queue: str = "") -> list[LimitState]:
+        """Return what is known of every queue, tenant, task, dependency or group."""
+        return await self._do("limit_states", self.behind.limit_states(subject, queue))
 
     async def wait(self, queues: Sequence[str], at_most: float, session: str = "") -> bool:
         """Wait for the bell."""

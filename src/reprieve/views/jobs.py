@@ -31,7 +31,7 @@ def view(job: Job, status: Status, *, progress: bytes | None = None) -> dict[str
 
 
 def payload_of(job: Job) -> object:
-    """Answer the arguments of a job; what is no JSON is shown as text, as far as it is text."""
+    """Return the arguments of a job; what is no JSON is shown as text, as far as it is text."""
     try:
         return json.loads(job.payload)
     except ValueError:

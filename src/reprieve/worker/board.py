@@ -59,12 +59,12 @@ class Board:
         self._memory[place : place + _ENTRY.size] = _FREE
         self._free.append(slot)
 
-    def beat(self, at: float) -> None:
+    def heartbeat(self, at: float) -> None:
         """Note that the loop of the process turns."""
         _PULSE.pack_into(self._memory, 0, at)
 
     def pulse(self) -> float:
-        """Answer when the loop last turned; 0 before it ever did."""
+        """Return when the loop last turned; 0 before it ever did."""
         return float(_PULSE.unpack_from(self._memory)[0])
 
     def tell_store_away(self, *, is_away: bool) -> None:

@@ -25,7 +25,7 @@ class Fetched:
         self._jobs.extend((now, job) for job in jobs)
 
     def first(self) -> Job:
-        """Answer whose turn it is."""
+        """Return whose turn it is."""
         return self._jobs[0][1]
 
     def start(self) -> Job:
@@ -40,5 +40,5 @@ class Fetched:
         return meant
 
     def stale(self, now: float) -> set[str]:
-        """Answer the ids of those that have waited for too long."""
+        """Return the ids of those that have waited for too long."""
         return {job.id for since, job in self._jobs if now - since > STALE_AFTER}

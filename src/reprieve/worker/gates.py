@@ -1,10 +1,10 @@
 """The gates, as one worker process sees them, and how the fleet agrees on them.
 
 Each process hears the results of its own calls and steps its own copy of a gate at once, so that an outage stops it
-within its next few calls. What it heard is shared through a cell of the store, together with the permits that the claim
-honours, in one write: the fleet's gate is the one in the cell. A hold that only this process knows of is unconfirmed:
+within its next few calls. What it heard is shared through an entry of the store, with the permits that the claim
+honours, in one write: the fleet's gate is the one in the entry. A hold that only this process knows of is unconfirmed:
 nothing starts behind it, and nothing is given back either, until the fleet's gate has been asked. Successes of a
-dependency that is well are not worth telling, and its cell is not worth keeping: no cell is a gate that is open. Where
+dependency that is well are not worth telling, nor is its entry worth keeping: no entry is a gate that is open. Where
 anybody sees failures, all tell their successes: a process that is broken itself must not speak for the fleet.
 """
 
@@ -20,7 +20,7 @@ from reprieve.core.gate import Calls, Gate, Mode, Tick, signal_of
 from reprieve.core.job import Job
 from reprieve.core.verdict import Verdict
 from reprieve.errors import StoreError
-from reprieve.stores.protocol import Cell, Regulation, Store
+from reprieve.stores.protocol import Entry, LimitUpdate, Store
 from reprieve.worker.view import Sent, View, follow, is_well, merge
 
 PREFIX = "gate:"
@@ -50,7 +50,7 @@ class Gates:
         self._views: dict[str, View] = {}
         self._unconfirmed: set[str] = set()
         self._deleted: set[str] = set()
-        """Whose cells were deleted here since the last reading began: it may still have seen them."""
+        """Whose entries were deleted here since the last reading began: it may still have seen them."""
         self._answered: dict[str, int] = {}
         """When the latest call of a dependency that succeeded began, here or as other processes say."""
         self._news = asyncio.Event()
@@ -64,7 +64,7 @@ class Gates:
         return bool(self._unconfirmed)
 
     def of(self, dependency: str) -> Gate | None:
-        """Answer the gate of a dependency; a job without one has nobody else to blame."""
+        """Return the gate of a dependency; a job without one has nobody else to blame."""
         if not dependency:
             return None
         view, answered_at = self._views.get(dependency), self._answered.get(dependency)
@@ -112,18 +112,18 @@ class Gates:
         """Read what the fleet agrees on."""
         self._deleted.clear()
         missing = {name: view.version for name, view in self._views.items() if view.version}
-        for cell in await self._store.cells(PREFIX):
-            dependency = cell.key.removeprefix(PREFIX)
+        for entry in await self._store.entries(PREFIX):
+            dependency = entry.key.removeprefix(PREFIX)
             missing.pop(dependency, None)
             if dependency not in self._deleted:
-                self._take(dependency, cell)
+                self._take(dependency, entry)
         now = self._clock.now()
         for dependency, version in missing.items():
             view = self._views.get(dependency)
             # One that was written here meanwhile is not missing, only new.
             if view is not None and view.version == version:
                 if not (view.heard or view.is_idle(now)):
-                    # Another process deleted the cell because calls succeed again.
+                    # Another process deleted the entry because calls succeed again.
                     self._note_answer(dependency, now)
                 self._lose(view, version)
         self._forget_old_answers()
@@ -146,7 +146,7 @@ class Gates:
             yield
 
     def next_probe_at(self) -> int | None:
-        """Answer when the next held gate lets a probe through."""
+        """Return when the next held gate lets a probe through."""
         gates = (view.gate for view in self._views.values())
         return min((gate.probe_at for gate in gates if gate.probe_at is not None), default=None)
 
@@ -182,30 +182,30 @@ class Gates:
     async def _try_to_share(self, view: View) -> bool:
         dependency, now, known = view.fleet.dependency, self._clock.now(), view.version
         key = PREFIX + dependency
-        cell = next((cell for cell in await self._store.cells(key) if cell.key == key), None)
-        before = Gate(dependency=dependency) if cell is None else _decode(cell.value)
-        version = 0 if cell is None else cell.version
-        view.recognise(cell)
+        entry = next((entry for entry in await self._store.entries(key) if entry.key == key), None)
+        before = Gate(dependency=dependency) if entry is None else _decode(entry.value)
+        version = 0 if entry is None else entry.version
+        view.recognise(entry)
         told = len(view.heard)
         after = follow(before, [Tick(), *merge(view.heard)], now)
         value = None if view.is_idle_or_well(after, version, now) else _encode(after)
-        is_same = value is None if cell is None else value is not None and after == before
+        is_same = value is None if entry is None else value is not None and after == before
         if not is_same:
             view.sent = Sent(version, value, told)
-            answer = await self._store.swap(key, version, value, _regulations(before, after), now)
+            answer = await self._store.compare_and_set(key, version, value, _limit_updates(before, after), now)
             view.sent = None
             if answer is None:
                 return False
-            cell = answer
+            entry = answer
         if after.answered_at is not None:
             self._note_answer(dependency, after.answered_at)
         # More may have been heard meanwhile.
         del view.heard[:told]
-        if value is None or cell is None:
+        if value is None or entry is None:
             self._deleted.add(dependency)
             self._lose(view, max(version, known))
         else:
-            self._learn(view, after, cell.version)
+            self._learn(view, after, entry.version)
         return True
 
     async def _wait_for_news(self) -> None:
@@ -229,11 +229,11 @@ class Gates:
             newest = sorted(self._answered.items(), key=itemgetter(1))[-MAX_ANSWERS // 2 :]
             self._answered = dict(newest)
 
-    def _take(self, dependency: str, cell: Cell) -> None:
+    def _take(self, dependency: str, entry: Entry) -> None:
         view = self._view(dependency)
-        if view.version < cell.version:
-            gate = _decode(cell.value)
-            self._learn(view, gate, cell.version)
+        if view.version < entry.version:
+            gate = _decode(entry.value)
+            self._learn(view, gate, entry.version)
             if gate.answered_at is not None:
                 self._note_answer(dependency, gate.answered_at)
             # A probe may be due earlier than whoever waits for news knows.
@@ -269,12 +269,12 @@ class Gates:
         return view
 
 
-def _regulations(before: Gate, after: Gate) -> list[Regulation]:
-    """Answer what the claim must honour from now on, if that has changed."""
+def _limit_updates(before: Gate, after: Gate) -> list[LimitUpdate]:
+    """Return what the claim must honour from now on, if that has changed."""
     permits = after.permits(0)
     if permits == before.permits(0):
         return []
-    return [Regulation(subject="dependency", name=after.dependency, permits=permits)]
+    return [LimitUpdate(subject="dependency", name=after.dependency, permits=permits)]
 
 
 async def _is_set_within(event: asyncio.Event, seconds: float | None) -> bool:

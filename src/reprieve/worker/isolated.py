@@ -152,7 +152,7 @@ class Bench:
             runner.close()
 
     def _find(self, order: Order) -> tuple[App, Declaration]:
-        """Answer the app of a task, on the worker's store, and what the task was declared with."""
+        """Return the app of a task, on the worker's store, and what the task was declared with."""
         if self._start.target:
             if self._app is None:
                 self._app = self._on_our_store(load(self._start.target))

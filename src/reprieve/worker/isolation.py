@@ -137,7 +137,7 @@ class Isolated:
         return Crashed() if is_accepted else None
 
     async def _hear(self) -> bytes:
-        """Answer the next line; nothing when the process has ended, even if a child of it still holds the socket."""
+        """Return the next line; nothing when the process has ended, even if a child of it still holds the socket."""
         line = asyncio.create_task(self._reader.readline())
         try:
             await asyncio.wait((line, self._ended), return_when=asyncio.FIRST_COMPLETED)
@@ -208,7 +208,7 @@ class Processes:
         raise ChildProcessError(message)
 
     async def _take(self) -> tuple[Isolated, bool]:
-        """Answer a process, and whether it is new: an idle one may have died, which is nobody's fault who comes now."""
+        """Return a process, and whether it is new: an idle one may have died, which is nobody's fault who comes now."""
         while self._idle:
             process, timer = self._idle.popitem()
             timer.cancel()

@@ -10,7 +10,7 @@ from reprieve.core.failure import Failure, class_name, clean
 from reprieve.core.job import Job
 from reprieve.core.move import Cancel, Dead, Park, Retry
 from reprieve.core.redact import redact
-from reprieve.stores.protocol import Answer
+from reprieve.stores.protocol import ChangeResult
 from reprieve.worker import logs
 from reprieve.worker.tracebacks import describe
 
@@ -74,7 +74,7 @@ def note_recovered(change: Change) -> None:
         note_settled(change)
 
 
-def note_refused(change: Change, answer: Answer) -> None:
+def note_refused(change: Change, answer: ChangeResult) -> None:
     """Note a result that came too late: the job belongs to somebody else by now, or is gone."""
     log.warning("late result refused", **_facts(change.job), result=type(change.event.move).__name__, answer=answer)
 

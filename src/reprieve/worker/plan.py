@@ -39,7 +39,7 @@ def plan_for(place: Workplace, target: str, *, queues: Sequence[str] = (), logs:
 
 
 def cores() -> int:
-    """Answer how many cores this process may use."""
+    """Return how many cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from reprieve.clock import Clock
 from reprieve.core.job import Job
 from reprieve.errors import StoreError
-from reprieve.stores.protocol import Mark, Store
+from reprieve.stores.protocol import Annotation, Store
 
 WRITE_EVERY = 0.25
 """Seconds between two writes: of what is said more often, the latest is written."""
@@ -40,8 +40,11 @@ class Progress:
             said, self._latest = self._latest, {}
             now = self._clock.now()
             try:
-                await self._store.mark(
-                    [Mark(job_id=name, now=now, session=self._session, progress=data) for name, data in said.items()]
+                await self._store.annotate(
+                    [
+                        Annotation(job_id=name, now=now, session=self._session, progress=data)
+                        for name, data in said.items()
+                    ]
                 )
             except StoreError:
                 # It is said again later, unless there is something newer by then.

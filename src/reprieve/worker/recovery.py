@@ -35,7 +35,7 @@ class Recovery:
     """
 
     def __init__(self, store: Store, clock: Clock, registry: Registry, heartbeat: float) -> None:
-        """Take what is looked after, and how often the living beat."""
+        """Take what is looked after, and how often the living send a heartbeat."""
         self._store = store
         self._clock = clock
         self._registry = registry

@@ -24,7 +24,7 @@ class Stopwatch:
             self._expected += (seconds - self._expected) * _WEIGHT
 
     def ahead(self, slots: int) -> int:
-        """Answer how many jobs may be fetched ahead; none while nobody knows how long they take."""
+        """Return how many jobs may be fetched ahead; none while nobody knows how long they take."""
         if self._expected is None:
             return 0
         return min(MOST, int(slots * AHEAD / max(self._expected, 1e-6)))

@@ -28,7 +28,7 @@ from reprieve.errors import (
     UnsafeStore,
 )
 from reprieve.rng import bits
-from reprieve.stores.protocol import Beat, Filter, Retention
+from reprieve.stores.protocol import Filter, Heartbeat, Retention
 from reprieve.stores.url import masked
 from reprieve.stores.walk import find_all
 from reprieve.worker import board, recovery
@@ -102,7 +102,7 @@ class Supervisor:
         keepers = [
             asyncio.create_task(persist(keep, what, self._outage))
             for keep, what in (
-                (self._beat, "beating"),
+                (self._heartbeat, "beating"),
                 (self._recover, "recovering"),
                 (self._prune, "pruning"),
                 (self._watch, "watching"),
@@ -157,7 +157,7 @@ class Supervisor:
         while not self._stop.is_set():
             try:
                 # A session that does not exist: nothing is stored, and everything is asked for that a worker needs.
-                await self._beat_for(f"{self._name}-0", lease=0)
+                await self._heartbeat_for(f"{self._name}-0", lease=0)
             except StoreError as error:
                 if isinstance(error, HOPELESS):
                     raise
@@ -219,7 +219,7 @@ class Supervisor:
         plan, slots = self._plan, self._plan.slots
         self._started += 1
         session = f"{self._name}-{self._started}"
-        if not await self._insist(lambda: self._beat_for(session, is_new=True), "opening a session"):
+        if not await self._insist(lambda: self._heartbeat_for(session, is_new=True), "opening a session"):
             return None
         file = board.make_file(slots)
         duty = Duty(
@@ -243,7 +243,7 @@ class Supervisor:
             child = Child(process, session, Board(slots, file))
         except OSError as error:
             log.exception("child could not be started", errorReason=str(error))
-            await self._insist(lambda: self._beat_for(session, lease=0), "ending a session")
+            await self._insist(lambda: self._heartbeat_for(session, lease=0), "ending a session")
             return None
         finally:
             os.close(file)
@@ -269,16 +269,16 @@ class Supervisor:
                 patience.end()
                 return True
 
-    async def _beat_for(self, session: str, *, is_new: bool = False, lease: float | None = None) -> bool:
+    async def _heartbeat_for(self, session: str, *, is_new: bool = False, lease: float | None = None) -> bool:
         await self._clock.tune()
-        beat = Beat(
+        heartbeat = Heartbeat(
             session=session,
             now=self._clock.now(),
             lease=self._plan.lease if lease is None else lease,
             slots=self._plan.slots,
             is_new=is_new,
         )
-        return await self._store.beat(beat)
+        return await self._store.heartbeat(heartbeat)
 
     # the end of a child
 
@@ -310,16 +310,16 @@ class Supervisor:
 
         held = await find_all(self._store, Filter(session=child.session), self._clock.now())
         await self._recovery.take_back(held, outcome_of)
-        await self._beat_for(child.session, lease=0)
+        await self._heartbeat_for(child.session, lease=0)
 
     # what goes on all the time
 
-    async def _beat(self) -> AsyncIterator[None]:
+    async def _heartbeat(self) -> AsyncIterator[None]:
         while True:
             began = ticks()
             for child in list(self._children):
                 try:
-                    is_alive = await self._beat_for(child.session)
+                    is_alive = await self._heartbeat_for(child.session)
                 except StoreError:
                     self._recovery.unsettle()
                     raise

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from reprieve.core.gate import Calls, Gate, PushBack, Signal, step
-from reprieve.stores.protocol import Cell
+from reprieve.stores.protocol import Entry
 
 CALM = 0.01
 """The running share of failures below which a dependency counts as well."""
@@ -26,9 +26,9 @@ class Sent(NamedTuple):
     value: bytes | None
     told: int
 
-    def is_in(self, cell: Cell | None) -> bool:
+    def is_in(self, entry: Entry | None) -> bool:
         """Whether it was done, and nobody has written since."""
-        version, value = (0, None) if cell is None else (cell.version, cell.value)
+        version, value = (0, None) if entry is None else (entry.version, entry.value)
         return version != self.version and value == self.value
 
 
@@ -42,7 +42,7 @@ class View:
         self.fleet = Gate(dependency=dependency)
         """The fleet's gate, as it was last read or written."""
         self.version = 0
-        """The version of its cell; 0 is no cell. Versions only grow, also when a cell is deleted and made again."""
+        """The version of its entry; 0 is no entry. Versions only grow, also when an entry is deleted and made again."""
         self.seen_at = now
         """When that version was first seen here."""
         self.heard: list[Signal] = []
@@ -61,7 +61,7 @@ class View:
         return self.gate.probe_at is not None and self.gate.probe_at <= now
 
     def is_over(self, now: int) -> bool:
-        """Whether there is a cell that nobody needs any more."""
+        """Whether there is an entry that nobody needs any more."""
         return self.version > 0 and not self.heard and self.is_idle_or_well(self.fleet, self.version, now)
 
     def is_idle_or_well(self, gate: Gate, version: int, now: int) -> bool:
@@ -78,9 +78,9 @@ class View:
         self.heard.append(signal)
         self.gate = step(self.gate, signal, now)
 
-    def recognise(self, cell: Cell | None) -> None:
+    def recognise(self, entry: Entry | None) -> None:
         """Forget what the fleet was told although the reply was lost, or the same calls would count twice."""
-        if self.sent is not None and self.sent.is_in(cell):
+        if self.sent is not None and self.sent.is_in(entry):
             del self.heard[: self.sent.told]
         self.sent = None
 
@@ -93,7 +93,7 @@ class View:
         self.gate = follow(self.fleet, self.heard, now)
 
     def lose(self, version: int, now: int) -> None:
-        """Take it that the cell is gone that had this version, unless a newer one is known."""
+        """Take it that the entry is gone that had this version, unless a newer one is known."""
         if self.version <= version:
             self.version = 0
             self.learn(Gate(dependency=self.fleet.dependency), 0, now)
@@ -106,7 +106,7 @@ def is_well(gate: Gate, now: int) -> bool:
 
 
 def follow(gate: Gate, signals: Iterable[Signal], now: int) -> Gate:
-    """Answer a gate after all these signals."""
+    """Return a gate after all these signals."""
     for signal in signals:
         gate = step(gate, signal, now)
     return gate

@@ -134,7 +134,7 @@ class Worker:
     # the conversation with the store
 
     def _room(self) -> int:
-        """Answer how many jobs to ask for: free slots, and what fast jobs will have freed in a moment."""
+        """Return how many jobs to ask for: free slots, and what fast jobs will have freed in a moment."""
         if self._is_stopping:
             return 0
         if self._gates.has_unconfirmed:
@@ -156,7 +156,7 @@ class Worker:
             self.is_lost = True
             self.stop_now()
             return
-        for change, answer in zip(changes, claimed.answers, strict=True):
+        for change, answer in zip(changes, claimed.results, strict=True):
             if answer in ("refused", "missing"):
                 note_refused(change, answer)
         if limit:
@@ -314,7 +314,7 @@ class Worker:
     # keeping things in order
 
     def _keepers(self) -> list[tuple[Callable[[], AsyncIterator[None]], str]]:
-        """Answer what goes on beside the jobs, for as long as the worker works; see `persist`."""
+        """Return what goes on beside the jobs, for as long as the worker works; see `persist`."""
         return [
             (self._gates.keep, "sharing gates"),
             (self._keep_gates_fresh, "reading gates"),
@@ -361,7 +361,7 @@ class Worker:
         """Show that the loop turns, and give back what has waited behind slow jobs."""
         while True:
             now = ticks()
-            self._board.beat(now)
+            self._board.heartbeat(now)
             if stale := self._fetched.stale(now):
                 self._learn_from_what_runs(now)
                 self._give_back(lambda job: job.id in stale)

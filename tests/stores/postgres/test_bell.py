@@ -53,7 +53,7 @@ async def test_process_with_many_open_files_hears(url: str, store: PostgresStore
 
 @pytest.fixture
 def unencoded_url(postgres_url: str, url: str) -> Iterator[str]:
-    """Answer the URL of a database whose texts are any bytes."""
+    """Return the URL of a database whose texts are any bytes."""
     name = url.partition("schema=")[2]
     with psycopg.connect(postgres_url, autocommit=True) as admin:
         admin.execute(f"create database {name} encoding 'SQL_ASCII' template template0")

@@ -131,7 +131,7 @@ GRANTS = (
 
 @pytest.fixture
 def role(url: str) -> Iterator[str]:
-    """Answer a role that has no rights yet."""
+    """Return a role that has no rights yet."""
     name = f"role_{schema_of(url)}"
     yield name
     with psycopg.connect(url.partition("?")[0], autocommit=True) as admin:
@@ -169,7 +169,7 @@ def test_role_that_may_only_look_changes_no_history(url: str, role: str, call: s
         (found,) = [
             finding for finding in care_for(as_role(url, role)).examine(clock.now()) if finding.name == "rights"
         ]
-        assert "forget_day, gate" in found.seen
+        assert "forget_day, job" in found.seen
 
 
 def test_days_are_made_and_dropped_only_by_the_clock_of_the_server(url: str) -> None:

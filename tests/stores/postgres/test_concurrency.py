@@ -20,7 +20,7 @@ from reprieve.stores.postgres import PostgresStore
 from reprieve.stores.postgres.address import SETTINGS, address_of
 from reprieve.stores.postgres.bell import SOON
 from reprieve.stores.postgres.line import PATIENCE
-from reprieve.stores.protocol import Filter, Regulation, Retention, Subject
+from reprieve.stores.protocol import Filter, LimitUpdate, Retention, Subject
 from reprieve.testing.conformance.stage import ANOTHER, DAY, START, Worker, find_all, new_job, new_jobs, succeed
 from tests.stores.postgres.recount import complaints, stored_ids
 
@@ -82,7 +82,7 @@ async def work(store: PostgresStore, name: str, rng: random.Random, done: asynci
     while True:
         is_over = done.is_set()
         claimed = await worker.ask(rng.randrange(1, 12), changes=changes)
-        assert set(claimed.answers) <= {"applied"}
+        assert set(claimed.results) <= {"applied"}
         succeeded.update(change.job.id for change in changes if change.job.state == "succeeded")
         changes = [decide(job, rng) for job in claimed.jobs]
         if not changes and claimed.next_at is None:
@@ -94,13 +94,15 @@ async def work(store: PostgresStore, name: str, rng: random.Random, done: asynci
 async def meddle(store: PostgresStore, rng: random.Random, quiet: asyncio.Event) -> None:
     """Hold and release, limit, and let a person retry what is dead; in the end let everything through."""
     while not quiet.is_set():
-        await store.regulate([Regulation(subject="dependency", name="ses", permits=rng.choice((0, 1, 3, None)))], START)
-        await store.regulate([Regulation(subject="task", name="bill", max_running=rng.choice((2, None)))], START)
+        await store.update_limits(
+            [LimitUpdate(subject="dependency", name="ses", permits=rng.choice((0, 1, 3, None)))], START
+        )
+        await store.update_limits([LimitUpdate(subject="task", name="bill", max_running=rng.choice((2, None)))], START)
         page = await store.find(Filter(statuses=frozenset({"dead"})), START, limit=5)
         await store.apply([change.retry(job, ANOTHER, START, 1_800) for job in page.jobs], START)
         await asyncio.sleep(0.01)
-    release = Regulation(subject="dependency", name="ses", permits=None)
-    await store.regulate([release, Regulation(subject="task", name="bill", max_running=None)], START)
+    release = LimitUpdate(subject="dependency", name="ses", permits=None)
+    await store.update_limits([release, LimitUpdate(subject="task", name="bill", max_running=None)], START)
 
 
 @pytest.mark.parametrize("number", range(2))
@@ -201,7 +203,7 @@ async def test_store_is_used_from_many_loops_and_threads(store: PostgresStore) -
 
 
 def connections_of(url: str, name: str, state: str = "") -> int:
-    """Answer how many connections of a name there are, or how many of them wait for something."""
+    """Return how many connections of a name there are, or how many of them wait for something."""
     with psycopg.connect(url.partition("?")[0], autocommit=True) as admin:
         count = (
             "select count(*) from pg_stat_activity where application_name = %s and coalesce(wait_event_type, '') ~ %s"
@@ -217,7 +219,7 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_process_has_nine_connections_at_the_most_and_beats_while_threads_wait(url: str) -> None:
+async def test_process_has_nine_connections_at_the_most_and_heartbeats_while_threads_wait(url: str) -> None:
     name = url.partition("schema=")[2]
     store = PostgresStore(f"{url}&application_name={name}")
     try:
@@ -229,7 +231,7 @@ async def test_process_has_nine_connections_at_the_most_and_beats_while_threads_
                 calls = [threads.submit(store.enqueue_here, [new_job(store, key="k")], START) for _ in range(12)]
                 await until(lambda: connections_of(url, name, "Lock") >= 4)
                 await asyncio.gather(*(store.tally("status", Filter(), START) for _ in range(40)))
-                assert await worker.beat()
+                assert await worker.heartbeat()
                 assert connections_of(url, name) <= 9
                 shop.rollback()
                 assert len({call.result()[0] for call in calls}) == 1
@@ -309,17 +311,17 @@ async def test_crowd_of_tenants_is_served_in_turn(store: PostgresStore) -> None:
     await worker.settle(*map(succeed, (job for jobs in rounds for job in jobs)))
 
 
-@pytest.mark.parametrize("limit", [Regulation(subject="queue", name="default", permits=0), None])
+@pytest.mark.parametrize("limit", [LimitUpdate(subject="queue", name="default", permits=0), None])
 async def test_crowd_that_may_not_run_makes_nobody_look_again_at_once(
-    limit: Regulation | None, store: PostgresStore
+    limit: LimitUpdate | None, store: PostgresStore
 ) -> None:
     tenants = [f"tenant-{number}" for number in range(1_100)]
     await store.enqueue([new_job(store, tenant=tenant) for tenant in tenants for _ in range(2)], START)
     for _ in range(2):
         # So many are counted in two turns.
-        await store.regulate([], START)
+        await store.update_limits([], START)
     if limit is not None:
-        await store.regulate([limit], START)
+        await store.update_limits([limit], START)
     else:
         # Each has as much as one tenant may have beside others, once there are so few slots.
         await (await Worker.open(store, "first", slots=20_000)).exactly(1_100)
@@ -338,7 +340,7 @@ async def test_gauges_wait_for_nobody_and_know_who_has_just_come(
     with address_of(url).connect() as busy:
         busy.execute("begin")
         busy.execute("select take_turn('1:1:')")
-        before = await asyncio.wait_for(store.gauges(subject), 5)
+        before = await asyncio.wait_for(store.limit_states(subject), 5)
         busy.execute("commit")
-    assert [gauge.name for gauge in before] == [name]
-    assert await store.gauges(subject) == before
+    assert [limit_state.name for limit_state in before] == [name]
+    assert await store.limit_states(subject) == before

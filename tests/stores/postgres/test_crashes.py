@@ -55,7 +55,7 @@ async def work(store: PostgresStore, until: asyncio.Event, taken: Counter[str]) 
                 await asyncio.sleep(PAUSE)
             else:
                 break
-        assert set(claimed.answers) <= {"applied", "already"}
+        assert set(claimed.results) <= {"applied", "already"}
         taken.update(job.id for job in claimed.jobs)
         changes = [succeed(job) for job in claimed.jobs]
         if not changes and is_over:

@@ -29,12 +29,12 @@ BIG = (
     "ledger",
     "uniq",
     "result",
-    "shelf",
+    "lane",
     "tenant",
     "session",
-    "mark",
+    "annotation",
 )
-"""Tables that grow with the jobs and the workers. The others hold a row for each claim, queue or gate."""
+"""Tables that grow with the jobs and the workers. The others hold a row for each claim, queue or limiter."""
 
 
 class Tables:
@@ -56,17 +56,17 @@ class Tables:
             admin.execute(f"set search_path = {self._schema}")
             admin.execute(
                 """
-                insert into job (id, shelf, due, version, state, wait, rec)
+                insert into job (id, lane, due, version, state, wait, rec)
                 select (lpad(to_hex(%s - number %% 100000), 12, '0') || '70008' || lpad(to_hex(number), 15, '0'))::uuid,
-                       shelf, due, version, state, wait, rec
+                       lane, due, version, state, wait, rec
                 from job, generate_series(1, %s) as number
                 """,
                 [START - 2, count],
             )
-            admin.execute("update shelf set ready = ready + %s", [count])
+            admin.execute("update lane set ready = ready + %s", [count])
 
     def scans(self) -> Counter[str]:
-        """Answer how often each table was read from beginning to end, once all that used the schema have told."""
+        """Return how often each table was read from beginning to end, once all that used the schema have told."""
         with psycopg.connect(self._url, autocommit=True) as admin:
             users = "select 1 from pg_stat_activity where application_name = %s"
             deadline = ticks() + 20

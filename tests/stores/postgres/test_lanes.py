@@ -7,7 +7,7 @@ from reprieve import clock
 from reprieve.stores.open import care_for
 from reprieve.stores.postgres import PostgresStore
 from reprieve.stores.postgres.address import address_of
-from reprieve.stores.protocol import Regulation, Subject
+from reprieve.stores.protocol import LimitUpdate, Subject
 from reprieve.testing.conformance.stage import START, Worker, new_job
 
 OTHER = """
@@ -45,7 +45,7 @@ async def test_jobs_among_those_put_aside_are_counted_no_more(url: str, store: P
     jobs = [new_job(store) for _ in range(3)]
     await store.enqueue([jobs[1]], START)
     assert await worker.take(0) == []
-    await store.regulate([], START)
+    await store.update_limits([], START)
     await store.enqueue([jobs[0], jobs[2]], START)
     rename(url, jobs[0].id)
     assert await worker.take(10) == []
@@ -65,12 +65,12 @@ async def test_two_new_lanes_with_one_number_are_both_put_aside(url: str, store:
 
 
 @pytest.mark.parametrize("subject", ["queue", "tenant", "task", "dependency"])
-async def test_number_of_a_tenant_or_a_gate_that_another_has_stops_nobody(
+async def test_number_of_a_tenant_or_a_limiter_that_another_has_stops_nobody(
     url: str, store: PostgresStore, subject: Subject
 ) -> None:
     queue = "default" if subject == "tenant" else ""
-    await store.regulate([Regulation(subject=subject, name="mine", queue=queue, permits=None)], START)
-    table = "tenant" if subject == "tenant" else "gate"
+    await store.update_limits([LimitUpdate(subject=subject, name="mine", queue=queue, permits=None)], START)
+    table = "tenant" if subject == "tenant" else "limiter"
     with address_of(url).connect() as connection:
         connection.execute(f"update {table} set name = 'somebody else' where name = 'mine'")  # noqa: S608 - one of two
     wrong, right = replace(new_job(store), **{subject: "mine"}), new_job(store)

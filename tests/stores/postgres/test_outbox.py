@@ -63,7 +63,7 @@ async def taken(outbox: PostgresOutbox) -> list[str]:
 
 
 def sent(url: str) -> list[str]:
-    """Answer what lies in the outbox, as somebody sees it who looks."""
+    """Return what lies in the outbox, as somebody sees it who looks."""
     with psycopg.connect(server_of(url)) as admin:
         admin.execute(f"set search_path = {url.partition('schema=')[2]}")
         return [job_id for (job_id,) in admin.execute("select id::text from outbox order by xid, id").fetchall()]

@@ -44,10 +44,10 @@ async def test_call_is_given_up_and_repeated_on_another_connection(url: str, way
         way.fall_silent()
         async with asyncio.timeout(LIMIT):
             with pytest.raises(StoreError, match="no answer within") as caught:
-                await worker.beat()
+                await worker.heartbeat()
             assert caught.value.is_passing
         way.speak()
-        assert await worker.beat()
+        assert await worker.heartbeat()
     finally:
         await store.close()
 
@@ -72,7 +72,7 @@ async def test_closing_waits_no_longer_for_what_was_begun(
     store = PostgresStore(through(way, url))
     worker = await Worker.open(store)
     way.fall_silent()
-    calls = [asyncio.create_task(worker.beat()) for _ in range(2)]
+    calls = [asyncio.create_task(worker.heartbeat()) for _ in range(2)]
     await asyncio.sleep(0)
     began = ticks()
     async with asyncio.timeout(LIMIT):

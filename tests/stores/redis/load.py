@@ -8,7 +8,7 @@ from reprieve.core import change
 from reprieve.core.job import Job
 from reprieve.core.move import Succeed
 from reprieve.errors import StoreError
-from reprieve.stores.protocol import Beat, Claim, Filter, Store
+from reprieve.stores.protocol import Claim, Filter, Heartbeat, Store
 
 
 class Load:
@@ -56,7 +56,7 @@ class Load:
     async def work(self, session: str) -> None:
         """Run jobs until nothing is left, and repeat every call that fails under its number."""
         store, number = self._store, 0
-        await store.beat(Beat(session=session, now=clock.now(), lease=3_600, slots=50, is_new=True))
+        await store.heartbeat(Heartbeat(session=session, now=clock.now(), lease=3_600, slots=50, is_new=True))
         hand: list[Job] = []
         while hand or not (self._is_all and await self._is_empty()):
             number += 1
@@ -72,7 +72,7 @@ class Load:
                 else:
                     break
             self.settled.update(
-                job.id for job, answer in zip(hand, claimed.answers, strict=True) if answer == "applied"
+                job.id for job, answer in zip(hand, claimed.results, strict=True) if answer == "applied"
             )
             self._progress.set()
             hand = list(claimed.jobs)

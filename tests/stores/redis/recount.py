@@ -25,9 +25,9 @@ class Books:
         self._tag = tag.encode()
         self.keys = {key[len(self._tag) :]: client.type(key) for key in client.scan_iter(self._pattern(), count=1_000)}
         self.records: dict[bytes, bytes] = self.hash(b":j")
-        self.shelves = {name: _decode(data) for name, data in self.hash(b":s").items()}
+        self.lanes = {name: _decode(data) for name, data in self.hash(b":s").items()}
         self.tenants = {name: _decode(data) for name, data in self.hash(b":tn").items()}
-        self.gates = {name: _decode(data) for name, data in self.hash(b":g").items()}
+        self.limiters = {name: _decode(data) for name, data in self.hash(b":g").items()}
         self.queues = {name: _decode(data) for name, data in self.hash(b":q").items()}
 
     def _pattern(self) -> bytes:
@@ -46,32 +46,32 @@ class Books:
         return list(self._client.lrange(self._tag + suffix, 0, -1))
 
     def named(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Answer the keys that begin so, and the rest of their names."""
+        """Return the keys that begin so, and the rest of their names."""
         for key in self.keys:
             if key.startswith(prefix):
                 yield key, key[len(prefix) :]
 
 
 def complaints(client: redis.Redis | redis.RedisCluster, tag: str) -> list[str]:
-    """Answer what is wrong with a partition."""
+    """Return what is wrong with a partition."""
     books = Books(client, tag)
     return [*_places(books), *_running(books), *_rings(books), *_asides(books), *_sessions(books)]
 
 
-def _shelf_in(record: bytes) -> bytes:
+def _lane_in(record: bytes) -> bytes:
     start = 22 if record[4] in (EXPIRED, GIVEN_UP) else 14
     (length,) = unpack_from(">H", record, start)
     return record[start + 2 : start + 2 + length]
 
 
 def _standing(books: Books) -> tuple[defaultdict[bytes, list[str]], Counter[bytes]]:
-    """Answer where every id stands, and the leftovers in lanes."""
+    """Return where every id stands, and the leftovers in lanes."""
     found: defaultdict[bytes, list[str]] = defaultdict(list)
     leftovers: Counter[bytes] = Counter()
-    for key, shelf in books.named(b":l:"):
+    for key, lane in books.named(b":l:"):
         for entry in books.list(key):
             record = books.records.get(entry[:16], _NONE)
-            is_valid = record[4] == WAITING and record[2:4] == entry[16:] and _shelf_in(record) == shelf
+            is_valid = record[4] == WAITING and record[2:4] == entry[16:] and _lane_in(record) == lane
             if is_valid and entry[:16] in books.records:
                 found[entry[:16]].append("ready")
             else:
@@ -89,7 +89,7 @@ def _standing(books: Books) -> tuple[defaultdict[bytes, list[str]], Counter[byte
 
 
 def _places(books: Books) -> Iterator[str]:
-    """Every job stands in exactly one place, and the shelves count them right."""
+    """Every job stands in exactly one place, and the lanes count them right."""
     found, leftovers = _standing(books)
     counted: defaultdict[bytes, Counter[str]] = defaultdict(Counter)
     states = {DEAD: {"dead"}, EXPIRED: {"dead"}, CANCELLED: {"cancelled"}, GIVEN_UP: {"cancelled"}}
@@ -98,14 +98,14 @@ def _places(books: Books) -> Iterator[str]:
         places = found.pop(raw, [])
         if len(places) != 1 or places[0] not in states.get(record[4], alive):
             yield f"job {raw.hex()} of state {record[4]} stands in {places}"
-        counted[_shelf_in(record)].update(places)
+        counted[_lane_in(record)].update(places)
     yield from (f"{raw.hex()} stands in {places} and has no record" for raw, places in found.items())
-    for name in books.shelves.keys() | counted.keys():
+    for name in books.lanes.keys() | counted.keys():
         words = ("ready", "scheduled", "retrying", "parked", "dead", "cancelled")
-        kept = books.shelves.get(name, [0] * 6)[:6]
+        kept = books.lanes.get(name, [0] * 6)[:6]
         wanted = [counted[name][word] for word in words]
         if kept != wanted:
-            yield f"shelf {name!r} counts {kept}, and there are {wanted}"
+            yield f"lane {name!r} counts {kept}, and there are {wanted}"
     noted = {raw: int(count) for raw, count in books.hash(b":lo").items()}
     if noted != dict(leftovers):
         yield f"leftovers are {dict(leftovers)}, and noted are {noted}"
@@ -113,26 +113,26 @@ def _places(books: Books) -> Iterator[str]:
 
 def _running(books: Books) -> Iterator[str]:
     tenants: Counter[bytes] = Counter()
-    gates: Counter[bytes] = Counter()
+    limiters: Counter[bytes] = Counter()
     for key, _ in books.named(b":y:"):
         for lease in books.hash(key).values():
             queue, tenant, task, dependency, group, _ = lease[20:].split(b"\0")
             tenants[queue + b"\0" + tenant] += 1
-            gates.update((b"q" + queue, b"k" + task))
-            gates.update(letter + name for letter, name in ((b"d", dependency), (b"g", group)) if name)
+            limiters.update((b"q" + queue, b"k" + task))
+            limiters.update(letter + name for letter, name in ((b"d", dependency), (b"g", group)) if name)
     for name in books.tenants.keys() | tenants.keys():
         if books.tenants.get(name, [1, 0])[1] != tenants[name]:
             yield f"tenant {name!r} counts {books.tenants.get(name)}, and {tenants[name]} run"
-    for name in books.gates.keys() | gates.keys():
-        if books.gates.get(name, [0])[0] != gates[name]:
-            yield f"gate {name!r} counts {books.gates.get(name)}, and {gates[name]} run"
+    for name in books.limiters.keys() | limiters.keys():
+        if books.limiters.get(name, [0])[0] != limiters[name]:
+            yield f"limiter {name!r} counts {books.limiters.get(name)}, and {limiters[name]} run"
 
 
 def _rings(books: Books) -> Iterator[str]:
-    """Tenants with open shelves stand in the ring, where their numbers say, and list them."""
+    """Tenants with open lanes stand in the ring, where their numbers say, and list them."""
     opened: defaultdict[bytes, set[bytes]] = defaultdict(set)
-    for name, shelf in books.shelves.items():
-        if shelf[0] > 0 and not (len(shelf) > 7 and shelf[7]):
+    for name, lane in books.lanes.items():
+        if lane[0] > 0 and not (len(lane) > 7 and lane[7]):
             opened[b"\0".join(name.split(b"\0")[:2])].add(name)
     rings: defaultdict[bytes, set[bytes]] = defaultdict(set)
     weights: defaultdict[bytes, list[int]] = defaultdict(lambda: [0, 0])
@@ -160,24 +160,24 @@ def _member(running: int, weight: float, finish: float) -> bytes:
 
 
 def _asides(books: Books) -> Iterator[str]:
-    """What is set aside is listed under its gate, and somebody will look at it."""
+    """What is set aside is listed under its limiter, and somebody will look at it."""
     wanted: defaultdict[bytes, set[bytes]] = defaultdict(set)
-    for name, shelf in books.shelves.items():
-        if len(shelf) > 7 and shelf[7]:
-            wanted[shelf[7].encode() + b"\0" + b"\0".join(name.split(b"\0")[:2])].add(name)
+    for name, lane in books.lanes.items():
+        if len(lane) > 7 and lane[7]:
+            wanted[lane[7].encode() + b"\0" + b"\0".join(name.split(b"\0")[:2])].add(name)
     found = {name: books.members(key) for key, name in books.named(b":a:")}
     if found != dict(wanted):
         yield f"set aside are {dict(wanted)}, and listed are {found}"
     waiting = books.zset(b":w")
-    for name, gate in books.gates.items():
+    for name, limiter in books.limiters.items():
         tenants = set(books.zset(b":h:" + name))
-        if gate[1] != len(tenants):
-            yield f"gate {name!r} counts {gate[1]} tenants, and {tenants} wait"
-        running, _, permits, most, count = (*gate, None, None, None, None, None)[:5]
+        if limiter[1] != len(tenants):
+            yield f"limiter {name!r} counts {limiter[1]} tenants, and {tenants} wait"
+        running, _, permits, most, count = (*limiter, None, None, None, None, None)[:5]
         limits = [limit for limit in (permits, most) if limit is not None and limit is not False]
         has_room = all(running < limit for limit in limits)
         if tenants and has_room and name not in waiting:
-            yield f"gate {name!r} has room for {tenants}, and nobody will look (rate {count})"
+            yield f"limiter {name!r} has room for {tenants}, and nobody will look (rate {count})"
 
 
 def _sessions(books: Books) -> Iterator[str]:

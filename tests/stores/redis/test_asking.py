@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from reprieve import Reprieve
-from reprieve.stores.protocol import Beat, Claim, Claimed
+from reprieve.stores.protocol import Claim, Claimed, Heartbeat
 from reprieve.stores.redis import RedisStore
 from reprieve.stores.redis.store import MOST_JOBS
 from reprieve.worker.isolation import Processes
@@ -48,7 +48,7 @@ async def test_worker_asks_again_at_once_while_there_is_more() -> None:
         with app.override(store=store):
             for _ in range(JOBS):
                 await slow.aenqueue()
-            await store.beat(Beat(session="one", now=app.clock.now(), lease=600.0, slots=JOBS, is_new=True))
+            await store.heartbeat(Heartbeat(session="one", now=app.clock.now(), lease=600.0, slots=JOBS, is_new=True))
             worker = Worker(app, "one", slots=JOBS, isolation=Processes())
             working = asyncio.create_task(worker.run())
             async with asyncio.timeout(30):

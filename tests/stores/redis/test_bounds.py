@@ -47,7 +47,7 @@ async def store(server: servers.Server, client: redis.Redis) -> RedisStore:
 
 
 def calls(client: redis.Redis, command: str) -> int:
-    """Answer how often a command was called since the last time, by scripts too."""
+    """Return how often a command was called since the last time, by scripts too."""
     found = client.info("commandstats").get(f"cmdstat_{command}", {"calls": 0})["calls"]
     client.config_resetstat()
     return int(found)
@@ -179,7 +179,7 @@ async def test_session_that_has_ended_is_forgotten(
         worker = await Worker.open(store, f"worker-{number}")
         await worker.settle(*map(succeed, await worker.take(10)))
         await store.wait(("default",), 0.0, worker.session)
-        await worker.beat(lease=0)
+        await worker.heartbeat(lease=0)
     fleet = store._fleet  # noqa: SLF001 - not to be seen
     parts = [fleet.partition(number) for number in range(partitions)]
     kept: list[Sized] = [fleet._tours, fleet._opened, fleet._idles]  # noqa: SLF001 - as above

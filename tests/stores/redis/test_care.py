@@ -9,9 +9,9 @@ import pytest
 from reprieve import clock
 from reprieve.errors import StoreReadOnly
 from reprieve.stores.open import care_for
-from reprieve.stores.protocol import Filter, Regulation, Retention
+from reprieve.stores.protocol import Filter, LimitUpdate, Retention
 from reprieve.stores.redis import RedisStore
-from reprieve.testing.conformance.stage import START, Worker, enqueued, fail, find_all, regulate, succeed
+from reprieve.testing.conformance.stage import START, Worker, enqueued, fail, find_all, succeed, update_limits
 from tests.servers import redis as servers
 from tests.servers.guard import Guard
 
@@ -106,10 +106,10 @@ async def test_configuration_and_user_that_we_ship_do_for_everything(tmp_path: P
         again = await worker.one()
         await worker.settle(succeed(again, result=b"1", ttl=60.0))
         assert [found.id for found in await find_all(store, Filter())] == [job.id]
-        await regulate(store, Regulation(subject="task", name="send", permits=0))
+        await update_limits(store, LimitUpdate(subject="task", name="send", permits=0))
         assert await store.tally("status", Filter(), START) == {"succeeded": 1}
-        assert await store.swap("leader", 0, b"me") is not None
-        assert len(await store.cells()) == len(await store.gauges("tenant")) == 1
+        assert await store.compare_and_set("leader", 0, b"me") is not None
+        assert len(await store.entries()) == len(await store.limit_states("tenant")) == 1
         assert len(await store.events()) == 1
         assert not await store.wait(("default",), 0.01)
         await store.recover(START)

@@ -11,7 +11,7 @@ import redis
 from reprieve.clock import ticks
 from reprieve.core.ids import partition_of
 from reprieve.errors import ForeignStore, ReprieveError, StoreError, StoreLocked
-from reprieve.stores.protocol import Filter, Regulation, Store
+from reprieve.stores.protocol import Filter, LimitUpdate, Store
 from reprieve.stores.redis import RedisStore
 from reprieve.stores.redis.partition import Point
 from reprieve.stores.redis.quotas import deal
@@ -25,8 +25,8 @@ from reprieve.testing.conformance.stage import (
     find_all,
     new_job,
     new_jobs,
-    regulate,
     succeed,
+    update_limits,
 )
 from tests.servers import redis as servers
 from tests.stores.redis.load import Load
@@ -162,7 +162,7 @@ async def test_partitions_can_be_added_while_jobs_wait_and_workers_work(url: str
     assert max(partition_of(job.id) for job in more) == 4
     again = new_job(large, key="k")
     assert await enqueue(large, again) == [keyed.id], "growth admits no duplicate"
-    assert await worker.beat(), "the session goes on in the old partitions, and in the new"
+    assert await worker.heartbeat(), "the session goes on in the old partitions, and in the new"
     taken = await worker.take(100)
     assert len(taken) == 32
     assert len(await find_all(small, Filter())) == 32
@@ -173,15 +173,15 @@ async def test_partitions_can_be_added_while_jobs_wait_and_workers_work(url: str
 
 async def test_added_partitions_honour_what_was_regulated_before(url: str) -> None:
     small = RedisStore(f"{url}?partitions=1")
-    await regulate(small, Regulation(subject="dependency", name="ses", permits=0))
-    await regulate(small, Regulation(subject="task", name="slow", max_running=2))
+    await update_limits(small, LimitUpdate(subject="dependency", name="ses", permits=0))
+    await update_limits(small, LimitUpdate(subject="task", name="slow", max_running=2))
     large = RedisStore(f"{url}?partitions=4")
     await enqueue(large, *new_jobs(large, 8, dependency="ses"), *new_jobs(large, 20, task="slow"))
     await enqueue(large, *new_jobs(large, 8, dependency="ses"), *new_jobs(large, 20, task="slow"))
     worker = await Worker.open(large)
     taken = await worker.take(100)
     assert [job.task for job in taken] == ["slow", "slow"]
-    await regulate(large, Regulation(subject="dependency", name="ses", permits=None))
+    await update_limits(large, LimitUpdate(subject="dependency", name="ses", permits=None))
     assert len(await worker.take(100)) == 16
     await small.close()
     await large.close()
@@ -201,7 +201,7 @@ async def test_key_that_was_reserved_by_a_producer_that_died_is_free_after_a_min
 
 async def test_limit_holds_for_the_whole_fleet(url: str) -> None:
     store = RedisStore(f"{url}?partitions=4")
-    await regulate(store, Regulation(subject="dependency", name="ses", max_running=7))
+    await update_limits(store, LimitUpdate(subject="dependency", name="ses", max_running=7))
     await enqueue(store, *new_jobs(store, 60, dependency="ses"))
     workers = [await Worker.open(store, f"worker-{number}") for number in range(3)]
     running = []
@@ -212,9 +212,11 @@ async def test_limit_holds_for_the_whole_fleet(url: str) -> None:
             assert len(running) <= 7
         worker, job = running.pop(0)
         assert await worker.settle(succeed(job)) == ["applied"]
-    (gauge,) = [gauge for gauge in await store.gauges("dependency") if gauge.name == "ses"]
-    assert gauge.max_running == 7
-    assert gauge.running == len(running)
+    (limit_state,) = [
+        limit_state for limit_state in await store.limit_states("dependency") if limit_state.name == "ses"
+    ]
+    assert limit_state.max_running == 7
+    assert limit_state.running == len(running)
     await store.close()
 
 

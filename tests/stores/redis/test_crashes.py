@@ -126,7 +126,7 @@ async def test_failover_loses_only_what_its_promise_says(durability: Durability,
 
 @pytest.fixture
 def followed() -> Iterator[tuple[servers.Server, servers.Server]]:
-    """Answer a server and its replica."""
+    """Return a server and its replica."""
     with servers.own(appendfsync="always") as primary, servers.own(replicaof=f"127.0.0.1 {primary.port}") as replica:
         replica.wait_for_primary()
         primary.wait_for_replica()

@@ -342,7 +342,7 @@ async def test_server_that_runs_full_at_once_refuses_whole_calls() -> None:
 
 
 def met(line: str) -> ReprieveError:
-    """Answer our error for what a server says."""
+    """Return our error for what a server says."""
     return translate(_RESP2Parser.parse_error(line))  # type: ignore[no-untyped-call]  # the driver's
 
 

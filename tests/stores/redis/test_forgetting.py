@@ -30,7 +30,7 @@ def server() -> Iterator[servers.Server]:
 
 
 def lives(server: servers.Server) -> list[int]:
-    """Answer for how many seconds ids are remembered."""
+    """Return for how many seconds ids are remembered."""
     with server.client() as client:
         return [client.ttl(key) for key in client.scan_iter("{reprieve:0}:f:*")]
 

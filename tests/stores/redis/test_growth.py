@@ -10,7 +10,7 @@ from redis import Redis
 from reprieve.core import change
 from reprieve.core.ids import PARTITIONS, partition_of
 from reprieve.errors import InvalidUrl, StoreError
-from reprieve.stores.protocol import Claim, Filter, Regulation, Retention
+from reprieve.stores.protocol import Claim, Filter, LimitUpdate, Retention
 from reprieve.stores.redis import RedisStore
 from reprieve.stores.redis.address import address_of
 from reprieve.stores.redis.link import LOOK_EVERY, Links
@@ -26,8 +26,8 @@ from reprieve.testing.conformance.stage import (
     get,
     new_job,
     new_jobs,
-    regulate,
     succeed,
+    update_limits,
 )
 from tests.stores.redis.recount import complaints
 
@@ -65,8 +65,8 @@ async def test_session_outlives_growth(before: int, opened: Open) -> None:
     small = opened(before)
     worker = await Worker.open(small)
     large = await grow(opened, 4)
-    assert await worker.beat()
-    assert await worker.beat()
+    assert await worker.heartbeat()
+    assert await worker.heartbeat()
     jobs = new_jobs(large, 12)
     await enqueue(large, *jobs)
     assert {job.id for job in await worker.take(100)} == {job.id for job in jobs}
@@ -75,7 +75,7 @@ async def test_session_outlives_growth(before: int, opened: Open) -> None:
 async def test_session_that_others_opened_outlives_growth(opened: Open) -> None:
     worker = await Worker.open(opened(1))
     worker.store = await grow(opened, 4)
-    assert await worker.beat()
+    assert await worker.heartbeat()
     await enqueue(worker.store, *new_jobs(worker.store, 12))
     assert len(await worker.take(100)) == 12
 
@@ -83,8 +83,8 @@ async def test_session_that_others_opened_outlives_growth(opened: Open) -> None:
 async def test_session_that_ends_after_growth_ends_everywhere(opened: Open, redis_url: str, prefix: str) -> None:
     worker = await Worker.open(opened(1))
     await grow(opened, 3)
-    assert await worker.beat()
-    assert not await worker.beat(lease=0)
+    assert await worker.heartbeat()
+    assert not await worker.heartbeat(lease=0)
     with Redis.from_url(redis_url) as client:
         assert [client.zcard(f"{tag_of(prefix, number)}:sx") for number in range(3)] == [0, 0, 0]
 
@@ -93,22 +93,22 @@ async def test_dead_session_stays_dead_after_growth(opened: Open) -> None:
     worker = await Worker.open(opened(1), lease=1.0)
     large = await grow(opened, 3)
     assert await large.recover(START + 10_000) == []
-    assert not await worker.beat(START + 10_000)
+    assert not await worker.heartbeat(START + 10_000)
 
 
-async def test_who_never_beats_learns_of_growth_within_a_second(opened: Open) -> None:
+async def test_who_never_heartbeats_learns_of_growth_within_a_second(opened: Open) -> None:
     child, producer, supervisor = opened(1), opened(1), opened(1)
     opener = await Worker.open(supervisor)
     worker = Worker(child, opener.session)
     await enqueued(producer)
     await worker.take(100)
     large = await grow(opened, 4)
-    assert await opener.beat()
+    assert await opener.heartbeat()
     jobs = new_jobs(large, 8)
     await enqueue(large, *jobs)
     await asyncio.sleep(LOOK_EVERY)
     assert {job.id for job in await worker.take(100)} == {job.id for job in jobs}
-    await regulate(producer, Regulation(subject="dependency", name="ses", permits=0))
+    await update_limits(producer, LimitUpdate(subject="dependency", name="ses", permits=0))
     await enqueue(large, *new_jobs(large, 8, dependency="ses"))
     assert await worker.take(100) == []
     assert max(partition_of(job.id) for job in new_jobs(producer, 4)) == 3
@@ -127,7 +127,7 @@ async def test_child_that_learns_of_growth_before_its_session_is_open_there_goes
     assert {partition_of(job.id) for job in claimed.jobs} == {0}
     assert claimed.next_at is not None
     assert claimed.next_at <= START + 1_000, "it asks again soon, and does not wait for a bell that has rung"
-    assert await opener.beat()
+    assert await opener.heartbeat()
     assert len(await worker.take(100)) == 8 - len(claimed.jobs)
 
 
@@ -159,12 +159,12 @@ async def test_producer_that_has_not_heard_of_growth_makes_no_duplicate(opened: 
 async def test_landing_that_has_not_heard_of_growth_makes_no_duplicate(opened: Open) -> None:
     small = opened(1)
     late = new_job(small, key="k")
-    landing = small.landing()
-    await landing.prepare()
+    sink = small.outbox_sink()
+    await sink.prepare()
     large = await grow(opened, 4)
     first = new_job(large, key="k")
     await enqueue(large, first)
-    assert await landing.land([late], START) == [first.id]
+    assert await sink.deliver([late], START) == [first.id]
 
 
 async def test_key_is_kept_for_its_time_though_its_job_is_gone_and_partitions_were_added(opened: Open) -> None:
@@ -190,7 +190,7 @@ async def test_repeat_of_a_claim_after_growth_leases_nothing_more(opened: Open, 
         await worker.ask(10)
     large = await grow(opened, 4)
     await enqueue(large, *new_jobs(large, 30))
-    assert await worker.beat()
+    assert await worker.heartbeat()
     jobs = (await worker.again(10)).jobs
     assert len(jobs) == 10
     with Redis.from_url(redis_url) as client:

@@ -1,4 +1,4 @@
-"""Limits and gates of several partitions: never exceeded, the same everywhere, no hindrance when memory is short."""
+"""Limits and limiters of several partitions: never exceeded, the same everywhere, no hindrance when memory is short."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -13,16 +13,16 @@ from reprieve.core.ids import partition_of
 from reprieve.core.job import Job
 from reprieve.core.rate import Rate
 from reprieve.errors import StoreClosed, StoreError, StoreFull
-from reprieve.stores.protocol import Gauge, Regulation, Subject
+from reprieve.stores.protocol import LimitState, LimitUpdate, Subject
 from reprieve.stores.redis import RedisStore
 from reprieve.stores.redis.quotas import Quotas
 from reprieve.stores.redis.tags import tag_of
-from reprieve.testing.conformance.stage import START, Worker, enqueue, new_jobs, regulate, succeed
+from reprieve.testing.conformance.stage import START, Worker, enqueue, new_jobs, succeed, update_limits
 from tests.servers import redis as servers
 
 PARTITIONS = 4
-HELD = Regulation(subject="dependency", name="ses", permits=0)
-OPEN = Regulation(subject="dependency", name="ses", permits=None)
+HELD = LimitUpdate(subject="dependency", name="ses", permits=0)
+OPEN = LimitUpdate(subject="dependency", name="ses", permits=None)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def client(server: servers.Server) -> Iterator[redis.Redis]:
 
 @asynccontextmanager
 async def stores(server: servers.Server, count: int) -> AsyncIterator[list[RedisStore]]:
-    """Answer stores of processes that know nothing of each other."""
+    """Return stores of processes that know nothing of each other."""
     opened = [RedisStore(f"{server.url}?partitions={PARTITIONS}") for _ in range(count)]
     try:
         yield opened
@@ -55,9 +55,9 @@ async def spread(store: RedisStore, count: int) -> None:
 
 
 async def taken(store: RedisStore, session: str) -> int:
-    """Answer how many jobs a new worker gets, however often it asks."""
+    """Return how many jobs a new worker gets, however often it asks."""
     worker = await Worker.open(store, session)
-    await worker.beat()
+    await worker.heartbeat()
     return len(await worker.take(200)) + len(await worker.take(200))
 
 
@@ -65,7 +65,7 @@ def replace_telling(store: RedisStore, numbers: range, tell: Callable[..., Any])
     """Let something happen when a process tells partitions what is wanted."""
     for number in numbers:
         partition = store._fleet.partition(number)  # noqa: SLF001 - where it is told
-        partition.regulate = partial(tell, partition.regulate)  # type: ignore[method-assign]
+        partition.update_limits = partial(tell, partition.update_limits)  # type: ignore[method-assign]
 
 
 async def fill(store: RedisStore) -> None:
@@ -83,7 +83,7 @@ async def die(*_: object, **__: object) -> None:
 async def test_full_server_with_a_shared_limit_gives_up_all_it_has() -> None:
     with servers.own(maxmemory="16mb") as server, server.client() as client:
         async with stores(server, 1) as (store,):
-            await regulate(store, Regulation(subject="dependency", name="ses", max_running=8))
+            await update_limits(store, LimitUpdate(subject="dependency", name="ses", max_running=8))
             worker = await Worker.open(store)
             with pytest.raises(StoreFull):
                 await fill(store)
@@ -94,16 +94,16 @@ async def test_full_server_with_a_shared_limit_gives_up_all_it_has() -> None:
             while claimed.jobs:
                 assert len(claimed.jobs) <= 8
                 done += len(claimed.jobs)
-                assert await worker.beat(START + done)
+                assert await worker.heartbeat(START + done)
                 claimed = await worker.ask(100, changes=[succeed(job) for job in claimed.jobs])
             assert done == stored
 
 
-async def test_deal_that_fails_takes_nothing_from_a_claim_or_a_beat(
+async def test_deal_that_fails_takes_nothing_from_a_claim_or_a_heartbeat(
     server: servers.Server, client: redis.Redis
 ) -> None:
     async with stores(server, 1) as (store,):
-        await regulate(store, Regulation(subject="dependency", name="ses", max_running=8))
+        await update_limits(store, LimitUpdate(subject="dependency", name="ses", max_running=8))
         await spread(store, 10)
         worker = await Worker.open(store)
         # A key of another kind fails every script that looks for what is wanted.
@@ -112,7 +112,7 @@ async def test_deal_that_fails_takes_nothing_from_a_claim_or_a_beat(
         client.set(f"{tag_of('reprieve', 0)}:want", "somebody else's")
         assert 0 < len((await worker.ask(100)).jobs) <= 8
         client.restore(f"{tag_of('reprieve', 0)}:want", 0, wanted, replace=True)
-        assert await worker.beat()
+        assert await worker.heartbeat()
 
 
 async def test_rate_is_not_exceeded_before_it_is_dealt_out(
@@ -122,14 +122,16 @@ async def test_rate_is_not_exceeded_before_it_is_dealt_out(
     async with stores(server, 2) as (dying, living):
         await spread(dying, 20)
         worker = await Worker.open(living)
-        assert await worker.beat()
+        assert await worker.heartbeat()
         with monkeypatch.context() as patched:
             patched.setattr(Quotas, "deal", die)
             with pytest.raises(StoreError):
-                await regulate(dying, Regulation(subject="dependency", name="ses", rate=Rate(count=8, window=60.0)))
+                await update_limits(
+                    dying, LimitUpdate(subject="dependency", name="ses", rate=Rate(count=8, window=60.0))
+                )
         running = len((await worker.ask(100)).jobs)
         assert running <= 8
-        assert await worker.beat()
+        assert await worker.heartbeat()
         assert running + len(await worker.take(100)) <= 8
         assert await taken(living, "another") + running <= 8
 
@@ -145,17 +147,17 @@ async def test_who_waits_for_what_others_have_keeps_nothing_from_those_who_can_g
             return next(job for job in jobs if partition_of(job.id) == partition)
 
         worker = await Worker.open(store)
-        await regulate(store, Regulation(subject="dependency", name="ses", max_running=1))
+        await update_limits(store, LimitUpdate(subject="dependency", name="ses", max_running=1))
         await enqueue(store, job(0, "ses"))
         running = await worker.one()
         await enqueue(store, job(3, "ses"))
         assert await worker.take(2) == []
         # Here is room, but nobody may have any of it.
-        await regulate(store, Regulation(subject="dependency", name="fax", max_running=5, permits=0))
+        await update_limits(store, LimitUpdate(subject="dependency", name="fax", max_running=5, permits=0))
         await enqueue(store, job(3, "fax"))
         assert await worker.take(2) == []
         # All of it goes to whoever wants anything, though the last partition cannot have what it waits for.
-        await regulate(store, Regulation(subject="dependency", name="smtp", max_running=1))
+        await update_limits(store, LimitUpdate(subject="dependency", name="smtp", max_running=1))
         other = job(1, "smtp")
         await enqueue(store, other)
         assert [found.id for found in await worker.take(2, at)] == [other.id]
@@ -163,7 +165,9 @@ async def test_who_waits_for_what_others_have_keeps_nothing_from_those_who_can_g
         assert [partition_of(found.id) for found in claimed.jobs] == [3]
 
 
-async def test_gate_is_the_same_everywhere_whatever_is_heard_last(server: servers.Server, client: redis.Redis) -> None:
+async def test_limiter_is_the_same_everywhere_whatever_is_heard_last(
+    server: servers.Server, client: redis.Redis
+) -> None:
     assert client.dbsize() == 0
     async with stores(server, 2) as (slow, quick):
         await spread(quick, 5)
@@ -175,19 +179,19 @@ async def test_gate_is_the_same_everywhere_whatever_is_heard_last(server: server
             await may_tell.wait()
             await tell(*call)
 
-        async def let_go(tell: Callable[..., Any], regulations: Sequence[Regulation], *rest: object) -> None:
-            await tell(regulations, *rest)
-            if OPEN in regulations:
+        async def let_go(tell: Callable[..., Any], updates: Sequence[LimitUpdate], *rest: object) -> None:
+            await tell(updates, *rest)
+            if OPEN in updates:
                 may_tell.set()
                 await holding
 
-        await regulate(slow, OPEN)
+        await update_limits(slow, OPEN)
         replace_telling(slow, range(1, PARTITIONS), wait)
-        holding = asyncio.create_task(regulate(slow, HELD))
+        holding = asyncio.create_task(update_limits(slow, HELD))
         await is_noted.wait()
         replace_telling(quick, range(1, PARTITIONS), let_go)
-        await regulate(quick, OPEN)
-        assert await worker.beat()
+        await update_limits(quick, OPEN)
+        assert await worker.heartbeat()
         assert len(await worker.take(100)) == 5 * PARTITIONS
 
 
@@ -197,35 +201,38 @@ async def test_changes_made_at_once_are_all_kept(server: servers.Server, client:
         for number in range(10):
             name = f"d-{number}"
             await asyncio.gather(
-                regulate(one, Regulation(subject="dependency", name=name, permits=0)),
-                regulate(two, Regulation(subject="dependency", name=name, max_running=5)),
-                regulate(three, Regulation(subject="dependency", name=name, rate=Rate(count=3, window=60.0))),
+                update_limits(one, LimitUpdate(subject="dependency", name=name, permits=0)),
+                update_limits(two, LimitUpdate(subject="dependency", name=name, max_running=5)),
+                update_limits(three, LimitUpdate(subject="dependency", name=name, rate=Rate(count=3, window=60.0))),
             )
-        found = {(gauge.permits, gauge.max_running, gauge.rate) for gauge in await one.gauges("dependency")}
+        found = {
+            (limit_state.permits, limit_state.max_running, limit_state.rate)
+            for limit_state in await one.limit_states("dependency")
+        }
         assert found == {(0, 5, Rate(count=3, window=60.0))}
         heeds = {client.hget(f"{tag_of('reprieve', number)}:m", "heeds") for number in range(PARTITIONS)}
         assert heeds == {client.hget(f"{tag_of('reprieve', 0)}:m", "wants")}
 
 
-async def test_gate_whose_holder_died_on_the_way_is_held_everywhere(
+async def test_limiter_whose_holder_died_on_the_way_is_held_everywhere(
     server: servers.Server, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert client.dbsize() == 0
     async with stores(server, 2) as (dying, living):
         await spread(living, 5)
-        await regulate(dying, OPEN)
+        await update_limits(dying, OPEN)
         first = dying._fleet.partition(0)  # noqa: SLF001 - the last that it speaks to
-        swap = first.swap
+        compare_and_set = first.compare_and_set
 
         async def swap_and_die(*call: Any) -> Any:  # noqa: ANN401 - as it answers
-            cell = await swap(*call)
+            entry = await compare_and_set(*call)
             await dying.close()
-            return cell
+            return entry
 
-        monkeypatch.setattr(first, "swap", swap_and_die)
+        monkeypatch.setattr(first, "compare_and_set", swap_and_die)
         with pytest.raises(StoreClosed):
-            await dying.swap("gate:ses", 0, b"held", [HELD], START)
-        assert [cell.value for cell in await living.cells()] == [b"held"]
+            await dying.compare_and_set("limiter:ses", 0, b"held", [HELD], START)
+        assert [entry.value for entry in await living.entries()] == [b"held"]
         assert await taken(living, "worker") == 0
 
 
@@ -233,11 +240,11 @@ async def test_state_that_a_server_has_forgotten_is_told_anew(server: servers.Se
     assert client.dbsize() == 0
     async with stores(server, 1) as (store,):
         await spread(store, 5)
-        for regulation in (HELD, OPEN, HELD):
-            await regulate(store, regulation)
+        for update in (HELD, OPEN, HELD):
+            await update_limits(store, update)
         # The server of the first partition failed over to one that knew only the beginning.
         client.hset(f"{tag_of('reprieve', 0)}:m", mapping={"wants": 1, "heeds": 1})
-        await regulate(store, OPEN)
+        await update_limits(store, OPEN)
         worker = await Worker.open(store)
         assert len(await worker.take(100)) == 5 * PARTITIONS
 
@@ -245,35 +252,35 @@ async def test_state_that_a_server_has_forgotten_is_told_anew(server: servers.Se
 async def test_process_that_knows_of_one_partition_regulates_all(server: servers.Server, client: redis.Redis) -> None:
     assert client.dbsize() == 0
     small = RedisStore(f"{server.url}?partitions=1")
-    await regulate(small, OPEN)
+    await update_limits(small, OPEN)
     async with stores(server, 1) as (large,):
         await spread(large, 5)
         worker = await Worker.open(large)
-        await regulate(small, HELD)
+        await update_limits(small, HELD)
         assert await worker.take(100) == []
     await small.close()
 
 
-async def test_gate_that_is_held_while_partitions_are_added_is_held_in_all(
+async def test_limiter_that_is_held_while_partitions_are_added_is_held_in_all(
     server: servers.Server, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert client.dbsize() == 0
     small = RedisStore(f"{server.url}?partitions=1")
-    await regulate(small, OPEN)
+    await update_limits(small, OPEN)
     async with stores(server, 1) as (large,):
         await spread(large, 5)
         first = large._fleet.partition(0)  # noqa: SLF001 - whose rules are adopted
-        gauges = first.gauges
+        limit_states = first.limit_states
         seen: list[str] = []
 
-        async def hold_after(subject: Subject, queue: str) -> list[Gauge]:
-            found = await gauges(subject, queue)
+        async def hold_after(subject: Subject, queue: str) -> list[LimitState]:
+            found = await limit_states(subject, queue)
             seen.append(subject)
             if len(seen) == len(get_args(Subject)):
-                await regulate(small, HELD)
+                await update_limits(small, HELD)
             return found
 
-        monkeypatch.setattr(first, "gauges", hold_after)
+        monkeypatch.setattr(first, "limit_states", hold_after)
         worker = await Worker.open(large)
         assert len(seen) > len(get_args(Subject))
         assert await worker.take(100) == []
@@ -286,8 +293,8 @@ async def test_deletion_whose_answer_was_lost_is_answered_as_the_first(
 ) -> None:
     assert client.dbsize() == 0
     store = RedisStore(f"{server.url}?partitions={partitions}")
-    cell = await store.swap("leader", 0, b"me")
-    assert cell is not None
+    entry = await store.compare_and_set("leader", 0, b"me")
+    assert entry is not None
     link = store._links.here()  # noqa: SLF001 - where answers get lost
     evaluate = link._evaluate  # noqa: SLF001 - as above
     lost: list[Any] = []
@@ -300,7 +307,7 @@ async def test_deletion_whose_answer_was_lost_is_answered_as_the_first(
         return answer
 
     monkeypatch.setattr(link, "_evaluate", lose)
-    assert await store.swap("leader", cell.version, None) is not None
+    assert await store.compare_and_set("leader", entry.version, None) is not None
     assert lost
-    assert await store.swap("leader", cell.version, None) is None
+    assert await store.compare_and_set("leader", entry.version, None) is None
     await store.close()

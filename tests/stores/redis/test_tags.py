@@ -11,7 +11,7 @@ PREFIXES = ["reprieve", "shop", "a", "jobs of ours"]
 
 
 def shares(prefix: str, partitions: int, nodes: int) -> list[int]:
-    """Answer how many partitions each node has, if they share the slots in equal ranges."""
+    """Return how many partitions each node has, if they share the slots in equal ranges."""
     slots = [key_slot(tag_of(prefix, number).encode()) for number in range(partitions)]
     counts = Counter(slot * nodes // SLOTS for slot in slots)
     return [counts[node] for node in range(nodes)]

@@ -20,7 +20,7 @@ from reprieve.core.change import Change
 from reprieve.core.job import Cause, Job
 from reprieve.core.move import Cancel, Dead, Park, Retry, Return, Snooze, Succeed
 from reprieve.errors import SessionDead
-from reprieve.stores.protocol import Beat, Claim, Regulation, Retention
+from reprieve.stores.protocol import Claim, Heartbeat, LimitUpdate, Retention
 from reprieve.stores.sqlite import SqliteStore
 
 CAUSE = Cause(reason="450 mailbox busy", code="450", kind="transient", fingerprint="busy")
@@ -75,7 +75,7 @@ async def work(store: SqliteStore, log: Log, rng: random.Random) -> None:
 
 async def work_one_session(store: SqliteStore, log: Log, rng: random.Random) -> None:
     session = f"worker-{os.getpid()}-{uuid4()}"
-    await store.beat(Beat(session=session, now=clock.now(), lease=LEASE, slots=60, is_new=True))
+    await store.heartbeat(Heartbeat(session=session, now=clock.now(), lease=LEASE, slots=60, is_new=True))
     held: tuple[Job, ...] = ()
     number = 0
     while True:
@@ -87,7 +87,7 @@ async def work_one_session(store: SqliteStore, log: Log, rng: random.Random) -> 
         claimed = await store.claim(
             Claim(session=session, number=number, now=now, queues=("default",), limit=limit, changes=changes)
         )
-        told = zip(changes, claimed.answers, strict=True)
+        told = zip(changes, claimed.results, strict=True)
         log.write(f"settled {words(change)}" for change, answer in told if answer == "applied")
         log.write(f"started {job.id} {job.version}" for job in claimed.jobs)
         held = claimed.jobs
@@ -100,14 +100,14 @@ async def work_one_session(store: SqliteStore, log: Log, rng: random.Random) -> 
 
 
 async def keep_alive(store: SqliteStore, session: str) -> None:
-    if not await store.beat(Beat(session=session, now=clock.now(), lease=LEASE, slots=60)):
+    if not await store.heartbeat(Heartbeat(session=session, now=clock.now(), lease=LEASE, slots=60)):
         raise SessionDead(session)
     lost = await store.recover(clock.now())
     await store.apply([change.settle(job, Return(crashed=True), clock.now()) for job in lost], clock.now())
 
 
 async def produce(store: SqliteStore, path: Path, log: Log, rng: random.Random) -> None:
-    """Enqueue for ever, alone and in transactions of our own, and turn at the gates."""
+    """Enqueue for ever, alone and in transactions of our own, and turn at the limiters."""
     log.write(["begun"])
     with closing(sqlite3.connect(path, isolation_level=None, timeout=30)) as shop:
         shop.execute("create table if not exists shop_order (job text primary key)")
@@ -117,7 +117,7 @@ async def produce(store: SqliteStore, path: Path, log: Log, rng: random.Random) 
             if rng.random() < 0.3:
                 order(store, shop, log, rng)
             if rng.random() < 0.2:
-                await store.regulate([turn(rng)], clock.now())
+                await store.update_limits([turn(rng)], clock.now())
             await store.wait((), 0.005)
 
 
@@ -154,17 +154,19 @@ def new_job(store: SqliteStore, rng: random.Random, task: str = "send", key: str
     )
 
 
-def turn(rng: random.Random) -> Regulation:
+def turn(rng: random.Random) -> LimitUpdate:
     permits = rng.choice((None, None, 0, 2, 5))
     match rng.randrange(4):
         case 0:
-            return Regulation(subject="tenant", name=rng.choice("abcd"), queue="default", max_running=permits)
+            return LimitUpdate(subject="tenant", name=rng.choice("abcd"), queue="default", max_running=permits)
         case 1:
-            return Regulation(subject="tenant", name=rng.choice("abcd"), queue="default", weight=rng.choice((1.0, 3.0)))
+            return LimitUpdate(
+                subject="tenant", name=rng.choice("abcd"), queue="default", weight=rng.choice((1.0, 3.0))
+            )
         case 2:
-            return Regulation(subject="group", name="night", max_running=permits)
+            return LimitUpdate(subject="group", name="night", max_running=permits)
         case _:
-            return Regulation(subject="dependency", name=rng.choice(("ses", "smtp")), permits=permits)
+            return LimitUpdate(subject="dependency", name=rng.choice(("ses", "smtp")), permits=permits)
 
 
 async def main(role: str, path: Path, log: Log) -> None:

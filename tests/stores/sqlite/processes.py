@@ -36,7 +36,7 @@ class Program:
         )
 
     async def hear(self) -> dict[str, Any]:
-        """Answer the next thing that it says."""
+        """Return the next thing that it says."""
         assert self._process.stdout is not None
         line = await asyncio.wait_for(self._process.stdout.readline(), PATIENCE)
         if not line:

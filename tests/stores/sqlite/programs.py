@@ -16,7 +16,7 @@ from pathlib import Path
 from reprieve.core import change
 from reprieve.core.move import Succeed
 from reprieve.errors import StoreError, StoreFull
-from reprieve.stores.protocol import Answer
+from reprieve.stores.protocol import ChangeResult
 from reprieve.stores.sqlite import SqliteStore
 from reprieve.testing.conformance.stage import START, Worker, new_job, new_jobs
 
@@ -65,19 +65,19 @@ async def fill_up(path: str, size: str) -> None:
         early = []
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     stored += await store.enqueue([new_job(store)], START)
-    answers: list[Answer] = []
+    answers: list[ChangeResult] = []
     taken: list[str] = []
     jobs = early
     while True:
         changes = [change.settle(job, Succeed(), START) for job in jobs]
         claimed = await worker.ask(100, changes=changes)
-        answers += claimed.answers
+        answers += claimed.results
         taken += [job.id for job in jobs]
         jobs = list(claimed.jobs)
         if not jobs:
             break
     await store.close()
-    say(stored=stored, taken=taken, answers=sorted(set(answers)))
+    say(stored=stored, taken=taken, results=sorted(set(answers)))
 
 
 async def take_turns(path: str, session: str) -> None:

@@ -16,47 +16,47 @@ _decode_lease = msgspec.msgpack.Decoder(dict[int, tuple[int, int]]).decode
 
 # Each answers the rows that break a promise; with its words they make the complaint.
 _RULES = {
-    "a shelf's counters are not its rows": """
+    "a lane's counters are not its rows": """
         select * from (
-            select shelf.id,
-                ready, (select count(*) from ready where ready.shelf = shelf.id) as counted_ready,
-                scheduled, (select count(*) from delayed where delayed.shelf = shelf.id and wait = 1) as counted_1,
-                retrying, (select count(*) from delayed where delayed.shelf = shelf.id and wait = 2) as counted_2,
-                parked, (select count(*) from delayed where delayed.shelf = shelf.id and wait in (3, 4)) as counted_3,
-                dead, (select count(*) from ended where ended.shelf = shelf.id and state = 1) as counted_dead
-            from shelf)
+            select lane.id,
+                ready, (select count(*) from ready where ready.lane = lane.id) as counted_ready,
+                scheduled, (select count(*) from delayed where delayed.lane = lane.id and wait = 1) as counted_1,
+                retrying, (select count(*) from delayed where delayed.lane = lane.id and wait = 2) as counted_2,
+                parked, (select count(*) from delayed where delayed.lane = lane.id and wait in (3, 4)) as counted_3,
+                dead, (select count(*) from ended where ended.lane = lane.id and state = 1) as counted_dead
+            from lane)
         where (ready, scheduled, retrying, parked, dead)
             <> (counted_ready, counted_1, counted_2, counted_3, counted_dead)""",
-    "a ready row has no waiting job on its shelf": """
+    "a ready row has no waiting job on its lane": """
         select ready.* from ready left join job on job.id = ready.id
-        where job.state is not 0 or job.shelf <> ready.shelf""",
-    "a delayed row has no waiting job on its shelf": """
-        select delayed.* from delayed left join job on job.id = delayed.id left join shelf on shelf.id = delayed.shelf
-        where job.state is not 0 or job.shelf <> delayed.shelf or job.due <> delayed.due
-            or shelf.queue is not delayed.queue""",
-    "an ended row has no ended job on its shelf": """
+        where job.state is not 0 or job.lane <> ready.lane""",
+    "a delayed row has no waiting job on its lane": """
+        select delayed.* from delayed left join job on job.id = delayed.id left join lane on lane.id = delayed.lane
+        where job.state is not 0 or job.lane <> delayed.lane or job.due <> delayed.due
+            or lane.queue is not delayed.queue""",
+    "an ended row has no ended job on its lane": """
         select ended.queue, ended.state, ended.id from ended
-        left join job on job.id = ended.id left join shelf on shelf.id = ended.shelf
-        where job.state is not ended.state or job.shelf <> ended.shelf or shelf.queue is not ended.queue""",
+        left join job on job.id = ended.id left join lane on lane.id = ended.lane
+        where job.state is not ended.state or job.lane <> ended.lane or lane.queue is not ended.queue""",
     "an ended job is not in exactly one ended row": """
         select id, state from job where state <> 0 and (select count(*) from ended where ended.id = job.id) <> 1""",
     "a load is not what runs for its weight": """
         select id, running, weight, load from tenant where load <> cast(running * 1000000 / weight as integer)""",
-    "a shelf is open without ready jobs, or closed with some": """
-        select id, is_open, ready, aside from shelf where is_open <> (ready > 0 and aside = 0)""",
-    "a shelf waits for a gate that does not know it": """
-        select shelf.id, aside from shelf where aside > 0
-            and not exists (select 1 from gate where gate.id = shelf.aside and gate.aside > 0)""",
-    "an open shelf's tenant is neither asked nor blocked": """
-        select shelf.id, tenant.id from shelf join tenant on tenant.id = shelf.tenant
+    "a lane is open without ready jobs, or closed with some": """
+        select id, is_open, ready, aside from lane where is_open <> (ready > 0 and aside = 0)""",
+    "a lane waits for a limiter that does not know it": """
+        select lane.id, aside from lane where aside > 0
+            and not exists (select 1 from limiter where limiter.id = lane.aside and limiter.aside > 0)""",
+    "an open lane's tenant is neither asked nor blocked": """
+        select lane.id, tenant.id from lane join tenant on tenant.id = lane.tenant
         where is_open = 1 and ringed = 0 and blocked = 0""",
     "a lease has no session": """
         select lease.id from lease left join session on session.id = lease.id >> 32 where session.id is null""",
-    "a shelf lost its queue, tenant or gate": """
-        select shelf.id from shelf
-        left join queue on queue.id = shelf.queue left join tenant on tenant.id = shelf.tenant
-        left join gate on gate.id = shelf.task_gate
-        where queue.id is null or tenant.queue is not shelf.queue or gate.name is not shelf.task""",
+    "a lane lost its queue, tenant or limiter": """
+        select lane.id from lane
+        left join queue on queue.id = lane.queue left join tenant on tenant.id = lane.tenant
+        left join limiter on limiter.id = lane.task_limiter
+        where queue.id is null or tenant.queue is not lane.queue or limiter.name is not lane.task""",
 }
 
 
@@ -71,7 +71,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def complaints(path: Path) -> list[str]:
-    """Answer what is wrong with a file, in words; nothing when all is well. Others may go on writing meanwhile."""
+    """Return what is wrong with a file, in words; nothing when all is well. Others may go on writing meanwhile."""
     with closing(_connect(path)) as tx:
         tx.execute("begin")
         found = [f"integrity: {row[0]}" for row in tx.execute("pragma integrity_check") if row[0] != "ok"]
@@ -82,7 +82,7 @@ def complaints(path: Path) -> list[str]:
 
 
 def stored_ids(path: Path) -> set[str]:
-    """Answer the public id of every job that a file holds, those that succeeded as well."""
+    """Return the public id of every job that a file holds, those that succeeded as well."""
     with closing(_connect(path)) as tx:
         tx.execute("begin")
         living = {id_of(row, rec) for row, rec in tx.execute("select id, rec from job")}
@@ -90,7 +90,7 @@ def stored_ids(path: Path) -> set[str]:
 
 
 def content(path: Path) -> dict[str, list[tuple[object, ...]]]:
-    """Answer every row of every table."""
+    """Return every row of every table."""
     with closing(_connect(path)) as tx:
         tx.execute("begin")
         tables = [name for (name,) in tx.execute("select name from sqlite_master where type = 'table' order by name")]
@@ -98,42 +98,42 @@ def content(path: Path) -> dict[str, list[tuple[object, ...]]]:
 
 
 def _leased(tx: sqlite3.Connection) -> Iterator[tuple[int, int, int]]:
-    """Answer lease, job and shelf of everything that is leased."""
+    """Return lease, job and lane of everything that is leased."""
     for lease, jobs in tx.execute("select id, jobs from lease"):
-        for job, (shelf, _) in _decode_lease(jobs).items():
-            yield lease, job, shelf
+        for job, (lane, _) in _decode_lease(jobs).items():
+            yield lease, job, lane
 
 
 def _lease_complaints(tx: sqlite3.Connection, leased: list[tuple[int, int, int]]) -> Iterator[str]:
-    jobs = {row: (state, shelf) for row, state, shelf in tx.execute("select id, state, shelf from job")}
+    jobs = {row: (state, lane) for row, state, lane in tx.execute("select id, state, lane from job")}
     times = Counter(row for _, row, _ in leased)
-    for lease, row, shelf in leased:
-        if jobs.get(row) != (0, shelf):
-            yield f"lease {lease} of job {row} on shelf {shelf}, which is {jobs.get(row)}"
+    for lease, row, lane in leased:
+        if jobs.get(row) != (0, lane):
+            yield f"lease {lease} of job {row} on lane {lane}, which is {jobs.get(row)}"
     places: Counter[int] = Counter(times)
     places.update(row for (row,) in tx.execute("select id from ready union all select id from delayed"))
     for row, (state, _) in jobs.items():
         if state == 0 and places[row] != 1:
             yield f"job {row} waits or runs in {places[row]} places"
-    for (row,) in tx.execute("select id from mark"):
+    for (row,) in tx.execute("select id from annotation"):
         if not times[row]:
-            yield f"a mark of job {row}, which does not run"
+            yield f"a annotation of job {row}, which does not run"
 
 
 def _running_complaints(tx: sqlite3.Connection, leased: list[tuple[int, int, int]]) -> Iterator[str]:
     parts = {
-        shelf: (tenant, gates)
-        for shelf, tenant, *gates in tx.execute(
-            "select shelf.id, tenant, queue.gate, task_gate, dependency_gate, group_gate "
-            "from shelf join queue on queue.id = shelf.queue"
+        lane: (tenant, limiters)
+        for lane, tenant, *limiters in tx.execute(
+            "select lane.id, tenant, queue.limiter, task_limiter, dependency_limiter, group_limiter "
+            "from lane join queue on queue.id = lane.queue"
         )
     }
     running: dict[str, Counter[int]] = defaultdict(Counter)
-    for _, _, shelf in leased:
-        tenant, gates = parts[shelf]
+    for _, _, lane in leased:
+        tenant, limiters = parts[lane]
         running["tenant"][tenant] += 1
-        running["gate"].update(gate for gate in gates if gate)
-    for table in ("tenant", "gate"):
+        running["limiter"].update(limiter for limiter in limiters if limiter)
+    for table in ("tenant", "limiter"):
         for row, count in tx.execute(f"select id, running from {table}"):  # noqa: S608 - one of two
             if running[table][row] != count:
                 yield f"{table} {row} counts {count} running, and {running[table][row]} are leased"

@@ -29,7 +29,7 @@ from reprieve.errors import (
     ValidationError,
 )
 from reprieve.stores.open import open_store
-from reprieve.stores.protocol import LARGEST_PAYLOAD, Filter
+from reprieve.stores.protocol import MAX_PAYLOAD_BYTES, Filter
 from reprieve.stores.sqlite import SqliteStore, file
 from reprieve.stores.sqlite.file import file_system_of
 from reprieve.testing.conformance.stage import START, Worker, new_job, new_jobs, succeed
@@ -39,7 +39,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def fingerprints(folder: Path) -> dict[str, str]:
-    """Answer every file of a folder with a hash of its bytes."""
+    """Return every file of a folder with a hash of its bytes."""
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir() if path.is_file()}
 
 
@@ -183,7 +183,7 @@ async def test_full_disk_loses_nothing_that_was_acknowledged(tmp_path: Path, siz
     assert len(end["stored"]) > 100
     assert stored_ids(path) == set(end["stored"])
     assert sorted(end["taken"]) == sorted(end["stored"])
-    assert end["answers"] == ["applied"]
+    assert end["results"] == ["applied"]
     assert complaints(path) == []
 
 
@@ -200,7 +200,7 @@ async def use(store: SqliteStore) -> None:
     await store.find(Filter(), START, limit=1_000)
     await store.tally("status", Filter(), START)
     await store.events()
-    await store.gauges("tenant")
+    await store.limit_states("tenant")
 
 
 async def test_damaged_file_is_reported_wherever_the_damage_is(tmp_path: Path) -> None:
@@ -325,8 +325,8 @@ def test_network_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
 
 async def test_largest_payload_is_taken_and_a_byte_more_refused(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "jobs.db")
-    largest = new_job(store, payload=b"x" * LARGEST_PAYLOAD)
-    larger = new_job(store, payload=b"x" * (LARGEST_PAYLOAD + 1))
+    largest = new_job(store, payload=b"x" * MAX_PAYLOAD_BYTES)
+    larger = new_job(store, payload=b"x" * (MAX_PAYLOAD_BYTES + 1))
     with pytest.raises(PayloadTooLarge, match="262,145 bytes, and the store takes 262,144"):
         await store.enqueue([largest, larger], START)
     assert (await store.find(Filter(), START)).jobs == ()

@@ -14,7 +14,7 @@ import pytest
 from reprieve import clock
 from reprieve.core import change
 from reprieve.core.move import Return, Succeed
-from reprieve.stores.protocol import Beat, Claim, Filter, Regulation
+from reprieve.stores.protocol import Claim, Filter, Heartbeat, LimitUpdate
 from reprieve.stores.sqlite import SqliteStore
 from reprieve.testing.conformance.stage import find_all
 from tests.stores.sqlite.recount import complaints, stored_ids
@@ -85,7 +85,7 @@ class Crew:
             member.kill()
 
     def lines(self, verb: str) -> list[list[str]]:
-        """Answer what the logs say; a line that a kill cut off says nothing."""
+        """Return what the logs say; a line that a kill cut off says nothing."""
         found = []
         for log in sorted(self._folder.glob("*.log")):
             *whole, _cut = log.read_text().split("\n")
@@ -116,21 +116,21 @@ async def check_orders(crew: Crew, store: SqliteStore) -> None:
 
 
 def intended_ends(crew: Crew) -> set[str]:
-    """Answer the jobs that may have succeeded: their row is kept for a while only."""
+    """Return the jobs that may have succeeded: their row is kept for a while only."""
     return {job for job, _, move in crew.lines("intends") if move == "Succeed"}
 
 
 async def drain(store: SqliteStore, now: int) -> None:
-    """Take back what the dead hold, open every gate, and let everything succeed."""
+    """Take back what the dead hold, open every limiter, and let everything succeed."""
     while lost := await store.recover(now):
         await store.apply([change.settle(job, Return(crashed=True), now) for job in lost], now)
     opened = [
-        Regulation(subject=subject, name=gauge.name, queue=gauge.queue, permits=None, max_running=None)
+        LimitUpdate(subject=subject, name=limit_state.name, queue=limit_state.queue, permits=None, max_running=None)
         for subject in ("tenant", "group", "dependency")
-        for gauge in await store.gauges(subject)
+        for limit_state in await store.limit_states(subject)
     ]
-    await store.regulate(opened, now)
-    await store.beat(Beat(session="last", now=now, lease=3_600, slots=10_000, is_new=True))
+    await store.update_limits(opened, now)
+    await store.heartbeat(Heartbeat(session="last", now=now, lease=3_600, slots=10_000, is_new=True))
     jobs = (await store.claim(Claim(session="last", number=1, now=now, queues=("default",), limit=500))).jobs
     for number in count(2):
         if not jobs:
@@ -138,7 +138,7 @@ async def drain(store: SqliteStore, now: int) -> None:
         changes = tuple(change.settle(job, Succeed(), now) for job in jobs)
         claim = Claim(session="last", number=number, now=now, queues=("default",), limit=500, changes=changes)
         claimed = await store.claim(claim)
-        assert set(claimed.answers) == {"applied"}
+        assert set(claimed.results) == {"applied"}
         jobs = claimed.jobs
 
 

@@ -18,7 +18,17 @@ from reprieve.core.job import CancelRequest, Cause, Job, Wait
 from reprieve.core.move import Cancel, Dead, Park, Retry, Return, Succeed
 from reprieve.core.status import Status
 from reprieve.errors import StoreFull
-from reprieve.stores.protocol import Answer, Beat, Claim, Claimed, Filter, Mark, Pruned, Regulation, Retention
+from reprieve.stores.protocol import (
+    Annotation,
+    ChangeResult,
+    Claim,
+    Claimed,
+    Filter,
+    Heartbeat,
+    LimitUpdate,
+    Pruned,
+    Retention,
+)
 from reprieve.stores.sqlite import SqliteStore
 from tests.stores.sqlite.recount import complaints, content
 
@@ -97,17 +107,17 @@ JOBS = (
 
 
 async def open_one(store: SqliteStore, so_far: Answers) -> object:
-    return await store.beat(Beat(session="one", now=START, lease=60, slots=10, is_new=True))
+    return await store.heartbeat(Heartbeat(session="one", now=START, lease=60, slots=10, is_new=True))
 
 
 async def open_another(store: SqliteStore, so_far: Answers) -> object:
-    return await store.beat(Beat(session="two", now=START, lease=60, slots=10, is_new=True))
+    return await store.heartbeat(Heartbeat(session="two", now=START, lease=60, slots=10, is_new=True))
 
 
 async def set_limits(store: SqliteStore, so_far: Answers) -> None:
-    ses = Regulation(subject="dependency", name="ses", permits=2)
-    await store.regulate(
-        [ses, Regulation(subject="tenant", name="b", queue="default", weight=3.0, max_running=2)], START
+    ses = LimitUpdate(subject="dependency", name="ses", permits=2)
+    await store.update_limits(
+        [ses, LimitUpdate(subject="tenant", name="b", queue="default", weight=3.0, max_running=2)], START
     )
 
 
@@ -123,10 +133,12 @@ async def claim(store: SqliteStore, so_far: Answers) -> object:
     return await store.claim(Claim(session="one", number=1, now=START, queues=("default",), limit=5))
 
 
-async def mark(store: SqliteStore, so_far: Answers) -> object:
+async def annotate(store: SqliteStore, so_far: Answers) -> object:
     first, second, *_ = so_far["claim"].jobs
-    marks = [Mark(job_id=job.id, now=START, cancel=WISH) for job in (first, second)]
-    return await store.mark([*marks, Mark(job_id=second.id, now=START, session="one", progress=b"half")])
+    annotations = [Annotation(job_id=job.id, now=START, cancel=WISH) for job in (first, second)]
+    return await store.annotate(
+        [*annotations, Annotation(job_id=second.id, now=START, session="one", progress=b"half")]
+    )
 
 
 async def settle_and_claim(store: SqliteStore, so_far: Answers) -> Claimed:
@@ -154,7 +166,7 @@ async def claim_what_is_due(store: SqliteStore, so_far: Answers) -> object:
 
 
 async def end_a_session(store: SqliteStore, so_far: Answers) -> object:
-    return await store.beat(Beat(session="two", now=START + 11 * SECOND, lease=0, slots=10))
+    return await store.heartbeat(Heartbeat(session="two", now=START + 11 * SECOND, lease=0, slots=10))
 
 
 async def recover(store: SqliteStore, so_far: Answers) -> list[Job]:
@@ -170,8 +182,10 @@ async def close_the_dead(store: SqliteStore, so_far: Answers) -> object:
     return await store.recover(START + 13 * SECOND)
 
 
-async def hold_by_cell(store: SqliteStore, so_far: Answers) -> object:
-    return await store.swap("gate/ses", 0, b"held", [Regulation(subject="dependency", name="ses", permits=0)], START)
+async def hold_by_entry(store: SqliteStore, so_far: Answers) -> object:
+    return await store.compare_and_set(
+        "limiter/ses", 0, b"held", [LimitUpdate(subject="dependency", name="ses", permits=0)], START
+    )
 
 
 async def claim_past_a_deadline(store: SqliteStore, so_far: Answers) -> object:
@@ -187,14 +201,14 @@ async def find_waiting(store: SqliteStore, so_far: Answers) -> object:
     return (await store.find(Filter(statuses=statuses), START + 31 * SECOND)).jobs
 
 
-async def retry_and_cancel(store: SqliteStore, so_far: Answers) -> list[Answer]:
+async def retry_and_cancel(store: SqliteStore, so_far: Answers) -> list[ChangeResult]:
     now = START + 31 * SECOND
     retried = [change.retry(job, replace(ANA, delay=float(n)), now, 60.0) for n, job in enumerate(so_far["find_dead"])]
     return await store.apply([*retried, *(change.cancel(job, ANA, now) for job in so_far["find_waiting"][:1])], now)
 
 
-async def open_the_gate(store: SqliteStore, so_far: Answers) -> None:
-    await store.regulate([Regulation(subject="dependency", name="ses", permits=None)], START + 32 * SECOND)
+async def open_the_limiter(store: SqliteStore, so_far: Answers) -> None:
+    await store.update_limits([LimitUpdate(subject="dependency", name="ses", permits=None)], START + 32 * SECOND)
 
 
 async def settle_the_rest(store: SqliteStore, so_far: Answers) -> object:
@@ -215,7 +229,7 @@ async def prune(store: SqliteStore, so_far: Answers) -> object:
 
 async def look(store: SqliteStore, so_far: Answers) -> object:
     jobs = await store.find(Filter(), START + 41 * SECOND, limit=1_000)
-    return jobs, await store.tally("status", Filter(), START), await store.events(), await store.gauges("tenant")
+    return jobs, await store.tally("status", Filter(), START), await store.events(), await store.limit_states("tenant")
 
 
 SCENARIO: tuple[Step, ...] = (
@@ -225,7 +239,7 @@ SCENARIO: tuple[Step, ...] = (
     enqueue,
     enqueue_a_key_again,
     claim,
-    mark,
+    annotate,
     settle_and_claim,
     give_back,
     claim_what_is_due,
@@ -233,12 +247,12 @@ SCENARIO: tuple[Step, ...] = (
     recover,
     take_back,
     close_the_dead,
-    hold_by_cell,
+    hold_by_entry,
     claim_past_a_deadline,
     find_dead,
     find_waiting,
     retry_and_cancel,
-    open_the_gate,
+    open_the_limiter,
     settle_the_rest,
     find_archived,
     prune,
@@ -248,7 +262,7 @@ SCENARIO: tuple[Step, ...] = (
 AFTER_A_LOST_REPLY: dict[str, Callable[[Any], Any]] = {
     "give_back": lambda answers: ["already"] * len(answers),
     "take_back": lambda answers: ["already"] * len(answers),
-    "hold_by_cell": lambda cell: None,
+    "hold_by_entry": lambda entry: None,
     "retry_and_cancel": lambda answers: ["already"] * len(answers),
     "prune": lambda pruned: Pruned(),
 }
@@ -256,7 +270,7 @@ AFTER_A_LOST_REPLY: dict[str, Callable[[Any], Any]] = {
 
 
 async def play(path: Path, countdown: int = 0) -> Answers:
-    """Play the scenario; a call that fails is made again. Answer what every call was answered with in the end."""
+    """Play the scenario; a call that fails is made again. Return what every call was answered with in the end."""
     with closing(sqlite3.connect(path)) as keeper:
         # Whoever closes the file last syncs it to the disk, and the disk is not what is tested here.
         keeper.execute("pragma synchronous = off")
@@ -284,14 +298,14 @@ async def carry_out(step: Step, store: SqliteStore, so_far: Answers) -> object:
 
 
 def expected(clean: Answers, failed: str) -> Answers:
-    """Answer what a run with one failure must be answered with."""
+    """Return what a run with one failure must be answered with."""
     if FrailConnection.moment == "after" and failed in AFTER_A_LOST_REPLY:
         clean = clean | {failed: AFTER_A_LOST_REPLY[failed](clean[failed])}
     return clean | {"failed": failed}
 
 
 def lasting(path: Path) -> dict[str, list[tuple[object, ...]]]:
-    """Answer a file's rows; the number of a session is used up when its opening is repeated."""
+    """Return a file's rows; the number of a session is used up when its opening is repeated."""
     numbered = ("reprieve_session", "reprieve_lease", "reprieve_counter") if FrailConnection.moment == "after" else ()
     return {table: rows for table, rows in content(path).items() if table not in numbered}
 

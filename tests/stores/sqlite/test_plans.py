@@ -11,7 +11,7 @@ from reprieve.stores.sqlite import SqliteStore
 from reprieve.stores.sqlite.statements import statements
 from reprieve.testing.conformance.stage import START, Worker, new_jobs
 
-LARGE = {"job", "ready", "delayed", "shelf", "tenant", "gate", "event", "finished", "ended", "uniq", "result"}
+LARGE = {"job", "ready", "delayed", "lane", "tenant", "limiter", "event", "finished", "ended", "uniq", "result"}
 HOT = ("enqueue", "claim", "settle", "finished", "places", "sessions")
 CLAIM, PARTS = statements("claim"), ("in_turn", "by_id")
 STATEMENTS = [(file, name) for file in HOT for name in statements(file) if name not in ("candidates", *PARTS)]
@@ -19,7 +19,7 @@ CANDIDATES = [CLAIM["candidates"].replace("{tenants}", CLAIM[part]) for part in 
 
 
 def plan_of(connection: sqlite3.Connection, sql: str) -> list[str]:
-    filled = sql.replace("{marks}", "1, 2, 3")
+    filled = sql.replace("{placeholders}", "1, 2, 3")
     if "{values}" in sql:
         width = max(int(number) for number in re.findall(r"column(\d+)", sql))
         filled = filled.replace("{values}", ", ".join(["(" + ", ".join("?" * width) + ")"] * 4))
@@ -29,7 +29,7 @@ def plan_of(connection: sqlite3.Connection, sql: str) -> list[str]:
 
 
 def scans(plan: list[str]) -> list[str]:
-    """Answer the steps that read a whole large table, by no index at all."""
+    """Return the steps that read a whole large table, by no index at all."""
     return [step for step in plan if (found := re.match(r"SCAN (\w+)$", step)) and _short(found[1]) in LARGE]
 
 

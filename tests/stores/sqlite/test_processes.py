@@ -13,7 +13,7 @@ import pytest
 
 from reprieve.core.job import Job
 from reprieve.core.rate import Rate
-from reprieve.stores.protocol import Filter, Regulation
+from reprieve.stores.protocol import Filter, LimitUpdate
 from reprieve.stores.sqlite import SqliteStore
 from reprieve.stores.sqlite.rows import row_id
 from reprieve.testing.conformance.stage import START, Worker, new_job, new_jobs, succeed
@@ -133,25 +133,25 @@ def test_ids_of_one_process_grow() -> None:
 
 
 @pytest.mark.parametrize(
-    ("regulations", "leased"),
+    ("updates", "leased"),
     [
         ([], 10),
-        ([Regulation(subject="dependency", name="ses", permits=0)], 0),
-        ([Regulation(subject="dependency", name="ses", max_running=2)], 2),
-        ([Regulation(subject="dependency", name="ses", rate=Rate(count=2, window=60))], 2),
-        ([Regulation(subject="task", name="send", max_running=2)], 2),
-        ([Regulation(subject="tenant", name="ana", queue="default", permits=0)], 0),
-        ([Regulation(subject="tenant", name="ana", queue="default", max_running=2)], 2),
-        ([Regulation(subject="queue", name="default", permits=0)], 0),
-        ([Regulation(subject="queue", name="default", max_running=2)], 2),
+        ([LimitUpdate(subject="dependency", name="ses", permits=0)], 0),
+        ([LimitUpdate(subject="dependency", name="ses", max_running=2)], 2),
+        ([LimitUpdate(subject="dependency", name="ses", rate=Rate(count=2, window=60))], 2),
+        ([LimitUpdate(subject="task", name="send", max_running=2)], 2),
+        ([LimitUpdate(subject="tenant", name="ana", queue="default", permits=0)], 0),
+        ([LimitUpdate(subject="tenant", name="ana", queue="default", max_running=2)], 2),
+        ([LimitUpdate(subject="queue", name="default", permits=0)], 0),
+        ([LimitUpdate(subject="queue", name="default", max_running=2)], 2),
     ],
     ids=lambda value: f"{value[0].subject} {value[0].name}" if isinstance(value, list) and value else None,
 )
 async def test_idle_claim_does_not_change_the_file(
-    path: Path, store: SqliteStore, regulations: list[Regulation], leased: int
+    path: Path, store: SqliteStore, updates: list[LimitUpdate], leased: int
 ) -> None:
     worker = await Worker.open(store)
-    await store.regulate(regulations, START)
+    await store.update_limits(updates, START)
     delayed = new_job(store, tenant="ana", due_at=START + 1)
     await store.enqueue([delayed, *new_jobs(store, 10, tenant="ana", dependency="ses")], START)
     assert len(await worker.take(20)) == leased

@@ -28,7 +28,7 @@ from reprieve.errors import (
     ValidationError,
 )
 from reprieve.stores.open import open_store
-from reprieve.stores.protocol import LARGEST_PAYLOAD, Mark, Regulation, Retention
+from reprieve.stores.protocol import MAX_PAYLOAD_BYTES, Annotation, LimitUpdate, Retention
 from reprieve.stores.sqlite import SqliteStore, file
 from reprieve.stores.sqlite.file import file_system_of
 from reprieve.testing.conformance.stage import START, WISH, Worker, get, kill, new_job, new_jobs, succeed
@@ -58,18 +58,18 @@ def run_script(script: str, path: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    "regulation",
+    "update",
     [
-        Regulation(subject="queue", name="default", permits=0),
-        Regulation(subject="queue", name="default", max_running=1),
-        Regulation(subject="queue", name="default", rate=Rate(count=1, window=60)),
-        Regulation(subject="dependency", name="ses", permits=0),
+        LimitUpdate(subject="queue", name="default", permits=0),
+        LimitUpdate(subject="queue", name="default", max_running=1),
+        LimitUpdate(subject="queue", name="default", rate=Rate(count=1, window=60)),
+        LimitUpdate(subject="dependency", name="ses", permits=0),
     ],
     ids=["held queue", "full queue", "spent queue", "held dependency"],
 )
-async def test_idle_claim_wakes_nobody(store: SqliteStore, regulation: Regulation) -> None:
+async def test_idle_claim_wakes_nobody(store: SqliteStore, update: LimitUpdate) -> None:
     worker = await Worker.open(store)
-    await store.regulate([regulation], START)
+    await store.update_limits([update], START)
     await store.enqueue(new_jobs(store, 10, dependency="ses"), START)
     await worker.take(5)
     await worker.take(5)
@@ -99,7 +99,7 @@ async def main():
     waiting = asyncio.create_task(store.wait(("default",), 5.0))
     await asyncio.sleep(0)
     # A commit whose ring is on its way to the loop when somebody else looks.
-    store.submit(lambda tx: tx.execute("update reprieve_counter set value = value + 1 where name = 'cell'")).result()
+    store.submit(lambda tx: tx.execute("update reprieve_counter set value = value + 1 where name = 'entry'")).result()
     await worker.ask(1, queues=("other",))
     print(await waiting)
 
@@ -148,7 +148,7 @@ async def test_many_calls_on_a_locked_file_share_one_patience(path: Path, monkey
         other.execute("begin immediate")
         start = perf_counter()
         calls = [store.enqueue([new_job(store)], START) for _ in range(10)]
-        answers = await asyncio.gather(*calls, worker.beat(), return_exceptions=True)
+        answers = await asyncio.gather(*calls, worker.heartbeat(), return_exceptions=True)
         took = perf_counter() - start
     assert all(isinstance(answer, StoreLocked) for answer in answers)
     assert took < 1.0
@@ -223,7 +223,7 @@ async def test_who_waits_when_the_store_is_closed_is_told_so(path: Path) -> None
 BAD_IDS = ["x\n", "", "018bcfe5-6800-7000-a7d8-cfec5f801000\n"]
 # Before 2020 and after 2089 the file has no number for it; in capitals it is stored, answered, and never found again.
 NOT_TO_BE_STORED = [make_id(0, 1), make_id((1 << 48) - 1, 1), "018BCFE5-6800-7000-A7D8-CFEC5F801000"]
-CASES = [(call, job_id) for call in ("enqueue", "enqueue_in", "mark", "result") for job_id in BAD_IDS]
+CASES = [(call, job_id) for call in ("enqueue", "enqueue_in", "annotation", "result") for job_id in BAD_IDS]
 CASES += [(call, job_id) for call in ("enqueue", "enqueue_in") for job_id in NOT_TO_BE_STORED]
 
 
@@ -231,8 +231,8 @@ async def _call(store: SqliteStore, path: Path, call: str, job_id: str) -> None:
     job = replace(new_job(store), id=job_id)
     if call == "enqueue":
         await store.enqueue([job], START)
-    elif call == "mark":
-        await store.mark([Mark(job_id=job_id, now=START, cancel=WISH)])
+    elif call == "annotation":
+        await store.annotate([Annotation(job_id=job_id, now=START, cancel=WISH)])
     elif call == "result":
         await store.result(job_id)
     else:
@@ -275,18 +275,18 @@ async def test_result_over_the_limit_is_refused(store: SqliteStore) -> None:
     worker = await Worker.open(store)
     await store.enqueue([new_job(store)], START)
     with pytest.raises(PayloadTooLarge):
-        await worker.settle(succeed(await worker.one(), result=b"x" * (LARGEST_PAYLOAD + 1), ttl=60.0))
+        await worker.settle(succeed(await worker.one(), result=b"x" * (MAX_PAYLOAD_BYTES + 1), ttl=60.0))
 
 
 @pytest.mark.parametrize("name", ["a\nb", "", "x" * 256], ids=ascii)
 async def test_regulation_of_what_has_no_name_is_refused(store: SqliteStore, name: str) -> None:
     with pytest.raises(InvalidName):
-        await store.regulate([Regulation(subject="task", name=name, permits=0)], START)
+        await store.update_limits([LimitUpdate(subject="task", name=name, permits=0)], START)
 
 
 async def test_regulation_of_a_tenant_without_its_queue_is_refused(store: SqliteStore) -> None:
     with pytest.raises(InvalidName):
-        await store.regulate([Regulation(subject="tenant", name="ana", permits=0)], START)
+        await store.update_limits([LimitUpdate(subject="tenant", name="ana", permits=0)], START)
 
 
 @pytest.mark.parametrize("url", ["sqlite:///%00.db", f"sqlite:///{'x' * 300}.db"])

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from reprieve.errors import InvalidName, PayloadTooLarge, StoreError
-from reprieve.stores.protocol import LARGEST_PAYLOAD, Filter
+from reprieve.stores.protocol import MAX_PAYLOAD_BYTES, Filter
 from reprieve.stores.sqlite import SqliteStore
 from reprieve.testing.conformance.stage import START, Worker, new_job
 from tests.stores.sqlite.recount import complaints, stored_ids
@@ -121,7 +121,7 @@ async def test_refused_job_leaves_the_transaction_usable(
     with pytest.raises(InvalidName):
         store.enqueue_in(shop, [new_job(store), new_job(store, tenant="a\nb")], START)
     with pytest.raises(PayloadTooLarge):
-        store.enqueue_in(shop, [new_job(store), new_job(store, payload=b"x" * (LARGEST_PAYLOAD + 1))], START)
+        store.enqueue_in(shop, [new_job(store), new_job(store, payload=b"x" * (MAX_PAYLOAD_BYTES + 1))], START)
     store.enqueue_in(shop, [good], START)
     shop.execute("commit")
     assert stored_ids(path) == {good.id}

@@ -120,7 +120,7 @@ class Address(msgspec.Struct, frozen=True):
             connection.execute(statement)
 
     def opening(self, connection: Line, mode: str) -> list[str]:
-        """Answer what begins a transaction. Through a pooler each has another session, and brings its settings."""
+        """Return what begins a transaction. Through a pooler each has another session, and brings its settings."""
         begin = f"begin {mode}"
         return [begin, self._settings(is_local=True)] if connection.is_pooled else [begin]
 

@@ -31,7 +31,7 @@ class Statement(msgspec.Struct, frozen=True):
     parameters: dict[str, Any]
 
     def written(self, style: Style) -> tuple[str, dict[str, Any] | list[Any]]:
-        """Answer it in the style of some driver."""
+        """Return it in the style of some driver."""
         if style == "pyformat":
             return self.text, self.parameters
         if style == "named":
@@ -86,13 +86,13 @@ async def arun(connection: Any, statement: Statement) -> list[str]:  # noqa: ANN
 
 
 def _origin(connection: object) -> str:
-    """Answer the library that a connection is of."""
+    """Return the library that a connection is of."""
     names = type(connection).__module__.split(".")
     return ".".join(names[:2]) if names[0] == "sqlalchemy" else names[0]
 
 
 def _of_session(connection: Any) -> Any:  # noqa: ANN401 - SQLAlchemy's own
-    """Answer the connection of a session of SQLAlchemy's, or the connection itself."""
+    """Return the connection of a session of SQLAlchemy's, or the connection itself."""
     return connection.connection() if callable(getattr(type(connection), "connection", None)) else connection
 
 

@@ -52,7 +52,7 @@ class PostgresCare:
             yield Finding(name="store", level="bad", seen=seen, fix=fix)
 
     def layout(self) -> Layout:
-        """Answer the layout of the schema; a missing or empty one has none."""
+        """Return the layout of the schema; a missing or empty one has none."""
         known = len(layout.migrations())
         try:
             with closing(self._address.connect()) as connection, self._address.transaction(connection, READ):
@@ -66,7 +66,7 @@ class PostgresCare:
         return self.layout()
 
     def migrations(self) -> list[Migration]:
-        """Answer the steps, each as a script that makes what it needs and notes itself."""
+        """Return the steps, each as a script that makes what it needs and notes itself."""
         return [
             Migration(name=step.name, sql=layout.script_of(number, step, self._address))
             for number, step in enumerate(layout.migrations(), start=1)

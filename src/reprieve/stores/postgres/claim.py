@@ -12,7 +12,7 @@ import msgspec
 from reprieve.core.ids import id_to_bytes
 from reprieve.core.job import Job
 from reprieve.errors import SessionDead, StaleCall, StoreCorrupt
-from reprieve.stores.plan import Limits, Plan, Shelf, load_of
+from reprieve.stores.plan import Lane, Limits, Plan, load_of
 from reprieve.stores.postgres import settle
 from reprieve.stores.postgres.crew import Tx
 from reprieve.stores.postgres.freed import Freed
@@ -22,7 +22,7 @@ from reprieve.stores.postgres.ring import COUNTED_EVERY, FIRST, Back, Reader, Re
 from reprieve.stores.postgres.rows import Row, array_of, copy, number_of, place_of_job, unpack
 from reprieve.stores.postgres.sessions import held
 from reprieve.stores.postgres.statements import statements
-from reprieve.stores.protocol import Answer, Claim, Claimed
+from reprieve.stores.protocol import ChangeResult, Claim, Claimed
 from reprieve.stores.record import WAITING, Lease, lease_model
 
 _encode = msgspec.json.encode
@@ -32,7 +32,7 @@ _pack = msgspec.msgpack.encode
 class Called(msgspec.Struct, array_like=True):
     """What a session's last call was answered with, for a repeat."""
 
-    answers: list[Answer]
+    results: list[ChangeResult]
     next_at: int | None
 
 
@@ -45,7 +45,7 @@ def claim(tx: Tx, places: Places, request: Claim) -> Claimed:
     ahead = _Ahead(tx, request)
     rows = asked.all()
     if not rows:
-        message = f"session {request.session!r} is not open; open it with a beat"
+        message = f"session {request.session!r} is not open; open it with a heartbeat"
         raise SessionDead(message)
     session, number, answered, is_alive, slots, has_wishes, *_ = rows[0]
     if request.number < number:
@@ -55,7 +55,7 @@ def claim(tx: Tx, places: Places, request: Claim) -> Claimed:
         called = msgspec.msgpack.decode(answered, type=Called)
         # The dead are told what became of their changes; what they held belongs to others.
         jobs = held(tx, places, session, request.session, since=number, up_to=number) if is_alive else []
-        return Claimed(answers=tuple(called.answers), jobs=tuple(jobs), next_at=called.next_at)
+        return Claimed(results=tuple(called.results), jobs=tuple(jobs), next_at=called.next_at)
     if not is_alive and not request.changes:
         message = f"session {request.session!r} is dead: its time was up, and others have its jobs"
         raise SessionDead(message)
@@ -83,7 +83,7 @@ def claim(tx: Tx, places: Places, request: Claim) -> Claimed:
             "jobs": pack_lease(taking.leased) if taking.leased else None,
         }
         tx.execute(sql["called"], row)
-    return Claimed(answers=tuple(answers), jobs=tuple(taking.jobs), next_at=next_at)
+    return Claimed(results=tuple(answers), jobs=tuple(taking.jobs), next_at=next_at)
 
 
 class _Ahead:
@@ -106,7 +106,7 @@ class _Ahead:
         self._answer = self.reader.ask(asked=self._asked)
 
     def read(self, freed: Freed) -> tuple[Reader, Ring | None] | None:
-        """Answer the ring with what is given back, or None when it has to be asked again."""
+        """Return the ring with what is given back, or None when it has to be asked again."""
         if self.reader is None or freed.is_moved or not freed.is_within(self._asked):
             return None
         self.reader.free(freed)
@@ -169,9 +169,9 @@ class _Visit:
             return []
         queue, backs = ring.queue, ring.backs
         if backs:
-            # Gates are looked at as they are, so what they have back is written before.
+            # Limiters are looked at as they are, so what they have back is written before.
             self.freed.write(self.tx)
-            self._return_shelves(backs)
+            self._return_lanes(backs)
             reader = Reader(self.tx, self.queue, self.now, limit)
             ring = reader.read(reader.ask()) or ring
         jobs: list[Job] = []
@@ -212,38 +212,38 @@ class _Visit:
         moments = self.tx.one(self.sql["moments"], {"queue": self.queue}) or ()
         return [moment for moment in moments if moment is not None]
 
-    def _return_shelves(self, backs: Sequence[Back]) -> None:
-        """Let shelves return from behind gates that have room again, a few tenants more than there is room for."""
+    def _return_lanes(self, backs: Sequence[Back]) -> None:
+        """Let lanes return from behind limiters that have room again, a few tenants more than there is room for."""
         for back in backs:
-            gate = back.gate
-            room = gate.room(self.now)
-            row = {"gate": gate.id, "cursor": back.cursor, "back_at": gate.back_at(self.now), "now": self.now}
+            limiter = back.limiter
+            room = limiter.room(self.now)
+            row = {"limiter": limiter.id, "cursor": back.cursor, "back_at": limiter.back_at(self.now), "now": self.now}
             if room == 0:
-                self.tx.execute(self.sql["gate_waits"], row)
+                self.tx.execute(self.sql["limiter_waits"], row)
                 continue
             count = 256 if room is None else min(256, room + 1)
-            self.tx.execute(self.sql["gate_returns"], row | {"count": count})
+            self.tx.execute(self.sql["limiter_returns"], row | {"count": count})
 
     def _weigh(self) -> tuple[float, float]:
-        """Answer the weight of those who wait, and of those who only run."""
+        """Return the weight of those who wait, and of those who only run."""
         waiting, running = self.tx.one(self.sql["weights"], {"queue": self.queue}) or (0.0, 0.0)
         return waiting, running
 
     def _carry_out(self, plan: Plan, ring: Ring, reader: Reader) -> list[Job]:
         """Take the jobs that were planned, and write back what the plan changed."""
         plan.count()
-        marks = _Marks({}, {})
+        watermarks = _Watermarks({}, {})
         self._find_moved(plan, reader)
-        jobs, lost = self._take(plan, marks, reader) if plan.picks else ([], [])
-        for shelf, _ in lost:
-            plan.give_back(self.places[shelf.id].tenant_id, shelf)
-        freed = [reader.gates[gate] for gate in self.freed.gates if gate in reader.gates]
+        jobs, lost = self._take(plan, watermarks, reader) if plan.picks else ([], [])
+        for lane, _ in lost:
+            plan.give_back(self.places[lane.id].tenant_id, lane)
+        freed = [reader.limiters[limiter] for limiter in self.freed.limiters if limiter in reader.limiters]
         turn = plan.turn
         served = (turn.clock, turn.last, turn.streak, turn.last_at, turn.other_at)
         changed = {
-            **_shelf_columns(plan, marks, reader.places),
+            **_lane_columns(plan, watermarks, reader.places),
             **_tenant_columns(plan, ring.resting, reader.places),
-            **_gate_columns(plan, freed, reader.places),
+            **_limiter_columns(plan, freed, reader.places),
             "queue": self.queue,
             "turn": array_of(served) if plan.picks else None,
             "ended": array_of(self.freed.jobs),
@@ -251,71 +251,69 @@ class _Visit:
         self.tx.execute(self.sql["carry_out"], changed)
         self.freed.forget()
         if lost:
-            settle.bury(self.tx, self.places, [(shelf.id, job) for shelf, job in lost], self.now)
+            settle.bury(self.tx, self.places, [(lane.id, job) for lane, job in lost], self.now)
             self.moments.append(self.now)
         return jobs
 
     def _find_moved(self, plan: Plan, reader: Reader) -> None:
-        """Find the places of shelves whose rows were written by what the claim settled."""
+        """Find the places of lanes whose rows were written by what the claim settled."""
         moved = self.freed.counted.intersection((*plan.taken, *plan.asides))
         if moved:
-            reader.places.update(self.tx.all(self.sql["shelf_places"], {"shelves": array_of(moved)}))
+            reader.places.update(self.tx.all(self.sql["lane_places"], {"lanes": array_of(moved)}))
 
-    def _take(self, plan: Plan, marks: "_Marks", reader: Reader) -> tuple[list[Job], list[tuple[Shelf, Job]]]:
-        """Take the planned jobs off their shelves; answer those to run, and those whose time is up."""
+    def _take(self, plan: Plan, watermarks: "_Watermarks", reader: Reader) -> tuple[list[Job], list[tuple[Lane, Job]]]:
+        """Take the planned jobs off their lanes; answer those to run, and those whose time is up."""
         counts = {
-            "shelves": array_of(plan.taken),
-            "counts": array_of(shelf.taken for shelf in plan.taken.values()),
-            "lows": array_of(reader.marks[shelf][0] for shelf in plan.taken),
-            "backs": array_of(reader.marks[shelf][1] for shelf in plan.taken),
+            "lanes": array_of(plan.taken),
+            "counts": array_of(lane.taken for lane in plan.taken.values()),
+            "lows": array_of(reader.watermarks[lane][0] for lane in plan.taken),
+            "backs": array_of(reader.watermarks[lane][1] for lane in plan.taken),
         }
-        found: dict[int, list[Row]] = {shelf: [] for shelf in plan.taken}
+        found: dict[int, list[Row]] = {lane: [] for lane in plan.taken}
         rows = self.tx.all(self.sql["take"], counts)
         self.places.load(self.tx, found)
         for number, is_back, job_id, version, wait, due, rec in rows:
             found[number].append(Row(job_id, WAITING, version, wait, due, number, rec))
-            (marks.back if is_back else marks.low)[number] = job_id
+            (watermarks.back if is_back else watermarks.low)[number] = job_id
         lease = Lease(self.session, self.now)
-        models = {shelf: lease_model(self.places[shelf].model, lease) for shelf in found}
-        next_of = {shelf: iter(rows) for shelf, rows in found.items()}
+        models = {lane: lease_model(self.places[lane].model, lease) for lane in found}
+        next_of = {lane: iter(rows) for lane, rows in found.items()}
         jobs: list[Job] = []
-        lost: list[tuple[Shelf, Job]] = []
-        for shelf in plan.picks:
-            number = shelf.id
+        lost: list[tuple[Lane, Job]] = []
+        for lane in plan.picks:
+            number = lane.id
             row = next(next_of[number], None)
             if row is None:
-                message = f"shelf {number} holds fewer jobs than it counts; restore the database from a backup"
+                message = f"lane {number} holds fewer jobs than it counts; restore the database from a backup"
                 raise StoreCorrupt(message)
             job = copy(models[number], row)
             if job.deadline_at is not None and job.deadline_at <= self.now:
-                lost.append((shelf, unpack(row, self.places[number])))
+                lost.append((lane, unpack(row, self.places[number])))
             else:
                 self.leased[id_to_bytes(job.id)] = (number, job.version)
                 jobs.append(job)
         return jobs, lost
 
 
-class _Marks(msgspec.Struct):
-    """The last jobs that were taken of each shelf: of those that were fresh, and of those that were ready once more."""
+class _Watermarks(msgspec.Struct):
+    """The last jobs that were taken of each lane: of those that were fresh, and of those that were ready once more."""
 
     low: dict[int, str]
     back: dict[int, str]
 
 
-def _shelf_columns(plan: Plan, marks: _Marks, places: Mapping[int, str]) -> dict[str, str]:
-    shelves = [(shelf, 0) for shelf in plan.taken.values() if shelf.id not in plan.asides]
-    shelves += [(shelf, gate.id) for shelf, gate in plan.asides.values()]
+def _lane_columns(plan: Plan, watermarks: _Watermarks, places: Mapping[int, str]) -> dict[str, str]:
+    lanes = [(lane, 0) for lane in plan.taken.values() if lane.id not in plan.asides]
+    lanes += [(lane, limiter.id) for lane, limiter in plan.asides.values()]
     return {
-        "shelves": array_of(_quoted(places[shelf.id]) for shelf, _ in shelves),
-        "taken": array_of(shelf.taken for shelf, _ in shelves),
-        "lows": array_of(marks.low.get(shelf.id) for shelf, _ in shelves),
-        "backs": array_of(marks.back.get(shelf.id) for shelf, _ in shelves),
-        "open": array_of(not aside and shelf.ready > 0 for shelf, aside in shelves),
-        "asides": array_of(aside for _, aside in shelves),
-        # Of a shelf that is alone nobody asks when it was served; not to write it keeps its index as it is.
-        "turns": array_of(
-            None if shelf.is_alone and shelf.ready and not aside else shelf.served for shelf, aside in shelves
-        ),
+        "lanes": array_of(_quoted(places[lane.id]) for lane, _ in lanes),
+        "taken": array_of(lane.taken for lane, _ in lanes),
+        "lows": array_of(watermarks.low.get(lane.id) for lane, _ in lanes),
+        "backs": array_of(watermarks.back.get(lane.id) for lane, _ in lanes),
+        "open": array_of(not aside and lane.ready > 0 for lane, aside in lanes),
+        "asides": array_of(aside for _, aside in lanes),
+        # Of a lane that is alone nobody asks when it was served; not to write it keeps its index as it is.
+        "turns": array_of(None if lane.is_alone and lane.ready and not aside else lane.served for lane, aside in lanes),
     }
 
 
@@ -338,24 +336,24 @@ def _tenant_columns(plan: Plan, resting: Sequence[Resting], places: Mapping[int,
     return _columns((*ring_names, "served", "served_ats", "meters"), rows)
 
 
-def _gate_columns(plan: Plan, freed: Sequence[Limits], places: Mapping[int, str]) -> dict[str, str]:
-    asides = Counter(gate.id for _, gate in plan.asides.values())
-    gates = {gate.id: gate for gate in freed}
-    gates |= {gate.id: gate for shelf in plan.taken.values() for gate in shelf.gates}
-    gates |= {gate.id: gate for _, gate in plan.asides.values()}
-    if plan.picks or plan.queue.id in gates:
-        gates[plan.queue.id] = plan.queue
+def _limiter_columns(plan: Plan, freed: Sequence[Limits], places: Mapping[int, str]) -> dict[str, str]:
+    asides = Counter(limiter.id for _, limiter in plan.asides.values())
+    limiters = {limiter.id: limiter for limiter in freed}
+    limiters |= {limiter.id: limiter for lane in plan.taken.values() for limiter in lane.limiters}
+    limiters |= {limiter.id: limiter for _, limiter in plan.asides.values()}
+    if plan.picks or plan.queue.id in limiters:
+        limiters[plan.queue.id] = plan.queue
     rows: list[tuple[object, ...]] = [
         (
-            _quoted(places[gate.id]),
-            gate.running,
-            _meter(gate),
-            asides[gate.id] > 0,
-            gate.back_at(plan.now) if gate.room(plan.now) == 0 else plan.now,
+            _quoted(places[limiter.id]),
+            limiter.running,
+            _meter(limiter),
+            asides[limiter.id] > 0,
+            limiter.back_at(plan.now) if limiter.room(plan.now) == 0 else plan.now,
         )
-        for gate in gates.values()
+        for limiter in limiters.values()
     ]
-    return _columns(("gates", "gate_running", "gate_meters", "gate_asides", "gate_back_ats"), rows)
+    return _columns(("limiters", "limiter_running", "limiter_meters", "limiter_asides", "limiter_back_ats"), rows)
 
 
 def _columns(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, str]:
@@ -364,10 +362,10 @@ def _columns(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, s
 
 
 def _quoted(place: str) -> str:
-    """Answer where a row is as an element of an array."""
+    """Return where a row is as an element of an array."""
     return f'"{place}"'
 
 
 def _meter(limits: Limits) -> str | None:
-    """Answer the meter as an element of an array: it is made of numbers and brackets; None without a rate."""
+    """Return the meter as an element of an array: it is made of numbers and brackets; None without a rate."""
     return None if limits.rate is None else f'"{_encode(limits.meter).decode()}"'

@@ -52,11 +52,11 @@ class Tx:
         return reply
 
     def one(self, statement: str, parameters: dict[str, Any] | None = None) -> tuple[Any, ...] | None:
-        """Answer the first row."""
+        """Return the first row."""
         return self.execute(statement, parameters).one()
 
     def all(self, statement: str, parameters: dict[str, Any] | None = None) -> list[tuple[Any, ...]]:
-        """Answer all rows."""
+        """Return all rows."""
         return self.execute(statement, parameters).all()
 
 

@@ -13,45 +13,45 @@ from reprieve.core.job import Job
 from reprieve.stores.postgres.crew import Tx
 from reprieve.stores.postgres.rows import Place, array_of, names_of, pack, place_of_job
 from reprieve.stores.postgres.statements import statements
-from reprieve.stores.protocol import KEY_KEPT
+from reprieve.stores.protocol import KEY_RETENTION_SECONDS
 from reprieve.stores.record import NUMBERS, key_of
 
 
-class Shelf(msgspec.Struct):
-    """A shelf that new jobs are put on, and the smallest and the largest of their ids."""
+class Lane(msgspec.Struct):
+    """A lane that new jobs are put on, and the smallest and the largest of their ids."""
 
     place: Place
     low: str
     high: str
 
     def row(self) -> dict[str, object]:
-        """Answer it as the database reads it."""
+        """Return it as the database reads it."""
         return names_of(self.place) | {"low": self.low, "high": self.high}
 
 
 def statement(schema: str, *, is_own: bool) -> str:
-    """Answer the statement that enqueues; in a transaction that is not our own it also tells the workers."""
+    """Return the statement that enqueues; in a transaction that is not our own it also tells the workers."""
     return statements("enqueue")["enqueue" if is_own else "enqueue_in"].replace("{schema}", schema)
 
 
 def parameters(jobs: Sequence[Job], now: int) -> dict[str, Any]:
-    """Answer the parameters of that statement, as the function in the database describes them."""
+    """Return the parameters of that statement, as the function in the database describes them."""
     places = [place_of_job(job) for job in jobs]
     recs = [pack(job) for job in jobs]
-    shelves: dict[int, Shelf] = {}
+    lanes: dict[int, Lane] = {}
     for place, job in zip(places, jobs, strict=True):
-        shelf = shelves.get(place.shelf)
-        if shelf is None:
-            shelves[place.shelf] = Shelf(place, job.id, job.id)
-        elif job.id > shelf.high:
-            shelf.high = job.id
-        elif job.id < shelf.low:
-            shelf.low = job.id
+        lane = lanes.get(place.lane)
+        if lane is None:
+            lanes[place.lane] = Lane(place, job.id, job.id)
+        elif job.id > lane.high:
+            lane.high = job.id
+        elif job.id < lane.low:
+            lane.low = job.id
     keyed = [number for number, job in enumerate(jobs, start=1) if job.key]
     lives = [jobs[number - 1].key_ttl for number in keyed]
     return {
         "ids": array_of(job.id for job in jobs),
-        "places": array_of(place.shelf for place in places),
+        "places": array_of(place.lane for place in places),
         # A job that is due when it is made, and made by now, need not say when.
         "dues": array_of(
             None if job.due_at == created_at(job.id) and job.due_at <= now else job.due_at for job in jobs
@@ -62,8 +62,8 @@ def parameters(jobs: Sequence[Job], now: int) -> dict[str, Any]:
         "recs": b"".join(recs),
         "keyed": array_of(keyed),
         "keys": b"".join(key_of(jobs[number - 1]) for number in keyed),
-        "expiries": array_of(now + milliseconds(KEY_KEPT if life is None else life) for life in lives),
-        "shelves": encode([shelf.row() for shelf in shelves.values()]).decode(),
+        "expiries": array_of(now + milliseconds(KEY_RETENTION_SECONDS if life is None else life) for life in lives),
+        "lanes": encode([lane.row() for lane in lanes.values()]).decode(),
         "now": now,
     }
 

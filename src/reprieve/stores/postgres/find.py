@@ -10,10 +10,10 @@ from reprieve.core.ids import id_from_bytes, is_id
 from reprieve.core.job import Job
 from reprieve.core.status import Status, status_of
 from reprieve.stores import search
+from reprieve.stores.postgres.annotations import cancels
 from reprieve.stores.postgres.crew import Tx
 from reprieve.stores.postgres.finished import finished_job, unpack_jobs
 from reprieve.stores.postgres.leases import unpack_lease
-from reprieve.stores.postgres.marks import cancels
 from reprieve.stores.postgres.places import Places
 from reprieve.stores.postgres.rows import LARGEST, Place, Row, array_of, number_of, unpack
 from reprieve.stores.postgres.statements import statements
@@ -36,7 +36,7 @@ class Search:
     """One look at the store."""
 
     def __init__(self, tx: Tx, places: Places, now: int) -> None:
-        """Read what every look needs: who holds which job, and which gates are held."""
+        """Read what every look needs: who holds which job, and which limiters are held."""
         sql = statements("find")
         self._tx = tx
         self._places = places
@@ -46,18 +46,18 @@ class Search:
         self._leased: dict[str, Lease] = {}
         for name, at, packed in leases.all():
             self._leased |= {job: Lease(name, at, wishes.get(job)) for job in map(id_from_bytes, unpack_lease(packed))}
-        self._held = {gate for (gate,) in held.all()}
+        self._held = {limiter for (limiter,) in held.all()}
 
-    def status(self, job: Job, shelf: int) -> Status:
-        """Answer how a job looks to people."""
-        return status_of(job, self._now, held=self._is_held(shelf))
+    def status(self, job: Job, lane: int) -> Status:
+        """Return how a job looks to people."""
+        return status_of(job, self._now, held=self._is_held(lane))
 
-    def _is_held(self, shelf: int) -> bool:
-        return bool(self._held) and shelf != 0 and not self._held.isdisjoint(self._places[shelf].gates)
+    def _is_held(self, lane: int) -> bool:
+        return bool(self._held) and lane != 0 and not self._held.isdisjoint(self._places[lane].limiters)
 
     def by_ids(self, ids: Sequence[str]) -> Iterator[tuple[Job, int]]:
-        """Answer jobs by their ids, those that succeeded as well."""
-        found = {job.id: (job, shelf) for job, shelf in self._read(ids)}
+        """Return jobs by their ids, those that succeeded as well."""
+        found = {job.id: (job, lane) for job, lane in self._read(ids)}
         for job_id in ids:
             if job_id in found:
                 yield found[job_id]
@@ -65,7 +65,7 @@ class Search:
                 yield finished, 0
 
     def walk(self, source: Source, after: Sequence[Key], wanted: Filter) -> Iterator[Step]:
-        """Answer the jobs of one source after a key, each with its own key; now and then none, to take a breath."""
+        """Return the jobs of one source after a key, each with its own key; now and then none, to take a breath."""
         match source:
             case "living":
                 return self._living(after, wanted)
@@ -79,9 +79,9 @@ class Search:
     def _living(self, after: Sequence[Key], wanted: Filter) -> Iterator[Step]:
         sql = statements("find")["jobs_newest" if wanted.newest_first else "jobs"]
         last = str(after[0]) if after else _LAST if wanted.newest_first else _FIRST
-        shelves = _shelves_of(self._tx, wanted)
+        lanes = _lanes_of(self._tx, wanted)
         while True:
-            rows = self._tx.all(sql, {"after": last, "most": EXAMINED, "shelves": shelves})
+            rows = self._tx.all(sql, {"after": last, "most": EXAMINED, "lanes": lanes})
             self._places.load(self._tx, (row[5] for row in rows))
             for row in rows:
                 if row[6] is not None and has_part(row[0].replace("-", ""), wanted.id_parts):
@@ -94,8 +94,8 @@ class Search:
     def _running(self, after: Sequence[Key], *, newest_first: bool = False) -> Iterator[Step]:
         last = str(after[0]) if after else None
         ids = [job for job in self._leased if last is None or (job < last if newest_first else job > last)]
-        for job, shelf in sorted(self._read(ids), key=lambda found: found[0].id, reverse=newest_first):
-            yield [job.id], job, shelf
+        for job, lane in sorted(self._read(ids), key=lambda found: found[0].id, reverse=newest_first):
+            yield [job.id], job, lane
 
     def _ended(self, after: Sequence[Key], wanted: Filter) -> Iterator[Step]:
         sql = statements("find")
@@ -113,7 +113,7 @@ class Search:
         while True:
             place = dict(zip(("queue", "state", "at", "id"), key, strict=True))
             keys = self._tx.all(statement, {**parameters, **place})
-            found = {job.id: (job, shelf) for job, shelf in self._read([row[3] for row in keys])}
+            found = {job.id: (job, lane) for job, lane in self._read([row[3] for row in keys])}
             for row in keys:
                 key = list(row)
                 if row[3] in found:
@@ -143,26 +143,26 @@ class Search:
             seq, place = found[0] - 1, LARGEST
 
     def counts(self) -> Iterator[tuple[Status, Place, int]]:
-        """Answer status, place and number of everything that has not succeeded, from the counters that are kept."""
+        """Return status, place and number of everything that has not succeeded, from the counters that are kept."""
         sql = statements("find")
         due: dict[int, Counter[str]] = {}
-        for shelf, wait, number in self._tx.all(sql["due"], {"now": self._now}):
-            due.setdefault(shelf, Counter())[COUNTERS[wait]] += number
+        for lane, wait, number in self._tx.all(sql["due"], {"now": self._now}):
+            due.setdefault(lane, Counter())[COUNTERS[wait]] += number
         rows = self._tx.all(sql["counts"])
         self._places.load(self._tx, (row[0] for row in rows))
-        for shelf, ready, scheduled, retrying, parked, dead in rows:
-            late = due.get(shelf, Counter())
-            place = self._places[shelf]
-            yield ("parked" if self._is_held(shelf) else "ready"), place, ready + late.total()
+        for lane, ready, scheduled, retrying, parked, dead in rows:
+            late = due.get(lane, Counter())
+            place = self._places[lane]
+            yield ("parked" if self._is_held(lane) else "ready"), place, ready + late.total()
             yield "scheduled", place, scheduled - late["scheduled"]
             yield "retrying", place, retrying - late["retrying"]
             yield "parked", place, parked - late["parked"]
             yield "dead", place, dead
-        for shelf, number in self._tx.all(sql["cancelled"]):
-            yield "cancelled", self._places.at(self._tx, shelf), number
-        for _, job, shelf in self._running(()):
+        for lane, number in self._tx.all(sql["cancelled"]):
+            yield "cancelled", self._places.at(self._tx, lane), number
+        for _, job, lane in self._running(()):
             if job is not None:
-                yield self.status(job, shelf), self._places[shelf], 1
+                yield self.status(job, lane), self._places[lane], 1
 
     def succeeded(self, by: Tally, wanted: Filter) -> Counter[str]:
         """Count the succeeded jobs: from the counts of their rows where these tell, else by reading them."""
@@ -182,11 +182,11 @@ class Search:
         return [self._unpack(Row(*row)) for row in rows]
 
     def _unpack(self, row: Row) -> tuple[Job, int]:
-        return unpack(row, self._places[row.shelf], self._leased.get(row.id)), row.shelf
+        return unpack(row, self._places[row.lane], self._leased.get(row.id)), row.lane
 
 
 def find(tx: Tx, places: Places, wanted: Filter, now: int, cursor: str, limit: int) -> Page:
-    """Answer a page of jobs."""
+    """Return a page of jobs."""
     return search.find(Search(tx, places, now), wanted, cursor, limit, _SHAPES)
 
 
@@ -196,13 +196,13 @@ def tally(tx: Tx, places: Places, by: Tally, wanted: Filter, now: int) -> dict[s
 
 
 def events(tx: Tx, after: int, limit: int, job_id: str) -> list[tuple[int, Event]]:
-    """Answer events in their order."""
+    """Return events in their order."""
     wanted = {"job": job_id or None, "after": after, "limit": limit}
     rows = tx.all(statements("find")["events_of" if job_id else "events"], wanted)
     return [(seq, _decode_event(data)) for seq, data in rows]
 
 
-def _shelves_of(tx: Tx, wanted: Filter) -> list[int] | None:
+def _lanes_of(tx: Tx, wanted: Filter) -> list[int] | None:
     if not wanted.queue and wanted.tenant is None and not wanted.task and wanted.dependency is None:
         return None
     parameters = {
@@ -211,16 +211,16 @@ def _shelves_of(tx: Tx, wanted: Filter) -> list[int] | None:
         "task": wanted.task,
         "dependency": wanted.dependency,
     }
-    return [shelf for (shelf,) in tx.all(statements("find")["shelves"], parameters)]
+    return [lane for (lane,) in tx.all(statements("find")["lanes"], parameters)]
 
 
 def progress(tx: Tx, job_id: str) -> bytes | None:
-    """Answer what a running job noted of its progress."""
+    """Return what a running job noted of its progress."""
     found = tx.one(statements("find")["progress"], {"id": job_id})
     return found[0] if found else None
 
 
 def result(tx: Tx, job_id: str) -> bytes | None:
-    """Answer what a job returned."""
+    """Return what a job returned."""
     found = tx.one(statements("find")["result"], {"id": job_id})
     return found[0] if found else None

@@ -29,7 +29,7 @@ def keep(tx: Tx, queue: int, jobs: Sequence[tuple[str, bytes]], now: int) -> Non
 
 
 def finished_job(tx: Tx, job_id: str) -> Job | None:
-    """Answer a job that has succeeded and is kept."""
+    """Return a job that has succeeded and is kept."""
     for (packed,) in tx.all(statements("finished")["find"], {"id": job_id}):
         for job in _decode(packed):
             if job.id == job_id:
@@ -38,7 +38,7 @@ def finished_job(tx: Tx, job_id: str) -> Job | None:
 
 
 def unpack_jobs(packed: bytes) -> list[Job]:
-    """Answer the jobs of one row."""
+    """Return the jobs of one row."""
     return _decode(packed)
 
 

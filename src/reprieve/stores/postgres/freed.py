@@ -8,40 +8,40 @@ from reprieve.stores.postgres.statements import statements
 
 
 class Freed:
-    """Slots that tenants and gates have back, the jobs that had them, and what else a claim must know of changes."""
+    """Slots that tenants and limiters have back, the jobs that had them, and what else a claim must know of changes."""
 
     def __init__(self) -> None:
         """Begin with nothing."""
         self.tenants: Counter[int] = Counter()
-        self.gates: Counter[int] = Counter()
+        self.limiters: Counter[int] = Counter()
         self.jobs: list[str] = []
         self.has_wishes = True
         """Whether somebody may have asked a running job to stop."""
         self.is_moved = False
         """Whether jobs became ready, or are so no more."""
         self.counted: set[int] = set()
-        """Shelves whose rows were written."""
+        """Lanes whose rows were written."""
         self.delayed: list[tuple[int, int]] = []
         """Queues, and when there is something due in them."""
 
     def add(self, place: Place, count: int) -> None:
-        """Give back slots of a shelf."""
+        """Give back slots of a lane."""
         self.tenants[place.tenant_id] += count
-        for gate in (*place.gates, place.queue_gate):
-            self.gates[gate] += count
+        for limiter in (*place.limiters, place.queue_limiter):
+            self.limiters[limiter] += count
 
     def is_within(self, other: "Freed") -> bool:
         """Whether all who have slots back are among those that another names."""
-        return self.tenants.keys() <= other.tenants.keys() and self.gates.keys() <= other.gates.keys()
+        return self.tenants.keys() <= other.tenants.keys() and self.limiters.keys() <= other.limiters.keys()
 
     def dues(self, queue: int) -> list[int]:
-        """Answer when there is something due in a queue."""
+        """Return when there is something due in a queue."""
         return [due for number, due in self.delayed if number == queue]
 
     def forget(self) -> None:
         """Note that everything is written."""
         self.tenants.clear()
-        self.gates.clear()
+        self.limiters.clear()
         self.jobs.clear()
 
     def write(self, tx: Tx) -> None:
@@ -51,8 +51,8 @@ class Freed:
         row = {
             "tenants": array_of(self.tenants),
             "tenant_counts": array_of(self.tenants.values()),
-            "gates": array_of(self.gates),
-            "gate_counts": array_of(self.gates.values()),
+            "limiters": array_of(self.limiters),
+            "limiter_counts": array_of(self.limiters.values()),
             "jobs": array_of(self.jobs),
         }
         tx.execute(statements("settle")["release"], row)

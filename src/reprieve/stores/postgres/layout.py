@@ -39,7 +39,7 @@ def require_server(connection: psycopg.Connection) -> None:
 
 
 def layout_of(connection: psycopg.Connection, address: Address) -> int:
-    """Answer which layout the schema has, 0 if none; refuse one that is not ours, or not as we know it."""
+    """Return which layout the schema has, 0 if none; refuse one that is not ours, or not as we know it."""
     sql = statements("layout")
     known = migrations()
     schema = address.schema.strip('"')
@@ -61,14 +61,14 @@ def layout_of(connection: psycopg.Connection, address: Address) -> int:
 
 
 def migrations() -> list[Migration]:
-    """Answer every step, in order."""
+    """Return every step, in order."""
     folder = files(__package__ or "") / "migrations"
     steps = sorted(folder.iterdir(), key=lambda step: step.name)
     return [Migration(name=step.name, sql=step.read_text("utf-8")) for step in steps if step.name.endswith(".sql")]
 
 
 def indexes() -> set[str]:
-    """Answer the names of all indexes that the layout has."""
+    """Return the names of all indexes that the layout has."""
     names: set[str] = set()
     for statement in "".join(step.sql for step in migrations()).split(";\n"):
         table = re.search(r"^create table (\w+)", statement, re.MULTILINE)
@@ -79,12 +79,12 @@ def indexes() -> set[str]:
 
 
 def checksum_of(step: Migration) -> str:
-    """Answer what a step is recognised by."""
+    """Return what a step is recognised by."""
     return hashlib.sha256(step.sql.encode()).hexdigest()
 
 
 def script_of(number: int, step: Migration, address: Address) -> str:
-    """Answer a step as a script to be run by hand, in one transaction."""
+    """Return a step as a script to be run by hand, in one transaction."""
     sql = statements("layout")
     first = [sql["schema"], sql["table"]] if number == 1 else []
     note = sql["note"].replace("%(number)s", str(number)).replace("%(checksum)s", f"'{checksum_of(step)}'")

@@ -1,4 +1,4 @@
-"""Leases: one row for each claim, with the jobs that it took, their shelves and their versions."""
+"""Leases: one row for each claim, with the jobs that it took, their lanes and their versions."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from struct import Struct
@@ -9,17 +9,17 @@ from reprieve.stores.postgres.rows import array_of
 from reprieve.stores.postgres.statements import statements
 
 _JOB = Struct(">16sqq")
-"""A job's id, shelf and version: all are as long as each other, so that the database finds them as well."""
+"""A job's id, lane and version: all are as long as each other, so that the database finds them as well."""
 
 
 def unpack_lease(packed: bytes) -> dict[bytes, tuple[int, int]]:
-    """Answer the shelf and the version of each job of a lease."""
-    return {job: (shelf, version) for job, shelf, version in _JOB.iter_unpack(packed)}
+    """Return the lane and the version of each job of a lease."""
+    return {job: (lane, version) for job, lane, version in _JOB.iter_unpack(packed)}
 
 
 def pack_lease(jobs: Mapping[bytes, tuple[int, int]]) -> bytes:
     """Pack what a claim took."""
-    return b"".join(_JOB.pack(job, shelf, version) for job, (shelf, version) in jobs.items())
+    return b"".join(_JOB.pack(job, lane, version) for job, (lane, version) in jobs.items())
 
 
 class Leases:
@@ -47,7 +47,7 @@ class Leases:
                 self.add(name, session, [(number, jobs)])
 
     def end(self, session: str, job_id: str, version: int) -> int | None:
-        """Take a job out of its session's lease; answer its shelf, or None when the session does not hold it so."""
+        """Take a job out of its session's lease; answer its lane, or None when the session does not hold it so."""
         job = id_to_bytes(job_id)
         for lease in self._of_session.get(session, ()):
             held = self._rows[lease].get(job)
@@ -66,7 +66,7 @@ class Leases:
         return gone
 
     def first(self, session: int, number: int) -> int:
-        """Answer the smallest number of a session's leases that hold something, or that of the next."""
+        """Return the smallest number of a session's leases that hold something, or that of the next."""
         held = (other for owner, other in self._rows if owner == session and self._rows[owner, other])
         return min(held, default=number)
 

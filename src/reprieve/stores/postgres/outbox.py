@@ -21,7 +21,7 @@ from reprieve.stores.postgres.faults import translate
 from reprieve.stores.postgres.line import Line
 from reprieve.stores.postgres.rows import array_of
 from reprieve.stores.postgres.statements import statements
-from reprieve.stores.protocol import LARGEST_PAYLOAD
+from reprieve.stores.protocol import MAX_PAYLOAD_BYTES
 
 NEWS: Final = "\x01outbox"
 """What the bell rings for. No queue has such a name."""
@@ -36,7 +36,7 @@ _FIRST: Final = "0"
 class PostgresOutbox:
     """Jobs that wait in a schema, for relays of any number of processes and machines."""
 
-    def __init__(self, url: str, *, schema: str | None = None, largest_payload: int = LARGEST_PAYLOAD) -> None:
+    def __init__(self, url: str, *, schema: str | None = None, largest_payload: int = MAX_PAYLOAD_BYTES) -> None:
         """Take the database; it is connected to when it is first needed, and the schema made if it is missing."""
         self._address = address_of(url, schema)
         self._largest_payload = largest_payload
@@ -64,7 +64,7 @@ class PostgresOutbox:
         return await callers.arun(connection, self._statement(jobs))
 
     def statement(self, jobs: Sequence[Job], style: Style = "pyformat") -> tuple[str, dict[str, Any] | list[Any]]:
-        """Answer the one statement that sends these jobs, and its parameters, for any driver and any transaction.
+        """Return the one statement that sends these jobs, and its parameters, for any driver and any transaction.
 
         It answers one text: the ids of the jobs, as JSON.
         """
@@ -111,7 +111,7 @@ class PostgresOutbox:
         return count
 
     async def look(self) -> Contents:
-        """Answer what lies there."""
+        """Return what lies there."""
 
         def work(tx: Tx) -> Contents:
             return contents_of(tx.one(statements("outbox")["contents"]))
@@ -215,7 +215,7 @@ class PostgresOutbox:
 
 
 def contents_of(row: tuple[Any, ...] | None) -> Contents:
-    """Answer what lies in the outbox of a schema, of what the server says of it."""
+    """Return what lies in the outbox of a schema, of what the server says of it."""
     waiting, oldest, refused, reason = row or (0, None, 0, None)
     return Contents(
         waiting=waiting,

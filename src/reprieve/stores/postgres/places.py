@@ -1,4 +1,4 @@
-"""Shelves by their numbers, remembered; and the turn, in which what enqueues have added is counted.
+"""Lanes by their numbers, remembered; and the turn, in which what enqueues have added is counted.
 
 A number is made from names, so what it stands for never changes.
 """
@@ -39,7 +39,7 @@ class Turn:
 
 
 class Places:
-    """What this process knows of shelves, and up to where the ledger is counted."""
+    """What this process knows of lanes, and up to where the ledger is counted."""
 
     def __init__(self) -> None:
         """Begin with nothing."""
@@ -59,7 +59,7 @@ class Places:
         return self._remember(tx, tx.execute(statements("places")["begin_claim"], wanted))
 
     def _since(self, tx: Tx) -> str:
-        """Answer the snapshot in which everything is counted, as far as a connection knows."""
+        """Return the snapshot in which everything is counted, as far as a connection knows."""
         if tx.line.is_pooled and ticks() >= self._anew_at:
             self._anew_at = ticks() + ANEW
             return NOTHING
@@ -75,21 +75,21 @@ class Places:
         tx.on_commit.append(remember)
         return turn
 
-    def __getitem__(self, shelf: int) -> Place:
-        """Answer a shelf that was loaded."""
-        return self._by_number[shelf]
+    def __getitem__(self, lane: int) -> Place:
+        """Return a lane that was loaded."""
+        return self._by_number[lane]
 
-    def at(self, tx: Tx, shelf: int) -> Place:
-        """Answer a shelf, loaded if it must be."""
-        if shelf not in self._by_number:
-            self.load(tx, (shelf,))
-        return self._by_number[shelf]
+    def at(self, tx: Tx, lane: int) -> Place:
+        """Return a lane, loaded if it must be."""
+        if lane not in self._by_number:
+            self.load(tx, (lane,))
+        return self._by_number[lane]
 
-    def load(self, tx: Tx, shelves: Iterable[int]) -> None:
-        """Get to know shelves by their numbers."""
-        missing = {shelf for shelf in shelves if shelf not in self._by_number}
+    def load(self, tx: Tx, lanes: Iterable[int]) -> None:
+        """Get to know lanes by their numbers."""
+        missing = {lane for lane in lanes if lane not in self._by_number}
         for source in ("by_number", "unmade"):
             if missing:
-                for shelf, *names in tx.all(statements("places")[source], {"shelves": array_of(missing)}):
-                    self._by_number[shelf] = place_of(*names)
-                    missing.discard(shelf)
+                for lane, *names in tx.all(statements("places")[source], {"lanes": array_of(missing)}):
+                    self._by_number[lane] = place_of(*names)
+                    missing.discard(lane)

@@ -7,15 +7,15 @@ from typing import Any
 import msgspec
 
 from reprieve.core.rate import Meter, Rate
-from reprieve.stores.plan import FULL, Limits, Place, Shelf, Tenant, Turn
+from reprieve.stores.plan import FULL, Lane, Limits, Place, Tenant, Turn
 from reprieve.stores.postgres.crew import Tx
 from reprieve.stores.postgres.freed import Freed
 from reprieve.stores.postgres.rows import array_of
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.postgres.wire import Reply
 
-SHELVES = 64
-"""Open shelves of a tenant that a claim reads at once; `candidates` answers one more."""
+LANES = 64
+"""Open lanes of a tenant that a claim reads at once; `candidates` answers one more."""
 
 FIRST: Place = (-1, -1, -(1 << 63))
 """Before everybody in the ring."""
@@ -34,9 +34,9 @@ class Queue(msgspec.Struct):
 
 
 class Back(msgspec.Struct):
-    """A gate behind which something may return, and the tenant whose shelves returned last."""
+    """A limiter behind which something may return, and the tenant whose lanes returned last."""
 
-    gate: Limits
+    limiter: Limits
     cursor: int
 
 
@@ -72,12 +72,12 @@ class Reader:
         self._now = now
         self._limit = limit
         self._freed = freed or Freed()
-        self.gates: dict[int, Limits] = {}
-        """Every gate that was met. One that is met again has counted since what the plan took through it."""
+        self.limiters: dict[int, Limits] = {}
+        """Every limiter that was met. One that is met again has counted since what the plan took through it."""
         self.places: dict[int, str] = {}
-        """Where the rows of shelves, tenants and gates were found."""
-        self.marks: dict[int, tuple[str, str]] = {}
-        """Of each shelf: up to where fresh jobs were taken, and before which nothing is ready once more."""
+        """Where the rows of lanes, tenants and limiters were found."""
+        self.watermarks: dict[int, tuple[str, str]] = {}
+        """Of each lane: up to where fresh jobs were taken, and before which nothing is ready once more."""
 
     def ask(self, after: Place = FIRST, asked: Freed | None = None) -> Reply:
         """Ask, and wait for nothing. `asked` names whoever may have slots back, before it is known who has."""
@@ -91,7 +91,7 @@ class Reader:
             "id": tenant,
             "now": self._now,
             "freed": array_of(freed.tenants),
-            "freed_gates": array_of(freed.gates),
+            "freed_limiters": array_of(freed.limiters),
             "is_counting": self._is_counting,
         }
         return self._tx.execute(self._sql["candidates"], wanted)
@@ -105,44 +105,48 @@ class Reader:
         kinds: tuple[list[tuple[Any, ...]], ...] = ([], [], [], [], [])
         for row in reply.all():
             kinds[row[0]].append(row)
-        (queue, backs, tenants, shelves, gates) = kinds
+        (queue, backs, tenants, lanes, limiters) = kinds
         if not queue:
             return None
-        for row in gates:
+        for row in limiters:
             self._meet(row)
         known = self._read_queue(queue[0])
-        by_tenant: dict[int, list[Shelf]] = defaultdict(list)
-        for _, tenant, shelf, priority, served, ready, task, dependency, group, *_, place, low, back in shelves:
-            row = (shelf, priority, served, ready, task, dependency, group, place, low, back)
-            by_tenant[tenant].append(self._shelf(row))
+        by_tenant: dict[int, list[Lane]] = defaultdict(list)
+        for _, tenant, lane, priority, served, ready, task, dependency, group, *_, place, low, back in lanes:
+            row = (lane, priority, served, ready, task, dependency, group, place, low, back)
+            by_tenant[tenant].append(self._lane(row))
         asked, resting = self._tenants(tenants, by_tenant, known.turn.clock)
         return Ring(known, [self._back(row) for row in backs], asked, resting, self._last(tenants))
 
     def _read_queue(self, row: Sequence[Any]) -> Queue:
-        _, clock, last, streak, last_at, other_at, _, gate, permits, max_running, rate_count, running, *rest = row
+        _, clock, last, streak, last_at, other_at, _, limiter, permits, max_running, rate_count, running, *rest = row
         due_at, back_at, _, rate_window, meter, place, *_ = rest
-        limits = _limits((gate, permits, max_running, rate_count, running, rate_window, meter), self._freed.gates[gate])
-        self.places[gate] = place
+        limits = _limits(
+            (limiter, permits, max_running, rate_count, running, rate_window, meter), self._freed.limiters[limiter]
+        )
+        self.places[limiter] = place
         moments = [moment for moment in (due_at, back_at) if moment is not None]
         return Queue(Turn(clock, last, streak, last_at, other_at), limits, moments)
 
     def _meet(self, row: Sequence[Any]) -> None:
-        """Get to know a gate, unless it was met before."""
-        _, gate, *_, place, _, _ = row
-        if gate not in self.gates:
-            self.gates[gate] = self._gate(row)
-            self.places[gate] = place
+        """Get to know a limiter, unless it was met before."""
+        _, limiter, *_, place, _, _ = row
+        if limiter not in self.limiters:
+            self.limiters[limiter] = self._limiter(row)
+            self.places[limiter] = place
 
     def _back(self, row: Sequence[Any]) -> Back:
-        _, gate, _, _, _, _, cursor, *_ = row
-        return Back(self.gates.get(gate) or self._gate(row), cursor)
+        _, limiter, _, _, _, _, cursor, *_ = row
+        return Back(self.limiters.get(limiter) or self._limiter(row), cursor)
 
-    def _gate(self, row: Sequence[Any]) -> Limits:
-        _, gate, permits, max_running, rate_count, running, *_, rate_window, meter, _, _, _ = row
-        return _limits((gate, permits, max_running, rate_count, running, rate_window, meter), self._freed.gates[gate])
+    def _limiter(self, row: Sequence[Any]) -> Limits:
+        _, limiter, permits, max_running, rate_count, running, *_, rate_window, meter, _, _, _ = row
+        return _limits(
+            (limiter, permits, max_running, rate_count, running, rate_window, meter), self._freed.limiters[limiter]
+        )
 
     def _last(self, rows: Sequence[Sequence[Any]]) -> Place | None:
-        """Answer where the last of those in the ring stands, if there may be more behind."""
+        """Return where the last of those in the ring stands, if there may be more behind."""
         places: list[Place] = []
         for _, tenant, _, _, _, _, load, finish, _, _, _, is_next, *_ in rows:
             if is_next:
@@ -150,9 +154,9 @@ class Reader:
         return places[-1] if len(places) >= self._limit + 2 else None
 
     def _tenants(
-        self, rows: Iterable[Sequence[Any]], shelves: Mapping[int, list[Shelf]], clock: int
+        self, rows: Iterable[Sequence[Any]], lanes: Mapping[int, list[Lane]], clock: int
     ) -> tuple[list[Tenant], list[Resting]]:
-        """Answer those who may be next, and those who only give slots back."""
+        """Return those who may be next, and those who only give slots back."""
         asked: list[Tenant] = []
         resting: list[Resting] = []
         for row in rows:
@@ -169,30 +173,30 @@ class Reader:
                 continue
             limits = _limits((tenant, permits, max_running, rate_count, running, rate_window, meter), freed)
             limits.is_changed = bool(freed)
-            mine = shelves[tenant]
-            has_more = len(mine) > SHELVES
+            mine = lanes[tenant]
+            has_more = len(mine) > LANES
             if has_more:
                 self._add_oldest(tenant, mine)
             finish = max(finish, clock) if is_free else finish
             asked.append(Tenant(limits, weight, finish, served, mine, has_more=has_more))
         return asked, resting
 
-    def _add_oldest(self, tenant: int, shelves: list[Shelf]) -> None:
-        """Put the shelf that was served longest ago in the place of the one that was read too much."""
-        shelves.pop()
-        oldest = self._tx.one(self._sql["oldest_shelf"], {"tenant": tenant})
-        if oldest is None or oldest[0] in {shelf.id for shelf in shelves}:
+    def _add_oldest(self, tenant: int, lanes: list[Lane]) -> None:
+        """Put the lane that was served longest ago in the place of the one that was read too much."""
+        lanes.pop()
+        oldest = self._tx.one(self._sql["oldest_lane"], {"tenant": tenant})
+        if oldest is None or oldest[0] in {lane.id for lane in lanes}:
             return
-        for *row, place in self._tx.all(self._sql["gates"], {"ids": array_of(oldest[4:7])}):
-            if row[0] not in self.gates:
-                self.gates[row[0]] = _limits(row, self._freed.gates[row[0]])
+        for *row, place in self._tx.all(self._sql["limiters"], {"ids": array_of(oldest[4:7])}):
+            if row[0] not in self.limiters:
+                self.limiters[row[0]] = _limits(row, self._freed.limiters[row[0]])
                 self.places[row[0]] = place
-        shelves.append(self._shelf(oldest))
+        lanes.append(self._lane(oldest))
 
-    def _shelf(self, row: Sequence[Any]) -> Shelf:
-        shelf, priority, served, ready, *gates, place, low, back = row
-        self.places[shelf], self.marks[shelf] = place, (low, back)
-        return Shelf(shelf, priority, served, ready, [self.gates[gate] for gate in gates if gate])
+    def _lane(self, row: Sequence[Any]) -> Lane:
+        lane, priority, served, ready, *limiters, place, low, back = row
+        self.places[lane], self.watermarks[lane] = place, (low, back)
+        return Lane(lane, priority, served, ready, [self.limiters[limiter] for limiter in limiters if limiter])
 
 
 def _limits(row: Sequence[Any], freed: int) -> Limits:

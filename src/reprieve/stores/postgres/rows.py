@@ -1,4 +1,4 @@
-"""Jobs as rows: the record that a row carries, and the numbers of shelves, made from their names."""
+"""Jobs as rows: the record that a row carries, and the numbers of lanes, made from their names."""
 
 import hashlib
 import threading
@@ -38,9 +38,9 @@ class Ids:
 
 
 class Place(msgspec.Struct, frozen=True):
-    """What the jobs of a shelf have in common, with the numbers of their rows."""
+    """What the jobs of a lane have in common, with the numbers of their rows."""
 
-    shelf: int
+    lane: int
     queue: str
     tenant: str
     task: str
@@ -49,11 +49,11 @@ class Place(msgspec.Struct, frozen=True):
     priority: int
     queue_id: int
     tenant_id: int
-    gates: tuple[int, ...]
+    limiters: tuple[int, ...]
     """Of its task, its dependency and its group."""
-    queue_gate: int
+    queue_limiter: int
     model: Job
-    """A job of this shelf, of which the others are copies: so they are made six times as fast."""
+    """A job of this lane, of which the others are copies: so they are made six times as fast."""
 
 
 def number_of(*names: str) -> int:
@@ -63,10 +63,10 @@ def number_of(*names: str) -> int:
 
 @lru_cache(maxsize=65_536)
 def place_of(queue: str, tenant: str, task: str, dependency: str, group: str, priority: int) -> Place:
-    """Answer the shelf of these names."""
-    gates = (("task", task), ("dependency", dependency), ("group", group))
+    """Return the lane of these names."""
+    limiters = (("task", task), ("dependency", dependency), ("group", group))
     return Place(
-        number_of("shelf", queue, tenant, task, dependency, group, str(priority)),
+        number_of("lane", queue, tenant, task, dependency, group, str(priority)),
         queue,
         tenant,
         task,
@@ -75,8 +75,8 @@ def place_of(queue: str, tenant: str, task: str, dependency: str, group: str, pr
         priority,
         number_of("queue", queue),
         number_of("tenant", queue, tenant),
-        tuple(number_of("gate", subject, name) for subject, name in gates if name),
-        number_of("gate", "queue", queue),
+        tuple(number_of("limiter", subject, name) for subject, name in limiters if name),
+        number_of("limiter", "queue", queue),
         Job(
             id="",
             task=task,
@@ -92,8 +92,8 @@ def place_of(queue: str, tenant: str, task: str, dependency: str, group: str, pr
 
 
 def names_of(place: Place) -> dict[str, object]:
-    """Answer what a shelf is called, for the database to read as JSON."""
-    names = ("shelf", "queue_id", "queue", "tenant", "task", "dependency", "group", "priority")
+    """Return what a lane is called, for the database to read as JSON."""
+    names = ("lane", "queue_id", "queue", "tenant", "task", "dependency", "group", "priority")
     return {name: getattr(place, name) for name in names}
 
 
@@ -108,7 +108,7 @@ def bytes_of(values: Iterable[bytes]) -> str:
 
 
 def place_of_job(job: Job) -> Place:
-    """Answer the shelf that a job belongs on."""
+    """Return the lane that a job belongs on."""
     return place_of(job.queue, job.tenant, job.task, job.dependency, job.group, job.priority)
 
 
@@ -168,12 +168,12 @@ class Row(msgspec.Struct, frozen=True):
     version: int
     wait: int
     due: int | None
-    shelf: int
+    lane: int
     rec: bytes
 
 
 def copy(model: Job, row: Row) -> Job:
-    """Rebuild a job from the model of its shelf."""
+    """Rebuild a job from the model of its lane."""
     record = _decode(row.rec)
     born_at = created_at(row.id)
     job = replace(
@@ -202,5 +202,5 @@ def unpack(row: Row, place: Place, lease: Lease | None = None) -> Job:
 
 
 def due_of(job: Job) -> int | None:
-    """Answer what a row says of when its job is due."""
+    """Return what a row says of when its job is due."""
     return None if job.due_at == created_at(job.id) else job.due_at

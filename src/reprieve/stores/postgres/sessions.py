@@ -3,17 +3,17 @@
 from reprieve.core.duration import milliseconds
 from reprieve.core.ids import id_from_bytes
 from reprieve.core.job import Job
+from reprieve.stores.postgres.annotations import cancels
 from reprieve.stores.postgres.crew import Tx
 from reprieve.stores.postgres.leases import unpack_lease
-from reprieve.stores.postgres.marks import cancels
 from reprieve.stores.postgres.places import Places
 from reprieve.stores.postgres.rows import Row, array_of, unpack
 from reprieve.stores.postgres.statements import statements
-from reprieve.stores.protocol import Beat
+from reprieve.stores.protocol import Heartbeat
 from reprieve.stores.record import Lease
 
 
-def beat(tx: Tx, request: Beat) -> bool:
+def heartbeat(tx: Tx, request: Heartbeat) -> bool:
     """Keep a session alive, open it, or end it; answer whether it lives."""
     sql = statements("sessions")
     is_over = request.lease <= 0
@@ -25,11 +25,11 @@ def beat(tx: Tx, request: Beat) -> bool:
     }
     if request.is_new:
         tx.execute(sql["open"], row)
-    return tx.one(sql["beat"], row) is not None and not is_over
+    return tx.one(sql["heartbeat"], row) is not None and not is_over
 
 
 def time(tx: Tx) -> int:
-    """Answer the time that sessions live and die by: the server's, in microseconds since 1970."""
+    """Return the time that sessions live and die by: the server's, in microseconds since 1970."""
     (now,) = tx.all(statements("sessions")["time"])[0]
     return int(now)
 
@@ -44,21 +44,21 @@ def held(  # noqa: PLR0913 - which of a session's jobs
     up_to: int = (1 << 62),
     limit: int = 0,
 ) -> list[Job]:
-    """Answer jobs that a session holds, by the numbers of the claims that brought them; at most `limit`, if given."""
+    """Return jobs that a session holds, by the numbers of the claims that brought them; at most `limit`, if given."""
     sql = statements("sessions")
     leases: dict[str, tuple[int, int]] = {}
     for at, packed in tx.all(sql["leases"], {"session": session, "since": since, "up_to": up_to}):
-        jobs = ((id_from_bytes(job), shelf) for job, (shelf, _) in unpack_lease(packed).items())
-        leases |= {job: (shelf, at) for job, shelf in jobs}
+        jobs = ((id_from_bytes(job), lane) for job, (lane, _) in unpack_lease(packed).items())
+        leases |= {job: (lane, at) for job, lane in jobs}
     if not leases:
         return []
     wanted = list(leases)[:limit] if limit else list(leases)
     rows = {row[0]: Row(*row) for row in tx.all(sql["jobs"], {"ids": array_of(wanted)})}
-    places.load(tx, (shelf for shelf, _ in leases.values()))
+    places.load(tx, (lane for lane, _ in leases.values()))
     wishes = cancels(tx)
     return [
-        unpack(rows[job], places[shelf], Lease(name, at, wishes.get(job)))
-        for job, (shelf, at) in leases.items()
+        unpack(rows[job], places[lane], Lease(name, at, wishes.get(job)))
+        for job, (lane, at) in leases.items()
         if job in rows
     ]
 

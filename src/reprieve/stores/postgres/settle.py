@@ -15,11 +15,11 @@ from reprieve.core.events import Event
 from reprieve.core.ids import is_id
 from reprieve.core.job import CancelRequest, Job
 from reprieve.core.move import Start, Succeed
+from reprieve.stores.postgres.annotations import cancels
 from reprieve.stores.postgres.crew import Tx
 from reprieve.stores.postgres.finished import finished_job, keep
 from reprieve.stores.postgres.freed import Freed
 from reprieve.stores.postgres.leases import Leases
-from reprieve.stores.postgres.marks import cancels
 from reprieve.stores.postgres.places import Places
 from reprieve.stores.postgres.rows import (
     LARGEST,
@@ -34,7 +34,7 @@ from reprieve.stores.postgres.rows import (
     unpack,
 )
 from reprieve.stores.postgres.statements import statements
-from reprieve.stores.protocol import Answer
+from reprieve.stores.protocol import ChangeResult
 from reprieve.stores.record import CANCELLED, COUNTERS, DEAD, NUMBERS, WAITING
 
 _COLUMNS = ("ready", "scheduled", "retrying", "parked", "dead")
@@ -61,7 +61,7 @@ def settle(
     now: int,
     leases: Leases | None = None,
     freed: Freed | None = None,
-) -> list[Answer]:
+) -> list[ChangeResult]:
     """Carry out changes, in a turn of ours; each stands alone, and one that cannot be written is refused by itself.
 
     A claim writes leases, and slots that are free again, itself: it is about to change the same rows.
@@ -74,7 +74,7 @@ def settle(
     leases.load({change.session for change in changes if change.session})
     resting = _Resting(tx, places, changes)
     book = Book(tx, places, now, freed)
-    answers: list[Answer] = []
+    answers: list[ChangeResult] = []
     applied: dict[str, Event] = {}
     for change in changes:
         job_id = change.job.id
@@ -86,17 +86,17 @@ def settle(
             answers.append("refused")
             continue
         if job_id in applied:
-            shelf = None  # the first change of a batch is heard; whatever else it says of the same job has not seen it
+            lane = None  # the first change of a batch is heard; whatever else it says of the same job has not seen it
         elif change.session:
-            shelf = leases.end(change.session, job_id, change.version)
+            lane = leases.end(change.session, job_id, change.version)
         else:
-            shelf = resting.take_out(change, book)
-        if shelf is None:
+            lane = resting.take_out(change, book)
+        if lane is None:
             is_repeated = applied.get(job_id) == change.event
             answers.append("already" if is_repeated else _why_not(tx, change))
         else:
             applied[job_id] = change.event
-            book.enter(shelf, change, written)
+            book.enter(lane, change, written)
             answers.append("applied")
     book.write()
     if not is_claim:
@@ -106,11 +106,11 @@ def settle(
 
 
 def bury(tx: Tx, places: Places, lost: Sequence[tuple[int, Job]], now: int) -> None:
-    """End jobs that a claim took off their shelves and found past their deadline."""
+    """End jobs that a claim took off their lanes and found past their deadline."""
     book = Book(tx, places, now, Freed())
-    for shelf, job in lost:
+    for lane, job in lost:
         change = changes_of.expire(job, now)
-        book.enter(shelf, change, Written(pack(change.job), _encode(change.event)))
+        book.enter(lane, change, Written(pack(change.job), _encode(change.event)))
     book.write()
 
 
@@ -161,31 +161,31 @@ class Book:
         self.undelayed: list[tuple[int, int, int, str]] = []
         self.unended: list[tuple[int, int, int, str]] = []
 
-    def leave(self, shelf: int, counter: str) -> None:
+    def leave(self, lane: int, counter: str) -> None:
         """Count a job that leaves where it was."""
-        self._counts[shelf][counter] -= 1
+        self._counts[lane][counter] -= 1
         self._freed.is_moved = True
 
-    def enter(self, shelf: int, change: Change, written: Written) -> None:
-        """Note one change of a job that was found on, or leased from, a shelf."""
+    def enter(self, lane: int, change: Change, written: Written) -> None:
+        """Note one change of a job that was found on, or leased from, a lane."""
         job = change.job
         if change.session:
             self._freed.jobs.append(job.id)
-            self._ran_on[shelf] += 1
+            self._ran_on[lane] += 1
         if change.result is not None:
             self._results.append((job.id, self._now + milliseconds(change.result_ttl), change.result))
         if job.state == "succeeded":
-            self._succeeded[self._places.at(self._tx, shelf).queue_id].append((job.id, written.record))
+            self._succeeded[self._places.at(self._tx, lane).queue_id].append((job.id, written.record))
             return
         self._note(change, written)
         if change.session and job.state == "waiting":
             change, written = self._give_up(change, written)
             job = change.job
         place = place_of_job(job)
-        if place.shelf != shelf:
-            self._made[place.shelf] = place
+        if place.lane != lane:
+            self._made[place.lane] = place
         state = self._put(place, job)
-        row = (job.id, place.shelf, due_of(job), job.version, state, NUMBERS[job.waiting_for], written.record)
+        row = (job.id, place.lane, due_of(job), job.version, state, NUMBERS[job.waiting_for], written.record)
         self._rows.append(row)
 
     def _note(self, change: Change, written: Written) -> None:
@@ -209,26 +209,26 @@ class Book:
 
     def _put(self, place: Place, job: Job) -> int:
         """Note where a job goes; answer its state."""
-        count = self._counts[place.shelf]
+        count = self._counts[place.lane]
         if job.state in ("dead", "cancelled"):
             state = DEAD if job.state == "dead" else CANCELLED
             if state == DEAD:
                 count["dead"] += 1
             code = job.cause.code if job.cause else ""
-            mark = job.cause.fingerprint if job.cause else ""
+            fingerprint = job.cause.fingerprint if job.cause else ""
             at = job.finished_at or self._now
-            self._ended.append((place.queue_id, state, at, job.id, place.shelf, job.death or "", code, mark))
+            self._ended.append((place.queue_id, state, at, job.id, place.lane, job.death or "", code, fingerprint))
             return state
         if job.due_at > self._now:
             wait = NUMBERS[job.waiting_for] or NUMBERS["schedule"]
-            self._delayed.append((place.queue_id, wait, job.due_at, job.id, place.shelf))
+            self._delayed.append((place.queue_id, wait, job.due_at, job.id, place.lane))
             self._freed.delayed.append((place.queue_id, job.due_at))
             count[COUNTERS[wait]] += 1
         else:
-            self._ready.append((place.shelf, job.id))
+            self._ready.append((place.lane, job.id))
             self._freed.is_moved = True
             count["ready"] += 1
-            self._backs[place.shelf] = min(job.id, self._backs.get(place.shelf, _NOWHERE))
+            self._backs[place.lane] = min(job.id, self._backs.get(place.lane, _NOWHERE))
             self._ringing.add(place.tenant_id)
         return WAITING
 
@@ -238,7 +238,7 @@ class Book:
         if self._made:
             tx.execute(
                 statements("places")["make"],
-                {"shelves": _encode_json([names_of(place) for place in self._made.values()]).decode()},
+                {"lanes": _encode_json([names_of(place) for place in self._made.values()]).decode()},
             )
         for queue, jobs in self._succeeded.items():
             keep(tx, queue, jobs, self._now)
@@ -258,19 +258,19 @@ class Book:
         if self._counts:
             counts = [
                 {
-                    "id": shelf,
-                    "back": self._backs.get(shelf, _NOWHERE),
+                    "id": lane,
+                    "back": self._backs.get(lane, _NOWHERE),
                     **{name: count[name] for name in _COLUMNS},
                 }
-                for shelf, count in self._counts.items()
+                for lane, count in self._counts.items()
             ]
             tx.execute(sql["count"], {"rows": _encode_json(counts).decode()})
             self._freed.counted.update(self._counts)
         if self._ringing:
             tx.execute(sql["ring"], {"tenants": array_of(self._ringing)})
         self._places.load(tx, self._ran_on)
-        for shelf, count in self._ran_on.items():
-            self._freed.add(self._places[shelf], count)
+        for lane, count in self._ran_on.items():
+            self._freed.add(self._places[lane], count)
 
 
 def run(tx: Tx, statement: str, rows: Sequence[Sequence[Any]]) -> None:
@@ -281,7 +281,7 @@ def run(tx: Tx, statement: str, rows: Sequence[Sequence[Any]]) -> None:
 
 @cache
 def _columns(statement: str) -> list[tuple[str, str]]:
-    """Answer the names and the types of the columns that a statement takes, in their order."""
+    """Return the names and the types of the columns that a statement takes, in their order."""
     return sorted(set(_TYPED.findall(statement)))
 
 
@@ -303,31 +303,31 @@ class _Resting:
         self._rows: Mapping[str, tuple[Row, str]] = {row[0]: (Row(*row[:7]), row[7]) for row in rows}
 
     def take_out(self, change: Change, book: Book) -> int | None:
-        """Take a job from where it is; answer its shelf, or None when it is not as the change saw it."""
+        """Take a job from where it is; answer its lane, or None when it is not as the change saw it."""
         row, where = self._rows.get(change.job.id, (None, ""))
         if row is None or row.version != change.version or where == "running":
             return None
-        place = self._places[row.shelf]
+        place = self._places[row.lane]
         match where:
             case "ready":
-                book.leave(row.shelf, "ready")
-                book.unready.append((row.shelf, row.id))
+                book.leave(row.lane, "ready")
+                book.unready.append((row.lane, row.id))
             case "fresh":
-                book.leave(row.shelf, "ready")
+                book.leave(row.lane, "ready")
             case "delayed":
                 wait = row.wait or NUMBERS["schedule"]
-                book.leave(row.shelf, COUNTERS[wait])
+                book.leave(row.lane, COUNTERS[wait])
                 book.undelayed.append((place.queue_id, wait, unpack(row, place).due_at, row.id))
             case _:
                 at = unpack(row, place).finished_at or 0
                 book.unended.append((place.queue_id, row.state, at, row.id))
                 if row.state == DEAD:
-                    book.leave(row.shelf, "dead")
-        return row.shelf
+                    book.leave(row.lane, "dead")
+        return row.lane
 
 
-def _why_not(tx: Tx, change: Change) -> Answer:
-    """Answer why a change was not carried out."""
+def _why_not(tx: Tx, change: Change) -> ChangeResult:
+    """Return why a change was not carried out."""
     sql = statements("settle")
     wanted = {"id": change.job.id, "version": change.event.version}
     recorded = tx.all(sql["event"], wanted) if -LARGEST <= change.event.version <= LARGEST else []

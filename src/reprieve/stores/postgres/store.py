@@ -12,9 +12,19 @@ from reprieve.core.events import Event
 from reprieve.core.ids import parse_id
 from reprieve.core.job import Job
 from reprieve.errors import StoreClosed
-from reprieve.stores.check import check_jobs, check_regulation, check_size
+from reprieve.stores.check import check_jobs, check_limit_update, check_size
 from reprieve.stores.coalesce import Coalescer
-from reprieve.stores.postgres import callers, cells, enqueue, find, marks, prune, regulate, sessions, settle
+from reprieve.stores.postgres import (
+    annotations,
+    callers,
+    enqueue,
+    entries,
+    find,
+    prune,
+    sessions,
+    settle,
+    update_limits,
+)
 from reprieve.stores.postgres.address import READ, Durability, address_of
 from reprieve.stores.postgres.bell import EVERYWHERE, SOON, Bell
 from reprieve.stores.postgres.callers import Statement, Style
@@ -23,18 +33,18 @@ from reprieve.stores.postgres.crew import ALONE, Crew, Point, Tx
 from reprieve.stores.postgres.places import Places
 from reprieve.stores.postgres.rows import Ids
 from reprieve.stores.protocol import (
-    LARGEST_PAYLOAD,
-    Answer,
-    Beat,
-    Cell,
+    MAX_PAYLOAD_BYTES,
+    Annotation,
+    ChangeResult,
     Claim,
     Claimed,
+    Entry,
     Filter,
-    Gauge,
-    Mark,
+    Heartbeat,
+    LimitState,
+    LimitUpdate,
     Page,
     Pruned,
-    Regulation,
     Retention,
     Subject,
     Tally,
@@ -52,7 +62,7 @@ class PostgresStore:
         *,
         schema: str | None = None,
         durability: Durability = "full",
-        largest_payload: int = LARGEST_PAYLOAD,
+        largest_payload: int = MAX_PAYLOAD_BYTES,
     ) -> None:
         """Take the database; it is connected to when it is first needed, and the schema made if it is missing."""
         self.clock = ServerClock(self._time)
@@ -108,13 +118,13 @@ class PostgresStore:
         await self._listen()
         self._bell.look(request.session)
         claimed = await self._write(lambda tx: claim(tx, self._places, request))
-        self._ring_for(request.changes, claimed.answers, request.session)
+        self._ring_for(request.changes, claimed.results, request.session)
         return claimed
 
-    async def apply(self, changes: Sequence[Change], now: int) -> list[Answer]:
+    async def apply(self, changes: Sequence[Change], now: int) -> list[ChangeResult]:
         """Carry out changes that no session makes."""
 
-        def work(tx: Tx) -> list[Answer] | None:
+        def work(tx: Tx) -> list[ChangeResult] | None:
             if self._places.take_turn(tx).counted is None:
                 # What is changed must have been counted before.
                 return None
@@ -126,12 +136,12 @@ class PostgresStore:
         self._ring_for(changes, answers)
         return answers
 
-    async def beat(self, beat: Beat) -> bool:
+    async def heartbeat(self, heartbeat: Heartbeat) -> bool:
         """Keep a session alive, or open it; answer whether it lives."""
-        is_alive = await self._write(lambda tx: sessions.beat(tx, beat))
+        is_alive = await self._write(lambda tx: sessions.heartbeat(tx, heartbeat))
         if not is_alive:
-            self._bell.forget(beat.session)
-        if beat.lease <= 0:
+            self._bell.forget(heartbeat.session)
+        if heartbeat.lease <= 0:
             self._bell.ring((EVERYWHERE,))
         return is_alive
 
@@ -139,57 +149,59 @@ class PostgresStore:
         """Declare the dead, and answer what they hold."""
         return await self._write(lambda tx: sessions.recover(tx, self._places, now, limit))
 
-    async def mark(self, requests: Sequence[Mark]) -> list[bool]:
+    async def annotate(self, requests: Sequence[Annotation]) -> list[bool]:
         """Request a cancel or note progress."""
-        for mark in requests:
-            parse_id(mark.job_id)
-            check_size(mark.progress or b"", "progress", self._largest_payload)
-        heard = await self._write(lambda tx: marks.mark(tx, self._places, requests))
-        if any(is_heard and mark.cancel is not None for mark, is_heard in zip(requests, heard, strict=True)):
+        for annotation in requests:
+            parse_id(annotation.job_id)
+            check_size(annotation.progress or b"", "progress", self._largest_payload)
+        heard = await self._write(lambda tx: annotations.annotate(tx, self._places, requests))
+        if any(
+            is_heard and annotation.cancel is not None for annotation, is_heard in zip(requests, heard, strict=True)
+        ):
             self._bell.ring((EVERYWHERE,))
         return heard
 
     async def progress(self, job_id: str) -> bytes | None:
-        """Answer the progress of a running job."""
+        """Return the progress of a running job."""
         known = parse_id(job_id)
         return await self._read(lambda tx: find.progress(tx, known))
 
-    async def regulate(self, regulations: Sequence[Regulation], now: int) -> None:
-        """Change gates, limits, weights and pauses."""
-        for regulation in regulations:
-            check_regulation(regulation)
+    async def update_limits(self, updates: Sequence[LimitUpdate], now: int) -> None:
+        """Change limiters, limits, weights and pauses."""
+        for update in updates:
+            check_limit_update(update)
 
         def work(tx: Tx) -> None:
             self._places.take_turn(tx)
-            for regulation in regulations:
-                regulate.regulate(tx, regulation, now)
+            for update in updates:
+                update_limits.update_limits(tx, update, now)
 
         await self._write(work)
         self._bell.ring((EVERYWHERE,))
 
-    async def swap(
+    async def compare_and_set(
         self,
         key: str,
         version: int,
         value: bytes | None,
-        regulations: Sequence[Regulation] = (),
+        updates: Sequence[LimitUpdate] = (),
         now: int = 0,
-    ) -> Cell | None:
-        """Set or delete a cell if nobody was first, together with regulations."""
-        for regulation in regulations:
-            check_regulation(regulation)
+    ) -> Entry | None:
+        """Set or delete an entry if nobody was first, together with updates."""
+        for update in updates:
+            check_limit_update(update)
 
-        def work(tx: Tx) -> Cell | None:
+        def work(tx: Tx) -> Entry | None:
             self._places.take_turn(tx)
-            cell = cells.swap(tx, key, version, value)
-            for regulation in regulations if cell is not None else ():
-                regulate.regulate(tx, regulation, now)
-            return cell
+            entry = entries.compare_and_set(tx, key, version, value)
+            for update in updates if entry is not None else ():
+                update_limits.update_limits(tx, update, now)
+            return entry
 
-        cell = await self._write(work)
-        if cell is not None:
+        entry = await self._write(work)
+        if entry is not None:
             self._bell.ring((EVERYWHERE,))
-        return cell
+        return entry
 
     async def prune(self, retention: Retention) -> Pruned:
         """Forget what has ended long enough ago."""
@@ -202,7 +214,7 @@ class PostgresStore:
         )
 
     async def find(self, wanted: Filter, now: int, cursor: str = "", limit: int = 100) -> Page:
-        """Answer jobs as they are."""
+        """Return jobs as they are."""
         if wanted.ids is not None:
             wanted = replace(wanted, ids=tuple(map(parse_id, wanted.ids)))
         return await self._read(lambda tx: find.find(tx, self._places, wanted, now, cursor, limit))
@@ -212,21 +224,21 @@ class PostgresStore:
         return await self._read(lambda tx: find.tally(tx, self._places, by, wanted, now))
 
     async def events(self, after: int = 0, limit: int = 1_000, job_id: str = "") -> list[tuple[int, Event]]:
-        """Answer events in the order in which they happened."""
+        """Return events in the order in which they happened."""
         return await self._read(lambda tx: find.events(tx, after, limit, job_id))
 
     async def result(self, job_id: str) -> bytes | None:
-        """Answer what a succeeded job returned."""
+        """Return what a succeeded job returned."""
         known = parse_id(job_id)
         return await self._read(lambda tx: find.result(tx, known))
 
-    async def cells(self, prefix: str = "") -> list[Cell]:
-        """Answer the cells whose key begins so."""
-        return await self._read(lambda tx: cells.cells(tx, prefix))
+    async def entries(self, prefix: str = "") -> list[Entry]:
+        """Return the entries whose key begins so."""
+        return await self._read(lambda tx: entries.entries(tx, prefix))
 
-    async def gauges(self, subject: Subject, queue: str = "") -> list[Gauge]:
-        """Answer what is known of every queue, tenant, task, dependency or group."""
-        return await self._read(lambda tx: regulate.gauges(tx, subject, queue))
+    async def limit_states(self, subject: Subject, queue: str = "") -> list[LimitState]:
+        """Return what is known of every queue, tenant, task, dependency or group."""
+        return await self._read(lambda tx: update_limits.limit_states(tx, subject, queue))
 
     async def wait(self, queues: Sequence[str], at_most: float, session: str = "") -> bool:
         """Wait for the bell."""
@@ -249,7 +261,7 @@ class PostgresStore:
     def statement(
         self, jobs: Sequence[Job], now: int, style: Style = "pyformat"
     ) -> tuple[str, dict[str, Any] | list[Any]]:
-        """Answer the one statement that enqueues these jobs, and its parameters, for any driver and any transaction.
+        """Return the one statement that enqueues these jobs, and its parameters, for any driver and any transaction.
 
         It answers one text: the ids under which the jobs are known, as JSON.
         """
@@ -280,7 +292,7 @@ class PostgresStore:
         if not self._bell.is_started:
             await asyncio.to_thread(self._bell.start)
 
-    def _ring_for(self, changes: Sequence[Change], answers: Sequence[Answer], session: str = "") -> None:
+    def _ring_for(self, changes: Sequence[Change], answers: Sequence[ChangeResult], session: str = "") -> None:
         """Tell others where something has changed: a slot is free, or a job waits."""
         queues = {change.job.queue for change, answer in zip(changes, answers, strict=True) if answer == "applied"}
         if queues:

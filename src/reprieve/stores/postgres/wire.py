@@ -43,11 +43,11 @@ class Reply:
         self.result: PGresult | None = None
 
     def all(self) -> list[tuple[Any, ...]]:
-        """Answer all rows."""
+        """Return all rows."""
         return self._wire.rows(self)
 
     def one(self) -> tuple[Any, ...] | None:
-        """Answer the first row."""
+        """Return the first row."""
         rows = self._wire.rows(self)
         return rows[0] if rows else None
 
@@ -140,7 +140,7 @@ class Wire:
         return self._adapted.load_rows(0, reply.result.ntuples, tuple)
 
     def _prepare(self, key: Key, text: bytes) -> bytes | None:
-        """Answer the name under which the server knows a statement, or will; None if it is sent each time."""
+        """Return the name under which the server knows a statement, or will; None if it is sent each time."""
         if self.line.is_pooled:
             return None
         name = self._prepared.get(key) or self._preparing.get(key)
@@ -200,7 +200,7 @@ class Wire:
 
 @cache
 def _parse(statement: str) -> tuple[bytes, tuple[str, ...]]:
-    """Answer a statement as the server reads it, and the names of its parameters in their order."""
+    """Return a statement as the server reads it, and the names of its parameters in their order."""
     names = tuple(dict.fromkeys(_PARAMETER.findall(statement)))
     return _PARAMETER.sub(lambda found: f"${names.index(found[1]) + 1}", statement).encode(), names
 

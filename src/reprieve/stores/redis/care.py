@@ -78,7 +78,7 @@ class RedisCare:
         return Finding(name="layout", level="ok", seen=f"layout {stored}" if stored else "no layout yet")
 
     def layout(self) -> Layout:
-        """Answer the layout of the keys."""
+        """Return the layout of the keys."""
         client = self._address.connect()
         try:
             stored = int(client.hget(f"{self._tag}:m", "layout") or 0)
@@ -104,7 +104,7 @@ class RedisCare:
         return Layout(stored=LAYOUT, known=LAYOUT)
 
     def migrations(self) -> list[Migration]:
-        """Answer nothing: keys are made when they are needed."""
+        """Return nothing: keys are made when they are needed."""
         return []
 
 

@@ -26,7 +26,7 @@ class Place(NamedTuple):
 
 
 def place_of(client: Any, tag: str) -> Place:  # noqa: ANN401 - a client of one of several kinds
-    """Answer where a hash tag is, as far as the client knows."""
+    """Return where a hash tag is, as far as the client knows."""
     if hasattr(client, "get_node_from_key"):
         node = client.get_node_from_key(tag)
         return Place(node.name, {"target_nodes": [node]})

@@ -10,9 +10,9 @@ from reprieve.core.duration import milliseconds
 from reprieve.core.ids import id_to_bytes
 from reprieve.core.job import Job
 from reprieve.core.record import Record
-from reprieve.stores.protocol import KEY_KEPT
+from reprieve.stores.protocol import KEY_RETENTION_SECONDS
 from reprieve.stores.record import NUMBERS, key_of
-from reprieve.stores.redis.records import pack, shelf_of
+from reprieve.stores.redis.records import lane_of, pack
 
 MOST = 250
 """Jobs of one call of the script: more would keep everybody else waiting for too long."""
@@ -23,8 +23,8 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def kept_until(job: Job, now: int) -> int:
-    """Answer until when a job's key is kept, at the least."""
-    return now + milliseconds(KEY_KEPT if job.key_ttl is None else job.key_ttl)
+    """Return until when a job's key is kept, at the least."""
+    return now + milliseconds(KEY_RETENTION_SECONDS if job.key_ttl is None else job.key_ttl)
 
 
 class Crossing(Record):
@@ -37,19 +37,19 @@ class Crossing(Record):
 
 
 def encode(jobs: Sequence[Job], now: int, *, has_keys: bool = True, crossing: Crossing | None = None) -> list[bytes]:
-    """Answer the arguments of a call; with several partitions keys are kept elsewhere."""
-    shelves: dict[str, int] = {}
+    """Return the arguments of a call; with several partitions keys are kept elsewhere."""
+    lanes: dict[str, int] = {}
     heads: list[bytes] = []
     keys: list[bytes] = []
     records: list[bytes] = []
     for number, job in enumerate(jobs, start=1):
         raw = id_to_bytes(job.id)
-        shelf = shelves.setdefault(shelf_of(job), len(shelves) + 1)
-        heads.append(_HEAD.pack(raw, shelf, NUMBERS[job.waiting_for], job.due_at, job.version & 0xFFFF))
+        lane = lanes.setdefault(lane_of(job), len(lanes) + 1)
+        heads.append(_HEAD.pack(raw, lane, NUMBERS[job.waiting_for], job.due_at, job.version & 0xFFFF))
         records.append(pack(job, raw))
         if job.key and has_keys:
             keys.append(_KEY.pack(number, key_of(job), kept_until(job, now)))
     parts = [b"".join(heads), b"".join(keys), *records]
     if crossing is None:
-        return [_encode((now, tuple(shelves))), *parts]
-    return [_encode((now, tuple(shelves), crossing.heard)), *parts, crossing.gone]
+        return [_encode((now, tuple(lanes))), *parts]
+    return [_encode((now, tuple(lanes), crossing.heard)), *parts, crossing.gone]

@@ -10,7 +10,7 @@ from reprieve.core.job import Job
 from reprieve.core.status import Status, status_of
 from reprieve.stores.protocol import Filter, Tally
 from reprieve.stores.record import COUNTERS
-from reprieve.stores.redis import gauges
+from reprieve.stores.redis import limit_states
 from reprieve.stores.redis.link import Links
 from reprieve.stores.redis.records import (
     place_of,
@@ -51,30 +51,30 @@ class Look:
     """One look at a partition."""
 
     def __init__(self, links: Links, tag: str, now: int) -> None:
-        """Read what every look needs: which gates are held."""
+        """Read what every look needs: which limiters are held."""
         self._links = links
         self._tag = tag
         self._now = now
-        self._held = gauges.held(links.command("HGETALL", f"{tag}:g"))
+        self._held = limit_states.held(links.command("HGETALL", f"{tag}:g"))
 
-    def status(self, job: Job, shelf: int = 0) -> Status:  # noqa: ARG002 - a job knows where it stands
-        """Answer how a job looks to people."""
+    def status(self, job: Job, lane: int = 0) -> Status:  # noqa: ARG002 - a job knows where it stands
+        """Return how a job looks to people."""
         return status_of(job, self._now, held=self._is_held(job))
 
     def _is_held(self, job: Placed) -> bool:
         if not self._held:
             return False
-        gates = {f"k{job.task}", f"d{job.dependency}", f"g{getattr(job, 'group', '')}"}
-        return not self._held.isdisjoint(gates)
+        limiters = {f"k{job.task}", f"d{job.dependency}", f"g{getattr(job, 'group', '')}"}
+        return not self._held.isdisjoint(limiters)
 
     def by_ids(self, ids: Sequence[str]) -> Iterable[tuple[Job, int]]:
-        """Answer jobs by their ids."""
+        """Return jobs by their ids."""
         for start in range(0, len(ids), PAGE):
             raw = b"".join(map(id_to_bytes, ids[start : start + PAGE]))
             yield from ((job, 0) for _, job in _jobs(self._links.read("look", self._tag, raw)))
 
     def walk(self, source: Source, after: Sequence[Key], wanted: Filter) -> Iterator[Step]:
-        """Answer the jobs of one source after a key."""
+        """Return the jobs of one source after a key."""
         match source:
             case "living":
                 return self._living(after, wanted.id_parts)
@@ -140,13 +140,13 @@ class Look:
                     yield at, raw, job
 
     def counts(self) -> Iterator[tuple[Status, Placed, int]]:
-        """Answer status, place and number of everything that has not succeeded."""
-        shelves, _, queues = self._counted()
+        """Return status, place and number of everything that has not succeeded."""
+        lanes, _, queues = self._counted()
         due = self._due(queues)
-        for shelf, counters in shelves.items():
-            place, number = place_of(shelf), Counter(dict(zip(_COUNTERS, counters, strict=False)))
+        for lane, counters in lanes.items():
+            place, number = place_of(lane), Counter(dict(zip(_COUNTERS, counters, strict=False)))
             # What became due and came after the counters were read is not in them.
-            late = due[shelf] & number
+            late = due[lane] & number
             yield ("parked" if self._is_held(place) else "ready"), place, number["ready"] + late.total()
             yield "scheduled", place, number["scheduled"] - late["scheduled"]
             yield "retrying", place, number["retrying"] - late["retrying"]
@@ -159,18 +159,18 @@ class Look:
 
     def _counted(self) -> tuple[dict[bytes, list[int]], dict[str, int], list[tuple[bytes, int]]]:
         parts: Iterator[Any] = iter(self._links.read("counts", self._tag, self._now))
-        shelves = {next(parts): next(parts) for _ in range(next(parts))}
+        lanes = {next(parts): next(parts) for _ in range(next(parts))}
         queues = {next(parts).decode(): next(parts) for _ in range(next(parts))}
-        return shelves, queues, [(queue, next(parts)) for queue in parts]
+        return lanes, queues, [(queue, next(parts)) for queue in parts]
 
     def _due(self, queues: Iterable[tuple[bytes, int]]) -> dict[bytes, Counter[str]]:
-        """Count what is due in these queues and waits, and was not promoted yet, by shelf."""
+        """Count what is due in these queues and waits, and was not promoted yet, by lane."""
         due: dict[bytes, Counter[str]] = defaultdict(Counter)
         for queue, wait in queues:
             for skip in itertools.count(step=PAGE):
                 found = self._links.read("due", self._tag, self._now, queue, wait, skip, PAGE)
-                for shelf, kind in zip(found[::2], found[1::2], strict=True):
-                    due[shelf][COUNTERS[kind or 1]] += 1
+                for lane, kind in zip(found[::2], found[1::2], strict=True):
+                    due[lane][COUNTERS[kind or 1]] += 1
                 if len(found) < 2 * PAGE:
                     break
         return due

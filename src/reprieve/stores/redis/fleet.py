@@ -1,7 +1,7 @@
 """Several partitions as one store: every operation is atomic inside its partition, and fans out over all.
 
 Ids name their partition, so partitions can be added at any time, and no job ever moves. Workers have a session in each.
-Gates, weights and pauses are copied to all; limits are leased in shares.
+Limiters, weights and pauses are copied to all; limits are leased in shares.
 """
 
 import asyncio
@@ -23,17 +23,17 @@ from reprieve.core.status import Status
 from reprieve.errors import InvalidCursor, SessionDead, StaleCall
 from reprieve.rng import bits
 from reprieve.stores.protocol import (
-    Answer,
-    Beat,
-    Cell,
+    Annotation,
+    ChangeResult,
     Claim,
     Claimed,
+    Entry,
     Filter,
-    Gauge,
-    Mark,
+    Heartbeat,
+    LimitState,
+    LimitUpdate,
     Page,
     Pruned,
-    Regulation,
     Retention,
     Subject,
     Tally,
@@ -86,12 +86,12 @@ class Fleet:
         self._stays: dict[str, Stay] = {}
 
     def partition(self, number: int) -> Partition:
-        """Answer a partition."""
+        """Return a partition."""
         found = self._partitions.get(number)
         return self._partitions.setdefault(number, Partition(self._links, number)) if found is None else found
 
     def next(self) -> int:
-        """Answer the partition of the next job."""
+        """Return the partition of the next job."""
         return next(self._turns) % self._links.partitions
 
     @property
@@ -109,11 +109,11 @@ class Fleet:
             await self._links.here().look_for_more()
 
     async def landed(self, ids: Sequence[str]) -> list[bool]:
-        """Answer of each job whether it has come out of an outbox, and is still remembered."""
+        """Return of each job whether it has come out of an outbox, and is still remembered."""
         return await self._spread(ids, partition_of, lambda partition, some: partition.landed(some))
 
     async def known(self) -> list[Partition]:
-        """Answer all partitions, after the servers have said how many there are."""
+        """Return all partitions, after the servers have said how many there are."""
         await self._links.here().admit()
         return self._all()
 
@@ -227,7 +227,7 @@ class Fleet:
     def _idle(self, session: str) -> dict[int, float]:
         return self._idles.setdefault(session, {})
 
-    async def apply(self, changes: Sequence[Change], now: int) -> list[Answer]:
+    async def apply(self, changes: Sequence[Change], now: int) -> list[ChangeResult]:
         """Carry out changes, each in its job's partition."""
         await self._know(change.job.id for change in changes)
         if self.is_one:
@@ -236,38 +236,38 @@ class Fleet:
             changes, lambda change: partition_of(change.job.id), lambda partition, some: partition.apply(some, now)
         )
 
-    async def beat(self, beat: Beat) -> bool:
+    async def heartbeat(self, heartbeat: Heartbeat) -> bool:
         """Keep a session alive in every partition; open it in those that were added."""
         link = self._links.here()
         await link.admit()
-        if not beat.is_new:
+        if not heartbeat.is_new:
             await link.look_for_more()
-        partitions, opened = self._all(), self._opened.setdefault(beat.session, set())
-        share = replace(beat, slots=max(1, round(beat.slots / len(partitions))))
-        is_over = beat.lease <= 0
+        partitions, opened = self._all(), self._opened.setdefault(heartbeat.session, set())
+        share = replace(heartbeat, slots=max(1, round(heartbeat.slots / len(partitions))))
+        is_over = heartbeat.lease <= 0
         if is_over:
             for kept in (self._tours, self._stays, self._opened, self._idles):
-                kept.pop(beat.session, None)
+                kept.pop(heartbeat.session, None)
 
         async def keep(partition: Partition) -> bool:
-            is_new = not is_over and (beat.is_new or partition.number not in opened)
-            is_alive = await partition.beat(replace(share, is_new=is_new))
+            is_new = not is_over and (heartbeat.is_new or partition.number not in opened)
+            is_alive = await partition.heartbeat(replace(share, is_new=is_new))
             if is_alive:
                 opened.add(partition.number)
             return is_alive
 
-        if not (opened or beat.is_new):
+        if not (opened or heartbeat.is_new):
             # Somebody else has opened it: one that lives in the first partition is opened in those that were added.
             opened.add(0)
         if len(partitions) == 1:
             return await keep(partitions[0])
         # Nobody has a session, and so can claim, where the rules are not known.
         await self._quotas.adopt(partitions[0])
-        await self._quotas.remind(partitions, beat.now)
+        await self._quotas.remind(partitions, heartbeat.now)
         known = [one for one in partitions if is_over or one.number in opened]
         added = [one for one in partitions if one not in known]
         is_alive = all(await together(map(keep, known))) and all(await together(map(keep, added)))
-        await self._quotas.deal_if_due(partitions, beat.now)
+        await self._quotas.deal_if_due(partitions, heartbeat.now)
         return is_alive
 
     async def recover(self, now: int, limit: int) -> list[Job]:
@@ -279,42 +279,42 @@ class Fleet:
             jobs += await partition.recover(now, limit - len(jobs))
         return jobs
 
-    async def mark(self, marks: Sequence[Mark]) -> list[bool]:
+    async def annotate(self, annotations: Sequence[Annotation]) -> list[bool]:
         """Request a cancel or note progress."""
         return await self._spread(
-            marks, lambda mark: partition_of(mark.job_id), lambda partition, some: partition.mark(some)
+            annotations,
+            lambda annotation: partition_of(annotation.job_id),
+            lambda partition, some: partition.annotate(some),
         )
 
-    async def regulate(self, regulations: Sequence[Regulation], now: int) -> None:
-        """Change gates, limits, weights and pauses everywhere."""
+    async def update_limits(self, updates: Sequence[LimitUpdate], now: int) -> None:
+        """Change limiters, limits, weights and pauses everywhere."""
         first = self.partition(0)
 
         async def write(state: State | None) -> bool:
-            await first.regulate(regulations, now, state)
+            await first.update_limits(updates, now, state)
             return True
 
-        await self._tell(regulations, now, write)
+        await self._tell(updates, now, write)
 
-    async def _tell(
-        self, regulations: Sequence[Regulation], now: int, write: Callable[[State | None], Awaitable[T]]
-    ) -> T:
+    async def _tell(self, updates: Sequence[LimitUpdate], now: int, write: Callable[[State | None], Awaitable[T]]) -> T:
         """Write to the first partition, and tell the others."""
         link = self._links.here()
         await link.admit()
-        if self.is_one or not regulations:
+        if self.is_one or not updates:
             with contextlib.suppress(Overtaken):
                 return await write(None)
             # There are more partitions by now.
             await link.look_for_more()
-        return await self._quotas.change(self._all(), regulations, now, write)
+        return await self._quotas.change(self._all(), updates, now, write)
 
-    async def swap(
-        self, key: str, version: int, value: bytes | None, regulations: Sequence[Regulation], now: int
-    ) -> Cell | None:
-        """Set or delete a cell, which is the first partition's, and tell the others what came with it."""
+    async def compare_and_set(
+        self, key: str, version: int, value: bytes | None, updates: Sequence[LimitUpdate], now: int
+    ) -> Entry | None:
+        """Set or delete an entry, which is the first partition's, and tell the others what came with it."""
         first = self.partition(0)
         return await self._tell(
-            regulations, now, lambda state: first.swap(key, version, value, regulations, now, state)
+            updates, now, lambda state: first.compare_and_set(key, version, value, updates, now, state)
         )
 
     async def prune(self, retention: Retention) -> Pruned:
@@ -333,7 +333,7 @@ class Fleet:
         return Pruned(**sums | {"keys": sums["keys"] + keys})
 
     async def find(self, wanted: Filter, now: int, cursor: str, limit: int) -> Page:
-        """Answer jobs, one partition after the other."""
+        """Return jobs, one partition after the other."""
         await self._know(wanted.ids or ())
         if self.is_one:
             return await self.partition(0).find(wanted, now, cursor, limit)
@@ -364,7 +364,7 @@ class Fleet:
         return dict(counts)
 
     async def events(self, after: int, limit: int, job_id: str) -> list[tuple[int, Event]]:
-        """Answer events of all partitions in the order of their servers' times.
+        """Return events of all partitions in the order of their servers' times.
 
         What has just happened is kept back for a second: a partition whose clock is behind may still have to say
         something that belongs before it.
@@ -383,15 +383,15 @@ class Fleet:
         merged = [entry for number, (_, found) in enumerate(answers) for entry in _placed(found, number)]
         return sorted((entry for entry in merged if entry[0] < latest), key=lambda entry: entry[0])[:limit]
 
-    async def gauges(self, subject: Subject, queue: str) -> list[Gauge]:
-        """Answer gauges, summed over all partitions."""
+    async def limit_states(self, subject: Subject, queue: str) -> list[LimitState]:
+        """Return limit states, summed over all partitions."""
         await self._links.here().admit()
         if self.is_one:
-            return await self.partition(0).gauges(subject, queue)
-        sums: dict[tuple[str, str], Gauge] = {}
-        for gauge in itertools.chain(*await together(p.gauges(subject, queue) for p in self._all())):
-            before = sums.get((gauge.queue, gauge.name))
-            sums[gauge.queue, gauge.name] = gauge if before is None else _added(before, gauge)
+            return await self.partition(0).limit_states(subject, queue)
+        sums: dict[tuple[str, str], LimitState] = {}
+        for limit_state in itertools.chain(*await together(p.limit_states(subject, queue) for p in self._all())):
+            before = sums.get((limit_state.queue, limit_state.name))
+            sums[limit_state.queue, limit_state.name] = limit_state if before is None else _added(before, limit_state)
         return await self._quotas.whole([sums[name] for name in sorted(sums)])
 
     async def wait(self, queues: Sequence[str], at_most: float, session: str) -> bool:
@@ -429,12 +429,12 @@ def _placed(found: list[tuple[int, Event]], number: int) -> list[tuple[int, Even
 
 
 def _before(after: int, number: int) -> int:
-    """Answer the place in a partition's own stream after which to go on."""
+    """Return the place in a partition's own stream after which to go on."""
     place, reached = divmod(after, PARTITIONS)
     return place if number <= reached else place - 1
 
 
-def _added(one: Gauge, other: Gauge) -> Gauge:
+def _added(one: LimitState, other: LimitState) -> LimitState:
     times = [at for at in (one.served_at, other.served_at) if at is not None]
     return replace(
         one,

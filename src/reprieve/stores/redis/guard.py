@@ -66,7 +66,7 @@ def server_of(info: Mapping[str, Any], fsync: str | None = None) -> Server:
 
 
 def used_of(info: Mapping[str, Any]) -> int:
-    """Answer the memory that counts against maxmemory."""
+    """Return the memory that counts against maxmemory."""
     return int(info.get("used_memory", 0)) - int(info.get("mem_not_counted_for_evict", 0))
 
 

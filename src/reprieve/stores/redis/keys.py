@@ -81,7 +81,7 @@ class Keys:
         return {job_id: holder for job_id, holder in known.items() if holder != job_id}
 
     async def _old_holders(self, firsts: dict[bytes, Job], now: int) -> dict[bytes, str]:
-        """Answer who has keys from the time when there was one partition."""
+        """Return who has keys from the time when there was one partition."""
         values = await self._links.here().command("HMGET", f"{self._links.tag(0)}:u", *firsts)
         old = {key: _OLD.unpack_from(value) for key, value in zip(firsts, values, strict=True) if value is not None}
         holders = {key: (id_from_bytes(raw), until) for key, (raw, until) in old.items()}
@@ -100,7 +100,7 @@ class Keys:
     async def _judge(
         self, jobs: dict[bytes, Job], found: dict[bytes, list[Any]], now: int
     ) -> dict[bytes, tuple[str, bool]]:
-        """Answer who has each key, and whether it is free all the same."""
+        """Return who has each key, and whether it is free all the same."""
         ids = [id_from_bytes(raw) for raw, *_ in found.values()]
         known = dict(zip(found, zip(ids, await self._knows(ids), strict=True), strict=True))
         # A producer that died before it could confirm them has stored these.

@@ -1,7 +1,7 @@
 """Links to the server: one for each event loop, one for threads; and scripts that are run over them.
 
 A call whose connection broke is repeated for a few seconds: every script does nothing a second time and answers as it
-did the first, but for regulations without a cell, which are made again.
+did the first, but for updates without an entry, which are made again.
 """
 
 import asyncio
@@ -68,11 +68,11 @@ class Links:
         self._is_closed = False
 
     def tag(self, partition: int) -> str:
-        """Answer the hash tag of a partition."""
+        """Return the hash tag of a partition."""
         return tag_of(self.address.prefix, partition)
 
     def here(self) -> "Link":
-        """Answer the link of the running event loop."""
+        """Return the link of the running event loop."""
         self.require_open()
         loop = asyncio.get_running_loop()
         link = self._loops.get(loop)
@@ -142,7 +142,7 @@ class Links:
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _client(self) -> Client:
-        """Answer the client that all threads share; that of a Cluster connects when it is made."""
+        """Return the client that all threads share; that of a Cluster connects when it is made."""
         with self._making:
             if self._reader is None:
                 self._reader = self.address.connect()
@@ -330,7 +330,7 @@ class Link:
                     raise translate(error, self._links.address.shown) from error
 
     def ear(self, tag: str) -> Ear:
-        """Answer who listens to a partition's bell."""
+        """Return who listens to a partition's bell."""
         ear = self._ears.get(tag)
         if ear is None:
             ear = self._ears[tag] = Ear(self._client, f"{tag}:b")

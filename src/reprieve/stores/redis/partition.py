@@ -18,22 +18,22 @@ from reprieve.errors import SessionDead, StaleCall, StoreError
 from reprieve.rng import bits
 from reprieve.stores import search
 from reprieve.stores.protocol import (
-    Answer,
-    Beat,
-    Cell,
+    Annotation,
+    ChangeResult,
     Claim,
     Claimed,
+    Entry,
     Filter,
-    Gauge,
-    Mark,
+    Heartbeat,
+    LimitState,
+    LimitUpdate,
     Page,
     Pruned,
-    Regulation,
     Retention,
     Subject,
     Tally,
 )
-from reprieve.stores.redis import enqueue, gauges, settle
+from reprieve.stores.redis import enqueue, limit_states, settle
 from reprieve.stores.redis.ear import Place, place_of
 from reprieve.stores.redis.enqueue import Crossing
 from reprieve.stores.redis.find import SHAPES, Look
@@ -62,7 +62,7 @@ class Grown(Exception):
 
 
 class State(NamedTuple):
-    """What is wanted of all partitions, as one of them is told of it: see regulate.lua."""
+    """What is wanted of all partitions, as one of them is told of it: see update_limits.lua."""
 
     how: Literal["note", "change", "next", "whole"]
     number: int
@@ -103,7 +103,7 @@ class Partition:
         self._fault = point
 
     async def knows(self, ids: Sequence[str]) -> list[int]:
-        """Answer of each job whether it is here, whatever has become of it, or was and is remembered."""
+        """Return of each job whether it is here, whatever has become of it, or was and is remembered."""
         known: list[int] = []
         for start in range(0, len(ids), MOST_ASKED):
             some = b"".join(map(id_to_bytes, ids[start : start + MOST_ASKED]))
@@ -152,11 +152,11 @@ class Partition:
         return ids[0]
 
     async def landed(self, ids: Sequence[str]) -> list[bool]:
-        """Answer of each job whether it has come here out of an outbox, and is still remembered."""
+        """Return of each job whether it has come here out of an outbox, and is still remembered."""
         raw = map(id_to_bytes, ids)
         return [until is not None for until in await self._links.here().command("ZMSCORE", f"{self.tag}:o", *raw)]
 
-    async def land(
+    async def deliver(
         self, jobs: Sequence[Job], now: int, crossing: Crossing, *, has_keys: bool
     ) -> tuple[int, list[str] | None]:
         """Store jobs out of an outbox, no more than one call takes; answer the server's clock, and the ids.
@@ -199,7 +199,7 @@ class Partition:
                 for place, record in enumerate(records)
             ]
         return Claimed(
-            answers=tuple(settle.decode(letters)), jobs=tuple(jobs), next_at=int(next_at) if next_at else None
+            results=tuple(settle.decode(letters)), jobs=tuple(jobs), next_at=int(next_at) if next_at else None
         )
 
     async def _compare_hands(self, request: Claim, before: int, leased: bytes) -> None:
@@ -226,23 +226,23 @@ class Partition:
             ]
             await self.apply(lost, request.now)
 
-    async def apply(self, changes: Sequence[Change], now: int) -> list[Answer]:
+    async def apply(self, changes: Sequence[Change], now: int) -> list[ChangeResult]:
         """Carry out changes that no session makes."""
-        answers: list[Answer] = []
+        answers: list[ChangeResult] = []
         for start in range(0, max(1, len(changes)), MOST_CHANGES):
             some = settle.encode(changes[start : start + MOST_CHANGES], "", now)
             answer = await self._write("work", _encode((now, "", 0, 0, ())), *some)
             answers += settle.decode(answer[1])
         return answers
 
-    async def beat(self, beat: Beat) -> bool:
+    async def heartbeat(self, heartbeat: Heartbeat) -> bool:
         """Keep a session alive, or open it."""
-        until = beat.now + milliseconds(beat.lease)
-        head = _encode((beat.session, until, beat.slots, beat.is_new, beat.lease <= 0))
-        is_alive = bool(await self._write("beat", head))
-        if not is_alive or beat.lease <= 0:
-            self._heard.pop(beat.session, None)
-            self._hands.pop(beat.session, None)
+        until = heartbeat.now + milliseconds(heartbeat.lease)
+        head = _encode((heartbeat.session, until, heartbeat.slots, heartbeat.is_new, heartbeat.lease <= 0))
+        is_alive = bool(await self._write("heartbeat", head))
+        if not is_alive or heartbeat.lease <= 0:
+            self._heard.pop(heartbeat.session, None)
+            self._hands.pop(heartbeat.session, None)
         return is_alive
 
     async def recover(self, now: int, limit: int) -> list[Job]:
@@ -253,48 +253,50 @@ class Partition:
             for session, raw, at, wish, record in _rows(found, 5)
         ]
 
-    async def mark(self, marks: Sequence[Mark]) -> list[bool]:
+    async def annotate(self, annotations: Sequence[Annotation]) -> list[bool]:
         """Request a cancel or note progress."""
-        heads = tuple((mark.session, mark.progress is not None) for mark in marks)
-        ids = b"".join(id_to_bytes(mark.job_id) for mark in marks)
-        parts = (part for mark in marks for part in (pack_wish(mark.cancel), mark.progress or b""))
-        return [bool(answer) for answer in await self._write("mark", _encode(heads), ids, *parts)]
+        heads = tuple((annotation.session, annotation.progress is not None) for annotation in annotations)
+        ids = b"".join(id_to_bytes(annotation.job_id) for annotation in annotations)
+        parts = (
+            part for annotation in annotations for part in (pack_wish(annotation.cancel), annotation.progress or b"")
+        )
+        return [bool(answer) for answer in await self._write("annotate", _encode(heads), ids, *parts)]
 
     async def progress(self, job_id: str) -> bytes | None:
-        """Answer the progress of a running job."""
-        mark = await self._links.here().command("HGET", f"{self.tag}:mk", id_to_bytes(job_id))
-        start = 2 + int.from_bytes(mark[:2], "big") if mark else 0
-        return bytes(mark[start + 1 :]) if mark and len(mark) > start else None
+        """Return the progress of a running job."""
+        annotation = await self._links.here().command("HGET", f"{self.tag}:mk", id_to_bytes(job_id))
+        start = 2 + int.from_bytes(annotation[:2], "big") if annotation else 0
+        return bytes(annotation[start + 1 :]) if annotation and len(annotation) > start else None
 
-    async def regulate(self, regulations: Sequence[Regulation], now: int, state: State | None = None) -> None:
-        """Change gates, limits, weights and pauses. Raises `Overtaken`, and nothing was done."""
-        await self._regulate(regulations, now, state, ("", "", 0, "", b"", b""))
+    async def update_limits(self, updates: Sequence[LimitUpdate], now: int, state: State | None = None) -> None:
+        """Change limiters, limits, weights and pauses. Raises `Overtaken`, and nothing was done."""
+        await self._update_limits(updates, now, state, ("", "", 0, "", b"", b""))
 
-    async def _regulate(
-        self, regulations: Sequence[Regulation], now: int, state: State | None, cell: tuple[Argument, ...]
+    async def _update_limits(
+        self, updates: Sequence[LimitUpdate], now: int, state: State | None, entry: tuple[Argument, ...]
     ) -> tuple[bytes, bytes]:
-        head = _encode((now, tuple(map(_facts, regulations)), state[:4] if state else False))
-        word, version = await self._write("regulate", head, *cell, *(state.fields if state else ()))
+        head = _encode((now, tuple(map(_facts, updates)), state[:4] if state else False))
+        word, version = await self._write("update_limits", head, *entry, *(state.fields if state else ()))
         if word == b"overtaken":
             message = "somebody else has just changed what is wanted of all partitions; repeat the call"
             raise Overtaken(message)
         return word, version
 
-    async def swap(
+    async def compare_and_set(
         self,
         key: str,
         version: int,
         value: bytes | None,
-        regulations: Sequence[Regulation],
+        updates: Sequence[LimitUpdate],
         now: int,
         state: State | None = None,
-    ) -> Cell | None:
-        """Set or delete a cell if nobody was first, together with regulations. Raises `Overtaken` as `regulate`."""
+    ) -> Entry | None:
+        """Set or delete an entry if nobody was first, together with updates. Raises `Overtaken` as `update_limits`."""
         how = "delete" if value is None else "set"
         call = bits(64).to_bytes(8, "big")
-        cell = ("cell", key, version, how, value or b"", call)
-        word, newest = await self._regulate(regulations, now, state, cell)
-        return Cell(key=key, version=int(newest), value=value or b"") if word == b"ok" else None
+        entry = ("entry", key, version, how, value or b"", call)
+        word, newest = await self._update_limits(updates, now, state, entry)
+        return Entry(key=key, version=int(newest), value=value or b"") if word == b"ok" else None
 
     async def prune(self, retention: Retention) -> Pruned:
         """Forget what has ended long enough ago."""
@@ -311,7 +313,7 @@ class Partition:
         return Pruned(succeeded=succeeded, cancelled=cancelled, dead=dead, events=events, keys=keys, results=results)
 
     async def find(self, wanted: Filter, now: int, cursor: str, limit: int) -> Page:
-        """Answer jobs as they are, looked for in a thread: unpacking many of them takes time."""
+        """Return jobs as they are, looked for in a thread: unpacking many of them takes time."""
         return await asyncio.to_thread(
             lambda: search.find(Look(self._links, self.tag, now), wanted, cursor, limit, SHAPES)
         )
@@ -321,31 +323,32 @@ class Partition:
         return await asyncio.to_thread(lambda: search.tally(Look(self._links, self.tag, now), by, wanted))
 
     async def events(self, after: int, limit: int, job_id: str) -> tuple[int, list[tuple[int, Event]]]:
-        """Answer the server's time, and events in the order in which they happened."""
+        """Return the server's time, and events in the order in which they happened."""
         raw = id_to_bytes(job_id) if job_id else b""
         time, *found = await self._links.here().run("told", self.tag, after, limit, raw)
         return time, [(int(place), unpack_event(raw, data)) for place, raw, data in _rows(found, 3)]
 
     async def result(self, job_id: str) -> bytes | None:
-        """Answer what a succeeded job returned."""
+        """Return what a succeeded job returned."""
         found: bytes | None = await self._links.here().command("HGET", f"{self.tag}:rs", id_to_bytes(job_id))
         return found
 
-    async def cells(self, prefix: str) -> list[Cell]:
-        """Answer the cells whose key begins so."""
+    async def entries(self, prefix: str) -> list[Entry]:
+        """Return the entries whose key begins so."""
         found = await self._links.here().command("HGETALL", f"{self.tag}:k")
-        cells = (
-            Cell(key=key.decode(), version=gauges.version_of(value), value=value[16:]) for key, value in found.items()
+        entries = (
+            Entry(key=key.decode(), version=limit_states.version_of(value), value=value[16:])
+            for key, value in found.items()
         )
-        return sorted((cell for cell in cells if cell.key.startswith(prefix)), key=lambda cell: cell.key)
+        return sorted((entry for entry in entries if entry.key.startswith(prefix)), key=lambda entry: entry.key)
 
-    async def gauges(self, subject: Subject, queue: str) -> list[Gauge]:
-        """Answer what is known of every queue, tenant, task, dependency or group."""
+    async def limit_states(self, subject: Subject, queue: str) -> list[LimitState]:
+        """Return what is known of every queue, tenant, task, dependency or group."""
         link = self._links.here()
         queues = await link.command("HGETALL", f"{self.tag}:q")
         if subject == "tenant":
-            return gauges.tenants(await link.command("HGETALL", f"{self.tag}:tn"), queues, queue)
-        return gauges.gates(subject, await link.command("HGETALL", f"{self.tag}:g"), queues, queue)
+            return limit_states.tenants(await link.command("HGETALL", f"{self.tag}:tn"), queues, queue)
+        return limit_states.limiters(subject, await link.command("HGETALL", f"{self.tag}:g"), queues, queue)
 
     async def wait(self, queues: Sequence[str], at_most: float, session: str) -> bool:
         """Wait for the bell."""
@@ -366,8 +369,8 @@ def _running(parts: Sequence[Any], session: str) -> list[Job]:
     return [unpack_running(raw, record, session, int(at)) for raw, at, record in _rows(parts, 3)]
 
 
-def _facts(regulation: Regulation) -> tuple[object, ...]:
-    r = regulation
+def _facts(update: LimitUpdate) -> tuple[object, ...]:
+    r = update
     rate = None if r.rate is UNSET else r.rate
     return (
         LETTERS[r.subject],

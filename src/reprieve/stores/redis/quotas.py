@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from reprieve.core.rate import Rate
 from reprieve.errors import StoreError
-from reprieve.stores.protocol import Gauge, Regulation, Subject
+from reprieve.stores.protocol import LimitState, LimitUpdate, Subject
 from reprieve.stores.redis.link import Links
 from reprieve.stores.redis.partition import LETTERS, Overtaken, Partition, State
 from reprieve.stores.redis.together import together
@@ -49,9 +49,9 @@ class Want(msgspec.Struct, array_like=True, frozen=True):
     pauses: tuple[Pause, ...] = ()
 
     @property
-    def regulation(self) -> Regulation:
+    def update(self) -> LimitUpdate:
         """What a partition that knows nothing of it is told."""
-        told = Regulation(
+        told = LimitUpdate(
             subject=self.subject,
             name=self.name,
             queue=self.queue,
@@ -125,13 +125,13 @@ class Quotas:
         return f"{self._links.tag(number)}:m"
 
     async def wants(self) -> dict[Name, Want]:
-        """Answer what is wanted for the whole fleet."""
+        """Return what is wanted for the whole fleet."""
         found = await self._links.here().command("HGETALL", self._key)
         wants = (_decode(data) for name, data in found.items() if name)
         return {(want.subject, want.name, want.queue): want for want in wants}
 
     async def _state(self) -> tuple[int, dict[Name, Want]]:
-        """Answer the number of a state, and what is wanted, which may be newer: whoever acts on it is overtaken."""
+        """Return the number of a state, and what is wanted, which may be newer: whoever acts on it is overtaken."""
         number = int(await self._links.here().command("HGET", self._meta(0), "wants") or 0)
         return number, await self.wants()
 
@@ -145,16 +145,16 @@ class Quotas:
             wants = [
                 want
                 for subject in get_args(Subject)
-                for gauge in await first.gauges(subject, "")
-                if (want := _honoured(gauge)) != Want(subject, gauge.name, gauge.queue)
+                for limit_state in await first.limit_states(subject, "")
+                if (want := _honoured(limit_state)) != Want(subject, limit_state.name, limit_state.queue)
             ]
             with contextlib.suppress(Overtaken):
-                await first.regulate((), 0, State("note", number + 1, number, ruled, ("", "", *_fields(wants))))
+                await first.update_limits((), 0, State("note", number + 1, number, ruled, ("", "", *_fields(wants))))
 
     async def change(
         self,
         partitions: Sequence[Partition],
-        regulations: Sequence[Regulation],
+        updates: Sequence[LimitUpdate],
         now: int,
         write: Callable[[State], Awaitable[T]],
     ) -> T:
@@ -167,7 +167,7 @@ class Quotas:
         await self.remind(partitions, now)
         while True:
             seen, wants = await self._state()
-            state = State("change", seen + 1, seen, fields=tuple(_fields(_merged(wants, regulations))))
+            state = State("change", seen + 1, seen, fields=tuple(_fields(_merged(wants, updates))))
             try:
                 answer = await write(state)
                 break
@@ -175,7 +175,7 @@ class Quotas:
                 await self.remind(partitions, now)
         if answer is not None:
             try:
-                await together(one.regulate(regulations, now, State("next", state.number)) for one in others)
+                await together(one.update_limits(updates, now, State("next", state.number)) for one in others)
             except Overtaken:
                 await self.remind(partitions, now)
             await self.deal(partitions, now, is_forced=True)
@@ -190,13 +190,13 @@ class Quotas:
         if max(heeded) > newest:
             # The first partition's server has forgotten a state: what it knows is told anew, under a number of its own.
             with contextlib.suppress(Overtaken):
-                await partitions[0].regulate((), now, State("note", max(heeded) + 1, newest, fields=("", "")))
+                await partitions[0].update_limits((), now, State("note", max(heeded) + 1, newest, fields=("", "")))
             newest, wants = await self._state()
         behind = [one for one, number in zip(partitions, heeded, strict=True) if number < newest]
         if not behind:
             return
-        told = [want.regulation for want in wants.values()]
-        await together(one.regulate(told, now, State("whole", newest)) for one in behind)
+        told = [want.update for want in wants.values()]
+        await together(one.update_limits(told, now, State("whole", newest)) for one in behind)
         await self.deal(partitions, now, is_forced=True)
 
     async def deal_if_due(self, partitions: Sequence[Partition], now: int) -> None:
@@ -263,39 +263,39 @@ class Quotas:
             for partition, shares in zip(partitions, grants, strict=True)
         )
 
-    async def whole(self, gauges: list[Gauge]) -> list[Gauge]:
-        """Answer gauges with the limits of the whole fleet in the place of shares."""
+    async def whole(self, limit_states: list[LimitState]) -> list[LimitState]:
+        """Return limit states with the limits of the whole fleet in the place of shares."""
         wants = await self.wants()
         return [
-            replace(gauge, permits=want.permits, max_running=want.max_running, rate=want.rate)
-            if (want := wants.get((gauge.subject, gauge.name, gauge.queue)))
-            else gauge
-            for gauge in gauges
+            replace(limit_state, permits=want.permits, max_running=want.max_running, rate=want.rate)
+            if (want := wants.get((limit_state.subject, limit_state.name, limit_state.queue)))
+            else limit_state
+            for limit_state in limit_states
         ]
 
 
-def _honoured(gauge: Gauge) -> Want:
+def _honoured(limit_state: LimitState) -> Want:
     return Want(
-        gauge.subject,
-        gauge.name,
-        gauge.queue,
-        gauge.permits,
-        gauge.max_running,
-        gauge.rate,
-        gauge.weight,
-        tuple(word for word in get_args(Pause) if word in gauge.pauses),
+        limit_state.subject,
+        limit_state.name,
+        limit_state.queue,
+        limit_state.permits,
+        limit_state.max_running,
+        limit_state.rate,
+        limit_state.weight,
+        tuple(word for word in get_args(Pause) if word in limit_state.pauses),
     )
 
 
-def _merged(wants: dict[Name, Want], regulations: Sequence[Regulation]) -> list[Want]:
-    """Answer what is wanted after regulations, as far as they change it."""
+def _merged(wants: dict[Name, Want], updates: Sequence[LimitUpdate]) -> list[Want]:
+    """Return what is wanted after updates, as far as they change it."""
     merged: dict[Name, Want] = {}
-    for regulation in regulations:
-        name = (regulation.subject, regulation.name, regulation.queue)
+    for update in updates:
+        name = (update.subject, update.name, update.queue)
         changed = {
             fact: value
             for fact in ("permits", "max_running", "rate", "weight", "pauses")
-            if (value := getattr(regulation, fact)) is not UNSET
+            if (value := getattr(update, fact)) is not UNSET
         }
         merged[name] = replace(merged.get(name) or wants.get(name) or Want(*name), **changed)
     return list(merged.values())

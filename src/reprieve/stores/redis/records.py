@@ -54,20 +54,20 @@ _ENDING: Final = Struct(">dH")
 """When a script ended a job, and the length of the wish that it did so by."""
 
 
-def shelf_of(job: Job) -> str:
-    """Answer the name of the shelf that a job stands on."""
-    return _shelf_of(job.queue, job.tenant, job.task, job.dependency, job.group, job.priority)
+def lane_of(job: Job) -> str:
+    """Return the name of the lane that a job stands on."""
+    return _lane_of(job.queue, job.tenant, job.task, job.dependency, job.group, job.priority)
 
 
 @lru_cache(maxsize=8_192)
-def _shelf_of(queue: str, tenant: str, task: str, dependency: str, group: str, priority: int) -> str:
+def _lane_of(queue: str, tenant: str, task: str, dependency: str, group: str, priority: int) -> str:
     # Names are printable, so nothing that separates them can be part of one.
     return f"{queue}\0{tenant}\0{task}\0{dependency}\0{group}\0{priority}"
 
 
 @lru_cache(maxsize=8_192)
-def _shelf_bytes(shelf: str) -> bytes:
-    data = shelf.encode()
+def _lane_bytes(lane: str) -> bytes:
+    data = lane.encode()
     return _LENGTH.pack(len(data)) + data
 
 
@@ -86,13 +86,13 @@ def pack(job: Job, raw: bytes) -> bytes:
         history_of(job),
     )
     head = _HEAD.pack(job.version, _NUMBERS[job.state], NUMBERS[job.waiting_for], float(job.deadline_at or 0))
-    return head + _shelf_bytes(shelf_of(job)) + _encode(rest)
+    return head + _lane_bytes(lane_of(job)) + _encode(rest)
 
 
 @lru_cache(maxsize=8_192)
-def place_of(shelf: bytes) -> Job:
-    """Answer the model of a shelf's jobs, which they are copied from: so they are made six times as fast."""
-    queue, tenant, task, dependency, group, priority = shelf.decode().split("\0")
+def place_of(lane: bytes) -> Job:
+    """Return the model of a lane's jobs, which they are copied from: so they are made six times as fast."""
+    queue, tenant, task, dependency, group, priority = lane.decode().split("\0")
     return Job(
         id="",
         task=task,

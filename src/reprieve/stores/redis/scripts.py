@@ -20,7 +20,7 @@ class Script(NamedTuple):
 
 @cache
 def script(name: str) -> Script:
-    """Answer a script by its name."""
+    """Return a script by its name."""
     own = (_FOLDER / f"{name}.lua").read_text("utf-8")
     needs = _NEEDS.search(own)
     parts = [(_FOLDER / f"{part}.lua").read_text("utf-8") for part in (needs[1].split() if needs else ())]

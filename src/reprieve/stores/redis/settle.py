@@ -10,18 +10,18 @@ from reprieve.core.change import Change
 from reprieve.core.duration import milliseconds
 from reprieve.core.ids import id_to_bytes
 from reprieve.core.move import ManualRetry, Start, Succeed
-from reprieve.stores.protocol import Answer
+from reprieve.stores.protocol import ChangeResult
 from reprieve.stores.record import NUMBERS
-from reprieve.stores.redis.records import CANCELLED, DEAD, WAITING, pack, shelf_of
+from reprieve.stores.redis.records import CANCELLED, DEAD, WAITING, lane_of, pack
 
 _HEAD: Final = Struct(">B16sIdB")
 _STATES: Final = {"waiting": WAITING, "dead": DEAD, "cancelled": CANCELLED, "succeeded": -1}
-_LETTERS: Final[dict[str, Answer]] = {"a": "applied", "y": "already", "r": "refused", "m": "missing"}
+_LETTERS: Final[dict[str, ChangeResult]] = {"a": "applied", "y": "already", "r": "refused", "m": "missing"}
 _encode = msgspec.msgpack.Encoder().encode
 
 
 def encode(changes: Sequence[Change], session: str, now: int) -> list[bytes]:
-    """Answer the arguments of a call: a head for each change, and what those need that are no plain success."""
+    """Return the arguments of a call: a head for each change, and what those need that are no plain success."""
     heads: list[bytes] = []
     rest: list[bytes] = []
     for change in changes:
@@ -46,7 +46,7 @@ def _details(change: Change, raw: bytes, now: int) -> tuple[bytes, bytes, bytes,
         job.due_at if job.state == "waiting" else ended_at,
         job.version,
         False if change.result is None else now + milliseconds(change.result_ttl),
-        shelf_of(job),
+        lane_of(job),
         # Whether the job, asked to stop, would be cancelled instead: see `change.give_up`.
         job.state == "waiting" and not isinstance(event.move, ManualRetry),
     )
@@ -59,6 +59,6 @@ def _details(change: Change, raw: bytes, now: int) -> tuple[bytes, bytes, bytes,
     )
 
 
-def decode(letters: bytes) -> list[Answer]:
-    """Answer the words of a call's letters."""
+def decode(letters: bytes) -> list[ChangeResult]:
+    """Return the words of a call's letters."""
     return [_LETTERS[letter] for letter in letters.decode()]

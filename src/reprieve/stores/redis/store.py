@@ -10,21 +10,21 @@ from reprieve.core.events import Event
 from reprieve.core.ids import make_id, parse_id, partition_of
 from reprieve.core.job import Job
 from reprieve.rng import bits
-from reprieve.stores.check import check_jobs, check_regulation, check_size
+from reprieve.stores.check import check_jobs, check_limit_update, check_size
 from reprieve.stores.coalesce import Coalescer
 from reprieve.stores.protocol import (
-    LARGEST_PAYLOAD,
-    Answer,
-    Beat,
-    Cell,
+    MAX_PAYLOAD_BYTES,
+    Annotation,
+    ChangeResult,
     Claim,
     Claimed,
+    Entry,
     Filter,
-    Gauge,
-    Mark,
+    Heartbeat,
+    LimitState,
+    LimitUpdate,
     Page,
     Pruned,
-    Regulation,
     Retention,
     Subject,
     Tally,
@@ -32,8 +32,8 @@ from reprieve.stores.protocol import (
 from reprieve.stores.redis.address import address_of
 from reprieve.stores.redis.fleet import Carry, Fleet
 from reprieve.stores.redis.guard import Durability, Guard
-from reprieve.stores.redis.landing import RedisLanding
 from reprieve.stores.redis.link import Links
+from reprieve.stores.redis.outbox_sink import RedisOutboxSink
 from reprieve.stores.redis.partition import Partition, Point
 
 MOST_JOBS = 100
@@ -46,7 +46,7 @@ FEWEST_JOBS = 40
 class RedisStore:
     """Jobs in a Redis, for any number of processes and machines."""
 
-    def __init__(self, url: str, *, durability: Durability = "full", largest_payload: int = LARGEST_PAYLOAD) -> None:
+    def __init__(self, url: str, *, durability: Durability = "full", largest_payload: int = MAX_PAYLOAD_BYTES) -> None:
         """Take where the server is; it is connected to, and looked at, with the first call."""
         self.clock = ServerClock(self._time)
         """The clock of the server, or of the one that has the first partition: all machines share it."""
@@ -75,9 +75,9 @@ class RedisStore:
         known = self._fleet.enqueue_here(jobs[0], now)
         return None if known is None else [known]
 
-    def landing(self) -> RedisLanding:
-        """Answer where a relay brings the jobs of an outbox."""
-        return RedisLanding(self._fleet, self._land)
+    def outbox_sink(self) -> RedisOutboxSink:
+        """Return where a relay brings the jobs of an outbox."""
+        return RedisOutboxSink(self._fleet, self._land)
 
     async def _land(self, jobs: Sequence[Job], now: int, carry: Carry) -> list[str]:
         check_jobs(jobs, self._largest_payload)
@@ -96,50 +96,50 @@ class RedisStore:
             check_size(change.result or b"", "result", self._largest_payload)
         return await self._fleet.claim(replace(claim, limit=min(claim.limit, _most(claim))))
 
-    async def apply(self, changes: Sequence[Change], now: int) -> list[Answer]:
+    async def apply(self, changes: Sequence[Change], now: int) -> list[ChangeResult]:
         """Carry out changes that no session makes."""
         return await self._fleet.apply(changes, now)
 
-    async def beat(self, beat: Beat) -> bool:
+    async def heartbeat(self, heartbeat: Heartbeat) -> bool:
         """Keep a session alive, or open it; answer whether it lives."""
-        return await self._fleet.beat(beat)
+        return await self._fleet.heartbeat(heartbeat)
 
     async def recover(self, now: int, limit: int = 100) -> list[Job]:
         """Declare the dead, and answer what they hold."""
         return await self._fleet.recover(now, limit)
 
-    async def mark(self, marks: Sequence[Mark]) -> list[bool]:
+    async def annotate(self, annotations: Sequence[Annotation]) -> list[bool]:
         """Request a cancel or note progress."""
-        for mark in marks:
-            parse_id(mark.job_id)
-            check_size(mark.progress or b"", "progress", self._largest_payload)
-        return await self._fleet.mark(marks)
+        for annotation in annotations:
+            parse_id(annotation.job_id)
+            check_size(annotation.progress or b"", "progress", self._largest_payload)
+        return await self._fleet.annotate(annotations)
 
     async def progress(self, job_id: str) -> bytes | None:
-        """Answer the progress of a running job."""
+        """Return the progress of a running job."""
         job_id = parse_id(job_id)
         return await self._fleet.partition(partition_of(job_id)).progress(job_id)
 
-    async def regulate(self, regulations: Sequence[Regulation], now: int) -> None:
-        """Change gates, limits, weights and pauses."""
-        for regulation in regulations:
-            check_regulation(regulation)
-        await self._fleet.regulate(regulations, now)
+    async def update_limits(self, updates: Sequence[LimitUpdate], now: int) -> None:
+        """Change limiters, limits, weights and pauses."""
+        for update in updates:
+            check_limit_update(update)
+        await self._fleet.update_limits(updates, now)
 
-    async def swap(
-        self, key: str, version: int, value: bytes | None, regulations: Sequence[Regulation] = (), now: int = 0
-    ) -> Cell | None:
-        """Set or delete a cell if nobody was first, together with regulations."""
-        for regulation in regulations:
-            check_regulation(regulation)
-        return await self._fleet.swap(key, version, value, regulations, now)
+    async def compare_and_set(
+        self, key: str, version: int, value: bytes | None, updates: Sequence[LimitUpdate] = (), now: int = 0
+    ) -> Entry | None:
+        """Set or delete an entry if nobody was first, together with updates."""
+        for update in updates:
+            check_limit_update(update)
+        return await self._fleet.compare_and_set(key, version, value, updates, now)
 
     async def prune(self, retention: Retention) -> Pruned:
         """Forget what has ended long enough ago."""
         return await self._fleet.prune(retention)
 
     async def find(self, wanted: Filter, now: int, cursor: str = "", limit: int = 100) -> Page:
-        """Answer jobs as they are."""
+        """Return jobs as they are."""
         self._links.require_open()
         if wanted.ids is not None:
             wanted = replace(wanted, ids=tuple(map(parse_id, wanted.ids)))
@@ -151,21 +151,21 @@ class RedisStore:
         return await self._fleet.tally(by, wanted, now)
 
     async def events(self, after: int = 0, limit: int = 1_000, job_id: str = "") -> list[tuple[int, Event]]:
-        """Answer events in the order in which they happened."""
+        """Return events in the order in which they happened."""
         return await self._fleet.events(after, limit, job_id)
 
     async def result(self, job_id: str) -> bytes | None:
-        """Answer what a succeeded job returned."""
+        """Return what a succeeded job returned."""
         job_id = parse_id(job_id)
         return await self._fleet.partition(partition_of(job_id)).result(job_id)
 
-    async def cells(self, prefix: str = "") -> list[Cell]:
-        """Answer the cells whose key begins so."""
-        return await self._fleet.partition(0).cells(prefix)
+    async def entries(self, prefix: str = "") -> list[Entry]:
+        """Return the entries whose key begins so."""
+        return await self._fleet.partition(0).entries(prefix)
 
-    async def gauges(self, subject: Subject, queue: str = "") -> list[Gauge]:
-        """Answer what is known of every queue, tenant, task, dependency or group."""
-        return await self._fleet.gauges(subject, queue)
+    async def limit_states(self, subject: Subject, queue: str = "") -> list[LimitState]:
+        """Return what is known of every queue, tenant, task, dependency or group."""
+        return await self._fleet.limit_states(subject, queue)
 
     async def wait(self, queues: Sequence[str], at_most: float, session: str = "") -> bool:
         """Wait for the bell."""
@@ -182,12 +182,12 @@ class RedisStore:
 
 
 def _size(jobs: Sequence[Job]) -> int:
-    """Answer about how many bytes jobs take."""
+    """Return about how many bytes jobs take."""
     return sum(len(job.payload) for job in jobs) + 200 * len(jobs)
 
 
 def _most(claim: Claim) -> int:
-    """Answer how many jobs a claim may lease: what it settles tells how many tenants the next jobs are of."""
+    """Return how many jobs a claim may lease: what it settles tells how many tenants the next jobs are of."""
     if claim.limit <= FEWEST_JOBS or not claim.changes:
         return MOST_JOBS
     share = len({change.job.tenant for change in claim.changes}) / len(claim.changes)

@@ -21,7 +21,7 @@ NEAR: Final = 16
 
 @cache
 def tag_of(prefix: str, number: int) -> str:
-    """Answer the tag of a partition; it never changes."""
+    """Return the tag of a partition; it never changes."""
     first = f"{{{prefix}:0}}"
     if number == 0:
         return first
@@ -31,14 +31,14 @@ def tag_of(prefix: str, number: int) -> str:
 
 
 def partitions_for(nodes: int) -> int:
-    """Answer how many partitions are spread evenly over so many nodes."""
+    """Return how many partitions are spread evenly over so many nodes."""
     is_power_of_two = nodes & (nodes - 1) == 0
     least = nodes if is_power_of_two else 5 * nodes // 2
     return 1 << (least - 1).bit_length()
 
 
 def _place(number: int) -> int:
-    """Answer how far from the first a partition lies: the bits of its number, read from the end, as a fraction."""
+    """Return how far from the first a partition lies: the bits of its number, read from the end, as a fraction."""
     place, step = 0, SLOTS
     while number:
         step //= 2

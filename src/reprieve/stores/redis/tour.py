@@ -6,7 +6,7 @@ from reprieve.core.change import Change
 from reprieve.core.ids import partition_of
 from reprieve.core.job import Job
 from reprieve.rng import bits
-from reprieve.stores.protocol import Answer, Claim, Claimed
+from reprieve.stores.protocol import ChangeResult, Claim, Claimed
 
 MOST_VISITS = 256
 """Rounds of one claim at the most: visits are counted inside the number of the claim."""
@@ -36,7 +36,7 @@ class Stay:
         """When to go on; None: it stays nowhere."""
 
     def place(self, now: int) -> int | None:
-        """Answer where to ask first; None: everywhere."""
+        """Return where to ask first; None: everywhere."""
         if self._until is None or now >= self._until + STAY:
             self._until = None
             return None
@@ -82,7 +82,7 @@ class Tour:
         self._more: set[int] = set()
         self._found: dict[int, bool] = {}
         """Whether the session lives, by partition."""
-        self._answers: list[Answer] = ["refused"] * len(claim.changes)
+        self._answers: list[ChangeResult] = ["refused"] * len(claim.changes)
         self._jobs: list[Job] = []
 
     @property
@@ -100,7 +100,7 @@ class Tour:
         )
 
     def plan(self) -> dict[int, int]:
-        """Answer whom to ask next for how many; in the first round also those who only have to settle."""
+        """Return whom to ask next for how many; in the first round also those who only have to settle."""
         if not self._round:
             pool = self._pool()[: max(1, self.left)] if self.left > 0 else []
             if pool and not self.count and self._first is not None:
@@ -134,7 +134,7 @@ class Tour:
         self._more.clear()
 
     def changes_for(self, number: int) -> tuple[Change, ...]:
-        """Answer the changes that a visit settles."""
+        """Return the changes that a visit settles."""
         if number in self._settled:
             return ()
         return tuple(self.claim.changes[place] for place in self._own.get(number, ()))
@@ -152,7 +152,7 @@ class Tour:
             self._idle[number] = self.claim.now + OPENS_WITHIN
             return
         if number not in self._settled:
-            for place, answer in zip(self._own.get(number, ()), claimed.answers, strict=True):
+            for place, answer in zip(self._own.get(number, ()), claimed.results, strict=True):
                 self._answers[place] = answer
             self._settled.add(number)
         self._jobs += claimed.jobs
@@ -173,10 +173,10 @@ class Tour:
         return is_dead and not (self.claim.changes and dead != self._found.keys())
 
     def claimed(self) -> Claimed:
-        """Answer what came of it."""
+        """Return what came of it."""
         if self.claim.limit <= 0:
-            return Claimed(answers=tuple(self._answers), jobs=(), next_at=None)
+            return Claimed(results=tuple(self._answers), jobs=(), next_at=None)
         times = [self._idle.get(number, -math.inf) for number in range(self.partitions)]
         soonest = -math.inf if self.left <= 0 else min(times)
         next_at = None if soonest == math.inf else int(max(soonest, self.claim.now))
-        return Claimed(answers=tuple(self._answers), jobs=tuple(self._jobs), next_at=next_at)
+        return Claimed(results=tuple(self._answers), jobs=tuple(self._jobs), next_at=next_at)

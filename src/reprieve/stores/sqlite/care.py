@@ -70,7 +70,7 @@ class SqliteCare:
             yield Finding(name="store", level="bad", **_in_two(translate(error)))
 
     def layout(self) -> Layout:
-        """Answer the layout of the file; a missing or empty one has none."""
+        """Return the layout of the file; a missing or empty one has none."""
         known = len(migrations())
         if self._path is None or not self._path.exists():
             # Memory has whatever layout the process knows that uses it.
@@ -94,7 +94,7 @@ class SqliteCare:
         return self.layout()
 
     def migrations(self) -> list[Migration]:
-        """Answer the steps, each with the line that notes it in the file."""
+        """Return the steps, each with the line that notes it in the file."""
         folder = files(__package__ or "") / "migrations"
         steps = sorted(folder.iterdir(), key=lambda step: step.name)
         return [

@@ -10,8 +10,8 @@ import msgspec
 from reprieve.core.job import Job
 from reprieve.core.rate import Meter, Rate
 from reprieve.errors import SessionDead, StaleCall
-from reprieve.stores.plan import Limits, Place, Plan, Shelf, Tenant, Turn, load_of
-from reprieve.stores.protocol import Answer, Claim, Claimed
+from reprieve.stores.plan import Lane, Limits, Place, Plan, Tenant, Turn, load_of
+from reprieve.stores.protocol import ChangeResult, Claim, Claimed
 from reprieve.stores.record import COUNTERS, Lease, lease_model
 from reprieve.stores.sqlite import settle
 from reprieve.stores.sqlite.places import Places
@@ -20,10 +20,10 @@ from reprieve.stores.sqlite.sessions import held
 from reprieve.stores.sqlite.statements import run, statements
 
 FEW = 4
-"""Shelves that give at most so many jobs are read apart from the others: the limit of a read is that of its largest."""
+"""Lanes that give at most so many jobs are read apart from the others: the limit of a read is that of its largest."""
 
-SHELVES = 64
-"""Open shelves of a tenant that a claim reads at once."""
+LANES = 64
+"""Open lanes of a tenant that a claim reads at once."""
 
 _decode = msgspec.json.decode
 _pack = msgspec.msgpack.encode
@@ -32,7 +32,7 @@ _pack = msgspec.msgpack.encode
 class Taken(Row, array_like=True, frozen=True):
     """A row that a claim read, and where its record is among those that were read with it."""
 
-    shelf: int
+    lane: int
     length: int
 
 
@@ -42,7 +42,7 @@ _decode_taken = msgspec.json.Decoder(list[Taken]).decode
 class Called(msgspec.Struct, array_like=True):
     """What a session's last call was answered with, for a repeat."""
 
-    answers: list[Answer]
+    results: list[ChangeResult]
     next_at: int | None
 
 
@@ -51,7 +51,7 @@ def claim(tx: sqlite3.Connection, places: Places, request: Claim) -> Claimed:
     sql = statements("claim")
     row = tx.execute(sql["session"], {"session": request.session}).fetchone()
     if row is None:
-        message = f"session {request.session!r} is not open; open it with a beat"
+        message = f"session {request.session!r} is not open; open it with a heartbeat"
         raise SessionDead(message)
     session, number, answered, is_alive, slots = row
     if request.number < number:
@@ -61,7 +61,7 @@ def claim(tx: sqlite3.Connection, places: Places, request: Claim) -> Claimed:
         called = msgspec.msgpack.decode(answered, type=Called)
         # The dead are told what became of their changes; what they held belongs to others.
         jobs = held(tx, places, session, request.session, since=number, up_to=number) if is_alive else []
-        return Claimed(answers=tuple(called.answers), jobs=tuple(jobs), next_at=called.next_at)
+        return Claimed(results=tuple(called.results), jobs=tuple(jobs), next_at=called.next_at)
     if not is_alive and not request.changes:
         message = f"session {request.session!r} is dead: its time was up, and others have its jobs"
         raise SessionDead(message)
@@ -75,7 +75,7 @@ def claim(tx: sqlite3.Connection, places: Places, request: Claim) -> Claimed:
     if request.changes or leased:
         # A call that did nothing can be repeated as it is; recording it would wake everybody who waits.
         tx.execute(sql["called"], (request.number, _pack(Called(answers, next_at)), session))
-    return Claimed(answers=tuple(answers), jobs=tuple(leased), next_at=next_at)
+    return Claimed(results=tuple(answers), jobs=tuple(leased), next_at=next_at)
 
 
 def _claim(
@@ -117,7 +117,7 @@ class _Visit:
         self.session = request.session
         self.slots = slots
         self.name = name
-        self.gates: dict[int, Limits] = {}
+        self.limiters: dict[int, Limits] = {}
         self.moments: list[int] = []
         """When there may be more."""
 
@@ -125,10 +125,10 @@ class _Visit:
         row = self.tx.execute(self.sql["queue"], (self.name,)).fetchone()
         if row is None:
             return []
-        self.queue, clock, served_last, streak, last_at, other_at, pauses, *gate = row
+        self.queue, clock, served_last, streak, last_at, other_at, pauses, *limiter = row
         pause = {"schedule": 0 if pauses & 1 else self.now, "retry": 0 if pauses & 2 else self.now}
         self._promote(limit, pause)
-        self._return_shelves()
+        self._return_lanes()
         self.tx.execute(self.sql["tenants_back"], (self.now,))
         tenants, last = self._candidates(limit, (-1, -1, -1))
         jobs: list[Job] = []
@@ -136,7 +136,7 @@ class _Visit:
             plan = Plan(
                 tenants,
                 Turn(clock, served_last, streak, last_at, other_at),
-                _limits(gate),
+                _limits(limiter),
                 slots=self.slots,
                 crowd=self._weigh,
                 last=last,
@@ -166,38 +166,38 @@ class _Visit:
                 self.moments.append(moment)
 
     def _promote(self, limit: int, pause: dict[str, int]) -> None:
-        """Move due jobs to their shelves."""
+        """Move due jobs to their lanes."""
         parameters = {"queue": self.queue, "now": self.now, "limit": max(50, 2 * limit), **pause}
         due: list[list[int]] = _decode(self.tx.execute(self.sql["due"], parameters).fetchone()[0])
         if due:
             promote(self.tx, self.places, self.queue, due)
 
-    def _return_shelves(self) -> None:
-        """Let shelves return from behind gates that have room again, a few tenants more than there is room for."""
-        for *limits, _aside, cursor in self.tx.execute(self.sql["gates_back"], (self.now,)).fetchall():
-            gate = _limits(limits)
-            room = gate.room(self.now)
+    def _return_lanes(self) -> None:
+        """Let lanes return from behind limiters that have room again, a few tenants more than there is room for."""
+        for *limits, _aside, cursor in self.tx.execute(self.sql["limiters_back"], (self.now,)).fetchall():
+            limiter = _limits(limits)
+            room = limiter.room(self.now)
             if room == 0:
-                back = {"gate": gate.id, "cursor": cursor, "back_at": gate.back_at(self.now)}
-                self.tx.execute(self.sql["gate_returned"], back)
+                back = {"limiter": limiter.id, "cursor": cursor, "back_at": limiter.back_at(self.now)}
+                self.tx.execute(self.sql["limiter_returned"], back)
                 continue
             count = 256 if room is None else min(256, room + 1)
-            tenants = [row[0] for row in self.tx.execute(self.sql["returning"], (gate.id, cursor, count))]
+            tenants = [row[0] for row in self.tx.execute(self.sql["returning"], (limiter.id, cursor, count))]
             if len(tenants) < count:
-                more = self.tx.execute(self.sql["returning"], (gate.id, 0, count - len(tenants)))
+                more = self.tx.execute(self.sql["returning"], (limiter.id, 0, count - len(tenants)))
                 tenants += [row[0] for row in more if row[0] <= cursor]
-            self.tx.execute(self.sql["return_shelves"], (gate.id, msgspec.json.encode(tenants).decode()))
+            self.tx.execute(self.sql["return_lanes"], (limiter.id, msgspec.json.encode(tenants).decode()))
             run(self.tx, statements("enqueue")["ring"], [(tenant,) for tenant in tenants])
-            is_left = self.tx.execute(self.sql["returning"], (gate.id, 0, 1)).fetchone() is not None
+            is_left = self.tx.execute(self.sql["returning"], (limiter.id, 0, 1)).fetchone() is not None
             back = {
-                "gate": gate.id,
+                "limiter": limiter.id,
                 "cursor": tenants[-1] if tenants else 0,
                 "back_at": self.now if is_left else None,
             }
-            self.tx.execute(self.sql["gate_returned"], back)
+            self.tx.execute(self.sql["limiter_returned"], back)
 
     def _candidates(self, limit: int, after: Place) -> tuple[list[Tenant], Place | None]:
-        """Read the tenants that may be next, with their open shelves and gates; and up to where they were read."""
+        """Read the tenants that may be next, with their open lanes and limiters; and up to where they were read."""
         load, finish, tenant_id = after
         wanted = {"queue": self.queue, "limit": limit + 2, "load": load, "finish": finish, "id": tenant_id}
         rows = _decode(self.tx.execute(self._candidates_from("in_turn"), wanted).fetchone()[0])
@@ -205,14 +205,14 @@ class _Visit:
         given = self.released.pop(self.queue, None)
         if given:
             rows += self._release({row[0] for row in rows}, given, last)
-        self._learn({gate for row in rows for shelf in row[10] for gate in shelf[4:] if gate})
+        self._learn({limiter for row in rows for lane in row[10] for limiter in lane[4:] if limiter})
         tenants = []
         for row in rows:
-            shelves = [self._shelf(shelf) for shelf in row[10][:SHELVES]]
-            has_more = len(row[10]) > SHELVES
+            lanes = [self._lane(lane) for lane in row[10][:LANES]]
+            has_more = len(row[10]) > LANES
             if has_more:
-                self._add_oldest(row[0], shelves)
-            tenant = Tenant(_limits(row[:7]), row[7], row[8], row[9], shelves, has_more=has_more)
+                self._add_oldest(row[0], lanes)
+            tenant = Tenant(_limits(row[:7]), row[7], row[8], row[9], lanes, has_more=has_more)
             if given and given[row[0]]:
                 tenant.limits.running -= given[row[0]]
                 tenant.limits.is_changed = True
@@ -225,7 +225,7 @@ class _Visit:
     def _release(self, read: set[int], given: Counter[int], last: Place | None) -> list[list[Any]]:
         """Write the slots that tenants gave back, but for those that were read and will be written with the plan.
 
-        Answers those of them that now belong among the tenants that were read.
+        Returns those of them that now belong among the tenants that were read.
         """
         others = Counter({tenant: count for tenant, count in given.items() if tenant not in read})
         if not others:
@@ -248,90 +248,92 @@ class _Visit:
         return rows
 
     def _weigh(self) -> tuple[float, float]:
-        """Answer the weight of those who wait, and of those who only run."""
+        """Return the weight of those who wait, and of those who only run."""
         waiting, running = self.tx.execute(self.sql["weights"], {"queue": self.queue}).fetchone()
         return waiting, running
 
-    def _add_oldest(self, tenant: int, shelves: list[Shelf]) -> None:
-        oldest = self.tx.execute(self.sql["oldest_shelf"], (tenant,)).fetchone()
-        if oldest[0] not in {shelf.id for shelf in shelves}:
-            self._learn({gate for gate in oldest[4:] if gate})
-            shelves.append(self._shelf(oldest))
+    def _add_oldest(self, tenant: int, lanes: list[Lane]) -> None:
+        oldest = self.tx.execute(self.sql["oldest_lane"], (tenant,)).fetchone()
+        if oldest[0] not in {lane.id for lane in lanes}:
+            self._learn({limiter for limiter in oldest[4:] if limiter})
+            lanes.append(self._lane(oldest))
 
     def _learn(self, ids: set[int]) -> None:
-        """Get to know gates. One that was met before has counted since what the plan took through it."""
-        unknown = [gate for gate in ids if gate not in self.gates]
+        """Get to know limiters. One that was met before has counted since what the plan took through it."""
+        unknown = [limiter for limiter in ids if limiter not in self.limiters]
         if unknown:
-            rows = _decode(self.tx.execute(self.sql["gates"], (msgspec.json.encode(unknown).decode(),)).fetchone()[0])
-            self.gates |= {row[0]: _limits(row) for row in rows}
+            rows = _decode(
+                self.tx.execute(self.sql["limiters"], (msgspec.json.encode(unknown).decode(),)).fetchone()[0]
+            )
+            self.limiters |= {row[0]: _limits(row) for row in rows}
 
-    def _shelf(self, row: Sequence[int]) -> Shelf:
-        shelf, priority, served, ready, *ids = row
-        return Shelf(shelf, priority, served, ready, [self.gates[gate] for gate in ids if gate])
+    def _lane(self, row: Sequence[int]) -> Lane:
+        lane, priority, served, ready, *ids = row
+        return Lane(lane, priority, served, ready, [self.limiters[limiter] for limiter in ids if limiter])
 
     def _carry_out(self, plan: Plan, leased: dict[int, tuple[int, int]]) -> list[Job]:
         """Take the jobs that were planned, and write back what the plan changed."""
         plan.count()
         jobs, lost = self._take(plan, leased)
-        for shelf, _ in lost:
-            plan.give_back(self.places[shelf.id].tenant_id, shelf)
-        self._write_shelves(plan)
+        for lane, _ in lost:
+            plan.give_back(self.places[lane.id].tenant_id, lane)
+        self._write_lanes(plan)
         self._write_tenants(plan)
-        self._write_gates(plan)
+        self._write_limiters(plan)
         if plan.picks:
             turn = plan.turn
             row = (turn.clock, turn.last, turn.streak, turn.last_at, turn.other_at, self.queue)
             self.tx.execute(self.sql["turn"], row)
         if lost:
-            settle.bury(self.tx, self.places, [(shelf.id, job) for shelf, job in lost], self.now)
+            settle.bury(self.tx, self.places, [(lane.id, job) for lane, job in lost], self.now)
             self.moments.append(self.now)
         return jobs
 
-    def _take(self, plan: Plan, leased: dict[int, tuple[int, int]]) -> tuple[list[Job], list[tuple[Shelf, Job]]]:
-        """Read the planned jobs and take them off their shelves; answer those to run, and those whose time is up."""
-        found: dict[int, list[tuple[Taken, bytes]]] = {shelf: [] for shelf in plan.taken}
-        few = [shelf.id for shelf in plan.taken.values() if shelf.taken <= FEW]
-        many = [shelf.id for shelf in plan.taken.values() if shelf.taken > FEW]
+    def _take(self, plan: Plan, leased: dict[int, tuple[int, int]]) -> tuple[list[Job], list[tuple[Lane, Job]]]:
+        """Read the planned jobs and take them off their lanes; answer those to run, and those whose time is up."""
+        found: dict[int, list[tuple[Taken, bytes]]] = {lane: [] for lane in plan.taken}
+        few = [lane.id for lane in plan.taken.values() if lane.taken <= FEW]
+        many = [lane.id for lane in plan.taken.values() if lane.taken > FEW]
         for wanted in (few, many):
             if wanted:
-                self._read(wanted, max(plan.taken[shelf].taken for shelf in wanted), found)
+                self._read(wanted, max(plan.taken[lane].taken for lane in wanted), found)
         self.places.load(self.tx, found)
-        rows = [(shelf.id, row.id) for shelf in plan.taken.values() for row, _ in found[shelf.id][: shelf.taken]]
+        rows = [(lane.id, row.id) for lane in plan.taken.values() for row, _ in found[lane.id][: lane.taken]]
         run(self.tx, self.sql["unready"], rows)
         lease = Lease(self.session, self.now)
-        models = {shelf: lease_model(self.places.model(shelf), lease) for shelf in found}
-        next_of = {shelf: iter(rows) for shelf, rows in found.items()}
+        models = {lane: lease_model(self.places.model(lane), lease) for lane in found}
+        next_of = {lane: iter(rows) for lane, rows in found.items()}
         jobs: list[Job] = []
-        lost: list[tuple[Shelf, Job]] = []
-        for shelf in plan.picks:
-            number = shelf.id
+        lost: list[tuple[Lane, Job]] = []
+        for lane in plan.picks:
+            number = lane.id
             row, rec = next(next_of[number])
             job = copy(models[number], row, rec)
             if job.deadline_at is not None and job.deadline_at <= self.now:
-                lost.append((shelf, unpack(row, rec, self.places[number])))
+                lost.append((lane, unpack(row, rec, self.places[number])))
             else:
                 leased[row.id] = (number, job.version)
                 jobs.append(job)
         return jobs, lost
 
-    def _read(self, shelves: Sequence[int], most: int, found: dict[int, list[tuple[Taken, bytes]]]) -> None:
-        wanted = msgspec.json.encode(shelves).decode()
+    def _read(self, lanes: Sequence[int], most: int, found: dict[int, list[tuple[Taken, bytes]]]) -> None:
+        wanted = msgspec.json.encode(lanes).decode()
         heads, recs = self.tx.execute(self.sql["take"], (wanted, most)).fetchone()
         start = 0
         for row in _decode_taken(heads):
             end = start + row.length
-            found[row.shelf].append((row, recs[start:end]))
+            found[row.lane].append((row, recs[start:end]))
             start = end
 
-    def _write_shelves(self, plan: Plan) -> None:
-        run(self.tx, self.sql["count"], [(shelf.id, shelf.taken) for shelf in plan.taken.values()])
+    def _write_lanes(self, plan: Plan) -> None:
+        run(self.tx, self.sql["count"], [(lane.id, lane.taken) for lane in plan.taken.values()])
         moved = [
-            (shelf.id, int(shelf.ready > 0), 0, shelf.served)
-            for shelf in plan.taken.values()
-            if shelf.id not in plan.asides and not (shelf.is_alone and shelf.ready)
+            (lane.id, int(lane.ready > 0), 0, lane.served)
+            for lane in plan.taken.values()
+            if lane.id not in plan.asides and not (lane.is_alone and lane.ready)
         ]
-        moved += [(shelf.id, 0, gate.id, shelf.served) for shelf, gate in plan.asides.values()]
-        run(self.tx, self.sql["shelves"], moved)
+        moved += [(lane.id, 0, limiter.id, lane.served) for lane, limiter in plan.asides.values()]
+        run(self.tx, self.sql["lanes"], moved)
 
     def _write_tenants(self, plan: Plan) -> None:
         rows = []
@@ -357,37 +359,37 @@ class _Visit:
             )
         run(self.tx, self.sql["tenants"], rows)
 
-    def _write_gates(self, plan: Plan) -> None:
-        asides = Counter(gate.id for _, gate in plan.asides.values())
-        gates = {gate.id: gate for shelf in plan.taken.values() for gate in shelf.gates}
-        gates |= {gate.id: gate for _, gate in plan.asides.values()}
+    def _write_limiters(self, plan: Plan) -> None:
+        asides = Counter(limiter.id for _, limiter in plan.asides.values())
+        limiters = {limiter.id: limiter for lane in plan.taken.values() for limiter in lane.limiters}
+        limiters |= {limiter.id: limiter for _, limiter in plan.asides.values()}
         if plan.picks:
-            gates[plan.queue.id] = plan.queue
+            limiters[plan.queue.id] = plan.queue
         rows = [
             (
-                gate.id,
-                gate.running,
-                _meter(gate),
-                asides[gate.id],
-                gate.back_at(self.now) if gate.room(self.now) == 0 else self.now,
+                limiter.id,
+                limiter.running,
+                _meter(limiter),
+                asides[limiter.id],
+                limiter.back_at(self.now) if limiter.room(self.now) == 0 else self.now,
             )
-            for gate in gates.values()
+            for limiter in limiters.values()
         ]
-        run(self.tx, self.sql["gates_taken"], rows)
+        run(self.tx, self.sql["limiters_taken"], rows)
 
 
 def promote(tx: sqlite3.Connection, places: Places, queue: int, due: Sequence[Sequence[int]]) -> None:
-    """Move jobs that wait for a time to their shelves: rows of wait, due, id and shelf."""
+    """Move jobs that wait for a time to their lanes: rows of wait, due, id and lane."""
     sql = statements("claim")
     run(tx, sql["undelay"], [(queue, wait, at, row) for wait, at, row, _ in due])
-    run(tx, statements("enqueue")["ready"], [(shelf, row) for _, _, row, shelf in due])
+    run(tx, statements("enqueue")["ready"], [(lane, row) for _, _, row, lane in due])
     counts: dict[int, Counter[str]] = defaultdict(Counter)
-    for wait, _, _, shelf in due:
-        counts[shelf][COUNTERS[wait]] += 1
-    run(tx, sql["promote"], [(shelf, c["scheduled"], c["retrying"], c["parked"]) for shelf, c in counts.items()])
-    run(tx, statements("enqueue")["open"], [(shelf,) for shelf in counts])
+    for wait, _, _, lane in due:
+        counts[lane][COUNTERS[wait]] += 1
+    run(tx, sql["promote"], [(lane, c["scheduled"], c["retrying"], c["parked"]) for lane, c in counts.items()])
+    run(tx, statements("enqueue")["open"], [(lane,) for lane in counts])
     places.load(tx, counts)
-    tenants = {places[shelf].tenant_id for shelf in counts}
+    tenants = {places[lane].tenant_id for lane in counts}
     run(tx, statements("enqueue")["ring"], [(tenant,) for tenant in tenants])
 
 

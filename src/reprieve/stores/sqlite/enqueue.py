@@ -1,4 +1,4 @@
-"""New jobs: their rows, their place in line, and the counters of their shelves."""
+"""New jobs: their rows, their place in line, and the counters of their lanes."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ import msgspec
 from reprieve.core.duration import milliseconds
 from reprieve.core.job import Job
 from reprieve.errors import StoreError
-from reprieve.stores.protocol import KEY_KEPT
+from reprieve.stores.protocol import KEY_RETENTION_SECONDS
 from reprieve.stores.record import COUNTERS, NUMBERS, key_of
 from reprieve.stores.sqlite.finished import finished_jobs
 from reprieve.stores.sqlite.places import Places
@@ -38,31 +38,31 @@ def _insert(tx: Tx, places: Places, fresh: Sequence[tuple[int, int, Job]], now: 
     counts: dict[int, list[int]] = {}
     tenants: set[int] = set()
     for row, tail, job in fresh:
-        shelf, place = places.of_job(tx, job)
+        lane, place = places.of_job(tx, job)
         wait = NUMBERS[job.waiting_for]
-        job_rows.append((row, shelf, job.version, wait, job.due_at, pack(job, tail)))
-        count = counts.get(shelf)
+        job_rows.append((row, lane, job.version, wait, job.due_at, pack(job, tail)))
+        count = counts.get(lane)
         if count is None:
-            count = counts[shelf] = [0] * len(_COLUMNS)
+            count = counts[lane] = [0] * len(_COLUMNS)
         if job.due_at <= now:
-            ready_rows.append((shelf, row))
+            ready_rows.append((lane, row))
             count[0] += 1
             tenants.add(place.tenant_id)
         else:
             # A job that is due later waits for its time, whatever else its caller said.
             wait = wait or NUMBERS["schedule"]
-            delayed_rows.append((place.queue_id, wait, job.due_at, row, shelf))
+            delayed_rows.append((place.queue_id, wait, job.due_at, row, lane))
             count[_COLUMNS.index(COUNTERS[wait])] += 1
     run(tx, sql["jobs"], job_rows)
     run(tx, sql["ready"], ready_rows)
     run(tx, sql["delayed"], delayed_rows)
-    run(tx, sql["count"], [(shelf, *count) for shelf, count in counts.items()])
-    run(tx, sql["open"], [(shelf,) for shelf, (ready, *_) in counts.items() if ready])
+    run(tx, sql["count"], [(lane, *count) for lane, count in counts.items()])
+    run(tx, sql["open"], [(lane,) for lane, (ready, *_) in counts.items() if ready])
     run(tx, sql["ring"], [(tenant,) for tenant in tenants])
 
 
 def _stored(tx: Tx, ids: list[int], jobs: Sequence[Job]) -> set[int]:
-    """Answer which of the jobs are stored already: this is a repeat."""
+    """Return which of the jobs are stored already: this is a repeat."""
     sql = statements("enqueue")
     # Ids grow with time, so only one that is not newer than all others can itself be stored, or have finished.
     newest, newest_finished = tx.execute(sql["newest"]).fetchone()
@@ -89,8 +89,8 @@ def _take_keys(tx: Tx, jobs: Sequence[Job], ids: list[int], stored: set[int], no
     holders: dict[bytes, str] = {}
     for start in range(0, len(keyed), 500):
         part = list(keyed.values())[start : start + 500]
-        marks = ",".join("?" * len(part))
-        rows = tx.execute(sql["keys"].replace("{marks}", marks), part).fetchall()
+        placeholders = ",".join("?" * len(part))
+        rows = tx.execute(sql["keys"].replace("{placeholders}", placeholders), part).fetchall()
         # Somebody else's connection may be told to answer texts as bytes.
         holders |= {
             key: holder if isinstance(holder, str) else bytes(holder).decode()
@@ -105,7 +105,7 @@ def _take_keys(tx: Tx, jobs: Sequence[Job], ids: list[int], stored: set[int], no
             known[number] = holders[key]
         else:
             holders[key] = job.id
-            ttl = KEY_KEPT if job.key_ttl is None else job.key_ttl
+            ttl = KEY_RETENTION_SECONDS if job.key_ttl is None else job.key_ttl
             taken[key] = (key, job.id, ids[number], now + milliseconds(ttl))
     run(tx, sql["take_keys"], list(taken.values()))
     return known

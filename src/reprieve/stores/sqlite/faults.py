@@ -26,7 +26,7 @@ _KINDS: dict[str, tuple[type[StoreError], str]] = {
 
 
 def translate(error: Exception) -> ReprieveError:
-    """Answer an error of ours for an error of SQLite's."""
+    """Return an error of ours for an error of SQLite's."""
     if isinstance(error, ReprieveError):
         return error
     name = getattr(error, "sqlite_errorname", "") or ""

@@ -125,7 +125,7 @@ def keep_wal_small(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def file_system_of(path: Path, mounts: str) -> str:
-    """Answer the kind of file system that holds a path, by the lines of /proc/self/mountinfo."""
+    """Return the kind of file system that holds a path, by the lines of /proc/self/mountinfo."""
     kinds = {}
     for line in mounts.splitlines():
         place, _, kind = line.partition(" - ")
@@ -171,7 +171,7 @@ def _forget_statistics(connection: sqlite3.Connection) -> None:
 
 
 def layout_of(connection: Tx) -> int:
-    """Answer which layout our tables have; 0 is none."""
+    """Return which layout our tables have; 0 is none."""
     if not connection.execute("select 1 from sqlite_master where name = 'reprieve_counter'").fetchone():
         return 0
     layout = connection.execute("select value from reprieve_counter where name = 'layout'").fetchone()
@@ -183,7 +183,7 @@ def layout_of(connection: Tx) -> int:
 
 @cache
 def migrations() -> list[str]:
-    """Answer the steps of the layout, in order."""
+    """Return the steps of the layout, in order."""
     folder = files(__package__ or "") / "migrations"
     return [step.read_text("utf-8") for step in sorted(folder.iterdir(), key=lambda step: step.name)]
 

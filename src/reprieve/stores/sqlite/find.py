@@ -13,8 +13,8 @@ from reprieve.stores import search
 from reprieve.stores.protocol import Filter, Page, Tally
 from reprieve.stores.record import COUNTERS, Lease
 from reprieve.stores.search import EXAMINED, Key, Source, Step, is_in, is_number, name_of
+from reprieve.stores.sqlite.annotations import cancels
 from reprieve.stores.sqlite.finished import finished_jobs, unpack_jobs
-from reprieve.stores.sqlite.marks import cancels
 from reprieve.stores.sqlite.places import Places
 from reprieve.stores.sqlite.rows import Place, Row, may_have_part, row_id, unpack
 from reprieve.stores.sqlite.statements import statements
@@ -34,7 +34,7 @@ class Search:
     """One look at the store."""
 
     def __init__(self, tx: sqlite3.Connection, places: Places, now: int) -> None:
-        """Read what every look needs: who holds which job, and which gates are held."""
+        """Read what every look needs: who holds which job, and which limiters are held."""
         sql = statements("find")
         self._tx = tx
         self._places = places
@@ -43,30 +43,30 @@ class Search:
         self._leased: dict[int, Lease] = {}
         for _, name, at, jobs in tx.execute(sql["leases"]):
             self._leased |= {row: Lease(name, at, wishes.get(row)) for row in _decode_lease(jobs)}
-        self._held = {gate for (gate,) in tx.execute(sql["held"])}
+        self._held = {limiter for (limiter,) in tx.execute(sql["held"])}
 
-    def status(self, job: Job, shelf: int) -> Status:
-        """Answer how a job looks to people."""
-        return status_of(job, self._now, held=self._is_held(shelf))
+    def status(self, job: Job, lane: int) -> Status:
+        """Return how a job looks to people."""
+        return status_of(job, self._now, held=self._is_held(lane))
 
-    def _is_held(self, shelf: int) -> bool:
-        return bool(self._held) and shelf > 0 and not self._held.isdisjoint(self._places[shelf].gates)
+    def _is_held(self, lane: int) -> bool:
+        return bool(self._held) and lane > 0 and not self._held.isdisjoint(self._places[lane].limiters)
 
     def by_ids(self, ids: Sequence[str]) -> Iterator[tuple[Job, int]]:
-        """Answer jobs by their ids, those that succeeded as well."""
+        """Return jobs by their ids, those that succeeded as well."""
         sql = statements("find")
         for job_id in ids:
             row = row_id(job_id)
             found = self._tx.execute(sql["job"], (row,)).fetchone()
             if found is not None:
-                job, shelf = self._unpack(found)
+                job, lane = self._unpack(found)
                 if job.id == job_id:
-                    yield job, shelf
+                    yield job, lane
                 continue
             yield from ((job, 0) for job in finished_jobs(self._tx, row) if job.id == job_id)
 
     def walk(self, source: Source, after: Sequence[Key], wanted: Filter) -> Iterator[Step]:
-        """Answer the jobs of one source after a key, each with its own key; now and then none, to take a breath."""
+        """Return the jobs of one source after a key, each with its own key; now and then none, to take a breath."""
         match source:
             case "living":
                 return self._living(after, wanted)
@@ -80,9 +80,9 @@ class Search:
     def _living(self, after: Sequence[Key], wanted: Filter) -> Iterator[Step]:
         sql = statements("find")["jobs_newest" if wanted.newest_first else "jobs"]
         last = after[0] if after else _LARGEST if wanted.newest_first else -1
-        shelves = _shelves_of(self._tx, wanted)
+        lanes = _lanes_of(self._tx, wanted)
         while True:
-            rows = self._tx.execute(sql, {"after": last, "most": EXAMINED, "shelves": shelves}).fetchall()
+            rows = self._tx.execute(sql, {"after": last, "most": EXAMINED, "lanes": lanes}).fetchall()
             for row in rows:
                 if row[6] is not None and may_have_part(row[0], wanted.id_parts):
                     yield [row[0]], *self._unpack(row)
@@ -141,26 +141,26 @@ class Search:
             seq, place = found[0] - 1, _LARGEST
 
     def counts(self) -> Iterator[tuple[Status, Place, int]]:
-        """Answer status, place and number of everything that has not succeeded, from the counters that are kept."""
+        """Return status, place and number of everything that has not succeeded, from the counters that are kept."""
         sql = statements("find")
         due: dict[int, Counter[str]] = {}
-        for shelf, wait, number in self._tx.execute(sql["due"], (self._now,)):
-            due.setdefault(shelf, Counter())[COUNTERS[wait]] += number
+        for lane, wait, number in self._tx.execute(sql["due"], (self._now,)):
+            due.setdefault(lane, Counter())[COUNTERS[wait]] += number
         rows = self._tx.execute(sql["counts"]).fetchall()
         self._places.load(self._tx, (row[0] for row in rows))
-        for shelf, ready, scheduled, retrying, parked, dead in rows:
-            late = due.get(shelf, Counter())
-            place = self._places[shelf]
-            yield ("parked" if self._is_held(shelf) else "ready"), place, ready + late.total()
+        for lane, ready, scheduled, retrying, parked, dead in rows:
+            late = due.get(lane, Counter())
+            place = self._places[lane]
+            yield ("parked" if self._is_held(lane) else "ready"), place, ready + late.total()
             yield "scheduled", place, scheduled - late["scheduled"]
             yield "retrying", place, retrying - late["retrying"]
             yield "parked", place, parked - late["parked"]
             yield "dead", place, dead
-        for shelf, number in self._tx.execute(sql["cancelled"]).fetchall():
-            yield "cancelled", self._places.at(self._tx, shelf), number
-        for _, job, shelf in self._running(()):
+        for lane, number in self._tx.execute(sql["cancelled"]).fetchall():
+            yield "cancelled", self._places.at(self._tx, lane), number
+        for _, job, lane in self._running(()):
             if job is not None:
-                yield self.status(job, shelf), self._places[shelf], 1
+                yield self.status(job, lane), self._places[lane], 1
 
     def succeeded(self, by: Tally, wanted: Filter) -> Counter[str]:
         """Count the succeeded jobs: from the counts of their rows where these tell, else by reading them."""
@@ -175,13 +175,13 @@ class Search:
         return counts
 
     def _unpack(self, found: tuple[int, int, int, int, int, int, bytes]) -> tuple[Job, int]:
-        *row, shelf, rec = found
-        self._places.load(self._tx, (shelf,))
-        return unpack(Row(*row), rec, self._places[shelf], self._leased.get(row[0])), shelf
+        *row, lane, rec = found
+        self._places.load(self._tx, (lane,))
+        return unpack(Row(*row), rec, self._places[lane], self._leased.get(row[0])), lane
 
 
 def find(tx: sqlite3.Connection, places: Places, wanted: Filter, now: int, cursor: str, limit: int) -> Page:
-    """Answer a page of jobs."""
+    """Return a page of jobs."""
     return search.find(Search(tx, places, now), wanted, cursor, limit, _SHAPES)
 
 
@@ -191,7 +191,7 @@ def tally(tx: sqlite3.Connection, places: Places, by: Tally, wanted: Filter, now
 
 
 def events(tx: sqlite3.Connection, after: int, limit: int, job_id: str) -> list[tuple[int, Event]]:
-    """Answer events in their order."""
+    """Return events in their order."""
     sql = statements("find")
     if job_id:
         rows = tx.execute(sql["events_of"], (row_id(job_id), after, limit))
@@ -200,7 +200,7 @@ def events(tx: sqlite3.Connection, after: int, limit: int, job_id: str) -> list[
     return [(seq, _decode_event(data)) for seq, data in rows]
 
 
-def _shelves_of(tx: sqlite3.Connection, wanted: Filter) -> str | None:
+def _lanes_of(tx: sqlite3.Connection, wanted: Filter) -> str | None:
     if not wanted.queue and wanted.tenant is None and not wanted.task and wanted.dependency is None:
         return None
     parameters = {
@@ -209,17 +209,17 @@ def _shelves_of(tx: sqlite3.Connection, wanted: Filter) -> str | None:
         "task": wanted.task,
         "dependency": wanted.dependency,
     }
-    shelves = [shelf for (shelf,) in tx.execute(statements("find")["shelves"], parameters)]
-    return msgspec.json.encode(shelves).decode()
+    lanes = [lane for (lane,) in tx.execute(statements("find")["lanes"], parameters)]
+    return msgspec.json.encode(lanes).decode()
 
 
 def progress(tx: sqlite3.Connection, job_id: str) -> bytes | None:
-    """Answer what a running job noted of its progress."""
+    """Return what a running job noted of its progress."""
     found = tx.execute(statements("find")["progress"], (row_id(job_id),)).fetchone()
     return None if found is None or found[0] is None else bytes(found[0])
 
 
 def result(tx: sqlite3.Connection, job_id: str) -> bytes | None:
-    """Answer what a job returned."""
+    """Return what a job returned."""
     found = tx.execute(statements("find")["result"], (row_id(job_id),)).fetchone()
     return None if found is None else bytes(found[0])

@@ -22,14 +22,14 @@ def keep(tx: Tx, queue: int, jobs: Mapping[int, Job], now: int) -> None:
 
 
 def finished_jobs(tx: Tx, row: int) -> Iterator[Job]:
-    """Answer the succeeded jobs with a row's id: one, or none."""
+    """Return the succeeded jobs with a row's id: one, or none."""
     needle = row.to_bytes(8, "big")
     for (packed,) in tx.execute(statements("finished")["find"], (row, row, needle)).fetchall():
         yield from (job for job in _decode(packed) if row_id(job.id) == row)
 
 
 def unpack_jobs(packed: bytes) -> list[Job]:
-    """Answer the jobs of one row."""
+    """Return the jobs of one row."""
     return _decode(packed)
 
 

@@ -17,7 +17,7 @@ from reprieve.core.job import Job
 from reprieve.errors import InvalidUrl, StoreClosed
 from reprieve.stores.check import check_jobs
 from reprieve.stores.outbox import Contents, Entry, made_at, pack, unpack
-from reprieve.stores.protocol import LARGEST_PAYLOAD
+from reprieve.stores.protocol import MAX_PAYLOAD_BYTES
 from reprieve.stores.sqlite.bell import Bell
 from reprieve.stores.sqlite.callers import joined
 from reprieve.stores.sqlite.faults import translate
@@ -33,7 +33,7 @@ _ME = "relay"
 class SqliteOutbox:
     """Jobs that wait in a file, beside the tables of its application."""
 
-    def __init__(self, path: Path | None, *, largest_payload: int = LARGEST_PAYLOAD) -> None:
+    def __init__(self, path: Path | None, *, largest_payload: int = MAX_PAYLOAD_BYTES) -> None:
         """Take the file; it is opened when a relay needs it."""
         if path is None:
             message = "an outbox in memory is one that no relay can see; name a file: sqlite:///app.db"
@@ -102,7 +102,7 @@ class SqliteOutbox:
         return await desk.write(lambda tx: tx.execute(statements("outbox")["readmit"]).rowcount)
 
     async def look(self) -> Contents:
-        """Answer what lies there."""
+        """Return what lies there."""
         return await (await self._open()).read(contents_of)
 
     async def wait(self, at_most: float) -> bool:
@@ -165,7 +165,7 @@ class _Desk:
 
 
 def contents_of(connection: sqlite3.Connection) -> Contents:
-    """Answer what lies in the outbox of a file."""
+    """Return what lies in the outbox of a file."""
     waiting, oldest, refused, reason = connection.execute(statements("outbox")["contents"]).fetchone()
     return Contents(
         waiting=waiting,

@@ -71,8 +71,8 @@ def _forget_dead(tx: sqlite3.Connection, job: Job) -> bool:
     found = tx.execute(sql["dead"], (row, job.version)).fetchone()
     if found is None:
         return False
-    shelf, queue = found
+    lane, queue = found
     tx.execute(sql["unlist"], (queue, job.finished_at, row))
     tx.execute(sql["forget"], (msgspec.json.encode([row]).decode(),))
-    tx.execute(sql["uncount"], (shelf,))
+    tx.execute(sql["uncount"], (lane,))
     return True

@@ -68,7 +68,7 @@ def is_row_id(job_id: str) -> bool:
 
 
 def row_id(job_id: str) -> int:
-    """Answer the integer by which a file knows a job."""
+    """Return the integer by which a file knows a job."""
     return split_id(job_id)[0]
 
 
@@ -84,7 +84,7 @@ def may_have_part(row: int, parts: Sequence[str]) -> bool:
 
 
 def split_id(job_id: str) -> tuple[int, int]:
-    """Answer the integer by which a file knows a job, and the rest of its public id, which its record keeps."""
+    """Return the integer by which a file knows a job, and the rest of its public id, which its record keeps."""
     # One number of 128 bits is read faster than its parts.
     number = int(job_id.replace("-", ""), 16)
     row = (number >> 80) - EPOCH << _LOW_BITS | number & _LOW
@@ -137,7 +137,7 @@ def pack(job: Job, tail: int) -> bytes:
 
 
 class Place(msgspec.Struct, frozen=True):
-    """What the jobs of a shelf have in common, with the ids of their rows."""
+    """What the jobs of a lane have in common, with the ids of their rows."""
 
     queue: str
     tenant: str
@@ -147,7 +147,7 @@ class Place(msgspec.Struct, frozen=True):
     priority: int
     queue_id: int
     tenant_id: int
-    gates: tuple[int, ...]
+    limiters: tuple[int, ...]
 
 
 class Row(msgspec.Struct, array_like=True, frozen=True):
@@ -161,7 +161,7 @@ class Row(msgspec.Struct, array_like=True, frozen=True):
 
 
 def model_of(place: Place) -> Job:
-    """Make what the jobs of a shelf have in common, which they are copied from: so they are made six times as fast."""
+    """Make what the jobs of a lane have in common, which they are copied from: so they are made six times as fast."""
     return Job(
         id="",
         task=place.task,
@@ -176,7 +176,7 @@ def model_of(place: Place) -> Job:
 
 
 def copy(model: Job, row: Row, data: bytes) -> Job:
-    """Rebuild a job from the model of its shelf."""
+    """Rebuild a job from the model of its lane."""
     rec = _decode(data)
     job = replace(
         model,
@@ -204,5 +204,5 @@ def unpack(row: Row, data: bytes, place: Place, lease: Lease | None = None) -> J
 
 
 def id_of(row: int, data: bytes) -> str:
-    """Answer the public id of a row."""
+    """Return the public id of a row."""
     return public_id(row, _decode(data).tail)

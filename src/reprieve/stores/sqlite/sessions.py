@@ -6,9 +6,9 @@ import msgspec
 
 from reprieve.core.duration import milliseconds
 from reprieve.core.job import Job
-from reprieve.stores.protocol import Beat
+from reprieve.stores.protocol import Heartbeat
 from reprieve.stores.record import Lease
-from reprieve.stores.sqlite.marks import cancels
+from reprieve.stores.sqlite.annotations import cancels
 from reprieve.stores.sqlite.places import Places
 from reprieve.stores.sqlite.rows import Row, unpack
 from reprieve.stores.sqlite.statements import statements
@@ -16,7 +16,7 @@ from reprieve.stores.sqlite.statements import statements
 _decode_lease = msgspec.msgpack.Decoder(dict[int, tuple[int, int]]).decode
 
 
-def beat(tx: sqlite3.Connection, request: Beat) -> bool:
+def heartbeat(tx: sqlite3.Connection, request: Heartbeat) -> bool:
     """Keep a session alive, open it, or end it; answer whether it lives."""
     sql = statements("sessions")
     expires_at = request.now + milliseconds(request.lease)
@@ -25,7 +25,7 @@ def beat(tx: sqlite3.Connection, request: Beat) -> bool:
         tx.execute(sql["open"], (number, request.session, expires_at, request.slots))
     is_over = request.lease <= 0
     facts = {"name": request.session, "expires_at": expires_at, "slots": request.slots, "is_dead": is_over}
-    return bool(tx.execute(sql["beat"], facts).rowcount) and not is_over
+    return bool(tx.execute(sql["heartbeat"], facts).rowcount) and not is_over
 
 
 def held(  # noqa: PLR0913 - which of a session's jobs
@@ -38,17 +38,17 @@ def held(  # noqa: PLR0913 - which of a session's jobs
     up_to: int = 0xFFFF_FFFF,
     limit: int = 0,
 ) -> list[Job]:
-    """Answer jobs that a session holds, by the numbers of the claims that brought them; at most `limit`, if given."""
+    """Return jobs that a session holds, by the numbers of the claims that brought them; at most `limit`, if given."""
     sql = statements("sessions")
     first = session << 32
     marked = cancels(tx)
     jobs: list[Job] = []
     for at, packed in tx.execute(sql["leases"], (first | since, first | up_to)).fetchall():
         lease = _decode_lease(packed)
-        places.load(tx, {shelf for shelf, _ in lease.values()})
-        for row, (shelf, _) in lease.items():
+        places.load(tx, {lane for lane, _ in lease.values()})
+        for row, (lane, _) in lease.items():
             found = tx.execute(sql["job"], (row,)).fetchone()
-            place = places[shelf]
+            place = places[lane]
             jobs.append(unpack(Row(*found[:5]), found[5], place, Lease(name, at, marked.get(row))))
             if len(jobs) == limit:
                 return jobs

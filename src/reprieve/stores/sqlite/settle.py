@@ -14,10 +14,10 @@ from reprieve.core.duration import milliseconds
 from reprieve.core.events import Event
 from reprieve.core.job import CancelRequest, Job
 from reprieve.core.move import Start, Succeed
-from reprieve.stores.protocol import Answer
+from reprieve.stores.protocol import ChangeResult
 from reprieve.stores.record import CANCELLED, COUNTERS, DEAD, NUMBERS, WAITING
+from reprieve.stores.sqlite.annotations import cancels
 from reprieve.stores.sqlite.finished import finished_jobs, keep
-from reprieve.stores.sqlite.marks import cancels
 from reprieve.stores.sqlite.places import Places
 from reprieve.stores.sqlite.rows import Place, Row, pack, split_id, unpack
 from reprieve.stores.sqlite.statements import run, statements
@@ -35,7 +35,7 @@ Released: TypeAlias = dict[int, Counter[int]]
 """Slots that tenants gave back, by queue and tenant."""
 
 
-def apply(tx: sqlite3.Connection, places: Places, changes: Sequence[Change], now: int) -> list[Answer]:
+def apply(tx: sqlite3.Connection, places: Places, changes: Sequence[Change], now: int) -> list[ChangeResult]:
     """Carry out changes; each stands alone."""
     answers, released = settle(tx, places, changes, now)
     for tenants in released.values():
@@ -50,7 +50,7 @@ def release(tx: sqlite3.Connection, tenants: Counter[int]) -> None:
 
 def settle(
     tx: sqlite3.Connection, places: Places, changes: Sequence[Change], now: int
-) -> tuple[list[Answer], Released]:
+) -> tuple[list[ChangeResult], Released]:
     """Carry out changes, all but the slots that tenants give back: a claim may hand them out again at once.
 
     A change that cannot be written is refused by itself: the batch is split until it stands alone.
@@ -78,10 +78,10 @@ def settle(
 
 def _settle(
     tx: sqlite3.Connection, places: Places, changes: Sequence[Change], now: int
-) -> tuple[list[Answer], Released]:
+) -> tuple[list[ChangeResult], Released]:
     leases = _Leases(tx, {change.session for change in changes if change.session})
     ledger = _Ledger(tx, places, now)
-    answers: list[Answer] = []
+    answers: list[ChangeResult] = []
     applied: dict[int, Event] = {}
     for change in changes:
         try:
@@ -90,17 +90,17 @@ def _settle(
             answers.append("missing")
             continue
         if row in applied:
-            shelf = None  # the first change of a batch is heard; whatever else it says of the same job has not seen it
+            lane = None  # the first change of a batch is heard; whatever else it says of the same job has not seen it
         elif change.session:
-            shelf = leases.end(change.session, row, change.version)
+            lane = leases.end(change.session, row, change.version)
         else:
-            shelf = _take_out(tx, places, ledger, row, change)
-        if shelf is None:
+            lane = _take_out(tx, places, ledger, row, change)
+        if lane is None:
             is_repeated = applied.get(row) == change.event
             answers.append("already" if is_repeated else _why_not(tx, row, change))
         else:
             applied[row] = change.event
-            ledger.enter((row, tail), shelf, change, was_running=bool(change.session))
+            ledger.enter((row, tail), lane, change, was_running=bool(change.session))
             answers.append("applied")
     leases.write()
     ledger.write()
@@ -108,10 +108,10 @@ def _settle(
 
 
 def bury(tx: sqlite3.Connection, places: Places, lost: Sequence[tuple[int, Job]], now: int) -> None:
-    """End jobs that a claim took off their shelves and found past their deadline."""
+    """End jobs that a claim took off their lanes and found past their deadline."""
     ledger = _Ledger(tx, places, now)
-    for shelf, job in lost:
-        ledger.enter(split_id(job.id), shelf, changes_of.expire(job, now), was_running=False)
+    for lane, job in lost:
+        ledger.enter(split_id(job.id), lane, changes_of.expire(job, now), was_running=False)
     ledger.write()
 
 
@@ -132,7 +132,7 @@ class _Leases:
             self._of_session[name] = [lease for lease, _ in rows]
 
     def end(self, session: str, row: int, version: int) -> int | None:
-        """Take a job out of its session's lease; answer its shelf, or None when the session does not hold it so."""
+        """Take a job out of its session's lease; answer its lane, or None when the session does not hold it so."""
         for lease in self._of_session.get(session, ()):
             held = self._rows[lease].get(row)
             if held is not None and held[1] == version:
@@ -170,13 +170,13 @@ class _Ledger:
         self._events: list[tuple[int, int, int, bytes]] = []
         self._results: list[tuple[int, int, bytes]] = []
 
-    def enter(self, ids: tuple[int, int], shelf: int, change: Change, *, was_running: bool) -> None:
-        """Note one change of a job, named by the parts of its id, that was found on, or leased from, a shelf."""
+    def enter(self, ids: tuple[int, int], lane: int, change: Change, *, was_running: bool) -> None:
+        """Note one change of a job, named by the parts of its id, that was found on, or leased from, a lane."""
         job = change.job
         row, tail = ids
         if was_running:
             self._ran.append(row)
-            self._ran_on[shelf] = self._ran_on.get(shelf, 0) + 1
+            self._ran_on[lane] = self._ran_on.get(lane, 0) + 1
         self._note(row, change.event)
         if change.result is not None:
             self._results.append((row, self._now + milliseconds(change.result_ttl), change.result))
@@ -186,7 +186,7 @@ class _Ledger:
                 self._note(row, cancel.event)
                 job = cancel.job
         if job.state == "succeeded":
-            self._succeeded[self._places.at(self._tx, shelf).queue_id][row] = job
+            self._succeeded[self._places.at(self._tx, lane).queue_id][row] = job
             return
         target, place = self._places.of_job(self._tx, job)
         state = self._place(row, target, place, job)
@@ -202,24 +202,24 @@ class _Ledger:
         if type(event.move) not in _SILENT:
             self._events.append((event.at, row, event.version, _encode(event)))
 
-    def _place(self, row: int, shelf: int, place: Place, job: Job) -> int:
+    def _place(self, row: int, lane: int, place: Place, job: Job) -> int:
         """Note where a job goes; answer its state."""
         wait, state = NUMBERS[job.waiting_for], WAITING
         if job.state in ("dead", "cancelled"):
             state = DEAD if job.state == "dead" else CANCELLED
             if state == DEAD:
-                self.counts[shelf]["dead"] += 1
+                self.counts[lane]["dead"] += 1
             code = job.cause.code if job.cause else ""
-            mark = job.cause.fingerprint if job.cause else ""
+            fingerprint = job.cause.fingerprint if job.cause else ""
             at = job.finished_at or self._now
-            self._ended.append((place.queue_id, state, at, row, shelf, job.death or "", code, mark))
+            self._ended.append((place.queue_id, state, at, row, lane, job.death or "", code, fingerprint))
         elif job.due_at > self._now:
             wait = wait or NUMBERS["schedule"]
-            self._delayed.append((place.queue_id, wait, job.due_at, row, shelf))
-            self.counts[shelf][COUNTERS[wait]] += 1
+            self._delayed.append((place.queue_id, wait, job.due_at, row, lane))
+            self.counts[lane][COUNTERS[wait]] += 1
         else:
-            self._ready.append((shelf, row))
-            self.counts[shelf]["ready"] += 1
+            self._ready.append((lane, row))
+            self.counts[lane]["ready"] += 1
             self._ringing.add(place.tenant_id)
         return state
 
@@ -235,55 +235,55 @@ class _Ledger:
         run(tx, sql["end"], self._ended)
         run(tx, sql["events"], self._events)
         run(tx, sql["results"], self._results)
-        run(tx, sql["count"], [(shelf, *(count[name] for name in _COLUMNS)) for shelf, count in self.counts.items()])
-        run(tx, sql["gates"], list(self._release().items()))
-        run(tx, enqueue["open"], [(shelf,) for shelf in {shelf for shelf, _ in self._ready}])
+        run(tx, sql["count"], [(lane, *(count[name] for name in _COLUMNS)) for lane, count in self.counts.items()])
+        run(tx, sql["limiters"], list(self._release().items()))
+        run(tx, enqueue["open"], [(lane,) for lane in {lane for lane, _ in self._ready}])
         run(tx, enqueue["ring"], [(tenant,) for tenant in self._ringing])
         if self._ran and tx.execute(sql["is_marked"]).fetchone():
             tx.execute(sql["unmark"], (msgspec.json.encode(self._ran).decode(),))
 
     def _release(self) -> Counter[int]:
-        """Note the slots that tenants give back; answer those of the gates."""
+        """Note the slots that tenants give back; answer those of the limiters."""
         sql = statements("settle")
-        gates: Counter[int] = Counter()
+        limiters: Counter[int] = Counter()
         queues: Counter[str] = Counter()
-        for shelf, count in self._ran_on.items():
-            place = self._places.at(self._tx, shelf)
+        for lane, count in self._ran_on.items():
+            place = self._places.at(self._tx, lane)
             self.released[place.queue_id][place.tenant_id] += count
             queues[place.queue] += count
-            for gate in place.gates:
-                gates[gate] += count
+            for limiter in place.limiters:
+                limiters[limiter] += count
         for queue, count in queues.items():
-            gates[self._tx.execute(sql["queue_gate"], (queue,)).fetchone()[0]] += count
-        return gates
+            limiters[self._tx.execute(sql["queue_limiter"], (queue,)).fetchone()[0]] += count
+        return limiters
 
 
 def _take_out(tx: sqlite3.Connection, places: Places, ledger: _Ledger, row: int, change: Change) -> int | None:
-    """Take a job that does not run from where it is; answer its shelf, or None when it is not as the change saw it."""
+    """Take a job that does not run from where it is; answer its lane, or None when it is not as the change saw it."""
     sql = statements("settle")
     found = tx.execute(sql["job"], (row,)).fetchone()
     if found is None or found[2] != change.version:
         return None
-    _, state, _, wait, due, shelf, rec = found
-    places.load(tx, (shelf,))
-    queue = places[shelf].queue_id
+    _, state, _, wait, due, lane, rec = found
+    places.load(tx, (lane,))
+    queue = places[lane].queue_id
     if state == WAITING:
         if tx.execute(sql["undelay"], (queue, wait or NUMBERS["schedule"], due, row)).rowcount:
-            ledger.counts[shelf][COUNTERS[wait or NUMBERS["schedule"]]] -= 1
-        elif tx.execute(sql["unready"], (shelf, row)).rowcount:
-            ledger.counts[shelf]["ready"] -= 1
+            ledger.counts[lane][COUNTERS[wait or NUMBERS["schedule"]]] -= 1
+        elif tx.execute(sql["unready"], (lane, row)).rowcount:
+            ledger.counts[lane]["ready"] -= 1
         else:
             return None  # somebody runs it
-        return int(shelf)
-    job = unpack(Row(*found[:5]), rec, places[shelf])
+        return int(lane)
+    job = unpack(Row(*found[:5]), rec, places[lane])
     tx.execute(sql["unend"], (queue, state, job.finished_at, row))
     if state == DEAD:
-        ledger.counts[shelf]["dead"] -= 1
-    return int(shelf)
+        ledger.counts[lane]["dead"] -= 1
+    return int(lane)
 
 
-def _why_not(tx: sqlite3.Connection, row: int, change: Change) -> Answer:
-    """Answer why a change was not carried out."""
+def _why_not(tx: sqlite3.Connection, row: int, change: Change) -> ChangeResult:
+    """Return why a change was not carried out."""
     sql = statements("settle")
     recorded = tx.execute(sql["event"], (row, change.event.version)).fetchall()
     if any(_decode_event(data) == change.event for (data,) in recorded):

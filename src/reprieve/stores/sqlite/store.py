@@ -20,26 +20,26 @@ from reprieve.core.ids import parse_id
 from reprieve.core.job import Job
 from reprieve.errors import StoreClosed
 from reprieve.rng import bits
-from reprieve.stores.check import check_jobs, check_regulation, check_size
+from reprieve.stores.check import check_jobs, check_limit_update, check_size
 from reprieve.stores.coalesce import Coalescer
 from reprieve.stores.protocol import (
-    LARGEST_PAYLOAD,
-    Answer,
-    Beat,
-    Cell,
+    MAX_PAYLOAD_BYTES,
+    Annotation,
+    ChangeResult,
     Claim,
     Claimed,
+    Entry,
     Filter,
-    Gauge,
-    Mark,
+    Heartbeat,
+    LimitState,
+    LimitUpdate,
     Page,
     Pruned,
-    Regulation,
     Retention,
     Subject,
     Tally,
 )
-from reprieve.stores.sqlite import cells, enqueue, find, marks, prune, regulate, sessions, settle
+from reprieve.stores.sqlite import annotations, enqueue, entries, find, prune, sessions, settle, update_limits
 from reprieve.stores.sqlite.bell import Bell
 from reprieve.stores.sqlite.callers import joined
 from reprieve.stores.sqlite.claim import claim
@@ -59,7 +59,7 @@ class SqliteStore:
         path: Path | None,
         *,
         durability: Durability = "full",
-        largest_payload: int = LARGEST_PAYLOAD,
+        largest_payload: int = MAX_PAYLOAD_BYTES,
         shared: bool = False,
         may_wait: bool = True,
     ) -> None:
@@ -160,60 +160,60 @@ class SqliteStore:
         # A lease alone need not outlive a loss of power, which ends whoever holds it as well.
         return await self._write(lambda tx: claim(tx, self._places, request), is_lasting=bool(request.changes))
 
-    async def apply(self, changes: Sequence[Change], now: int) -> list[Answer]:
+    async def apply(self, changes: Sequence[Change], now: int) -> list[ChangeResult]:
         """Carry out changes that no session makes."""
         return await self._write(lambda tx: settle.apply(tx, self._places, changes, now))
 
-    async def beat(self, beat: Beat) -> bool:
+    async def heartbeat(self, heartbeat: Heartbeat) -> bool:
         """Keep a session alive, or open it; answer whether it lives."""
-        is_alive = await self._write(lambda tx: sessions.beat(tx, beat), is_lasting=False)
+        is_alive = await self._write(lambda tx: sessions.heartbeat(tx, heartbeat), is_lasting=False)
         if not is_alive:
-            self._bell.forget(beat.session)
+            self._bell.forget(heartbeat.session)
         return is_alive
 
     async def recover(self, now: int, limit: int = 100) -> list[Job]:
         """Declare the dead, and answer what they hold."""
         return await self._write(lambda tx: sessions.recover(tx, self._places, now, limit))
 
-    async def mark(self, requests: Sequence[Mark]) -> list[bool]:
+    async def annotate(self, requests: Sequence[Annotation]) -> list[bool]:
         """Request a cancel or note progress."""
-        for mark in requests:
-            parse_id(mark.job_id)
-            check_size(mark.progress or b"", "progress", self._largest_payload)
-        return await self._write(lambda tx: marks.mark(tx, requests))
+        for annotation in requests:
+            parse_id(annotation.job_id)
+            check_size(annotation.progress or b"", "progress", self._largest_payload)
+        return await self._write(lambda tx: annotations.annotate(tx, requests))
 
     async def progress(self, job_id: str) -> bytes | None:
-        """Answer the progress of a running job."""
+        """Return the progress of a running job."""
         return await self._read(lambda tx: find.progress(tx, parse_id(job_id)))
 
-    async def regulate(self, regulations: Sequence[Regulation], now: int) -> None:
-        """Change gates, limits, weights and pauses."""
-        for regulation in regulations:
-            check_regulation(regulation)
+    async def update_limits(self, updates: Sequence[LimitUpdate], now: int) -> None:
+        """Change limiters, limits, weights and pauses."""
+        for update in updates:
+            check_limit_update(update)
 
         def work(tx: sqlite3.Connection) -> None:
-            for regulation in regulations:
-                regulate.regulate(tx, regulation, now)
+            for update in updates:
+                update_limits.update_limits(tx, update, now)
 
         await self._write(work)
 
-    async def swap(
+    async def compare_and_set(
         self,
         key: str,
         version: int,
         value: bytes | None,
-        regulations: Sequence[Regulation] = (),
+        updates: Sequence[LimitUpdate] = (),
         now: int = 0,
-    ) -> Cell | None:
-        """Set or delete a cell if nobody was first, together with regulations."""
-        for regulation in regulations:
-            check_regulation(regulation)
+    ) -> Entry | None:
+        """Set or delete an entry if nobody was first, together with updates."""
+        for update in updates:
+            check_limit_update(update)
 
-        def work(tx: sqlite3.Connection) -> Cell | None:
-            cell = cells.swap(tx, key, version, value)
-            for regulation in regulations if cell is not None else ():
-                regulate.regulate(tx, regulation, now)
-            return cell
+        def work(tx: sqlite3.Connection) -> Entry | None:
+            entry = entries.compare_and_set(tx, key, version, value)
+            for update in updates if entry is not None else ():
+                update_limits.update_limits(tx, update, now)
+            return entry
 
         return await self._write(work)
 
@@ -222,7 +222,7 @@ class SqliteStore:
         return await self._write(lambda tx: prune.prune(tx, retention))
 
     async def find(self, wanted: Filter, now: int, cursor: str = "", limit: int = 100) -> Page:
-        """Answer jobs as they are."""
+        """Return jobs as they are."""
         if wanted.ids is not None:
             wanted = replace(wanted, ids=tuple(map(parse_id, wanted.ids)))
         return await self._read(lambda tx: find.find(tx, self._shown, wanted, now, cursor, limit))
@@ -232,21 +232,21 @@ class SqliteStore:
         return await self._read(lambda tx: find.tally(tx, self._shown, by, wanted, now))
 
     async def events(self, after: int = 0, limit: int = 1_000, job_id: str = "") -> list[tuple[int, Event]]:
-        """Answer events in the order in which they happened."""
+        """Return events in the order in which they happened."""
         return await self._read(lambda tx: find.events(tx, after, limit, job_id))
 
     async def result(self, job_id: str) -> bytes | None:
-        """Answer what a succeeded job returned."""
+        """Return what a succeeded job returned."""
         known = parse_id(job_id)
         return await self._read(lambda tx: find.result(tx, known))
 
-    async def cells(self, prefix: str = "") -> list[Cell]:
-        """Answer the cells whose key begins so."""
-        return await self._read(lambda tx: cells.cells(tx, prefix))
+    async def entries(self, prefix: str = "") -> list[Entry]:
+        """Return the entries whose key begins so."""
+        return await self._read(lambda tx: entries.entries(tx, prefix))
 
-    async def gauges(self, subject: Subject, queue: str = "") -> list[Gauge]:
-        """Answer what is known of every queue, tenant, task, dependency or group."""
-        return await self._read(lambda tx: regulate.gauges(tx, subject, queue))
+    async def limit_states(self, subject: Subject, queue: str = "") -> list[LimitState]:
+        """Return what is known of every queue, tenant, task, dependency or group."""
+        return await self._read(lambda tx: update_limits.limit_states(tx, subject, queue))
 
     async def wait(self, queues: Sequence[str], at_most: float, session: str = "") -> bool:  # noqa: ARG002 - one bell for all
         """Wait for the bell."""

@@ -180,7 +180,7 @@ class Writer:
         return batch or None
 
     def _attempt(self, connection: sqlite3.Connection, descriptor: int | None, batch: list[Errand[Any]]) -> bool:
-        """Do a batch in one transaction. Answer False when it has to be done again, one by one."""
+        """Do a batch in one transaction. Return False when it has to be done again, one by one."""
         try:
             self._flush(connection, is_wanted=any(errand.is_lasting for errand in batch))
             answers = self._transact(connection, descriptor, [errand.work for errand in batch])

@@ -4,7 +4,7 @@
 from reprieve.core import change
 from reprieve.core.move import Dead
 from reprieve.errors import SessionDead, StaleCall
-from reprieve.stores.protocol import Claim, Filter, Regulation, Store
+from reprieve.stores.protocol import Claim, Filter, LimitUpdate, Store
 from reprieve.testing.conformance.expect import expect, expect_equal, expect_error, expect_ids, expect_job
 from reprieve.testing.conformance.stage import (
     HOUR,
@@ -18,9 +18,9 @@ from reprieve.testing.conformance.stage import (
     get,
     new_job,
     new_jobs,
-    regulate,
     snooze,
     succeed,
+    update_limits,
 )
 
 
@@ -202,11 +202,11 @@ async def check_repeated_claim_answers_its_changes_as_before(store: Store) -> No
     ghost = new_job(store)
     changes = [succeed(one), succeed(two), succeed(three), succeed(change.lease(ghost, worker.session, START).job)]
     first = await worker.ask(2, changes=changes)
-    expect_equal(first.answers, ("applied", "refused", "applied", "missing"), "the answers to four changes")
+    expect_equal(first.results, ("applied", "refused", "applied", "missing"), "the answers to four changes")
     # What was refused or missing the first time must not be judged anew, whatever has happened since.
     await enqueue(store, ghost)
     again = await worker.again(2, changes=changes)
-    expect_equal((again.answers, again.jobs), (first.answers, first.jobs), "the answers to a repeated claim")
+    expect_equal((again.results, again.jobs), (first.results, first.jobs), "the answers to a repeated claim")
 
 
 async def check_claim_with_a_lower_number_is_refused_whole(store: Store) -> None:
@@ -247,16 +247,16 @@ async def check_dead_session_leases_nothing(store: Store) -> None:
 async def check_session_that_ended_leases_nothing(store: Store) -> None:
     job = await enqueued(store)
     worker = await Worker.open(store)
-    await worker.beat(lease=0)
+    await worker.heartbeat(lease=0)
     await expect_error(worker.ask(5, START + 1), SessionDead, "a claim of a session that ended")
     expect_job(await get(store, job), job)
 
 
 async def check_claim_that_answers_too_few_left_nothing_behind(store: Store) -> None:
-    await regulate(
+    await update_limits(
         store,
-        Regulation(subject="dependency", name="ses", max_running=2),
-        Regulation(subject="task", name="held", permits=0),
+        LimitUpdate(subject="dependency", name="ses", max_running=2),
+        LimitUpdate(subject="task", name="held", permits=0),
     )
     for number in range(40):
         tenant, task = f"tenant-{number % 5}", ("send", "held")[number % 8 == 0]

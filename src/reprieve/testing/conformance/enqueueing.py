@@ -7,7 +7,15 @@ from reprieve.core import change
 from reprieve.core.move import Cancel
 from reprieve.core.policy import Override
 from reprieve.errors import InvalidName, PayloadTooLarge
-from reprieve.stores.protocol import KEY_KEPT, LARGEST_PAYLOAD, LONGEST_NAME, Filter, Regulation, Retention, Store
+from reprieve.stores.protocol import (
+    KEY_RETENTION_SECONDS,
+    MAX_NAME_CHARS,
+    MAX_PAYLOAD_BYTES,
+    Filter,
+    LimitUpdate,
+    Retention,
+    Store,
+)
 from reprieve.testing.conformance.expect import expect, expect_equal, expect_error, expect_job
 from reprieve.testing.conformance.stage import (
     DAY,
@@ -21,8 +29,8 @@ from reprieve.testing.conformance.stage import (
     kill,
     new_job,
     new_jobs,
-    regulate,
     succeed,
+    update_limits,
 )
 
 
@@ -182,7 +190,10 @@ async def check_key_outlives_its_job_for_its_time(store: Store) -> None:
 async def check_key_is_kept_for_a_day_unless_it_says_otherwise(store: Store) -> None:
     job = await enqueued(store, key="k")
     await store.apply([change.make(job, Cancel(), START)], START)
-    soon, late = START + round(KEY_KEPT) * SECOND - SECOND, START + round(KEY_KEPT) * SECOND + SECOND
+    soon, late = (
+        START + round(KEY_RETENTION_SECONDS) * SECOND - SECOND,
+        START + round(KEY_RETENTION_SECONDS) * SECOND + SECOND,
+    )
     pruned = await store.prune(Retention(now=soon, cancelled_for=1.0))
     expect_equal(pruned.cancelled, 1, "cancelled jobs pruned")
     expect_equal(await enqueue(store, new_job(store, soon, key="k"), at=soon), [job.id], "the answer before a day")
@@ -193,7 +204,7 @@ async def check_key_is_kept_for_a_day_unless_it_says_otherwise(store: Store) -> 
 
 async def check_names_that_are_none_are_refused(store: Store) -> None:
     names = ("queue", "tenant", "task", "dependency", "group", "key")
-    bad = {"control": "a\x00b", "newline": "a\nb", "delete": "a\x7fb", "too long": "n" * (LONGEST_NAME + 1)}
+    bad = {"control": "a\x00b", "newline": "a\nb", "delete": "a\x7fb", "too long": "n" * (MAX_NAME_CHARS + 1)}
     for name in names:
         for what, value in bad.items():
             job = replace(new_job(store), **{name: value})
@@ -208,7 +219,7 @@ async def check_queue_and_task_must_be_named(store: Store) -> None:
 
 
 async def check_names_may_be_long_and_in_any_script(store: Store) -> None:
-    longest = "n" * LONGEST_NAME
+    longest = "n" * MAX_NAME_CHARS
     jobs = [new_job(store, tenant=longest, task=longest, key=longest), new_job(store, tenant="größe 東京 🙂 'x'; --%_")]
     await enqueue(store, *jobs)
     for job in jobs:
@@ -218,10 +229,10 @@ async def check_names_may_be_long_and_in_any_script(store: Store) -> None:
 
 
 async def check_payload_over_the_limit_is_refused(store: Store) -> None:
-    fits = new_job(store, payload=b"x" * LARGEST_PAYLOAD)
+    fits = new_job(store, payload=b"x" * MAX_PAYLOAD_BYTES)
     await enqueue(store, fits)
     expect_job(await get(store, fits), fits, "a job whose payload just fits")
-    large = new_job(store, payload=b"x" * (LARGEST_PAYLOAD + 1))
+    large = new_job(store, payload=b"x" * (MAX_PAYLOAD_BYTES + 1))
     await expect_error(enqueue(store, large), PayloadTooLarge, "enqueue of a payload that is too large")
     expect_equal(await get(store, large), None, "the job whose payload is too large")
 
@@ -230,7 +241,7 @@ async def check_refused_enqueue_stores_nothing_at_all(store: Store) -> None:
     good, keyed = new_job(store), new_job(store, key="k")
     for error, bad in (
         (InvalidName, new_job(store, tenant="a\x00b")),
-        (PayloadTooLarge, new_job(store, payload=b"x" * (LARGEST_PAYLOAD + 1))),
+        (PayloadTooLarge, new_job(store, payload=b"x" * (MAX_PAYLOAD_BYTES + 1))),
     ):
         await expect_error(enqueue(store, good, keyed, bad), error, "enqueue of good jobs and a bad one")
     expect_equal(await find_all(store, Filter()), [], "jobs after an enqueue that was refused")
@@ -241,7 +252,7 @@ async def check_refused_enqueue_stores_nothing_at_all(store: Store) -> None:
 
 
 async def check_held_lane_stays_held_when_jobs_join_it(store: Store) -> None:
-    await regulate(store, Regulation(subject="dependency", name="ses", permits=0))
+    await update_limits(store, LimitUpdate(subject="dependency", name="ses", permits=0))
     worker = await Worker.open(store)
     await enqueue(store, *new_jobs(store, 2, dependency="ses"))
     expect_equal(await worker.take(10), [], "jobs leased of a lane that was held before they came")

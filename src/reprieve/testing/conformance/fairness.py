@@ -4,7 +4,7 @@
 from msgspec.structs import replace
 
 from reprieve.core.job import HIGH, LOW, NORMAL
-from reprieve.stores.protocol import Regulation, Store
+from reprieve.stores.protocol import LimitUpdate, Store
 from reprieve.testing.conformance.expect import expect, expect_equal, expect_ids
 from reprieve.testing.conformance.stage import (
     MINUTE,
@@ -17,16 +17,16 @@ from reprieve.testing.conformance.stage import (
     longest_run,
     new_job,
     new_jobs,
-    regulate,
     succeed,
+    update_limits,
 )
 
 IN_A_ROW = 3
 """Jobs of one tenant in a row while another waits below its share."""
 
 
-def _weight(tenant: str, weight: float) -> Regulation:
-    return Regulation(subject="tenant", name=tenant, queue="default", weight=weight)
+def _weight(tenant: str, weight: float) -> LimitUpdate:
+    return LimitUpdate(subject="tenant", name=tenant, queue="default", weight=weight)
 
 
 async def check_equal_tenants_take_turns(store: Store) -> None:
@@ -64,7 +64,7 @@ async def check_tenant_with_fewest_slots_is_first(store: Store) -> None:
 
 
 async def check_slots_are_shared_by_weight(store: Store) -> None:
-    await regulate(store, _weight("gold", 3.0), _weight("basic", 1.0))
+    await update_limits(store, _weight("gold", 3.0), _weight("basic", 1.0))
     for tenant in ("gold", "basic"):
         await enqueue(store, *new_jobs(store, 60, tenant=tenant))
     worker = await Worker.open(store)
@@ -79,13 +79,13 @@ async def check_new_weight_counts_for_backlog_at_once(store: Store) -> None:
     counts = count_by(await worker.take(20), "tenant")
     expect_equal(counts["gold"], 10, "slots of one of two equal tenants")
     # The other tenant is at its share of the forty slots, so nothing stands in the way.
-    await regulate(store, _weight("gold", 3.0))
+    await update_limits(store, _weight("gold", 3.0))
     counts += count_by(await worker.take(20), "tenant")
     expect(28 <= counts["gold"] <= 30, f"a weight of 3 brings the tenant to 30 of 40 slots, not {counts['gold']}")
 
 
 async def check_no_tenant_gets_more_than_three_in_a_row_while_another_is_below_its_share(store: Store) -> None:
-    await regulate(store, _weight("huge", 10.0), _weight("small", 1.0))
+    await update_limits(store, _weight("huge", 10.0), _weight("small", 1.0))
     await enqueue(store, *new_jobs(store, 200, tenant="huge"), *new_jobs(store, 20, tenant="small"))
     worker = await Worker.open(store, slots=110)
     order: list[str] = []
@@ -100,7 +100,7 @@ async def check_no_tenant_gets_more_than_three_in_a_row_while_another_is_below_i
 
 async def check_tenant_without_jobs_has_no_share(store: Store) -> None:
     # Absent tenants, however heavy, leave the small one its 12 / 11 slots: one that it holds is still below them.
-    await regulate(store, _weight("huge", 10.0), _weight("small", 1.0), _weight("absent", 1_000.0))
+    await update_limits(store, _weight("huge", 10.0), _weight("small", 1.0), _weight("absent", 1_000.0))
     await enqueue(store, *new_jobs(store, 40, tenant="huge"), *new_jobs(store, 5, tenant="small"))
     worker = await Worker.open(store, slots=12)
     order = [job.tenant for job in await worker.take(10)]
@@ -115,7 +115,7 @@ def _position(names: list[str], name: str, nth: int) -> int:
 
 
 async def check_streak_counts_across_sessions(store: Store) -> None:
-    await regulate(store, _weight("huge", 10.0), _weight("small", 1.0))
+    await update_limits(store, _weight("huge", 10.0), _weight("small", 1.0))
     await enqueue(store, *new_jobs(store, 60, tenant="huge"), *new_jobs(store, 10, tenant="small"))
     workers = [await Worker.open(store, name, slots=60) for name in ("a", "b")]
     order = [job.tenant for _ in range(8) for worker in workers for job in await worker.take()]
@@ -249,7 +249,7 @@ async def check_every_one_of_many_tenants_gets_its_turn(store: Store) -> None:
 async def check_many_held_lanes_hide_no_open_one(store: Store) -> None:
     tasks = [f"task-{number}" for number in range(80)]
     await enqueue(store, *(new_job(store, task=task, tenant=tenant) for task in tasks for tenant in "ab"))
-    await regulate(store, *(Regulation(subject="task", name=task, permits=0) for task in tasks[:-1]))
+    await update_limits(store, *(LimitUpdate(subject="task", name=task, permits=0) for task in tasks[:-1]))
     worker = await Worker.open(store)
     taken: list[str] = []
     for _ in range(40):
@@ -258,17 +258,17 @@ async def check_many_held_lanes_hide_no_open_one(store: Store) -> None:
         if claimed.next_at is None or claimed.next_at > START:
             break
     expect_equal(taken, [tasks[-1]] * 2, "tasks leased while all others are held")
-    await regulate(store, *(Regulation(subject="task", name=task, permits=None) for task in tasks[:-1]))
+    await update_limits(store, *(LimitUpdate(subject="task", name=task, permits=None) for task in tasks[:-1]))
     for _ in range(200):
         taken += [job.task for job in await worker.take(10)]
     expect_equal(len(taken), 160, "jobs leased after all were released")
 
 
 async def check_held_tenant_does_not_stop_the_others(store: Store) -> None:
-    hold = Regulation(subject="tenant", name="held", queue="default", permits=0)
-    await regulate(store, hold)
+    hold = LimitUpdate(subject="tenant", name="held", queue="default", permits=0)
+    await update_limits(store, hold)
     await enqueue(store, *new_jobs(store, 5, tenant="held"), *new_jobs(store, 5, tenant="free"))
     worker = await Worker.open(store)
     expect_equal(dict(count_by(await worker.take(5), "tenant")), {"free": 5}, "tenants leased while one is held")
-    await regulate(store, replace(hold, permits=None))
+    await update_limits(store, replace(hold, permits=None))
     expect_equal(len(await worker.take(10)), 5, "jobs leased after the release")

@@ -1,5 +1,5 @@
 # ruff: noqa: D103, PLR2004 - a check's name is its sentence, and its numbers stand beside what they are compared with
-"""Checks of what is read: find, tally, events and gauges."""
+"""Checks of what is read: find, tally, events and limit_states."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from reprieve.core.move import LEGAL, Return, Start
 from reprieve.core.rate import Rate
 from reprieve.core.status import STUCK_AFTER, Status, status_of
 from reprieve.errors import InvalidCursor
-from reprieve.stores.protocol import Filter, Gauge, Regulation, Store, Subject, Tally
+from reprieve.stores.protocol import Filter, LimitState, LimitUpdate, Store, Subject, Tally
 from reprieve.testing.conformance.expect import expect, expect_equal, expect_error, expect_ids, expect_job
 from reprieve.testing.conformance.stage import (
     HOUR,
@@ -32,10 +32,10 @@ from reprieve.testing.conformance.stage import (
     new_job,
     new_jobs,
     park,
-    regulate,
     snooze,
     stop,
     succeed,
+    update_limits,
 )
 
 NOW = START + HOUR
@@ -62,7 +62,7 @@ async def populate(store: Store) -> dict[Status, list[Job]]:
     held = new_jobs(store, 2, START + 300, queue="q1", dependency="down")
     await enqueue(store, *late, *held, at=START + 300)
     fresh = await worker.take(1, NOW - SECOND, queues=("q0",))
-    await regulate(store, Regulation(subject="dependency", name="down", permits=0), at=NOW)
+    await update_limits(store, LimitUpdate(subject="dependency", name="down", permits=0), at=NOW)
     crowd = [job for job in (*after, *late, *held) if job.id != fresh[0].id] + taken[10:] + fresh
     found: dict[Status, list[Job]] = {status: [] for status in get_args(Status)}
     for job in crowd:
@@ -154,14 +154,14 @@ async def check_jobs_of_a_held_gate_are_parked_also_when_they_are_due(store: Sto
     await worker.settle(park(await worker.one(), START, START + SECOND))
     untried = await enqueued(store, START + 1, dependency="ses")
     other = await enqueued(store, START + 2, dependency="sns")
-    await regulate(store, Regulation(subject="dependency", name="ses", permits=0), at=START)
+    await update_limits(store, LimitUpdate(subject="dependency", name="ses", permits=0), at=START)
     at = START + HOUR
     found = await _status_of_each(store, at)
     expect_equal(found, {tried.id: "parked", untried.id: "parked", other.id: "ready"}, "the statuses in a page")
     by_status: dict[Status, list[Job]] = {"parked": [tried, untried], "ready": [other]}
     for status, jobs in by_status.items():
         expect_ids(await find_all(store, Filter(statuses=frozenset({status})), at), jobs, f"jobs that are {status}")
-    await regulate(store, Regulation(subject="dependency", name="ses", permits=None), at=at)
+    await update_limits(store, LimitUpdate(subject="dependency", name="ses", permits=None), at=at)
     page = await store.find(Filter(ids=(tried.id,)), at)
     expect_equal(page.statuses, ("ready",), "the status when the gate is released")
 
@@ -335,21 +335,21 @@ async def check_gauges_say_what_runs(store: Store) -> None:
     subjects: dict[Subject, str] = {"queue": "default", "tenant": "acme", "task": "send"}
     subjects |= {"dependency": "ses", "group": "news"}
     for subject, name in subjects.items():
-        gauge = await _gauge(store, subject, name)
-        expect_equal(gauge.running, 2, f"running jobs of the {subject}")
+        limit_state = await _gauge(store, subject, name)
+        expect_equal(limit_state.running, 2, f"running jobs of the {subject}")
     tenant = await _gauge(store, "tenant", "acme")
     expect_equal((tenant.queue, tenant.served, tenant.served_at), ("default", 3, START + 5), "what the tenant got")
 
 
 async def check_gauges_say_what_was_regulated(store: Store) -> None:
     rate = Rate(count=5, window=60.0)
-    await regulate(
+    await update_limits(
         store,
-        Regulation(subject="dependency", name="ses", permits=4, max_running=9, rate=rate),
-        Regulation(subject="tenant", name="acme", queue="default", weight=2.5, max_running=3),
-        Regulation(subject="queue", name="default", pauses=("retry",)),
-        Regulation(subject="group", name="news", max_running=1),
-        Regulation(subject="task", name="send", permits=0),
+        LimitUpdate(subject="dependency", name="ses", permits=4, max_running=9, rate=rate),
+        LimitUpdate(subject="tenant", name="acme", queue="default", weight=2.5, max_running=3),
+        LimitUpdate(subject="queue", name="default", pauses=("retry",)),
+        LimitUpdate(subject="group", name="news", max_running=1),
+        LimitUpdate(subject="task", name="send", permits=0),
     )
     ses = await _gauge(store, "dependency", "ses")
     expect_equal((ses.permits, ses.max_running, ses.rate, ses.running), (4, 9, rate, 0), "what holds for ses")
@@ -358,13 +358,13 @@ async def check_gauges_say_what_was_regulated(store: Store) -> None:
     expect_equal((await _gauge(store, "queue", "default")).pauses, ("retry",), "what is paused")
     expect_equal((await _gauge(store, "group", "news")).max_running, 1, "what holds for news")
     expect_equal((await _gauge(store, "task", "send")).permits, 0, "what holds for send")
-    await regulate(store, Regulation(subject="dependency", name="ses", permits=None, rate=None))
-    left = [gauge for gauge in await store.gauges("dependency") if gauge.name == "ses"]
+    await update_limits(store, LimitUpdate(subject="dependency", name="ses", permits=None, rate=None))
+    left = [limit_state for limit_state in await store.limit_states("dependency") if limit_state.name == "ses"]
     expect_equal([(g.permits, g.max_running, g.rate) for g in left], [(None, 9, None)], "what still holds for ses")
 
 
-async def _gauge(store: Store, subject: Subject, name: str) -> Gauge:
-    gauges = await store.gauges(subject, "default" if subject == "tenant" else "")
-    found = [gauge for gauge in gauges if gauge.name == name]
-    expect_equal(len(found), 1, f"gauges of the {subject} {name}")
+async def _gauge(store: Store, subject: Subject, name: str) -> LimitState:
+    limit_states = await store.limit_states(subject, "default" if subject == "tenant" else "")
+    found = [limit_state for limit_state in limit_states if limit_state.name == name]
+    expect_equal(len(found), 1, f"limit_states of the {subject} {name}")
     return found[0]

@@ -1,12 +1,12 @@
 # ruff: noqa: D103 - a check's name is its sentence, and its numbers stand beside what they are compared with
-"""Checks of cells and of prune: what the fleet agrees on, and what is forgotten when."""
+"""Checks of entries and of prune: what the fleet agrees on, and what is forgotten when."""
 
 import asyncio
 
 from reprieve.core import change
 from reprieve.core.job import Job
 from reprieve.core.status import STUCK_AFTER
-from reprieve.stores.protocol import Cell, Filter, Pruned, Regulation, Retention, Store
+from reprieve.stores.protocol import Entry, Filter, LimitUpdate, Pruned, Retention, Store
 from reprieve.testing.conformance.expect import expect, expect_equal, expect_ids, expect_job
 from reprieve.testing.conformance.stage import (
     DAY,
@@ -28,70 +28,89 @@ from reprieve.testing.conformance.stage import (
 )
 
 
-async def check_cell_is_made_changed_and_deleted(store: Store) -> None:
-    made = await store.swap("leader", 0, b"one")
-    expect(made is not None and made.version > 0, "a cell that was not there is made")
-    made = made or Cell(key="", version=0, value=b"")
-    expect_equal((made.key, made.value), ("leader", b"one"), "the cell that was made")
-    changed = await store.swap("leader", made.version, b"two")
+async def check_entry_is_made_changed_and_deleted(store: Store) -> None:
+    made = await store.compare_and_set("leader", 0, b"one")
+    expect(made is not None and made.version > 0, "an entry that was not there is made")
+    made = made or Entry(key="", version=0, value=b"")
+    expect_equal((made.key, made.value), ("leader", b"one"), "the entry that was made")
+    changed = await store.compare_and_set("leader", made.version, b"two")
     expect(changed is not None and changed.version > made.version, "its version grows with every change")
     changed = changed or made
-    expect_equal(await store.cells("leader"), [changed], "the cell as it is kept")
-    expect(await store.swap("leader", changed.version, None) is not None, "it is deleted by whoever knows its version")
-    expect_equal(await store.cells("leader"), [], "cells after it was deleted")
-    expect(await store.swap("leader", 0, b"three") is not None, "and it can be made again")
+    expect_equal(await store.entries("leader"), [changed], "the entry as it is kept")
+    expect(
+        await store.compare_and_set("leader", changed.version, None) is not None,
+        "it is deleted by whoever knows its version",
+    )
+    expect_equal(await store.entries("leader"), [], "entries after it was deleted")
+    expect(await store.compare_and_set("leader", 0, b"three") is not None, "and it can be made again")
 
 
-async def check_cell_that_is_made_again_is_newer_than_it_ever_was(store: Store) -> None:
+async def check_entry_that_is_made_again_is_newer_than_it_ever_was(store: Store) -> None:
     newest = 0
     for _ in range(3):
-        made = await store.swap("leader", 0, b"one")
-        changed = made and await store.swap("leader", made.version, b"two")
+        made = await store.compare_and_set("leader", 0, b"one")
+        changed = made and await store.compare_and_set("leader", made.version, b"two")
         if made is None or changed is None:
-            message = "a cell is made and changed by whoever knows its version"
+            message = "an entry is made and changed by whoever knows its version"
             raise AssertionError(message)
         expect(newest < made.version < changed.version, f"{made.version} and {changed.version} follow {newest}")
         newest = changed.version
-        await store.swap("leader", newest, None)
-    expect_equal(await store.swap("leader", newest, b"x"), None, "the answer to a swap of a cell that was deleted")
-    expect_equal(await store.cells(), [], "the cells")
+        await store.compare_and_set("leader", newest, None)
+    expect_equal(
+        await store.compare_and_set("leader", newest, b"x"),
+        None,
+        "the answer to a compare_and_set of an entry that was deleted",
+    )
+    expect_equal(await store.entries(), [], "the entries")
 
 
-async def check_cell_with_another_version_is_not_changed(store: Store) -> None:
-    made = await store.swap("leader", 0, b"one")
+async def check_entry_with_another_version_is_not_changed(store: Store) -> None:
+    made = await store.compare_and_set("leader", 0, b"one")
     version = made.version if made else 0
     for wrong in (0, version + 1):
         for value in (b"two", None):
-            expect_equal(await store.swap("leader", wrong, value), None, f"the answer to a swap of version {wrong}")
-    expect_equal(await store.swap("other", 3, b"x"), None, "the answer to a swap of a cell that is not there")
-    expect_equal([cell.value for cell in await store.cells()], [b"one"], "the cells")
+            expect_equal(
+                await store.compare_and_set("leader", wrong, value),
+                None,
+                f"the answer to a compare_and_set of version {wrong}",
+            )
+    expect_equal(
+        await store.compare_and_set("other", 3, b"x"),
+        None,
+        "the answer to a compare_and_set of an entry that is not there",
+    )
+    expect_equal([entry.value for entry in await store.entries()], [b"one"], "the entries")
 
 
 async def check_of_two_swaps_exactly_one_is_first(store: Store) -> None:
-    answers = await asyncio.gather(*(store.swap("leader", 0, f"{number}".encode()) for number in range(5)))
-    winners = [cell for cell in answers if cell is not None]
-    expect_equal(len(winners), 1, "winners among five who make the same cell")
-    expect_equal(await store.cells(), winners, "the cell")
+    answers = await asyncio.gather(*(store.compare_and_set("leader", 0, f"{number}".encode()) for number in range(5)))
+    winners = [entry for entry in answers if entry is not None]
+    expect_equal(len(winners), 1, "winners among five who make the same entry")
+    expect_equal(await store.entries(), winners, "the entry")
 
 
-async def check_cells_are_answered_by_prefix_in_order(store: Store) -> None:
+async def check_entries_are_answered_by_prefix_in_order(store: Store) -> None:
     for key in ("budget/b", "budget/a", "budge", "budget0", "budget/a/1", "x%", "x_y"):
-        await store.swap(key, 0, key.encode())
-    found = [cell.key for cell in await store.cells("budget/")]
+        await store.compare_and_set(key, 0, key.encode())
+    found = [entry.key for entry in await store.entries("budget/")]
     expect_equal(found, ["budget/a", "budget/a/1", "budget/b"], "the keys that begin with budget/")
-    expect_equal([cell.key for cell in await store.cells("x%")], ["x%"], "the keys that begin with x%")
-    expect_equal([cell.key for cell in await store.cells("x_")], ["x_y"], "the keys that begin with x_")
-    expect_equal(len(await store.cells()), 7, "cells in all")
+    expect_equal([entry.key for entry in await store.entries("x%")], ["x%"], "the keys that begin with x%")
+    expect_equal([entry.key for entry in await store.entries("x_")], ["x_y"], "the keys that begin with x_")
+    expect_equal(len(await store.entries()), 7, "entries in all")
 
 
 async def check_swap_carries_its_regulations_or_none(store: Store) -> None:
     await enqueue(store, *new_jobs(store, 2, dependency="ses"))
-    hold = Regulation(subject="dependency", name="ses", permits=0)
+    hold = LimitUpdate(subject="dependency", name="ses", permits=0)
     worker = await Worker.open(store)
-    expect_equal(await store.swap("gate/ses", 7, b"held", [hold], START), None, "the answer to a swap that lost")
-    expect_equal(len(await worker.take()), 1, "jobs leased after a swap that lost")
-    expect(await store.swap("gate/ses", 0, b"held", [hold], START) is not None, "a swap that won")
-    expect_equal(await worker.take(), [], "jobs leased after a swap that held the gate")
+    expect_equal(
+        await store.compare_and_set("gate/ses", 7, b"held", [hold], START),
+        None,
+        "the answer to a compare_and_set that lost",
+    )
+    expect_equal(len(await worker.take()), 1, "jobs leased after a compare_and_set that lost")
+    expect(await store.compare_and_set("gate/ses", 0, b"held", [hold], START) is not None, "a compare_and_set that won")
+    expect_equal(await worker.take(), [], "jobs leased after a compare_and_set that held the gate")
 
 
 async def _ended(store: Store, at: int, count: int = 1, queue: str = "default") -> list[Job]:

@@ -6,9 +6,9 @@ from msgspec.structs import replace
 from reprieve.core.job import Job
 from reprieve.core.move import Return
 from reprieve.core.rate import Rate
-from reprieve.stores.protocol import Regulation, Store
+from reprieve.stores.protocol import LimitUpdate, Store
 from reprieve.testing.conformance.expect import expect, expect_equal, expect_ids
-from reprieve.testing.conformance.gates import SUBJECTS, affected, open_worker, regulation
+from reprieve.testing.conformance.gates import SUBJECTS, affected, limit_update, open_worker
 from reprieve.testing.conformance.stage import (
     SECOND,
     START,
@@ -20,30 +20,30 @@ from reprieve.testing.conformance.stage import (
     make,
     new_jobs,
     park,
-    regulate,
     snooze,
     stop,
     succeed,
+    update_limits,
 )
 
 
 async def check_limit_of_every_subject_is_kept(store: Store) -> None:
     worker = await open_worker(store)
     for subject in SUBJECTS:
-        await regulate(store, regulation(subject, max_running=2))
+        await update_limits(store, limit_update(subject, max_running=2))
         await enqueue(store, *new_jobs(store, 5, **affected(subject)))
         taken = await worker.take(10)
         expect_equal(len(taken), 2, f"jobs leased of a {subject} that may run two")
         expect_equal(await worker.take(10), [], f"jobs leased of a {subject} that is full")
         taken += (await worker.ask(10, changes=[succeed(taken[0])])).jobs
         expect_equal(len(taken), 3, f"jobs leased of a {subject} after one of two has ended")
-        await regulate(store, regulation(subject, max_running=None))
+        await update_limits(store, limit_update(subject, max_running=None))
         taken += await worker.take(10)
         expect_equal(len(taken), 5, f"jobs leased of a {subject} without limit")
 
 
 async def check_limits_count_across_sessions_and_queues(store: Store) -> None:
-    await regulate(store, Regulation(subject="dependency", name="ses", max_running=3))
+    await update_limits(store, LimitUpdate(subject="dependency", name="ses", max_running=3))
     await enqueue(store, *new_jobs(store, 3, dependency="ses"), *new_jobs(store, 3, dependency="ses", queue="x"))
     first, second = await Worker.open(store, "a"), await Worker.open(store, "b")
     second.queues = ("x",)
@@ -54,22 +54,22 @@ async def check_limits_count_across_sessions_and_queues(store: Store) -> None:
 
 async def check_limit_is_kept_by_a_claim_that_has_to_look_on(store: Store) -> None:
     # Among many tenants some are held, in whatever order they are met: what was taken before them still counts.
-    await regulate(store, Regulation(subject="task", name="held", permits=0))
+    await update_limits(store, LimitUpdate(subject="task", name="held", permits=0))
     worker = await open_worker(store)
     for round_number in range(10):
         dependency, queue = f"ses-{round_number}", f"queue-{round_number}"
-        await regulate(store, Regulation(subject="dependency", name=dependency, max_running=1))
+        await update_limits(store, LimitUpdate(subject="dependency", name=dependency, max_running=1))
         for number in range(12):
             task, through = ("held", "") if number % 4 else ("send", dependency)
             await enqueued(store, queue=queue, tenant=f"tenant-{number}", task=task, dependency=through)
         taken = await worker.take(2, queues=(queue,))
         expect_equal(len(taken), 1, "jobs leased of a dependency that may run one")
-        running = {gauge.name: gauge.running for gauge in await store.gauges("dependency")}
+        running = {limit_state.name: limit_state.running for limit_state in await store.limit_states("dependency")}
         expect_equal(running[dependency], 1, "jobs that count as running")
 
 
 async def check_limit_of_a_tenant_is_that_of_its_queue(store: Store) -> None:
-    await regulate(store, Regulation(subject="tenant", name="acme", queue="default", max_running=1))
+    await update_limits(store, LimitUpdate(subject="tenant", name="acme", queue="default", max_running=1))
     await enqueue(store, *new_jobs(store, 3, tenant="acme"), *new_jobs(store, 3, tenant="acme", queue="x"))
     worker = await open_worker(store)
     taken = await worker.take(10)
@@ -78,11 +78,11 @@ async def check_limit_of_a_tenant_is_that_of_its_queue(store: Store) -> None:
 
 
 async def check_several_limits_all_count(store: Store) -> None:
-    await regulate(
+    await update_limits(
         store,
-        Regulation(subject="queue", name="default", max_running=7),
-        Regulation(subject="tenant", name="acme", queue="default", max_running=3),
-        Regulation(subject="task", name="slow", max_running=2),
+        LimitUpdate(subject="queue", name="default", max_running=7),
+        LimitUpdate(subject="tenant", name="acme", queue="default", max_running=3),
+        LimitUpdate(subject="task", name="slow", max_running=2),
     )
     await enqueue(
         store,
@@ -100,7 +100,7 @@ async def check_several_limits_all_count(store: Store) -> None:
 
 async def check_limit_leaks_no_slot_however_an_attempt_ends(store: Store) -> None:
     for subject in SUBJECTS:
-        await regulate(store, regulation(subject, max_running=1))
+        await update_limits(store, limit_update(subject, max_running=1))
     await enqueue(store, *new_jobs(store, 30, tenant="x", task="x", dependency="x", group="x", queue="x"))
     worker = await open_worker(store)
     endings = (succeed, fail, kill, park, snooze, stop, lambda job: make(job, Return()))
@@ -114,7 +114,7 @@ async def check_limit_leaks_no_slot_however_an_attempt_ends(store: Store) -> Non
 
 
 async def check_refused_change_frees_no_slot(store: Store) -> None:
-    await regulate(store, Regulation(subject="task", name="send", max_running=1))
+    await update_limits(store, LimitUpdate(subject="task", name="send", max_running=1))
     await enqueue(store, *new_jobs(store, 3))
     worker = await Worker.open(store)
     leased = await worker.one(3)
@@ -132,7 +132,7 @@ async def check_lowered_limit_counts_at_once(store: Store) -> None:
     await enqueue(store, *new_jobs(store, 10))
     worker = await Worker.open(store)
     running = await worker.take(4)
-    await regulate(store, Regulation(subject="queue", name="default", max_running=2))
+    await update_limits(store, LimitUpdate(subject="queue", name="default", max_running=2))
     expect_equal(await worker.take(10), [], "jobs leased when four run and two may")
     await worker.settle(*(succeed(job) for job in running[:3]))
     expect_equal(len(await worker.take(10)), 1, "jobs leased when one runs and two may")
@@ -140,19 +140,19 @@ async def check_lowered_limit_counts_at_once(store: Store) -> None:
 
 async def check_raised_limit_frees_at_once_what_waited(store: Store) -> None:
     for subject in SUBJECTS:
-        await regulate(store, regulation(subject, max_running=1))
+        await update_limits(store, limit_update(subject, max_running=1))
     worker = await open_worker(store)
     for subject in SUBJECTS:
         await enqueue(store, *new_jobs(store, 6, **affected(subject)))
         expect_equal(len(await worker.take(10)), 1, f"jobs leased of a {subject} that may run one")
-        await regulate(store, regulation(subject, max_running=4))
+        await update_limits(store, limit_update(subject, max_running=4))
         expect_equal(len(await worker.take(10)), 3, f"jobs leased of a {subject} that may now run four")
-        await regulate(store, regulation(subject, max_running=None))
+        await update_limits(store, limit_update(subject, max_running=None))
         expect_equal(len(await worker.take(10)), 2, f"jobs leased of a {subject} without limit")
 
 
 async def check_jobs_wait_for_a_limit_in_their_order(store: Store) -> None:
-    await regulate(store, Regulation(subject="dependency", name="ses", max_running=1))
+    await update_limits(store, LimitUpdate(subject="dependency", name="ses", max_running=1))
     jobs = [await enqueued(store, START + number, dependency="ses") for number in range(6)]
     worker = await Worker.open(store)
     taken = []
@@ -165,7 +165,7 @@ async def check_jobs_wait_for_a_limit_in_their_order(store: Store) -> None:
 
 async def check_no_window_sees_more_than_the_rate(store: Store) -> None:
     rate = Rate(count=5, window=10.0)
-    await regulate(store, Regulation(subject="dependency", name="ses", rate=rate))
+    await update_limits(store, LimitUpdate(subject="dependency", name="ses", rate=rate))
     await enqueue(store, *new_jobs(store, 60, dependency="ses"))
     worker = await Worker.open(store)
     times: list[int] = []
@@ -183,7 +183,7 @@ async def check_no_window_sees_more_than_the_rate(store: Store) -> None:
 
 
 async def check_rate_says_exactly_when_to_look_again(store: Store) -> None:
-    await regulate(store, Regulation(subject="queue", name="default", rate=Rate(count=3, window=60.0)))
+    await update_limits(store, LimitUpdate(subject="queue", name="default", rate=Rate(count=3, window=60.0)))
     await enqueue(store, *new_jobs(store, 10))
     worker = await Worker.open(store)
     at, taken = START, 0
@@ -206,66 +206,66 @@ async def check_rate_says_exactly_when_to_look_again(store: Store) -> None:
 async def check_rate_of_every_subject_is_kept(store: Store) -> None:
     worker = await open_worker(store)
     for subject in SUBJECTS:
-        await regulate(store, regulation(subject, rate=Rate(count=2, window=60.0)))
+        await update_limits(store, limit_update(subject, rate=Rate(count=2, window=60.0)))
         jobs = new_jobs(store, 5, **affected(subject))
         await enqueue(store, *jobs)
         taken = await worker.take(10)
         expect_equal(len(taken), 2, f"jobs leased of a {subject} with a rate of two")
         await worker.settle(*(succeed(job) for job in taken))
         expect_equal(await worker.take(10), [], f"jobs leased after they have ended: the {subject} has spent its rate")
-        await regulate(store, regulation(subject, rate=None))
+        await update_limits(store, limit_update(subject, rate=None))
         expect_equal(len(await worker.take(10)), 3, f"jobs leased of a {subject} without rate")
 
 
 async def check_raised_rate_frees_at_once_what_waited(store: Store) -> None:
-    limit = Regulation(subject="tenant", name="", queue="default")
-    await regulate(store, replace(limit, rate=Rate(count=1, window=3_600.0)))
+    limit = LimitUpdate(subject="tenant", name="", queue="default")
+    await update_limits(store, replace(limit, rate=Rate(count=1, window=3_600.0)))
     await enqueue(store, *new_jobs(store, 6))
     worker = await Worker.open(store)
     expect_equal(len(await worker.take(10)), 1, "jobs leased at a rate of one")
-    await regulate(store, replace(limit, rate=Rate(count=4, window=3_600.0)))
+    await update_limits(store, replace(limit, rate=Rate(count=4, window=3_600.0)))
     taken = len(await worker.take(10))
     expect(3 <= taken <= 4, f"a rate of four lets three more through, or four if it began anew, not {taken}")
 
 
 async def check_rate_that_is_set_again_goes_on_counting(store: Store) -> None:
-    limit = Regulation(subject="queue", name="default", rate=Rate(count=2, window=60.0))
-    await regulate(store, limit)
+    limit = LimitUpdate(subject="queue", name="default", rate=Rate(count=2, window=60.0))
+    await update_limits(store, limit)
     await enqueue(store, *new_jobs(store, 5))
     worker = await Worker.open(store)
     expect_equal(len(await worker.take(5)), 2, "jobs leased at a rate of two")
-    await regulate(store, limit)
+    await update_limits(store, limit)
     expect_equal(await worker.take(5), [], "jobs leased after the same rate was set again")
 
 
 async def check_rate_with_a_shorter_window_counts_what_lies_in_it(store: Store) -> None:
-    await regulate(store, Regulation(subject="queue", name="default", rate=Rate(count=2, window=600.0)))
+    await update_limits(store, LimitUpdate(subject="queue", name="default", rate=Rate(count=2, window=600.0)))
     await enqueue(store, *new_jobs(store, 6))
     worker = await Worker.open(store)
     await worker.one(1)
     await worker.one(1, START + 290 * SECOND)
     at = START + 300 * SECOND
-    await regulate(store, Regulation(subject="queue", name="default", rate=Rate(count=2, window=60.0)), at=at)
+    await update_limits(store, LimitUpdate(subject="queue", name="default", rate=Rate(count=2, window=60.0)), at=at)
     taken = len(await worker.take(10, at))
     expect(1 <= taken <= 2, f"two a minute, and one of them ten seconds ago: one more, or two anew, not {taken}")
 
 
 async def check_rate_whose_window_changes_often_comes_round(store: Store) -> None:
-    limit = Regulation(subject="queue", name="default", rate=Rate(count=1, window=60.0))
-    await regulate(store, limit)
+    limit = LimitUpdate(subject="queue", name="default", rate=Rate(count=1, window=60.0))
+    await update_limits(store, limit)
     await enqueue(store, *new_jobs(store, 2))
     worker = await Worker.open(store)
     await worker.one()
     taken: list[Job] = []
     for number in range(1, 10):
         at = START + 10 * number * SECOND
-        await regulate(store, replace(limit, rate=Rate(count=1, window=60.0 - number % 2)), at=at)
+        await update_limits(store, replace(limit, rate=Rate(count=1, window=60.0 - number % 2)), at=at)
         taken += await worker.take(1, at)
     expect_equal(len(taken), 1, "jobs leased in the 90 s after another, at one a minute that was set every 10 s")
 
 
 async def check_rate_of_one_lane_does_not_stop_another(store: Store) -> None:
-    await regulate(store, Regulation(subject="dependency", name="ses", rate=Rate(count=1, window=60.0)))
+    await update_limits(store, LimitUpdate(subject="dependency", name="ses", rate=Rate(count=1, window=60.0)))
     await enqueue(store, *new_jobs(store, 3, dependency="ses"))
     others = new_jobs(store, 3, dependency="smtp")
     await enqueue(store, *others)
@@ -276,7 +276,7 @@ async def check_rate_of_one_lane_does_not_stop_another(store: Store) -> None:
 
 
 async def check_job_past_its_deadline_spends_no_rate(store: Store) -> None:
-    await regulate(store, Regulation(subject="dependency", name="ses", rate=Rate(count=1, window=3_600.0)))
+    await update_limits(store, LimitUpdate(subject="dependency", name="ses", rate=Rate(count=1, window=3_600.0)))
     await enqueue(store, *new_jobs(store, 5, dependency="ses", deadline_at=START + SECOND))
     fine = await enqueued(store, START + 1, dependency="ses")
     worker = await Worker.open(store)
@@ -285,10 +285,10 @@ async def check_job_past_its_deadline_spends_no_rate(store: Store) -> None:
 
 
 async def check_refused_grant_spends_no_rate(store: Store) -> None:
-    await regulate(
+    await update_limits(
         store,
-        Regulation(subject="queue", name="default", rate=Rate(count=2, window=60.0)),
-        Regulation(subject="task", name="held", permits=0),
+        LimitUpdate(subject="queue", name="default", rate=Rate(count=2, window=60.0)),
+        LimitUpdate(subject="task", name="held", permits=0),
     )
     await enqueue(store, *new_jobs(store, 5, task="held"))
     worker = await Worker.open(store)

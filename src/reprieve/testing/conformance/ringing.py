@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from reprieve.core import change
 from reprieve.errors import StoreClosed
-from reprieve.stores.protocol import Beat, Claim, Filter, Mark, Regulation, Retention, Store
+from reprieve.stores.protocol import Annotation, Claim, Filter, Heartbeat, LimitUpdate, Retention, Store
 from reprieve.testing.conformance.expect import expect, expect_error
 from reprieve.testing.conformance.stage import OPERATOR, START, WISH, Worker, enqueue, enqueued, new_job, new_jobs
 
@@ -15,7 +15,7 @@ LONG, SHORT = 2.0, 0.05
 
 async def _rings(store: Store, act: Callable[[], Awaitable[object]], queues: tuple[str, ...] = ("default",)) -> bool:
     # What happens after a session's claim is heard by its wait, whether it listens already or begins to later.
-    await store.beat(Beat(session="listener", now=START, lease=60.0, slots=1, is_new=True))
+    await store.heartbeat(Heartbeat(session="listener", now=START, lease=60.0, slots=1, is_new=True))
     await store.claim(Claim(session="listener", number=1, now=START, queues=queues))
     bell = asyncio.ensure_future(store.wait(queues, LONG, "listener"))
     await act()
@@ -40,28 +40,33 @@ async def check_bell_rings_on_a_manual_retry(store: Store) -> None:
 
 
 async def check_bell_rings_on_a_release(store: Store) -> None:
-    hold = Regulation(subject="dependency", name="ses", permits=0)
-    await store.regulate([hold], START)
+    hold = LimitUpdate(subject="dependency", name="ses", permits=0)
+    await store.update_limits([hold], START)
     await enqueue(store, *new_jobs(store, 2, dependency="ses"))
-    release = Regulation(subject="dependency", name="ses", permits=None)
+    release = LimitUpdate(subject="dependency", name="ses", permits=None)
     worker = await Worker.open(store)
     await worker.take()
-    expect(await _rings(store, lambda: store.regulate([release], START)), "the bell rings when a gate is released")
+    expect(await _rings(store, lambda: store.update_limits([release], START)), "the bell rings when a gate is released")
 
 
 async def check_bell_rings_on_a_cancel_request(store: Store) -> None:
     await enqueued(store)
     worker = await Worker.open(store)
     leased = await worker.one()
-    mark = Mark(job_id=leased.id, now=START, cancel=WISH)
-    expect(await _rings(store, lambda: store.mark([mark])), "the bell rings when a running job is asked to stop")
+    annotation = Annotation(job_id=leased.id, now=START, cancel=WISH)
+    expect(
+        await _rings(store, lambda: store.annotate([annotation])), "the bell rings when a running job is asked to stop"
+    )
 
 
-async def check_bell_rings_for_every_queue_when_a_cell_changes(store: Store) -> None:
-    expect(await _rings(store, lambda: store.swap("gate:ses", 0, b"1"), ("other",)), "the bell rings for a new cell")
-    (cell,) = await store.cells("gate:ses")
-    delete = store.swap("gate:ses", cell.version, None)
-    expect(await _rings(store, lambda: delete, ("other",)), "the bell rings for a cell that is deleted")
+async def check_bell_rings_for_every_queue_when_a_entry_changes(store: Store) -> None:
+    expect(
+        await _rings(store, lambda: store.compare_and_set("gate:ses", 0, b"1"), ("other",)),
+        "the bell rings for a new entry",
+    )
+    (entry,) = await store.entries("gate:ses")
+    delete = store.compare_and_set("gate:ses", entry.version, None)
+    expect(await _rings(store, lambda: delete, ("other",)), "the bell rings for an entry that is deleted")
 
 
 async def check_wait_ends_by_itself(store: Store) -> None:
@@ -78,18 +83,18 @@ async def check_closed_store_says_so(store: Store) -> None:
         "enqueue": lambda: enqueue(store, job),
         "claim": lambda: store.claim(Claim(session="s", number=1, now=START, queues=("default",), limit=1)),
         "apply": lambda: store.apply([change.cancel(job, OPERATOR, START)], START),
-        "beat": lambda: store.beat(Beat(session="s", now=START, lease=1.0, slots=1, is_new=True)),
+        "heartbeat": lambda: store.heartbeat(Heartbeat(session="s", now=START, lease=1.0, slots=1, is_new=True)),
         "recover": lambda: store.recover(START),
-        "mark": lambda: store.mark([Mark(job_id=job.id, now=START, cancel=WISH)]),
-        "regulate": lambda: store.regulate([Regulation(subject="task", name="send", permits=0)], START),
-        "swap": lambda: store.swap("leader", 0, b""),
+        "annotation": lambda: store.annotate([Annotation(job_id=job.id, now=START, cancel=WISH)]),
+        "update_limits": lambda: store.update_limits([LimitUpdate(subject="task", name="send", permits=0)], START),
+        "compare_and_set": lambda: store.compare_and_set("leader", 0, b""),
         "prune": lambda: store.prune(Retention(now=START)),
         "find": lambda: store.find(Filter(), START),
         "tally": lambda: store.tally("status", Filter(), START),
         "events": store.events,
         "result": lambda: store.result(job.id),
-        "cells": store.cells,
-        "gauges": lambda: store.gauges("queue"),
+        "entries": store.entries,
+        "limit_states": lambda: store.limit_states("queue"),
         "wait": lambda: store.wait(("default",), SHORT),
     }
     for name, call in calls.items():

@@ -1,12 +1,12 @@
 # ruff: noqa: D103 - a check's name is its sentence, and its numbers stand beside what they are compared with
-"""Checks of beat, recover and mark: sessions live, die, and give back what they held."""
+"""Checks of heartbeat, recover and annotation: sessions live, die, and give back what they held."""
 
 from reprieve.core import change
 from reprieve.core.change import Change
 from reprieve.core.job import CancelRequest
 from reprieve.core.move import Return
 from reprieve.errors import PayloadTooLarge, SessionDead
-from reprieve.stores.protocol import LARGEST_PAYLOAD, Claimed, Mark, Store
+from reprieve.stores.protocol import MAX_PAYLOAD_BYTES, Annotation, Claimed, Store
 from reprieve.testing.conformance.expect import expect, expect_equal, expect_error, expect_ids, expect_job
 from reprieve.testing.conformance.stage import (
     HOUR,
@@ -33,33 +33,33 @@ LEASE = 15.0
 END = START + 15 * SECOND
 
 
-async def check_first_beat_opens_a_session(store: Store) -> None:
+async def check_first_heartbeat_opens_a_session(store: Store) -> None:
     await enqueued(store)
     worker = Worker(store, "worker-1")
-    expect(await worker.beat(is_new=True), "a session that was just opened lives")
+    expect(await worker.heartbeat(is_new=True), "a session that was just opened lives")
     expect_equal(len(await worker.take()), 1, "jobs leased")
 
 
-async def check_opening_beat_can_be_repeated(store: Store) -> None:
+async def check_opening_heartbeat_can_be_repeated(store: Store) -> None:
     worker = Worker(store, "worker-1")
     for _ in range(2):
-        expect(await worker.beat(is_new=True), "a session that was just opened lives")
-    expect(await worker.beat(), "and goes on living")
+        expect(await worker.heartbeat(is_new=True), "a session that was just opened lives")
+    expect(await worker.heartbeat(), "and goes on living")
 
 
-async def check_beat_of_an_unknown_session_is_answered_with_its_death(store: Store) -> None:
-    expect(not await Worker(store, "nobody").beat(), "a session that never was is dead")
+async def check_heartbeat_of_an_unknown_session_is_answered_with_its_death(store: Store) -> None:
+    expect(not await Worker(store, "nobody").heartbeat(), "a session that never was is dead")
 
 
 async def check_session_lives_until_its_death_is_declared(store: Store) -> None:
     worker = await Worker.open(store, lease=LEASE)
     await store.recover(END)
-    expect(await worker.beat(END, lease=LEASE), "a session lives at the last moment of its lease")
+    expect(await worker.heartbeat(END, lease=LEASE), "a session lives at the last moment of its lease")
     again = END + 15 * SECOND
     await store.recover(again)
-    expect(await worker.beat(again, lease=LEASE), "a beat gives it another lease")
+    expect(await worker.heartbeat(again, lease=LEASE), "a heartbeat gives it another lease")
     await store.recover(again + 15 * SECOND + 1)
-    expect(not await worker.beat(again + 15 * SECOND + 1, lease=LEASE), "a millisecond too late it is dead")
+    expect(not await worker.heartbeat(again + 15 * SECOND + 1, lease=LEASE), "a millisecond too late it is dead")
 
 
 async def check_session_whose_time_is_up_goes_on_while_nobody_declares_its_death(store: Store) -> None:
@@ -67,7 +67,7 @@ async def check_session_whose_time_is_up_goes_on_while_nobody_declares_its_death
     await enqueue(store, *new_jobs(store, 2))
     worker = await Worker.open(store, lease=LEASE)
     leased = await worker.one()
-    expect(await worker.beat(END + HOUR, lease=LEASE), "a session that was not heard of for an hour")
+    expect(await worker.heartbeat(END + HOUR, lease=LEASE), "a session that was not heard of for an hour")
     expect_equal(await store.recover(END + HOUR), [], "jobs to recover once it was heard again")
     expect_equal(len(await worker.take(at=END + HOUR)), 1, "jobs leased to it")
     expect_equal(await worker.settle(succeed(leased, END + HOUR), at=END + HOUR), ["applied"], "what it settles")
@@ -86,8 +86,8 @@ async def check_lease_of_zero_ends_the_session(store: Store) -> None:
     await enqueued(store)
     worker = await Worker.open(store)
     leased = await worker.one()
-    await worker.beat(lease=0)
-    expect(not await worker.beat(START + 1), "a session that ended is dead")
+    await worker.heartbeat(lease=0)
+    expect(not await worker.heartbeat(START + 1), "a session that ended is dead")
     expect_ids(await store.recover(START + 1), [leased], "jobs for recovery, at once")
 
 
@@ -96,9 +96,9 @@ async def check_session_that_ended_is_dead_at_any_time(store: Store) -> None:
     worker = await Worker.open(store, lease=LEASE)
     other = await Worker.open(store, "worker-2", lease=LEASE)
     leased = await worker.one()
-    await worker.beat(START + 1, lease=0)
+    await worker.heartbeat(START + 1, lease=0)
     expect_ids(await store.recover(0), [leased], "jobs to recover at a time when nobody else's is up")
-    expect(await other.beat(START + 1), "a session that only looks dead to others lives")
+    expect(await other.heartbeat(START + 1), "a session that only looks dead to others lives")
 
 
 async def check_recovery_answers_what_the_dead_held(store: Store) -> None:
@@ -180,7 +180,7 @@ async def check_changes_of_a_dead_session_are_judged_by_their_versions(store: St
     await store.apply([taken_back], END + 1)
     changes = [succeed(one, END + 2), succeed(two, END + 2)]
     claimed = await worker.ask(5, END + 2, changes)
-    expect_equal((claimed.answers, claimed.jobs), (("applied", "refused"), ()), "what a dead session is answered")
+    expect_equal((claimed.results, claimed.jobs), (("applied", "refused"), ()), "what a dead session is answered")
     await expect_error(worker.ask(5, END + 2), SessionDead, "a claim of a dead session that settles nothing")
     expect_job(await get(store, one, END + 2), changes[0].job, "the job whose lease still stood")
     expect_job(await get(store, two, END + 2), taken_back.job, "the job that was taken back")
@@ -192,8 +192,8 @@ async def check_dead_session_stays_dead(store: Store) -> None:
     worker = await Worker.open(store, lease=LEASE)
     await worker.one()
     await store.recover(END + 1)
-    expect(not await worker.beat(END + 2), "a beat after death is answered with it")
-    expect(not await worker.beat(END - 1), "also when the clock went back")
+    expect(not await worker.heartbeat(END + 2), "a heartbeat after death is answered with it")
+    expect(not await worker.heartbeat(END - 1), "also when the clock went back")
     await expect_error(worker.ask(1, END - 1), SessionDead, "a claim after death when the clock went back")
 
 
@@ -201,7 +201,9 @@ async def check_cancel_request_is_taken_for_a_running_job(store: Store) -> None:
     await enqueue(store, *new_jobs(store, 2))
     worker = await Worker.open(store)
     one, two = await worker.exactly(2)
-    expect_equal(await store.mark([Mark(job_id=one.id, now=START, cancel=WISH)]), [True], "the answer to a mark")
+    expect_equal(
+        await store.annotate([Annotation(job_id=one.id, now=START, cancel=WISH)]), [True], "the answer to a annotation"
+    )
     found = await get(store, one)
     expect_equal(found and found.cancel_request, WISH, "the job shows the request")
     expect_equal(found and found.version, one.version, "the version of a job that is asked to stop")
@@ -212,7 +214,7 @@ async def check_cancel_request_does_not_fence_an_honest_worker(store: Store) -> 
     await enqueue(store, *new_jobs(store, 2))
     worker = await Worker.open(store)
     one, two = await worker.exactly(2)
-    await store.mark([Mark(job_id=job.id, now=START, cancel=WISH) for job in (one, two)])
+    await store.annotate([Annotation(job_id=job.id, now=START, cancel=WISH) for job in (one, two)])
     changes = [succeed(one), kill(two)]
     expect_equal(await worker.settle(*changes), ["applied", "applied"], "the answers to results after a request")
     for job, wanted in zip((one, two), changes, strict=True):
@@ -224,10 +226,10 @@ async def check_job_that_was_asked_to_stop_never_waits_again(store: Store) -> No
     for settle in (fail, park, snooze, lambda job: make(job, Return())):
         await enqueued(store, dependency="ses")
         leased = await worker.one()
-        await store.mark([Mark(job_id=leased.id, now=START, cancel=WISH)])
+        await store.annotate([Annotation(job_id=leased.id, now=START, cancel=WISH)])
         made = settle(leased)
         claimed = await worker.ask(1, changes=[made])
-        expect_equal(claimed, Claimed(answers=("applied",), jobs=(), next_at=claimed.next_at), "the answer to a claim")
+        expect_equal(claimed, Claimed(results=("applied",), jobs=(), next_at=claimed.next_at), "the answer to a claim")
         await _expect_cancel(store, made)
         expect_equal(await store.apply([made], START), ["already"], f"the answer to a second {made.event.name}")
     expect_equal(await worker.take(5, START + HOUR), [], "jobs that run again")
@@ -238,7 +240,7 @@ async def check_job_that_was_asked_to_stop_is_not_recovered_to_run_again(store: 
     worker = await Worker.open(store, lease=LEASE)
     leased = await worker.one()
     (found,) = await store.recover(END + 1)
-    await store.mark([Mark(job_id=leased.id, now=END + 1, cancel=WISH)])
+    await store.annotate([Annotation(job_id=leased.id, now=END + 1, cancel=WISH)])
     taken_back = make(found, Return(crashed=True), END + 1)
     expect_equal(await store.apply([taken_back], END + 1), ["applied"], "the answer to the take-back")
     await _expect_cancel(store, taken_back)
@@ -250,7 +252,7 @@ async def check_retry_by_a_person_wins_over_an_older_cancel_request(store: Store
     await enqueued(store)
     worker = await Worker.open(store)
     leased = await worker.one()
-    await store.mark([Mark(job_id=leased.id, now=START, cancel=WISH)])
+    await store.annotate([Annotation(job_id=leased.id, now=START, cancel=WISH)])
     retry = change.retry(leased, OPERATOR, START + HOUR, 60.0)
     expect_equal(await store.apply([retry], START + HOUR), ["applied"], "the answer to a retry of a stuck job")
     again = await worker.one(at=START + HOUR)
@@ -271,13 +273,13 @@ async def check_first_cancel_request_stands(store: Store) -> None:
     await enqueued(store)
     worker = await Worker.open(store)
     leased = await worker.one()
-    marks = [
-        Mark(job_id=leased.id, now=START, session=worker.session, progress=b"50%"),
-        Mark(job_id=leased.id, now=START, cancel=WISH),
-        Mark(job_id=leased.id, now=START, cancel=CancelRequest(by="bea", reason="sent twice")),
-        Mark(job_id=leased.id, now=START, session=worker.session, progress=b"60%"),
+    annotations = [
+        Annotation(job_id=leased.id, now=START, session=worker.session, progress=b"50%"),
+        Annotation(job_id=leased.id, now=START, cancel=WISH),
+        Annotation(job_id=leased.id, now=START, cancel=CancelRequest(by="bea", reason="sent twice")),
+        Annotation(job_id=leased.id, now=START, session=worker.session, progress=b"60%"),
     ]
-    expect_equal(await store.mark(marks), [True] * len(marks), "the answers to four marks")
+    expect_equal(await store.annotate(annotations), [True] * len(annotations), "the answers to four annotations")
     found = await get(store, leased)
     expect_equal(found and found.cancel_request, WISH, "who asked first, and why")
     expect_equal(await store.progress(leased.id), b"60%", "the latest progress")
@@ -288,8 +290,8 @@ async def check_cancel_request_is_not_taken_for_a_job_that_does_not_run(store: S
     worker = await Worker.open(store)
     await worker.settle(succeed(await worker.one()))
     jobs = (waiting, done, new_job(store))
-    marks = [Mark(job_id=job.id, now=START, cancel=WISH) for job in jobs]
-    expect_equal(await store.mark(marks), [False, False, False], "the answers to three marks")
+    annotations = [Annotation(job_id=job.id, now=START, cancel=WISH) for job in jobs]
+    expect_equal(await store.annotate(annotations), [False, False, False], "the answers to three annotations")
     expect_job(await get(store, waiting), waiting, "the waiting job")
     expect_equal(await store.apply([change.cancel(waiting, OPERATOR, START)], START), ["applied"], "its cancel")
 
@@ -298,8 +300,10 @@ async def check_progress_is_taken_from_the_session_that_runs_the_job(store: Stor
     await enqueued(store)
     worker = await Worker.open(store)
     leased = await worker.one()
-    marks = [Mark(job_id=leased.id, now=START, session=name, progress=b"50%") for name in (worker.session, "other")]
-    expect_equal(await store.mark(marks), [True, False], "the answers to progress of two sessions")
+    annotations = [
+        Annotation(job_id=leased.id, now=START, session=name, progress=b"50%") for name in (worker.session, "other")
+    ]
+    expect_equal(await store.annotate(annotations), [True, False], "the answers to progress of two sessions")
     expect_job(await get(store, leased), leased, "the job beside its progress")
     expect_equal(await worker.settle(succeed(leased)), ["applied"], "the result after progress")
 
@@ -308,5 +312,5 @@ async def check_progress_over_the_limit_is_refused(store: Store) -> None:
     await enqueued(store)
     worker = await Worker.open(store)
     leased = await worker.one()
-    large = Mark(job_id=leased.id, now=START, session=worker.session, progress=b"x" * (LARGEST_PAYLOAD + 1))
-    await expect_error(store.mark([large]), PayloadTooLarge, "progress that is too large")
+    large = Annotation(job_id=leased.id, now=START, session=worker.session, progress=b"x" * (MAX_PAYLOAD_BYTES + 1))
+    await expect_error(store.annotate([large]), PayloadTooLarge, "progress that is too large")

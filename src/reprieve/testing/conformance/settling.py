@@ -34,7 +34,7 @@ LATER = START + 100 * SECOND
 
 
 async def running_job(store: Store) -> tuple[Worker, Job]:
-    """Answer a worker and the job that it runs."""
+    """Return a worker and the job that it runs."""
     await enqueued(store, dependency="ses")
     worker = await Worker.open(store)
     leased = await worker.one()
@@ -42,7 +42,7 @@ async def running_job(store: Store) -> tuple[Worker, Job]:
 
 
 async def dead_job(store: Store) -> tuple[Worker, Job]:
-    """Answer a worker and a job that died with it."""
+    """Return a worker and a job that died with it."""
     worker, leased = await running_job(store)
     death = kill(leased)
     await worker.settle(death)
@@ -72,7 +72,7 @@ async def check_settle_and_claim_are_one_step(store: Store) -> None:
     worker = await Worker.open(store)
     one = await worker.one()
     claimed = await worker.ask(1, changes=[succeed(one)])
-    expect_equal(claimed.answers, ("applied",), "the answer to the settled job")
+    expect_equal(claimed.results, ("applied",), "the answer to the settled job")
     expect(len(claimed.jobs) == 1 and claimed.jobs[0].id != one.id, f"the other job is leased, not {claimed.jobs!r}")
 
 

@@ -10,7 +10,7 @@ from reprieve.core import change
 from reprieve.core.change import Change, Request
 from reprieve.core.job import CancelRequest, Cause, Death, Job
 from reprieve.core.move import Cancel, Dead, Move, Park, Retry, Snooze, Succeed
-from reprieve.stores.protocol import Answer, Beat, Claim, Claimed, Filter, Regulation, Store
+from reprieve.stores.protocol import ChangeResult, Claim, Claimed, Filter, Heartbeat, LimitUpdate, Store
 from reprieve.testing.conformance.expect import expect_equal
 
 START = 1_700_000_000_000
@@ -72,13 +72,13 @@ class Worker:
     ) -> Self:
         """Open a session; by default its lease outlasts every check, and its slots every claim."""
         worker = cls(store, session)
-        await worker.beat(at, lease=lease, slots=slots, is_new=True)
+        await worker.heartbeat(at, lease=lease, slots=slots, is_new=True)
         return worker
 
-    async def beat(self, at: int = START, **fields: Any) -> bool:  # noqa: ANN401 - whatever a beat carries
-        """Beat once."""
+    async def heartbeat(self, at: int = START, **fields: Any) -> bool:  # noqa: ANN401 - whatever a heartbeat carries
+        """Heartbeat once."""
         facts: dict[str, Any] = {"lease": 30 * 86_400, "slots": 1_000} | fields
-        return await self.store.beat(Beat(session=self.session, now=at, **facts))
+        return await self.store.heartbeat(Heartbeat(session=self.session, now=at, **facts))
 
     async def ask(
         self, limit: int = 1, at: int = START, changes: Iterable[Change] = (), queues: Sequence[str] | None = None
@@ -118,19 +118,19 @@ class Worker:
         expect_equal(len(jobs), 1, f"jobs leased to {self.session}")
         return jobs[0]
 
-    async def settle(self, *changes: Change, at: int = START) -> list[Answer]:
+    async def settle(self, *changes: Change, at: int = START) -> list[ChangeResult]:
         """Settle and ask for nothing."""
-        return list((await self.ask(0, at, changes)).answers)
+        return list((await self.ask(0, at, changes)).results)
 
 
 async def get(store: Store, job: Job, at: int = START) -> Job | None:
-    """Answer the job as the store has it now."""
+    """Return the job as the store has it now."""
     page = await store.find(Filter(ids=(job.id,)), at)
     return page.jobs[0] if page.jobs else None
 
 
 async def find_all(store: Store, wanted: Filter, at: int = START, limit: int = 100) -> list[Job]:
-    """Answer every page of a search."""
+    """Return every page of a search."""
     found: list[Job] = []
     cursor = ""
     for _ in range(1_000):
@@ -143,9 +143,9 @@ async def find_all(store: Store, wanted: Filter, at: int = START, limit: int = 1
     raise AssertionError(message)
 
 
-async def regulate(store: Store, *regulations: Regulation, at: int = START) -> None:
-    """Regulate in one call."""
-    await store.regulate(regulations, at)
+async def update_limits(store: Store, *updates: LimitUpdate, at: int = START) -> None:
+    """Update the limits of in one call."""
+    await store.update_limits(updates, at)
 
 
 def succeed(job: Job, at: int = START, result: bytes | None = None, ttl: float = 0.0) -> Change:
@@ -191,7 +191,7 @@ def count_by(jobs: Iterable[Job], field: str) -> Counter[str]:
 
 
 def longest_run(names: Sequence[str], name: str) -> int:
-    """Answer how often a name stands in a row at the most."""
+    """Return how often a name stands in a row at the most."""
     longest = current = 0
     for other in names:
         current = current + 1 if other == name else 0

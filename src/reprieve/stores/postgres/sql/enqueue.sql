@@ -1,7 +1,7 @@
 -- name: enqueue
 select {schema}.enqueue(
     %(ids)s::uuid[], %(places)s::int8[], %(dues)s::int8[], %(versions)s::int8[], %(waits)s::int8[], %(starts)s::int8[],
-    %(recs)s::bytea, %(keyed)s::int8[], %(keys)s::bytea, %(expiries)s::int8[], %(shelves)s::json, %(now)s::int8
+    %(recs)s::bytea, %(keyed)s::int8[], %(keys)s::bytea, %(expiries)s::int8[], %(lanes)s::json, %(now)s::int8
 );
 
 -- name: enqueue_in
@@ -9,7 +9,7 @@ select {schema}.enqueue(
 -- parameters are texts, bytes and one number. Without a channel nobody is told.
 select array_to_json(known)::text, (
     select count(pg_notify(cast(%(channel)s as text), ' ' || queue)) from (
-        select distinct queue from json_to_recordset(cast(%(shelves)s as text)::json) as s (queue text)
+        select distinct queue from json_to_recordset(cast(%(lanes)s as text)::json) as s (queue text)
         where cast(%(channel)s as text) <> ''
     ) as queues
 )
@@ -17,5 +17,5 @@ from {schema}.enqueue(
     cast(%(ids)s as text)::uuid[], cast(%(places)s as text)::int8[], cast(%(dues)s as text)::int8[],
     cast(%(versions)s as text)::int8[], cast(%(waits)s as text)::int8[], cast(%(starts)s as text)::int8[],
     cast(%(recs)s as bytea), cast(%(keyed)s as text)::int8[], cast(%(keys)s as bytea), cast(%(expiries)s as text)::int8[],
-    cast(%(shelves)s as text)::json, cast(%(now)s as int8)
+    cast(%(lanes)s as text)::json, cast(%(now)s as int8)
 ) as known;

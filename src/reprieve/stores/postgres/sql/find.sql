@@ -1,11 +1,11 @@
 -- name: jobs
-select id, state, version, wait, due, shelf,
-       case when %(shelves)s::int8[] is null or shelf = any (%(shelves)s::int8[]) then rec end
+select id, state, version, wait, due, lane,
+       case when %(lanes)s::int8[] is null or lane = any (%(lanes)s::int8[]) then rec end
 from job where id > %(after)s::uuid order by id limit %(most)s;
 
 -- name: jobs_newest
-select id, state, version, wait, due, shelf,
-       case when %(shelves)s::int8[] is null or shelf = any (%(shelves)s::int8[]) then rec end
+select id, state, version, wait, due, lane,
+       case when %(lanes)s::int8[] is null or lane = any (%(lanes)s::int8[]) then rec end
 from job where id < %(after)s::uuid order by id desc limit %(most)s;
 
 -- name: ended
@@ -37,39 +37,39 @@ select seq, jobs from finished where seq <= %(seq)s and count > 0 order by seq d
 select s.name, l.at, l.jobs from lease as l join session as s on s.id = l.session;
 
 -- name: held
-select id from gate where permits = 0;
+select id from limiter where permits = 0;
 
--- name: shelves
-with shelves as (
-    select id, queue_name, tenant_name, task, dependency from shelf
+-- name: lanes
+with lanes as (
+    select id, queue_name, tenant_name, task, dependency from lane
     union
-    select shelf, queue, tenant, task, dependency from ledger
+    select lane, queue, tenant, task, dependency from ledger
 )
-select id from shelves
+select id from lanes
 where (%(queue)s = '' or queue_name = %(queue)s) and (%(tenant)s::text is null or tenant_name = %(tenant)s::text)
   and (%(task)s = '' or task = %(task)s) and (%(dependency)s::text is null or dependency = %(dependency)s::text);
 
 -- name: counts
 select id, sum(ready)::int8, sum(scheduled)::int8, sum(retrying)::int8, sum(parked)::int8, sum(dead)::int8
 from (
-    select id, ready, scheduled, retrying, parked, dead from shelf
+    select id, ready, scheduled, retrying, parked, dead from lane
     union all
-    select shelf, ready, scheduled, retrying, parked, 0 from ledger
+    select lane, ready, scheduled, retrying, parked, 0 from ledger
 ) as counted group by id;
 
 -- name: due
-select d.shelf, d.wait, count(*)
+select d.lane, d.wait, count(*)
 from (select id from queue union select number_of('queue', queue) from ledger) as q
 cross join (values (1), (2), (3), (4)) as waits (wait)
 join delayed as d on d.queue = q.id and d.wait = waits.wait and d.due <= %(now)s
-group by d.shelf, d.wait;
+group by d.lane, d.wait;
 
 -- name: finished_counts
 select q.name, sum(f.count)::int8 from finished as f join queue as q on q.id = f.queue
 where f.count > 0 and (%(queue)s = '' or q.name = %(queue)s) group by q.name;
 
 -- name: cancelled
-select shelf, count(*) from ended where state = 2 group by shelf;
+select lane, count(*) from ended where state = 2 group by lane;
 
 -- name: all_finished
 select jobs from finished where count > 0;
@@ -81,7 +81,7 @@ select seq, data from event where seq > %(after)s order by seq limit %(limit)s;
 select seq, data from event where job = %(job)s::uuid and seq > %(after)s order by seq limit %(limit)s;
 
 -- name: progress
-select progress from mark where id = %(id)s;
+select progress from annotation where id = %(id)s;
 
 -- name: result
 select value from result where id = %(id)s;

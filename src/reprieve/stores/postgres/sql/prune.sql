@@ -43,12 +43,12 @@ select count(*) from gone;
 -- name: dead
 with gone as (
     delete from job using unnest(%(ids)s::uuid[], %(versions)s::int8[], %(ats)s::int8[]) as v (id, version, at)
-    where job.id = v.id and job.state = 1 and job.version = v.version returning job.id, job.shelf, v.at
+    where job.id = v.id and job.state = 1 and job.version = v.version returning job.id, job.lane, v.at
 ), listed as (
-    delete from ended as e using gone, shelf as s
-    where s.id = gone.shelf and e.queue = s.queue and e.state = 1 and e.at = gone.at and e.id = gone.id
+    delete from ended as e using gone, lane as s
+    where s.id = gone.lane and e.queue = s.queue and e.state = 1 and e.at = gone.at and e.id = gone.id
 ), counted as (
-    update shelf as s set dead = s.dead - v.count from (select shelf, count(*) from gone group by shelf) as v where s.id = v.shelf
+    update lane as s set dead = s.dead - v.count from (select lane, count(*) from gone group by lane) as v where s.id = v.lane
 )
 select count(*) from gone;
 

@@ -1,7 +1,7 @@
 -- name: open
 insert into session (name, expires_at, slots) values (%(name)s, %(expires_at)s, %(slots)s) on conflict (name) do nothing;
 
--- name: beat
+-- name: heartbeat
 update session set expires_at = %(expires_at)s, slots = %(slots)s, is_dead = %(is_dead)s
 where name = %(name)s and not is_dead
 returning id;
@@ -19,7 +19,7 @@ delete from session where id = %(session)s;
 select at, jobs from lease where session = %(session)s and number between %(since)s and %(up_to)s order by number;
 
 -- name: jobs
-select id, state, version, wait, due, shelf, rec from job where id = any (%(ids)s::uuid[]);
+select id, state, version, wait, due, lane, rec from job where id = any (%(ids)s::uuid[]);
 
 -- name: time
 select (extract(epoch from clock_timestamp()) * 1000000)::int8;

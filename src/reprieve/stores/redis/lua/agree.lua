@@ -4,7 +4,7 @@
 -- KEYS  1: the first partition
 -- ARGV  1: the layout that the caller knows  2: how many partitions it wants at the least, or 0  3: how many a new store has
 --          if nobody says it
--- Answer: {layout, partitions}; nothing is written if the layout is newer
+-- Returns: {layout, partitions}; nothing is written if the layout is newer
 
 local known, wanted = tonumber(ARGV[1]), tonumber(ARGV[2])
 local found = call('HMGET', P .. ':m', 'layout', 'partitions')

@@ -14,15 +14,15 @@ local function promote(queue, now, limit)
         line = line or new_line()
         local records, names = fetch(P .. ':j', due), {}
         for number = 1, #due do
-          names[number] = shelf_in(records[number])
+          names[number] = lane_in(records[number])
         end
-        meet_shelves(names)
+        meet_lanes(names)
         for number, id in ipairs(due) do
           local version, _, kind = struct.unpack('>I4BB', records[number])
-          local shelf = shelves[names[number]]
+          local lane = lanes[names[number]]
           local counter = COUNTERS[kind == 0 and 1 or kind]
-          shelf[counter] = shelf[counter] - 1
-          stand(line, shelf, id, version, kind, 0, now, false)
+          lane[counter] = lane[counter] - 1
+          stand(line, lane, id, version, kind, 0, now, false)
         end
         many('ZREM', key, due)
       end
@@ -33,21 +33,21 @@ local function promote(queue, now, limit)
   end
 end
 
--- Lets shelves return from behind a gate, of a few tenants more than there is room for.
-local function return_shelves(gate, now)
-  local room = room_of(gate, now)
+-- Lets lanes return from behind a limiter, of a few tenants more than there is room for.
+local function return_lanes(limiter, now)
+  local room = room_of(limiter, now)
   if room == 0 then
-    look_again(gate, back_at(gate, now))
+    look_again(limiter, back_at(limiter, now))
     return
   end
-  local held = P .. ':h:' .. gate.name
+  local held = P .. ':h:' .. limiter.name
   local count = min(MOST_ASIDE, room and room + 1 or MOST_ASIDE)
   local names, left = {}, MOST_ASIDE
   for _, tenant in ipairs(call('ZRANGE', held, 0, count - 1)) do
     if left <= 0 then
       break
     end
-    local key = P .. ':a:' .. gate.name .. '\0' .. tenant
+    local key = P .. ':a:' .. limiter.name .. '\0' .. tenant
     local members = call('SPOP', key, left)
     left = left - #members
     for _, name in ipairs(members) do
@@ -55,16 +55,16 @@ local function return_shelves(gate, now)
     end
     if call('EXISTS', key) == 0 then
       call('ZREM', held, tenant)
-      gate.aside = gate.aside - 1
-      gate.is_changed = true
+      limiter.aside = limiter.aside - 1
+      limiter.is_changed = true
     end
   end
-  meet_shelves(names)
+  meet_lanes(names)
   for _, name in ipairs(names) do
-    shelves[name].aside = false
-    relist(shelves[name])
+    lanes[name].aside = false
+    relist(lanes[name])
   end
-  look_again(gate, gate.aside > 0 and 0 or nil)
+  look_again(limiter, limiter.aside > 0 and 0 or nil)
 end
 
 local function return_all(now)
@@ -77,52 +77,52 @@ local function return_all(now)
     end
   end
   meet_tenants(keys)
-  meet_gates(names)
+  meet_limiters(names)
   for _, key in ipairs(keys) do
     unblock(tenants[key])
   end
   for _, name in ipairs(names) do
-    return_shelves(gates[name], now)
+    return_lanes(limiters[name], now)
   end
   return #keys + #names == 16
 end
 
--- Puts shelves aside that a full gate keeps from giving anything.
+-- Puts lanes aside that a full limiter keeps from giving anything.
 local function put_aside(plan)
   for _, pair in ipairs(plan.asides) do
-    local shelf, gate = pair[1], pair[2]
-    if not shelf.aside and shelf.ready > 0 then
-      shelf.aside = gate.name
-      relist(shelf)
-      local key = P .. ':a:' .. gate.name .. '\0' .. shelf.tenant.key
-      call('SADD', key, shelf.name)
+    local lane, limiter = pair[1], pair[2]
+    if not lane.aside and lane.ready > 0 then
+      lane.aside = limiter.name
+      relist(lane)
+      local key = P .. ':a:' .. limiter.name .. '\0' .. lane.tenant.key
+      call('SADD', key, lane.name)
       local seq = call('HINCRBY', P .. ':m', 'asides', 1)
-      if call('ZADD', P .. ':h:' .. gate.name, 'NX', seq, shelf.tenant.key) == 1 then
-        gate.aside = gate.aside + 1
+      if call('ZADD', P .. ':h:' .. limiter.name, 'NX', seq, lane.tenant.key) == 1 then
+        limiter.aside = limiter.aside + 1
       end
-      gate.is_changed = true
-      if room_of(gate, plan.now) == 0 then
-        look_again(gate, back_at(gate, plan.now))
+      limiter.is_changed = true
+      if room_of(limiter, plan.now) == 0 then
+        look_again(limiter, back_at(limiter, plan.now))
       else
-        look_again(gate, 0)
+        look_again(limiter, 0)
       end
     end
   end
 end
 
-local function undo(plan, shelf)
-  give_back(shelf.tenant)
-  unblock(shelf.tenant)
-  give_back(plan.gate)
-  for _, name in ipairs(shelf.place.gates) do
-    if gates[name] ~= plan.gate then
-      give_back(gates[name])
+local function undo(plan, lane)
+  give_back(lane.tenant)
+  unblock(lane.tenant)
+  give_back(plan.limiter)
+  for _, name in ipairs(lane.place.limiters) do
+    if limiters[name] ~= plan.limiter then
+      give_back(limiters[name])
     end
   end
   plan.is_cut = true
 end
 
--- Takes entries off lanes, so many of each shelf as are still wanted; answers their ids, entries and shelves.
+-- Takes entries off lanes, so many of each lane as are still wanted; answers their ids, entries and lanes.
 local function pop_entries(wanted)
   local ids, entries, from = {}, {}, {}
   for name, count in pairs(wanted) do
@@ -134,12 +134,12 @@ local function pop_entries(wanted)
   return ids, entries, from
 end
 
--- Takes the picked jobs out of their lanes. Answers by shelf what may run, each as id, record and version; those past
+-- Takes the picked jobs out of their lanes. Answers by lane what may run, each as id, record and version; those past
 -- their deadline are noted.
 local function pop_jobs(plan, expired)
   local wanted, found = {}, {}
-  for name, shelf in pairs(plan.taken) do
-    wanted[name], found[name] = shelf.picked, {}
+  for name, lane in pairs(plan.taken) do
+    wanted[name], found[name] = lane.picked, {}
   end
   while next(wanted) and leftovers > 0 do
     local ids, entries, from = pop_entries(wanted)
@@ -178,11 +178,11 @@ end
 local function bury(plan, expired)
   local records, events, by_key = {}, {}, {}
   for _, item in ipairs(expired) do
-    local shelf, id, record = item[1], item[2], item[3]
+    local lane, id, record = item[1], item[2], item[3]
     records[#records + 1], records[#records + 2] = id, finish(record, EXPIRED, plan.now)
     events[#events + 1], events[#events + 2] = id, ending(record, 'X', plan.now, '')
-    shelf.dead = shelf.dead + 1
-    local key = P .. ':x:' .. shelf.place.queue
+    lane.dead = lane.dead + 1
+    local key = P .. ':x:' .. lane.place.queue
     by_key[key] = by_key[key] or {}
     table.insert(by_key[key], plan.now)
     table.insert(by_key[key], id)
@@ -197,47 +197,47 @@ end
 -- Carries out a plan: answers the jobs in the order of their picks, and leases them.
 local function carry_out(plan, session, number, leases, out)
   local expired, reached = {}, {}
-  for name, shelf in pairs(plan.taken) do
+  for name, lane in pairs(plan.taken) do
     reached[name] = 0
-    for _, gate in ipairs(shelf.place.gates) do
-      local limits = gates[gate]
-      if limits ~= plan.gate and is_free(limits) then
-        limits.running = limits.running + shelf.picked
+    for _, limiter in ipairs(lane.place.limiters) do
+      local limits = limiters[limiter]
+      if limits ~= plan.limiter and is_free(limits) then
+        limits.running = limits.running + lane.picked
         limits.is_changed = true
       end
     end
   end
   local found = pop_jobs(plan, expired)
   local prefixes = {}
-  for _, shelf in ipairs(plan.picks) do
-    local name = shelf.name
+  for _, lane in ipairs(plan.picks) do
+    local name = lane.name
     reached[name] = reached[name] + 1
     local job = found[name][reached[name]]
     if job then
       local version = job[3]
-      local of_shelf = prefixes[name]
-      if not of_shelf then
-        of_shelf = {}
-        prefixes[name] = of_shelf
+      local of_lane = prefixes[name]
+      if not of_lane then
+        of_lane = {}
+        prefixes[name] = of_lane
       end
-      local lease = of_shelf[version]
+      local lease = of_lane[version]
       if not lease then
         lease = struct.pack('>ddI4', number, plan.now, version + 1) .. name
-        of_shelf[version] = lease
+        of_lane[version] = lease
       end
       leases[#leases + 1], leases[#leases + 2] = job[1], lease
       out.ids[#out.ids + 1] = job[1]
       out.records[#out.records + 1] = job[2]
     else
-      undo(plan, shelf)
+      undo(plan, lane)
     end
   end
   bury(plan, expired)
-  for name, shelf in pairs(plan.taken) do
-    shelf.picked = false
-    relist(shelf)
-    if shelf.is_listed and not shelf.tenant.alone then
-      call('ZADD', P .. ':r:' .. shelf.tenant.key, 'XX', turn_of(shelf), name)
+  for name, lane in pairs(plan.taken) do
+    lane.picked = false
+    relist(lane)
+    if lane.is_listed and not lane.tenant.alone then
+      call('ZADD', P .. ':r:' .. lane.tenant.key, 'XX', turn_of(lane), name)
     end
   end
   put_aside(plan)
@@ -265,7 +265,7 @@ local function visit(name, session, number, now, slots, limit, leases, out)
   end
   local before = #out.ids
   promote(queue, now, max(50, limit))
-  meet_gates({'q' .. name})
+  meet_limiters({'q' .. name})
   local plan = new_plan(queue, slots, now)
   local moment
   local function note(at)
@@ -273,8 +273,8 @@ local function visit(name, session, number, now, slots, limit, leases, out)
       moment = min(moment or math.huge, at)
     end
   end
-  if room_of(plan.gate, now) == 0 then
-    note(back_at(plan.gate, now))
+  if room_of(plan.limiter, now) == 0 then
+    note(back_at(plan.limiter, now))
   else
     read_candidates(plan, AT_ONCE)
     pick(plan, limit)
@@ -284,7 +284,7 @@ local function visit(name, session, number, now, slots, limit, leases, out)
     end
     note(plan.ceiling_until)
     if #plan.picks < limit then
-      note(back_at(plan.gate, now))
+      note(back_at(plan.limiter, now))
     end
   end
   if #out.ids - before < limit then

@@ -1,9 +1,9 @@
--- Answers what is counted, and where waiting jobs are due that were not promoted yet: see due.lua.
+-- Returns what is counted, and where waiting jobs are due that were not promoted yet: see due.lua.
 --
 -- needs: calls record rate limits places line
 -- KEYS  1: the partition
 -- ARGV  1: now
--- Answer: {number of shelves, shelf, its counters, …, number of queues, queue, succeeded jobs, …, then queue and wait in
+-- Returns: {number of lanes, lane, its counters, …, number of queues, queue, succeeded jobs, …, then queue and wait in
 --          which jobs are due}
 
 local answer = {}

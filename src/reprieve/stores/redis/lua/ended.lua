@@ -1,9 +1,9 @@
--- Answers dead, cancelled or succeeded jobs of a queue, in the order of their end.
+-- Returns dead, cancelled or succeeded jobs of a queue, in the order of their end.
 --
 -- needs: calls forgotten record rate limits places line events settle look_part
 -- KEYS  1: the partition
 -- ARGV  1: 'x', 'c' or 'ok'  2: queue  3: when the last one ended  4: its id, or ''  5: about how many
--- Answer: as in look_part.lua, but each with when it ended before it
+-- Returns: as in look_part.lua, but each with when it ended before it
 
 local key, ids, times = P .. ':' .. ARGV[1] .. ':' .. ARGV[2], {}, {}
 local from, last, wanted = tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])

@@ -2,13 +2,13 @@
 --
 -- needs: calls forgotten record rate limits places line
 -- KEYS  1: the partition
--- ARGV  1: now, names of shelves, and for jobs out of an outbox what this server's clock said before they were taken
+-- ARGV  1: now, names of lanes, and for jobs out of an outbox what this server's clock said before they were taken
 --          (msgpack)
---       2: for each job 29 bytes: id, number of its shelf from 1 (2), wait (1), due (8), version (2)
+--       2: for each job 29 bytes: id, number of its lane from 1 (2), wait (1), due (8), version (2)
 --       3: for each job with a key 26 bytes: number of the job from 1 (2), key (16), until when it is kept (8)
 --       4 …: the records, in the order of the jobs
 --       last, out of an outbox: ids whose rows are gone from it, 16 bytes each
--- Answer: {'grown'}, and nothing was done, if there are keys and they are kept elsewhere, since there are more partitions
+-- Returns: {'grown'}, and nothing was done, if there are keys and they are kept elsewhere, since there are more partitions
 --         number of a job, id of the job that has its key, … for each key that was taken
 --         Out of an outbox: before that a word, `landed`, or `late` if nothing was done, and what the clock says
 --
@@ -34,9 +34,9 @@ if ARGV[3] ~= '' and tonumber(call('HGET', P .. ':m', 'partitions') or 1) > 1 th
 end
 local ids, jobs = {}, {}
 for first = 1, #ARGV[2], 29 do
-  local id, shelf, wait, due, version = struct.unpack('>c16I2BdI2', ARGV[2], first)
+  local id, lane, wait, due, version = struct.unpack('>c16I2BdI2', ARGV[2], first)
   ids[#ids + 1] = id
-  jobs[#jobs + 1] = {shelf, wait, due, version}
+  jobs[#jobs + 1] = {lane, wait, due, version}
 end
 
 -- Which are stored already: this is a repeat, or one of them was given twice.
@@ -101,16 +101,16 @@ if ARGV[3] ~= '' then
   end
 end
 
-meet_shelves(names)
+meet_lanes(names)
 local line, records = new_line(), {}
 for number, id in ipairs(ids) do
   local job = jobs[number]
   if not stored[id] and not job.is_known then
     stored[id] = true
-    local shelf = shelves[names[job[1]]]
-    stand(line, shelf, id, job[4], job[2], job[3], now, false)
+    local lane = lanes[names[job[1]]]
+    stand(line, lane, id, job[4], job[2], job[3], now, false)
     records[#records + 1], records[#records + 2] = id, ARGV[3 + number]
-    local queue = queue_of(shelf.place.queue)
+    local queue = queue_of(lane.place.queue)
     queue.is_changed = queue.is_changed or not queue.is_known
   end
 end

@@ -6,7 +6,7 @@
 local SHORTEST, LONGEST = 30, 600 -- seconds
 local MOST = 150000 -- seconds times ids of a quarter of a second: ten minutes of a thousand jobs a second
 
--- Answers the ids by the quarters of a second in which they were made: for each the rest of them, and their numbers.
+-- Returns the ids by the quarters of a second in which they were made: for each the rest of them, and their numbers.
 local function by_quarter(ids)
   local quarters = {}
   for number, id in ipairs(ids) do
@@ -31,7 +31,7 @@ local function remember(ids)
   end
 end
 
--- Answers which of the ids are remembered, by their numbers.
+-- Returns which of the ids are remembered, by their numbers.
 local function forgotten(ids)
   local found = {}
   for time, quarter in pairs(by_quarter(ids)) do

@@ -1,9 +1,9 @@
--- Answers what a partition knows of jobs.
+-- Returns what a partition knows of jobs.
 --
 -- needs: calls forgotten
 -- KEYS  1: the partition
 -- ARGV  1: ids, 16 bytes each
--- Answer: for each 2 if it is here, 1 if it was and is remembered, 0 if not
+-- Returns: for each 2 if it is here, 1 if it was and is remembered, 0 if not
 
 local ids, answer = split(ARGV[1], 16), {}
 local was = forgotten(ids)

@@ -1,10 +1,10 @@
--- Answers the jobs that run, all of them or those of a session.
+-- Returns the jobs that run, all of them or those of a session.
 --
 -- needs: calls forgotten record rate limits places line events settle
 -- KEYS  1: the partition
 -- ARGV  1: the session and  2: the id after which to go on, or '' and ''  3: how many at the most
 --       4: the only session that is meant, or '' for all
--- Answer: as in look_part.lua, in the order of the sessions and of their jobs' ids
+-- Returns: as in look_part.lua, in the order of the sessions and of their jobs' ids
 
 local after, last, left = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local sessions = ARGV[4] == '' and sessions_of() or {ARGV[4]}

@@ -4,7 +4,7 @@
 -- needs: calls
 -- KEYS  1: the hash tag of these keys
 -- ARGV  1: 'reserve', 'confirm', 'doubtful' or 'sweep'  2: now  3 …: items, see below
--- Answer of 'reserve' (key, id, until when it is kept, id of a holder that is gone or ''): for each {} if it is ours now,
+-- Returns of 'reserve' (key, id, until when it is kept, id of a holder that is gone or ''): for each {} if it is ours now,
 --          else {holder, until when it is kept, whether it was confirmed, when it was reserved}
 --        of 'confirm' (key, id): for each whether it still had the key
 --        of 'doubtful': {key, holder, whether it was never confirmed, …}, of keys whose time is up, and of reservations

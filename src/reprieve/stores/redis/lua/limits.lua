@@ -1,4 +1,4 @@
--- Part: what a gate or a tenant may have under way, and has.
+-- Part: what a limiter or a tenant may have under way, and has.
 -- Limits have `running`, and may have `permits`, `max_running`, and a rate: `count`, `window`, `bucket`, `meter`.
 
 local function is_free(limits)

@@ -1,7 +1,7 @@
--- Part: jobs take their place in line: in the lane of their shelf, or among those that wait for a time.
+-- Part: jobs take their place in line: in the lane of their lane, or among those that wait for a time.
 --
---   :l:<shelf> list: what is ready, oldest first
---   :d:<queue \0 wait> sorted set: what waits for a time → when; wait is 1 (schedule), 2 (retry) or 3 (gate or budget)
+--   :l:<lane> list: what is ready, oldest first
+--   :d:<queue \0 wait> sorted set: what waits for a time → when; wait is 1 (schedule), 2 (retry) or 3 (limiter or budget)
 --   :lo hash: ids whose leftover entries still stand in lanes → how many
 
 local COUNTERS = {[0] = 'ready', 'scheduled', 'retrying', 'parked', 'parked'}
@@ -16,8 +16,8 @@ local function new_line()
 end
 
 -- Notes where a waiting job goes. Those who come back stand before those who come.
-local function stand(line, shelf, id, version, wait, due, now, is_back)
-  local queue = shelf.place.queue
+local function stand(line, lane, id, version, wait, due, now, is_back)
+  local queue = lane.place.queue
   if due > now then
     local key = delayed_key(queue, wait)
     local list = line.delayed[key]
@@ -27,19 +27,19 @@ local function stand(line, shelf, id, version, wait, due, now, is_back)
     end
     list[#list + 1], list[#list + 2] = due, id
     local counter = COUNTERS[wait == 0 and 1 or wait]
-    shelf[counter] = shelf[counter] + 1
-    shelf.is_changed = true
+    lane[counter] = lane[counter] + 1
+    lane.is_changed = true
   else
     local lanes = is_back and line.front or line.back
-    local list = lanes[shelf.name]
+    local list = lanes[lane.name]
     if not list then
       -- A look at the length fails before anything is written if somebody else's key is in our way.
-      call('LLEN', P .. ':l:' .. shelf.name)
+      call('LLEN', P .. ':l:' .. lane.name)
       list = {}
-      lanes[shelf.name] = list
+      lanes[lane.name] = list
     end
     list[#list + 1] = entry_of(id, version)
-    shelf.ready = shelf.ready + 1
+    lane.ready = lane.ready + 1
     line.rung[queue] = true
   end
 end
@@ -51,11 +51,11 @@ local function form(line)
       entries[first], entries[last] = entries[last], entries[first]
     end
     many('LPUSH', P .. ':l:' .. name, entries)
-    relist(shelves[name])
+    relist(lanes[name])
   end
   for name, entries in pairs(line.back) do
     many('RPUSH', P .. ':l:' .. name, entries)
-    relist(shelves[name])
+    relist(lanes[name])
   end
   for key, list in pairs(line.delayed) do
     many('ZADD', key, list)

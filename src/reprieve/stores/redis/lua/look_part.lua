@@ -22,7 +22,7 @@ local function look(ids)
         how, session, at = 'r', leased[number][1], format('%.0f', since)
         wish = wishes[ids[number]] or ''
       elseif string.byte(record, 5) == WAITING then
-        local ended = call('ZSCORE', P .. ':ok:' .. place_of(shelf_in(record)).queue, ids[number])
+        local ended = call('ZSCORE', P .. ':ok:' .. place_of(lane_in(record)).queue, ids[number])
         if ended then
           how, at = 's', ended
         end

@@ -1,21 +1,21 @@
--- Part: queues, tenants, gates and shelves. Each is read once, changed in memory, and written once by `flush`.
+-- Part: queues, tenants, limiters and lanes. Each is read once, changed in memory, and written once by `flush`.
 --
 --   :q  hash  queue → clock, last tenant, its streak, when it and another were served, pauses, weights, kept successes
---   :tn hash  queue \0 tenant → weight, running, finish, served, when, open shelves, the only one, why blocked, limits
---   :t:<queue> sorted set, the ring: tenants with an open shelf that nothing blocks, in the order of their turn, which
+--   :tn hash  queue \0 tenant → weight, running, finish, served, when, open lanes, the only one, why blocked, limits
+--   :t:<queue> sorted set, the ring: tenants with an open lane that nothing blocks, in the order of their turn, which
 --       is the order of the members: load and finish (8 bytes each), then the name
---   :s  hash  shelf → ready, scheduled, retrying, parked, dead, cancelled, served, the gate that it is set aside for
---   :r:<queue \0 tenant> sorted set: a tenant's open shelves, if there are several, by priority and turn
---   :g  hash  gate → running, tenants set aside, limits. A gate is q<queue>, k<task>, d<dependency> or g<group>
---   :h:<gate> sorted set: tenants with shelves set aside, in the order of their coming
---   :a:<gate \0 queue \0 tenant> set: those shelves
---   :w  sorted set: gates and blocked tenants (t<queue \0 tenant>) → when to look at them again
+--   :s  hash  lane → ready, scheduled, retrying, parked, dead, cancelled, served, the limiter that it is set aside for
+--   :r:<queue \0 tenant> sorted set: a tenant's open lanes, if there are several, by priority and turn
+--   :g  hash  limiter → running, tenants set aside, limits. A limiter is q<queue>, k<task>, d<dependency> or g<group>
+--   :h:<limiter> sorted set: tenants with lanes set aside, in the order of their coming
+--   :a:<limiter \0 queue \0 tenant> set: those lanes
+--   :w  sorted set: limiters and blocked tenants (t<queue \0 tenant>) → when to look at them again
 
 local ROUND = 1e6 -- loads and virtual times are whole millionths
 local FULL, SPENT, HELD = 1, 2, 3
 local PRIORITY = 2 ^ 44
 
-local queues, tenants, gates, places, shelves = {}, {}, {}, {}, {}
+local queues, tenants, limiters, places, lanes = {}, {}, {}, {}, {}
 
 local function queue_of(name)
   local queue = queues[name]
@@ -70,7 +70,7 @@ local function meet_tenants(keys)
       open = f[6] or 0, alone = f[7] or false, blocked = f[8] or 0,
       permits = f[9] or false, max_running = f[10] or false,
       count = f[11] or false, window = f[12] or false, bucket = f[13] or false, meter = f[14] or false,
-      was = false, waited = 0, ran = 0, load = 0, shelves = false, has_more = false, has_arrived = false,
+      was = false, waited = 0, ran = 0, load = 0, lanes = false, has_more = false, has_arrived = false,
       is_changed = false,
     }
     if tenant.open > 0 and tenant.blocked == 0 then
@@ -82,17 +82,17 @@ local function meet_tenants(keys)
   end
 end
 
-local function meet_gates(names)
+local function meet_limiters(names)
   local unknown = {}
   for _, name in ipairs(names) do
-    if not gates[name] then
-      gates[name] = true
+    if not limiters[name] then
+      limiters[name] = true
       unknown[#unknown + 1] = name
     end
   end
   for number, packed in ipairs(fetch(P .. ':g', unknown)) do
     local f = packed and cmsgpack.unpack(packed) or {}
-    gates[unknown[number]] = {
+    limiters[unknown[number]] = {
       name = unknown[number], running = f[1] or 0, aside = f[2] or 0,
       permits = f[3] or false, max_running = f[4] or false,
       count = f[5] or false, window = f[6] or false, bucket = f[7] or false, meter = f[8] or false,
@@ -101,7 +101,7 @@ local function meet_gates(names)
   end
 end
 
--- Where a shelf is: what its name says.
+-- Where a lane is: what its name says.
 local function place_of(name)
   local place = places[name]
   if not place then
@@ -119,42 +119,42 @@ local function place_of(name)
     if five > four + 1 then
       through[#through + 1] = 'g' .. sub(name, four + 1, five - 1)
     end
-    place = {queue = queue, tenant = sub(name, 1, two - 1), gates = through, priority = string.byte(name, -1) - 48}
+    place = {queue = queue, tenant = sub(name, 1, two - 1), limiters = through, priority = string.byte(name, -1) - 48}
     places[name] = place
   end
   return place
 end
 
 local function meet_places(names)
-  local their_tenants, their_gates, known = {}, {}, {}
+  local their_tenants, their_limiters, known = {}, {}, {}
   for number = 1, #names do
     local place = place_of(names[number])
     their_tenants[number] = place.tenant
-    local through = place.gates
-    for place_of_gate = 1, #through do
-      local gate = through[place_of_gate]
-      if not known[gate] then
-        known[gate] = true
-        their_gates[#their_gates + 1] = gate
+    local through = place.limiters
+    for place_of_limiter = 1, #through do
+      local limiter = through[place_of_limiter]
+      if not known[limiter] then
+        known[limiter] = true
+        their_limiters[#their_limiters + 1] = limiter
       end
     end
   end
   meet_tenants(their_tenants)
-  meet_gates(their_gates)
+  meet_limiters(their_limiters)
 end
 
-local function is_open(shelf)
-  return shelf.ready > 0 and not shelf.aside
+local function is_open(lane)
+  return lane.ready > 0 and not lane.aside
 end
 
--- Reads shelves, with their tenants and gates.
-local function meet_shelves(names)
+-- Reads lanes, with their tenants and limiters.
+local function meet_lanes(names)
   meet_places(names)
   local unknown = {}
   for number = 1, #names do
     local name = names[number]
-    if not shelves[name] then
-      shelves[name] = true
+    if not lanes[name] then
+      lanes[name] = true
       unknown[#unknown + 1] = name
     end
   end
@@ -165,7 +165,7 @@ local function meet_shelves(names)
     local f = packed and cmsgpack.unpack(packed) or {}
     local tenant = tenants[place.tenant]
     local ready, aside = f[1] or 0, f[8] or false
-    shelves[name] = {
+    lanes[name] = {
       name = name, place = place, tenant = tenant, priority = place.priority,
       ready = ready, scheduled = f[2] or 0, retrying = f[3] or 0, parked = f[4] or 0, dead = f[5] or 0,
       cancelled = f[6] or 0, served = f[7] or tenant.served, aside = aside,
@@ -174,24 +174,24 @@ local function meet_shelves(names)
   end
 end
 
-local function shelf_of(name)
-  meet_shelves({name})
-  return shelves[name]
+local function lane_of(name)
+  meet_lanes({name})
+  return lanes[name]
 end
 
-local function turn_of(shelf)
-  return shelf.priority * PRIORITY + shelf.served
+local function turn_of(lane)
+  return lane.priority * PRIORITY + lane.served
 end
 
--- Lists a shelf among its tenant's open ones, or takes it off, after its jobs or its gate have changed.
-local function relist(shelf)
-  shelf.is_changed = true
-  local should = is_open(shelf)
-  if should == shelf.is_listed then
+-- Lists a lane among its tenant's open ones, or takes it off, after its jobs or its limiter have changed.
+local function relist(lane)
+  lane.is_changed = true
+  local should = is_open(lane)
+  if should == lane.is_listed then
     return
   end
-  shelf.is_listed = should
-  local tenant = shelf.tenant
+  lane.is_listed = should
+  local tenant = lane.tenant
   tenant.is_changed = true
   local key = P .. ':r:' .. tenant.key
   if not should then
@@ -199,16 +199,16 @@ local function relist(shelf)
     if tenant.alone then
       tenant.alone = false
     else
-      call('ZREM', key, shelf.name)
+      call('ZREM', key, lane.name)
     end
   elseif tenant.open == 0 then
-    tenant.open, tenant.alone = 1, shelf.name
+    tenant.open, tenant.alone = 1, lane.name
   else
     if tenant.alone then
-      call('ZADD', key, turn_of(shelf_of(tenant.alone)), tenant.alone)
+      call('ZADD', key, turn_of(lane_of(tenant.alone)), tenant.alone)
       tenant.alone = false
     end
-    call('ZADD', key, turn_of(shelf), shelf.name)
+    call('ZADD', key, turn_of(lane), lane.name)
     tenant.open = tenant.open + 1
   end
 end
@@ -227,15 +227,15 @@ local function unblock(tenant)
   end
 end
 
-local function look_again(gate, at)
+local function look_again(limiter, at)
   if at then
-    call('ZADD', P .. ':w', at, gate.name)
+    call('ZADD', P .. ':w', at, limiter.name)
   else
-    call('ZREM', P .. ':w', gate.name)
+    call('ZREM', P .. ':w', limiter.name)
   end
 end
 
--- Gives back slots that jobs of a shelf held; whatever was full may go on.
+-- Gives back slots that jobs of a lane held; whatever was full may go on.
 local function release(place, count)
   local tenant = tenants[place.tenant]
   tenant.running = tenant.running - count
@@ -243,29 +243,29 @@ local function release(place, count)
   if tenant.blocked == FULL then
     unblock(tenant)
   end
-  local through = place.gates
+  local through = place.limiters
   for number = 1, #through do
-    local gate = gates[through[number]]
-    gate.running = gate.running - count
-    gate.is_changed = true
-    if gate.aside > 0 then
-      look_again(gate, 0)
+    local limiter = limiters[through[number]]
+    limiter.running = limiter.running - count
+    limiter.is_changed = true
+    if limiter.aside > 0 then
+      look_again(limiter, 0)
     end
   end
 end
 
-local function flush_shelves()
+local function flush_lanes()
   local set, gone = {}, {}
-  for name, shelf in pairs(shelves) do
-    if shelf.is_changed then
-      local is_empty = shelf.ready + shelf.scheduled + shelf.retrying + shelf.parked + shelf.dead + shelf.cancelled == 0
-      if is_empty and not shelf.aside then
+  for name, lane in pairs(lanes) do
+    if lane.is_changed then
+      local is_empty = lane.ready + lane.scheduled + lane.retrying + lane.parked + lane.dead + lane.cancelled == 0
+      if is_empty and not lane.aside then
         gone[#gone + 1] = name
       else
         set[#set + 1] = name
         set[#set + 1] = cmsgpack.pack({
-          shelf.ready, shelf.scheduled, shelf.retrying, shelf.parked, shelf.dead, shelf.cancelled, shelf.served,
-          shelf.aside or nil,
+          lane.ready, lane.scheduled, lane.retrying, lane.parked, lane.dead, lane.cancelled, lane.served,
+          lane.aside or nil,
         })
       end
     end
@@ -322,15 +322,15 @@ local function flush_tenants()
   many('HSET', P .. ':tn', set)
 end
 
-local function flush_gates()
+local function flush_limiters()
   local set, gone = {}, {}
-  for name, gate in pairs(gates) do
-    if gate.is_changed then
-      if gate.running == 0 and gate.aside == 0 and is_free(gate) then
+  for name, limiter in pairs(limiters) do
+    if limiter.is_changed then
+      if limiter.running == 0 and limiter.aside == 0 and is_free(limiter) then
         gone[#gone + 1] = name
       else
         set[#set + 1] = name
-        set[#set + 1] = cmsgpack.pack(write_limits({gate.running, gate.aside}, 3, gate))
+        set[#set + 1] = cmsgpack.pack(write_limits({limiter.running, limiter.aside}, 3, limiter))
       end
     end
   end
@@ -339,9 +339,9 @@ local function flush_gates()
 end
 
 local function flush()
-  flush_shelves()
+  flush_lanes()
   flush_tenants()
-  flush_gates()
+  flush_limiters()
   local set = {}
   for name, queue in pairs(queues) do
     if queue.is_changed then

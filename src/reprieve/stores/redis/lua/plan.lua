@@ -2,9 +2,9 @@
 
 local MOST_IN_A_ROW, MOST_SLOTS, OLDEST_EVERY = 3, 0.9, 16
 local MINUTE = 60000
-local MOST_ASIDE = 64 -- shelves that one claim puts aside; the next goes on
-local SHELVES = 64 -- open shelves of a tenant that a claim reads at once
-local NONE = {} -- most shelves go through no gate that limits anything
+local MOST_ASIDE = 64 -- lanes that one claim puts aside; the next goes on
+local LANES = 64 -- open lanes of a tenant that a claim reads at once
+local NONE = {} -- most lanes go through no limiter that limits anything
 local AT_ONCE = 24 -- tenants that a claim reads at once
 
 local function is_before(one, other)
@@ -58,7 +58,7 @@ end
 -- Tenants that were read stand in line as the ring has them; those that were served, or met before, in a heap beside it.
 local function new_plan(queue, slots, now)
   return {
-    queue = queue, gate = gates['q' .. queue.name], slots = slots, now = now, ceiling = max(1, floor(slots * MOST_SLOTS)),
+    queue = queue, limiter = limiters['q' .. queue.name], slots = slots, now = now, ceiling = max(1, floor(slots * MOST_SLOTS)),
     line = {}, first = 1, heap = {}, seen = {}, read = 0, picks = {}, taken = {}, asides = {},
   }
 end
@@ -74,16 +74,16 @@ local function step_up(plan)
   return top and pop(plan.heap)
 end
 
--- Reads shelves of tenants that were not read yet.
-local function read_shelves(candidates)
+-- Reads lanes of tenants that were not read yet.
+local function read_lanes(candidates)
   local names, lists = {}, {}
   for number, tenant in ipairs(candidates) do
     local list
     if tenant.alone then
       list = {tenant.alone}
     else
-      list = call('ZRANGE', P .. ':r:' .. tenant.key, 0, SHELVES)
-      if #list > SHELVES then
+      list = call('ZRANGE', P .. ':r:' .. tenant.key, 0, LANES)
+      if #list > LANES then
         list[#list] = nil
         tenant.has_more = true
         -- Of each priority the first is the one that was served longest ago.
@@ -102,32 +102,32 @@ local function read_shelves(candidates)
       names[#names + 1] = name
     end
   end
-  meet_shelves(names)
+  meet_lanes(names)
   for number, tenant in ipairs(candidates) do
     local open, known, list = {}, tenant.has_more and {}, lists[number]
     for place = 1, #list do
       local name = list[place]
-      local shelf = shelves[name]
+      local lane = lanes[name]
       if not (known and known[name]) then
         if known then
           known[name] = true
         end
-        open[#open + 1] = shelf
-        if not shelf.limits then
-          local through, limits = shelf.place.gates, nil
-          -- The first gate is that of the queue, which is asked for all its tenants at once.
+        open[#open + 1] = lane
+        if not lane.limits then
+          local through, limits = lane.place.limiters, nil
+          -- The first limiter is that of the queue, which is asked for all its tenants at once.
           for place = 2, #through do
-            local gate = gates[through[place]]
-            if not is_free(gate) then
+            local limiter = limiters[through[place]]
+            if not is_free(limiter) then
               limits = limits or {}
-              limits[#limits + 1] = gate
+              limits[#limits + 1] = limiter
             end
           end
-          shelf.limits = limits or NONE
+          lane.limits = limits or NONE
         end
       end
     end
-    tenant.shelves = open
+    tenant.lanes = open
   end
 end
 
@@ -177,23 +177,23 @@ local function read_candidates(plan, count)
   plan.count = (plan.count or 0) + #fresh
 end
 
--- Reads the shelves of a tenant whose turn it is, and of some whose turn may be next.
-local function open_shelves(plan, tenant)
-  if tenant.shelves then
+-- Reads the lanes of a tenant whose turn it is, and of some whose turn may be next.
+local function open_lanes(plan, tenant)
+  if tenant.lanes then
     return
   end
   local some = {tenant}
   for place = plan.first, min(#plan.line, plan.first + AT_ONCE) do
-    if not plan.line[place].shelves then
+    if not plan.line[place].lanes then
       some[#some + 1] = plan.line[place]
     end
   end
   for place = 1, min(#plan.heap, AT_ONCE) do
-    if not plan.heap[place].shelves then
+    if not plan.heap[place].lanes then
       some[#some + 1] = plan.heap[place]
     end
   end
-  read_shelves(some)
+  read_lanes(some)
 end
 
 local function has_company(plan, tenant)
@@ -243,7 +243,7 @@ local function may_run(plan, tenant)
   return tenant.running < plan.ceiling or not has_company(plan, tenant)
 end
 
--- Answers the tenant that is next, taken off the heap; nil when there is none, or others have to be read first.
+-- Returns the tenant that is next, taken off the heap; nil when there is none, or others have to be read first.
 local function choose(plan)
   local passed, chosen, fallback = {}, nil, nil
   while true do
@@ -288,11 +288,11 @@ local function is_sooner(one, other, by_age)
   return one.priority < other.priority or (one.priority == other.priority and one.served < other.served)
 end
 
--- Answers the shelf of a tenant that is next and may give a job; those that may not are put aside.
-local function choose_shelf(plan, tenant)
-  open_shelves(plan, tenant)
+-- Returns the lane of a tenant that is next and may give a job; those that may not are put aside.
+local function choose_lane(plan, tenant)
+  open_lanes(plan, tenant)
   local by_age = (tenant.served + 1) % OLDEST_EVERY == 0
-  local open = tenant.shelves
+  local open = tenant.lanes
   while open[1] do
     local best = 1
     for number = 2, #open do
@@ -300,18 +300,18 @@ local function choose_shelf(plan, tenant)
         best = number
       end
     end
-    local shelf, full = open[best], nil
-    for number = 1, #shelf.limits do
-      local gate = shelf.limits[number]
-      if room_of(gate, plan.now) == 0 then
-        full = gate
+    local lane, full = open[best], nil
+    for number = 1, #lane.limits do
+      local limiter = lane.limits[number]
+      if room_of(limiter, plan.now) == 0 then
+        full = limiter
         break
       end
     end
     if not full then
-      return shelf, best
+      return lane, best
     end
-    plan.asides[#plan.asides + 1] = {shelf, full}
+    plan.asides[#plan.asides + 1] = {lane, full}
     table.remove(open, best)
   end
   if tenant.has_more then
@@ -319,7 +319,7 @@ local function choose_shelf(plan, tenant)
   end
 end
 
-local function take_one(plan, tenant, shelf, place)
+local function take_one(plan, tenant, lane, place)
   local queue, now = plan.queue, plan.now
   tenant.served = tenant.served + 1
   tenant.served_at = now
@@ -333,19 +333,19 @@ local function take_one(plan, tenant, shelf, place)
   end
   queue.last_at = max(queue.last_at, now)
   tenant.finish = tenant.finish + floor(ROUND / tenant.weight + 0.5)
-  shelf.served = tenant.served
-  shelf.ready = shelf.ready - 1
-  shelf.picked = (shelf.picked or 0) + 1
-  for number = 1, #shelf.limits do
-    take_slot(shelf.limits[number], now)
+  lane.served = tenant.served
+  lane.ready = lane.ready - 1
+  lane.picked = (lane.picked or 0) + 1
+  for number = 1, #lane.limits do
+    take_slot(lane.limits[number], now)
   end
-  take_slot(plan.gate, now)
-  plan.picks[#plan.picks + 1] = shelf
-  plan.taken[shelf.name] = shelf
-  if shelf.ready == 0 then
-    table.remove(tenant.shelves, place)
+  take_slot(plan.limiter, now)
+  plan.picks[#plan.picks + 1] = lane
+  plan.taken[lane.name] = lane
+  if lane.ready == 0 then
+    table.remove(tenant.lanes, place)
   end
-  if tenant.shelves[1] or tenant.has_more then
+  if tenant.lanes[1] or tenant.has_more then
     tenant.load = load_of(tenant)
     push(plan.heap, tenant)
   end
@@ -353,7 +353,7 @@ end
 
 -- Picks jobs until the limit, or until there is nothing that may run.
 local function pick(plan, limit)
-  local room = room_of(plan.gate, plan.now)
+  local room = room_of(plan.limiter, plan.now)
   limit = room and min(limit, room) or limit
   while true do
     plan.wants_more = false
@@ -362,9 +362,9 @@ local function pick(plan, limit)
       if not tenant then
         break
       end
-      local shelf, place = choose_shelf(plan, tenant)
-      if shelf then
-        take_one(plan, tenant, shelf, place)
+      local lane, place = choose_lane(plan, tenant)
+      if lane then
+        take_one(plan, tenant, lane, place)
       end
       if #plan.asides >= MOST_ASIDE then
         plan.is_cut = true

@@ -5,7 +5,7 @@
 -- ARGV  1: now, how many succeeded jobs of a queue are kept, and the moments before which succeeded jobs, cancelled jobs
 --          and events go (msgpack)
 --       2: archived jobs, 20 bytes each: id, version
--- Answer: how many went: {succeeded, cancelled, dead, events, keys, results}
+-- Returns: how many went: {succeeded, cancelled, dead, events, keys, results}
 
 local left = 1000 -- of all kinds and queues together; the next call goes on
 local now, kept, succeeded_before, cancelled_before, events_before = unpack(cmsgpack.unpack(ARGV[1]))
@@ -15,12 +15,12 @@ local succeeded, cancelled, dead, events, keys, results = 0, 0, 0, 0, 0, 0
 local function uncount(ids, counter)
   local records, names = fetch(P .. ':j', ids), {}
   for number, record in ipairs(records) do
-    names[number] = shelf_in(record)
+    names[number] = lane_in(record)
   end
-  meet_shelves(names)
+  meet_lanes(names)
   for _, name in ipairs(names) do
-    shelves[name][counter] = shelves[name][counter] - 1
-    shelves[name].is_changed = true
+    lanes[name][counter] = lanes[name][counter] - 1
+    lanes[name].is_changed = true
   end
 end
 
@@ -51,7 +51,7 @@ for first = 1, #ARGV[2], 20 do
     local stored, state = struct.unpack('>I4B', record)
     if stored == version and (state == DEAD or state == EXPIRED) then
       uncount({id}, 'dead')
-      call('ZREM', P .. ':x:' .. place_of(shelf_in(record)).queue, id)
+      call('ZREM', P .. ':x:' .. place_of(lane_in(record)).queue, id)
       forget_jobs({id})
       dead, left = dead + 1, left - 1
     end

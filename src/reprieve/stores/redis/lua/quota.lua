@@ -5,7 +5,7 @@
 -- ARGV  1: 'begin', 'read', 'freeze' or 'grant', now, epoch, items, number of the state of `:want` that is dealt out
 --          (msgpack); an item is subject letter, name, queue, and for 'grant' the shares of permits, max_running and the
 --          rate's count, each a number or false
--- Answer: of 'begin', to the first partition: {'ok', a new epoch}
+-- Returns: of 'begin', to the first partition: {'ok', a new epoch}
 --         {'stale'} if somebody has frozen the partition since, or has told it of a newer state; else 'ok' and for each
 --          item what runs, what its rate has granted, whether more is wanted, and its shares of permits, max_running and
 --          count so far
@@ -35,8 +35,8 @@ for _, item in ipairs(items) do
     meet_tenants({item[3] .. '\0' .. item[2]})
     limits = tenants[item[3] .. '\0' .. item[2]]
   else
-    meet_gates({item[1] .. item[2]})
-    limits = gates[item[1] .. item[2]]
+    meet_limiters({item[1] .. item[2]})
+    limits = limiters[item[1] .. item[2]]
   end
   local used = limits.count and granted(limits, now) or 0
   local wants = room_of(limits, now) == 0 and (

@@ -1,11 +1,11 @@
 -- Part: what a script reads of a job's record, and the one that it writes itself.
 -- A record is: version (4 bytes), state (1), wait (1), deadline in ms (8, 0 is none), [when a script ended it (8)],
--- length of the shelf's name (2), the shelf's name, and whatever else clients keep of a job.
+-- length of the lane's name (2), the lane's name, and whatever else clients keep of a job.
 -- It is written at enqueue and when an attempt ends, not by a lease nor by a success.
 
 local WAITING, DEAD, CANCELLED, EXPIRED, GIVEN_UP = 0, 1, 2, 3, 4
 
-local function shelf_in(record)
+local function lane_in(record)
   local from = string.byte(record, 5) >= EXPIRED and 23 or 15
   local length = struct.unpack('>I2', record, from)
   return sub(record, from + 2, from + 1 + length)

@@ -3,7 +3,7 @@
 -- needs: calls forgotten record rate limits places line events settle
 -- KEYS  1: the partition
 -- ARGV  1: now  2: limit
--- Answer: {session, id, when it was leased, the wish that it stops or '', record, …}
+-- Returns: {session, id, when it was leased, the wish that it stops or '', record, …}
 
 local now, limit = tonumber(ARGV[1]), tonumber(ARGV[2])
 call('HDEL', P .. ':m', '')

@@ -1,7 +1,7 @@
 -- Part: changes carried out. Each is checked against the lease or version that it guards, then all are written at once.
 --
 --   :j  hash: job → record
---   :y:<session> hash: job → lease: number of the call (8 bytes), when (8), version (4), shelf
+--   :y:<session> hash: job → lease: number of the call (8 bytes), when (8), version (4), lane
 --   :x:<queue>, :c:<queue>, :ok:<queue> sorted sets: dead, cancelled and succeeded jobs → when they ended
 --   :rs hash, :rx sorted set: job → result, and until when it is kept
 --   :mk hash: job → what stands beside its version: length of the wish to stop (2 bytes), the wish, progress if it is
@@ -25,24 +25,24 @@ local function sessions_of()
   return names
 end
 
-local function wish_in(mark)
-  local length = struct.unpack('>I2', mark)
-  return sub(mark, 3, 2 + length), sub(mark, 3 + length)
+local function wish_in(annotation)
+  local length = struct.unpack('>I2', annotation)
+  return sub(annotation, 3, 2 + length), sub(annotation, 3 + length)
 end
 
--- Answers the wishes that running jobs stop, by their ids.
+-- Returns the wishes that running jobs stop, by their ids.
 local function wishes_of(ids)
   local wishes = {}
   if ids[1] and call('EXISTS', P .. ':mk') == 1 then
-    for number, mark in ipairs(fetch(P .. ':mk', ids)) do
-      local wish = mark and wish_in(mark) or ''
+    for number, annotation in ipairs(fetch(P .. ':mk', ids)) do
+      local wish = annotation and wish_in(annotation) or ''
       wishes[ids[number]] = wish ~= '' and wish or nil
     end
   end
   return wishes
 end
 
--- Answers for each id the session and the lease that it runs under, or false.
+-- Returns for each id the session and the lease that it runs under, or false.
 local function leases_of(ids)
   local found, wanted, by_id = {}, {}, {}
   for _, id in ipairs(ids) do
@@ -85,7 +85,7 @@ local function keep(queue, scored)
   end
 end
 
--- Answers whether a job runs, of those that changes without a session are about; leases are read once, if at all.
+-- Returns whether a job runs, of those that changes without a session are about; leases are read once, if at all.
 local function leased_of(changes)
   local leased
   return function(id)
@@ -105,7 +105,7 @@ local function leased_of(changes)
   end
 end
 
--- Takes a job that does not run from where it is. Answers its shelf, or nil if it is not as the change saw it.
+-- Takes a job that does not run from where it is. Answers its lane, or nil if it is not as the change saw it.
 local function take_out(id, version, is_leased)
   local record = call('HGET', P .. ':j', id)
   if not record then
@@ -115,23 +115,23 @@ local function take_out(id, version, is_leased)
   if stored ~= version then
     return
   end
-  local shelf = shelf_of(shelf_in(record))
-  local queue = shelf.place.queue
+  local lane = lane_of(lane_in(record))
+  local queue = lane.place.queue
   if state ~= WAITING then
     call('ZREM', P .. ENDED[state] .. queue, id)
     local counter = ENDED_COUNTER[state]
-    shelf[counter] = shelf[counter] - 1
+    lane[counter] = lane[counter] - 1
   elseif call('ZREM', delayed_key(queue, wait), id) == 1 then
     local counter = COUNTERS[wait == 0 and 1 or wait]
-    shelf[counter] = shelf[counter] - 1
+    lane[counter] = lane[counter] - 1
   elseif call('ZSCORE', P .. ':ok:' .. queue, id) or is_leased(id) then
     return
   else
     call('HINCRBY', P .. ':lo', id, 1)
-    shelf.ready = shelf.ready - 1
+    lane.ready = lane.ready - 1
   end
-  relist(shelf)
-  return shelf
+  relist(lane)
+  return lane
 end
 
 local function why_not(change)
@@ -143,7 +143,7 @@ local function why_not(change)
     return 'm'
   end
   if change.is_success and struct.unpack('>I4', record) + 1 == change.version then
-    local ended = call('ZSCORE', P .. ':ok:' .. place_of(shelf_in(record)).queue, change.id)
+    local ended = call('ZSCORE', P .. ':ok:' .. place_of(lane_in(record)).queue, change.id)
     if ended and tonumber(ended) == change.at then
       return 'y'
     end
@@ -161,7 +161,7 @@ local function read_changes(blob, session, next)
     if kind == 1 then
       local info = cmsgpack.unpack(ARGV[next])
       change.session, change.state, change.wait, change.due = info[1], info[2], info[3], info[4]
-      change.new_version, change.result_until, change.shelf, change.yields = info[5], info[6], info[7], info[8]
+      change.new_version, change.result_until, change.lane, change.yields = info[5], info[6], info[7], info[8]
       change.record, change.event, change.result = ARGV[next + 1], ARGV[next + 2], ARGV[next + 3]
       next = next + 4
     end
@@ -187,12 +187,12 @@ local function read_leases(changes)
     for number, packed in ipairs(fetch(P .. ':y:' .. session, list.ids)) do
       local change = changes[list.numbers[number]]
       if packed then
-        local _, _, version, shelf = lease_of(packed)
+        local _, _, version, lane = lease_of(packed)
         if version == change.version then
-          change.leased_from = shelf
-          if not known[shelf] then
-            known[shelf] = true
-            names[#names + 1] = shelf
+          change.leased_from = lane
+          if not known[lane] then
+            known[lane] = true
+            names[#names + 1] = lane
           end
         end
       end
@@ -205,16 +205,16 @@ end
 -- ready jobs; and those in which slots came free.
 local function settle(changes, now)
   read_leases(changes)
-  local shelf_names, yielding = {}, {}
+  local lane_names, yielding = {}, {}
   for _, change in ipairs(changes) do
-    if change.shelf then
-      shelf_names[#shelf_names + 1] = change.shelf
+    if change.lane then
+      lane_names[#lane_names + 1] = change.lane
     end
     if change.yields then
       yielding[#yielding + 1] = change.id
     end
   end
-  meet_shelves(shelf_names)
+  meet_lanes(lane_names)
   local wishes, is_leased = wishes_of(yielding), leased_of(changes)
   local answers, applied, line = {}, {}, new_line()
   local ended, records, events, succeeded = {}, {}, {}, {}
@@ -226,8 +226,8 @@ local function settle(changes, now)
     elseif change.session ~= '' then
       from = change.leased_from
     else
-      local shelf = take_out(id, change.version, is_leased)
-      from = shelf and shelf.name
+      local lane = take_out(id, change.version, is_leased)
+      from = lane and lane.name
     end
     if not from then
       local is_repeat = applied[id] and applied[id].event == change.event and applied[id].at == change.at
@@ -254,7 +254,7 @@ local function settle(changes, now)
         end
         list[#list + 1], list[#list + 2] = change.at, id
       else
-        local shelf, cancel = shelves[change.shelf], change.yields and wishes[id]
+        local lane, cancel = lanes[change.lane], change.yields and wishes[id]
         if cancel then
           -- Somebody had asked it to stop: it does not wait again.
           change.cancel = ending(change.record, 'C', change.at, cancel)
@@ -262,15 +262,15 @@ local function settle(changes, now)
         end
         records[#records + 1], records[#records + 2] = id, change.record
         if change.state == WAITING then
-          stand(line, shelf, id, change.new_version, change.wait, change.due, now, true)
+          stand(line, lane, id, change.new_version, change.wait, change.due, now, true)
         else
-          local key = P .. ENDED[change.state] .. shelf.place.queue
+          local key = P .. ENDED[change.state] .. lane.place.queue
           ended[key] = ended[key] or {}
           table.insert(ended[key], change.due)
           table.insert(ended[key], id)
           local counter = ENDED_COUNTER[change.state]
-          shelf[counter] = shelf[counter] + 1
-          shelf.is_changed = true
+          lane[counter] = lane[counter] + 1
+          lane.is_changed = true
         end
       end
       if change.event ~= '' then

@@ -1,9 +1,9 @@
--- Answers events in their order.
+-- Returns events in their order.
 --
 -- needs: calls record rate limits places line events
 -- KEYS  1: the partition
 -- ARGV  1: the place after which to go on  2: how many at the most  3: an id, or '' for all jobs
--- Answer: {the server's time in ms, place, id, event, …}
+-- Returns: {the server's time in ms, place, id, event, …}
 
 local time = call('TIME')
 local after, limit = tonumber(ARGV[1]), tonumber(ARGV[2])

@@ -5,7 +5,7 @@
 -- KEYS  1: the partition
 -- ARGV  1: now, session ('' is none), number of the call, limit, queues (msgpack)
 --       2: changes, 30 bytes each, and from 3 on what some of them need: see settle.lua
--- Answer: {word, answers (a letter each), next time or '', place of the bell, number of the session's call before, ids of
+-- Returns: {word, answers (a letter each), next time or '', place of the bell, number of the session's call before, ids of
 --       the jobs, record, record, …}
 --       word: 'ok'; 'again' for a repeat, whose jobs are those that the session still holds of that call;
 --       'dead' or 'stale', and nothing was done

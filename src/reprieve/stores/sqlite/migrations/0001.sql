@@ -1,10 +1,10 @@
--- The first layout. Its tables may stand beside those of an application, so all of them say whose they are. Ids of queues, tenants, gates and shelves never change and are never used again, so that
+-- The first layout. Its tables may stand beside those of an application, so all of them say whose they are. Ids of queues, tenants, limiters and lanes never change and are never used again, so that
 -- processes may remember them.
 
 create table reprieve_queue (
     id       integer primary key,
     name     text    not null unique,
-    gate     integer not null,                -- its own limits
+    limiter     integer not null,                -- its own limits
     clock    integer not null default 0,      -- virtual time, in millionths of a round
     last     integer not null default 0,      -- the tenant that was served last
     streak   integer not null default 0,      -- and how often in a row
@@ -13,7 +13,7 @@ create table reprieve_queue (
     pauses   integer not null default 0       -- bit 1: schedule, bit 2: retry
 ) strict;
 
-create table reprieve_gate (
+create table reprieve_limiter (
     id          integer primary key,
     subject     text    not null,
     name        text    not null,
@@ -23,12 +23,12 @@ create table reprieve_gate (
     rate_window real,
     meter       text    not null default '[]',
     running     integer not null default 0,
-    aside       integer not null default 0,   -- shelves set aside because of this gate
-    cursor      integer not null default 0,   -- the tenant whose shelves returned last
+    aside       integer not null default 0,   -- lanes set aside because of this limiter
+    cursor      integer not null default 0,   -- the tenant whose lanes returned last
     back_at     integer,                      -- when to look at what is set aside
     unique (subject, name)
 ) strict;
-create index reprieve_gate_back on reprieve_gate (back_at) where back_at is not null;
+create index reprieve_limiter_back on reprieve_limiter (back_at) where back_at is not null;
 
 create table reprieve_tenant (
     id          integer primary key,
@@ -54,7 +54,7 @@ create index reprieve_tenant_ring on reprieve_tenant (queue, load, finish, id, w
 create index reprieve_tenant_busy on reprieve_tenant (queue, weight) where running > 0 and ringed = 0;
 create index reprieve_tenant_back on reprieve_tenant (back_at) where back_at is not null;
 
-create table reprieve_shelf (                          -- the jobs of one priority in a lane, counted
+create table reprieve_lane (                          -- the jobs of one priority in a lane, counted
     id         integer primary key,
     queue      integer not null,
     tenant     integer not null,
@@ -62,26 +62,26 @@ create table reprieve_shelf (                          -- the jobs of one priori
     dependency text    not null,
     "group"    text    not null,
     priority   integer not null,
-    task_gate       integer not null,
-    dependency_gate integer not null,         -- 0: none
-    group_gate      integer not null,         -- 0: none
+    task_limiter       integer not null,
+    dependency_limiter integer not null,         -- 0: none
+    group_limiter      integer not null,         -- 0: none
     ready      integer not null default 0,
     scheduled  integer not null default 0,
     retrying   integer not null default 0,
     parked     integer not null default 0,
     dead       integer not null default 0,
-    is_open    integer not null default 0,    -- has ready jobs and waits for no gate
-    aside      integer not null default 0,    -- the gate that it waits for
+    is_open    integer not null default 0,    -- has ready jobs and waits for no limiter
+    aside      integer not null default 0,    -- the limiter that it waits for
     served     integer not null default 0,    -- the tenant's pick that last took from it
     unique (tenant, task, dependency, "group", priority)
 ) strict;
 -- Only `is_open` and `served` move an entry of this index; counting jobs does not.
-create index reprieve_shelf_open on reprieve_shelf (tenant, priority, served) where is_open = 1;
-create index reprieve_shelf_aside on reprieve_shelf (aside, tenant) where aside > 0;
+create index reprieve_lane_open on reprieve_lane (tenant, priority, served) where is_open = 1;
+create index reprieve_lane_aside on reprieve_lane (aside, tenant) where aside > 0;
 
 create table reprieve_job (
     id      integer primary key,              -- the time and the low bits of its public id
-    shelf   integer not null,
+    lane   integer not null,
     state   integer not null,                 -- 0: waiting or running, 1: dead, 2: cancelled
     version integer not null,                 -- not counting a lease
     wait    integer not null,                 -- what it waits for; may lag behind `ready`
@@ -89,14 +89,14 @@ create table reprieve_job (
     rec     blob    not null
 ) strict;
 
-create table reprieve_ready (shelf integer not null, id integer not null, primary key (shelf, id)) strict, without rowid;
+create table reprieve_ready (lane integer not null, id integer not null, primary key (lane, id)) strict, without rowid;
 
 create table reprieve_delayed (
     queue integer not null,
     wait  integer not null,
     due   integer not null,
     id    integer not null,
-    shelf integer not null,
+    lane integer not null,
     primary key (queue, wait, due, id)
 ) strict, without rowid;
 
@@ -121,7 +121,7 @@ create table reprieve_session (
 create table reprieve_lease (                          -- one row for each claim
     id   integer primary key,                 -- session << 32 | number
     at   integer not null,
-    jobs blob    not null                     -- {job: [shelf, version]}
+    jobs blob    not null                     -- {job: [lane, version]}
 ) strict;
 
 create table reprieve_ended (                          -- the dead and the cancelled
@@ -129,7 +129,7 @@ create table reprieve_ended (                          -- the dead and the cance
     state       integer not null,
     at          integer not null,
     id          integer not null,
-    shelf       integer not null,
+    lane       integer not null,
     death       text    not null,
     code        text    not null,
     fingerprint text    not null,
@@ -159,7 +159,7 @@ create table reprieve_uniq (
 
 create index reprieve_uniq_expires on reprieve_uniq (expires);
 
-create table reprieve_mark (
+create table reprieve_annotation (
     id       integer primary key,
     cancel   blob,                            -- who wants it cancelled, and why
     progress blob
@@ -179,7 +179,7 @@ create table reprieve_event (
 create index reprieve_event_at on reprieve_event (at);
 create index reprieve_event_job on reprieve_event (job, version);
 
-create table reprieve_cell (key text primary key, version integer not null, value blob not null) strict, without rowid;
+create table reprieve_entry (key text primary key, version integer not null, value blob not null) strict, without rowid;
 
 create table reprieve_counter (name text primary key, value integer not null) strict, without rowid;
-insert into reprieve_counter values ('layout', 0), ('node', 0), ('session', 0), ('cell', 0), ('finished', 0);
+insert into reprieve_counter values ('layout', 0), ('node', 0), ('session', 0), ('entry', 0), ('finished', 0);

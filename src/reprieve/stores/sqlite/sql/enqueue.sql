@@ -6,7 +6,7 @@ select coalesce((select max(id) from reprieve_job), 0),
        coalesce((select newest from reprieve_finished where seq = (select max(seq) from reprieve_finished)), 0);
 
 -- name: keys
-select key, id, expires, exists (select 1 from reprieve_job as job where job.id = uniq.job) from reprieve_uniq as uniq where key in ({marks});
+select key, id, expires, exists (select 1 from reprieve_job as job where job.id = uniq.job) from reprieve_uniq as uniq where key in ({placeholders});
 
 -- name: take_keys
 insert into reprieve_uniq (key, id, job, expires)
@@ -14,26 +14,26 @@ select column1, column2, column3, column4 from (values {values}) where column1 i
 on conflict (key) do update set id = excluded.id, job = excluded.job, expires = excluded.expires;
 
 -- name: jobs
-insert into reprieve_job (id, shelf, state, version, wait, due, rec)
+insert into reprieve_job (id, lane, state, version, wait, due, rec)
 select column1, column2, 0, column3, column4, column5, column6 from (values {values}) where column1 is not null;
 
 -- name: ready
-insert into reprieve_ready (shelf, id)
+insert into reprieve_ready (lane, id)
 select column1, column2 from (values {values}) where column1 is not null;
 
 -- name: delayed
-insert into reprieve_delayed (queue, wait, due, id, shelf)
+insert into reprieve_delayed (queue, wait, due, id, lane)
 select column1, column2, column3, column4, column5 from (values {values}) where column1 is not null;
 
 -- name: count
-update reprieve_shelf as shelf
+update reprieve_lane as lane
 set ready = ready + v.column2, scheduled = scheduled + v.column3, retrying = retrying + v.column4,
     parked = parked + v.column5
-from (values {values}) as v where shelf.id = v.column1;
+from (values {values}) as v where lane.id = v.column1;
 
 -- name: open
-update reprieve_shelf as shelf set is_open = 1 from (values {values}) as v
-where shelf.id = v.column1 and shelf.is_open = 0 and shelf.aside = 0;
+update reprieve_lane as lane set is_open = 1 from (values {values}) as v
+where lane.id = v.column1 and lane.is_open = 0 and lane.aside = 0;
 
 -- name: ring
 update reprieve_tenant as tenant set ringed = 1, finish = max(finish, (select clock from reprieve_queue as queue where queue.id = tenant.queue))

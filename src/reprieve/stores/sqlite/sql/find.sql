@@ -1,15 +1,15 @@
 -- name: jobs
-select id, state, version, wait, due, shelf,
-       case when :shelves is null or shelf in (select value from json_each(:shelves)) then rec end
+select id, state, version, wait, due, lane,
+       case when :lanes is null or lane in (select value from json_each(:lanes)) then rec end
 from reprieve_job as job where id > :after order by id limit :most;
 
 -- name: jobs_newest
-select id, state, version, wait, due, shelf,
-       case when :shelves is null or shelf in (select value from json_each(:shelves)) then rec end
+select id, state, version, wait, due, lane,
+       case when :lanes is null or lane in (select value from json_each(:lanes)) then rec end
 from reprieve_job as job where id < :after order by id desc limit :most;
 
 -- name: job
-select id, state, version, wait, due, shelf, rec from reprieve_job as job where id = ?;
+select id, state, version, wait, due, lane, rec from reprieve_job as job where id = ?;
 
 -- name: ended
 select queue, state, at, id from reprieve_ended as ended
@@ -40,24 +40,24 @@ select seq, jobs from reprieve_finished as finished where seq <= ? order by seq 
 select lease.id >> 32, session.name, lease.at, lease.jobs
 from reprieve_lease as lease join reprieve_session as session on session.id = lease.id >> 32;
 
--- name: shelves
-select shelf.id from reprieve_shelf as shelf join reprieve_queue as queue on queue.id = shelf.queue join reprieve_tenant as tenant on tenant.id = shelf.tenant
+-- name: lanes
+select lane.id from reprieve_lane as lane join reprieve_queue as queue on queue.id = lane.queue join reprieve_tenant as tenant on tenant.id = lane.tenant
 where (:queue = '' or queue.name = :queue) and (:tenant is null or tenant.name = :tenant)
-  and (:task = '' or shelf.task = :task) and (:dependency is null or shelf.dependency = :dependency);
+  and (:task = '' or lane.task = :task) and (:dependency is null or lane.dependency = :dependency);
 
 -- name: held
-select id from reprieve_gate where permits = 0;
+select id from reprieve_limiter where permits = 0;
 
 -- name: counts
-select id, ready, scheduled, retrying, parked, dead from reprieve_shelf as shelf;
+select id, ready, scheduled, retrying, parked, dead from reprieve_lane as lane;
 
 -- name: due
-select delayed.shelf, delayed.wait, count(*)
+select delayed.lane, delayed.wait, count(*)
 from reprieve_queue as queue
 cross join (values (1), (2), (3), (4)) as waits
 cross join reprieve_delayed as delayed
     on delayed.queue = queue.id and delayed.wait = waits.column1 and delayed.due <= ?
-group by delayed.shelf, delayed.wait;
+group by delayed.lane, delayed.wait;
 
 -- name: finished_counts
 select queue.name, sum(finished.count)
@@ -65,7 +65,7 @@ from reprieve_finished as finished join reprieve_queue as queue on queue.id = fi
 where :queue = '' or queue.name = :queue group by queue.name;
 
 -- name: cancelled
-select shelf, count(*) from reprieve_ended as ended where state = 2 group by shelf;
+select lane, count(*) from reprieve_ended as ended where state = 2 group by lane;
 
 -- name: all_finished
 select jobs from reprieve_finished as finished;
@@ -77,7 +77,7 @@ select event.seq, event.data from reprieve_event as event where seq > ? order by
 select event.seq, event.data from reprieve_event as event where job = ? and seq > ? order by seq limit ?;
 
 -- name: progress
-select progress from reprieve_mark where id = ?;
+select progress from reprieve_annotation where id = ?;
 
 -- name: result
 select value from reprieve_result where id = ?;

@@ -1,30 +1,30 @@
 -- name: by_ids
-select shelf.id, queue.name, tenant.name, shelf.task, shelf.dependency, shelf."group", shelf.priority,
-       shelf.queue, shelf.tenant, shelf.task_gate, shelf.dependency_gate, shelf.group_gate
-from reprieve_shelf as shelf
-join reprieve_queue as queue on queue.id = shelf.queue
-join reprieve_tenant as tenant on tenant.id = shelf.tenant
-where shelf.id in ({marks});
+select lane.id, queue.name, tenant.name, lane.task, lane.dependency, lane."group", lane.priority,
+       lane.queue, lane.tenant, lane.task_limiter, lane.dependency_limiter, lane.group_limiter
+from reprieve_lane as lane
+join reprieve_queue as queue on queue.id = lane.queue
+join reprieve_tenant as tenant on tenant.id = lane.tenant
+where lane.id in ({placeholders});
 
 -- name: by_names
-select shelf.id, queue.name, tenant.name, shelf.task, shelf.dependency, shelf."group", shelf.priority,
-       shelf.queue, shelf.tenant, shelf.task_gate, shelf.dependency_gate, shelf.group_gate
+select lane.id, queue.name, tenant.name, lane.task, lane.dependency, lane."group", lane.priority,
+       lane.queue, lane.tenant, lane.task_limiter, lane.dependency_limiter, lane.group_limiter
 from reprieve_queue as queue
 join reprieve_tenant as tenant on tenant.queue = queue.id and tenant.name = ?
-join reprieve_shelf as shelf on shelf.tenant = tenant.id
-    and shelf.task = ? and shelf.dependency = ? and shelf."group" = ? and shelf.priority = ?
+join reprieve_lane as lane on lane.tenant = tenant.id
+    and lane.task = ? and lane.dependency = ? and lane."group" = ? and lane.priority = ?
 where queue.name = ?;
 
--- name: make_shelf
-insert into reprieve_shelf
-    (queue, tenant, task, dependency, "group", priority, task_gate, dependency_gate, group_gate)
+-- name: make_lane
+insert into reprieve_lane
+    (queue, tenant, task, dependency, "group", priority, task_limiter, dependency_limiter, group_limiter)
 values (?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: queue
 select id from reprieve_queue where name = ?;
 
 -- name: make_queue
-insert into reprieve_queue (name, gate) values (?, ?);
+insert into reprieve_queue (name, limiter) values (?, ?);
 
 -- name: tenant
 select id from reprieve_tenant where queue = ? and name = ?;
@@ -32,8 +32,8 @@ select id from reprieve_tenant where queue = ? and name = ?;
 -- name: make_tenant
 insert into reprieve_tenant (queue, name) values (?, ?);
 
--- name: gate
-select id from reprieve_gate where subject = ? and name = ?;
+-- name: limiter
+select id from reprieve_limiter where subject = ? and name = ?;
 
--- name: make_gate
-insert into reprieve_gate (subject, name) values (?, ?);
+-- name: make_limiter
+insert into reprieve_limiter (subject, name) values (?, ?);

@@ -21,14 +21,14 @@ delete from reprieve_ended where (queue, state, at, id) in (
 ) returning id;
 
 -- name: dead
-select job.shelf, shelf.queue from reprieve_job as job join reprieve_shelf as shelf on shelf.id = job.shelf
+select job.lane, lane.queue from reprieve_job as job join reprieve_lane as lane on lane.id = job.lane
 where job.id = ? and job.state = 1 and job.version = ?;
 
 -- name: unlist
 delete from reprieve_ended where queue = ? and state = 1 and at = ? and id = ?;
 
 -- name: uncount
-update reprieve_shelf set dead = dead - 1 where id = ?;
+update reprieve_lane set dead = dead - 1 where id = ?;
 
 -- name: forget
 delete from reprieve_job as job where id in (select value from json_each(?));

@@ -4,7 +4,7 @@ update reprieve_counter as counter set value = value + 1 where name = 'session' 
 -- name: open
 insert into reprieve_session (id, name, expires_at, slots) values (?, ?, ?, ?) on conflict (name) do nothing;
 
--- name: beat
+-- name: heartbeat
 update reprieve_session as session
 set expires_at = :expires_at, slots = :slots, is_dead = :is_dead
 where name = :name and is_dead = 0;

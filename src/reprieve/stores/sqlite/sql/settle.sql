@@ -11,7 +11,7 @@ update reprieve_lease as lease set jobs = ? where id = ?;
 delete from reprieve_lease as lease where id = ?;
 
 -- name: job
-select id, state, version, wait, due, shelf, rec from reprieve_job as job where id = ?;
+select id, state, version, wait, due, lane, rec from reprieve_job as job where id = ?;
 
 -- name: forget
 delete from reprieve_job as job where id in (select value from json_each(?));
@@ -20,27 +20,27 @@ delete from reprieve_job as job where id in (select value from json_each(?));
 delete from reprieve_delayed as delayed where queue = ? and wait = ? and due = ? and id = ?;
 
 -- name: unready
-delete from reprieve_ready as ready where shelf = ? and id = ?;
+delete from reprieve_ready as ready where lane = ? and id = ?;
 
 -- name: unend
 delete from reprieve_ended as ended where queue = ? and state = ? and at = ? and id = ?;
 
 -- name: rewrite
 -- Replacing a row whole writes it once; an update from values would first copy them all aside, records included.
-insert or replace into reprieve_job (id, shelf, state, version, wait, due, rec)
+insert or replace into reprieve_job (id, lane, state, version, wait, due, rec)
 select column1, column2, column3, column4, column5, column6, column7 from (values {values}) where column1 is not null;
 
 -- name: end
-insert into reprieve_ended (queue, state, at, id, shelf, death, code, fingerprint)
+insert into reprieve_ended (queue, state, at, id, lane, death, code, fingerprint)
 select column1, column2, column3, column4, column5, column6, column7, column8 from (values {values})
 where column1 is not null;
 
 -- name: count
-update reprieve_shelf as shelf
+update reprieve_lane as lane
 set ready = ready + v.column2, scheduled = scheduled + v.column3, retrying = retrying + v.column4,
     parked = parked + v.column5, dead = dead + v.column6,
     is_open = case when ready + v.column2 > 0 then is_open else 0 end
-from (values {values}) as v where shelf.id = v.column1;
+from (values {values}) as v where lane.id = v.column1;
 
 -- name: tenants
 update reprieve_tenant as tenant
@@ -49,15 +49,15 @@ set running = running - v.column2, load = cast((running - v.column2) * 1000000 /
     finish = case blocked when 1 then max(finish, (select clock from reprieve_queue as queue where id = tenant.queue)) else finish end
 from (values {values}) as v where tenant.id = v.column1;
 
--- name: gates
-update reprieve_gate as gate set running = running - v.column2, back_at = case when aside > 0 then 0 else back_at end
-from (values {values}) as v where gate.id = v.column1;
+-- name: limiters
+update reprieve_limiter as limiter set running = running - v.column2, back_at = case when aside > 0 then 0 else back_at end
+from (values {values}) as v where limiter.id = v.column1;
 
 -- name: is_marked
-select 1 from reprieve_mark limit 1;
+select 1 from reprieve_annotation limit 1;
 
 -- name: unmark
-delete from reprieve_mark as mark where id in (select value from json_each(?));
+delete from reprieve_annotation as annotation where id in (select value from json_each(?));
 
 -- name: results
 insert into reprieve_result (id, expires_at, value)
@@ -71,5 +71,5 @@ select column1, column2, column3, column4 from (values {values}) where column1 i
 -- name: event
 select data from reprieve_event as event where job = ? and version = ?;
 
--- name: queue_gate
-select gate from reprieve_queue where name = ?;
+-- name: queue_limiter
+select limiter from reprieve_queue where name = ?;

@@ -18,19 +18,19 @@ from reprieve.core.change import Change
 from reprieve.core.job import Job
 from reprieve.core.status import STUCK_AFTER
 from reprieve.errors import ConcurrentModification, IllegalMove, InvalidRetryState
-from reprieve.stores.protocol import Regulation, Store
+from reprieve.stores.protocol import LimitUpdate, Store
 from reprieve.testing.conformance.machine.drain import drain
 from reprieve.testing.conformance.machine.driver import OpenStore, Point
 from reprieve.testing.conformance.machine.play import Play
 from reprieve.testing.conformance.machine.shapes import (
+    LIMIT_UPDATES,
     OUTCOMES,
-    REGULATIONS,
     REQUESTS,
     SHAPES,
     STEPS,
     WISHES,
     Shape,
-    regulation,
+    limit_update,
     retentions,
     shape,
 )
@@ -45,7 +45,7 @@ _ANY = st.integers(0, 999)
 _LIMIT = st.sampled_from((100, 2, 1))
 _OUTCOME = st.sampled_from((0, 1, 0, 1, *range(len(OUTCOMES))))
 _SHAPE = st.integers(0, SHAPES - 1).map(shape)
-_REGULATION = st.integers(0, len(REGULATIONS) - 1).map(regulation)
+_LIMIT_UPDATE = st.integers(0, len(LIMIT_UPDATES) - 1).map(limit_update)
 _QUEUES = st.sampled_from((("q",), ("q", "r"), ("r", "q")))
 
 
@@ -130,9 +130,9 @@ class StoreMachine(RuleBasedStateMachine):
                 play.enqueue_jobs(batch)
 
     @rule(worker=_WORKERS)
-    def beat(self, worker: int) -> None:
+    def heartbeat(self, worker: int) -> None:
         """A worker says that it lives."""
-        self.play.beat(worker)
+        self.play.heartbeat(worker)
 
     @rule(how=st.sampled_from(("silent", "nearly silent", "stopped", "as before")), worker=_WORKERS, limit=_LIMIT)
     def recover(self, how: str, worker: int, limit: int) -> None:
@@ -171,7 +171,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.play.leases)
     @rule(which=_ANY, worker=_WORKERS, is_request=st.booleans())
-    def mark(self, which: int, worker: int, is_request: bool) -> None:  # noqa: FBT001 - drawn
+    def annotate(self, which: int, worker: int, is_request: bool) -> None:  # noqa: FBT001 - drawn
         """Somebody asks a job to stop, or a worker notes progress."""
         job = self.play.model.jobs.get(self.play.leases[-1 - which % len(self.play.leases)].id)
         if job is not None and is_request:
@@ -179,10 +179,10 @@ class StoreMachine(RuleBasedStateMachine):
         elif job is not None:
             self.play.note(job, self.play.workers[worker].name)
 
-    @rule(regulations=st.lists(_REGULATION, min_size=1, max_size=2))
-    def regulate(self, regulations: list[Regulation]) -> None:
+    @rule(updates=st.lists(_LIMIT_UPDATE, min_size=1, max_size=2))
+    def update_limits(self, updates: list[LimitUpdate]) -> None:
         """Somebody holds, releases, limits or pauses something."""
-        self.play.regulate(regulations)
+        self.play.update_limits(updates)
 
     @rule(jump=st.sampled_from(STEPS))
     def pass_time(self, jump: int) -> None:

@@ -50,7 +50,7 @@ class Audit:
         await self._gauges(subjects[self._turn % len(subjects)])
 
     async def all_jobs(self) -> list[Job]:
-        """Answer every stored job."""
+        """Return every stored job."""
         jobs: list[Job] = []
         cursor, is_first = "", True
         while cursor or is_first:
@@ -105,9 +105,9 @@ class Audit:
         running = self._model.running()
         wanted = {name[1:]: count for name, count in running.items() if name[0] == subject and count}
         found = {
-            (gauge.name, gauge.queue if subject == "tenant" else ""): gauge.running
-            for gauge in await self._store.gauges(subject)
-            if gauge.running
+            (limit_state.name, limit_state.queue if subject == "tenant" else ""): limit_state.running
+            for limit_state in await self._store.limit_states(subject)
+            if limit_state.running
         }
         expect_equal(found, wanted, f"what runs, by {subject}")
 
@@ -146,7 +146,7 @@ class Audit:
 
 
 def _broad(status: str) -> str:
-    """Answer a status without what depends on gates and clocks."""
+    """Return a status without what depends on gates and clocks."""
     return {"ready": "waiting", "scheduled": "waiting", "retrying": "waiting", "parked": "waiting"}.get(
         status, "running" if status == "stuck" else status
     )
@@ -157,7 +157,7 @@ def _counts(pruned: Pruned) -> dict[str, int]:
 
 
 def _fate(job: Job, retention: Retention, archived: set[tuple[str, int]], is_over: bool) -> tuple[bool, bool]:  # noqa: FBT001 - a fact about the job's queue
-    """Answer whether a job must go, and whether it may."""
+    """Return whether a job must go, and whether it may."""
     age = retention.now - (job.finished_at or 0)
     match job.state:
         case "succeeded":

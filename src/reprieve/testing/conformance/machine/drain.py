@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from reprieve.stores.protocol import Claimed, Regulation
+from reprieve.stores.protocol import Claimed, LimitUpdate
 from reprieve.testing.conformance.expect import expect
 from reprieve.testing.conformance.machine.play import Play
 from reprieve.testing.conformance.machine.shapes import QUEUES
@@ -15,8 +15,8 @@ def drain(play: Play) -> None:
     """Let everything run to its end."""
     model = play.model
     for (subject, name, queue), rule in model.rules.items():
-        opened = Regulation(subject=subject, name=name, queue=queue, permits=None, max_running=None, rate=None)
-        play.regulate([replace(opened, pauses=()) if rule.pauses else opened])
+        opened = LimitUpdate(subject=subject, name=name, queue=queue, permits=None, max_running=None, rate=None)
+        play.update_limits([replace(opened, pauses=()) if rule.pauses else opened])
     for _ in range(LONGEST):
         if not any(job.state in ("waiting", "running") for job in model.jobs.values()):
             return

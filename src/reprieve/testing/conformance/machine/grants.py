@@ -99,7 +99,7 @@ def _is_open(model: Model, job: Job, running: Counter[Name]) -> bool:
 
 
 def _opens_at(model: Model, job: Job, now: int) -> int:
-    """Answer when a job is claimable at the latest, by its due time and its rates."""
+    """Return when a job is claimable at the latest, by its due time and its rates."""
     at = job.due_at
     for name in names_of(job):
         rule = model.rules.get(name)
@@ -115,7 +115,7 @@ def _opens_at(model: Model, job: Job, now: int) -> int:
 
 
 def claimable(model: Model, queue: str, running: Counter[Name], now: int) -> dict[str, list[Job]]:
-    """Answer by tenant the jobs of a queue that are surely claimable, the ceiling of tenants aside."""
+    """Return by tenant the jobs of a queue that are surely claimable, the ceiling of tenants aside."""
     found: dict[str, list[Job]] = {}
     for job in model.waiting((queue,)):
         is_in_time = job.deadline_at is None or now < job.deadline_at

@@ -14,7 +14,7 @@ from reprieve.core.events import Event
 from reprieve.core.job import CancelRequest, Job
 from reprieve.core.move import LEGAL, Start, Succeed, evolve
 from reprieve.core.rate import Rate
-from reprieve.stores.protocol import KEY_KEPT, Answer, Claim, Claimed, Regulation, Subject
+from reprieve.stores.protocol import KEY_RETENTION_SECONDS, ChangeResult, Claim, Claimed, LimitUpdate, Subject
 from reprieve.testing.conformance.expect import expect, expect_job
 
 Name: TypeAlias = tuple[Subject, str, str]
@@ -40,7 +40,7 @@ class Session:
 
 @dataclass(slots=True)
 class Rule:
-    """What was regulated of one subject."""
+    """What was limited of one subject."""
 
     permits: int | None = None
     max_running: int | None = None
@@ -60,7 +60,7 @@ class Rule:
 
 
 def names_of(job: Job) -> list[Name]:
-    """Answer all that may be regulated about a job."""
+    """Return all that may be limited about a job."""
     names: list[Name] = [("queue", job.queue, ""), ("tenant", job.tenant, job.queue), ("task", job.task, "")]
     if job.dependency:
         names.append(("dependency", job.dependency, ""))
@@ -100,11 +100,11 @@ class Model:
         self.jobs[job.id] = job
         self.touched.add(job.id)
         if job.key:
-            kept = KEY_KEPT if job.key_ttl is None else job.key_ttl
+            kept = KEY_RETENTION_SECONDS if job.key_ttl is None else job.key_ttl
             self.keys[job.task, job.tenant, job.key] = (job.id, self.now + milliseconds(kept))
 
     def holder(self, job: Job) -> tuple[str | None, bool]:
-        """Answer who has a job's key, and whether that may be forgotten by now."""
+        """Return who has a job's key, and whether that may be forgotten by now."""
         found = self.keys.get((job.task, job.tenant, job.key)) if job.key else None
         if found is None:
             return None, False
@@ -112,8 +112,8 @@ class Model:
         is_over = other is None or other.state in ("succeeded", "cancelled")
         return found[0], is_over and self.now >= found[1]
 
-    def judge(self, change: Change) -> frozenset[Answer]:
-        """Answer what may become of a change; more than one answer only for what was pruned."""
+    def judge(self, change: Change) -> frozenset[ChangeResult]:
+        """Return what may become of a change; more than one answer only for what was pruned."""
         job, place = self.jobs.get(change.job.id), (change.job.id, change.event.version)
         is_done = self.done.get(place) == change.event
         if job is None:
@@ -125,7 +125,7 @@ class Model:
             return frozenset({"applied"})
         return frozenset({"refused"})
 
-    def carry_out(self, change: Change) -> Answer:
+    def carry_out(self, change: Change) -> ChangeResult:
         """Carry out a change, or leave it; answer which."""
         (answer, *_) = sorted(self.judge(change))
         if answer == "applied":
@@ -165,39 +165,39 @@ class Model:
         self.touched.discard(job_id)
 
     def rule(self, name: Name) -> Rule:
-        """Answer what holds for a subject."""
+        """Return what holds for a subject."""
         return self.rules.get(name) or Rule()
 
-    def regulate(self, regulation: Regulation) -> None:
+    def update_limits(self, update: LimitUpdate) -> None:
         """Change what holds for a subject."""
-        rule = self.rules.setdefault((regulation.subject, regulation.name, regulation.queue), Rule())
+        rule = self.rules.setdefault((update.subject, update.name, update.queue), Rule())
         for fact in ("permits", "max_running", "rate", "weight", "pauses"):
-            value = getattr(regulation, fact)
+            value = getattr(update, fact)
             if value is UNSET:
                 continue
             if fact == "rate" and value != rule.rate:
                 rule.replace_rate()
             setattr(rule, fact, value)
-        if regulation.pauses is not UNSET and regulation.subject == "queue":
-            ended = (job for job in self.waiting((regulation.name,)) if job.due_at <= self.latest)
-            self.limbo.update(job.id for job in ended if job.waiting_for in regulation.pauses)
+        if update.pauses is not UNSET and update.subject == "queue":
+            ended = (job for job in self.waiting((update.name,)) if job.due_at <= self.latest)
+            self.limbo.update(job.id for job in ended if job.waiting_for in update.pauses)
 
     def waiting(self, queues: Iterable[str]) -> Iterator[Job]:
-        """Answer the waiting jobs of some queues."""
+        """Return the waiting jobs of some queues."""
         wanted = frozenset(queues)
         return (job for job in self.jobs.values() if job.state == "waiting" and job.queue in wanted)
 
     def running(self) -> Counter[Name]:
-        """Count what runs, by everything that may be regulated."""
+        """Count what runs, by everything that may be limited."""
         return Counter(name for job in self.jobs.values() if job.state == "running" for name in names_of(job))
 
     def lost(self) -> dict[str, Job]:
-        """Answer the running jobs of sessions that are dead."""
+        """Return the running jobs of sessions that are dead."""
         dead = {session.name for session in self.sessions.values() if session.is_dead}
         return {job_id: self.jobs[job_id] for job_id, (session, _) in self.leases.items() if session in dead}
 
     def slots(self) -> int:
-        """Answer the slots of the sessions that live."""
+        """Return the slots of the sessions that live."""
         return sum(session.slots for session in self.sessions.values() if not session.is_dead)
 
     def require_sense(self, job_id: str) -> None:

@@ -12,7 +12,7 @@ from reprieve.core.job import CancelRequest, Job
 from reprieve.core.move import Succeed
 from reprieve.core.outcome import Crashed, Succeeded
 from reprieve.errors import SessionDead, StaleCall
-from reprieve.stores.protocol import Answer, Beat, Claim, Claimed, Filter, Mark, Regulation, Retention
+from reprieve.stores.protocol import Annotation, ChangeResult, Claim, Claimed, Filter, Heartbeat, LimitUpdate, Retention
 from reprieve.testing.conformance.expect import expect, expect_equal, expect_job
 from reprieve.testing.conformance.machine.audit import Audit
 from reprieve.testing.conformance.machine.driver import Driver, OpenStore
@@ -22,7 +22,7 @@ from reprieve.testing.conformance.machine.shapes import OUTCOMES, POLICY, Shape
 
 START = 1_700_000_000_000
 LEASES = (30.0, 600.0, 60.0)
-"""Seconds that each of the three workers lives without a beat."""
+"""Seconds that each of the three workers lives without a heartbeat."""
 
 SLOTS = (2, 10, 20)
 """Their slots: what one tenant may take changes much when one of them dies."""
@@ -53,12 +53,12 @@ class Play:
         self.model.latest = max(self.model.latest, self.model.now)
 
     def busy(self, number: int) -> int:
-        """Answer a worker that holds something, this one or the next, or this one if none does."""
+        """Return a worker that holds something, this one or the next, or this one if none does."""
         order = [(number + other) % len(self.workers) for other in range(len(self.workers))]
         return next((worker for worker in order if self.workers[worker].hand), number)
 
     def worker(self, number: int) -> Session:
-        """Answer a worker's session; one that knows of its death has opened another."""
+        """Return a worker's session; one that knows of its death has opened another."""
         if self.workers[number].is_given_up:
             self.workers[number] = self._open(number)
         return self.workers[number]
@@ -67,8 +67,8 @@ class Play:
         model = self.model
         name = f"worker-{number}-{len(model.sessions)}"
         session = Session(name=name, expires_at=model.now + milliseconds(LEASES[number]), slots=SLOTS[number])
-        beat = Beat(session=name, now=model.now, lease=LEASES[number], slots=session.slots, is_new=True)
-        expect(self.driver.write(lambda: self.store.beat(beat))[0], "a session that was just opened lives")
+        heartbeat = Heartbeat(session=name, now=model.now, lease=LEASES[number], slots=session.slots, is_new=True)
+        expect(self.driver.write(lambda: self.store.heartbeat(heartbeat))[0], "a session that was just opened lives")
         model.sessions[name] = session
         return session
 
@@ -122,7 +122,7 @@ class Play:
             self._expect_death(session, claim)
             return None
         claimed, _ = self.driver.write(lambda: self.store.claim(claim))
-        self._compare(claimed.answers, claim.changes)
+        self._compare(claimed.results, claim.changes)
         for made in changes:
             session.hand.pop(made.job.id, None)
         self._expire(claim)
@@ -143,9 +143,9 @@ class Play:
             return
         expect(bool(claim.changes), f"the dead session {session.name} was answered {claimed!r}")
         expect_equal(claimed.jobs, (), f"jobs leased to the dead session {session.name}")
-        self._compare(claimed.answers, claim.changes)
+        self._compare(claimed.results, claim.changes)
 
-    def _compare(self, answers: Sequence[Answer], changes: Sequence[Change], *, is_repeat: bool = False) -> None:
+    def _compare(self, answers: Sequence[ChangeResult], changes: Sequence[Change], *, is_repeat: bool = False) -> None:
         expect_equal(len(answers), len(changes), "answers to changes")
         for answer, made in zip(answers, changes, strict=True):
             wanted = self.model.judge(made)
@@ -177,10 +177,10 @@ class Play:
         claim, first = session.last
         claim = replace(claim, now=self.model.now)
         claimed = self.driver.run(self.store.claim(claim))
-        if not first.jobs and "applied" not in first.answers:
+        if not first.jobs and "applied" not in first.results:
             self._follow(session, claim, first, claimed)
             return
-        expect_equal(claimed.answers, first.answers, "the answers to a repeated claim")
+        expect_equal(claimed.results, first.results, "the answers to a repeated claim")
         mine = (session.name, claim.number)
         same_jobs(first.jobs, claimed.jobs, {job_id for job_id, lease in self.model.leases.items() if lease == mine})
         if claim.number > 1:
@@ -188,7 +188,7 @@ class Play:
 
     def _follow(self, session: Session, claim: Claim, first: Claimed, claimed: Claimed) -> None:
         """Follow the repeat of a claim that had done nothing: it may be answered as before, or anew."""
-        for made, before, answer in zip(claim.changes, first.answers, claimed.answers, strict=True):
+        for made, before, answer in zip(claim.changes, first.results, claimed.results, strict=True):
             wanted = self.model.judge(made) | {before}
             expect(answer in wanted, f"{made.event!r} was answered {answer}, not {' or '.join(sorted(wanted))}")
             if answer == "applied":
@@ -216,14 +216,14 @@ class Play:
         self._compare(answers, changes, is_repeat=is_repeat)
         self.changes.extend(changes)
 
-    def beat(self, number: int) -> None:
-        """Beat for a session that may not know of its death."""
+    def heartbeat(self, number: int) -> None:
+        """Heartbeat for a session that may not know of its death."""
         session, model = self.workers[number], self.model
         if session.is_given_up:
             return
         lease = LEASES[number]
-        beat = Beat(session=session.name, now=model.now, lease=lease, slots=session.slots)
-        is_alive = self.driver.run(self.store.beat(beat))
+        heartbeat = Heartbeat(session=session.name, now=model.now, lease=lease, slots=session.slots)
+        is_alive = self.driver.run(self.store.heartbeat(heartbeat))
         expect_equal(is_alive, not session.is_dead, f"whether {session.name} lives")
         if is_alive:
             session.expires_at = model.now + milliseconds(lease)
@@ -249,28 +249,30 @@ class Play:
         session = self.workers[number]
         if session.is_dead:
             return
-        beat = Beat(session=session.name, now=self.model.now, lease=0, slots=session.slots)
-        self.driver.run(self.store.beat(beat))
+        heartbeat = Heartbeat(session=session.name, now=self.model.now, lease=0, slots=session.slots)
+        self.driver.run(self.store.heartbeat(heartbeat))
         session.is_dead = session.is_given_up = True
 
     def ask_to_stop(self, job: Job, request: CancelRequest) -> None:
         """Ask a job to stop."""
-        (is_taken,) = self.driver.run(self.store.mark([Mark(job_id=job.id, now=self.model.now, cancel=request)]))
+        (is_taken,) = self.driver.run(
+            self.store.annotate([Annotation(job_id=job.id, now=self.model.now, cancel=request)])
+        )
         expect_equal(is_taken, job.state == "running", f"whether a {job.state} job is asked to stop")
         if is_taken:
             self.model.ask_to_stop(job, request)
 
     def note(self, job: Job, session: str) -> None:
         """Note progress, of a session's own job or of another's."""
-        mark = Mark(job_id=job.id, now=self.model.now, session=session, progress=b"half")
-        (is_taken,) = self.driver.run(self.store.mark([mark]))
+        annotation = Annotation(job_id=job.id, now=self.model.now, session=session, progress=b"half")
+        (is_taken,) = self.driver.run(self.store.annotate([annotation]))
         expect_equal(is_taken, job.session == session, f"whether {session} notes progress for {job.session!r}")
 
-    def regulate(self, regulations: Sequence[Regulation]) -> None:
+    def update_limits(self, updates: Sequence[LimitUpdate]) -> None:
         """Change gates, limits, weights and pauses."""
-        self.driver.run(self.store.regulate(regulations, self.model.now))
-        for regulation in regulations:
-            self.model.regulate(regulation)
+        self.driver.run(self.store.update_limits(updates, self.model.now))
+        for update in updates:
+            self.model.update_limits(update)
 
     def prune(self, retention: Retention) -> None:
         """Forget what has ended."""

@@ -1,4 +1,4 @@
-"""What the machine draws: jobs, outcomes, regulations and requests, each from a short list, the simplest first."""
+"""What the machine draws: jobs, outcomes, updates and requests, each from a short list, the simplest first."""
 
 import math
 
@@ -14,7 +14,7 @@ from reprieve.core.policy import Policy
 from reprieve.core.rate import Rate
 from reprieve.core.record import Record
 from reprieve.core.verdict import Verdict
-from reprieve.stores.protocol import Regulation, Retention
+from reprieve.stores.protocol import LimitUpdate, Retention
 
 SECOND = 1_000
 
@@ -77,7 +77,7 @@ SHAPES = math.prod(len(values) for values in _FACTS.values())
 
 
 def shape(number: int) -> Shape:
-    """Answer a job's shape by its number, as a printed history names it; 0 is the plainest."""
+    """Return a job's shape by its number, as a printed history names it; 0 is the plainest."""
     facts: dict[str, object] = {}
     for name, values in _FACTS.items():
         number, place = divmod(number, len(values))
@@ -122,19 +122,19 @@ _NAMED = (
     ("queue", "r", ""),
     ("group", "g", ""),
 )
-REGULATIONS = (
+LIMIT_UPDATES = (
     *(
-        Regulation(subject=subject, name=name, queue=queue, **limit)  # type: ignore[arg-type] # as in the lists above
+        LimitUpdate(subject=subject, name=name, queue=queue, **limit)  # type: ignore[arg-type] # as in the lists above
         for limit in _LIMITS
         for subject, name, queue in _NAMED
     ),
     *(
-        Regulation(subject="tenant", name=name, queue="q", weight=weight)
+        LimitUpdate(subject="tenant", name=name, queue="q", weight=weight)
         for weight in (1.0, 0.5, 2.0, 8.0)
         for name in TENANTS
     ),
     *(
-        Regulation(subject="queue", name=name, pauses=pauses)
+        LimitUpdate(subject="queue", name=name, pauses=pauses)
         for pauses in ((), ("retry",), ("schedule",), ("schedule", "retry"))
         for name in QUEUES
     ),
@@ -155,13 +155,13 @@ STEPS = (1, 100, SECOND, SECOND, 3 * SECOND, 3 * SECOND, 12 * SECOND, 61 * SECON
 """Milliseconds by which the clock jumps."""
 
 
-def regulation(number: int) -> Regulation:
-    """Answer a regulation by its number, as a printed history names it."""
-    return REGULATIONS[number]
+def limit_update(number: int) -> LimitUpdate:
+    """Return a update by its number, as a printed history names it."""
+    return LIMIT_UPDATES[number]
 
 
 def retentions(now: int) -> tuple[Retention, ...]:
-    """Answer ways to prune."""
+    """Return ways to prune."""
     return (
         Retention(now=now),
         Retention(now=now, succeeded=2),

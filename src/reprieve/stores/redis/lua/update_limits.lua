@@ -1,32 +1,32 @@
--- Swaps a cell, if one is named, and changes what the claim honours; nothing if the cell has another version.
+-- Sets an entry, if one is named, and changes what the claim honours; nothing if the entry has another version.
 -- With several partitions all of them come to honour the same: what is wanted is written down in the first, as a state
 -- with a number, and the others are told one state after the other. Of a limit that is shared nobody has anything until
 -- shares are dealt.
 --
 -- needs: calls record rate limits places line
 -- KEYS  1: the partition
--- ARGV  1: now, regulations, state (msgpack); a regulation is subject letter, name, queue, and for each of permits,
+-- ARGV  1: now, updates, state (msgpack); an update is subject letter, name, queue, and for each of permits,
 --          max_running, rate (count, window in ms, bucket), weight and pauses whether it is set, and to what.
 --          A state is false for a store of one partition, else how, its number, and for 'note' and 'change' the number
 --          that was seen, and how often one partition had been ruled alone (or -1):
 --          'note' writes it down; 'change' does that and makes the change here as well, both in the first partition;
 --          'next' is what came to the state before; 'whole' is all there is
---       2: 'cell' or ''  3: its key  4: the version seen  5: 'set' or 'delete'  6: the value  7: 8 bytes that tell this
+--       2: 'entry' or ''  3: its key  4: the version seen  5: 'set' or 'delete'  6: the value  7: 8 bytes that tell this
 --          call from any other, so that a repeat is answered as the first
 --       8 …: for 'note' and 'change': fields of `:want`, each with its value
--- Answer: {word, version}: 'ok' and the version of the cell now; 'lost'; or, and nothing was done, 'overtaken': somebody
+-- Returns: {word, version}: 'ok' and the version of the entry now; 'lost'; or, and nothing was done, 'overtaken': somebody
 --          else has changed what is wanted, or the partition does not know the states before
 --
---   :k  hash: cell → version (8 bytes), the call that set it (8 bytes), value
---   :kd:<call> string, for a minute: that call has deleted a cell
+--   :k  hash: entry → version (8 bytes), the call that set it (8 bytes), value
+--   :kd:<call> string, for a minute: that call has deleted an entry
 --   :want hash, of the first partition: subject \0 name \0 queue → what is wanted (msgpack); '' → ''
 --   :m  hash: wants = the number of that state; heeds = that of the state which this partition honours;
---       ruled = how often it was regulated as the only one
+--       ruled = how often it was limited as the only one
 
-local now, regulations, state = unpack(cmsgpack.unpack(ARGV[1]))
+local now, updates, state = unpack(cmsgpack.unpack(ARGV[1]))
 call('HDEL', P .. ':m', '')
 local version = '0'
-if ARGV[2] == 'cell' then
+if ARGV[2] == 'entry' then
   local found = call('HGET', P .. ':k', ARGV[3])
   local seen = found and struct.unpack('>d', found) or 0
   if found and ARGV[5] == 'set' and sub(found, 9, 16) == ARGV[7] then
@@ -40,7 +40,7 @@ end
 
 -- Everything is read before anything is written: a key of another kind fails the whole.
 local keys, names = {}, {}
-for _, r in ipairs(regulations) do
+for _, r in ipairs(updates) do
   if r[1] == 't' then
     keys[#keys + 1] = r[3] .. '\0' .. r[2]
     queue_of(r[3])
@@ -52,7 +52,7 @@ for _, r in ipairs(regulations) do
   end
 end
 meet_tenants(keys)
-meet_gates(names)
+meet_limiters(names)
 local wants, heeds, ruled = unpack(call('HMGET', P .. ':m', 'wants', 'heeds', 'ruled'))
 wants, heeds, ruled = tonumber(wants or 0), tonumber(heeds or 0), tonumber(ruled or 0)
 if state then
@@ -75,19 +75,19 @@ if state then
   if how ~= 'note' then
     call('HSET', P .. ':m', 'heeds', format('%.0f', number))
   end
-elseif wants > 0 and regulations[1] then
+elseif wants > 0 and updates[1] then
   return {'overtaken', '0'}
-elseif regulations[1] then
+elseif updates[1] then
   call('HINCRBY', P .. ':m', 'ruled', 1)
 end
 
-if ARGV[2] == 'cell' then
+if ARGV[2] == 'entry' then
   if ARGV[5] == 'delete' then
     call('HDEL', P .. ':k', ARGV[3])
     call('SET', P .. ':kd:' .. ARGV[7], '', 'PX', 60000)
   else
-    -- Versions come from one counter, so that a cell which was deleted and made again never looks like the old one.
-    local newest = call('HINCRBY', P .. ':m', 'cells', 1)
+    -- Versions come from one counter, so that an entry which was deleted and made again never looks like the old one.
+    local newest = call('HINCRBY', P .. ':m', 'entries', 1)
     call('HSET', P .. ':k', ARGV[3], struct.pack('>d', newest) .. ARGV[7] .. ARGV[6])
     version = tostring(newest)
   end
@@ -98,8 +98,8 @@ local function share(limit)
   return limit and (state and 0 or limit)
 end
 
-for _, r in ipairs(regulations) do
-  local limits = r[1] == 't' and tenants[r[3] .. '\0' .. r[2]] or gates[r[1] .. r[2]]
+for _, r in ipairs(updates) do
+  local limits = r[1] == 't' and tenants[r[3] .. '\0' .. r[2]] or limiters[r[1] .. r[2]]
   limits.is_changed = true
   if r[4] then
     limits.permits = share(r[5])
@@ -132,7 +132,7 @@ for _, r in ipairs(regulations) do
 end
 flush()
 -- Workers of every queue read what the fleet agrees on as soon as it changes.
-if regulations[1] or ARGV[2] == 'cell' then
+if updates[1] or ARGV[2] == 'entry' then
   ring('*')
 end
 return {'ok', version}

@@ -3,9 +3,9 @@ select session.name, lease.jobs
 from reprieve_lease as lease join reprieve_session as session on session.id = lease.id >> 32;
 
 -- name: cancels
-select id, cancel from reprieve_mark as mark where cancel is not null;
+select id, cancel from reprieve_annotation as annotation where cancel is not null;
 
--- name: mark
-insert into reprieve_mark (id, cancel, progress) values (?, ?, ?)
+-- name: annotate
+insert into reprieve_annotation (id, cancel, progress) values (?, ?, ?)
 on conflict (id) do update set
     cancel = coalesce(cancel, excluded.cancel), progress = coalesce(excluded.progress, progress);

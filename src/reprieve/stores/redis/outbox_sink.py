@@ -1,4 +1,4 @@
-"""The landing: where jobs out of an outbox arrive, each once, however often and however late it is brought.
+"""The outbox sink: where jobs out of an outbox arrive, each once, however often and however late it is brought.
 
 Every job that lands leaves a trace in its partition, in the same write. The trace stays until the job's row is gone
 from the outbox, and then for longer than anybody may hold what they took before: a repeat finds the trace, or comes too
@@ -27,7 +27,7 @@ Bring: TypeAlias = Callable[[Sequence[Job], int, Carry], Awaitable[list[str]]]
 """Stores new jobs in another way than ever."""
 
 
-class RedisLanding:
+class RedisOutboxSink:
     """Brings the jobs of one relay to a store."""
 
     def __init__(self, fleet: Fleet, bring: Bring) -> None:
@@ -49,7 +49,7 @@ class RedisLanding:
                 await self._call(partition, (), 0, NEVER)
         self._heard = {number: clock for number, (_, clock) in self._latest.items()}
 
-    async def land(self, jobs: Sequence[Job], now: int) -> list[str]:
+    async def deliver(self, jobs: Sequence[Job], now: int) -> list[str]:
         """Store jobs that were taken since `prepare`; answer for each the id under which it is known."""
         landed = await self._landed(jobs)
         fresh = [job for job in jobs if job.id not in landed] if landed else jobs
@@ -57,13 +57,13 @@ class RedisLanding:
         return [known.get(job.id, job.id) for job in jobs]
 
     async def _landed(self, jobs: Sequence[Job]) -> set[str]:
-        """Answer which jobs have landed before whose keys, kept apart from their partitions, would be taken anew."""
+        """Return which jobs have landed before whose keys, kept apart from their partitions, would be taken anew."""
         keyed = [job.id for job in jobs if job.key]
         if self._fleet.is_one or not keyed:
             return set()
         return {job_id for job_id, is_there in zip(keyed, await self._fleet.landed(keyed), strict=True) if is_there}
 
-    def note_gone(self, ids: Sequence[str]) -> None:
+    def note_removed(self, ids: Sequence[str]) -> None:
         """Note that the rows of these jobs are gone from the outbox, for good."""
         for job_id in ids:
             self._gone[partition_of(job_id)].append(id_to_bytes(job_id))
@@ -93,6 +93,6 @@ class RedisLanding:
         self, partition: Partition, jobs: Sequence[Job], now: int, crossing: Crossing, *, has_keys: bool = False
     ) -> list[str] | None:
         at = ticks()
-        clock, ids = await partition.land(jobs, now, crossing, has_keys=has_keys)
+        clock, ids = await partition.deliver(jobs, now, crossing, has_keys=has_keys)
         self._latest[partition.number] = at, clock
         return ids

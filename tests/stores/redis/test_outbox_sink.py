@@ -1,4 +1,4 @@
-"""The landing: what came out of an outbox is stored once, and refused when it was held for too long."""
+"""The sink: what came out of an outbox is stored once, and refused when it was held for too long."""
 
 from collections.abc import AsyncIterator
 from uuid import uuid4
@@ -45,45 +45,45 @@ async def run_and_forget(store: RedisStore) -> None:
 async def test_jobs_land_once_however_often_they_are_brought(store: RedisStore) -> None:
     jobs = [*new_jobs(store, 600, tenant="ana"), new_job(store, key="k")]
     for _ in range(3):
-        landing = store.landing()
-        await landing.prepare()
-        assert await landing.land(jobs, START) == [job.id for job in jobs]
+        sink = store.outbox_sink()
+        await sink.prepare()
+        assert await sink.deliver(jobs, START) == [job.id for job in jobs]
     assert await known(store) == {job.id for job in jobs}
 
 
 async def test_a_repeat_is_known_when_the_job_is_not_any_more(url: str, store: RedisStore) -> None:
     job = new_job(store)
-    landing = store.landing()
-    await landing.prepare()
-    await landing.land([job], START)
+    sink = store.outbox_sink()
+    await sink.prepare()
+    await sink.deliver([job], START)
     await run_and_forget(store)
     with Redis.from_url(url.partition("?")[0]) as client:
         # By themselves, ids of jobs that have ended are remembered for minutes.
         client.delete(*client.scan_iter(f"{{{url.partition('prefix=')[2].partition('&')[0]}:*}}:f:*"))
     assert await known(store) == set()
-    await landing.land([job], START + DAY)
+    await sink.deliver([job], START + DAY)
     assert await known(store) == set()
     # One that never landed is another matter.
-    await landing.land([new_job(store)], START + DAY)
+    await sink.deliver([new_job(store)], START + DAY)
     assert len(await known(store)) == 1
 
 
 async def test_a_key_keeps_its_meaning(store: RedisStore) -> None:
     first, second = new_jobs(store, 2, key="k")
-    landing = store.landing()
-    await landing.prepare()
-    assert await landing.land([first], START) == [first.id]
-    assert await landing.land([second], START) == [first.id]
+    sink = store.outbox_sink()
+    await sink.prepare()
+    assert await sink.deliver([first], START) == [first.id]
+    assert await sink.deliver([second], START) == [first.id]
     assert await known(store) == {first.id}
 
 
 async def test_a_repeat_does_not_take_a_key_that_was_free_again(store: RedisStore) -> None:
     first, second = new_jobs(store, 2, key="k", key_ttl=1.0)
-    landing = store.landing()
-    await landing.prepare()
-    await landing.land([first], START)
+    sink = store.outbox_sink()
+    await sink.prepare()
+    await sink.deliver([first], START)
     await run_and_forget(store)
-    assert await landing.land([first], START + DAY) == [first.id]
+    assert await sink.deliver([first], START + DAY) == [first.id]
     assert await store.enqueue([second], START + DAY) == [second.id]
 
 
@@ -91,28 +91,28 @@ async def test_what_was_taken_half_a_minute_ago_is_refused(redis_url: str) -> No
     links = Links(address_of(f"{redis_url}?prefix=land{uuid4().hex[:12]}"))
     partition = Partition(links, 0)
     (job,) = new_jobs(RedisStore(redis_url), 1)
-    clock, ids = await partition.land([job], START, Crossing(heard=0), has_keys=True)
+    clock, ids = await partition.deliver([job], START, Crossing(heard=0), has_keys=True)
     assert ids is None
-    _, ids = await partition.land([job], START, Crossing(heard=clock - 30_100), has_keys=True)
+    _, ids = await partition.deliver([job], START, Crossing(heard=clock - 30_100), has_keys=True)
     assert ids is None
     assert await partition.knows([job.id]) == [UNKNOWN]
-    _, ids = await partition.land([job], START, Crossing(heard=clock - 20_000), has_keys=True)
+    _, ids = await partition.deliver([job], START, Crossing(heard=clock - 20_000), has_keys=True)
     assert ids == [job.id]
     assert await partition.knows([job.id]) == [HERE]
     await links.close()
 
 
-async def test_what_a_landing_has_not_prepared_for_is_refused(store: RedisStore) -> None:
-    landing = store.landing()
+async def test_what_an_outbox_sink_has_not_prepared_for_is_refused(store: RedisStore) -> None:
+    sink = store.outbox_sink()
     with pytest.raises(StoreError, match="take them again"):
-        await landing.land([new_job(store)], START)
-    await landing.prepare()
-    await landing.land([new_job(store)], START)
+        await sink.deliver([new_job(store)], START)
+    await sink.prepare()
+    await sink.deliver([new_job(store)], START)
 
 
 async def test_what_no_store_takes_does_not_land(store: RedisStore) -> None:
-    landing = store.landing()
-    await landing.prepare()
+    sink = store.outbox_sink()
+    await sink.prepare()
     with pytest.raises(InvalidName):
-        await landing.land([new_job(store), new_job(store, queue="")], START)
+        await sink.deliver([new_job(store), new_job(store, queue="")], START)
     assert await known(store) == set()

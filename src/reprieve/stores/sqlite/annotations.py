@@ -1,4 +1,4 @@
-"""Marks: what stands beside the version of a job that runs, cancel requests and progress."""
+"""Annotations: what stands beside the version of a job that runs, cancel requests and progress."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import msgspec
 
 from reprieve.core.job import CancelRequest
-from reprieve.stores.protocol import Mark
+from reprieve.stores.protocol import Annotation
 from reprieve.stores.sqlite.rows import row_id
 from reprieve.stores.sqlite.statements import statements
 
@@ -16,13 +16,13 @@ _decode_request = msgspec.msgpack.Decoder(CancelRequest).decode
 
 
 def cancels(tx: sqlite3.Connection) -> dict[int, CancelRequest]:
-    """Answer the cancel requests for jobs that run."""
-    return {row: _decode_request(packed) for row, packed in tx.execute(statements("marks")["cancels"])}
+    """Return the cancel requests for jobs that run."""
+    return {row: _decode_request(packed) for row, packed in tx.execute(statements("annotations")["cancels"])}
 
 
-def mark(tx: sqlite3.Connection, requests: Sequence[Mark]) -> list[bool]:
+def annotate(tx: sqlite3.Connection, requests: Sequence[Annotation]) -> list[bool]:
     """Note cancel requests and progress beside jobs that run."""
-    sql = statements("marks")
+    sql = statements("annotations")
     holders: dict[int, str] = {}
     for name, packed in tx.execute(sql["leases"]):
         holders |= dict.fromkeys(_decode_lease(packed), name)
@@ -32,6 +32,6 @@ def mark(tx: sqlite3.Connection, requests: Sequence[Mark]) -> list[bool]:
         is_heard = row in holders and request.session in ("", holders[row])
         if is_heard:
             cancel = None if request.cancel is None else _encode_request(request.cancel)
-            tx.execute(sql["mark"], (row, cancel, request.progress))
+            tx.execute(sql["annotate"], (row, cancel, request.progress))
         answers.append(is_heard)
     return answers

@@ -3,7 +3,7 @@
 -- needs: calls
 -- KEYS  1: the partition
 -- ARGV  1: session, until when it lives, slots, whether it is new, whether it is over (msgpack)
--- Answer: 1 or 0, whether it lives
+-- Returns: 1 or 0, whether it lives
 
 local session, expires_at, slots, is_new, is_over = unpack(cmsgpack.unpack(ARGV[1]))
 call('HDEL', P .. ':m', '')

@@ -1,4 +1,4 @@
-"""Gauges, from the packed states of queues, tenants and gates."""
+"""Limit states, from the packed states of queues, tenants and limiters."""
 
 from collections.abc import Mapping
 from struct import Struct
@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from reprieve.core.rate import Rate
-from reprieve.stores.protocol import Gauge, Subject
+from reprieve.stores.protocol import LimitState, Subject
 
 _NUMBER: Final = Struct(">d")
 _ROUND: Final = 1_000_000
@@ -22,9 +22,9 @@ def number_of(data: bytes) -> float:
     return float(number)
 
 
-def version_of(cell: bytes) -> int:
-    """Read the version of a packed cell."""
-    return int(number_of(cell[:8]))
+def version_of(entry: bytes) -> int:
+    """Read the version of a packed entry."""
+    return int(number_of(entry[:8]))
 
 
 def _limits(fields: list[Any]) -> dict[str, Any]:
@@ -36,10 +36,10 @@ def _limits(fields: list[Any]) -> dict[str, Any]:
     }
 
 
-def tenants(packed: Mapping[bytes, bytes], queues: Mapping[bytes, bytes], only: str) -> list[Gauge]:
-    """Answer the gauges of tenants, of one queue or of all."""
+def tenants(packed: Mapping[bytes, bytes], queues: Mapping[bytes, bytes], only: str) -> list[LimitState]:
+    """Return the limit states of tenants, of one queue or of all."""
     turns = {name: _decode(data) for name, data in queues.items()}
-    found: list[Gauge] = []
+    found: list[LimitState] = []
     for key, data in packed.items():
         queue, _, name = key.partition(b"\0")
         if only and queue.decode() != only:
@@ -47,7 +47,7 @@ def tenants(packed: Mapping[bytes, bytes], queues: Mapping[bytes, bytes], only: 
         weight, running, finish, served, served_at, _, _, _, *limits = _decode(data)
         clock, last, streak = turns.get(queue, [0, "", 0])[:3]
         found.append(
-            Gauge(
+            LimitState(
                 subject="tenant",
                 name=name.decode(),
                 queue=queue.decode(),
@@ -60,22 +60,24 @@ def tenants(packed: Mapping[bytes, bytes], queues: Mapping[bytes, bytes], only: 
                 **_limits(limits),
             )
         )
-    return sorted(found, key=lambda gauge: (gauge.queue, gauge.name))
+    return sorted(found, key=lambda limit_state: (limit_state.queue, limit_state.name))
 
 
-def gates(subject: Subject, packed: Mapping[bytes, bytes], queues: Mapping[bytes, bytes], only: str) -> list[Gauge]:
-    """Answer the gauges of queues, tasks, dependencies or groups."""
+def limiters(
+    subject: Subject, packed: Mapping[bytes, bytes], queues: Mapping[bytes, bytes], only: str
+) -> list[LimitState]:
+    """Return the limit states of queues, tasks, dependencies or groups."""
     letter = _LETTERS[subject]
     states = {key[1:]: _decode(data) for key, data in packed.items() if key[:1] == letter}
     if subject == "queue":
-        # A queue that nothing runs in and nothing limits has no gate, but is one all the same.
+        # A queue that nothing runs in and nothing limits has no limiter, but is one all the same.
         states = {name: [0, 0] for name in queues} | states
-    found: list[Gauge] = []
+    found: list[LimitState] = []
     for name, (running, _, *limits) in states.items():
         pauses = _decode(queues[name])[5] if subject == "queue" and name in queues else 0
         if subject != "queue" or only in ("", name.decode()):
             found.append(
-                Gauge(
+                LimitState(
                     subject=subject,
                     name=name.decode(),
                     running=running,
@@ -83,10 +85,10 @@ def gates(subject: Subject, packed: Mapping[bytes, bytes], queues: Mapping[bytes
                     **_limits(limits),
                 )
             )
-    return sorted(found, key=lambda gauge: gauge.name)
+    return sorted(found, key=lambda limit_state: limit_state.name)
 
 
 def held(packed: Mapping[bytes, bytes]) -> frozenset[str]:
-    """Answer the gates that let nothing through, by letter and name."""
+    """Return the limiters that let nothing through, by letter and name."""
     states = {key.decode(): _decode(data) for key, data in packed.items()}
     return frozenset(key for key, (_, _, *limits) in states.items() if _limits(limits)["permits"] == 0)

@@ -8,8 +8,8 @@ select exists (
 );
 
 -- name: cancels
-select id, cancel from mark where cancel is not null;
+select id, cancel from annotation where cancel is not null;
 
--- name: mark
-insert into mark as m (id, cancel, progress) values (%(id)s, %(cancel)s, %(progress)s)
+-- name: annotate
+insert into annotation as m (id, cancel, progress) values (%(id)s, %(cancel)s, %(progress)s)
 on conflict (id) do update set cancel = coalesce(m.cancel, excluded.cancel), progress = coalesce(excluded.progress, m.progress);

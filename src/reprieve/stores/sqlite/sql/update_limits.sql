@@ -1,11 +1,11 @@
--- name: gate_rate
-select rate_count, rate_window, meter from reprieve_gate as gate where id = :id;
+-- name: limiter_rate
+select rate_count, rate_window, meter from reprieve_limiter as limiter where id = :id;
 
 -- name: tenant_rate
 select rate_count, rate_window, meter from reprieve_tenant as tenant where id = :id;
 
--- name: gate
-update reprieve_gate as gate
+-- name: limiter
+update reprieve_limiter as limiter
 set permits = case when :sets_permits then :permits else permits end,
     max_running = case when :sets_max_running then :max_running else max_running end,
     rate_count = case when :sets_rate then :rate_count else rate_count end,
@@ -30,10 +30,10 @@ where id = :id;
 -- name: pauses
 update reprieve_queue as queue set pauses = ? where id = ?;
 
--- name: gauges
-select gate.name, gate.running, gate.permits, gate.max_running, gate.rate_count, gate.rate_window,
+-- name: limit_states
+select limiter.name, limiter.running, limiter.permits, limiter.max_running, limiter.rate_count, limiter.rate_window,
        coalesce(queue.pauses, 0)
-from reprieve_gate as gate left join reprieve_queue as queue on queue.gate = gate.id where gate.subject = ? order by gate.name;
+from reprieve_limiter as limiter left join reprieve_queue as queue on queue.limiter = limiter.id where limiter.subject = ? order by limiter.name;
 
 -- name: tenants
 select tenant.name, queue.name, tenant.running, tenant.permits, tenant.max_running, tenant.rate_count,

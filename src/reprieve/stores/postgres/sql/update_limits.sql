@@ -1,20 +1,20 @@
--- name: make_gate
-insert into gate (id, subject, name) values (%(id)s, %(subject)s, %(name)s) on conflict (id) do nothing;
+-- name: make_limiter
+insert into limiter (id, subject, name) values (%(id)s, %(subject)s, %(name)s) on conflict (id) do nothing;
 
 -- name: make_queue
-insert into queue (id, name, gate) values (%(id)s, %(name)s, %(gate)s) on conflict (id) do nothing;
+insert into queue (id, name, limiter) values (%(id)s, %(name)s, %(limiter)s) on conflict (id) do nothing;
 
 -- name: make_tenant
 insert into tenant (id, queue, name) values (%(id)s, %(queue)s, %(name)s) on conflict (id) do nothing;
 
--- name: gate_rate
-select rate_count, rate_window, meter from gate where id = %(id)s;
+-- name: limiter_rate
+select rate_count, rate_window, meter from limiter where id = %(id)s;
 
 -- name: tenant_rate
 select rate_count, rate_window, meter from tenant where id = %(id)s;
 
--- name: gate
-update gate
+-- name: limiter
+update limiter
 set permits = case when %(sets_permits)s then %(permits)s::int8 else permits end,
     max_running = case when %(sets_max_running)s then %(max_running)s::int8 else max_running end,
     rate_count = case when %(sets_rate)s then %(rate_count)s::int8 else rate_count end,
@@ -39,10 +39,10 @@ where id = %(id)s;
 -- name: pauses
 update queue set pauses = %(pauses)s where id = %(id)s;
 
--- name: gauges
+-- name: limit_states
 -- What has come and was not counted yet may be of something that nobody has heard of; so below.
 select g.name, g.running, g.permits, g.max_running, g.rate_count, g.rate_window, coalesce(q.pauses, 0)
-from gate as g left join queue as q on q.gate = g.id where g.subject = %(subject)s
+from limiter as g left join queue as q on q.limiter = g.id where g.subject = %(subject)s
 union all
 select distinct l.name, 0::int8, null::int8, null::int8, null::int8, null::float8, 0::int8
 from (
@@ -50,7 +50,7 @@ from (
            as name
     from ledger
 ) as l
-where l.name <> '' and not exists (select 1 from gate where gate.id = number_of('gate', %(subject)s, l.name))
+where l.name <> '' and not exists (select 1 from limiter where limiter.id = number_of('limiter', %(subject)s, l.name))
 order by 1;
 
 -- name: tenants

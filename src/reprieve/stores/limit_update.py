@@ -1,4 +1,4 @@
-"""Regulations as the columns that SQL stores keep them in, and gauges from their rows."""
+"""Limit updates as the columns that SQL stores keep them in, and limit states from their rows."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -7,44 +7,44 @@ import msgspec
 from msgspec import UNSET
 
 from reprieve.core.rate import Meter, Rate, carry
-from reprieve.stores.protocol import Gauge, Regulation, Subject
+from reprieve.stores.protocol import LimitState, LimitUpdate, Subject
 
 _PAUSES: Final = {"schedule": 1, "retry": 2}
 
 
-def columns_of(regulation: Regulation) -> dict[str, object]:
-    """Answer what a regulation sets, and whether it does."""
-    rate = None if regulation.rate is UNSET else regulation.rate
+def columns_of(update: LimitUpdate) -> dict[str, object]:
+    """Return what a update sets, and whether it does."""
+    rate = None if update.rate is UNSET else update.rate
     return {
-        "sets_permits": regulation.permits is not UNSET,
-        "permits": None if regulation.permits is UNSET else regulation.permits,
-        "sets_max_running": regulation.max_running is not UNSET,
-        "max_running": None if regulation.max_running is UNSET else regulation.max_running,
-        "sets_rate": regulation.rate is not UNSET,
+        "sets_permits": update.permits is not UNSET,
+        "permits": None if update.permits is UNSET else update.permits,
+        "sets_max_running": update.max_running is not UNSET,
+        "max_running": None if update.max_running is UNSET else update.max_running,
+        "sets_rate": update.rate is not UNSET,
         "rate_count": None if rate is None else rate.count,
         "rate_window": None if rate is None else rate.window,
     }
 
 
 def bits_of(pauses: Iterable[str]) -> int:
-    """Answer pauses as a number."""
+    """Return pauses as a number."""
     return sum(_PAUSES[pause] for pause in set(pauses))
 
 
-def carried(row: tuple[int | None, float | None, str] | None, regulation: Regulation, now: int) -> str:
-    """Answer the meter under the new rate: setting a rate again does not forget what was granted."""
+def carried(row: tuple[int | None, float | None, str] | None, update: LimitUpdate, now: int) -> str:
+    """Return the meter under the new rate: setting a rate again does not forget what was granted."""
     old = _rate(row[0], row[1]) if row else None
-    new = None if regulation.rate is UNSET else regulation.rate
+    new = None if update.rate is UNSET else update.rate
     if row is None or old is None or new is None:
         return "[]"
     meter = msgspec.json.decode(row[2], type=Meter)
     return msgspec.json.encode(carry(old, meter, new, now)).decode()
 
 
-def tenants_of(rows: Iterable[tuple[Any, ...]]) -> list[Gauge]:
-    """Answer the gauges of tenants."""
+def tenants_of(rows: Iterable[tuple[Any, ...]]) -> list[LimitState]:
+    """Return the limit states of tenants."""
     return [
-        Gauge(
+        LimitState(
             subject="tenant",
             name=name,
             queue=queue,
@@ -75,10 +75,10 @@ def tenants_of(rows: Iterable[tuple[Any, ...]]) -> list[Gauge]:
     ]
 
 
-def gates_of(subject: Subject, queue: str, rows: Iterable[tuple[Any, ...]]) -> list[Gauge]:
-    """Answer the gauges of everything else; of queues, only the one that is named."""
+def limiters_of(subject: Subject, queue: str, rows: Iterable[tuple[Any, ...]]) -> list[LimitState]:
+    """Return the limit states of everything else; of queues, only the one that is named."""
     return [
-        Gauge(
+        LimitState(
             subject=subject,
             name=name,
             running=running,
