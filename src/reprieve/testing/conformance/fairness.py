@@ -272,3 +272,25 @@ async def check_held_tenant_does_not_stop_the_others(store: Store) -> None:
     expect_equal(dict(count_by(await worker.take(5), "tenant")), {"free": 5}, "tenants leased while one is held")
     await update_limits(store, replace(hold, permits=None))
     expect_equal(len(await worker.take(10)), 5, "jobs leased after the release")
+
+
+async def check_claim_finds_nothing_when_limits_of_idle_tenants_were_updated(store: Store) -> None:
+    worker = await Worker.open(store)
+    await update_limits(store, _weight("b", 0.1))
+    # Tenant b had its share for some rounds to come, so a is next; and a was served three times in a row.
+    for tenant, count in (("b", 1), ("a", 3)):
+        await enqueue(store, *new_jobs(store, count, tenant=tenant))
+        await worker.settle(*(succeed(job) for job in await worker.exactly(count)))
+    await update_limits(store, _weight("a", 2.0), _weight("b", 2.0))
+    expect_equal(await worker.take(), [], "jobs leased when no tenant has any")
+    jobs = new_jobs(store, 2, tenant="b")
+    await enqueue(store, *jobs)
+    expect_ids(await worker.take(2), jobs, "jobs leased of a tenant that has some again")
+
+
+async def check_updated_limits_of_idle_tenants_keep_no_slot_from_the_others(store: Store) -> None:
+    worker = await Worker.open(store, slots=10)
+    await update_limits(store, _weight("idle", 2.0))
+    jobs = new_jobs(store, 10, tenant="alone")
+    await enqueue(store, *jobs)
+    expect_ids(await worker.take(10), jobs, "jobs leased of the only tenant that has any")

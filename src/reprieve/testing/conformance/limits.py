@@ -3,7 +3,7 @@
 
 from msgspec.structs import replace
 
-from reprieve.core.job import Job
+from reprieve.core.job import HIGH, LOW, Job
 from reprieve.core.move import Return
 from reprieve.core.rate import Rate
 from reprieve.stores.protocol import LimitUpdate, Store
@@ -18,6 +18,7 @@ from reprieve.testing.conformance.stage import (
     fail,
     kill,
     make,
+    new_job,
     new_jobs,
     park,
     snooze,
@@ -296,3 +297,16 @@ async def check_refused_grant_spends_no_rate(store: Store) -> None:
         expect_equal(await worker.take(5), [], "jobs leased of a held task")
     await enqueue(store, *new_jobs(store, 5))
     expect_equal(len(await worker.take(5)), 2, "jobs leased within the rate")
+
+
+async def check_blocked_job_is_leased_though_the_clock_goes_back(store: Store) -> None:
+    await update_limits(store, LimitUpdate(subject="task", name="send", max_running=1))
+    late = new_job(store, priority=HIGH, deadline_at=START + SECOND)
+    blocked = new_job(store, priority=LOW)
+    await enqueue(store, late, blocked)
+    worker = await Worker.open(store)
+    # The first job takes the only slot, so the other is blocked; then the first turns out to be past its deadline.
+    leased = await worker.take(2, START + 2 * SECOND)
+    for _ in range(3):
+        leased += await worker.take(2, START + 2 * SECOND - 50)
+    expect_ids(leased, [blocked], "jobs leased after the slot was free again")
