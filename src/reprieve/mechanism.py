@@ -17,7 +17,7 @@ from reprieve.core.deadletter import validate_dlq_entry
 from reprieve.core.decide import Conditions, decide
 from reprieve.core.duration import milliseconds
 from reprieve.core.failure import Error, read
-from reprieve.core.fairness import aged_priority
+from reprieve.core.fairness.settings import aged_priority
 from reprieve.core.job import Job
 from reprieve.core.outcome import Failed
 from reprieve.core.policy import Policy, resolve

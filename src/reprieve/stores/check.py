@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from msgspec import UNSET
 
-from reprieve.core.fairness import HEAVIEST, LIGHTEST
+from reprieve.core.fairness.settings import MAX_WEIGHT, MIN_WEIGHT
 from reprieve.core.ids import is_id
 from reprieve.core.job import HIGH, LOW, Job
 from reprieve.errors import InvalidId, InvalidName, PayloadTooLarge, ValidationError
@@ -60,8 +60,8 @@ def check_limit_update(update: LimitUpdate) -> None:
     check_name(update.name, update.subject, may_be_empty=update.subject == "tenant")
     check_name(update.queue, "queue", may_be_empty=update.subject != "tenant")
     weight = update.weight
-    if weight is not UNSET and (update.subject != "tenant" or not LIGHTEST <= weight <= HEAVIEST):
-        message = f"weight {weight!r} is none; give a tenant a number from {LIGHTEST} to {HEAVIEST}"
+    if weight is not UNSET and (update.subject != "tenant" or not MIN_WEIGHT <= weight <= MAX_WEIGHT):
+        message = f"weight {weight!r} is none; give a tenant a number from {MIN_WEIGHT} to {MAX_WEIGHT}"
         raise ValidationError(message)
     for name in ("permits", "max_running"):
         value = getattr(update, name)

@@ -43,13 +43,13 @@ _RULES = {
     "a load is not what runs for its weight": """
         select id, running, weight, load from tenant where load <> cast(running * 1000000 / weight as integer)""",
     "a lane is open without ready jobs, or closed with some": """
-        select id, is_open, ready, aside from lane where is_open <> (ready > 0 and aside = 0)""",
+        select id, is_open, ready, blocked_by from lane where is_open <> (ready > 0 and blocked_by = 0)""",
     "a lane waits for a limiter that does not know it": """
-        select lane.id, aside from lane where aside > 0
-            and not exists (select 1 from limiter where limiter.id = lane.aside and limiter.aside > 0)""",
+        select lane.id, blocked_by from lane where blocked_by > 0
+            and not exists (select 1 from limiter where limiter.id = lane.blocked_by and limiter.blocked_lanes > 0)""",
     "an open lane's tenant is neither asked nor blocked": """
         select lane.id, tenant.id from lane join tenant on tenant.id = lane.tenant
-        where is_open = 1 and ringed = 0 and blocked = 0""",
+        where is_open = 1 and is_candidate = 0 and blocked = 0""",
     "a lease has no session": """
         select lease.id from lease left join session on session.id = lease.id >> 32 where session.id is null""",
     "a lane lost its queue, tenant or limiter": """

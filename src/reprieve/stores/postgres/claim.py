@@ -3,22 +3,26 @@
 Three trips to the server: who asks, what they hold and who may be next; what is taken; and all that this changes.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from reprieve.core.fairness.candidates import FIRST, Lane, Weights, load_of
+from reprieve.core.fairness.choice import Choice
+from reprieve.core.fairness.settings import DEFAULTS
+from reprieve.core.fairness.updates import lane_updates, limiter_updates, tenant_updates
 from reprieve.core.ids import id_to_bytes
 from reprieve.core.job import Job
+from reprieve.core.limits import Limits
+from reprieve.core.rate import Meter
 from reprieve.errors import SessionDead, StaleCall, StoreCorrupt
-from reprieve.stores.plan import Lane, Limits, Plan, load_of
 from reprieve.stores.postgres import settle
 from reprieve.stores.postgres.crew import Tx
 from reprieve.stores.postgres.freed import Freed
 from reprieve.stores.postgres.leases import Leases, pack_lease
 from reprieve.stores.postgres.places import Places
-from reprieve.stores.postgres.ring import COUNTED_EVERY, FIRST, Back, Reader, Resting, Ring
+from reprieve.stores.postgres.ring import COUNTED_EVERY, Back, Reader, Resting, Ring
 from reprieve.stores.postgres.rows import Row, array_of, copy, number_of, place_of_job, unpack
 from reprieve.stores.postgres.sessions import held
 from reprieve.stores.postgres.statements import statements
@@ -177,36 +181,31 @@ class _Visit:
         jobs: list[Job] = []
         is_settled = not backs
         if ring.tenants:
-            plan = self._plan(ring, reader, limit)
-            jobs = self._carry_out(plan, ring, reader)
-            if plan.is_cut:
+            choice = self._choose(ring, reader, limit)
+            jobs = self._carry_out(choice, ring, reader)
+            if choice.is_cut:
                 self.moments.append(self.now)
-            if plan.ceiling_until is not None:
-                self.moments.append(plan.ceiling_until)
-            if (queue_back := plan.queue.back_at(self.now)) is not None:
-                self.moments.append(queue_back)
-            is_settled = is_settled and not plan.asides and not plan.blocked
+            if choice.ceiling_until is not None:
+                self.moments.append(choice.ceiling_until)
+            if (reopens_at := choice.queue.reopens_at(self.now)) is not None:
+                self.moments.append(reopens_at)
+            is_settled = is_settled and not choice.blocked_lanes and not any(t.blocked for t in choice.tenants.values())
         if len(jobs) < limit:
             self.moments += queue.moments if is_settled else self._ask_moments()
             self.moments += self.freed.dues(self.queue)
         return jobs
 
-    def _plan(self, ring: Ring, reader: Reader, limit: int) -> Plan:
-        plan = Plan(
-            ring.tenants,
-            ring.queue.turn,
-            ring.queue.limits,
-            slots=self.slots,
-            crowd=self._weigh,
-            last=ring.last,
-            now=self.now,
-        )
-        plan.run(limit)
-        while plan.wants_more:
-            more = reader.read(reader.ask(plan.last or FIRST))
-            plan.add(more.tenants if more else [], more.last if more else None)
-            plan.run(limit)
-        return plan
+    def _choose(self, ring: Ring, reader: Reader, limit: int) -> Choice:
+        choice = Choice(ring.queue.state, ring.queue.limits, slots=self.slots, now=self.now)
+        choice.add(ring.tenants, ring.last)
+        while need := choice.run(limit):
+            if need == "weights":
+                choice.weights = self._weigh()
+            else:
+                more = reader.read(reader.ask(choice.read_up_to or FIRST))
+                choice.add(more.tenants if more else [], more.last if more else None)
+        choice.finish()
+        return choice
 
     def _ask_moments(self) -> list[int]:
         moments = self.tx.one(self.sql["moments"], {"queue": self.queue}) or ()
@@ -217,35 +216,39 @@ class _Visit:
         for back in backs:
             limiter = back.limiter
             room = limiter.room(self.now)
-            row = {"limiter": limiter.id, "cursor": back.cursor, "back_at": limiter.back_at(self.now), "now": self.now}
+            row = {
+                "limiter": limiter.id,
+                "cursor": back.cursor,
+                "back_at": limiter.reopens_at(self.now),
+                "now": self.now,
+            }
             if room == 0:
                 self.tx.execute(self.sql["limiter_waits"], row)
                 continue
-            count = 256 if room is None else min(256, room + 1)
+            most = DEFAULTS.max_returning_tenants
+            count = most if room is None else min(most, room + 1)
             self.tx.execute(self.sql["limiter_returns"], row | {"count": count})
 
-    def _weigh(self) -> tuple[float, float]:
-        """Return the weight of those who wait, and of those who only run."""
-        waiting, running = self.tx.one(self.sql["weights"], {"queue": self.queue}) or (0.0, 0.0)
-        return waiting, running
+    def _weigh(self) -> Weights:
+        """Sum the weights of the tenants that wait, and of those that only run."""
+        parameters = {"queue": self.queue, "limit": DEFAULTS.max_tenants_weighed}
+        return Weights(*(self.tx.one(self.sql["weights"], parameters) or (0, 0)))
 
-    def _carry_out(self, plan: Plan, ring: Ring, reader: Reader) -> list[Job]:
+    def _carry_out(self, choice: Choice, ring: Ring, reader: Reader) -> list[Job]:
         """Take the jobs that were planned, and write back what the plan changed."""
-        plan.count()
         watermarks = _Watermarks({}, {})
-        self._find_moved(plan, reader)
-        jobs, lost = self._take(plan, watermarks, reader) if plan.picks else ([], [])
+        self._find_moved(choice, reader)
+        jobs, lost = self._take(choice, watermarks, reader) if choice.picks else ([], [])
         for lane, _ in lost:
-            plan.give_back(self.places[lane.id].tenant_id, lane)
+            choice.give_back(self.places[lane.id].tenant_id, lane)
         freed = [reader.limiters[limiter] for limiter in self.freed.limiters if limiter in reader.limiters]
-        turn = plan.turn
-        served = (turn.clock, turn.last, turn.streak, turn.last_at, turn.other_at)
+        served = msgspec.structs.astuple(choice.state)
         changed = {
-            **_lane_columns(plan, watermarks, reader.places),
-            **_tenant_columns(plan, ring.resting, reader.places),
-            **_limiter_columns(plan, freed, reader.places),
+            **_lane_columns(choice, watermarks, reader.places),
+            **_tenant_columns(choice, ring.resting, reader.places),
+            **_limiter_columns(choice, freed, reader.places),
             "queue": self.queue,
-            "turn": array_of(served) if plan.picks else None,
+            "turn": array_of(served) if choice.picks else None,
             "ended": array_of(self.freed.jobs),
         }
         self.tx.execute(self.sql["carry_out"], changed)
@@ -255,21 +258,23 @@ class _Visit:
             self.moments.append(self.now)
         return jobs
 
-    def _find_moved(self, plan: Plan, reader: Reader) -> None:
+    def _find_moved(self, choice: Choice, reader: Reader) -> None:
         """Find the places of lanes whose rows were written by what the claim settled."""
-        moved = self.freed.counted.intersection((*plan.taken, *plan.asides))
+        moved = self.freed.counted.intersection((*choice.taken, *choice.blocked_lanes))
         if moved:
             reader.places.update(self.tx.all(self.sql["lane_places"], {"lanes": array_of(moved)}))
 
-    def _take(self, plan: Plan, watermarks: "_Watermarks", reader: Reader) -> tuple[list[Job], list[tuple[Lane, Job]]]:
+    def _take(
+        self, choice: Choice, watermarks: "_Watermarks", reader: Reader
+    ) -> tuple[list[Job], list[tuple[Lane, Job]]]:
         """Take the planned jobs off their lanes; answer those to run, and those whose time is up."""
         counts = {
-            "lanes": array_of(plan.taken),
-            "counts": array_of(lane.taken for lane in plan.taken.values()),
-            "lows": array_of(reader.watermarks[lane][0] for lane in plan.taken),
-            "backs": array_of(reader.watermarks[lane][1] for lane in plan.taken),
+            "lanes": array_of(choice.taken),
+            "counts": array_of(lane.taken for lane in choice.taken.values()),
+            "lows": array_of(reader.watermarks[lane][0] for lane in choice.taken),
+            "backs": array_of(reader.watermarks[lane][1] for lane in choice.taken),
         }
-        found: dict[int, list[Row]] = {lane: [] for lane in plan.taken}
+        found: dict[int, list[Row]] = {lane: [] for lane in choice.taken}
         rows = self.tx.all(self.sql["take"], counts)
         self.places.load(self.tx, found)
         for number, is_back, job_id, version, wait, due, rec in rows:
@@ -280,7 +285,7 @@ class _Visit:
         next_of = {lane: iter(rows) for lane, rows in found.items()}
         jobs: list[Job] = []
         lost: list[tuple[Lane, Job]] = []
-        for lane in plan.picks:
+        for lane in choice.picks:
             number = lane.id
             row = next(next_of[number], None)
             if row is None:
@@ -302,56 +307,34 @@ class _Watermarks(msgspec.Struct):
     back: dict[int, str]
 
 
-def _lane_columns(plan: Plan, watermarks: _Watermarks, places: Mapping[int, str]) -> dict[str, str]:
-    lanes = [(lane, 0) for lane in plan.taken.values() if lane.id not in plan.asides]
-    lanes += [(lane, limiter.id) for lane, limiter in plan.asides.values()]
+def _lane_columns(choice: Choice, watermarks: _Watermarks, places: Mapping[int, str]) -> dict[str, str]:
+    lanes = lane_updates(choice)
     return {
-        "lanes": array_of(_quoted(places[lane.id]) for lane, _ in lanes),
-        "taken": array_of(lane.taken for lane, _ in lanes),
-        "lows": array_of(watermarks.low.get(lane.id) for lane, _ in lanes),
-        "backs": array_of(watermarks.back.get(lane.id) for lane, _ in lanes),
-        "open": array_of(not aside and lane.ready > 0 for lane, aside in lanes),
-        "asides": array_of(aside for _, aside in lanes),
-        # Of a lane that is alone nobody asks when it was served; not to write it keeps its index as it is.
-        "turns": array_of(None if lane.is_alone and lane.ready and not aside else lane.served for lane, aside in lanes),
+        "lanes": array_of(_quoted(places[lane.id]) for lane in lanes),
+        "taken": array_of(lane.taken for lane in lanes),
+        "lows": array_of(watermarks.low.get(lane.id) for lane in lanes),
+        "backs": array_of(watermarks.back.get(lane.id) for lane in lanes),
+        "open": array_of(lane.is_open for lane in lanes),
+        "asides": array_of(lane.blocked_by for lane in lanes),
+        "turns": array_of(lane.served for lane in lanes),
     }
 
 
-def _tenant_columns(plan: Plan, resting: Sequence[Resting], places: Mapping[int, str]) -> dict[str, str]:
+def _tenant_columns(choice: Choice, resting: Sequence[Resting], places: Mapping[int, str]) -> dict[str, str]:
     rows: list[tuple[object, ...]] = [
         (_quoted(places[tenant.id]), tenant.running, load_of(tenant.running, tenant.weight), *(None,) * 7)
         for tenant in resting
     ]
-    for tenant in plan.tenants.values():
-        limits = tenant.limits
-        blocked = plan.blocked.get(limits.id, 0)
-        is_ringed = not blocked and limits.id not in plan.empty
-        if limits.is_changed or not is_ringed:
-            load = load_of(limits.running, tenant.weight)
-            back_at = limits.back_at(plan.now) if blocked else None
-            served_at = plan.now if tenant.taken else None
-            ring = (_quoted(places[limits.id]), limits.running, load, tenant.finish, is_ringed, blocked, back_at)
-            rows.append((*ring, tenant.served, served_at, _meter(limits)))
+    for tenant, *values, blocked, reopens_at, served, served_at, meter in tenant_updates(choice):
+        rows.append((_quoted(places[tenant]), *values, int(blocked), reopens_at, served, served_at, _meter(meter)))
     ring_names = ("tenants", "running", "loads", "finishes", "ringed", "blocked", "back_ats")
     return _columns((*ring_names, "served", "served_ats", "meters"), rows)
 
 
-def _limiter_columns(plan: Plan, freed: Sequence[Limits], places: Mapping[int, str]) -> dict[str, str]:
-    asides = Counter(limiter.id for _, limiter in plan.asides.values())
-    limiters = {limiter.id: limiter for limiter in freed}
-    limiters |= {limiter.id: limiter for lane in plan.taken.values() for limiter in lane.limiters}
-    limiters |= {limiter.id: limiter for _, limiter in plan.asides.values()}
-    if plan.picks or plan.queue.id in limiters:
-        limiters[plan.queue.id] = plan.queue
+def _limiter_columns(choice: Choice, freed: Sequence[Limits], places: Mapping[int, str]) -> dict[str, str]:
     rows: list[tuple[object, ...]] = [
-        (
-            _quoted(places[limiter.id]),
-            limiter.running,
-            _meter(limiter),
-            asides[limiter.id] > 0,
-            limiter.back_at(plan.now) if limiter.room(plan.now) == 0 else plan.now,
-        )
-        for limiter in limiters.values()
+        (_quoted(places[limiter]), running, _meter(meter), blocked_lanes > 0, reopens_at)
+        for limiter, running, blocked_lanes, reopens_at, meter in limiter_updates(choice, freed)
     ]
     return _columns(("limiters", "limiter_running", "limiter_meters", "limiter_asides", "limiter_back_ats"), rows)
 
@@ -366,6 +349,6 @@ def _quoted(place: str) -> str:
     return f'"{place}"'
 
 
-def _meter(limits: Limits) -> str | None:
-    """Return the meter as an element of an array: it is made of numbers and brackets; None without a rate."""
-    return None if limits.rate is None else f'"{_encode(limits.meter).decode()}"'
+def _meter(meter: Meter | None) -> str | None:
+    """Return the meter as an element of an array: it is made of numbers and brackets."""
+    return None if meter is None else f'"{_encode(meter).decode()}"'

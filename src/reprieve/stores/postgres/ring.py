@@ -6,19 +6,15 @@ from typing import Any
 
 import msgspec
 
+from reprieve.core.fairness.candidates import FIRST, BlockReason, FairnessState, Lane, Position, Tenant
+from reprieve.core.fairness.settings import DEFAULTS
+from reprieve.core.limits import Limits
 from reprieve.core.rate import Meter, Rate
-from reprieve.stores.plan import FULL, Lane, Limits, Place, Tenant, Turn
 from reprieve.stores.postgres.crew import Tx
 from reprieve.stores.postgres.freed import Freed
 from reprieve.stores.postgres.rows import array_of
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.postgres.wire import Reply
-
-LANES = 64
-"""Open lanes of a tenant that a claim reads at once; `candidates` answers one more."""
-
-FIRST: Place = (-1, -1, -(1 << 63))
-"""Before everybody in the ring."""
 
 COUNTED_EVERY = 16
 """Claims of a session of which one looks whether those who wait have become a crowd."""
@@ -27,7 +23,7 @@ COUNTED_EVERY = 16
 class Queue(msgspec.Struct):
     """What a queue knows of itself."""
 
-    turn: Turn
+    state: FairnessState
     limits: Limits
     moments: list[int]
     """When there may be more: the first job is due, or somebody may return."""
@@ -55,7 +51,7 @@ class Ring(msgspec.Struct):
     backs: list[Back]
     tenants: list[Tenant]
     resting: list[Resting]
-    last: Place | None
+    last: Position | None
 
 
 class Reader:
@@ -79,16 +75,16 @@ class Reader:
         self.watermarks: dict[int, tuple[str, str]] = {}
         """Of each lane: up to where fresh jobs were taken, and before which nothing is ready once more."""
 
-    def ask(self, after: Place = FIRST, asked: Freed | None = None) -> Reply:
+    def ask(self, after: Position = FIRST, asked: Freed | None = None) -> Reply:
         """Ask, and wait for nothing. `asked` names whoever may have slots back, before it is known who has."""
         freed = asked or self._freed
-        load, finish, tenant = after
+        load, finish, name, _ = after
         wanted = {
             "queue": self._queue,
             "most": self._limit + 2,
             "load": load,
             "finish": finish,
-            "id": tenant,
+            "name": name,
             "now": self._now,
             "freed": array_of(freed.tenants),
             "freed_limiters": array_of(freed.limiters),
@@ -112,10 +108,10 @@ class Reader:
             self._meet(row)
         known = self._read_queue(queue[0])
         by_tenant: dict[int, list[Lane]] = defaultdict(list)
-        for _, tenant, lane, priority, served, ready, task, dependency, group, *_, place, low, back in lanes:
+        for _, tenant, lane, priority, served, ready, task, dependency, group, *_, place, low, back, _ in lanes:
             row = (lane, priority, served, ready, task, dependency, group, place, low, back)
             by_tenant[tenant].append(self._lane(row))
-        asked, resting = self._tenants(tenants, by_tenant, known.turn.clock)
+        asked, resting = self._tenants(tenants, by_tenant, known.state.clock)
         return Ring(known, [self._back(row) for row in backs], asked, resting, self._last(tenants))
 
     def _read_queue(self, row: Sequence[Any]) -> Queue:
@@ -126,11 +122,11 @@ class Reader:
         )
         self.places[limiter] = place
         moments = [moment for moment in (due_at, back_at) if moment is not None]
-        return Queue(Turn(clock, last, streak, last_at, other_at), limits, moments)
+        return Queue(FairnessState(clock, last, streak, last_at, other_at), limits, moments)
 
     def _meet(self, row: Sequence[Any]) -> None:
         """Get to know a limiter, unless it was met before."""
-        _, limiter, *_, place, _, _ = row
+        _, limiter, *_, place, _, _, _ = row
         if limiter not in self.limiters:
             self.limiters[limiter] = self._limiter(row)
             self.places[limiter] = place
@@ -140,17 +136,17 @@ class Reader:
         return Back(self.limiters.get(limiter) or self._limiter(row), cursor)
 
     def _limiter(self, row: Sequence[Any]) -> Limits:
-        _, limiter, permits, max_running, rate_count, running, *_, rate_window, meter, _, _, _ = row
+        _, limiter, permits, max_running, rate_count, running, *_, rate_window, meter, _, _, _, _ = row
         return _limits(
             (limiter, permits, max_running, rate_count, running, rate_window, meter), self._freed.limiters[limiter]
         )
 
-    def _last(self, rows: Sequence[Sequence[Any]]) -> Place | None:
+    def _last(self, rows: Sequence[Sequence[Any]]) -> Position | None:
         """Return where the last of those in the ring stands, if there may be more behind."""
-        places: list[Place] = []
-        for _, tenant, _, _, _, _, load, finish, _, _, _, is_next, *_ in rows:
+        places: list[Position] = []
+        for _, tenant, _, _, _, _, load, finish, _, _, _, is_next, *_, name in rows:
             if is_next:
-                places.append((load, finish, tenant))
+                places.append(Position(load, finish, name, tenant))
         return places[-1] if len(places) >= self._limit + 2 else None
 
     def _tenants(
@@ -163,10 +159,10 @@ class Reader:
             _, tenant, permits, max_running, rate_count, running, _, finish, served, ringed, blocked, _, _, _, *rest = (
                 row
             )
-            weight, rate_window, meter, place, *_ = rest
+            weight, rate_window, meter, place, *_, name = rest
             self.places[tenant] = place
             freed = self._freed.tenants[tenant]
-            is_free = bool(freed) and blocked == FULL
+            is_free = bool(freed) and blocked == BlockReason.FULL
             if not ringed and not is_free:
                 if freed:
                     resting.append(Resting(tenant, running - freed, weight))
@@ -174,24 +170,24 @@ class Reader:
             limits = _limits((tenant, permits, max_running, rate_count, running, rate_window, meter), freed)
             limits.is_changed = bool(freed)
             mine = lanes[tenant]
-            has_more = len(mine) > LANES
+            has_more = len(mine) > DEFAULTS.max_lanes_read
             if has_more:
                 self._add_oldest(tenant, mine)
             finish = max(finish, clock) if is_free else finish
-            asked.append(Tenant(limits, weight, finish, served, mine, has_more=has_more))
+            asked.append(Tenant(limits, name, weight, finish, served, mine, has_more))
         return asked, resting
 
     def _add_oldest(self, tenant: int, lanes: list[Lane]) -> None:
-        """Put the lane that was served longest ago in the place of the one that was read too much."""
+        """Add the lanes of each priority that were served longest ago; the last that was read is one too many."""
         lanes.pop()
-        oldest = self._tx.one(self._sql["oldest_lane"], {"tenant": tenant})
-        if oldest is None or oldest[0] in {lane.id for lane in lanes}:
-            return
-        for *row, place in self._tx.all(self._sql["limiters"], {"ids": array_of(oldest[4:7])}):
-            if row[0] not in self.limiters:
-                self.limiters[row[0]] = _limits(row, self._freed.limiters[row[0]])
-                self.places[row[0]] = place
-        lanes.append(self._lane(oldest))
+        known = {lane.id for lane in lanes}
+        for oldest in self._tx.all(self._sql["oldest_lanes"], {"tenant": tenant}):
+            if oldest[0] not in known:
+                for *row, place in self._tx.all(self._sql["limiters"], {"ids": array_of(oldest[4:7])}):
+                    if row[0] not in self.limiters:
+                        self.limiters[row[0]] = _limits(row, self._freed.limiters[row[0]])
+                        self.places[row[0]] = place
+                lanes.append(self._lane(oldest))
 
     def _lane(self, row: Sequence[Any]) -> Lane:
         lane, priority, served, ready, *limiters, place, low, back = row

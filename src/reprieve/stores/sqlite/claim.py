@@ -1,405 +1,301 @@
-"""The claim: settle, promote what is due, let return what may, choose, and lease, in one transaction."""
+"""The claim, in one transaction: settle, and lease jobs from each queue in turn.
+
+The outline of a claim from one queue is `_QueueClaim.take`.
+"""
 
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from typing import Any
+from typing import NamedTuple
 
 import msgspec
 
+from reprieve.core.fairness.choice import Choice
+from reprieve.core.fairness.settings import DEFAULTS
+from reprieve.core.fairness.updates import (
+    LimiterUpdate,
+    TenantUpdate,
+    lane_updates,
+    limiter_updates,
+    tenant_updates,
+)
 from reprieve.core.job import Job
-from reprieve.core.rate import Meter, Rate
 from reprieve.errors import SessionDead, StaleCall
-from reprieve.stores.plan import Lane, Limits, Place, Plan, Tenant, Turn, load_of
 from reprieve.stores.protocol import ChangeResult, Claim, Claimed
 from reprieve.stores.record import COUNTERS, Lease, lease_model
 from reprieve.stores.sqlite import settle
+from reprieve.stores.sqlite.candidates import Candidates, LimiterRow, QueueRow, read_queue
 from reprieve.stores.sqlite.places import Places
 from reprieve.stores.sqlite.rows import Row, copy, unpack
 from reprieve.stores.sqlite.sessions import held
 from reprieve.stores.sqlite.statements import run, statements
 
-FEW = 4
+FEW_JOBS = 4
 """Lanes that give at most so many jobs are read apart from the others: the limit of a read is that of its largest."""
 
-LANES = 64
-"""Open lanes of a tenant that a claim reads at once."""
-
-_decode = msgspec.json.decode
 _pack = msgspec.msgpack.encode
 
 
-class Taken(Row, array_like=True, frozen=True):
-    """A row that a claim read, and where its record is among those that were read with it."""
+class TakenRow(Row, array_like=True, frozen=True):
+    """A job's row that a claim took, and how long its record is among those that were read with it."""
 
     lane: int
     length: int
 
 
-_decode_taken = msgspec.json.Decoder(list[Taken]).decode
+class DueRow(msgspec.Struct, array_like=True, frozen=True):
+    """A job whose time has come."""
+
+    wait: int
+    due: int
+    id: int
+    lane: int
+
+
+_decode_taken = msgspec.json.Decoder(list[TakenRow]).decode
+_decode_due = msgspec.json.Decoder(list[DueRow]).decode
+
+
+class SessionRow(NamedTuple):
+    """A session, and the slots of all that live."""
+
+    id: int
+    number: int
+    answers: bytes | None
+    is_alive: int
+    slots: int
 
 
 class Called(msgspec.Struct, array_like=True):
-    """What a session's last call was answered with, for a repeat."""
+    """The results of a session's last call, for a repeat of it."""
 
     results: list[ChangeResult]
     next_at: int | None
 
 
 def claim(tx: sqlite3.Connection, places: Places, request: Claim) -> Claimed:
-    """Carry out a claim."""
+    """Settle the changes of a session and lease jobs to it; a call that is repeated returns what it returned before."""
     sql = statements("claim")
-    row = tx.execute(sql["session"], {"session": request.session}).fetchone()
-    if row is None:
-        message = f"session {request.session!r} is not open; open it with a heartbeat"
-        raise SessionDead(message)
-    session, number, answered, is_alive, slots = row
-    if request.number < number:
-        message = f"call {request.number} of session {request.session!r} comes after call {number}"
-        raise StaleCall(message)
-    if request.number == number:
-        called = msgspec.msgpack.decode(answered, type=Called)
-        # The dead are told what became of their changes; what they held belongs to others.
-        jobs = held(tx, places, session, request.session, since=number, up_to=number) if is_alive else []
+    session = _open_session(tx, request)
+    if request.number == session.number:
+        called = msgspec.msgpack.decode(session.answers or b"", type=Called)
+        # A dead session learns what became of its changes; its jobs belong to other sessions.
+        since = {"since": session.number, "up_to": session.number}
+        jobs = held(tx, places, session.id, request.session, **since) if session.is_alive else []
         return Claimed(results=tuple(called.results), jobs=tuple(jobs), next_at=called.next_at)
-    if not is_alive and not request.changes:
-        message = f"session {request.session!r} is dead: its time was up, and others have its jobs"
-        raise SessionDead(message)
-    answers, released = settle.settle(tx, places, request.changes, request.now)
+    results, released = settle.settle(tx, places, request.changes, request.now)
     leased: list[Job] = []
     next_at = None
-    if is_alive and request.limit > 0:
-        leased, next_at = _claim(tx, places, request, session, slots, released)
+    if session.is_alive and request.limit > 0:
+        leased, next_at = _lease(tx, places, request, session, released)
     for tenants in released.values():
         settle.release(tx, tenants)
     if request.changes or leased:
-        # A call that did nothing can be repeated as it is; recording it would wake everybody who waits.
-        tx.execute(sql["called"], (request.number, _pack(Called(answers, next_at)), session))
-    return Claimed(results=tuple(answers), jobs=tuple(leased), next_at=next_at)
+        # A call that did nothing can be repeated as it is; recording it would wake every worker that waits.
+        tx.execute(sql["called"], (request.number, _pack(Called(results, next_at)), session.id))
+    return Claimed(results=tuple(results), jobs=tuple(leased), next_at=next_at)
 
 
-def _claim(
-    tx: sqlite3.Connection, places: Places, request: Claim, session: int, slots: int, released: settle.Released
+def _open_session(tx: sqlite3.Connection, request: Claim) -> SessionRow:
+    """Return the session that claims; raise SessionDead or StaleCall when it may not."""
+    row = tx.execute(statements("claim")["session"], {"session": request.session}).fetchone()
+    if row is None:
+        message = f"session {request.session!r} is not open; open it with a heartbeat"
+        raise SessionDead(message)
+    session = SessionRow(*row)
+    if request.number < session.number:
+        message = f"call {request.number} of session {request.session!r} comes after call {session.number}"
+        raise StaleCall(message)
+    if not session.is_alive and not request.changes and request.number > session.number:
+        message = f"session {request.session!r} is dead: its lease expired, and its jobs belong to other sessions"
+        raise SessionDead(message)
+    return session
+
+
+def _lease(
+    tx: sqlite3.Connection, places: Places, request: Claim, session: SessionRow, released: settle.Released
 ) -> tuple[list[Job], int | None]:
-    """Take jobs from each queue in its turn; answer them and the next moment at which there may be more."""
-    taken: list[Job] = []
+    """Take jobs from each queue in turn; return them, and the next moment at which there may be more."""
+    jobs: list[Job] = []
     moments: list[int] = []
-    leased: dict[int, tuple[int, int]] = {}
+    leases: dict[int, tuple[int, int]] = {}
     for name in request.queues:
-        if len(taken) < request.limit:
-            visit = _Visit(tx, places, request, slots, name, released)
-            taken += visit.take(request.limit - len(taken), leased)
-            moments += visit.moments
-    if leased:
-        tx.execute(statements("claim")["lease"], (session << 32 | request.number, request.now, _pack(leased)))
-    if len(taken) >= request.limit:
-        return taken, request.now
-    return taken, min(moments, default=None)
+        queue = read_queue(tx, name) if len(jobs) < request.limit else None
+        if queue is not None:
+            work = _QueueClaim(tx, places, request, queue, session.slots)
+            jobs += work.take(request.limit - len(jobs), released)
+            moments += work.moments
+            leases |= work.leases
+    if leases:
+        tx.execute(statements("claim")["lease"], (session.id << 32 | request.number, request.now, _pack(leases)))
+    if len(jobs) >= request.limit:
+        return jobs, request.now
+    return jobs, min(moments, default=None)
 
 
-class _Visit:
-    """A claim's visit to one queue."""
+class _QueueClaim:
+    """The part of a claim that concerns one queue."""
 
-    def __init__(
-        self,
-        tx: sqlite3.Connection,
-        places: Places,
-        request: Claim,
-        slots: int,
-        name: str,
-        released: settle.Released,
-    ) -> None:
+    def __init__(self, tx: sqlite3.Connection, places: Places, request: Claim, queue: QueueRow, slots: int) -> None:
         self.tx = tx
-        self.released = released
-        self.places = places
         self.sql = statements("claim")
+        self.places = places
         self.now = request.now
         self.session = request.session
+        self.queue = queue
         self.slots = slots
-        self.name = name
-        self.limiters: dict[int, Limits] = {}
         self.moments: list[int] = []
-        """When there may be more."""
+        """When there may be more to claim."""
+        self.leases: dict[int, tuple[int, int]] = {}
+        """The lane and the version of each job that was leased."""
 
-    def take(self, limit: int, leased: dict[int, tuple[int, int]]) -> list[Job]:
-        row = self.tx.execute(self.sql["queue"], (self.name,)).fetchone()
-        if row is None:
-            return []
-        self.queue, clock, served_last, streak, last_at, other_at, pauses, *limiter = row
-        pause = {"schedule": 0 if pauses & 1 else self.now, "retry": 0 if pauses & 2 else self.now}
-        self._promote(limit, pause)
-        self._return_lanes()
-        self.tx.execute(self.sql["tenants_back"], (self.now,))
-        tenants, last = self._candidates(limit, (-1, -1, -1))
-        jobs: list[Job] = []
-        if tenants:
-            plan = Plan(
-                tenants,
-                Turn(clock, served_last, streak, last_at, other_at),
-                _limits(limiter),
-                slots=self.slots,
-                crowd=self._weigh,
-                last=last,
-                now=self.now,
-            )
-            plan.run(limit)
-            while plan.wants_more:
-                plan.add(*self._candidates(limit, plan.last or (-1, -1, -1)))
-                plan.run(limit)
-            jobs = self._carry_out(plan, leased)
-            if plan.is_cut:
-                self.moments.append(self.now)
-            if plan.ceiling_until is not None:
-                self.moments.append(plan.ceiling_until)
-            if (queue_back := plan.queue.back_at(self.now)) is not None:
-                self.moments.append(queue_back)
-        if len(jobs) < limit:
-            self._note_moments(pause)
+    def take(self, limit: int, released: settle.Released) -> list[Job]:
+        """Lease up to so many jobs of the queue."""
+        due_until = self._due_until()
+        self._promote(limit, due_until)
+        self._return_blocked_lanes()
+        self._return_blocked_tenants()
+        choice = self._choose(limit, Candidates(self.tx, self.queue.queue, released))
+        jobs, expired = self._take_picks(choice)
+        for lane, _ in expired:
+            choice.give_back(self.places[lane].tenant_id, choice.taken[lane])
+        self._write_back(choice)
+        if expired:
+            settle.bury(self.tx, self.places, expired, self.now)
+        self._note_moments(choice, due_until, is_done=len(jobs) < limit, is_cut=bool(expired))
         return jobs
 
-    def _note_moments(self, pause: dict[str, int]) -> None:
-        for moment in (
-            self.tx.execute(self.sql["next_due"], {"queue": self.queue, **pause}).fetchone()[0],
-            self.tx.execute(self.sql["next_back"]).fetchone()[0],
-        ):
-            if moment is not None:
-                self.moments.append(moment)
+    def _due_until(self) -> dict[str, int]:
+        """Return up to when scheduled jobs and retries are due; 0 while they are paused."""
+        pauses = self.queue.pauses
+        return {"schedule": 0 if pauses & 1 else self.now, "retry": 0 if pauses & 2 else self.now}
 
-    def _promote(self, limit: int, pause: dict[str, int]) -> None:
+    def _promote(self, limit: int, due_until: dict[str, int]) -> None:
         """Move due jobs to their lanes."""
-        parameters = {"queue": self.queue, "now": self.now, "limit": max(50, 2 * limit), **pause}
-        due: list[list[int]] = _decode(self.tx.execute(self.sql["due"], parameters).fetchone()[0])
-        if due:
-            promote(self.tx, self.places, self.queue, due)
+        queue, enqueue = self.queue.queue, statements("enqueue")
+        parameters = {"queue": queue, "now": self.now, "limit": max(50, 2 * limit), **due_until}
+        due = _decode_due(self.tx.execute(self.sql["due"], parameters).fetchone()[0])
+        if not due:
+            return
+        run(self.tx, self.sql["undelay"], [(queue, row.wait, row.due, row.id) for row in due])
+        run(self.tx, enqueue["ready"], [(row.lane, row.id) for row in due])
+        counts: dict[int, Counter[str]] = defaultdict(Counter)
+        for row in due:
+            counts[row.lane][COUNTERS[row.wait]] += 1
+        promoted = [
+            (lane, *(count[name] for name in ("scheduled", "retrying", "parked"))) for lane, count in counts.items()
+        ]
+        run(self.tx, self.sql["promote"], promoted)
+        run(self.tx, enqueue["open"], [(lane,) for lane in counts])
+        self.places.load(self.tx, counts)
+        tenants = {self.places[lane].tenant_id for lane in counts}
+        run(self.tx, enqueue["make_candidates"], [(tenant,) for tenant in tenants])
 
-    def _return_lanes(self) -> None:
-        """Let lanes return from behind limiters that have room again, a few tenants more than there is room for."""
-        for *limits, _aside, cursor in self.tx.execute(self.sql["limiters_back"], (self.now,)).fetchall():
-            limiter = _limits(limits)
+    def _return_blocked_lanes(self) -> None:
+        """Open lanes behind limiters that have room again, of one tenant more than there is room for."""
+        rows = self.tx.execute(self.sql["reopening_limiters"], (self.now,)).fetchall()
+        for row in [LimiterRow(*columns) for columns in rows]:
+            limiter = row.limits()
             room = limiter.room(self.now)
-            if room == 0:
-                back = {"limiter": limiter.id, "cursor": cursor, "back_at": limiter.back_at(self.now)}
-                self.tx.execute(self.sql["limiter_returned"], back)
-                continue
-            count = 256 if room is None else min(256, room + 1)
-            tenants = [row[0] for row in self.tx.execute(self.sql["returning"], (limiter.id, cursor, count))]
-            if len(tenants) < count:
-                more = self.tx.execute(self.sql["returning"], (limiter.id, 0, count - len(tenants)))
-                tenants += [row[0] for row in more if row[0] <= cursor]
-            self.tx.execute(self.sql["return_lanes"], (limiter.id, msgspec.json.encode(tenants).decode()))
-            run(self.tx, statements("enqueue")["ring"], [(tenant,) for tenant in tenants])
-            is_left = self.tx.execute(self.sql["returning"], (limiter.id, 0, 1)).fetchone() is not None
-            back = {
-                "limiter": limiter.id,
-                "cursor": tenants[-1] if tenants else 0,
-                "back_at": self.now if is_left else None,
-            }
-            self.tx.execute(self.sql["limiter_returned"], back)
+            last, reopens_at = row.last_returned_tenant, limiter.reopens_at(self.now)
+            if room != 0:
+                count = DEFAULTS.max_returning_tenants if room is None else room + 1
+                last = self._return_lanes_of(row, min(DEFAULTS.max_returning_tenants, count))
+                is_blocked = self.tx.execute(self.sql["blocked_tenants"], (row.id, 0, 1)).fetchone() is not None
+                reopens_at = 0 if is_blocked else None
+            written = {"limiter": row.id, "last_returned_tenant": last, "reopens_at": reopens_at}
+            self.tx.execute(self.sql["limiter_returned"], written)
 
-    def _candidates(self, limit: int, after: Place) -> tuple[list[Tenant], Place | None]:
-        """Read the tenants that may be next, with their open lanes and limiters; and up to where they were read."""
-        load, finish, tenant_id = after
-        wanted = {"queue": self.queue, "limit": limit + 2, "load": load, "finish": finish, "id": tenant_id}
-        rows = _decode(self.tx.execute(self._candidates_from("in_turn"), wanted).fetchone()[0])
-        last = (load_of(rows[-1][6], rows[-1][7]), rows[-1][8], rows[-1][0]) if len(rows) >= limit + 2 else None
-        given = self.released.pop(self.queue, None)
-        if given:
-            rows += self._release({row[0] for row in rows}, given, last)
-        self._learn({limiter for row in rows for lane in row[10] for limiter in lane[4:] if limiter})
-        tenants = []
-        for row in rows:
-            lanes = [self._lane(lane) for lane in row[10][:LANES]]
-            has_more = len(row[10]) > LANES
-            if has_more:
-                self._add_oldest(row[0], lanes)
-            tenant = Tenant(_limits(row[:7]), row[7], row[8], row[9], lanes, has_more=has_more)
-            if given and given[row[0]]:
-                tenant.limits.running -= given[row[0]]
-                tenant.limits.is_changed = True
-            tenants.append(tenant)
-        return tenants, last
+    def _return_lanes_of(self, limiter: LimiterRow, count: int) -> int:
+        """Open the blocked lanes of so many tenants, the next after the last that returned; return the new last."""
+        last = limiter.last_returned_tenant
+        tenants = [row[0] for row in self.tx.execute(self.sql["blocked_tenants"], (limiter.id, last, count))]
+        if len(tenants) < count:
+            more = self.tx.execute(self.sql["blocked_tenants"], (limiter.id, 0, count - len(tenants)))
+            tenants += [row[0] for row in more if row[0] <= last]
+        self.tx.execute(self.sql["return_lanes"], (limiter.id, msgspec.json.encode(tenants).decode()))
+        run(self.tx, statements("enqueue")["make_candidates"], [(tenant,) for tenant in tenants])
+        return tenants[-1] if tenants else 0
 
-    def _candidates_from(self, tenants: str) -> str:
-        return self.sql["candidates"].replace("{tenants}", self.sql[tenants])
+    def _return_blocked_tenants(self) -> None:
+        """Make tenants candidates again whose rate has room."""
+        self.tx.execute(self.sql["return_tenants"], (self.now,))
 
-    def _release(self, read: set[int], given: Counter[int], last: Place | None) -> list[list[Any]]:
-        """Write the slots that tenants gave back, but for those that were read and will be written with the plan.
-
-        Returns those of them that now belong among the tenants that were read.
-        """
-        others = Counter({tenant: count for tenant, count in given.items() if tenant not in read})
-        if not others:
-            return []
-        settle.release(self.tx, others)
-        load, finish, _ = last or (0, 0, 0)
-        parameters = {
-            "tenants": msgspec.json.encode(list(others)).decode(),
-            "is_cut": last is not None,
-            "load": load,
-            "finish": finish,
-        }
-        near = [tenant for (tenant,) in self.tx.execute(self.sql["released"], parameters)]
-        for tenant in others:
-            del given[tenant]
-        if not near:
-            return []
-        ids = {"tenants": msgspec.json.encode(near).decode()}
-        rows: list[list[Any]] = _decode(self.tx.execute(self._candidates_from("by_id"), ids).fetchone()[0])
-        return rows
-
-    def _weigh(self) -> tuple[float, float]:
-        """Return the weight of those who wait, and of those who only run."""
-        waiting, running = self.tx.execute(self.sql["weights"], {"queue": self.queue}).fetchone()
-        return waiting, running
-
-    def _add_oldest(self, tenant: int, lanes: list[Lane]) -> None:
-        oldest = self.tx.execute(self.sql["oldest_lane"], (tenant,)).fetchone()
-        if oldest[0] not in {lane.id for lane in lanes}:
-            self._learn({limiter for limiter in oldest[4:] if limiter})
-            lanes.append(self._lane(oldest))
-
-    def _learn(self, ids: set[int]) -> None:
-        """Get to know limiters. One that was met before has counted since what the plan took through it."""
-        unknown = [limiter for limiter in ids if limiter not in self.limiters]
-        if unknown:
-            rows = _decode(
-                self.tx.execute(self.sql["limiters"], (msgspec.json.encode(unknown).decode(),)).fetchone()[0]
-            )
-            self.limiters |= {row[0]: _limits(row) for row in rows}
-
-    def _lane(self, row: Sequence[int]) -> Lane:
-        lane, priority, served, ready, *ids = row
-        return Lane(lane, priority, served, ready, [self.limiters[limiter] for limiter in ids if limiter])
-
-    def _carry_out(self, plan: Plan, leased: dict[int, tuple[int, int]]) -> list[Job]:
-        """Take the jobs that were planned, and write back what the plan changed."""
-        plan.count()
-        jobs, lost = self._take(plan, leased)
-        for lane, _ in lost:
-            plan.give_back(self.places[lane.id].tenant_id, lane)
-        self._write_lanes(plan)
-        self._write_tenants(plan)
-        self._write_limiters(plan)
-        if plan.picks:
-            turn = plan.turn
-            row = (turn.clock, turn.last, turn.streak, turn.last_at, turn.other_at, self.queue)
-            self.tx.execute(self.sql["turn"], row)
-        if lost:
-            settle.bury(self.tx, self.places, [(lane.id, job) for lane, job in lost], self.now)
-            self.moments.append(self.now)
-        return jobs
-
-    def _take(self, plan: Plan, leased: dict[int, tuple[int, int]]) -> tuple[list[Job], list[tuple[Lane, Job]]]:
-        """Read the planned jobs and take them off their lanes; answer those to run, and those whose time is up."""
-        found: dict[int, list[tuple[Taken, bytes]]] = {lane: [] for lane in plan.taken}
-        few = [lane.id for lane in plan.taken.values() if lane.taken <= FEW]
-        many = [lane.id for lane in plan.taken.values() if lane.taken > FEW]
-        for wanted in (few, many):
-            if wanted:
-                self._read(wanted, max(plan.taken[lane].taken for lane in wanted), found)
-        self.places.load(self.tx, found)
-        rows = [(lane.id, row.id) for lane in plan.taken.values() for row, _ in found[lane.id][: lane.taken]]
-        run(self.tx, self.sql["unready"], rows)
-        lease = Lease(self.session, self.now)
-        models = {lane: lease_model(self.places.model(lane), lease) for lane in found}
-        next_of = {lane: iter(rows) for lane, rows in found.items()}
-        jobs: list[Job] = []
-        lost: list[tuple[Lane, Job]] = []
-        for lane in plan.picks:
-            number = lane.id
-            row, rec = next(next_of[number])
-            job = copy(models[number], row, rec)
-            if job.deadline_at is not None and job.deadline_at <= self.now:
-                lost.append((lane, unpack(row, rec, self.places[number])))
+    def _choose(self, limit: int, candidates: Candidates) -> Choice:
+        """Choose the jobs to take, reading more only where the choice depends on it."""
+        choice = Choice(self.queue.state(), self.queue.limits(), slots=self.slots, now=self.now)
+        need = "tenants"
+        while need:
+            if need == "tenants":
+                choice.add(*candidates.read(limit + 2, choice.read_up_to))
             else:
-                leased[row.id] = (number, job.version)
+                choice.weights = candidates.weights()
+            need = choice.run(limit) or ""
+        choice.finish()
+        return choice
+
+    def _take_picks(self, choice: Choice) -> tuple[list[Job], list[tuple[int, Job]]]:
+        """Take the picked jobs off their lanes; return those to run, and by lane those past their deadline."""
+        rows = self._read_picks(choice)
+        self.places.load(self.tx, rows)
+        taken = [(lane.id, row.id) for lane in choice.taken.values() for row, _ in rows[lane.id][: lane.taken]]
+        run(self.tx, self.sql["take_off"], taken)
+        lease = Lease(self.session, self.now)
+        models = {lane: lease_model(self.places.model(lane), lease) for lane in rows}
+        next_of = {lane: iter(found) for lane, found in rows.items()}
+        jobs: list[Job] = []
+        expired: list[tuple[int, Job]] = []
+        for pick in choice.picks:
+            lane = pick.id
+            row, record = next(next_of[lane])
+            job = copy(models[lane], row, record)
+            if job.deadline_at is not None and job.deadline_at <= self.now:
+                expired.append((lane, unpack(row, record, self.places[lane])))
+            else:
+                self.leases[row.id] = (lane, job.version)
                 jobs.append(job)
-        return jobs, lost
+        return jobs, expired
 
-    def _read(self, lanes: Sequence[int], most: int, found: dict[int, list[tuple[Taken, bytes]]]) -> None:
-        wanted = msgspec.json.encode(lanes).decode()
-        heads, recs = self.tx.execute(self.sql["take"], (wanted, most)).fetchone()
-        start = 0
-        for row in _decode_taken(heads):
-            end = start + row.length
-            found[row.lane].append((row, recs[start:end]))
-            start = end
+    def _read_picks(self, choice: Choice) -> dict[int, list[tuple[TakenRow, bytes]]]:
+        """Read the first jobs of each lane that was picked, with their records."""
+        found: dict[int, list[tuple[TakenRow, bytes]]] = {lane: [] for lane in choice.taken}
+        few = [lane for lane in choice.taken.values() if lane.taken <= FEW_JOBS]
+        many = [lane for lane in choice.taken.values() if lane.taken > FEW_JOBS]
+        for lanes in (few, many):
+            if lanes:
+                wanted = msgspec.json.encode([lane.id for lane in lanes]).decode()
+                most = max(lane.taken for lane in lanes)
+                heads, records = self.tx.execute(self.sql["first_jobs"], (wanted, most)).fetchone()
+                start = 0
+                for row in _decode_taken(heads):
+                    end = start + row.length
+                    found[row.lane].append((row, records[start:end]))
+                    start = end
+        return found
 
-    def _write_lanes(self, plan: Plan) -> None:
-        run(self.tx, self.sql["count"], [(lane.id, lane.taken) for lane in plan.taken.values()])
-        moved = [
-            (lane.id, int(lane.ready > 0), 0, lane.served)
-            for lane in plan.taken.values()
-            if lane.id not in plan.asides and not (lane.is_alone and lane.ready)
-        ]
-        moved += [(lane.id, 0, limiter.id, lane.served) for lane, limiter in plan.asides.values()]
+    def _write_back(self, choice: Choice) -> None:
+        """Write the lanes, tenants, limiters and the queue as the choice left them."""
+        lanes = lane_updates(choice)
+        run(self.tx, self.sql["count_taken"], [(lane.id, lane.taken) for lane in lanes if lane.taken])
+        moved = [(lane.id, lane.is_open, lane.blocked_by, lane.served) for lane in lanes if lane.served is not None]
         run(self.tx, self.sql["lanes"], moved)
+        run(self.tx, self.sql["tenants"], [_columns(tenant) for tenant in tenant_updates(choice)])
+        run(self.tx, self.sql["limiters_taken"], [_columns(limiter) for limiter in limiter_updates(choice)])
+        if choice.picks:
+            state = msgspec.structs.astuple(choice.state)
+            self.tx.execute(self.sql["queue_state"], (*state, self.queue.queue))
 
-    def _write_tenants(self, plan: Plan) -> None:
-        rows = []
-        for tenant in plan.tenants.values():
-            limits = tenant.limits
-            blocked = plan.blocked.get(limits.id, 0)
-            is_ringed = not blocked and limits.id not in plan.empty
-            if not limits.is_changed and is_ringed:
-                continue
-            rows.append(
-                (
-                    limits.id,
-                    limits.running,
-                    load_of(limits.running, tenant.weight),
-                    tenant.finish,
-                    int(is_ringed),
-                    blocked,
-                    limits.back_at(self.now) if blocked else None,
-                    tenant.served,
-                    self.now if tenant.taken else None,
-                    _meter(limits),
-                )
-            )
-        run(self.tx, self.sql["tenants"], rows)
-
-    def _write_limiters(self, plan: Plan) -> None:
-        asides = Counter(limiter.id for _, limiter in plan.asides.values())
-        limiters = {limiter.id: limiter for lane in plan.taken.values() for limiter in lane.limiters}
-        limiters |= {limiter.id: limiter for _, limiter in plan.asides.values()}
-        if plan.picks:
-            limiters[plan.queue.id] = plan.queue
-        rows = [
-            (
-                limiter.id,
-                limiter.running,
-                _meter(limiter),
-                asides[limiter.id],
-                limiter.back_at(self.now) if limiter.room(self.now) == 0 else self.now,
-            )
-            for limiter in limiters.values()
-        ]
-        run(self.tx, self.sql["limiters_taken"], rows)
+    def _note_moments(self, choice: Choice, due_until: dict[str, int], *, is_done: bool, is_cut: bool) -> None:
+        """Note when there may be more; `is_done` says that the queue has no more for now."""
+        moments = [self.now if choice.is_cut or is_cut else None, choice.ceiling_until]
+        if choice.tenants:
+            moments.append(choice.queue.reopens_at(self.now))
+        if is_done:
+            moments += self.tx.execute(self.sql["next_due"], {"queue": self.queue.queue, **due_until}).fetchone()
+            moments += self.tx.execute(self.sql["next_reopening"]).fetchone()
+        self.moments += [moment for moment in moments if moment is not None]
 
 
-def promote(tx: sqlite3.Connection, places: Places, queue: int, due: Sequence[Sequence[int]]) -> None:
-    """Move jobs that wait for a time to their lanes: rows of wait, due, id and lane."""
-    sql = statements("claim")
-    run(tx, sql["undelay"], [(queue, wait, at, row) for wait, at, row, _ in due])
-    run(tx, statements("enqueue")["ready"], [(lane, row) for _, _, row, lane in due])
-    counts: dict[int, Counter[str]] = defaultdict(Counter)
-    for wait, _, _, lane in due:
-        counts[lane][COUNTERS[wait]] += 1
-    run(tx, sql["promote"], [(lane, c["scheduled"], c["retrying"], c["parked"]) for lane, c in counts.items()])
-    run(tx, statements("enqueue")["open"], [(lane,) for lane in counts])
-    places.load(tx, counts)
-    tenants = {places[lane].tenant_id for lane in counts}
-    run(tx, statements("enqueue")["ring"], [(tenant,) for tenant in tenants])
-
-
-def _limits(row: Sequence[Any]) -> Limits:
-    number, permits, max_running, rate_count, rate_window, meter, running = row
-    if rate_count is None:
-        return Limits(number, permits, max_running, None, (), running)
-    rate = Rate(count=rate_count, window=rate_window)
-    return Limits(number, permits, max_running, rate, _decode(meter, type=Meter), running)
-
-
-def _meter(limits: Limits) -> str:
-    return msgspec.json.encode(limits.meter).decode()
+def _columns(update: TenantUpdate | LimiterUpdate) -> tuple[object, ...]:
+    """Return an update as columns, its meter as text."""
+    *columns, meter = update
+    return *columns, None if meter is None else msgspec.json.encode(meter).decode()

@@ -58,7 +58,7 @@ def _insert(tx: Tx, places: Places, fresh: Sequence[tuple[int, int, Job]], now: 
     run(tx, sql["delayed"], delayed_rows)
     run(tx, sql["count"], [(lane, *count) for lane, count in counts.items()])
     run(tx, sql["open"], [(lane,) for lane, (ready, *_) in counts.items() if ready])
-    run(tx, sql["ring"], [(tenant,) for tenant in tenants])
+    run(tx, sql["make_candidates"], [(tenant,) for tenant in tenants])
 
 
 def _stored(tx: Tx, ids: list[int], jobs: Sequence[Job]) -> set[int]:

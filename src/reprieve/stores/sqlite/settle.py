@@ -161,7 +161,7 @@ class _Ledger:
         self.released: Released = defaultdict(Counter)
         self._ran: list[int] = []
         self._ran_on: dict[int, int] = {}
-        self._ringing: set[int] = set()
+        self._candidates: set[int] = set()
         self._succeeded: dict[int, dict[int, Job]] = defaultdict(dict)
         self._rows: list[tuple[object, ...]] = []
         self._ready: list[tuple[int, int]] = []
@@ -220,7 +220,7 @@ class _Ledger:
         else:
             self._ready.append((lane, row))
             self.counts[lane]["ready"] += 1
-            self._ringing.add(place.tenant_id)
+            self._candidates.add(place.tenant_id)
         return state
 
     def write(self) -> None:
@@ -238,7 +238,7 @@ class _Ledger:
         run(tx, sql["count"], [(lane, *(count[name] for name in _COLUMNS)) for lane, count in self.counts.items()])
         run(tx, sql["limiters"], list(self._release().items()))
         run(tx, enqueue["open"], [(lane,) for lane in {lane for lane, _ in self._ready}])
-        run(tx, enqueue["ring"], [(tenant,) for tenant in self._ringing])
+        run(tx, enqueue["make_candidates"], [(tenant,) for tenant in self._candidates])
         if self._ran and tx.execute(sql["is_marked"]).fetchone():
             tx.execute(sql["unmark"], (msgspec.json.encode(self._ran).decode(),))
 

@@ -33,7 +33,7 @@ create index limiter_back on limiter (back_at) where back_at is not null;
 create table tenant (
     id          int8 primary key,
     queue       int8 not null,
-    name        text not null,
+    name        text collate "C" not null,     -- candidates are ordered by its bytes in the end, as in every store
     weight      float8 not null default 1,
     load        int8 not null default 0,  -- running / weight, in millionths
     finish      int8 not null default 0,  -- virtual time, in millionths of a round
@@ -56,7 +56,7 @@ create table tenant (
     is_busy     boolean generated always as (running > 0 and not ringed) stored
 ) with (fillfactor = 50);
 create index tenant_ring on tenant (queue, id) where ringed and not is_crowd;
-create index tenant_crowd on tenant (queue, its_load, its_finish, id) where ringed and is_crowd;
+create index tenant_crowd on tenant (queue, its_load, its_finish, name) where ringed and is_crowd;
 create index tenant_busy on tenant (queue) where is_busy;
 create index tenant_back on tenant (back_at) where back_at is not null;
 
@@ -597,11 +597,11 @@ $$;
 -- limiters that somebody is about to give slots back to. Rows of five kinds: 0 the queue with its own limiter and with when there
 -- may be more, 1 limiters behind which something may return, 2 tenants, 3 lanes, 4 limiters.
 create function candidates(
-    number int8, most int8, after_load int8, after_finish int8, after_id int8, now int8, freed int8[], freed_limiters int8[],
+    number int8, most int8, after_load int8, after_finish int8, after_name text, now int8, freed int8[], freed_limiters int8[],
     is_counting boolean
 ) returns table (
     kind int4, a int8, b int8, c int8, d int8, e int8, f int8, g int8, h int8, i int8, j int8, k int8, l int8, m int8,
-    weight float8, rate_window float8, meter text, place tid, fresh uuid, back uuid
+    weight float8, rate_window float8, meter text, place tid, fresh uuid, back uuid, name text
 ) language plpgsql as $$
 begin
     -- Now and then somebody looks whether those who wait have become a crowd.
@@ -615,13 +615,13 @@ begin
         select t.* from (
             (select v.ctid as place, v.* from tenant as v
              where v.queue = number and v.ringed and not v.is_crowd
-               and (v.load, v.finish, v.id) > (after_load, after_finish, after_id))
+               and (v.load, v.finish, v.name) > (after_load, after_finish, after_name))
             union all
             (select v.ctid as place, v.* from tenant as v
              where v.queue = number and v.ringed and v.is_crowd
-               and (v.its_load, v.its_finish, v.id) > (after_load, after_finish, after_id)
-             order by v.its_load, v.its_finish, v.id limit most)
-        ) as t order by t.load, t.finish, t.id limit most
+               and (v.its_load, v.its_finish, v.name) > (after_load, after_finish, after_name)
+             order by v.its_load, v.its_finish, v.name limit most)
+        ) as t order by t.load, t.finish, t.name limit most
     ), asked as materialized (
         select 1 as is_next, first.* from first
         union all
@@ -641,27 +641,27 @@ begin
            least(
                (select v.back_at from limiter as v where v.back_at is not null order by v.back_at limit 1),
                (select v.back_at from tenant as v where v.back_at is not null order by v.back_at limit 1)
-           ), null::float8, o.rate_window, o.meter, o.ctid, null::uuid, null::uuid
+           ), null::float8, o.rate_window, o.meter, o.ctid, null::uuid, null::uuid, null::text
     from queue as q join limiter as o on o.id = q.limiter where q.id = number
     union all
     (select 1, v.id, v.permits, v.max_running, v.rate_count, v.running, v.cursor, null, null, null, null, null, null, null,
-            null, v.rate_window, v.meter, null, null, null
+            null, v.rate_window, v.meter, null, null, null, null
      from limiter as v where v.back_at <= now order by v.back_at limit 16)
     union all
     select 1, v.id, v.permits, v.max_running, v.rate_count, v.running, v.cursor, null, null, null, null, null, null, null,
-           null, v.rate_window, v.meter, null, null, null
+           null, v.rate_window, v.meter, null, null, null, null
     from limiter as v where v.id = any (freed_limiters) and v.aside and coalesce(v.back_at > now, true)
     union all
     select 2, t.id, t.permits, t.max_running, t.rate_count, t.running, t.load, t.finish, t.served, t.ringed::int4, t.blocked,
-           t.is_next, null, null, t.weight, t.rate_window, t.meter, t.place, null, null
+           t.is_next, null, null, t.weight, t.rate_window, t.meter, t.place, null, null, t.name
     from asked as t
     union all
     select 3, s.tenant, s.id, s.priority, s.served, s.ready, s.task_limiter, s.dependency_limiter, s.group_limiter, null, null, null,
-           null, null, null, null, null, s.place, s.low, s.back
+           null, null, null, null, null, s.place, s.low, s.back, null
     from open as s
     union all
     select 4, v.id, v.permits, v.max_running, v.rate_count, v.running, null, null, null, null, null, null, null, null,
-           null, v.rate_window, v.meter, v.ctid, null, null
+           null, v.rate_window, v.meter, v.ctid, null, null, null
     from limiter as v where v.id = any (array(
         select s.task_limiter from open as s union select s.dependency_limiter from open as s
         union select s.group_limiter from open as s union select unnest(freed_limiters)

@@ -39,7 +39,7 @@ with after as (
 )
 update limiter
 set cursor = coalesce((select tenant from back order by round desc, tenant desc limit 1), limiter.cursor),
-    aside = left_behind.is_left, back_at = case when left_behind.is_left then %(now)s end
+    aside = left_behind.is_left, back_at = case when left_behind.is_left then 0 end
 from left_behind where limiter.id = %(limiter)s;
 
 -- name: moments
@@ -48,13 +48,14 @@ select first_due(%(queue)s), (select min(back_at) from limiter where back_at is 
 
 -- name: candidates
 select * from candidates(
-    %(queue)s, %(most)s, %(load)s, %(finish)s, %(id)s, %(now)s, %(freed)s::int8[], %(freed_limiters)s::int8[],
+    %(queue)s, %(most)s, %(load)s, %(finish)s, %(name)s, %(now)s, %(freed)s::int8[], %(freed_limiters)s::int8[],
     %(is_counting)s
 );
 
--- name: oldest_lane
-select id, priority, served, ready, task_limiter, dependency_limiter, group_limiter, ctid, low, back
-from lane where tenant = %(tenant)s and is_open order by served, priority desc limit 1;
+-- name: oldest_lanes
+select distinct on (priority)
+       id, priority, served, ready, task_limiter, dependency_limiter, group_limiter, ctid, low, back
+from lane where tenant = %(tenant)s and is_open order by priority, served;
 
 -- name: lane_places
 select id, ctid from lane where id = any (%(lanes)s::int8[]);
@@ -63,16 +64,15 @@ select id, ctid from lane where id = any (%(lanes)s::int8[]);
 select id, permits, max_running, rate_count, running, rate_window, meter, ctid from limiter where id = any (%(ids)s::int8[]);
 
 -- name: weights
--- Who waits has an open lane: the ring also holds tenants that are found to be empty only when it is their turn. Of
--- those in the ring a thousand are enough to tell how small a share is.
-select coalesce(sum(weight) filter (where is_waiting), 0.0),
-       coalesce(sum(weight) filter (where not is_waiting and running > 0), 0.0)
-       + (select coalesce(sum(weight), 0.0) from tenant where queue = %(queue)s and is_busy)
+-- In whole thousandths. A tenant that waits has an open lane: some candidates turn out to have none.
+select coalesce(sum(weight) filter (where is_waiting), 0)::int8,
+       (coalesce(sum(weight) filter (where not is_waiting and running > 0), 0)
+       + (select coalesce(sum(floor(weight * 1000 + 0.5)), 0) from tenant where queue = %(queue)s and is_busy))::int8
 from (
-    select ring.weight, ring.running,
-           exists (select 1 from lane where lane.tenant = ring.id and lane.is_open) as is_waiting
-    from (select id, weight, running from tenant where queue = %(queue)s and ringed limit 1000) as ring
-) as crowd;
+    select floor(candidate.weight * 1000 + 0.5) as weight, candidate.running,
+           exists (select 1 from lane where lane.tenant = candidate.id and lane.is_open) as is_waiting
+    from (select id, weight, running from tenant where queue = %(queue)s and ringed limit %(limit)s) as candidate
+) as weighed;
 
 -- name: take
 select * from take(%(lanes)s::int8[], %(counts)s::int8[], %(lows)s::uuid[], %(backs)s::uuid[]);

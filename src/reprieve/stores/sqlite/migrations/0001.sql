@@ -2,15 +2,15 @@
 -- processes may remember them.
 
 create table reprieve_queue (
-    id       integer primary key,
-    name     text    not null unique,
-    limiter     integer not null,                -- its own limits
-    clock    integer not null default 0,      -- virtual time, in millionths of a round
-    last     integer not null default 0,      -- the tenant that was served last
-    streak   integer not null default 0,      -- and how often in a row
-    last_at  integer not null default 0,
-    other_at integer not null default 0,      -- when a tenant other than the last was served
-    pauses   integer not null default 0       -- bit 1: schedule, bit 2: retry
+    id              integer primary key,
+    name            text    not null unique,
+    limiter         integer not null,            -- its own limits
+    clock           integer not null default 0,  -- virtual time, in millionths of a round
+    last_tenant     integer not null default 0,  -- the tenant that was served last
+    in_a_row        integer not null default 0,  -- how many jobs it got in a row
+    last_served_at  integer not null default 0,
+    other_served_at integer not null default 0,  -- when a tenant other than the last was served
+    pauses          integer not null default 0   -- bit 1: schedule, bit 2: retry
 ) strict;
 
 create table reprieve_limiter (
@@ -23,12 +23,12 @@ create table reprieve_limiter (
     rate_window real,
     meter       text    not null default '[]',
     running     integer not null default 0,
-    aside       integer not null default 0,   -- lanes set aside because of this limiter
-    cursor      integer not null default 0,   -- the tenant whose lanes returned last
-    back_at     integer,                      -- when to look at what is set aside
+    blocked_lanes        integer not null default 0,  -- lanes that wait for this limiter; at least 1 if there are any
+    last_returned_tenant integer not null default 0,  -- the tenant whose lanes were opened again last
+    reopens_at           integer,                     -- when to open them again; 0: at once, null: not by time
     unique (subject, name)
 ) strict;
-create index reprieve_limiter_back on reprieve_limiter (back_at) where back_at is not null;
+create index reprieve_limiter_reopens on reprieve_limiter (reopens_at) where reopens_at is not null;
 
 create table reprieve_tenant (
     id          integer primary key,
@@ -38,21 +38,21 @@ create table reprieve_tenant (
     load        integer not null default 0,   -- running / weight, in millionths
     finish      integer not null default 0,   -- virtual time, in millionths of a round
     running     integer not null default 0,
-    ringed      integer not null default 0,   -- may have a job that can be claimed
+    is_candidate integer not null default 0,  -- may have a job that can be claimed
     blocked     integer not null default 0,   -- 1: by max_running, 2: by rate, 3: held
     permits     integer,
     max_running integer,
     rate_count  integer,
     rate_window real,
     meter       text    not null default '[]',
-    back_at     integer,
+    reopens_at  integer,                      -- when its rate has room again
     served      integer not null default 0,
     served_at   integer,
     unique (queue, name)
 ) strict;
-create index reprieve_tenant_ring on reprieve_tenant (queue, load, finish, id, weight) where ringed = 1;
-create index reprieve_tenant_busy on reprieve_tenant (queue, weight) where running > 0 and ringed = 0;
-create index reprieve_tenant_back on reprieve_tenant (back_at) where back_at is not null;
+create index reprieve_tenant_candidates on reprieve_tenant (queue, load, finish, name) where is_candidate = 1;
+create index reprieve_tenant_busy on reprieve_tenant (queue, weight) where running > 0 and is_candidate = 0;
+create index reprieve_tenant_reopens on reprieve_tenant (reopens_at) where reopens_at is not null;
 
 create table reprieve_lane (                          -- the jobs of one priority in a lane, counted
     id         integer primary key,
@@ -71,13 +71,13 @@ create table reprieve_lane (                          -- the jobs of one priorit
     parked     integer not null default 0,
     dead       integer not null default 0,
     is_open    integer not null default 0,    -- has ready jobs and waits for no limiter
-    aside      integer not null default 0,    -- the limiter that it waits for
+    blocked_by integer not null default 0,    -- the limiter that it waits for; 0: none
     served     integer not null default 0,    -- the tenant's pick that last took from it
     unique (tenant, task, dependency, "group", priority)
 ) strict;
 -- Only `is_open` and `served` move an entry of this index; counting jobs does not.
 create index reprieve_lane_open on reprieve_lane (tenant, priority, served) where is_open = 1;
-create index reprieve_lane_aside on reprieve_lane (aside, tenant) where aside > 0;
+create index reprieve_lane_blocked on reprieve_lane (blocked_by, tenant) where blocked_by > 0;
 
 create table reprieve_job (
     id      integer primary key,              -- the time and the low bits of its public id

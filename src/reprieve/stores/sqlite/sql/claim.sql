@@ -4,8 +4,8 @@ select id, number, answers, is_dead = 0,
 from reprieve_session as session where name = :session;
 
 -- name: queue
-select queue.id, queue.clock, queue.last, queue.streak, queue.last_at, queue.other_at, queue.pauses,
-       limiter.id, limiter.permits, limiter.max_running, limiter.rate_count, limiter.rate_window, limiter.meter, limiter.running
+select limiter.id, limiter.permits, limiter.max_running, limiter.rate_count, limiter.rate_window, limiter.meter, limiter.running,
+       queue.id, queue.clock, queue.last_tenant, queue.in_a_row, queue.last_served_at, queue.other_served_at, queue.pauses
 from reprieve_queue as queue join reprieve_limiter as limiter on limiter.id = queue.limiter where queue.name = ?;
 
 -- name: due
@@ -42,76 +42,87 @@ set ready = ready + v.column2 + v.column3 + v.column4, scheduled = scheduled - v
     retrying = retrying - v.column3, parked = parked - v.column4
 from (values {values}) as v where lane.id = v.column1;
 
--- name: limiters_back
-select id, permits, max_running, rate_count, rate_window, meter, running, aside, cursor
-from reprieve_limiter as limiter where back_at <= ? limit 16;
+-- name: reopening_limiters
+select id, permits, max_running, rate_count, rate_window, meter, running, last_returned_tenant
+from reprieve_limiter as limiter where reopens_at <= ? limit 16;
 
--- name: returning
--- `aside > 0` says nothing new, but without it SQLite does not see that the index of what is set aside will do.
-select distinct tenant from reprieve_lane as lane where aside = ? and aside > 0 and tenant > ? order by tenant limit ?;
+-- name: blocked_tenants
+-- `blocked_by > 0` says nothing new, but without it SQLite does not use the index of blocked lanes.
+select distinct tenant from reprieve_lane as lane
+where blocked_by = ? and blocked_by > 0 and tenant > ? order by tenant limit ?;
 
 -- name: return_lanes
-update reprieve_lane as lane set aside = 0, is_open = ready > 0 where aside = ? and aside > 0 and tenant in (select value from json_each(?));
+update reprieve_lane as lane set blocked_by = 0, is_open = ready > 0
+where blocked_by = ? and blocked_by > 0 and tenant in (select value from json_each(?));
 
 -- name: limiter_returned
 update reprieve_limiter as limiter
-set cursor = :cursor, back_at = :back_at, aside = (select count(*) from (select 1 from reprieve_lane as lane where aside = :limiter and aside > 0 limit 1))
+set last_returned_tenant = :last_returned_tenant, reopens_at = :reopens_at,
+    blocked_lanes = exists (select 1 from reprieve_lane as lane where blocked_by = :limiter and blocked_by > 0)
 where id = :limiter;
 
--- name: tenants_back
+-- name: return_tenants
 update reprieve_tenant as tenant
-set blocked = 0, ringed = 1, back_at = null, finish = max(finish, (select clock from reprieve_queue as queue where id = tenant.queue))
-where back_at <= ?;
+set blocked = 0, is_candidate = 1, reopens_at = null,
+    finish = max(finish, (select clock from reprieve_queue as queue where id = tenant.queue))
+where reopens_at <= ?;
 
--- name: next_back
-select min(back_at) from (select min(back_at) as back_at from reprieve_limiter as limiter where back_at is not null
-    union all select min(back_at) from reprieve_tenant as tenant where back_at is not null);
+-- name: next_reopening
+select min(reopens_at) from (
+    select min(reopens_at) as reopens_at from reprieve_limiter as limiter where reopens_at is not null
+    union all
+    select min(reopens_at) from reprieve_tenant as tenant where reopens_at is not null
+);
 
 -- name: candidates
+-- One lane more than the claim looks at, so that it knows whether there are others.
 select json_group_array(json_array(
-    t.id, t.permits, t.max_running, t.rate_count, t.rate_window, t.meter, t.running, t.weight, t.finish, t.served,
+    tenant.id, tenant.permits, tenant.max_running, tenant.rate_count, tenant.rate_window, tenant.meter, tenant.running,
+    tenant.name, tenant.weight, tenant.load, tenant.finish, tenant.served,
     (select json_group_array(json_array(
-            s.id, s.priority, s.served, s.ready, s.task_limiter, s.dependency_limiter, s.group_limiter))
-     from (select * from reprieve_lane as lane where tenant = t.id and is_open = 1 order by priority, served limit 65) as s)
+            open.id, open.priority, open.served, open.ready, open.task_limiter, open.dependency_limiter, open.group_limiter))
+     from (select * from reprieve_lane as lane where lane.tenant = tenant.id and is_open = 1
+           order by priority, served limit :lanes) as open)
 ))
-from {tenants} as t;
+from {tenants} as tenant;
 
--- name: in_turn
+-- name: in_order
 (
-    select * from reprieve_tenant where queue = :queue and ringed = 1 and (load, finish, id) > (:load, :finish, :id)
-    order by load, finish, id limit :limit
+    select * from reprieve_tenant
+    where queue = :queue and is_candidate = 1 and (load, finish, name) > (:load, :finish, :name)
+    order by load, finish, name limit :limit
 )
 
--- name: by_id
-(select * from reprieve_tenant where id in (select value from json_each(:tenants)))
-
 -- name: released
-select id from reprieve_tenant as tenant
-where id in (select value from json_each(:tenants)) and ringed = 1
-  and (:is_cut = 0 or (load, finish) < (:load, :finish));
+(
+    select * from reprieve_tenant
+    where id in (select value from json_each(:tenants)) and is_candidate = 1
+      and (:is_cut = 0 or (load, finish, name) < (:load, :finish, :name))
+)
 
--- name: oldest_lane
-select id, priority, served, ready, task_limiter, dependency_limiter, group_limiter
-from reprieve_lane as lane where tenant = ? and is_open = 1 order by served, priority desc limit 1;
+-- name: oldest_lanes
+-- The other columns of a group are those of the row with its minimum.
+select json_group_array(json_array(id, priority, served, ready, task_limiter, dependency_limiter, group_limiter))
+from (select *, min(served) from reprieve_lane as lane where tenant = ? and is_open = 1 group by priority order by priority);
 
 -- name: weights
--- Who waits has an open lane: the ring also holds tenants that are found to be empty only when it is their turn. Of
--- those in the ring a thousand are enough to tell how small a share is.
-select coalesce(sum(case when is_waiting then weight end), 0.0),
-       coalesce(sum(case when not is_waiting and running > 0 then weight end), 0.0)
-       + (select total(weight) from reprieve_tenant where queue = :queue and running > 0 and ringed = 0)
+-- In whole thousandths. A tenant that waits has an open lane: some candidates turn out to have none.
+select coalesce(sum(case when is_waiting then weight end), 0),
+       coalesce(sum(case when not is_waiting and running > 0 then weight end), 0)
+       + (select coalesce(sum(cast(weight * 1000 + 0.5 as integer)), 0) from reprieve_tenant
+          where queue = :queue and running > 0 and is_candidate = 0)
 from (
-    select ring.weight, ring.running, exists (
-        select 1 from reprieve_lane as lane where lane.tenant = ring.id and lane.is_open = 1
+    select cast(candidate.weight * 1000 + 0.5 as integer) as weight, candidate.running, exists (
+        select 1 from reprieve_lane as lane where lane.tenant = candidate.id and lane.is_open = 1
     ) as is_waiting
-    from (select id, weight, running from reprieve_tenant where queue = :queue and ringed = 1 limit 1000) as ring
+    from (select id, weight, running from reprieve_tenant where queue = :queue and is_candidate = 1 limit :limit) as candidate
 );
 
 -- name: limiters
 select json_group_array(json_array(id, permits, max_running, rate_count, rate_window, meter, running))
 from reprieve_limiter as limiter where id in (select value from json_each(?));
 
--- name: take
+-- name: first_jobs
 select json_group_array(json_array(id, state, version, wait, due, lane, length(rec))), cast(group_concat(rec, '') as blob)
 from (
     select r.lane, job.id, job.state, job.version, job.wait, job.due, job.rec
@@ -121,31 +132,32 @@ from (
     cross join reprieve_job as job on job.id = r.id
 );
 
--- name: unready
+-- name: take_off
 delete from reprieve_ready as ready where (lane, id) in (
     select cast(column1 as integer), cast(column2 as integer) from (values {values}));
 
--- name: count
+-- name: count_taken
 update reprieve_lane as lane set ready = ready - v.column2 from (values {values}) as v where lane.id = v.column1;
 
 -- name: lanes
-update reprieve_lane as lane set is_open = v.column2, aside = v.column3, served = v.column4
+update reprieve_lane as lane set is_open = v.column2, blocked_by = v.column3, served = v.column4
 from (values {values}) as v where lane.id = v.column1;
 
 -- name: tenants
 update reprieve_tenant as tenant
-set running = v.column2, load = v.column3, finish = v.column4, ringed = v.column5, blocked = v.column6,
-    back_at = v.column7, served = v.column8, served_at = coalesce(v.column9, served_at), meter = v.column10
+set running = v.column2, load = v.column3, finish = v.column4, is_candidate = v.column5, blocked = v.column6,
+    reopens_at = v.column7, served = v.column8, served_at = coalesce(v.column9, served_at), meter = coalesce(v.column10, meter)
 from (values {values}) as v where tenant.id = v.column1;
 
 -- name: limiters_taken
 update reprieve_limiter as limiter
-set running = v.column2, meter = v.column3, aside = aside + v.column4,
-    back_at = case when v.column4 > 0 then v.column5 else back_at end
+set running = v.column2, blocked_lanes = blocked_lanes + v.column3,
+    reopens_at = case when v.column3 > 0 then v.column4 else reopens_at end, meter = coalesce(v.column5, meter)
 from (values {values}) as v where limiter.id = v.column1;
 
--- name: turn
-update reprieve_queue as queue set clock = ?, last = ?, streak = ?, last_at = ?, other_at = ? where id = ?;
+-- name: queue_state
+update reprieve_queue as queue
+set clock = ?, last_tenant = ?, in_a_row = ?, last_served_at = ?, other_served_at = ? where id = ?;
 
 -- name: lease
 insert into reprieve_lease (id, at, jobs) values (?, ?, ?);

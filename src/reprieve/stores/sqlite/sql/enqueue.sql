@@ -33,9 +33,9 @@ from (values {values}) as v where lane.id = v.column1;
 
 -- name: open
 update reprieve_lane as lane set is_open = 1 from (values {values}) as v
-where lane.id = v.column1 and lane.is_open = 0 and lane.aside = 0;
+where lane.id = v.column1 and lane.is_open = 0 and lane.blocked_by = 0;
 
--- name: ring
-update reprieve_tenant as tenant set ringed = 1, finish = max(finish, (select clock from reprieve_queue as queue where queue.id = tenant.queue))
+-- name: make_candidates
+update reprieve_tenant as tenant set is_candidate = 1, finish = max(finish, (select clock from reprieve_queue as queue where queue.id = tenant.queue))
 from (values {values}) as v
-where tenant.id = v.column1 and tenant.ringed = 0 and tenant.blocked = 0;
+where tenant.id = v.column1 and tenant.is_candidate = 0 and tenant.blocked = 0;

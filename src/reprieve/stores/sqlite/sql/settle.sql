@@ -45,12 +45,12 @@ from (values {values}) as v where lane.id = v.column1;
 -- name: tenants
 update reprieve_tenant as tenant
 set running = running - v.column2, load = cast((running - v.column2) * 1000000 / weight as integer),
-    ringed = case blocked when 1 then 1 else ringed end, blocked = case blocked when 1 then 0 else blocked end,
+    is_candidate = case blocked when 1 then 1 else is_candidate end, blocked = case blocked when 1 then 0 else blocked end,
     finish = case blocked when 1 then max(finish, (select clock from reprieve_queue as queue where id = tenant.queue)) else finish end
 from (values {values}) as v where tenant.id = v.column1;
 
 -- name: limiters
-update reprieve_limiter as limiter set running = running - v.column2, back_at = case when aside > 0 then 0 else back_at end
+update reprieve_limiter as limiter set running = running - v.column2, reopens_at = case when blocked_lanes > 0 then 0 else reopens_at end
 from (values {values}) as v where limiter.id = v.column1;
 
 -- name: is_marked

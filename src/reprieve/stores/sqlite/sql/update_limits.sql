@@ -11,7 +11,7 @@ set permits = case when :sets_permits then :permits else permits end,
     rate_count = case when :sets_rate then :rate_count else rate_count end,
     rate_window = case when :sets_rate then :rate_window else rate_window end,
     meter = case when :sets_rate then :meter else meter end,
-    back_at = 0
+    reopens_at = 0
 where id = :id;
 
 -- name: tenant
@@ -23,7 +23,7 @@ set permits = case when :sets_permits then :permits else permits end,
     meter = case when :sets_rate then :meter else meter end,
     weight = coalesce(:weight, weight),
     load = cast(running * 1000000 / coalesce(:weight, weight) as integer),
-    blocked = 0, ringed = 1, back_at = null,
+    blocked = 0, is_candidate = 1, reopens_at = null,
     finish = max(finish, (select clock from reprieve_queue as queue where id = tenant.queue))
 where id = :id;
 
@@ -38,5 +38,5 @@ from reprieve_limiter as limiter left join reprieve_queue as queue on queue.limi
 -- name: tenants
 select tenant.name, queue.name, tenant.running, tenant.permits, tenant.max_running, tenant.rate_count,
        tenant.rate_window, tenant.weight, tenant.served, tenant.served_at,
-       case queue.last when tenant.id then queue.streak else 0 end, max(0, (queue.clock - tenant.finish) / 1000000)
+       case queue.last_tenant when tenant.id then queue.in_a_row else 0 end, max(0, (queue.clock - tenant.finish) / 1000000)
 from reprieve_tenant as tenant join reprieve_queue as queue on queue.id = tenant.queue where queue.name = ? or ? = '' order by queue.name, tenant.name;
