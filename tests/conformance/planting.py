@@ -19,12 +19,12 @@ from uuid import uuid4
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-import reprieve.stores
+import reprieve
 from reprieve.stores.protocol import Store
 from reprieve.testing.conformance import CHECKS
 from reprieve.testing.conformance.machine import make_machine
 
-STORES = Path(next(iter(reprieve.stores.__path__)))
+PACKAGE = Path(next(iter(reprieve.__path__)))
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,8 @@ def copies(
 ) -> Iterator[Copy]:
     """Make copies of a store, with and without a bug, and forget them afterwards.
 
-    What the store shares with others can be copied with it, so that bugs can be planted there.
+    What the store shares with others can be copied with it, so that bugs can be planted there: modules by their
+    paths below `reprieve`, which they keep in the copy.
     """
     made: list[str] = []
     sys.path.insert(0, str(folder))
@@ -72,9 +73,10 @@ def copies(
 
 
 def _copy(folder: Path, kind: str, shared: Sequence[str], bug: Bug | None) -> None:
-    shutil.copytree(STORES / kind, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(PACKAGE / "stores" / kind, folder, ignore=shutil.ignore_patterns("__pycache__"))
     for module in shared:
-        shutil.copy(STORES / f"{module}.py", folder)
+        (folder / module).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(PACKAGE / module, folder / module)
     if bug is not None:
         text = (folder / bug.file).read_text("utf-8")
         found = text.count(bug.old)
@@ -83,7 +85,8 @@ def _copy(folder: Path, kind: str, shared: Sequence[str], bug: Bug | None) -> No
     for file in folder.rglob("*.py"):
         text = file.read_text("utf-8").replace(f"reprieve.stores.{kind}", folder.name)
         for module in shared:
-            text = text.replace(f"reprieve.stores.{module}", f"{folder.name}.{module}")
+            name = module.removesuffix(".py").replace("/", ".")
+            text = text.replace(f"reprieve.{name} ", f"{folder.name}.{name} ")
         file.write_text(text, "utf-8")
 
 

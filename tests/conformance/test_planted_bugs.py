@@ -7,7 +7,13 @@ import pytest
 
 from tests.conformance.planting import Bug, Copy, copies, survives, survives_histories
 
-SHARED = ("plan", "record")
+SHARED = (
+    "core/limits.py",
+    "core/fairness/candidates.py",
+    "core/fairness/choice.py",
+    "core/fairness/updates.py",
+    "stores/record.py",
+)
 """What the store shares with others: copied with it, so that bugs can be planted there."""
 
 HISTORIES = 150
@@ -40,7 +46,7 @@ BUGS = (
     ),
     Bug(
         "the attempt is counted when it fails, not by its lease",
-        "record.py",
+        "stores/record.py",
         "attempt=1,",
         "attempt=0,",
         "attempt_is_counted_by_the_lease",
@@ -89,7 +95,7 @@ BUGS = (
     ),
     Bug(
         "permits are ignored",
-        "plan.py",
+        "core/limits.py",
         "for limit in (self.permits, self.max_running)",
         "for limit in (self.max_running,)",
         "ramp_lets_so_many_be_under_way",
@@ -97,21 +103,21 @@ BUGS = (
     Bug(
         "a repeated claim forgets what was refused",
         "claim.py",
-        "_pack(Called(answers, next_at))",
-        '_pack(Called(["already"] * len(answers), next_at))',
+        "_pack(Called(results, next_at))",
+        '_pack(Called(["already"] * len(results), next_at))',
         "repeated_claim_answers_its_changes_as_before",
     ),
     Bug(
         "a repeated claim leases again",
         "claim.py",
-        "if request.number == number:",
+        "if request.number == session.number:",
         "if request.number == -1:",
         "repeated_claim_answers_the_same_jobs",
     ),
     Bug(
         "a stale call is served",
         "claim.py",
-        "if request.number < number:",
+        "if request.number < session.number:",
         "if request.number < 0:",
         "claim_with_a_lower_number_is_refused_whole",
     ),
@@ -166,28 +172,28 @@ BUGS = (
     ),
     Bug(
         "a flood may be served for ever",
-        "plan.py",
-        "and self.turn.streak >= self.rules.most_in_a_row",
-        "and self.turn.streak >= 1_000",
+        "core/fairness/choice.py",
+        "and self.state.in_a_row >= self.settings.max_in_a_row",
+        "and self.state.in_a_row >= 1_000",
         "no_tenant_gets_more_than_three_in_a_row_while_another_is_below_its_share",
     ),
     Bug(
         "one tenant may take every slot",
-        "plan.py",
+        "core/fairness/choice.py",
         "return limits.running < self._ceiling or",
         "return True or",
         "no_tenant_takes_more_than_nine_tenths_while_others_wait",
     ),
     Bug(
         "weights are ignored",
-        "plan.py",
+        "core/fairness/candidates.py",
         "return int(running * ROUND / weight)",
         "return running * ROUND",
         "slots_are_shared_by_weight",
     ),
     Bug(
         "rates are not spent",
-        "plan.py",
+        "core/limits.py",
         "self.meter = spend(self.rate, self.meter, now, 1)",
         "pass",
         "no_window_sees_more_than_the_rate",
@@ -209,8 +215,8 @@ BUGS = (
     Bug(
         "a job that waits for a full limiter is forgotten when it has room again",
         "sql/settle.sql",
-        "back_at = case when aside > 0 then 0 else back_at end",
-        "back_at = back_at",
+        "reopens_at = case when blocked_lanes > 0 then 0 else reopens_at end",
+        "reopens_at = reopens_at",
         "permits_are_free_again_however_an_attempt_ends",
     ),
     Bug(
