@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 import redis
 
-from reprieve.stores.redis.records import CANCELLED, DEAD, EXPIRED, GIVEN_UP, WAITING
+from reprieve.stores.record import CANCELLED, DEAD, WAITING
+from reprieve.stores.redis.records import EXPIRED, GIVEN_UP
 
 _ROUND = 1_000_000
 _NONE = b"\0" * 16

@@ -7,13 +7,12 @@ from functools import lru_cache
 from typing import Final
 
 import msgspec
-from msgspec.structs import replace
 
 from reprieve.core.ids import created_at, make_id
 from reprieve.core.job import Job
-from reprieve.core.policy import Override
 from reprieve.rng import bits
-from reprieve.stores.record import STATES, WAITS, History, Lease, history_of, lease_model, remember
+from reprieve.stores import record
+from reprieve.stores.record import Lease
 
 LARGEST: Final = (1 << 63) - 1
 
@@ -77,17 +76,7 @@ def place_of(queue: str, tenant: str, task: str, dependency: str, group: str, pr
         number_of("tenant", queue, tenant),
         tuple(number_of("limiter", subject, name) for subject, name in limiters if name),
         number_of("limiter", "queue", queue),
-        Job(
-            id="",
-            task=task,
-            queue=queue,
-            tenant=tenant,
-            dependency=dependency,
-            group=group,
-            priority=priority,
-            created_at=0,
-            due_at=0,
-        ),
+        record.model_of(queue, tenant, task, dependency, group, priority),
     )
 
 
@@ -112,52 +101,9 @@ def place_of_job(job: Job) -> Place:
     return place_of(job.queue, job.tenant, job.task, job.dependency, job.group, job.priority)
 
 
-class Rec(msgspec.Struct, array_like=True, frozen=True):
-    """The record of a job's row."""
-
-    payload: bytes
-    max_attempts: int | None
-    deadline_at: int | None
-    timeout: float | None
-    created_at: int | None = None
-    """None is the moment of its id."""
-    key: str = ""
-    key_ttl: float | None = None
-    override: Override | None = None
-    history: History | None = None
-
-
-class Brief(msgspec.Struct, array_like=True, frozen=True):
-    """The same record where the rest of it says nothing: that of most jobs, made and read by the million."""
-
-    payload: bytes
-    max_attempts: int | None
-    deadline_at: int | None
-    timeout: float | None
-
-
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Rec).decode
-
-
 def pack(job: Job) -> bytes:
     """Pack what a row does not keep in columns of its own."""
-    born_at = None if job.created_at == created_at(job.id) else job.created_at
-    history = history_of(job)
-    if born_at is None and history is None and not job.key and job.key_ttl is None and job.override is None:
-        return _encode(Brief(job.payload, job.max_attempts, job.deadline_at, job.timeout))
-    record = Rec(
-        job.payload,
-        job.max_attempts,
-        job.deadline_at,
-        job.timeout,
-        born_at,
-        job.key,
-        job.key_ttl,
-        job.override,
-        history,
-    )
-    return _encode(record)
+    return record.pack(job, created_at(job.id))
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -173,32 +119,14 @@ class Row(msgspec.Struct, frozen=True):
 
 
 def copy(model: Job, row: Row) -> Job:
-    """Rebuild a job from the model of its lane."""
-    record = _decode(row.rec)
-    born_at = created_at(row.id)
-    job = replace(
-        model,
-        id=row.id,
-        key=record.key,
-        key_ttl=record.key_ttl,
-        payload=record.payload,
-        override=record.override,
-        timeout=record.timeout,
-        version=row.version + model.version,
-        created_at=born_at if record.created_at is None else record.created_at,
-        due_at=born_at if row.due is None else row.due,
-        deadline_at=record.deadline_at,
-        max_attempts=record.max_attempts,
-    )
-    return job if record.history is None else remember(job, record.history)
+    """Rebuild a job from the model of its lane and state."""
+    id_at = created_at(row.id)
+    return record.unpack(row.rec, model, row.id, row.version, id_at, id_at if row.due is None else row.due)
 
 
 def unpack(row: Row, place: Place, lease: Lease | None = None) -> Job:
-    """Rebuild a job, whatever has become of it."""
-    if lease is not None:
-        return copy(lease_model(place.model, lease), row)
-    job = copy(place.model, row)
-    return replace(job, state=STATES.get(row.state, "waiting"), waiting_for=WAITS[row.wait])
+    """Rebuild a job in any state."""
+    return copy(record.state_model(place.model, row.state, row.wait, lease), row)
 
 
 def due_of(job: Job) -> int | None:

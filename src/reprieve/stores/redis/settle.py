@@ -11,8 +11,8 @@ from reprieve.core.duration import milliseconds
 from reprieve.core.ids import id_to_bytes
 from reprieve.core.move import ManualRetry, Start, Succeed
 from reprieve.stores.protocol import ChangeResult
-from reprieve.stores.record import NUMBERS
-from reprieve.stores.redis.records import CANCELLED, DEAD, WAITING, lane_of, pack
+from reprieve.stores.record import CANCELLED, DEAD, NUMBERS, WAITING
+from reprieve.stores.redis.records import lane_of, pack
 
 _HEAD: Final = Struct(">B16sIdB")
 _STATES: Final = {"waiting": WAITING, "dead": DEAD, "cancelled": CANCELLED, "succeeded": -1}

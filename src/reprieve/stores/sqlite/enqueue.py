@@ -24,23 +24,23 @@ def enqueue(tx: Tx, places: Places, jobs: Sequence[Job], now: int) -> list[str]:
     stored = _stored(tx, rows, jobs)
     known = _take_keys(tx, jobs, rows, stored, now) if any(job.key for job in jobs) else {}
     fresh = []
-    for number, ((row, tail), job) in enumerate(zip(ids, jobs, strict=True)):
+    for number, ((row, middle), job) in enumerate(zip(ids, jobs, strict=True)):
         if row not in stored and number not in known:
             stored.add(row)
-            fresh.append((row, tail, job))
+            fresh.append((row, middle, job))
     _insert(tx, places, fresh, now)
     return [known.get(number, job.id) for number, job in enumerate(jobs)] if known else [job.id for job in jobs]
 
 
-def _insert(tx: Tx, places: Places, fresh: Sequence[tuple[int, int, Job]], now: int) -> None:
+def _insert(tx: Tx, places: Places, fresh: Sequence[tuple[int, bytes, Job]], now: int) -> None:
     sql = statements("enqueue")
     job_rows, ready_rows, delayed_rows = [], [], []
     counts: dict[int, list[int]] = {}
     tenants: set[int] = set()
-    for row, tail, job in fresh:
+    for row, middle, job in fresh:
         lane, place = places.of_job(tx, job)
         wait = NUMBERS[job.waiting_for]
-        job_rows.append((row, lane, job.version, wait, job.due_at, pack(job, tail)))
+        job_rows.append((row, lane, job.version, wait, job.due_at, pack(job, row, middle)))
         count = counts.get(lane)
         if count is None:
             count = counts[lane] = [0] * len(_COLUMNS)

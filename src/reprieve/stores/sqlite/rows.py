@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from typing import Final
 
 import msgspec
-from msgspec.structs import replace
 
-from reprieve.core.ids import is_id, make_id, spell_id
+from reprieve.core.ids import id_from_bytes, is_id, make_id
 from reprieve.core.job import Job
-from reprieve.core.policy import Override
-from reprieve.stores.record import STATES, WAITS, History, Lease, history_of, lease_model, remember
+from reprieve.stores import record
+from reprieve.stores.record import Lease
 
 EPOCH: Final = 1_577_836_800_000
 """2020 began: counted from here, 41 bits of milliseconds last until 2089."""
@@ -18,8 +17,9 @@ _LOW_BITS: Final = 22
 _LOW: Final = (1 << _LOW_BITS) - 1
 _NODES: Final = 1 << 10
 _COUNT: Final = 1 << 12
-_CHANCE_BITS: Final = 40
-_CHANCE: Final = (1 << _CHANCE_BITS) - 1
+_MIDDLE_BYTES: Final = 8
+_MIDDLE: Final = (1 << 8 * _MIDDLE_BYTES) - 1
+"""A row's id holds the first 6 of the 16 bytes of a public id and the last 2; the others stand before the record."""
 
 
 class Ids:
@@ -79,61 +79,25 @@ def may_have_part(row: int, parts: Sequence[str]) -> bool:
     """
     if not parts:
         return True
-    first, last = f"{(row >> _LOW_BITS) + EPOCH:012x}", f"{row & 0xF_FFFF:05x}"
+    first, last = f"{moment_of(row):012x}", f"{row & 0xF_FFFF:05x}"
     return any(last.endswith(part[-5:]) or first.startswith(part[:12]) for part in parts)
 
 
-def split_id(job_id: str) -> tuple[int, int]:
-    """Return the integer by which a file knows a job, and the rest of its public id, which its record keeps."""
+def split_id(job_id: str) -> tuple[int, bytes]:
+    """Return the id of a job's row, and the middle of its public id, which stands before its record."""
     # One number of 128 bits is read faster than its parts.
     number = int(job_id.replace("-", ""), 16)
-    row = (number >> 80) - EPOCH << _LOW_BITS | number & _LOW
-    return row, (number >> 64 & 0xFFF) << _CHANCE_BITS | number >> _LOW_BITS & _CHANCE
+    return (number >> 80) - EPOCH << _LOW_BITS | number & _LOW, (number >> 16 & _MIDDLE).to_bytes(_MIDDLE_BYTES, "big")
 
 
-def public_id(row: int, tail: int) -> str:
-    """Put a public id together again from a row's id and the rest that its record keeps."""
-    return spell_id(
-        (row >> _LOW_BITS) + EPOCH << 16 | 7 << 12 | tail >> _CHANCE_BITS,
-        2 << 62 | (tail & _CHANCE) << _LOW_BITS | row & _LOW,
-    )
+def moment_of(row: int) -> int:
+    """Return the moment in the public id of a row."""
+    return (row >> _LOW_BITS) + EPOCH
 
 
-class Rec(msgspec.Struct, array_like=True, frozen=True):
-    """The record of a job's row."""
-
-    tail: int
-    created_at: int
-    payload: bytes
-    max_attempts: int | None
-    deadline_at: int | None
-    key: str
-    key_ttl: float | None
-    override: Override | None
-    timeout: float | None
-    history: History | None
-
-
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Rec).decode
-
-
-def pack(job: Job, tail: int) -> bytes:
-    """Pack what a row does not keep in columns of its own; `tail` is the rest of its public id."""
-    return _encode(
-        Rec(
-            tail,
-            job.created_at,
-            job.payload,
-            job.max_attempts,
-            job.deadline_at,
-            job.key,
-            job.key_ttl,
-            job.override,
-            job.timeout,
-            history_of(job),
-        )
-    )
+def pack(job: Job, row: int, middle: bytes) -> bytes:
+    """Pack what a row does not keep in columns of its own: the middle of its public id, and the job's record."""
+    return middle + record.pack(job, moment_of(row))
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -161,48 +125,21 @@ class Row(msgspec.Struct, array_like=True, frozen=True):
 
 
 def model_of(place: Place) -> Job:
-    """Make what the jobs of a lane have in common, which they are copied from: so they are made six times as fast."""
-    return Job(
-        id="",
-        task=place.task,
-        queue=place.queue,
-        tenant=place.tenant,
-        dependency=place.dependency,
-        group=place.group,
-        priority=place.priority,
-        created_at=0,
-        due_at=0,
-    )
+    """Return the model of a lane's jobs."""
+    return record.model_of(place.queue, place.tenant, place.task, place.dependency, place.group, place.priority)
 
 
 def copy(model: Job, row: Row, data: bytes) -> Job:
-    """Rebuild a job from the model of its lane."""
-    rec = _decode(data)
-    job = replace(
-        model,
-        id=public_id(row.id, rec.tail),
-        key=rec.key,
-        key_ttl=rec.key_ttl,
-        payload=rec.payload,
-        override=rec.override,
-        timeout=rec.timeout,
-        version=row.version + model.version,
-        created_at=rec.created_at,
-        due_at=row.due,
-        deadline_at=rec.deadline_at,
-        max_attempts=rec.max_attempts,
-    )
-    return job if rec.history is None else remember(job, rec.history)
+    """Rebuild a job from the model of its lane and state."""
+    job_id = id_of(row.id, data)
+    return record.unpack(data[_MIDDLE_BYTES:], model, job_id, row.version, moment_of(row.id), row.due)
 
 
 def unpack(row: Row, data: bytes, place: Place, lease: Lease | None = None) -> Job:
-    """Rebuild a job, whatever has become of it."""
-    if lease is not None:
-        return copy(lease_model(model_of(place), lease), row, data)
-    job = copy(model_of(place), row, data)
-    return replace(job, state=STATES.get(row.state, "waiting"), waiting_for=WAITS[row.wait])
+    """Rebuild a job in any state."""
+    return copy(record.state_model(model_of(place), row.state, row.wait, lease), row, data)
 
 
 def id_of(row: int, data: bytes) -> str:
-    """Return the public id of a row."""
-    return public_id(row, _decode(data).tail)
+    """Return the public id of a row, whose middle stands before its record."""
+    return id_from_bytes(moment_of(row).to_bytes(6, "big") + data[:_MIDDLE_BYTES] + (row & 0xFFFF).to_bytes(2, "big"))

@@ -85,7 +85,7 @@ def _settle(
     applied: dict[int, Event] = {}
     for change in changes:
         try:
-            row, tail = split_id(change.job.id)
+            row, middle = split_id(change.job.id)
         except ValueError:  # no id at all, so no job either
             answers.append("missing")
             continue
@@ -100,7 +100,7 @@ def _settle(
             answers.append("already" if is_repeated else _why_not(tx, row, change))
         else:
             applied[row] = change.event
-            ledger.enter((row, tail), lane, change, was_running=bool(change.session))
+            ledger.enter((row, middle), lane, change, was_running=bool(change.session))
             answers.append("applied")
     leases.write()
     ledger.write()
@@ -170,10 +170,10 @@ class _Ledger:
         self._events: list[tuple[int, int, int, bytes]] = []
         self._results: list[tuple[int, int, bytes]] = []
 
-    def enter(self, ids: tuple[int, int], lane: int, change: Change, *, was_running: bool) -> None:
+    def enter(self, ids: tuple[int, bytes], lane: int, change: Change, *, was_running: bool) -> None:
         """Note one change of a job, named by the parts of its id, that was found on, or leased from, a lane."""
         job = change.job
-        row, tail = ids
+        row, middle = ids
         if was_running:
             self._ran.append(row)
             self._ran_on[lane] = self._ran_on.get(lane, 0) + 1
@@ -191,7 +191,7 @@ class _Ledger:
         target, place = self._places.of_job(self._tx, job)
         state = self._place(row, target, place, job)
         wait = NUMBERS[job.waiting_for]
-        self._rows.append((row, target, state, job.version, wait, job.due_at, pack(job, tail)))
+        self._rows.append((row, target, state, job.version, wait, job.due_at, pack(job, row, middle)))
 
     @cached_property
     def _wishes(self) -> dict[int, CancelRequest]:

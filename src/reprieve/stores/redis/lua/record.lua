@@ -1,6 +1,6 @@
 -- Part: what a script reads of a job's record, and the one that it writes itself.
 -- A record is: version (4 bytes), state (1), wait (1), deadline in ms (8, 0 is none), [when a script ended it (8)],
--- length of the lane's name (2), the lane's name, and whatever else clients keep of a job.
+-- length of the lane's name (2), the lane's name, and the packed record, which only clients read (stores/record.py).
 -- It is written at enqueue and when an attempt ends, not by a lease nor by a success.
 
 local WAITING, DEAD, CANCELLED, EXPIRED, GIVEN_UP = 0, 1, 2, 3, 4
