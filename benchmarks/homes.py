@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Protocol
 
+from reprieve.stores.checked import checked
 from reprieve.stores.protocol import Store
 from reprieve.stores.sqlite import SqliteStore
 
@@ -54,7 +55,7 @@ class SqliteHome:
         """Open an empty store."""
         self._path = self._folder / f"{next(self._names)}.db"
         self._store = SqliteStore(self._path, durability="fast" if is_fast else "full")
-        return self._store
+        return checked(self._store)
 
     async def size(self) -> int:
         """Return the bytes of the database, those that are still in the write-ahead log as well."""
@@ -99,7 +100,7 @@ class PostgresHome:
         from reprieve.stores.postgres import PostgresStore  # noqa: PLC0415 - as above
 
         self.remove()
-        return PostgresStore(self._url, schema="reprieve_bench", durability="fast" if is_fast else "full")
+        return checked(PostgresStore(self._url, schema="reprieve_bench", durability="fast" if is_fast else "full"))
 
     async def size(self) -> int:
         """Return the bytes of all tables with their indexes."""
@@ -157,7 +158,7 @@ class RedisHome:
 
         self.remove()
         self._before = self._used()
-        return RedisStore(f"{self._url}?prefix={self.PREFIX}", durability="fast" if is_fast else "full")
+        return checked(RedisStore(f"{self._url}?prefix={self.PREFIX}", durability="fast" if is_fast else "full"))
 
     async def size(self) -> int:
         """Return the bytes of memory that the servers have used since the store was opened."""

@@ -29,9 +29,10 @@ from reprieve.lifespan import Lifespan, Lifespans
 from reprieve.portal import Portal
 from reprieve.producer import Producer, patiently
 from reprieve.registry import Registry
+from reprieve.stores.capabilities import Transactional
 from reprieve.stores.open import open_outbox, open_store
 from reprieve.stores.outbox import Outbox
-from reprieve.stores.protocol import Store, Transactional
+from reprieve.stores.protocol import Store
 from reprieve.task import P, R, Task
 from reprieve.worker.middleware import Middleware
 

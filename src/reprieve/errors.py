@@ -290,6 +290,10 @@ class StoreClosed(StoreError):
     code = "store_closed"
     is_passing = False
 
+    def __init__(self, message: str = "the store was closed; open it again") -> None:
+        """Say what was closed; by default, the store."""
+        super().__init__(message)
+
 
 class UnserialisableArgument(ValidationError, TypeError):
     """An argument or result that cannot be stored, or that the function does not take."""

@@ -17,7 +17,8 @@ from reprieve.errors import StoreError, TaskNotImportable, ValidationError
 from reprieve.importing import file_of, refuse_enqueue
 from reprieve.portal import Portal
 from reprieve.registry import Registry
-from reprieve.stores.protocol import AsyncTransactional, Immediate, Store, Transactional
+from reprieve.stores.capabilities import AsyncTransactional, Immediate, Transactional
+from reprieve.stores.protocol import Store
 
 T = TypeVar("T")
 
@@ -227,7 +228,7 @@ class Producer:
         store, clock = self._origin.store, self._origin.clock
         if _is_immediate(store):
             try:
-                known = store.enqueue_here(jobs, clock.now())
+                known = store.enqueue_sync(jobs, clock.now())
                 if known is not None:
                     return _receipts(jobs, known)
             except StoreError as error:

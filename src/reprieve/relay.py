@@ -14,8 +14,9 @@ from reprieve.clock import Clock
 from reprieve.core.job import Job
 from reprieve.core.record import Record
 from reprieve.errors import InvalidSetting, StoreError, StoreFull, StoreLocked, StoreReadOnly, ValidationError
+from reprieve.stores.capabilities import RelayTarget
 from reprieve.stores.outbox import Contents, Entry, Outbox
-from reprieve.stores.protocol import RelayTarget, Store
+from reprieve.stores.protocol import Store
 from reprieve.worker.persist import Patience
 
 log = structlog.get_logger("reprieve")

@@ -19,9 +19,9 @@ from reprieve.call import Call
 from reprieve.config import Settings
 from reprieve.errors import InvalidUrl, JobNotFound, ResultUnavailable, StoreError, StoreFull, ValidationError
 from reprieve.producer import BULK
+from reprieve.stores.capabilities import Faulty
 from reprieve.stores.open import open_store
 from reprieve.stores.protocol import Filter, Retention
-from reprieve.stores.sqlite import SqliteStore
 from reprieve.testing import FakeClock, Fault, FaultyStore, adrain, assert_enqueued, drain, enqueued
 
 REFUSED = ConnectionError("refused")
@@ -399,7 +399,7 @@ def test_a_task_that_nobody_knows_and_a_payload_that_does_not_fit_are_dead_at_on
 async def test_an_enqueue_rides_out_a_store_that_fails_once(
     app: Reprieve, send: Task[[int], None], point: Literal["before", "after"]
 ) -> None:
-    assert isinstance(app.store, SqliteStore)
+    assert isinstance(app.store, Faulty)
     app.store.inject(point)
     receipt = await send.aenqueue(1)
     assert receipt.is_new
@@ -410,7 +410,7 @@ async def test_an_enqueue_rides_out_a_store_that_fails_once(
 def test_a_keyed_enqueue_whose_reply_was_lost_is_still_new(
     app: Reprieve, send: Task[[int], None], point: Literal["before", "after"]
 ) -> None:
-    assert isinstance(app.store, SqliteStore)
+    assert isinstance(app.store, Faulty)
     app.store.inject(point)
     assert send.using(key="a").enqueue(1).is_new
     assert_enqueued(app, send, times=1)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from reprieve.stores.checked import checked
 from tests.conformance.planting import Bug, Copy, copies, survives, survives_histories
 
 SHARED = (
@@ -231,7 +232,7 @@ BUGS = (
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Iterator[Copy]:
-    with copies(tmp_path, "sqlite", lambda planted: planted.SqliteStore(None), SHARED) as made:
+    with copies(tmp_path, "sqlite", lambda planted: checked(planted.SqliteStore(None)), SHARED) as made:
         yield made
 
 

@@ -6,6 +6,7 @@ from uuid import uuid4
 
 import pytest
 
+from reprieve.stores.checked import checked
 from tests.conformance.planting import Bug, Copy, copies, survives, survives_histories
 
 HISTORIES = 150
@@ -174,7 +175,9 @@ BUGS = (
 
 @pytest.fixture
 def copy(tmp_path: Path, redis_url: str) -> Iterator[Copy]:
-    with copies(tmp_path, "redis", lambda planted: planted.RedisStore(f"{redis_url}?prefix={uuid4().hex}")) as made:
+    with copies(
+        tmp_path, "redis", lambda planted: checked(planted.RedisStore(f"{redis_url}?prefix={uuid4().hex}"))
+    ) as made:
         yield made
 
 

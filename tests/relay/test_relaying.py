@@ -10,7 +10,7 @@ from reprieve.clock import ticks
 from reprieve.core.ids import id_to_bytes
 from reprieve.errors import InvalidSetting, StoreFull
 from reprieve.relay import BATCH, UNREADABLE, Relay
-from reprieve.stores.protocol import RelayTarget
+from reprieve.stores.capabilities import RelayTarget
 from reprieve.testing import adrain
 from tests.relay.shop import Database, Shop, in_a_schema
 from tests.servers import postgres, redis

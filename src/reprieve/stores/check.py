@@ -1,4 +1,4 @@
-"""What no store takes: ids that it did not make, names that are none, payloads and updates that are too much."""
+"""Checks of what callers hand to a store, before the store sees it. `checked.py` applies them."""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -13,7 +13,7 @@ from reprieve.stores.protocol import MAX_NAME_CHARS, LimitUpdate
 
 
 def check_jobs(jobs: Sequence[Job], largest_payload: int, is_id: Callable[[str], bool] = is_id) -> None:
-    """Refuse jobs that must not be stored, before any is."""
+    """Raise a `ValidationError` if any of the jobs must not be stored."""
     for job in jobs:
         if not is_id(job.id):
             message = f"{job.id[:80]!r} is not an id of this store; make ids with its new_id"
@@ -22,7 +22,7 @@ def check_jobs(jobs: Sequence[Job], largest_payload: int, is_id: Callable[[str],
         if job.key:
             check_name(job.key, "key")
         if not HIGH <= job.priority <= LOW:
-            message = f"priority {job.priority} is none; give one from {HIGH}, the first, to {LOW}"
+            message = f"priority must be {HIGH}–{LOW}, got {job.priority}"
             raise ValidationError(message)
         if len(job.payload) > largest_payload:
             check_size(job.payload, f"payload of a {job.task} job", largest_payload)
@@ -30,7 +30,7 @@ def check_jobs(jobs: Sequence[Job], largest_payload: int, is_id: Callable[[str],
 
 @lru_cache(maxsize=8_192)
 def _check_lane(queue: str, task: str, tenant: str, dependency: str, group: str) -> None:
-    # Remembered as a whole: the jobs of a lane are checked with one look.
+    # Cached as a whole: most jobs are of a few lanes.
     check_name(queue, "queue")
     check_name(task, "task")
     check_name(tenant, "tenant", may_be_empty=True)
@@ -39,14 +39,15 @@ def _check_lane(queue: str, task: str, tenant: str, dependency: str, group: str)
 
 
 def check_name(name: str, what: str, *, may_be_empty: bool = False) -> None:
-    """Refuse what is no name."""
+    """Raise `InvalidName` unless this is a name."""
     if len(name) > MAX_NAME_CHARS or not name.isprintable() or not (name or may_be_empty):
-        message = f"{what} {name[:80]!r} is no name; give up to {MAX_NAME_CHARS} printable characters"
+        least = 0 if may_be_empty else 1
+        message = f"{what} must be {least}–{MAX_NAME_CHARS} printable characters, got {name[:80]!r}"
         raise InvalidName(message)
 
 
 def check_size(data: bytes, what: str, largest: int) -> None:
-    """Refuse what is too large."""
+    """Raise `PayloadTooLarge` for more than `largest` bytes."""
     if len(data) > largest:
         message = (
             f"the {what} has {len(data):,} bytes, and the store takes {largest:,}; "
@@ -55,16 +56,26 @@ def check_size(data: bytes, what: str, largest: int) -> None:
         raise PayloadTooLarge(message)
 
 
+def check_page_limit(limit: int) -> None:
+    """Raise a `ValidationError` unless a page can hold at least one item."""
+    if limit < 1:
+        message = f"limit must be 1 or more, got {limit}"
+        raise ValidationError(message)
+
+
 def check_limit_update(update: LimitUpdate) -> None:
-    """Refuse what cannot be honoured."""
+    """Raise a `ValidationError` for limits that cannot be kept."""
     check_name(update.name, update.subject, may_be_empty=update.subject == "tenant")
     check_name(update.queue, "queue", may_be_empty=update.subject != "tenant")
     weight = update.weight
-    if weight is not UNSET and (update.subject != "tenant" or not MIN_WEIGHT <= weight <= MAX_WEIGHT):
-        message = f"weight {weight!r} is none; give a tenant a number from {MIN_WEIGHT} to {MAX_WEIGHT}"
+    if weight is not UNSET and update.subject != "tenant":
+        message = f"only a tenant has a weight, not {update.subject} {update.name!r}"
+        raise ValidationError(message)
+    if weight is not UNSET and not MIN_WEIGHT <= weight <= MAX_WEIGHT:
+        message = f"weight must be {MIN_WEIGHT}–{MAX_WEIGHT}, got {weight!r}"
         raise ValidationError(message)
     for name in ("permits", "max_running"):
         value = getattr(update, name)
         if value is not UNSET and value is not None and value < 0:
-            message = f"{name} {value} of {update.subject} {update.name!r} is below 0"
+            message = f"{name} of {update.subject} {update.name!r} must be 0 or more, got {value}"
             raise ValidationError(message)

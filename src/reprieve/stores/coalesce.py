@@ -1,11 +1,11 @@
-"""Concurrent enqueues become one: while a call is under way others gather, and the next call takes them all.
+"""Combines concurrent enqueues: while one call is under way, others are collected, and the next call sends them all.
 
-Batches find their own size this way: one job when callers come one at a time, hundreds when they crowd.
+Batches adapt to the load this way: one job when callers come one at a time, hundreds when many come at once.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeAlias
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from reprieve.core.job import Job
@@ -13,63 +13,69 @@ from reprieve.errors import ReprieveError, StoreClosed, StoreFull, StoreLocked, 
 
 Send = Callable[[Sequence[Job], int], Awaitable[list[str]]]
 
-Entry: TypeAlias = tuple[Sequence[Job], int, asyncio.Future[list[str]]]
-"""What a caller wants enqueued, when, and where it waits for the answer."""
+SPLIT_CALLERS = 16
+"""More waiting callers than this are sent in two calls, where two may be under way."""
 
-CROWD = 16
-"""Callers that are worth two calls, where two can be under way."""
-
-LARGEST = 5_000
-"""Jobs of one call at the most."""
+MAX_JOBS = 5_000
+"""Most jobs of one call, unless a single caller has more."""
 
 _FATAL = (StoreFull, StoreReadOnly, StoreUnreachable, StoreClosed)
-"""What befalls every call alike."""
+"""Errors that every call would get, so that sending the callers' jobs one by one is of no use."""
+
+
+class Waiting(NamedTuple):
+    """The jobs of one caller, when they were enqueued, and the future that the caller awaits."""
+
+    jobs: Sequence[Job]
+    now: int
+    ids: asyncio.Future[list[str]]
 
 
 class Coalescer:
-    """Gathers the enqueues of each event loop."""
+    """Combines the enqueues of each event loop."""
 
-    def __init__(self, send: Send, at_once: int = 1, *, keys_wait: bool = False) -> None:
-        """Take what carries out a call, and how many may be under way where the store works on them side by side.
+    def __init__(self, send: Send, max_concurrent_calls: int = 1, *, keys_may_block: bool = False) -> None:
+        """Take what sends a batch, and how many batches may be under way.
 
-        Where a key can keep its caller waiting for somebody else's transaction, jobs with keys have calls of their own.
+        If the key of a job can block on a transaction of another caller, jobs with keys get batches of their own.
         """
         self._send = send
-        self._at_once = at_once
-        self._keys_wait = keys_wait
-        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[bool, _Gathering]] = WeakKeyDictionary()
+        self._max_concurrent_calls = max_concurrent_calls
+        self._keys_may_block = keys_may_block
+        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[bool, _Batches]] = WeakKeyDictionary()
 
     def enqueue(self, jobs: Sequence[Job], now: int) -> asyncio.Future[list[str]]:
-        """Enqueue jobs, together with whatever others enqueue at this moment."""
+        """Enqueue jobs in one call with those of concurrent callers; return the future of their ids.
+
+        A caller that cancels its future takes no jobs out of a batch.
+        """
         loop = asyncio.get_running_loop()
-        gatherings = self._loops.get(loop)
-        if gatherings is None:
-            gatherings = self._loops[loop] = {}
-        may_wait = self._keys_wait and any(job.key for job in jobs)
-        gathering = gatherings.get(may_wait)
-        if gathering is None:
-            gathering = gatherings[may_wait] = _Gathering(self._send, self._at_once, may_wait=may_wait)
-        return gathering.join(jobs, now)
+        batches = self._loops.get(loop)
+        if batches is None:
+            batches = self._loops[loop] = {}
+        may_block = self._keys_may_block and any(job.key for job in jobs)
+        own = batches.get(may_block)
+        if own is None:
+            own = batches[may_block] = _Batches(self._send, self._max_concurrent_calls, may_block=may_block)
+        return own.add(Waiting(jobs, now, loop.create_future()))
 
 
-class _Gathering:
-    """The enqueues of one event loop that wait for their turn."""
+class _Batches:
+    """The enqueues of one event loop that wait to be sent."""
 
-    def __init__(self, send: Send, at_once: int, *, may_wait: bool) -> None:
+    def __init__(self, send: Send, max_concurrent_calls: int, *, may_block: bool) -> None:
         self._send = send
-        self._at_once = at_once
-        self._fatal = _FATAL if may_wait else (*_FATAL, StoreLocked)
-        self._waiting: list[Entry] = []
+        self._max_concurrent_calls = max_concurrent_calls
+        self._fatal = _FATAL if may_block else (*_FATAL, StoreLocked)
+        self._waiting: list[Waiting] = []
         self._senders: set[asyncio.Task[None]] = set()
         self._busy = 0
 
-    def join(self, jobs: Sequence[Job], now: int) -> asyncio.Future[list[str]]:
-        """Return the future of the caller: whoever gives up cancels it, and takes no jobs out of a shared call."""
-        future: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
-        self._waiting.append((jobs, now, future))
-        if len(self._senders) < self._at_once:
+    def add(self, waiting: Waiting) -> asyncio.Future[list[str]]:
+        self._waiting.append(waiting)
+        if len(self._senders) < self._max_concurrent_calls:
             self._senders.add(asyncio.create_task(self._send_all()))
-        return future
+        return waiting.ids
 
     async def _send_all(self) -> None:
         self._busy += 1
@@ -79,7 +85,6 @@ class _Gathering:
                 error = await self._attempt(batch)
                 if error is None:
                     continue
-                # A store that was locked, full, away or closed for all would be so again for each, one after the other.
                 if len(batch) == 1 or isinstance(error, self._fatal):
                     _fail(batch, error)
                 else:
@@ -88,52 +93,51 @@ class _Gathering:
             self._busy -= 1
             self._senders = {sender for sender in self._senders if sender is not asyncio.current_task()}
 
-    def _take(self) -> list[Entry]:
-        # A crowd that always came together would leave the other senders nothing to do.
-        most = len(self._waiting)
-        if self._busy < self._at_once and most > CROWD:
-            most = -(-most // 2)
-        count = 0
-        for number, (jobs, _, _) in enumerate(self._waiting[:most]):
-            count += len(jobs)
-            if count > LARGEST and number:
+    def _take(self) -> list[Waiting]:
+        callers = len(self._waiting)
+        if self._busy < self._max_concurrent_calls and callers > SPLIT_CALLERS:
+            # One batch of all callers would leave the other senders nothing to do.
+            callers = -(-callers // 2)
+        jobs = 0
+        for number, waiting in enumerate(self._waiting[:callers]):
+            jobs += len(waiting.jobs)
+            if jobs > MAX_JOBS and number:
+                callers = number
                 break
-        else:
-            number = most
-        batch, self._waiting = self._waiting[:number], self._waiting[number:]
+        batch, self._waiting = self._waiting[:callers], self._waiting[callers:]
         return batch
 
-    async def _attempt_each(self, batch: list[Entry]) -> None:
-        """Send what something spoiled for all one by one, so that only the guilty fail, and those with the same key."""
-        held: dict[tuple[str, str, str], ReprieveError] = {}
-        for entry in batch:
-            keys = [(job.task, job.tenant, job.key) for job in entry[0] if job.key]
-            error = next((held[key] for key in keys if key in held), None) or await self._attempt([entry])
+    async def _attempt_each(self, batch: list[Waiting]) -> None:
+        """Send the jobs of each caller alone, so that only the offending ones fail, and others with a locked key."""
+        locked: dict[tuple[str, str, str], ReprieveError] = {}
+        for waiting in batch:
+            keys = [(job.task, job.tenant, job.key) for job in waiting.jobs if job.key]
+            error = next((locked[key] for key in keys if key in locked), None) or await self._attempt([waiting])
             if error is not None:
-                _fail([entry], error)
+                _fail([waiting], error)
             if isinstance(error, StoreLocked):
-                held.update(dict.fromkeys(keys, error))
+                locked.update(dict.fromkeys(keys, error))
 
-    async def _attempt(self, batch: list[Entry]) -> ReprieveError | None:
-        """Send a batch in one call; answer what went wrong."""
+    async def _attempt(self, batch: list[Waiting]) -> ReprieveError | None:
+        """Send a batch in one call; return the error, if any."""
         try:
-            ids = await self._send([job for jobs, _, _ in batch for job in jobs], max(now for _, now, _ in batch))
+            ids = await self._send([job for waiting in batch for job in waiting.jobs], max(one.now for one in batch))
         except ReprieveError as error:
             return error
         except BaseException as error:
-            # Nobody may be left waiting, not even when the loop ends.
+            # Every caller must get an error, also when the event loop ends.
             _fail(batch, error if isinstance(error, Exception) else StoreClosed("the enqueue was interrupted"))
             raise
         start = 0
-        for jobs, _, future in batch:
-            end = start + len(jobs)
-            if not future.done():
-                future.set_result(ids[start:end])
+        for waiting in batch:
+            end = start + len(waiting.jobs)
+            if not waiting.ids.done():
+                waiting.ids.set_result(ids[start:end])
             start = end
         return None
 
 
-def _fail(batch: list[Entry], error: Exception) -> None:
-    for _, _, future in batch:
-        if not future.done():
-            future.set_exception(error)
+def _fail(batch: list[Waiting], error: Exception) -> None:
+    for waiting in batch:
+        if not waiting.ids.done():
+            waiting.ids.set_exception(error)

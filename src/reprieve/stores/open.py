@@ -6,6 +6,7 @@ from typing import Literal
 
 from reprieve.errors import InvalidUrl, MissingExtra, StoreNotFound
 from reprieve.stores.care import Care
+from reprieve.stores.checked import checked
 from reprieve.stores.outbox import Outbox
 from reprieve.stores.protocol import MAX_PAYLOAD_BYTES, Store
 from reprieve.stores.url import masked, path_of
@@ -51,19 +52,20 @@ def open_store(
     if scheme == "sqlite":
         from reprieve.stores.sqlite import SqliteStore  # noqa: PLC0415 - a store is imported when it is used
 
-        return SqliteStore(
-            path_of(url), durability=flushed, largest_payload=largest_payload, shared=shared, may_wait=may_wait
+        return checked(
+            SqliteStore(path_of(url), durability=flushed, shared=shared, may_wait=may_wait),
+            largest_payload=largest_payload,
         )
     if scheme in _POSTGRES:
         with _extra("postgres"):
             from reprieve.stores.postgres import PostgresStore  # noqa: PLC0415 - as above
 
-        return PostgresStore(url, durability=flushed, largest_payload=largest_payload)
+        return checked(PostgresStore(url, durability=flushed), largest_payload=largest_payload)
     if scheme in _REDIS:
         with _extra("redis"):
             from reprieve.stores.redis import RedisStore  # noqa: PLC0415 - as above
 
-        return RedisStore(url, durability=durability, largest_payload=largest_payload)
+        return checked(RedisStore(url, durability=durability), largest_payload=largest_payload)
     raise _unanswered(url)
 
 

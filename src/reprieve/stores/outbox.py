@@ -8,8 +8,8 @@ import msgspec
 from reprieve.core.ids import created_at, is_id
 from reprieve.core.job import Job
 from reprieve.core.record import Record
+from reprieve.stores.capabilities import Transactional
 from reprieve.stores.care import Finding
-from reprieve.stores.protocol import Transactional
 
 LATE = 60_000
 """Milliseconds after which a job that waits in an outbox should have been fetched."""

@@ -1,14 +1,14 @@
 """The store protocol: what every store promises, in the fewest operations that the product needs.
 
-Every write is atomic: all of it is stored, with its events, or none. `now` is an instant in the store's time base and
-comes from the caller. A store chooses and moves; why, the core has decided before.
+Every write is atomic: it is stored as a whole, with its events, or not at all. `now` is an instant in the store's time
+base and comes from the caller. The core decides what happens to a job; a store only chooses jobs and writes changes.
 
-After a lost reply the caller repeats the same call: an enqueue by the ids of its jobs, a claim by its number, an apply
-by its events. A repeat changes nothing and answers what the first call would have answered.
+After a lost reply the caller repeats the call. The store recognises an enqueue by the ids of its jobs, a claim by its
+number and an apply by its events. A repeat changes nothing and returns what the first call would have returned.
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Literal, Protocol, TypeAlias
 
 from msgspec import UNSET, UnsetType
 
@@ -21,104 +21,104 @@ from reprieve.core.record import Record
 from reprieve.core.status import Status
 
 MAX_PAYLOAD_BYTES = 256 * 1024
-"""Bytes of a job's payload that a store accepts unless it is told otherwise."""
+"""Largest payload, result or progress that a store accepts by default."""
 
 MAX_NAME_CHARS = 255
-"""Characters of a queue, tenant, task, dependency, group or key."""
+"""Longest name of a queue, tenant, task, dependency or group, and longest key of a job."""
 
 KEY_RETENTION_SECONDS = 86_400.0
-"""Seconds after its enqueue for which a key is kept when its job is long gone."""
+"""How long after its enqueue a key is kept, even if its job is deleted earlier."""
 
 ChangeResult: TypeAlias = Literal["applied", "already", "refused", "missing"]
-"""What became of a change: done now; done by an earlier call of the same; refused, since the store holds another
-version, lease or state; or there is no such job (any more)."""
+"""What happened to a change: applied now; already applied by an earlier call; refused, because the stored job has
+another version, lease or state; or missing, because no such job is stored."""
 
 Subject: TypeAlias = Literal["queue", "tenant", "task", "dependency", "group"]
 
 
 class Claim(Record):
-    """A session settles what it finished and asks for more, in one step.
+    """A session settles the jobs it finished and asks for more, in one step.
 
-    `number` counts the session's calls from 1. Repeated, a number does nothing and answers as before; a number lower
-    than the last is refused whole (`StaleCall`). A call that changed and brought nothing need not be remembered: to
-    do so a store would have to write, and wake everybody, whenever somebody looks in vain.
+    `number` counts the session's calls from 1. A repeated number changes nothing and returns the same as before; a
+    number below the last one is refused as a whole (`StaleCall`). A store need not remember a call that changed
+    nothing and leased nothing: remembering it would be a write, and a write wakes other workers.
     """
 
     session: str
     number: int
     now: int
     queues: tuple[str, ...] = ()
-    """Served in this order: what the first leaves of the limit goes to the next."""
+    """Served in this order: the next queue gets what the queues before it leave of the limit."""
     limit: int = 0
-    """At most so many jobs, or fewer if a store leases no more at a time; 0 only settles."""
+    """How many jobs to lease at most; a store may lease fewer at a time. 0: only settle."""
     changes: tuple[Change, ...] = ()
 
 
 class Claimed(Record):
-    """What a claim brought.
+    """The result of a claim.
 
-    The jobs are leased: running, with their version, attempt, session and `leased_at` as `change.lease` makes them.
+    The jobs are leased: running, with the version, attempt, session and `leased_at` that `change.lease` sets.
     """
 
     results: tuple[ChangeResult, ...]
     jobs: tuple[Job, ...]
     next_at: int | None
-    """When to look again: at once if it is not later than now, None to wait for the bell."""
+    """When to claim again; an instant that has passed means at once. None: block until notified."""
 
 
 class Heartbeat(Record):
-    """A session says that it lives, for so many seconds more.
+    """Opens a session, or extends its lease by so many seconds from `now`.
 
-    When its time is up it may be declared dead, by `recover`. Until somebody does, it lives, and may heartbeat again.
+    `recover` may expire a session whose lease has run out. Until then the session is alive and may extend its lease.
     """
 
     session: str
     now: int
     lease: float
     slots: int
-    """How many jobs it runs at once: fairness counts in shares of all slots."""
+    """How many jobs the session runs at once; fairness shares out the slots of all sessions."""
     is_new: bool = False
-    """Opens the session. Any other heartbeat of a session that the store does not know is answered with its death."""
+    """True opens the session. Otherwise a session that the store does not know counts as dead."""
 
 
 class Annotation(Record):
-    """Something that stands beside a job's version, so that it never fences an honest worker.
+    """A cancel request for a running job, or progress from the session that runs it.
 
-    A cancel request is taken for a job that runs; progress is taken from the session that runs it. Both are gone when
-    the attempt ends, but a request is not lost: a change that lets the job wait again, be it a worker's or recovery's,
-    is followed in the same write by the cancel that `change.give_up` makes.
+    An annotation does not change the job's version, so the worker's own result still applies. Both are deleted when
+    the attempt ends, but a cancel request is not lost: if a change, by a worker or by recovery, makes the job wait
+    again, the same write also applies the cancel that `change.give_up` makes.
     """
 
     job_id: str
     now: int
     cancel: CancelRequest | None = None
-    """The first request stands: whoever asks again changes nothing."""
+    """The first request stays; later ones change nothing."""
     session: str = ""
     progress: bytes | None = None
 
 
 class LimitUpdate(Record):
-    """What the claim honours from now on, for one queue, tenant, task, dependency or group.
+    """New limits of one queue, tenant, task, dependency or group, which every later claim respects.
 
-    Whatever is UNSET stays as it is. A new limit counts at once, also for what already waits for the old one.
+    A field that is UNSET stays as it is. New limits also apply to jobs that wait already.
     """
 
     subject: Subject
     name: str
     queue: str = ""
-    """The tenant's queue; empty for everything else."""
+    """The queue of the tenant; empty for other subjects."""
     permits: int | UnsetType | None = UNSET
-    """How many may be under way: 0 holds, a number is a step of the ramp, None opens."""
+    """How many jobs a gate lets run: 0 holds it, a number is a step of its ramp, None opens it."""
     max_running: int | UnsetType | None = UNSET
     rate: Rate | UnsetType | None = UNSET
     weight: float | UnsetType = UNSET
-    """A tenant's weight."""
+    """The weight of a tenant."""
     pauses: tuple[Literal["schedule", "retry"], ...] | UnsetType = UNSET
-    """Of a queue: which waits do not end while they are paused."""
+    """Of a queue: the waits that do not end while they are paused."""
 
 
 class LimitState(Record):
-    """What the store knows of one queue, tenant, task, dependency or group."""
+    """The limits and the use of one queue, tenant, task, dependency or group."""
 
     subject: Subject
     name: str
@@ -136,10 +136,10 @@ class LimitState(Record):
 
 
 class Entry(Record):
-    """A small named value with a version, for whatever the fleet must agree on.
+    """A small named value with a version, for what all processes must agree on.
 
-    Version 0 is no entry. The versions of a key only grow, also when its entry was deleted and is made again: whoever
-    has seen a version never takes another entry for it.
+    Version 0 means that there is no entry. The versions of a key only grow, also after its entry was deleted, so a
+    version never names two values.
     """
 
     key: str
@@ -148,11 +148,11 @@ class Entry(Record):
 
 
 class Filter(Record):
-    """Which jobs are meant; what is None or empty does not narrow."""
+    """Which jobs to find; a field that is None or empty matches every job."""
 
     ids: tuple[str, ...] | None = None
     id_parts: tuple[str, ...] = ()
-    """Hex digits, in lower case and without dashes: ids that begin or end with any of these."""
+    """Lower-case hex digits without dashes: matches ids that begin or end with any of them."""
     queue: str = ""
     tenant: str | None = None
     task: str = ""
@@ -164,17 +164,17 @@ class Filter(Record):
     fingerprint: str = ""
     session: str = ""
     finished_since: int | None = None
-    """Only jobs that ended at this instant or later; succeeded ones are found without a look at those before."""
+    """Only jobs that ended at this instant or later; earlier succeeded jobs are not read."""
     newest_first: bool = False
-    """Begin with what was enqueued or ended last, where the store keeps such an order; else in the store's own."""
+    """Return the jobs that were enqueued or ended last first, where the store keeps that order."""
 
 
 class Page(Record):
-    """Some of the jobs that were asked for, in the store's order, and where to go on; an empty cursor is the end."""
+    """Some of the jobs that a filter matches, in the store's order; an empty cursor means that there are no more."""
 
     jobs: tuple[Job, ...]
     statuses: tuple[Status, ...]
-    """The status of each job, by which the filter chose: only the store knows which gates are held."""
+    """The status of each job, which depends on the gates that are held."""
     cursor: str = ""
 
 
@@ -182,20 +182,20 @@ Tally: TypeAlias = Literal["status", "queue", "tenant", "task", "dependency", "d
 
 
 class Retention(Record):
-    """How long what has ended is kept."""
+    """How long ended jobs and their records are kept, in seconds."""
 
     now: int
     succeeded: int = 1_000
-    """Succeeded jobs of a queue that are kept at the most."""
+    """How many succeeded jobs of a queue are kept at most."""
     succeeded_for: float = 86_400.0
     cancelled_for: float = 7 * 86_400.0
     events_for: float = 7 * 86_400.0
     archived: tuple[Job, ...] = ()
-    """Dead jobs that were archived, as they were archived: each goes if it still has that version."""
+    """Dead jobs that were archived; each is deleted if its stored version is still the archived one."""
 
 
 class Pruned(Record):
-    """How much went."""
+    """How many records of each kind were deleted."""
 
     succeeded: int = 0
     cancelled: int = 0
@@ -206,190 +206,129 @@ class Pruned(Record):
 
     @property
     def is_all(self) -> bool:
-        """Whether nothing went, so that nothing is left to go."""
+        """Whether nothing was deleted, so that nothing is left to delete."""
         return not (self.succeeded or self.cancelled or self.dead or self.events or self.keys or self.results)
 
 
 class Store(Protocol):
-    """A store. Errors are `StoreError`s: what was not acknowledged may or may not be stored, and can be repeated."""
+    """A store, as `open_store` opens it: arguments are checked, and a closed store raises `StoreClosed`.
+
+    A store raises `StoreError`s. A write that raised one may or may not be stored, and can be repeated. What each
+    store must do itself, and what `checked` adds to it, is in `docs/extend/stores.md`.
+    """
 
     @property
     def clock(self) -> Clock:
-        """The clock that everybody who uses this store goes by: what they hand in as `now` should be its time."""
+        """The clock that all processes of this store share: `now` should be its time."""
         ...
 
     def new_id(self, now: int, queue: str) -> str:
-        """Make the id of a new job, in the client: it names the partition that the job will live in."""
+        """Make the id of a new job, without asking a server. The id names the partition of the job."""
         ...
 
     async def enqueue(self, jobs: Sequence[Job], now: int) -> list[str]:
-        """Store new jobs; answer for each the id under which it is known.
+        """Store new jobs; return the id of each.
 
-        A job whose (task, tenant, key) is taken is not stored: the answer is the id of the job that has it, be it
-        waiting, running, dead or recently ended. A job whose id is stored already is left alone. Held lanes stay held.
+        A job whose (task, tenant, key) belongs to another job is not stored: its id is that of the other job, which
+        may be waiting, running, dead or recently ended. A job whose id is stored already stays as it is.
         """
         ...
 
     async def claim(self, claim: Claim) -> Claimed:
         """Apply the changes, then choose and lease jobs, fairly, within every gate, limit, rate and pause.
 
-        What was asked to stop is cancelled instead of waiting again; see `Annotation`.
+        A job with a cancel request is cancelled instead of waiting again; see `Annotation`. Due jobs are leased
+        whether or not they were promoted before. A job past its deadline is not leased but becomes dead.
 
-        Due jobs are taken whether or not anybody promoted them. A job past its deadline is not leased but dies. A
-        session that is not alive is leased nothing: its changes are still judged by their versions and answered, and
-        without any it raises `SessionDead`. So does a session that the store does not know, or no longer, since all
-        that it held was taken back: nothing that it settles could count.
+        A dead session is leased nothing: its changes are applied or refused by their versions as usual, and a claim
+        without changes raises `SessionDead`. A session that the store does not know raises it in any case, because
+        the jobs that it held were taken back.
         """
         ...
 
     async def apply(self, changes: Sequence[Change], now: int) -> list[ChangeResult]:
-        """Carry out changes that no session makes: retry, cancel, recover, expire, revive. Each stands alone.
+        """Apply changes that no session makes: retry, cancel, recover, expire, revive. Return a result for each.
 
-        What was asked to stop is cancelled instead of waiting again; see `Annotation`.
+        A job with a cancel request is cancelled instead of waiting again; see `Annotation`.
         """
         ...
 
     async def heartbeat(self, heartbeat: Heartbeat) -> bool:
-        """Keep a session alive, or open it; answer whether it lives.
+        """Open a session or extend its lease; return whether it is alive.
 
-        A dead session must stop everything: its jobs belong to others. A lease of 0 ends it: what it still holds is
-        for recovery at once.
+        A dead session must stop its jobs, which other sessions may run by now. A lease of 0 ends the session, so that
+        its jobs can be recovered at once.
         """
         ...
 
     async def recover(self, now: int, limit: int = 100) -> list[Job]:
-        """Declare dead every session whose time is up, and answer running jobs that the dead still hold.
+        """Expire sessions past their lease; return the jobs they hold.
 
-        The jobs stay leased until a change takes them back: a result that comes first still counts.
+        The jobs stay leased until a change takes them back: a result that arrives before still counts.
         """
         ...
 
     async def annotate(self, annotations: Sequence[Annotation]) -> list[bool]:
-        """Request a cancel or note progress; answer for each whether the job was running (in that session)."""
+        """Request cancels and note progress; return for each whether the job was running (in that session)."""
         ...
 
     async def progress(self, job_id: str) -> bytes | None:
-        """Return the progress that a running job has noted."""
+        """Return the progress of a running job; None if it has noted none."""
         ...
 
     async def update_limits(self, updates: Sequence[LimitUpdate], now: int) -> None:
-        """Change gates, limits, weights and pauses, all at once. Holding is O(1); what returns is bounded a claim."""
+        """Change limits, rates, weights and pauses, in one write. Its cost does not depend on how many jobs wait."""
         ...
 
     async def compare_and_set(
         self, key: str, version: int, value: bytes | None, updates: Sequence[LimitUpdate] = (), now: int = 0
     ) -> Entry | None:
-        """Set an entry (or delete it, with None) if it still has this version, together with updates.
+        """Set an entry, or delete it with None, if it has this version, together with limit updates.
 
-        Returns the entry as it is now, or None when another caller was first and nothing was changed. A change wakes
-        everybody who waits, for whatever queue: the fleet is to learn of it at once.
+        Returns the entry as it is now, or None if it has another version and nothing was changed. A change notifies
+        every process that waits, for any queue.
         """
         ...
 
     async def prune(self, retention: Retention) -> Pruned:
-        """Forget what has ended long enough ago, or a part of it: call again while it answers that something went.
+        """Delete what ended long enough ago, or a part of it; call again until the result `is_all`.
 
-        Dead jobs go only when they are named as archived.
+        Dead jobs are deleted only when the retention names them as archived.
         """
         ...
 
     async def find(self, wanted: Filter, now: int, cursor: str = "", limit: int = 100) -> Page:
-        """Return jobs as they are. A page may be short, or empty, and still have a cursor."""
+        """Return a page of jobs. A page may be short or empty and still have a cursor."""
         ...
 
     async def tally(self, by: Tally, wanted: Filter, now: int) -> dict[str, int]:
-        """Count jobs by something. Counts of what waits and runs are kept, so they cost no scan."""
+        """Count jobs by one of their fields. Waiting and running jobs have counters, so they are not scanned."""
         ...
 
     async def events(self, after: int = 0, limit: int = 1_000, job_id: str = "") -> list[tuple[int, Event]]:
-        """Return events in the order in which they happened, each with its place in the stream."""
+        """Return events in the order in which they happened, each with its position in the stream."""
         ...
 
     async def result(self, job_id: str) -> bytes | None:
-        """Return what a succeeded job returned, while it is kept."""
+        """Return the result of a succeeded job, while it is kept."""
         ...
 
     async def entries(self, prefix: str = "") -> list[Entry]:
-        """Return the entries whose key begins so, in order."""
+        """Return the entries whose key begins with the prefix, by key."""
         ...
 
     async def limit_states(self, subject: Subject, queue: str = "") -> list[LimitState]:
-        """Return what is known of every queue, tenant, task, dependency or group."""
+        """Return the limits and the use of every queue, tenant, task, dependency or group."""
         ...
 
     async def wait(self, queues: Sequence[str], at_most: float, session: str = "") -> bool:
-        """Wait for the bell, at most so many seconds: a hint that something may be claimable, never a guarantee.
+        """Wait at most so many seconds for a notification; return whether one came.
 
-        For a session, whatever has happened since its last claim counts; without one, only what happens from now on.
+        A notification is a hint that a job may be claimable. A session is also notified of what happened since its
+        last claim, any other caller only of what happens from now on. Closing the store ends every wait.
         """
         ...
 
     async def close(self) -> None:
-        """Let go of files, threads and connections. What was acknowledged stays."""
-        ...
-
-
-@runtime_checkable
-class Immediate(Protocol):
-    """A store that can be used without an event loop, where that is quicker than a loop in another thread."""
-
-    def enqueue_here(self, jobs: Sequence[Job], now: int) -> list[str] | None:
-        """Store new jobs, as `enqueue` does, and keep the calling thread waiting; None: `enqueue` would be better now.
-
-        What was stored and not answered is recognised when it is enqueued again.
-        """
-        ...
-
-
-@runtime_checkable
-class Transactional(Protocol):
-    """A store that can enqueue inside a transaction of the caller's."""
-
-    def enqueue_in(self, connection: Any, jobs: Sequence[Job], now: int) -> list[str]:  # noqa: ANN401 - the driver's own
-        """Store new jobs in the caller's open transaction: both are there after its commit, or neither."""
-        ...
-
-
-@runtime_checkable
-class AsyncTransactional(Protocol):
-    """A store that can enqueue inside a transaction of the caller's on an asynchronous connection as well."""
-
-    def is_asynchronous(self, connection: Any) -> bool:  # noqa: ANN401 - the driver's own
-        """Whether this connection has to be awaited."""
-        ...
-
-    async def aenqueue_in(self, connection: Any, jobs: Sequence[Job], now: int) -> list[str]:  # noqa: ANN401 - as above
-        """Store new jobs in the caller's open transaction: both are there after its commit, or neither."""
-        ...
-
-
-class OutboxSink(Protocol):
-    """Where a relay brings jobs out of an outbox: each is stored once, however often and however late it is brought."""
-
-    async def prepare(self) -> None:
-        """Get ready, before jobs are taken out of the outbox: what was taken before cannot land any more."""
-        ...
-
-    async def deliver(self, jobs: Sequence[Job], now: int) -> list[str]:
-        """Store jobs as `enqueue` does, but for those that have landed before, whatever has become of them.
-
-        They must have been taken since `prepare`; after half a minute they are refused with a `StoreError`.
-        """
-        ...
-
-    def note_removed(self, ids: Sequence[str]) -> None:
-        """Note that the rows of these jobs are gone from the outbox for good: they need not be remembered for long."""
-        ...
-
-    async def close(self) -> None:
-        """Tell the store what is gone."""
-        ...
-
-
-@runtime_checkable
-class RelayTarget(Protocol):
-    """A store that outboxes can be relayed to."""
-
-    def outbox_sink(self) -> OutboxSink:
-        """Return an outbox sink for one relay."""
+        """Finish the calls under way, then release files, threads and connections."""
         ...

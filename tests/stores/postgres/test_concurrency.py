@@ -228,7 +228,7 @@ async def test_process_has_nine_connections_at_the_most_and_heartbeats_while_thr
         with psycopg.connect(url.partition("?")[0]) as shop:
             store.enqueue_in(shop, [new_job(store, key="k")], START)
             with ThreadPoolExecutor(12) as threads:
-                calls = [threads.submit(store.enqueue_here, [new_job(store, key="k")], START) for _ in range(12)]
+                calls = [threads.submit(store.enqueue_sync, [new_job(store, key="k")], START) for _ in range(12)]
                 await until(lambda: connections_of(url, name, "Lock") >= 4)
                 await asyncio.gather(*(store.tally("status", Filter(), START) for _ in range(40)))
                 assert await worker.heartbeat()
@@ -285,7 +285,7 @@ async def test_commit_of_somebody_else_rings_the_bell(url: str, store: PostgresS
 async def test_bell_of_one_queue_is_not_told_of_every_job(url: str, store: PostgresStore) -> None:
     def enqueue() -> None:
         for _ in range(50):
-            store.enqueue_here([new_job(store)], START)
+            store.enqueue_sync([new_job(store)], START)
 
     with psycopg.connect(url.partition("?")[0], autocommit=True) as ears:
         ears.execute(f'listen "reprieve {url.partition("schema=")[2]}"')

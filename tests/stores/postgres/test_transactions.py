@@ -9,10 +9,11 @@ from psycopg.rows import dict_row
 
 from reprieve import Reprieve
 from reprieve.errors import InvalidName, StoreError, ValidationError
+from reprieve.stores.capabilities import Transactional
 from reprieve.stores.open import care_for
 from reprieve.stores.postgres import PostgresStore
 from reprieve.stores.postgres.address import address_of
-from reprieve.stores.protocol import Filter, Transactional
+from reprieve.stores.protocol import Filter
 from reprieve.testing.conformance.stage import START, Worker, find_all, new_job, new_jobs
 from tests.stores.postgres.recount import stored_ids
 

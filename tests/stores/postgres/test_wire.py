@@ -229,7 +229,7 @@ def _ctrl_c() -> Iterator[None]:
 def test_an_interrupt_is_heard_while_somebody_waits(url: str, postgres_url: str) -> None:
     store = PostgresStore(url)
     first = new_job(store)
-    store.enqueue_here([first], START)
+    store.enqueue_sync([first], START)
     with closing(psycopg.connect(postgres_url)) as holder, psycopg.connect(postgres_url, autocommit=True) as admin:
         holder.execute(f"lock table {url.partition('schema=')[2]}.ledger in exclusive mode")
 
@@ -240,12 +240,12 @@ def test_an_interrupt_is_heard_while_somebody_waits(url: str, postgres_url: str)
         thread = threading.Thread(target=interrupt)
         thread.start()
         with pytest.raises(KeyboardInterrupt):
-            store.enqueue_here([new_job(store)], START)
+            store.enqueue_sync([new_job(store)], START)
         thread.join()
         # It waits no more, though the table is locked still.
         assert holder.info.transaction_status == TransactionStatus.INTRANS
         holder.rollback()
     last = new_job(store)
-    store.enqueue_here([last], START)
+    store.enqueue_sync([last], START)
     assert stored_ids(url) == {first.id, last.id}
     asyncio.run(store.close())

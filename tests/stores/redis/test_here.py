@@ -11,8 +11,8 @@ import pytest
 
 from reprieve import Reprieve, Task
 from reprieve.errors import StoreClosed, StoreFull
+from reprieve.stores.capabilities import Immediate
 from reprieve.stores.protocol import Filter
-from reprieve.stores.redis import RedisStore
 from reprieve.stores.walk import find_all
 from tests.servers import redis as servers
 
@@ -51,8 +51,8 @@ def stored(app: Reprieve) -> set[str]:
 def here(app: Reprieve, *tasks: Task[[int], None]) -> list[str] | None:
     """Enqueue with one trip, or not at all."""
     store = app.store
-    assert isinstance(store, RedisStore)
-    return store.enqueue_here([app.producer.job_of(task.call(0)) for task in tasks], app.clock.now())
+    assert isinstance(store, Immediate)
+    return store.enqueue_sync([app.producer.job_of(task.call(0)) for task in tasks], app.clock.now())
 
 
 def test_a_job_takes_one_trip_once_the_server_was_looked_at(app: Reprieve, work: Task[[int], None]) -> None:
@@ -163,7 +163,7 @@ def test_a_server_that_fills_up_takes_no_more(server: servers.Server, app: Repri
 def test_a_closed_store_says_so(app: Reprieve, work: Task[[int], None]) -> None:
     work.enqueue(1)
     store = app.store
-    assert isinstance(store, RedisStore)
+    assert isinstance(store, Immediate)
     app.close()
     with pytest.raises(StoreClosed):
-        store.enqueue_here([app.producer.job_of(work.call(1))], 0)
+        store.enqueue_sync([app.producer.job_of(work.call(1))], 0)

@@ -7,6 +7,8 @@ import pytest
 from redis import Redis
 
 from reprieve.errors import InvalidName, StoreError
+from reprieve.stores.capabilities import RelayTarget
+from reprieve.stores.checked import checked
 from reprieve.stores.protocol import Filter, Retention
 from reprieve.stores.redis import RedisStore
 from reprieve.stores.redis.address import address_of
@@ -111,7 +113,9 @@ async def test_what_an_outbox_sink_has_not_prepared_for_is_refused(store: RedisS
 
 
 async def test_what_no_store_takes_does_not_land(store: RedisStore) -> None:
-    sink = store.outbox_sink()
+    opened = checked(store)
+    assert isinstance(opened, RelayTarget)
+    sink = opened.outbox_sink()
     await sink.prepare()
     with pytest.raises(InvalidName):
         await sink.deliver([new_job(store), new_job(store, queue="")], START)

@@ -12,24 +12,20 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from reprieve.errors import (
     ForeignStore,
-    InvalidName,
     InvalidUrl,
     NewerSchema,
-    PayloadTooLarge,
     ReprieveError,
     StoreCorrupt,
     StoreError,
     StoreFull,
     StoreLocked,
     StoreReadOnly,
-    ValidationError,
 )
 from reprieve.stores.open import open_store
-from reprieve.stores.protocol import MAX_PAYLOAD_BYTES, Filter
+from reprieve.stores.protocol import Filter
 from reprieve.stores.sqlite import SqliteStore, file
 from reprieve.stores.sqlite.file import file_system_of
 from reprieve.testing.conformance.stage import START, Worker, new_job, new_jobs, succeed
@@ -321,36 +317,6 @@ def test_network_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 # bad requests
-
-
-async def test_largest_payload_is_taken_and_a_byte_more_refused(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path / "jobs.db")
-    largest = new_job(store, payload=b"x" * MAX_PAYLOAD_BYTES)
-    larger = new_job(store, payload=b"x" * (MAX_PAYLOAD_BYTES + 1))
-    with pytest.raises(PayloadTooLarge, match="262,145 bytes, and the store takes 262,144"):
-        await store.enqueue([largest, larger], START)
-    assert (await store.find(Filter(), START)).jobs == ()
-    await store.enqueue([largest], START)
-    assert (await store.find(Filter(), START)).jobs == (largest,)
-    await store.close()
-
-
-@pytest.mark.parametrize("field", ["queue", "task", "tenant", "dependency", "group", "key"])
-@pytest.mark.parametrize("name", ["a\nb", "a\0b", "\x1b[2J", "a\u2028b", "x" * 256], ids=ascii)
-async def test_name_that_is_none_is_refused(field: str, name: str) -> None:
-    store = SqliteStore(None)
-    with pytest.raises(InvalidName, match=f"{field} .* is no name"):
-        await store.enqueue([replace(new_job(store), **{field: name})], START)
-    assert (await store.find(Filter(), START)).jobs == ()
-    await store.close()
-
-
-@pytest.mark.parametrize("fields", [{"queue": ""}, {"task": ""}, {"priority": 0}, {"priority": 10}], ids=str)
-async def test_job_without_a_place_is_refused(fields: dict[str, object]) -> None:
-    store = SqliteStore(None)
-    with pytest.raises(ValidationError, match=r"is no name|is none"):
-        await store.enqueue([replace(new_job(store), **fields)], START)
-    await store.close()
 
 
 @pytest.mark.parametrize(

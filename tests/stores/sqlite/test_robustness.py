@@ -14,13 +14,9 @@ from time import perf_counter
 import pytest
 from msgspec.structs import replace
 
-from reprieve.core.ids import make_id
 from reprieve.core.rate import Rate
 from reprieve.errors import (
-    InvalidId,
-    InvalidName,
     InvalidUrl,
-    PayloadTooLarge,
     ReprieveError,
     StoreClosed,
     StoreCorrupt,
@@ -28,10 +24,10 @@ from reprieve.errors import (
     ValidationError,
 )
 from reprieve.stores.open import open_store
-from reprieve.stores.protocol import MAX_PAYLOAD_BYTES, Annotation, LimitUpdate, Retention
+from reprieve.stores.protocol import LimitUpdate, Retention
 from reprieve.stores.sqlite import SqliteStore, file
 from reprieve.stores.sqlite.file import file_system_of
-from reprieve.testing.conformance.stage import START, WISH, Worker, get, kill, new_job, new_jobs, succeed
+from reprieve.testing.conformance.stage import START, Worker, get, kill, new_job, new_jobs, succeed
 from tests.stores.sqlite.recount import stored_ids
 from tests.stores.sqlite.test_bad_files import filled, outcome, run, set_rights
 
@@ -220,33 +216,6 @@ async def test_who_waits_when_the_store_is_closed_is_told_so(path: Path) -> None
         await waiting
 
 
-BAD_IDS = ["x\n", "", "018bcfe5-6800-7000-a7d8-cfec5f801000\n"]
-# Before 2020 and after 2089 the file has no number for it; in capitals it is stored, answered, and never found again.
-NOT_TO_BE_STORED = [make_id(0, 1), make_id((1 << 48) - 1, 1), "018BCFE5-6800-7000-A7D8-CFEC5F801000"]
-CASES = [(call, job_id) for call in ("enqueue", "enqueue_in", "annotation", "result") for job_id in BAD_IDS]
-CASES += [(call, job_id) for call in ("enqueue", "enqueue_in") for job_id in NOT_TO_BE_STORED]
-
-
-async def _call(store: SqliteStore, path: Path, call: str, job_id: str) -> None:
-    job = replace(new_job(store), id=job_id)
-    if call == "enqueue":
-        await store.enqueue([job], START)
-    elif call == "annotation":
-        await store.annotate([Annotation(job_id=job_id, now=START, cancel=WISH)])
-    elif call == "result":
-        await store.result(job_id)
-    else:
-        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-            connection.execute("begin")
-            store.enqueue_in(connection, [job], START)
-
-
-@pytest.mark.parametrize(("call", "job_id"), CASES, ids=ascii)
-async def test_text_that_is_no_id_is_refused(store: SqliteStore, path: Path, job_id: str, call: str) -> None:
-    with pytest.raises(InvalidId):
-        await _call(store, path, call, job_id)
-
-
 async def test_change_of_what_is_no_job_is_missing_and_spoils_nothing(store: SqliteStore) -> None:
     job = new_job(store)
     await store.enqueue([job], START)
@@ -269,24 +238,6 @@ async def test_texts_may_come_as_the_caller_likes_them(store: SqliteStore, path:
         shop.execute("begin immediate")
         assert store.enqueue_in(shop, [new_job(store, key="k")], START) == [first.id]
         shop.execute("commit")
-
-
-async def test_result_over_the_limit_is_refused(store: SqliteStore) -> None:
-    worker = await Worker.open(store)
-    await store.enqueue([new_job(store)], START)
-    with pytest.raises(PayloadTooLarge):
-        await worker.settle(succeed(await worker.one(), result=b"x" * (MAX_PAYLOAD_BYTES + 1), ttl=60.0))
-
-
-@pytest.mark.parametrize("name", ["a\nb", "", "x" * 256], ids=ascii)
-async def test_regulation_of_what_has_no_name_is_refused(store: SqliteStore, name: str) -> None:
-    with pytest.raises(InvalidName):
-        await store.update_limits([LimitUpdate(subject="task", name=name, permits=0)], START)
-
-
-async def test_regulation_of_a_tenant_without_its_queue_is_refused(store: SqliteStore) -> None:
-    with pytest.raises(InvalidName):
-        await store.update_limits([LimitUpdate(subject="tenant", name="ana", permits=0)], START)
 
 
 @pytest.mark.parametrize("url", ["sqlite:///%00.db", f"sqlite:///{'x' * 300}.db"])

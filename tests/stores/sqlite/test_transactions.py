@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from reprieve.errors import InvalidName, PayloadTooLarge, StoreError
-from reprieve.stores.protocol import MAX_PAYLOAD_BYTES, Filter
+from reprieve.errors import StoreError
+from reprieve.stores.protocol import Filter
 from reprieve.stores.sqlite import SqliteStore
 from reprieve.testing.conformance.stage import START, Worker, new_job
 from tests.stores.sqlite.recount import complaints, stored_ids
@@ -110,22 +110,6 @@ async def test_connection_without_a_transaction_is_refused(
         store.enqueue_in(shop, [new_job(store)], START)
     assert not shop.in_transaction
     assert stored_ids(path) == set()
-
-
-async def test_refused_job_leaves_the_transaction_usable(
-    path: Path, store: SqliteStore, shop: sqlite3.Connection
-) -> None:
-    good = new_job(store)
-    shop.execute("begin immediate")
-    shop.execute("insert into shop_order values ('bread')")
-    with pytest.raises(InvalidName):
-        store.enqueue_in(shop, [new_job(store), new_job(store, tenant="a\nb")], START)
-    with pytest.raises(PayloadTooLarge):
-        store.enqueue_in(shop, [new_job(store), new_job(store, payload=b"x" * (MAX_PAYLOAD_BYTES + 1))], START)
-    store.enqueue_in(shop, [good], START)
-    shop.execute("commit")
-    assert stored_ids(path) == {good.id}
-    assert orders(path) == ["bread"]
 
 
 async def test_call_that_fails_half_way_leaves_the_transaction_usable(

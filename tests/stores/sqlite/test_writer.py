@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from reprieve.errors import StoreClosed, StoreError
+from reprieve.stores.checked import checked
 from reprieve.stores.protocol import Filter
 from reprieve.stores.sqlite import SqliteStore
 from reprieve.testing.conformance.stage import START, Worker, new_job, new_jobs
@@ -89,15 +90,15 @@ async def test_caller_that_gives_up_does_not_stop_the_others(store: SqliteStore)
 
 async def test_calls_that_wait_are_answered_before_the_store_is_closed(store: SqliteStore) -> None:
     jobs = new_jobs(store, 3)
+    opened = checked(store)
     async with busy(store):
         waiting: list[Future[str]] = [store.submit(create)]
-        enqueued = asyncio.create_task(store.enqueue(jobs, START))
+        enqueued = asyncio.create_task(opened.enqueue(jobs, START))
         await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        closing = asyncio.create_task(store.close())
+        closing = asyncio.create_task(opened.close())
         await asyncio.sleep(0)
         with pytest.raises(StoreClosed, match="open it again"):
-            await store.enqueue(jobs, START)
+            await opened.enqueue(jobs, START)
     assert await asyncio.wait_for(enqueued, 10) == [job.id for job in jobs]
     assert not wait(waiting, 10).not_done
     await closing

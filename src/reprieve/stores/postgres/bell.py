@@ -139,8 +139,7 @@ class Bell:
 
     def _has_rung(self, queues: Sequence[str], seen: int) -> bool:
         if self._is_closed:
-            message = "the store was closed; open it again"
-            raise StoreClosed(message)
+            raise StoreClosed
         return any(self._rung.get(queue, 0) > seen for queue in (*queues, EVERYWHERE))
 
     def _count(self, queues: Iterable[str], session: str) -> None:

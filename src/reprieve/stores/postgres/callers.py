@@ -6,7 +6,7 @@ They are told apart by what they can do and where they were made, so that nothin
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import msgspec
 import psycopg
@@ -14,10 +14,8 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
 from reprieve.errors import StoreError, ValidationError
+from reprieve.stores.capabilities import ParameterStyle
 from reprieve.stores.postgres.faults import translate
-
-Style: TypeAlias = Literal["pyformat", "numbered", "named"]
-"""How a statement names its parameters: `%(ids)s`, `$1` or `:ids`."""
 
 _PARAMETER = re.compile(r"%\((\w+)\)s")
 _ASLEEP_IN_DJANGO = "Django has no open transaction; enqueue inside `with transaction.atomic()`"
@@ -30,7 +28,7 @@ class Statement(msgspec.Struct, frozen=True):
     text: str
     parameters: dict[str, Any]
 
-    def written(self, style: Style) -> tuple[str, dict[str, Any] | list[Any]]:
+    def written(self, style: ParameterStyle) -> tuple[str, dict[str, Any] | list[Any]]:
         """Return it in the style of some driver."""
         if style == "pyformat":
             return self.text, self.parameters

@@ -97,8 +97,7 @@ class Crew:
 
     def _require_usable(self) -> None:
         if self._is_closed:
-            message = "the store was closed; open it again"
-            raise StoreClosed(message)
+            raise StoreClosed
         if os.getpid() != self._process:
             message = "the store was opened before this process was forked; open it here again"
             raise StoreError(message)

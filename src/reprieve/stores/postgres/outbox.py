@@ -10,12 +10,13 @@ from msgspec.json import encode
 
 from reprieve.core.job import Job
 from reprieve.errors import StoreClosed, StoreError
+from reprieve.stores.capabilities import ParameterStyle
 from reprieve.stores.check import check_jobs
 from reprieve.stores.outbox import Contents, Entry, made_at, pack, unpack
 from reprieve.stores.postgres import callers
 from reprieve.stores.postgres.address import READ, WRITE, address_of
 from reprieve.stores.postgres.bell import Bell
-from reprieve.stores.postgres.callers import Statement, Style
+from reprieve.stores.postgres.callers import Statement
 from reprieve.stores.postgres.crew import Crew, Tx
 from reprieve.stores.postgres.faults import translate
 from reprieve.stores.postgres.line import Line
@@ -63,7 +64,9 @@ class PostgresOutbox:
         await asyncio.to_thread(self._require_ready)
         return await callers.arun(connection, self._statement(jobs))
 
-    def statement(self, jobs: Sequence[Job], style: Style = "pyformat") -> tuple[str, dict[str, Any] | list[Any]]:
+    def statement(
+        self, jobs: Sequence[Job], style: ParameterStyle = "pyformat"
+    ) -> tuple[str, dict[str, Any] | list[Any]]:
         """Return the one statement that sends these jobs, and its parameters, for any driver and any transaction.
 
         It answers one text: the ids of the jobs, as JSON.

@@ -1,4 +1,4 @@
-"""The PostgreSQL store: the protocol, each operation a transaction on a connection of the crew."""
+"""The PostgreSQL store: each operation of the protocol is a transaction on a pooled connection."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -9,11 +9,8 @@ from msgspec.structs import replace
 from reprieve.clock import ServerClock
 from reprieve.core.change import Change
 from reprieve.core.events import Event
-from reprieve.core.ids import parse_id
 from reprieve.core.job import Job
-from reprieve.errors import StoreClosed
-from reprieve.stores.check import check_jobs, check_limit_update, check_size
-from reprieve.stores.coalesce import Coalescer
+from reprieve.stores.capabilities import EnqueueRules, FaultPoint, ParameterStyle
 from reprieve.stores.postgres import (
     annotations,
     callers,
@@ -27,13 +24,12 @@ from reprieve.stores.postgres import (
 )
 from reprieve.stores.postgres.address import READ, Durability, address_of
 from reprieve.stores.postgres.bell import EVERYWHERE, SOON, Bell
-from reprieve.stores.postgres.callers import Statement, Style
+from reprieve.stores.postgres.callers import Statement
 from reprieve.stores.postgres.claim import claim
-from reprieve.stores.postgres.crew import ALONE, Crew, Point, Tx
+from reprieve.stores.postgres.crew import ALONE, Crew, Tx
 from reprieve.stores.postgres.places import Places
 from reprieve.stores.postgres.rows import Ids
 from reprieve.stores.protocol import (
-    MAX_PAYLOAD_BYTES,
     Annotation,
     ChangeResult,
     Claim,
@@ -54,67 +50,56 @@ T = TypeVar("T")
 
 
 class PostgresStore:
-    """Jobs in a schema of a PostgreSQL database, for any number of processes and machines."""
+    """Jobs in a schema of a PostgreSQL database, for any number of processes and machines.
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        schema: str | None = None,
-        durability: Durability = "full",
-        largest_payload: int = MAX_PAYLOAD_BYTES,
-    ) -> None:
-        """Take the database; it is connected to when it is first needed, and the schema made if it is missing."""
+    `open_store` puts it behind `checked`, which validates arguments, refuses calls after `close` and combines enqueues.
+    """
+
+    enqueue_rules = EnqueueRules(max_concurrent_calls=2, keys_may_block=True)
+
+    def __init__(self, url: str, *, schema: str | None = None, durability: Durability = "full") -> None:
+        """Take the URL of the database. The first call connects to it and creates the schema if it is missing."""
         self.clock = ServerClock(self._time)
         """The clock of the server, which all machines share."""
         self._address = address_of(url, schema, durability)
-        self._largest_payload = largest_payload
         self._places = Places()
         self._crew = Crew(self._address)
         self._bell = Bell(self._address)
         self._ids = Ids()
-        self._coalescer = Coalescer(self._enqueue, at_once=2, keys_wait=True)
-        self._is_closed = False
-
-    # what follows is the protocol, in its order
 
     def new_id(self, now: int, queue: str) -> str:  # noqa: ARG002 - one database is one partition
         """Make the id of a new job."""
         return self._ids.make(now)
 
     async def enqueue(self, jobs: Sequence[Job], now: int) -> list[str]:
-        """Store new jobs; answer for each the id under which it is known."""
-        self._require_open()
-        check_jobs(jobs, self._largest_payload)
-        return await self._coalescer.enqueue(jobs, now)
+        """Store new jobs; return the id of each."""
+        work = self._crew.submit(lambda tx: enqueue.enqueue(tx, self._address.schema, jobs, now), ALONE)
+        known = await asyncio.wrap_future(work)
+        self._bell.ring({job.queue for job in jobs}, every=SOON)
+        return known
 
-    def enqueue_here(self, jobs: Sequence[Job], now: int) -> list[str]:
-        """Store new jobs, and keep the calling thread waiting."""
-        self._require_open()
-        check_jobs(jobs, self._largest_payload)
+    def enqueue_sync(self, jobs: Sequence[Job], now: int) -> list[str]:
+        """Store new jobs, blocking the calling thread."""
         known = self._crew.here(lambda tx: enqueue.enqueue(tx, self._address.schema, jobs, now), ALONE)
         self._bell.ring({job.queue for job in jobs}, every=SOON)
         return known
 
-    def enqueue_in(self, connection: Any, jobs: Sequence[Job], now: int) -> list[str]:  # noqa: ANN401 - anybody's
-        """Store new jobs in the caller's own transaction: both are there after its commit, or neither."""
-        self._require_ready()
+    def enqueue_in(self, connection: Any, jobs: Sequence[Job], now: int) -> list[str]:  # noqa: ANN401 - the driver's own
+        """Store new jobs in the caller's open transaction; they exist once it commits."""
+        self._crew.prepare()
         return callers.run(connection, self._statement(jobs, now))
 
     def is_asynchronous(self, connection: object) -> bool:
-        """Whether a connection has to be awaited."""
+        """Return whether the calls of this connection must be awaited."""
         return callers.is_asynchronous(connection)
 
     async def aenqueue_in(self, connection: Any, jobs: Sequence[Job], now: int) -> list[str]:  # noqa: ANN401 - as above
-        """Store new jobs in the caller's own transaction, on an asynchronous connection."""
-        await asyncio.to_thread(self._require_ready)
+        """Store new jobs in the caller's open transaction, on an asynchronous connection."""
+        await asyncio.to_thread(self._crew.prepare)
         return await callers.arun(connection, self._statement(jobs, now))
 
     async def claim(self, request: Claim) -> Claimed:
         """Apply changes, then choose and lease jobs."""
-        self._require_open()
-        for change in request.changes:
-            check_size(change.result or b"", "result", self._largest_payload)
         await self._listen()
         self._bell.look(request.session)
         claimed = await self._write(lambda tx: claim(tx, self._places, request))
@@ -126,18 +111,18 @@ class PostgresStore:
 
         def work(tx: Tx) -> list[ChangeResult] | None:
             if self._places.take_turn(tx).counted is None:
-                # What is changed must have been counted before.
+                # The jobs that are changed must have been counted before.
                 return None
             return settle.settle(tx, self._places, changes, now)
 
-        answers = None
-        while answers is None:
-            answers = await self._write(work)
-        self._ring_for(changes, answers)
-        return answers
+        results = None
+        while results is None:
+            results = await self._write(work)
+        self._ring_for(changes, results)
+        return results
 
     async def heartbeat(self, heartbeat: Heartbeat) -> bool:
-        """Keep a session alive, or open it; answer whether it lives."""
+        """Open a session or extend its lease; return whether it is alive."""
         is_alive = await self._write(lambda tx: sessions.heartbeat(tx, heartbeat))
         if not is_alive:
             self._bell.forget(heartbeat.session)
@@ -146,14 +131,11 @@ class PostgresStore:
         return is_alive
 
     async def recover(self, now: int, limit: int = 100) -> list[Job]:
-        """Declare the dead, and answer what they hold."""
+        """Expire sessions past their lease; return the jobs they hold."""
         return await self._write(lambda tx: sessions.recover(tx, self._places, now, limit))
 
     async def annotate(self, requests: Sequence[Annotation]) -> list[bool]:
-        """Request a cancel or note progress."""
-        for annotation in requests:
-            parse_id(annotation.job_id)
-            check_size(annotation.progress or b"", "progress", self._largest_payload)
+        """Request cancels and note progress."""
         heard = await self._write(lambda tx: annotations.annotate(tx, self._places, requests))
         if any(
             is_heard and annotation.cancel is not None for annotation, is_heard in zip(requests, heard, strict=True)
@@ -163,13 +145,10 @@ class PostgresStore:
 
     async def progress(self, job_id: str) -> bytes | None:
         """Return the progress of a running job."""
-        known = parse_id(job_id)
-        return await self._read(lambda tx: find.progress(tx, known))
+        return await self._read(lambda tx: find.progress(tx, job_id))
 
     async def update_limits(self, updates: Sequence[LimitUpdate], now: int) -> None:
-        """Change limiters, limits, weights and pauses."""
-        for update in updates:
-            check_limit_update(update)
+        """Change limits, rates, weights and pauses."""
 
         def work(tx: Tx) -> None:
             self._places.take_turn(tx)
@@ -187,9 +166,7 @@ class PostgresStore:
         updates: Sequence[LimitUpdate] = (),
         now: int = 0,
     ) -> Entry | None:
-        """Set or delete an entry if nobody was first, together with updates."""
-        for update in updates:
-            check_limit_update(update)
+        """Set or delete an entry if it has this version, together with limit updates."""
 
         def work(tx: Tx) -> Entry | None:
             self._places.take_turn(tx)
@@ -204,7 +181,7 @@ class PostgresStore:
         return entry
 
     async def prune(self, retention: Retention) -> Pruned:
-        """Forget what has ended long enough ago."""
+        """Delete what ended long enough ago."""
         jobs = await self._write(lambda tx: prune.prune_jobs(tx, self._places, retention))
         return replace(
             jobs,
@@ -214,13 +191,11 @@ class PostgresStore:
         )
 
     async def find(self, wanted: Filter, now: int, cursor: str = "", limit: int = 100) -> Page:
-        """Return jobs as they are."""
-        if wanted.ids is not None:
-            wanted = replace(wanted, ids=tuple(map(parse_id, wanted.ids)))
+        """Return a page of jobs."""
         return await self._read(lambda tx: find.find(tx, self._places, wanted, now, cursor, limit))
 
     async def tally(self, by: Tally, wanted: Filter, now: int) -> dict[str, int]:
-        """Count jobs by something."""
+        """Count jobs by one of their fields."""
         return await self._read(lambda tx: find.tally(tx, self._places, by, wanted, now))
 
     async def events(self, after: int = 0, limit: int = 1_000, job_id: str = "") -> list[tuple[int, Event]]:
@@ -228,47 +203,42 @@ class PostgresStore:
         return await self._read(lambda tx: find.events(tx, after, limit, job_id))
 
     async def result(self, job_id: str) -> bytes | None:
-        """Return what a succeeded job returned."""
-        known = parse_id(job_id)
-        return await self._read(lambda tx: find.result(tx, known))
+        """Return the result of a succeeded job."""
+        return await self._read(lambda tx: find.result(tx, job_id))
 
     async def entries(self, prefix: str = "") -> list[Entry]:
-        """Return the entries whose key begins so."""
+        """Return the entries whose key begins with the prefix."""
         return await self._read(lambda tx: entries.entries(tx, prefix))
 
     async def limit_states(self, subject: Subject, queue: str = "") -> list[LimitState]:
-        """Return what is known of every queue, tenant, task, dependency or group."""
+        """Return the limits and the use of every queue, tenant, task, dependency or group."""
         return await self._read(lambda tx: update_limits.limit_states(tx, subject, queue))
 
     async def wait(self, queues: Sequence[str], at_most: float, session: str = "") -> bool:
-        """Wait for the bell."""
-        self._require_open()
+        """Wait until notified."""
         await self._listen()
         return await self._bell.wait(queues, session, at_most)
 
     async def close(self) -> None:
-        """Let go of the connections."""
-        if not self._is_closed:
-            self._is_closed = True
-            await self.clock.close()
-            await asyncio.to_thread(self._crew.close)
-            await asyncio.to_thread(self._bell.close)
+        """Finish the calls under way, then close the connections."""
+        await self.clock.close()
+        await asyncio.to_thread(self._crew.close)
+        await asyncio.to_thread(self._bell.close)
 
-    def inject(self, point: Point) -> None:
-        """Make the next transaction fail before or after its commit: for tests of whoever uses the store."""
+    def inject(self, point: FaultPoint) -> None:
+        """Make the next transaction fail before or after its commit."""
         self._crew.inject(point)
 
     def statement(
-        self, jobs: Sequence[Job], now: int, style: Style = "pyformat"
+        self, jobs: Sequence[Job], now: int, style: ParameterStyle = "pyformat"
     ) -> tuple[str, dict[str, Any] | list[Any]]:
         """Return the one statement that enqueues these jobs, and its parameters, for any driver and any transaction.
 
-        It answers one text: the ids under which the jobs are known, as JSON.
+        It returns one text: the ids of the jobs, as JSON.
         """
         return self._statement(jobs, now).written(style)
 
     def _statement(self, jobs: Sequence[Job], now: int) -> Statement:
-        check_jobs(jobs, self._largest_payload)
         parameters = enqueue.parameters(jobs, now) | {"channel": self._bell.channel}
         return Statement(enqueue.statement(self._address.schema, is_own=False), parameters)
 
@@ -278,31 +248,16 @@ class PostgresStore:
     async def _read(self, work: Callable[[Tx], T]) -> T:
         return await asyncio.wrap_future(self._crew.submit(work, READ))
 
-    async def _enqueue(self, jobs: Sequence[Job], now: int) -> list[str]:
-        work = self._crew.submit(lambda tx: enqueue.enqueue(tx, self._address.schema, jobs, now), ALONE)
-        known = await asyncio.wrap_future(work)
-        self._bell.ring({job.queue for job in jobs}, every=SOON)
-        return known
-
     async def _time(self) -> int:
         return await asyncio.wrap_future(self._crew.submit(sessions.time, READ))
 
     async def _listen(self) -> None:
-        """Hear other processes from before the first look for work on."""
+        """Start the listener before the first claim, so that no notification is missed."""
         if not self._bell.is_started:
             await asyncio.to_thread(self._bell.start)
 
-    def _ring_for(self, changes: Sequence[Change], answers: Sequence[ChangeResult], session: str = "") -> None:
-        """Tell others where something has changed: a slot is free, or a job waits."""
-        queues = {change.job.queue for change, answer in zip(changes, answers, strict=True) if answer == "applied"}
+    def _ring_for(self, changes: Sequence[Change], results: Sequence[ChangeResult], session: str = "") -> None:
+        """Notify the waiting processes of each queue where a slot became free or a job waits."""
+        queues = {change.job.queue for change, result in zip(changes, results, strict=True) if result == "applied"}
         if queues:
             self._bell.ring(queues, session)
-
-    def _require_open(self) -> None:
-        if self._is_closed:
-            message = "the store was closed; open it again"
-            raise StoreClosed(message)
-
-    def _require_ready(self) -> None:
-        self._require_open()
-        self._crew.prepare()

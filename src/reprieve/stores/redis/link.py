@@ -165,8 +165,7 @@ class Links:
     def require_open(self) -> None:
         """Say so if the store was closed."""
         if self._is_closed:
-            message = "the store was closed; open it again"
-            raise StoreClosed(message)
+            raise StoreClosed
 
 
 class Link:

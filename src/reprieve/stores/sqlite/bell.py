@@ -126,7 +126,6 @@ class Bell:
     def _hear(self) -> tuple[int, int]:
         with self._counting:
             if self._is_closed:
-                message = "the store was closed; open it again"
-                raise StoreClosed(message)
+                raise StoreClosed
             commits = 0 if self._counter is None else self._counter.execute("pragma data_version").fetchone()[0]
             return self._rung, commits

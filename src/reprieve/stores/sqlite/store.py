@@ -1,4 +1,4 @@
-"""The SQLite store: the protocol, each operation a transaction in the writer's thread."""
+"""The SQLite store: each operation of the protocol is a transaction in the writer's thread."""
 
 import asyncio
 import os
@@ -11,19 +11,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
 
-from msgspec.structs import replace
-
 from reprieve.clock import SystemClock
 from reprieve.core.change import Change
 from reprieve.core.events import Event
-from reprieve.core.ids import parse_id
 from reprieve.core.job import Job
-from reprieve.errors import StoreClosed
 from reprieve.rng import bits
-from reprieve.stores.check import check_jobs, check_limit_update, check_size
-from reprieve.stores.coalesce import Coalescer
+from reprieve.stores.capabilities import EnqueueRules, FaultPoint
 from reprieve.stores.protocol import (
-    MAX_PAYLOAD_BYTES,
     Annotation,
     ChangeResult,
     Claim,
@@ -46,33 +40,37 @@ from reprieve.stores.sqlite.claim import claim
 from reprieve.stores.sqlite.file import Durability, connect, keep_wal_small, prepare, take_number
 from reprieve.stores.sqlite.places import Places
 from reprieve.stores.sqlite.rows import Ids, is_row_id
-from reprieve.stores.sqlite.writer import Point, Writer
+from reprieve.stores.sqlite.writer import Writer
 
 T = TypeVar("T")
 
 
 class SqliteStore:
-    """Jobs in one SQLite file, for any number of processes of one machine; or in memory, for one."""
+    """Jobs in one SQLite file, for any number of processes of one machine; or in memory, for one.
+
+    `open_store` puts it behind `checked`, which validates arguments, refuses calls after `close` and combines enqueues.
+    """
+
+    enqueue_rules = EnqueueRules(is_id=is_row_id)
+    """Row ids count the time from 2020 on, in 41 bits."""
 
     def __init__(
         self,
         path: Path | None,
         *,
         durability: Durability = "full",
-        largest_payload: int = MAX_PAYLOAD_BYTES,
         shared: bool = False,
         may_wait: bool = True,
     ) -> None:
-        """Open the file, and make it if it is missing; None keeps everything in memory.
+        """Open the file, or create it; None keeps everything in memory.
 
-        `shared` says that the file is an application's, whose tables stay beside ours. `may_wait=False` is for a caller
-        that has a transaction open on the file: it raises `StoreNotFound` where opening would wait for its end.
+        `shared` allows a file that has tables of an application. `may_wait=False` is for a caller that has a
+        transaction open on the file: opening raises `StoreNotFound` where it would wait for the end of that
+        transaction.
         """
         self.clock = SystemClock()
-        """The clock of the machine, which all processes share."""
-        self._largest_payload = largest_payload
+        """The clock of the machine, which all processes of the file share."""
         self._places = Places()
-        self._is_closed = False
         self._ids_lock = threading.Lock()
         self._path = path
         node = prepare(path, durability, shared=shared, may_wait=may_wait)
@@ -90,19 +88,18 @@ class SqliteStore:
             opened.callback(self._writer.close)
             self._reader, self._shown = self._writer, self._places
             if path is not None:
-                # Looking at many jobs must not keep anybody from working on them.
+                # A long search must not block the writer.
                 self._shown = Places()
                 self._reader = Writer(lambda: connect(path, durability), None, _nothing, _nothing, "deferred")
             opened.pop_all()
-        # Chance keeps processes apart until this one has a number of its own.
+        # A random number keeps the ids of processes apart until this one has a number from the file.
         self._ids = Ids(bits(10) if node is None else node)
-        self._coalescer = Coalescer(self._enqueue)
         self._is_numbered = node is not None
         if path is not None:
             _stores.add(self)
 
     def _take_number(self) -> None:
-        """Take a number for the ids of this process as soon as the file can be written; the caller need not wait."""
+        """Take a number for the ids of this process once the file can be written, without waiting for it."""
 
         def taken(number: Future[int]) -> None:
             if number.exception() is not None:
@@ -116,10 +113,8 @@ class SqliteStore:
 
     @property
     def is_in_memory(self) -> bool:
-        """Whether nothing outside of this process sees the jobs, no connection of the caller's either."""
+        """Whether only this process sees the jobs, so that no connection of a caller reaches them."""
         return self._path is None
-
-    # what follows is the protocol, in its order
 
     def new_id(self, now: int, queue: str) -> str:  # noqa: ARG002 - one file is one partition
         """Make the id of a new job."""
@@ -127,37 +122,30 @@ class SqliteStore:
             return self._ids.make(now, bits(62))
 
     async def enqueue(self, jobs: Sequence[Job], now: int) -> list[str]:
-        """Store new jobs; answer for each the id under which it is known."""
-        self._require_open()
-        check_jobs(jobs, self._largest_payload, is_row_id)
-        return await self._coalescer.enqueue(jobs, now)
+        """Store new jobs; return the id of each."""
+        return await self._write(lambda tx: enqueue.enqueue(tx, self._places, jobs, now))
 
-    def enqueue_here(self, jobs: Sequence[Job], now: int) -> list[str]:
-        """Store new jobs, and keep the calling thread waiting; what other threads store meanwhile shares the flush."""
-        check_jobs(jobs, self._largest_payload, is_row_id)
+    def enqueue_sync(self, jobs: Sequence[Job], now: int) -> list[str]:
+        """Store new jobs, blocking the calling thread; concurrent calls of other threads share the flush."""
         return self.submit(lambda tx: enqueue.enqueue(tx, self._places, jobs, now)).result()
 
     def enqueue_in(self, connection: object, jobs: Sequence[Job], now: int) -> list[str]:
-        """Store new jobs in the caller's own transaction: both are there after its commit, or neither.
+        """Store new jobs in the caller's open transaction; they exist once it commits.
 
         The connection is one of `sqlite3`, SQLAlchemy or Django, to the file of this store.
         """
-        check_jobs(jobs, self._largest_payload, is_row_id)
         with joined(connection, self._path) as cursor:
-            # What this transaction makes may be rolled back without our knowing, so nothing of it is remembered.
+            # The caller may roll back what this transaction creates, so none of it is cached.
             known = enqueue.enqueue(cursor, Places(), jobs, now)
         if not self._is_numbered:
-            # Not before: a commit of ours would refuse the write of a transaction that has read.
+            # Not before: a commit here would make the write of the caller's transaction fail if it has read.
             self._take_number()
         return known
 
     async def claim(self, request: Claim) -> Claimed:
         """Apply changes, then choose and lease jobs."""
-        self._require_open()
-        for change in request.changes:
-            check_size(change.result or b"", "result", self._largest_payload)
         self._bell.look(request.session)
-        # A lease alone need not outlive a loss of power, which ends whoever holds it as well.
+        # A lease alone need not survive a loss of power, which also ends the session that holds it.
         return await self._write(lambda tx: claim(tx, self._places, request), is_lasting=bool(request.changes))
 
     async def apply(self, changes: Sequence[Change], now: int) -> list[ChangeResult]:
@@ -165,31 +153,26 @@ class SqliteStore:
         return await self._write(lambda tx: settle.apply(tx, self._places, changes, now))
 
     async def heartbeat(self, heartbeat: Heartbeat) -> bool:
-        """Keep a session alive, or open it; answer whether it lives."""
+        """Open a session or extend its lease; return whether it is alive."""
         is_alive = await self._write(lambda tx: sessions.heartbeat(tx, heartbeat), is_lasting=False)
         if not is_alive:
             self._bell.forget(heartbeat.session)
         return is_alive
 
     async def recover(self, now: int, limit: int = 100) -> list[Job]:
-        """Declare the dead, and answer what they hold."""
+        """Expire sessions past their lease; return the jobs they hold."""
         return await self._write(lambda tx: sessions.recover(tx, self._places, now, limit))
 
     async def annotate(self, requests: Sequence[Annotation]) -> list[bool]:
-        """Request a cancel or note progress."""
-        for annotation in requests:
-            parse_id(annotation.job_id)
-            check_size(annotation.progress or b"", "progress", self._largest_payload)
+        """Request cancels and note progress."""
         return await self._write(lambda tx: annotations.annotate(tx, requests))
 
     async def progress(self, job_id: str) -> bytes | None:
         """Return the progress of a running job."""
-        return await self._read(lambda tx: find.progress(tx, parse_id(job_id)))
+        return await self._read(lambda tx: find.progress(tx, job_id))
 
     async def update_limits(self, updates: Sequence[LimitUpdate], now: int) -> None:
-        """Change limiters, limits, weights and pauses."""
-        for update in updates:
-            check_limit_update(update)
+        """Change limits, rates, weights and pauses."""
 
         def work(tx: sqlite3.Connection) -> None:
             for update in updates:
@@ -205,9 +188,7 @@ class SqliteStore:
         updates: Sequence[LimitUpdate] = (),
         now: int = 0,
     ) -> Entry | None:
-        """Set or delete an entry if nobody was first, together with updates."""
-        for update in updates:
-            check_limit_update(update)
+        """Set or delete an entry if it has this version, together with limit updates."""
 
         def work(tx: sqlite3.Connection) -> Entry | None:
             entry = entries.compare_and_set(tx, key, version, value)
@@ -218,17 +199,15 @@ class SqliteStore:
         return await self._write(work)
 
     async def prune(self, retention: Retention) -> Pruned:
-        """Forget what has ended long enough ago."""
+        """Delete what ended long enough ago."""
         return await self._write(lambda tx: prune.prune(tx, retention))
 
     async def find(self, wanted: Filter, now: int, cursor: str = "", limit: int = 100) -> Page:
-        """Return jobs as they are."""
-        if wanted.ids is not None:
-            wanted = replace(wanted, ids=tuple(map(parse_id, wanted.ids)))
+        """Return a page of jobs."""
         return await self._read(lambda tx: find.find(tx, self._shown, wanted, now, cursor, limit))
 
     async def tally(self, by: Tally, wanted: Filter, now: int) -> dict[str, int]:
-        """Count jobs by something."""
+        """Count jobs by one of their fields."""
         return await self._read(lambda tx: find.tally(tx, self._shown, by, wanted, now))
 
     async def events(self, after: int = 0, limit: int = 1_000, job_id: str = "") -> list[tuple[int, Event]]:
@@ -236,56 +215,51 @@ class SqliteStore:
         return await self._read(lambda tx: find.events(tx, after, limit, job_id))
 
     async def result(self, job_id: str) -> bytes | None:
-        """Return what a succeeded job returned."""
-        known = parse_id(job_id)
-        return await self._read(lambda tx: find.result(tx, known))
+        """Return the result of a succeeded job."""
+        return await self._read(lambda tx: find.result(tx, job_id))
 
     async def entries(self, prefix: str = "") -> list[Entry]:
-        """Return the entries whose key begins so."""
+        """Return the entries whose key begins with the prefix."""
         return await self._read(lambda tx: entries.entries(tx, prefix))
 
     async def limit_states(self, subject: Subject, queue: str = "") -> list[LimitState]:
-        """Return what is known of every queue, tenant, task, dependency or group."""
+        """Return the limits and the use of every queue, tenant, task, dependency or group."""
         return await self._read(lambda tx: update_limits.limit_states(tx, subject, queue))
 
-    async def wait(self, queues: Sequence[str], at_most: float, session: str = "") -> bool:  # noqa: ARG002 - one bell for all
-        """Wait for the bell."""
-        self._require_open()
+    async def wait(self, queues: Sequence[str], at_most: float, session: str = "") -> bool:  # noqa: ARG002 - every commit notifies all
+        """Wait until notified."""
         return await self._bell.wait(session, at_most)
 
     async def close(self) -> None:
-        """Let go of the file."""
-        if not self._is_closed:
-            self._is_closed = True
-            await asyncio.to_thread(self._reader.close)
-            await asyncio.to_thread(self._writer.close)
-            self._bell.close()
+        """Finish the calls under way, then close the file."""
+        await asyncio.to_thread(self._reader.close)
+        await asyncio.to_thread(self._writer.close)
+        self._bell.close()
 
-    def inject(self, point: Point) -> None:
-        """Make the next transaction fail before or after its commit: for tests of whoever uses the store."""
+    def inject(self, point: FaultPoint) -> None:
+        """Make the next transaction fail before or after its commit."""
         self._writer.inject(point)
 
     def submit(self, work: Callable[[sqlite3.Connection], T], *, is_lasting: bool = True) -> Future[T]:
-        """Have something done in a transaction, from code without a loop."""
-        self._require_open()
+        """Run work in a transaction; return the future of its result."""
         if not self._is_numbered:
             self._take_number()
         return self._writer.submit(work, is_lasting=is_lasting)
 
     def pause(self) -> None:
-        """Let go of the file while this process forks: SQLite does not survive it. See `Writer.pause`."""
+        """Close the file while this process forks, which SQLite does not support. See `Writer.pause`."""
         self._writer.pause()
         self._reader.pause()
         self._bell.pause()
 
     def resume(self) -> None:
-        """Take the file up again."""
+        """Open the file again."""
         self._bell.resume()
         self._reader.resume()
         self._writer.resume()
 
     def leave(self) -> None:
-        """Leave the file to the process that opened this store, in a fork of it."""
+        """Leave the file closed, in the forked child of the process that opened this store."""
         self._bell.leave()
         self._reader.resume()
         self._writer.resume()
@@ -294,16 +268,7 @@ class SqliteStore:
         return await asyncio.wrap_future(self.submit(work, is_lasting=is_lasting))
 
     async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        self._require_open()
         return await asyncio.wrap_future(self._reader.submit(work))
-
-    async def _enqueue(self, jobs: Sequence[Job], now: int) -> list[str]:
-        return await self._write(lambda tx: enqueue.enqueue(tx, self._places, jobs, now))
-
-    def _require_open(self) -> None:
-        if self._is_closed:
-            message = "the store was closed; open it again"
-            raise StoreClosed(message)
 
 
 _stores: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
@@ -331,4 +296,4 @@ os.register_at_fork(before=_pause_all, after_in_parent=_resume_all, after_in_chi
 
 
 def _nothing(*_: object) -> None:
-    """Nobody has to hear of a look."""
+    """Do nothing: a read notifies no one."""

@@ -92,7 +92,7 @@ class Writer:
             return future
         with self._door:
             if self._is_closed:
-                future.set_exception(StoreClosed("the store was closed; open it again"))
+                future.set_exception(StoreClosed())
             else:
                 self._waiting.put(Errand(work, future, is_lasting))
         return future

@@ -18,9 +18,10 @@ from reprieve.core.change import Change
 from reprieve.core.job import Job
 from reprieve.core.status import STUCK_AFTER
 from reprieve.errors import ConcurrentModification, IllegalMove, InvalidRetryState
+from reprieve.stores.capabilities import FaultPoint
 from reprieve.stores.protocol import LimitUpdate, Store
 from reprieve.testing.conformance.machine.drain import drain
-from reprieve.testing.conformance.machine.driver import OpenStore, Point
+from reprieve.testing.conformance.machine.driver import OpenStore
 from reprieve.testing.conformance.machine.play import Play
 from reprieve.testing.conformance.machine.shapes import (
     LIMIT_UPDATES,
@@ -208,7 +209,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.can_fail)
     @rule(point=st.sampled_from(("before", "after")))
-    def fail_the_next_write(self, point: Point) -> None:
+    def fail_the_next_write(self, point: FaultPoint) -> None:
         """The next write is lost, or only its reply, and it is repeated."""
         self.play.driver.fault = point
 

@@ -2,23 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, TypeAlias, TypeVar
 
 from reprieve.errors import StoreError
+from reprieve.stores.capabilities import FaultPoint, Faulty
 from reprieve.stores.protocol import Store
 
 T = TypeVar("T")
-Point: TypeAlias = Literal["before", "after"]
 OpenStore: TypeAlias = Callable[[], Awaitable[Store]]
-
-
-@runtime_checkable
-class Faulty(Protocol):
-    """A store that can be told to fail its next write, before or after it is stored, with a `StoreError`."""
-
-    def inject(self, point: Point) -> None:
-        """Fail the next write."""
-        ...
 
 
 class Driver:
@@ -32,7 +23,7 @@ class Driver:
         except BaseException:
             self._loop.close()
             raise
-        self.fault: Point | None = None
+        self.fault: FaultPoint | None = None
         """How the next write fails."""
 
     @property

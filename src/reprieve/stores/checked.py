@@ -1,0 +1,290 @@
+"""What every store does alike, in front of the one that keeps the jobs.
+
+`checked` validates every argument, refuses calls to a closed store and makes one call of concurrent enqueues.
+A store of another package gets all of it too, since `open_store` wraps whatever it opens.
+"""
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from msgspec.structs import replace
+
+from reprieve.core.change import Change
+from reprieve.core.events import Event
+from reprieve.core.ids import parse_id
+from reprieve.core.job import Job
+from reprieve.errors import StoreClosed
+from reprieve.stores.capabilities import (
+    AsyncTransactional,
+    EnqueueRules,
+    FaultPoint,
+    Faulty,
+    HasEnqueueRules,
+    Immediate,
+    OutboxSink,
+    ParameterStyle,
+    RelayTarget,
+    StatementProvider,
+    Transactional,
+)
+from reprieve.stores.check import check_jobs, check_limit_update, check_page_limit, check_size
+from reprieve.stores.coalesce import Coalescer
+from reprieve.stores.forwarding import ForwardingStore
+from reprieve.stores.protocol import (
+    MAX_PAYLOAD_BYTES,
+    Annotation,
+    ChangeResult,
+    Claim,
+    Claimed,
+    Entry,
+    Filter,
+    LimitUpdate,
+    Page,
+    Store,
+)
+
+MAX_CLOSE_WAIT_SECONDS = 5.0
+"""How long `close` waits for calls under way before it closes the store inside, which may wait longer."""
+
+
+class Calls:
+    """The calls of a store that are under way in any thread, and whether new ones may begin."""
+
+    def __init__(self) -> None:
+        """Let calls begin."""
+        self._ended = threading.Condition()
+        self._under_way = 0
+        self._is_closed = False
+
+    def require_open(self) -> None:
+        """Raise `StoreClosed` after `close`."""
+        if self._is_closed:
+            raise StoreClosed
+
+    def __enter__(self) -> None:
+        """Begin a call."""
+        with self._ended:
+            self.require_open()
+            self._under_way += 1
+
+    def __exit__(self, *_: object) -> None:
+        """End a call."""
+        with self._ended:
+            self._under_way -= 1
+            if self._is_closed and not self._under_way:
+                self._ended.notify_all()
+
+    def close(self) -> bool:
+        """Let no more calls begin; return False if that was so already."""
+        with self._ended:
+            was_closed, self._is_closed = self._is_closed, True
+        return not was_closed
+
+    async def finish(self) -> None:
+        """Wait until every call has ended, at most `MAX_CLOSE_WAIT_SECONDS`: a server may be silent for longer."""
+        if self._under_way:
+            await asyncio.to_thread(self._wait_for_end)
+
+    def _wait_for_end(self) -> None:
+        with self._ended:
+            self._ended.wait_for(lambda: not self._under_way, MAX_CLOSE_WAIT_SECONDS)
+
+
+class CheckedStore(ForwardingStore):
+    """A store that takes only what can be stored, and nothing after it was closed; see `checked`."""
+
+    def __init__(self, inner: Store, largest_payload: int) -> None:
+        """Take the store that keeps the jobs, and how many bytes a payload, a result or progress may have."""
+        super().__init__(inner)
+        self._largest_payload = largest_payload
+        self._calls = Calls()
+        rules = inner.enqueue_rules if isinstance(inner, HasEnqueueRules) else EnqueueRules()
+        self._is_id = rules.is_id
+        self._coalescer = Coalescer(inner.enqueue, rules.max_concurrent_calls, keys_may_block=rules.keys_may_block)
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether only this process sees the jobs, so that the store is outside of every transaction."""
+        return bool(getattr(self.inner, "is_in_memory", False))
+
+    def _call(self, operation: str) -> Calls:  # noqa: ARG002 - all operations alike
+        return self._calls
+
+    def check_jobs(self, jobs: Sequence[Job]) -> None:
+        """Raise a `ValidationError` for jobs that this store cannot take."""
+        check_jobs(jobs, self._largest_payload, self._is_id)
+
+    async def enqueue(self, jobs: Sequence[Job], now: int) -> list[str]:
+        """Store new jobs, in one call with the jobs of concurrent callers; return the id of each."""
+        with self._calls:
+            self.check_jobs(jobs)
+            return await self._coalescer.enqueue(jobs, now) if jobs else []
+
+    async def claim(self, claim: Claim) -> Claimed:
+        """Apply changes, then choose and lease jobs."""
+        self._check_results(claim.changes)
+        return await super().claim(claim)
+
+    async def apply(self, changes: Sequence[Change], now: int) -> list[ChangeResult]:
+        """Carry out changes that no session makes."""
+        self._check_results(changes)
+        return await super().apply(changes, now)
+
+    def _check_results(self, changes: Sequence[Change]) -> None:
+        for change in changes:
+            if change.result is not None:
+                check_size(change.result, "result", self._largest_payload)
+
+    async def annotate(self, annotations: Sequence[Annotation]) -> list[bool]:
+        """Request cancels and note progress."""
+        for annotation in annotations:
+            parse_id(annotation.job_id)
+            check_size(annotation.progress or b"", "progress", self._largest_payload)
+        return await super().annotate(annotations)
+
+    async def progress(self, job_id: str) -> bytes | None:
+        """Return the progress of a running job."""
+        return await super().progress(parse_id(job_id))
+
+    async def update_limits(self, updates: Sequence[LimitUpdate], now: int) -> None:
+        """Change limits, rates, weights and pauses."""
+        for update in updates:
+            check_limit_update(update)
+        await super().update_limits(updates, now)
+
+    async def compare_and_set(
+        self, key: str, version: int, value: bytes | None, updates: Sequence[LimitUpdate] = (), now: int = 0
+    ) -> Entry | None:
+        """Set or delete an entry if it has this version, together with limit updates."""
+        for update in updates:
+            check_limit_update(update)
+        return await super().compare_and_set(key, version, value, updates, now)
+
+    async def find(self, wanted: Filter, now: int, cursor: str = "", limit: int = 100) -> Page:
+        """Return a page of jobs."""
+        if wanted.ids is None:
+            check_page_limit(limit)
+        else:
+            wanted = replace(wanted, ids=tuple(map(parse_id, wanted.ids)))
+        return await super().find(wanted, now, cursor, limit)
+
+    async def events(self, after: int = 0, limit: int = 1_000, job_id: str = "") -> list[tuple[int, Event]]:
+        """Return events in the order in which they happened."""
+        check_page_limit(limit)
+        return await super().events(after, limit, parse_id(job_id) if job_id else "")
+
+    async def result(self, job_id: str) -> bytes | None:
+        """Return the result of a succeeded job."""
+        return await super().result(parse_id(job_id))
+
+    async def wait(self, queues: Sequence[str], at_most: float, session: str = "") -> bool:
+        """Wait until notified. It is not a call under way: closing the store inside ends it."""
+        self._calls.require_open()
+        return await self.inner.wait(queues, at_most, session)
+
+    async def close(self) -> None:
+        """Finish the calls under way, then close the store inside. Closing again does nothing."""
+        if self._calls.close():
+            await self._calls.finish()
+            await self.inner.close()
+
+
+class _CheckedImmediate(CheckedStore):
+    inner: Any
+
+    def enqueue_sync(self, jobs: Sequence[Job], now: int) -> list[str] | None:
+        with self._calls:
+            self.check_jobs(jobs)
+            known: list[str] | None = self.inner.enqueue_sync(jobs, now) if jobs else []
+            return known
+
+
+class _CheckedTransactional(CheckedStore):
+    inner: Any
+
+    def enqueue_in(self, connection: Any, jobs: Sequence[Job], now: int) -> list[str]:  # noqa: ANN401 - the driver's own
+        with self._calls:
+            self.check_jobs(jobs)
+            known: list[str] = self.inner.enqueue_in(connection, jobs, now)
+            return known
+
+
+class _CheckedAsyncTransactional(CheckedStore):
+    inner: Any
+
+    def is_asynchronous(self, connection: Any) -> bool:  # noqa: ANN401 - as above
+        return bool(self.inner.is_asynchronous(connection))
+
+    async def aenqueue_in(self, connection: Any, jobs: Sequence[Job], now: int) -> list[str]:  # noqa: ANN401 - as above
+        with self._calls:
+            self.check_jobs(jobs)
+            known: list[str] = await self.inner.aenqueue_in(connection, jobs, now)
+            return known
+
+
+class _CheckedStatementProvider(CheckedStore):
+    inner: Any
+
+    def statement(
+        self, jobs: Sequence[Job], now: int, style: ParameterStyle = "pyformat"
+    ) -> tuple[str, dict[str, Any] | list[Any]]:
+        self.check_jobs(jobs)
+        written: tuple[str, dict[str, Any] | list[Any]] = self.inner.statement(jobs, now, style)
+        return written
+
+
+class _CheckedRelayTarget(CheckedStore):
+    inner: Any
+
+    def outbox_sink(self) -> OutboxSink:
+        return _CheckedSink(self, self.inner.outbox_sink())
+
+
+class _CheckedSink:
+    """An outbox sink that takes only jobs that its store takes."""
+
+    def __init__(self, store: CheckedStore, inner: OutboxSink) -> None:
+        self._store = store
+        self.prepare = inner.prepare
+        self._deliver = inner.deliver
+        self.note_removed = inner.note_removed
+        self.close = inner.close
+
+    async def deliver(self, jobs: Sequence[Job], now: int) -> list[str]:
+        self._store.check_jobs(jobs)
+        return await self._deliver(jobs, now)
+
+
+class _CheckedFaulty(CheckedStore):
+    inner: Any
+
+    def inject(self, point: FaultPoint) -> None:
+        self.inner.inject(point)
+
+
+_CAPABILITIES: tuple[tuple[type, type[CheckedStore]], ...] = (
+    (Immediate, _CheckedImmediate),
+    (Transactional, _CheckedTransactional),
+    (AsyncTransactional, _CheckedAsyncTransactional),
+    (StatementProvider, _CheckedStatementProvider),
+    (RelayTarget, _CheckedRelayTarget),
+    (Faulty, _CheckedFaulty),
+)
+
+
+def checked(store: Store, *, largest_payload: int = MAX_PAYLOAD_BYTES) -> CheckedStore:
+    """Return the store behind checks of its arguments and of its state, with the capabilities that it has itself.
+
+    Concurrent enqueues become one call; see `EnqueueRules` for what the store may say about it.
+    """
+    capabilities = tuple(part for capability, part in _CAPABILITIES if isinstance(store, capability))
+    return _class_with(capabilities)(store, largest_payload)
+
+
+@cache
+def _class_with(capabilities: tuple[type[CheckedStore], ...]) -> type[CheckedStore]:
+    # A class for each combination, since isinstance looks at what a class has, never at what an instance could forward.
+    return type(CheckedStore.__name__, capabilities or (CheckedStore,), {})

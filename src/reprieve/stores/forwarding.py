@@ -1,0 +1,140 @@
+"""A store in front of another: every operation is passed on, inside a context that a subclass chooses."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+
+from reprieve.clock import Clock
+from reprieve.core.change import Change
+from reprieve.core.events import Event
+from reprieve.core.job import Job
+from reprieve.stores.protocol import (
+    Annotation,
+    ChangeResult,
+    Claim,
+    Claimed,
+    Entry,
+    Filter,
+    Heartbeat,
+    LimitState,
+    LimitUpdate,
+    Page,
+    Pruned,
+    Retention,
+    Store,
+    Subject,
+    Tally,
+)
+
+
+class ForwardingStore(ABC):
+    """Passes every operation of the protocol on to the store inside."""
+
+    def __init__(self, inner: Store) -> None:
+        """Take the store to pass operations on to."""
+        self.inner = inner
+        """The store inside, for what only it can do."""
+
+    @abstractmethod
+    def _call(self, operation: str) -> AbstractContextManager[object]:
+        """Return the context in which an operation, by its name in the protocol, is passed on."""
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of the store inside."""
+        return self.inner.clock
+
+    def new_id(self, now: int, queue: str) -> str:
+        """Make the id of a new job."""
+        return self.inner.new_id(now, queue)
+
+    async def enqueue(self, jobs: Sequence[Job], now: int) -> list[str]:
+        """Store new jobs."""
+        with self._call("enqueue"):
+            return await self.inner.enqueue(jobs, now)
+
+    async def claim(self, claim: Claim) -> Claimed:
+        """Apply changes, then choose and lease jobs."""
+        with self._call("claim"):
+            return await self.inner.claim(claim)
+
+    async def apply(self, changes: Sequence[Change], now: int) -> list[ChangeResult]:
+        """Carry out changes that no session makes."""
+        with self._call("apply"):
+            return await self.inner.apply(changes, now)
+
+    async def heartbeat(self, heartbeat: Heartbeat) -> bool:
+        """Open or extend a session."""
+        with self._call("heartbeat"):
+            return await self.inner.heartbeat(heartbeat)
+
+    async def recover(self, now: int, limit: int = 100) -> list[Job]:
+        """Expire sessions past their lease; return the jobs they hold."""
+        with self._call("recover"):
+            return await self.inner.recover(now, limit)
+
+    async def annotate(self, annotations: Sequence[Annotation]) -> list[bool]:
+        """Request cancels and note progress."""
+        with self._call("annotate"):
+            return await self.inner.annotate(annotations)
+
+    async def progress(self, job_id: str) -> bytes | None:
+        """Return the progress of a running job."""
+        with self._call("progress"):
+            return await self.inner.progress(job_id)
+
+    async def update_limits(self, updates: Sequence[LimitUpdate], now: int) -> None:
+        """Change limits, rates, weights and pauses."""
+        with self._call("update_limits"):
+            await self.inner.update_limits(updates, now)
+
+    async def compare_and_set(
+        self, key: str, version: int, value: bytes | None, updates: Sequence[LimitUpdate] = (), now: int = 0
+    ) -> Entry | None:
+        """Set or delete an entry if it has this version, together with limit updates."""
+        with self._call("compare_and_set"):
+            return await self.inner.compare_and_set(key, version, value, updates, now)
+
+    async def prune(self, retention: Retention) -> Pruned:
+        """Delete what ended long enough ago."""
+        with self._call("prune"):
+            return await self.inner.prune(retention)
+
+    async def find(self, wanted: Filter, now: int, cursor: str = "", limit: int = 100) -> Page:
+        """Return a page of jobs."""
+        with self._call("find"):
+            return await self.inner.find(wanted, now, cursor, limit)
+
+    async def tally(self, by: Tally, wanted: Filter, now: int) -> dict[str, int]:
+        """Count jobs."""
+        with self._call("tally"):
+            return await self.inner.tally(by, wanted, now)
+
+    async def events(self, after: int = 0, limit: int = 1_000, job_id: str = "") -> list[tuple[int, Event]]:
+        """Return events in the order in which they happened."""
+        with self._call("events"):
+            return await self.inner.events(after, limit, job_id)
+
+    async def result(self, job_id: str) -> bytes | None:
+        """Return the result of a succeeded job."""
+        with self._call("result"):
+            return await self.inner.result(job_id)
+
+    async def entries(self, prefix: str = "") -> list[Entry]:
+        """Return the entries whose key begins with the prefix."""
+        with self._call("entries"):
+            return await self.inner.entries(prefix)
+
+    async def limit_states(self, subject: Subject, queue: str = "") -> list[LimitState]:
+        """Return the limits of every queue, tenant, task, dependency or group."""
+        with self._call("limit_states"):
+            return await self.inner.limit_states(subject, queue)
+
+    async def wait(self, queues: Sequence[str], at_most: float, session: str = "") -> bool:
+        """Wait until notified."""
+        with self._call("wait"):
+            return await self.inner.wait(queues, at_most, session)
+
+    async def close(self) -> None:
+        """Close the store inside."""
+        await self.inner.close()
