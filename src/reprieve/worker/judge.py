@@ -51,6 +51,6 @@ class Judge:
     def _tell(self, job: Job, outcome: Outcome) -> None:
         """Let the gate know how a call of its dependency ended."""
         if isinstance(outcome, Succeeded):
-            self._gates.hear(job, None)
+            self._gates.record(job, None)
         elif isinstance(outcome, Failed):
-            self._gates.hear(job, outcome.verdict)
+            self._gates.record(job, outcome.verdict)

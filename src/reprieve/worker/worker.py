@@ -316,7 +316,7 @@ class Worker:
     def _keepers(self) -> list[tuple[Callable[[], AsyncIterator[None]], str]]:
         """Return what goes on beside the jobs, for as long as the worker works; see `persist`."""
         return [
-            (self._gates.keep, "sharing gates"),
+            (self._gates.run, "sharing gates"),
             (self._keep_gates_fresh, "reading gates"),
             (self._watch_for_cancels, "looking for cancel requests"),
             (self._progress.write, "writing progress"),
@@ -330,7 +330,7 @@ class Worker:
             self._start()
             self._wake.set()
 
-        self._gates.when_settled = act
+        self._gates.on_change = act
         async with aclosing(rings(self._store, self._queues, self._heartbeat)) as ringing:
             async for _ in ringing:
                 await self._gates.refresh()
