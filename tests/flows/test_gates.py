@@ -22,8 +22,8 @@ from reprieve.testing.fault import MEMORY, Fault, FaultyStore
 from reprieve.worker import gate_view, gates
 from reprieve.worker.gates import Gates
 from reprieve.worker.isolation import Processes
-from reprieve.worker.persist import persist
-from reprieve.worker.stopwatch import MOST
+from reprieve.worker.prefetch import MAX_PREFETCHED_JOBS
+from reprieve.worker.supervised_loop import supervised_loops
 from reprieve.worker.worker import Worker
 
 REFUSED = Verdict(kind="transient", scope="dependency", code="connect")
@@ -70,12 +70,8 @@ class Process:
 @asynccontextmanager
 async def kept(process: Process) -> AsyncGenerator[None]:
     """Let a process share what it hears, as a worker does."""
-    keeper = asyncio.create_task(persist(process.gates.run, "sharing gates"))
-    try:
+    async with supervised_loops({"sharing gates": process.gates.run}):
         yield
-    finally:
-        keeper.cancel()
-        await asyncio.gather(keeper, return_exceptions=True)
 
 
 async def until(store: Store, is_true: Callable[[], Awaitable[bool]]) -> None:
@@ -544,7 +540,7 @@ async def test_a_worker_hears_of_a_hold_long_before_its_next_heartbeat(store: Fa
             await write_gate(store, open_gate("ses"), held, app.clock.now())
 
             async def knows() -> bool:
-                return worker._gates.is_held("ses")  # noqa: SLF001 - what a worker knows shows only in what it leaves undone
+                return worker.parts.gates.is_held("ses")
 
             await until(store.behind, knows)
 
@@ -569,5 +565,5 @@ async def test_an_outage_leases_hardly_more_jobs_than_it_calls(store: FaultyStor
             await probes.wait()
     made = await leases(store, ids)
     assert store.has_failed == (fault is not None)
-    assert sum(made) <= calls + MOST + 20
+    assert sum(made) <= calls + MAX_PREFETCHED_JOBS + 20
     assert max(made) <= 3

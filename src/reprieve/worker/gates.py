@@ -195,14 +195,14 @@ class Gates:
         signals = len(view.unshared)
         after = follow(before.gate, [Tick(), *merge(view.unshared)], now)
         kept = None if view.is_idle_or_well(StoredGate(after, before.version), now) else after
-        is_same = kept == (before.gate if before.version else None)
-        version: int | None = before.version
-        if not is_same:
+        version = before.version
+        if kept != (before.gate if before.version else None):
             view.pending = PendingWrite(before.version, kept, signals)
-            version = await write_gate(self._store, before, kept, now)
+            written = await write_gate(self._store, before, kept, now)
             view.pending = None
-            if version is None:
+            if written is None:
                 return False
+            version = written
         if after.answered_at is not None:
             self._note_success(dependency, after.answered_at)
         # More may have been recorded during the write.

@@ -1,4 +1,4 @@
-"""The judge: turns the outcome of an attempt into the change that settles it."""
+"""Settlement: turns the outcome of an attempt into the change that settles its job."""
 
 from functools import partial
 
@@ -7,19 +7,19 @@ from msgspec.structs import replace
 from reprieve.clock import Clock
 from reprieve.core import change, presets
 from reprieve.core.change import Change
-from reprieve.core.classify import judge
 from reprieve.core.decide import Conditions, decide
 from reprieve.core.job import Job
+from reprieve.core.move import Succeed
 from reprieve.core.outcome import Failed, Outcome, Succeeded
 from reprieve.registry import Registry
 from reprieve.rng import draw
 from reprieve.worker.gates import Gates
-from reprieve.worker.journal import note_broken
-from reprieve.worker.tracebacks import failure_of
+from reprieve.worker.job_logging import log_broken_policy, log_settled, log_undecided
+from reprieve.worker.runner import failed_by
 
 
-class Judge:
-    """Decides, with the policy in force and the gates as they stand."""
+class Settlement:
+    """Settles attempts by the policies of the tasks and the gates of their dependencies."""
 
     def __init__(self, registry: Registry, gates: Gates, clock: Clock) -> None:
         """Take what decisions depend on."""
@@ -28,11 +28,25 @@ class Judge:
         self._clock = clock
 
     def settle(self, job: Job, outcome: Outcome) -> Change:
-        """Decide what follows an attempt."""
+        """Return the change that settles an attempt, and log it unless it is a success. Never raises.
+
+        The gate of the job's dependency records the outcome. Where the decision itself fails, the attempt counts as a
+        failure under the standard policy.
+        """
+        try:
+            settled = self._decide(job, outcome)
+        except Exception as error:  # noqa: BLE001 - it is logged; rules and backoffs may be the application's code
+            log_undecided(job, error)
+            settled = self._settle_by_standard(job, error)
+        if not isinstance(settled.event.move, Succeed):
+            log_settled(settled, outcome.failure if isinstance(outcome, Failed) else None, before=job)
+        return settled
+
+    def _decide(self, job: Job, outcome: Outcome) -> Change:
         if job.dependency:
-            self._tell(job, outcome)
+            self._record(job, outcome)
         now = self._clock.next()
-        complain = partial(note_broken, job)
+        complain = partial(log_broken_policy, job)
         conditions = Conditions(now=now, u=draw(), gate=self._gates.of(job.dependency), complain=complain)
         decision = decide(job, outcome, self._registry.policy_of(job), conditions)
         settled = change.settle(job, decision, now)
@@ -41,15 +55,13 @@ class Judge:
         declaration = self._registry.get(job.task)
         return replace(settled, result=outcome.result, result_ttl=declaration.result_ttl)
 
-    def give_up(self, job: Job, error: Exception) -> Change:
-        """Settle an attempt that could not be judged, as a failure under the standard policy."""
+    def _settle_by_standard(self, job: Job, error: Exception) -> Change:
         now = self._clock.next()
-        failure = failure_of(error, dependency=job.dependency)
-        failed = Failed(failure=failure, verdict=judge(failure, ()))
+        failed = failed_by(error, job)
         return change.settle(job, decide(job, failed, presets.standard, Conditions(now=now, u=draw())), now)
 
-    def _tell(self, job: Job, outcome: Outcome) -> None:
-        """Let the gate know how a call of its dependency ended."""
+    def _record(self, job: Job, outcome: Outcome) -> None:
+        """Tell the gate how a call of its dependency ended."""
         if isinstance(outcome, Succeeded):
             self._gates.record(job, None)
         elif isinstance(outcome, Failed):
