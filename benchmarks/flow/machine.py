@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.flow.side import ROOT
-from reprieve.worker.plan import cores
+from reprieve.worker.configuration import cores
 
 FLUSHES = 200
 

@@ -17,7 +17,7 @@ from reprieve.errors import InvalidSetting, StoreError, StoreFull, StoreLocked, 
 from reprieve.stores.capabilities import RelayTarget
 from reprieve.stores.outbox import Contents, Entry, Outbox
 from reprieve.stores.protocol import Store
-from reprieve.worker.persist import Patience
+from reprieve.worker.supervised_loop import LoopBackoff
 
 log = structlog.get_logger("reprieve")
 
@@ -55,8 +55,8 @@ class Relay:
         self._clock = clock
         self._sink = store.outbox_sink()
         self._stop = asyncio.Event()
-        self._fetching = Patience("fetching jobs out of the outbox")
-        self._bringing = Patience("bringing jobs to the store")
+        self._fetching = LoopBackoff("fetching jobs out of the outbox")
+        self._bringing = LoopBackoff("bringing jobs to the store")
         self._asked = self._bringing
         """Which of both is under way."""
         self.done = Relayed()
@@ -78,8 +78,8 @@ class Relay:
                     raise
                 await self._unless_stopped(self._asked.wait(error))
                 continue
-            self._fetching.end()
-            self._bringing.end()
+            self._fetching.succeed()
+            self._bringing.succeed()
             if count < BATCH:
                 await self._unless_stopped(self._listen())
         await self._end()

@@ -12,14 +12,14 @@ from reprieve.cli.worker import worker
 from reprieve.config import Settings
 from reprieve.core.duration import seconds
 from reprieve.stores.postgres import crew
-from reprieve.worker import recovery, supervisor
+from reprieve.worker import recovery, sessions
 from tests.docs.page import code, table, text_of
 
 PAGE = text_of("docs/operate/deploy.md")
 UNIT = text_of("deploy/systemd/reprieve-worker.service")
 DOCKERFILE = text_of("deploy/Dockerfile")
 COMPOSE = text_of("deploy/compose.yaml")
-NEEDED_TO_STOP = Settings().grace + supervisor.MERCY
+NEEDED_TO_STOP = Settings().grace + sessions.KILL_AFTER_SECONDS
 
 
 def value(text: str, name: str) -> str:
@@ -83,8 +83,11 @@ def test_systemd_understands_the_unit_where_it_is_installed(tmp_path: Path) -> N
 
 def test_every_number_is_that_of_the_code() -> None:
     for text, number in (
-        ("the grace of 30 s and the 5 s after it", (Settings().grace, supervisor.MERCY) == (30, 5)),
-        ("after the lease, 15 s,\nand at most 2 s more", Settings().lease == 15 and recovery.EVERY <= 2),
+        ("the grace of 30 s and the 5 s after it", (Settings().grace, sessions.KILL_AFTER_SECONDS) == (30, 5)),
+        (
+            "after the lease, 15 s,\nand at most 2 s more",
+            Settings().lease == 15 and recovery.RECOVERY_INTERVAL_SECONDS <= 2,
+        ),
         ("nine connections: eight for work", crew.HANDS == 8),
         ("Idle connections close after a\nminute", crew.IDLE == 60),
     ):

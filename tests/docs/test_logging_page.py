@@ -12,7 +12,7 @@ from reprieve.core import change
 from reprieve.core.failure import Failure
 from reprieve.core.job import Cause, Job
 from reprieve.core.move import Park, Retry
-from reprieve.worker import journal, logtext, opening, tracebacks
+from reprieve.worker import job_logging, lifespans, logtext, tracebacks
 
 EXAMPLE_ID = "0192f0c8-7a10-7000-8000-2f6e11c40ae1"
 ROOT = Path(__file__).parents[2]
@@ -35,7 +35,7 @@ def calls() -> list[tuple[str, str, set[str]]]:
             if owner == "log":
                 level = "error" if verb == "exception" else verb
                 found += [(name, level, fields_of(node)) for name in texts_in(node.args[0])]
-            elif verb == "_note_bug":
+            elif verb == "_log_bug":
                 fields = fields_of(node) | {"the job", "the exception", "errorReason"}
                 found += [(name, "error", fields) for name in texts_in(node.args[0])]
     return found
@@ -79,8 +79,8 @@ def test_the_groups_of_fields_are_those_of_the_code() -> None:
     failure = Failure(types=("ValueError",), message="no", traceback="Traceback …")
     cause = Cause(reason="no", fingerprint="a1")
     with capture_logs() as lines:
-        journal.note_settled(change.make(job, Retry(due_at=2, cause=cause, delay=1.0), 1), failure)
-        journal.note_settled(change.make(job, Park(gate="smtp", due_at=2, cause=cause), 1), failure)
+        job_logging.log_settled(change.make(job, Retry(due_at=2, cause=cause, delay=1.0), 1), failure)
+        job_logging.log_settled(change.make(job, Park(gate="smtp", due_at=2, cause=cause), 1), failure)
     retried, parked = (set(line) - {"event", "log_level"} for line in lines)
     text = " ".join(PAGE.partition("Every line has `event`")[2].partition("\n\n")[0].split())
     groups = [set(re.findall(r"`([^`]+)`", part)) for part in text.partition("stands for")[2].split(";")]
@@ -92,13 +92,13 @@ def test_every_number_is_that_of_the_code() -> None:
     worker = (ROOT / "docs/operate/worker.md").read_text("utf-8")
     for page, text, number in (
         (PAGE, "within 2,048 characters", tracebacks.MAX_CHARS == 2_048),
-        (PAGE, "after 10 s; after 60 s", (opening.SLOW_AFTER_SECONDS, opening.START_WITHIN_SECONDS) == (10, 60)),
+        (PAGE, "after 10 s; after 60 s", (lifespans.SLOW_AFTER_SECONDS, lifespans.START_TIMEOUT_SECONDS) == (10, 60)),
         (PAGE, "at most every 10 s", logtext.PARKED_EVERY_SECONDS == 10),
         (PAGE, "again after a minute", logtext.REPEAT_AFTER_SECONDS == 60),
         (PAGE, "about once a second", tail.LOOK_EVERY_SECONDS == 1),
         (PAGE, "more than 10 s late", tail.OVERLAP_MS == 10_000),
-        (worker, "It has 60 s to start", opening.START_WITHIN_SECONDS == 60),
-        (worker, "2 s at the least", opening.STOP_AT_LEAST_SECONDS == 2),
+        (worker, "It has 60 s to start", lifespans.START_TIMEOUT_SECONDS == 60),
+        (worker, "2 s at the least", lifespans.MIN_STOP_SECONDS == 2),
     ):
         assert text in page
         assert number, text

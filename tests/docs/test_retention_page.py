@@ -7,7 +7,7 @@ from reprieve.core.duration import seconds
 from reprieve.stores.postgres import prune as postgres
 from reprieve.stores.protocol import KEY_RETENTION_SECONDS, Pruned, Retention
 from reprieve.stores.sqlite import prune as sqlite
-from reprieve.worker import supervisor
+from reprieve.worker import pruning
 from tests.docs.page import ROOT, code, table, text_of
 
 PAGE = text_of("docs/operate/retention.md")
@@ -34,7 +34,7 @@ def test_the_settings_are_those_that_exist() -> None:
 
 def test_every_number_is_that_of_the_code() -> None:
     for text, number in (
-        ("every ten seconds", supervisor.PRUNE_EVERY == 10),
+        ("every ten seconds", pruning.PRUNE_INTERVAL_SECONDS == 10),
         ("the last 1,000 of each queue, and those at most 1 day", (Settings().succeeded_kept == 1_000)),
         ("at most 1 day", Settings().succeeded_kept_for == seconds("1d")),
         ("| cancelled jobs | 7 days |", RETENTION.cancelled_for == seconds("7d")),

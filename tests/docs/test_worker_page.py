@@ -12,7 +12,7 @@ from reprieve.core.duration import seconds
 from reprieve.core.job import Cause, Job
 from reprieve.core.move import Cancel, Dead, Park, Retry, Return, Succeed
 from reprieve.core.policy import Policy
-from reprieve.worker import fetched, journal, recovery, stopwatch, supervisor
+from reprieve.worker import job_logging, prefetch, recovery, sessions
 
 PAGE = (Path(__file__).parents[2] / "docs/operate/worker.md").read_text("utf-8")
 DEFAULTS = Settings()
@@ -32,12 +32,12 @@ def test_every_number_is_that_of_the_code() -> None:
     for text, number in (
         ("after the lease (15 s)", DEFAULTS.lease == 15),
         ("within the grace (30 s)", DEFAULTS.grace == 30),
-        ("waits for six seconds", DEFAULTS.heartbeat + recovery.EVERY == 6),
-        ("within five seconds is killed", supervisor.MERCY == 5),
+        ("waits for six seconds", DEFAULTS.heartbeat + recovery.RECOVERY_INTERVAL_SECONDS == 6),
+        ("within five seconds is killed", sessions.KILL_AFTER_SECONDS == 5),
         ("takes its process down three times", Policy().max_crashes == 3),
-        ("a tenth of a second of work ahead", stopwatch.AHEAD == 0.1),
-        ("most 250 jobs", stopwatch.MOST == 250),
-        ("cannot start within a second goes back", fetched.STALE_AFTER == 1),
+        ("a tenth of a second of work ahead", prefetch.PREFETCH_SECONDS == 0.1),
+        ("most 250 jobs", prefetch.MAX_PREFETCHED_JOBS == 250),
+        ("cannot start within a second goes back", prefetch.MAX_WAIT_SECONDS == 1),
     ):
         assert text in PAGE
         assert number, text
@@ -51,9 +51,9 @@ def test_every_line_about_a_job_carries_what_the_page_says() -> None:
             Dead(death="permanent", cause=CAUSE),
             Cancel(by="ana", reason="sent twice"),
         ):
-            journal.note_settled(change.make(RUNNING, move, 1))
-        journal.note_recovered(change.make(RUNNING, Return(crashed=True), 1))
-        journal.note_refused(change.make(RUNNING, Succeed(), 1), "refused")
+            job_logging.log_settled(change.make(RUNNING, move, 1))
+        job_logging.log_recovered(change.make(RUNNING, Return(crashed=True), 1))
+        job_logging.log_refused(change.make(RUNNING, Succeed(), 1), "refused")
     named, facts = PAGE.partition("`retry scheduled`")[2].partition(".")[0].split(" each carry ")
     assert {line["event"] for line in lines} == {"retry scheduled", *re.findall("`([^`]+)`", named)}
     for line in lines:

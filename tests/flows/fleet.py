@@ -23,8 +23,8 @@ from reprieve.config import Settings
 from reprieve.core.record import Record
 from reprieve.stores.protocol import Filter
 from reprieve.worker import recovery
+from reprieve.worker.configuration import WorkerConfiguration
 from reprieve.worker.logs import Logs
-from reprieve.worker.plan import Plan
 from tests.flows import crew
 from tests.flows.crew import Line
 from tests.flows.ground import Ground, Grounds
@@ -61,12 +61,14 @@ OFTEN = Terms(lease=15.0, heartbeat=5.0, times=20, at_once=4)
 class Tree:
     """A supervisor and its children."""
 
-    def __init__(self, plan: Plan, environ: dict[str, str], output: Path, lines: Callable[[], list[Line]]) -> None:
+    def __init__(
+        self, configuration: WorkerConfiguration, environ: dict[str, str], output: Path, lines: Callable[[], list[Line]]
+    ) -> None:
         self.output = output
         self._lines = lines
         with output.open("w") as file:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.flows.worker", msgspec.json.encode(plan).decode()],
+                [sys.executable, "-m", "tests.flows.worker", msgspec.json.encode(configuration).decode()],
                 cwd=ROOT,
                 env=os.environ | environ,
                 stdin=subprocess.PIPE,
@@ -147,7 +149,7 @@ class Stage:
 
     # workers
 
-    def hire(self, *, environ: dict[str, str] | None = None, **wishes: Any) -> Tree:  # noqa: ANN401 - any field of a plan
+    def hire(self, *, environ: dict[str, str] | None = None, **changes: Any) -> Tree:  # noqa: ANN401 - any field of the configuration
         """Start a worker."""
         defaults: dict[str, Any] = {
             "target": "tests.flows.crew:app",
@@ -160,15 +162,15 @@ class Stage:
             "heartbeat": self.terms.heartbeat,
             "logs": Logs(level="debug", style="json"),
         }
-        plan = Plan(**defaults | wishes)
+        configuration = WorkerConfiguration(**defaults | changes)
         variables = {
-            "REPRIEVE_URL": plan.url,
-            "REPRIEVE_LEASE": str(plan.lease),
-            "REPRIEVE_HEARTBEAT": str(plan.heartbeat),
+            "REPRIEVE_URL": configuration.url,
+            "REPRIEVE_LEASE": str(configuration.lease),
+            "REPRIEVE_HEARTBEAT": str(configuration.heartbeat),
             crew.LOG: str(self.log),
         }
         output = self.folder / f"worker-{next(self._numbers)}"
-        tree = Tree(plan, variables | (environ or {}), output, self.lines)
+        tree = Tree(configuration, variables | (environ or {}), output, self.lines)
         self._trees.append(tree)
         return tree
 
@@ -293,7 +295,7 @@ class Stage:
 
     async def let_the_dead_be_buried(self) -> None:
         """Let pass as much time as it takes until whoever is taken for dead is buried."""
-        await self.let_pass(self.terms.heartbeat + 2 * recovery.EVERY + 0.5)
+        await self.let_pass(self.terms.heartbeat + 2 * recovery.RECOVERY_INTERVAL_SECONDS + 0.5)
 
     def story(self) -> str:
         """Tell what happened, for whoever has to find out why."""

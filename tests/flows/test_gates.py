@@ -14,15 +14,16 @@ from reprieve.core.gate import Gate, Mode
 from reprieve.core.job import Job
 from reprieve.core.verdict import Verdict
 from reprieve.errors import StoreError
+from reprieve.stores.gates import GATE_PREFIX, open_gate, read_gate, write_gate
 from reprieve.stores.open import open_store
 from reprieve.stores.protocol import Entry, Filter, Heartbeat, Store
 from reprieve.testing import FakeClock
 from reprieve.testing.fault import MEMORY, Fault, FaultyStore
-from reprieve.worker import gates, view
+from reprieve.worker import gate_view, gates
 from reprieve.worker.gates import Gates
 from reprieve.worker.isolation import Processes
-from reprieve.worker.persist import persist
-from reprieve.worker.stopwatch import MOST
+from reprieve.worker.prefetch import MAX_PREFETCHED_JOBS
+from reprieve.worker.supervised_loop import supervised_loops
 from reprieve.worker.worker import Worker
 
 REFUSED = Verdict(kind="transient", scope="dependency", code="connect")
@@ -54,7 +55,7 @@ class Process:
         now = self._clock.now()
         for number in range(times):
             job = Job(id=f"job-{number}", task="t", dependency=dependency, created_at=now, due_at=now, leased_at=now)
-            self.gates.hear(job, verdict)
+            self.gates.record(job, verdict)
 
     def known(self) -> list[str]:
         """Return what is remembered."""
@@ -69,12 +70,8 @@ class Process:
 @asynccontextmanager
 async def kept(process: Process) -> AsyncGenerator[None]:
     """Let a process share what it hears, as a worker does."""
-    keeper = asyncio.create_task(persist(process.gates.keep, "sharing gates"))
-    try:
+    async with supervised_loops({"sharing gates": process.gates.run}):
         yield
-    finally:
-        keeper.cancel()
-        await asyncio.gather(keeper, return_exceptions=True)
 
 
 async def until(store: Store, is_true: Callable[[], Awaitable[bool]]) -> None:
@@ -86,8 +83,8 @@ async def until(store: Store, is_true: Callable[[], Awaitable[bool]]) -> None:
 
 async def agreed(store: Store, dependency: str = "ses") -> Gate | None:
     """Return the fleet's gate, if there is one."""
-    entries = [entry for entry in await store.entries(gates.PREFIX) if entry.key == gates.PREFIX + dependency]
-    return msgspec.json.decode(entries[0].value, type=Gate) if entries else None
+    stored = await read_gate(store, dependency)
+    return stored.gate if stored.version else None
 
 
 async def is_held(store: Store) -> bool:
@@ -101,7 +98,7 @@ async def is_held(store: Store) -> bool:
 async def test_a_hold_does_not_wait_for_company(
     store: FaultyStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gates, "SHARE_EVERY", 3_600.0)
+    monkeypatch.setattr(gates, "SHARE_INTERVAL_SECONDS", 3_600.0)
     process = Process(store, clock)
     async with kept(process):
         process.hear(REFUSED)
@@ -136,7 +133,7 @@ async def test_a_hold_is_unconfirmed_until_the_fleet_has_been_asked(store: Fault
 
 async def test_whoever_waits_for_the_fleet_is_told_what_it_says(store: FaultyStore, clock: FakeClock) -> None:
     process, told = Process(store, clock), Counter[str]()
-    process.gates.when_settled = lambda: told.update([process.mode()])
+    process.gates.on_change = lambda: told.update([process.mode()])
     process.hear(REFUSED, 30)
     assert not told
     await process.gates.share_all()
@@ -208,7 +205,7 @@ class Late(FaultyStore):
 
     async def entries(self, prefix: str = "") -> list[Entry]:
         found = await super().entries(prefix)
-        if self.is_late and prefix == gates.PREFIX:
+        if self.is_late and prefix == GATE_PREFIX:
             self.has_read.set()
             await self.may_answer.wait()
         return found
@@ -281,7 +278,7 @@ async def test_an_outage_that_is_long_over_is_forgotten(store: FaultyStore, cloc
     await process.gates.share_all()
     await open_again(process, clock)
     assert await agreed(store) is not None
-    clock.advance(view.WATCHED_FOR)
+    clock.advance(gate_view.WATCHED_AFTER_OUTAGE_SECONDS)
     await process.gates.share_all()
     assert await agreed(store) is None
 
@@ -318,7 +315,7 @@ async def test_a_call_that_took_long_says_only_that_it_was_answered_when_it_bega
     process.hear(None)
     recent = answered_at(process)
     clock.advance("1m")
-    process.gates.hear(slow, None)
+    process.gates.record(slow, None)
     assert answered_at(process) == recent
 
 
@@ -370,7 +367,7 @@ async def test_a_entry_that_was_forgotten_says_nothing_about_successes(store: Fa
     one.hear(REFUSED)
     await one.gates.share_all()
     await other.gates.refresh()
-    clock.advance(view.FORGET_AFTER)
+    clock.advance(gate_view.FORGET_AFTER_SECONDS)
     await other.gates.share_all()
     await one.gates.refresh()
     assert one.known() == []
@@ -380,7 +377,7 @@ async def test_a_entry_that_was_forgotten_says_nothing_about_successes(store: Fa
 async def test_answers_of_many_dependencies_are_not_kept_for_ever(
     store: FaultyStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gates, "MAX_ANSWERS", 10)
+    monkeypatch.setattr(gates, "MAX_KNOWN_SUCCESSES", 10)
     process = Process(store, clock)
     for number in range(11):
         clock.advance("1s")
@@ -411,7 +408,7 @@ async def test_a_gate_that_nobody_speaks_of_any_more_is_forgotten(store: FaultyS
     one.hear(REFUSED, 2)
     await one.gates.share_all()
     await other.gates.refresh()
-    clock.advance(view.FORGET_AFTER - 1)
+    clock.advance(gate_view.FORGET_AFTER_SECONDS - 1)
     await other.gates.share_all()
     assert await agreed(store) is not None
     clock.advance(1)
@@ -438,9 +435,9 @@ async def test_what_is_well_and_has_no_entry_is_not_written(store: FaultyStore, 
 async def test_a_gate_that_is_held_is_never_forgotten(store: FaultyStore, clock: FakeClock) -> None:
     process = Process(store, clock)
     held = Gate(dependency="ses", mode="held", since_at=clock.now())
-    await store.compare_and_set("gate:ses", 0, msgspec.json.encode(held))
+    await write_gate(store, open_gate("ses"), held, clock.now())
     await process.gates.refresh()
-    clock.advance(view.FORGET_AFTER * 2)
+    clock.advance(gate_view.FORGET_AFTER_SECONDS * 2)
     await process.gates.refresh()
     await process.gates.share_all()
     assert await agreed(store) == held
@@ -449,7 +446,7 @@ async def test_a_gate_that_is_held_is_never_forgotten(store: FaultyStore, clock:
 
 async def test_a_gate_that_another_process_forgot_is_open_here_too(store: FaultyStore, clock: FakeClock) -> None:
     process, told = Process(store, clock), Counter[str]()
-    process.gates.when_settled = lambda: told.update([process.mode()])
+    process.gates.on_change = lambda: told.update([process.mode()])
     process.hear(BUSY)
     await process.gates.share_all()
     (entry,) = await store.entries()
@@ -540,10 +537,10 @@ async def test_a_worker_hears_of_a_hold_long_before_its_next_heartbeat(store: Fa
                 while not store.calls["entries"]:
                     await store.behind.wait((), 0.01)
             held = Gate(dependency="ses", mode="held", since_at=app.clock.now())
-            await store.compare_and_set("gate:ses", 0, msgspec.json.encode(held))
+            await write_gate(store, open_gate("ses"), held, app.clock.now())
 
             async def knows() -> bool:
-                return worker._gates.is_held("ses")  # noqa: SLF001 - what a worker knows shows only in what it leaves undone
+                return worker.parts.gates.is_held("ses")
 
             await until(store.behind, knows)
 
@@ -568,5 +565,5 @@ async def test_an_outage_leases_hardly_more_jobs_than_it_calls(store: FaultyStor
             await probes.wait()
     made = await leases(store, ids)
     assert store.has_failed == (fault is not None)
-    assert sum(made) <= calls + MOST + 20
+    assert sum(made) <= calls + MAX_PREFETCHED_JOBS + 20
     assert max(made) <= 3

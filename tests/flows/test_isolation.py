@@ -196,8 +196,8 @@ async def test_a_process_whose_start_nobody_waits_for_is_kept_for_the_next(house
 
 
 async def test_few_processes_are_kept_and_not_for_long(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reprieve.worker.isolation.MOST_IDLE", 1)
-    monkeypatch.setattr("reprieve.worker.isolation.IDLE_FOR", 0.1)
+    monkeypatch.setattr("reprieve.worker.isolation.MAX_IDLE_PROCESSES", 1)
+    monkeypatch.setattr("reprieve.worker.isolation.MAX_IDLE_SECONDS", 0.1)
     pids = await asyncio.gather(house.pid(), house.pid())
     assert len(set(pids)) == 2
     for pid in pids:

@@ -30,19 +30,19 @@ async def test_whoever_did_not_look_for_a_while_buries_nobody_until_all_could_he
     await store.enqueue([new_job(store)], clock.now())
     claimed = await store.claim(Claim(session="s", number=1, now=clock.now(), queues=("default",), limit=1))
     assert len(claimed.jobs) == 1
-    steady = ticks() + recovery.EVERY + 2 * HEARTBEAT
+    steady = ticks() + recovery.RECOVERY_INTERVAL_SECONDS + 2 * HEARTBEAT
     while ticks() < steady:
         await store.heartbeat(heartbeat())
-        assert not await looker.look()
+        assert not await looker.recover_if_steady()
         await asyncio.sleep(HEARTBEAT)
     # As long as this nobody looks and nobody heartbeats, as when the whole machine stands still.
-    await asyncio.sleep(recovery.EVERY + 2 * HEARTBEAT)
-    assert await looker.look() == 0
+    await asyncio.sleep(recovery.RECOVERY_INTERVAL_SECONDS + 2 * HEARTBEAT)
+    assert await looker.recover_if_steady() == 0
     again, recovered = ticks(), 0
     while not recovered:
         assert ticks() < again + 10
         await asyncio.sleep(HEARTBEAT)
-        recovered = await looker.look()
+        recovered = await looker.recover_if_steady()
     assert ticks() - again > HEARTBEAT
     await store.close()
 
@@ -52,15 +52,15 @@ async def test_whoever_asked_while_nobody_could_write_buries_nobody_unheard(tmp_
     looker = Recovery(store, clock, Registry(Settings()), HEARTBEAT)
     heartbeat = Heartbeat(session="s", now=clock.now(), lease=LEASE, slots=1, is_new=True)
     await store.heartbeat(heartbeat)
-    await looker.look()
-    until = ticks() + LEASE + recovery.EVERY
+    await looker.recover_if_steady()
+    until = ticks() + LEASE + recovery.RECOVERY_INTERVAL_SECONDS
     with File(tmp_path / "jobs.db").locked():
         # Looks that ask nothing of the store go on; one that does waits with the time at which it asked.
-        look = asyncio.create_task(looker.look())
+        look = asyncio.create_task(looker.recover_if_steady())
         while ticks() < until:
             await asyncio.sleep(HEARTBEAT)
             if look.done():
-                look = asyncio.create_task(looker.look())
+                look = asyncio.create_task(looker.recover_if_steady())
     await look
     assert await store.heartbeat(replace(heartbeat, now=clock.now(), is_new=False))
     await store.close()

@@ -1,6 +1,6 @@
-"""A worker: `python -m tests.flows.worker plan` runs a supervisor and its children as the plan, in JSON, says.
+"""A worker: `python -m tests.flows.worker CONFIGURATION` runs a supervisor and its children; the argument is JSON.
 
-Whoever started it holds the other end of its standard input: when they are gone, however that came, all of it ends.
+The test holds the other end of its standard input: when the test is gone, for whatever reason, all of it ends.
 """
 
 import os
@@ -11,8 +11,8 @@ import threading
 import msgspec
 
 from reprieve.worker import logs
+from reprieve.worker.configuration import WorkerConfiguration
 from reprieve.worker.loop import run
-from reprieve.worker.plan import Plan
 from reprieve.worker.supervisor import Supervisor
 from reprieve.worker.target import load
 
@@ -22,14 +22,14 @@ def end_with_the_test() -> None:
     os.killpg(0, signal.SIGKILL)
 
 
-async def work(plan: Plan) -> None:
-    place = load(plan.target)
-    await Supervisor(place, plan).run()
-    await place.store.close()
+async def work(configuration: WorkerConfiguration) -> None:
+    app = load(configuration.target)
+    await Supervisor(app, configuration).run()
+    await app.store.close()
 
 
 if __name__ == "__main__":
     threading.Thread(target=end_with_the_test, daemon=True).start()
-    plan = msgspec.json.decode(sys.argv[1], type=Plan)
-    logs.configure(plan.logs)
-    run(work(plan))
+    configuration = msgspec.json.decode(sys.argv[1], type=WorkerConfiguration)
+    logs.configure(configuration.logs)
+    run(work(configuration))

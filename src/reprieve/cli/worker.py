@@ -51,8 +51,8 @@ def worker(  # noqa: PLR0913 - one parameter an option
     """
     from msgspec.structs import replace
 
+    from reprieve.worker.configuration import configure_worker
     from reprieve.worker.loop import run
-    from reprieve.worker.plan import plan_for
     from reprieve.worker.supervisor import Supervisor
     from reprieve.worker.target import require_tasks
 
@@ -67,9 +67,9 @@ def worker(  # noqa: PLR0913 - one parameter an option
     }
     app.settings = replace(app.settings, **{word: value for word, value in wanted.items() if value is not None})
     how = logs.configured(log_level, log_style)
-    plan = plan_for(app, name, queues=queues, logs=how)
+    configuration = configure_worker(app, name, queues=queues, logs=how)
 
     async def work() -> None:
-        await Supervisor(app, plan).run()
+        await Supervisor(app, configuration).run()
 
     run(work())

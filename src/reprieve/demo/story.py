@@ -10,15 +10,14 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import TypeAlias
 
-import msgspec
 from msgspec.structs import replace
 
 from reprieve.clock import ticks
-from reprieve.core.gate import Gate
 from reprieve.core.move import Return
 from reprieve.demo.mail import PORT, app, send_mail
 from reprieve.demo.provider import Provider
 from reprieve.demo.scene import Ending, Scene
+from reprieve.stores.gates import read_gate
 from reprieve.stores.protocol import Filter
 from reprieve.stores.walk import find_all
 
@@ -174,13 +173,12 @@ class Story:
 
     async def _scene(self) -> Scene:
         now = app.clock.now()
-        entries = await app.store.entries("gate:smtp")
-        gate = msgspec.json.decode(entries[0].value, type=Gate).mode if entries else "open"
+        smtp = await read_gate(app.store, "smtp")
         tenants = {tenant: await app.store.tally("status", Filter(tenant=tenant), now) for tenant in TENANTS}
         return Scene(
             seconds=ticks() - self._began,
             health=self._provider.health,
-            gate=gate,
+            gate=smtp.gate.mode,
             calls=self._provider.calls,
             tenants=tenants,
         )

@@ -1,42 +1,40 @@
-"""Draining: everything that waits is run here and now, by a real worker that never waits.
+"""Draining: runs all waiting jobs here and now, one after the other, without waiting for their time.
 
-The clock of the app, if it is a `FakeClock`, jumps to the moment at which the next job is due, or the next probe of a
-dependency that is down. Everything else is a worker's own doing: the claim, the attempt, its timeout, the decision.
+The clock of the app, if it is a `FakeClock`, jumps to the moment at which the next job, or the next probe of a
+dependency that is down, is due. The claim, the attempt with its timeout, and the decision are made by the same parts
+that a worker is composed of; see `reprieve.worker.parts`.
 """
 
 import asyncio
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
 
 from reprieve.app import Reprieve
-from reprieve.clock import Clock
-from reprieve.config import Settings
 from reprieve.context import Running
+from reprieve.core.change import Change
 from reprieve.core.duration import LONGEST, Duration, milliseconds, seconds
 from reprieve.core.job import Job
 from reprieve.core.outcome import Interrupted, Outcome
-from reprieve.declaration import Declaration
 from reprieve.errors import EndlessDrain, ReprieveError
 from reprieve.producer import patiently
-from reprieve.registry import Registry
 from reprieve.rng import bits
 from reprieve.signals import Signal
-from reprieve.stores.protocol import Filter, Heartbeat, Store, Tally
+from reprieve.stores.protocol import Filter, Heartbeat, Tally
 from reprieve.testing.clock import FakeClock
 from reprieve.testing.drained import Attempted, Drained, attempted, failure_of
-from reprieve.worker.middleware import Middleware, Proceed
+from reprieve.worker.in_flight import InFlightTable
+from reprieve.worker.middleware import Proceed
+from reprieve.worker.parts import WorkerParts
 from reprieve.worker.recovery import Recovery
-from reprieve.worker.runner import Runner
-from reprieve.worker.worker import Worker
+from reprieve.worker.supervised_loop import supervised_loops
 
-AT_MOST = 1_000
-"""Attempts after which a drain takes it that there is no end, unless it is told otherwise."""
+MAX_ATTEMPTS = 1_000
+"""Attempts after which a drain raises `EndlessDrain`, unless the caller allows more."""
 
-IN_VAIN = 1_000
-"""Looks at one moment that bring nothing, after which a drain takes it that there is no end."""
+MAX_EMPTY_CLAIMS = 1_000
+"""Claims at one moment that return no job, although the store says that there is one; then a drain raises
+`EndlessDrain`."""
 
 
 def drain(
@@ -44,10 +42,10 @@ def drain(
     clock: FakeClock | None = None,
     *,
     within: Duration | None = None,
-    at_most: int = AT_MOST,
+    at_most: int = MAX_ATTEMPTS,
     raises: bool = False,
 ) -> Drained:
-    """Run everything that waits, from code without a loop; see `adrain`."""
+    """Run all waiting jobs, from code without an event loop; see `adrain`."""
     if is_in_loop():
         message = "drain() is for code without a loop; here one is running: await adrain(app)"
         raise ReprieveError(message)
@@ -68,15 +66,15 @@ async def adrain(
     clock: FakeClock | None = None,
     *,
     within: Duration | None = None,
-    at_most: int = AT_MOST,
+    at_most: int = MAX_ATTEMPTS,
     raises: bool = False,
 ) -> Drained:
-    """Run everything that waits, one job after the other, until nothing waits any more; answer what happened.
+    """Run all waiting jobs, one after the other, until none is left; return what happened.
 
-    With a `FakeClock`, the app's own or the one that is given, nobody waits for a retry or a schedule: the clock jumps
-    there. `within` is how far it may go; that much time has passed afterwards. On the machine's clock only what is due
-    is run. More than `at_most` attempts raise `EndlessDrain`, which names the job that keeps coming back. With `raises`
-    the drain ends at the first attempt that fails, and raises what its task raised.
+    With a `FakeClock`, the app's own or the one that is given, retries and schedules take no time: the clock jumps to
+    them. `within` limits how far it may go; afterwards exactly that much time has passed. On the machine's clock only
+    jobs that are due are run. More than `at_most` attempts raise `EndlessDrain`, which names the job that keeps coming
+    back. With `raises`, the drain ends at the first attempt that fails, and raises what its task raised.
     """
     with nullcontext() if clock is None else app.override(clock=clock):
         now = app.clock.now()
@@ -87,8 +85,8 @@ async def adrain(
         return drained
 
 
-async def run_due(app: Reprieve, *, until: int, at_most: int = AT_MOST, raises: bool = False) -> Drained:
-    """Run what is due until a moment that a fake clock may jump to; with `raises`, up to the first failure."""
+async def run_due(app: Reprieve, *, until: int, at_most: int = MAX_ATTEMPTS, raises: bool = False) -> Drained:
+    """Run the jobs that are due by `until`, which a fake clock may jump to; with `raises`, up to the first failure."""
     async with app.lifespan_context():
         drain = Drain(app, until, at_most, raises=raises)
         await drain.open()
@@ -99,161 +97,151 @@ async def run_due(app: Reprieve, *, until: int, at_most: int = AT_MOST, raises: 
         return await drain.drained()
 
 
-@dataclass(slots=True)
-class Place:
-    """What a drain works with: an app, with somebody who sees what its tasks raise."""
-
-    settings: Settings
-    clock: Clock
-    registry: Registry
-    middleware: list[Middleware]
-    store: Store
-
-
-class Here:
-    """Runs in this process what a worker would run in a process of its own: what it does is seen by the test."""
-
-    def __init__(self) -> None:
-        """Wait for the runner."""
-        self.runner: Runner | None = None
-
-    async def run(self, declaration: Declaration, running: Running) -> Outcome:
-        """Run one attempt."""
-        if self.runner is None:
-            message = "there is no runner yet"
-            raise AssertionError(message)
-        return await self.runner.run_here(declaration, running)
-
-
-class Drain(Worker):
-    """A worker that runs one job at a time and, when there is nothing to do, goes to where there is."""
+class Drain:
+    """Fetches, runs and settles one job after the other; when none is due, it moves the clock to the next one."""
 
     def __init__(self, app: Reprieve, until: int, at_most: int, *, raises: bool) -> None:
-        """Get ready to work, for at most so many attempts and up to a moment."""
-        middleware = [self._witness, *app.middleware]
-        place = Place(app.settings, app.clock, app.registry, middleware, app.store)
-        here = Here()
-        super().__init__(place, f"drain-{os.getpid()}-{bits(32):08x}", isolation=here)
-        here.runner = self._runner
+        """Run jobs of an app up to a moment, with at most so many attempts."""
+        self._session = f"drain-{os.getpid()}-{bits(32):08x}"
+        slots = app.settings.slots
+        self._parts = WorkerParts.assemble(
+            app, self._session, in_flight=InFlightTable(slots), slots=slots, middleware=[self._keep_error]
+        )
+        self._store = app.store
+        self._clock = app.clock
+        self._queues = app.registry.queues()
         self._recovery = Recovery(app.store, app.clock, app.registry, app.settings.heartbeat)
         self._until = until
         self._at_most = at_most
         self._raises = raises
-        self._in_vain = 0
+        self._empty_claims = 0
+        self._is_over = False
         self._is_endless = False
         self._errors: dict[str, BaseException] = {}
+        """What the tasks of running jobs have raised, by the ids of the jobs."""
         self._attempts: list[Attempted] = []
+        self._slot_freed = asyncio.Event()
+        self._parts.attempts.on_slot_freed = self._slot_freed.set
 
     async def open(self) -> None:
-        """Open the session, for longer than any clock jumps."""
-        heartbeat = Heartbeat(session=self.session, now=self._clock.now(), lease=LONGEST, slots=1, is_new=True)
+        """Open the session, with a lease that no jump of the clock ends."""
+        heartbeat = Heartbeat(session=self._session, now=self._clock.now(), lease=LONGEST, slots=1, is_new=True)
         await patiently(lambda: self._store.heartbeat(heartbeat))
-        await patiently(self._gates.refresh)
-        await self._look_around()
-        self._may_look = True
+        await patiently(self._parts.gates.refresh)
+        await self._find_more()
 
     async def close(self) -> None:
         """End the session."""
-        heartbeat = Heartbeat(session=self.session, now=self._clock.now(), lease=0, slots=1)
+        heartbeat = Heartbeat(session=self._session, now=self._clock.now(), lease=0, slots=1)
         await patiently(lambda: self._store.heartbeat(heartbeat))
 
+    async def run(self) -> None:
+        """Run jobs until none is due any more."""
+        parts = self._parts
+        loops = {
+            "looking for cancel requests": lambda: parts.cancel_requests.watch(self._queues),
+            "writing progress": parts.progress.run,
+        }
+        async with supervised_loops(loops, parts.outage):
+            try:
+                await self._run_jobs()
+            finally:
+                parts.attempts.close()
+
     async def drained(self) -> Drained:
-        """Return what happened, or raise what nobody may overlook."""
+        """Return what happened, or raise what the caller must see."""
         for attempt in self._attempts:
             if attempt.error is not None and not isinstance(attempt.error, Exception | SystemExit):
-                # A test that fails, or a key pressed, inside of a task is no failure of the task.
+                # A failed assertion of the test framework, or Ctrl-C, inside of a task is not a failure of the task.
                 raise attempt.error
             if self._raises and (failure := failure_of(attempt)) is not None:
                 raise failure
         if self._is_endless:
-            raise EndlessDrain(self._complaint())
+            raise EndlessDrain(self._explain_endless())
         waiting = await self._tally("status")
         count = sum(waiting.get(status, 0) for status in ("ready", "scheduled", "retrying", "parked"))
         return Drained(attempts=tuple(self._attempts), waiting=count)
 
-    # what differs from a worker
+    # fetch, run, settle
 
-    def _keepers(self) -> list[tuple[Callable[[], AsyncIterator[None]], str]]:
-        # Gates are looked after between two jobs, so that the same test ends in the same way every time.
-        return [
-            (self._watch_for_cancels, "looking for cancel requests"),
-            (self._progress.write, "writing progress"),
-        ]
+    async def _run_jobs(self) -> None:
+        claims, changes = self._parts.claims, list[Change]()
+        while not self._is_over:
+            # Between two jobs, not in the background: the same test ends in the same way every time.
+            await patiently(self._parts.gates.share_all)
+            claimed = await claims.claim(self._queues, 1, changes)
+            changes = [await self._settle(job) for job in claimed.jobs]
+            if not changes and not await self._find_more() and not self._jump(claimed.next_at):
+                return
+        await patiently(self._parts.gates.share_all)
+        await claims.claim(self._queues, 0, changes)
 
-    def _room(self) -> int:
-        return int(not self._is_stopping and not self._running and not self._fetched and self._slots > 0)
+    async def _settle(self, job: Job) -> Change:
+        """Run a job, and return the change that settles it."""
+        settlement, self._empty_claims = self._parts.settlement, 0
+        if len(self._attempts) >= self._at_most:
+            self._is_over = self._is_endless = True
+            return settlement.settle(job, Interrupted())
+        job, outcome = await self._attempt(job)
+        change = settlement.settle(job, outcome)
+        self._attempts.append(attempted(change, self._errors.pop(job.id, None)))
+        self._is_over = self._raises and failure_of(self._attempts[-1]) is not None
+        return change
 
-    async def _exchange(self, limit: int) -> None:
-        await patiently(self._gates.share_all)
-        await super()._exchange(limit)
+    async def _attempt(self, job: Job) -> tuple[Job, Outcome]:
+        if self._parts.gates.is_held(job.dependency):
+            return job, Interrupted()
+        while not self._parts.attempts.slots:
+            # Threads that could not be stopped have taken every slot.
+            self._slot_freed.clear()
+            await self._slot_freed.wait()
+        return await self._parts.attempts.run(job)
 
-    async def _idle(self, limit: int) -> None:
-        if not limit:
-            await super()._idle(limit)
-        elif not await self._look_around() and not self._jump():
-            self.stop()
-
-    def _jump(self) -> bool:
-        """Go to the moment of the next job or probe, and say whether there is one."""
-        now = self._clock.now()
-        moments = [at for at in (self._next_at, self._gates.next_probe_at()) if at is not None]
-        at = min(moments, default=None)
-        if at is None or at > self._until:
-            return False
-        if at > now:
-            if not isinstance(self._clock, FakeClock):
-                return False
-            self._clock.set(at)
-            self._in_vain = 0
-        self._may_look = True
-        self._in_vain += 1
-        self._is_endless = self._in_vain > IN_VAIN
-        return not self._is_endless
-
-    async def _look_around(self) -> bool:
-        """See what the store has beside jobs that wait their turn: jobs of the dead, and queues that are new."""
-        known = await self._tally("queue")
-        queues = tuple(dict.fromkeys((*self._queues, *sorted(known))))
-        is_new = queues != self._queues
-        self._queues = queues
-        returned = await patiently(self._recovery.recover)
-        self._may_look = is_new or returned > 0
-        return self._may_look
-
-    async def _tally(self, by: Tally) -> dict[str, int]:
-        return await patiently(lambda: self._store.tally(by, Filter(), self._clock.now()))
-
-    def _launch(self, job: Job) -> None:
-        self._in_vain = 0
-        if len(self._attempts) < self._at_most:
-            super()._launch(job)
-            return
-        self._is_endless = True
-        super()._settle(job, Interrupted())
-        self.stop()
-
-    def _settle(self, job: Job, outcome: Outcome) -> None:
-        super()._settle(job, outcome)
-        self._attempts.append(attempted(self._changes[-1], self._errors.pop(job.id, None)))
-        if self._raises and failure_of(self._attempts[-1]) is not None:
-            self.stop()
-
-    async def _witness(self, running: Running, proceed: Proceed) -> object:
+    async def _keep_error(self, running: Running, proceed: Proceed) -> object:
+        """Keep what a task raises: as a middleware, before the runner turns it into an outcome."""
         try:
-            answer = await proceed()
+            value = await proceed()
         except asyncio.CancelledError:
             raise
         except BaseException as error:
             self._errors[running.id] = error
             raise
-        if isinstance(answer, Signal):
-            self._errors[running.id] = answer
-        return answer
+        if isinstance(value, Signal):
+            self._errors[running.id] = value
+        return value
 
-    def _complaint(self) -> str:
-        """Name the job that keeps coming back, or else the task."""
-        if self._in_vain > IN_VAIN:
-            return f"the store says that there is work and gives none, {IN_VAIN:,} times at the same moment"
+    # when no job is due
+
+    async def _find_more(self) -> bool:
+        """Take back jobs of dead sessions, and add queues that are new; return whether there were any."""
+        known = await self._tally("queue")
+        queues = tuple(dict.fromkeys((*self._queues, *sorted(known))))
+        is_new = queues != self._queues
+        self._queues = queues
+        return await patiently(self._recovery.recover) > 0 or is_new
+
+    def _jump(self, next_at: int | None) -> bool:
+        """Set the clock to the moment of the next job or probe; return whether there is one."""
+        moments = (next_at, self._parts.gates.next_probe_at())
+        at = min((moment for moment in moments if moment is not None), default=None)
+        if at is None or at > self._until:
+            return False
+        if at > self._clock.now():
+            if not isinstance(self._clock, FakeClock):
+                return False
+            self._clock.set(at)
+            self._empty_claims = 0
+        self._empty_claims += 1
+        self._is_endless = self._empty_claims > MAX_EMPTY_CLAIMS
+        return not self._is_endless
+
+    async def _tally(self, by: Tally) -> dict[str, int]:
+        return await patiently(lambda: self._store.tally(by, Filter(), self._clock.now()))
+
+    def _explain_endless(self) -> str:
+        """Return which job keeps coming back, or else which task."""
+        if self._empty_claims > MAX_EMPTY_CLAIMS:
+            return f"the store says that there is work and gives none, {MAX_EMPTY_CLAIMS:,} times at the same moment"
         (job_id, times), *_ = Counter(attempt.job.id for attempt in self._attempts).most_common(1)
         last = next(attempt for attempt in reversed(self._attempts) if attempt.job.id == job_id)
         culprit = f"job {job_id} of {last.task} was tried {times:,} times and was {last.ending} in the end"

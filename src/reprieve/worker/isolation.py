@@ -1,7 +1,6 @@
 """Isolation: attempts in processes of their own, each busy with one at a time.
 
-Whatever an attempt does to its process, nobody else is hurt: one that dies takes only its own job with it. What goes
-through the socket is JSON.
+A process that dies takes only the job of its own attempt with it. Messages through the socket are JSON, one in a line.
 """
 
 import asyncio
@@ -21,25 +20,28 @@ from reprieve.core.outcome import Crashed, Outcome, undecodable
 from reprieve.core.record import Record
 from reprieve.declaration import Declaration
 from reprieve.importing import MAIN
+from reprieve.worker.lifespans import MIN_STOP_SECONDS
 from reprieve.worker.logs import Logs
-from reprieve.worker.opening import STOP_AT_LEAST_SECONDS
 
 T = TypeVar("T")
 
-LONGEST_LINE = 16 * 1024 * 1024
-"""Bytes of one message at the most."""
+MAX_MESSAGE_BYTES = 16 * 1024 * 1024
+"""Bytes of one message."""
 
-LAST_WORDS = 0.5
-"""Seconds that what a process wrote before its end may take to be read."""
+FINAL_READ_SECONDS = 0.5
+"""Seconds to read what a process wrote before its end."""
 
-MOST_IDLE, IDLE_FOR = 4, 60.0
-"""How many processes without an attempt are kept, and for how many seconds."""
+MAX_IDLE_PROCESSES = 4
+"""Processes that are kept without an attempt."""
 
-RETIRE_WITHIN_SECONDS = 30.0
-"""Seconds that a process which is not needed any more has to leave the lifespans of its app, unless it is told less."""
+MAX_IDLE_SECONDS = 60.0
+"""Seconds that a process is kept without an attempt."""
 
-TRIES = 3
-"""New processes that may end before they have taken a job, until the attempt counts as failed."""
+RETIRE_TIMEOUT_SECONDS = 30.0
+"""Seconds that a process has to leave the lifespans of its app when it is not needed any more."""
+
+MAX_STARTS = 3
+"""New processes that may end before they accept a job; then the attempt has failed."""
 
 
 class Order(Record):
@@ -51,7 +53,7 @@ class Order(Record):
 
 
 class Report(Record):
-    """What it answers: first that it has the order, then progress at any time, and in the end an outcome."""
+    """What it reports: first that it has the order, then progress at any time, and in the end an outcome."""
 
     is_accepted: bool = False
     is_begun: bool = False
@@ -61,23 +63,23 @@ class Report(Record):
 
 
 class Start(Record):
-    """What an isolated process is told first; through the socket, since everybody may read a command line."""
+    """What an isolated process is told first; through the socket, since every user can read a command line."""
 
     parent: int
     path: list[str]
     target: str = ""
-    """The app, as `module:name`; without one each task is looked for in its module."""
+    """The app, as `module:name`; without one, each task is loaded from its own module."""
     url: str = ""
-    """The store that the worker uses, whatever the app says; empty leaves it to the app."""
+    """The URL of the worker's store; empty uses the app's own."""
     logs: Logs | None = None
-    """How the worker logs; None leaves it to the app."""
+    """How the worker logs; None leaves logging to the app."""
 
 
 _decode = msgspec.json.Decoder(Report).decode
 
 
 class Isolated:
-    """One process, the leader of a session of its own: whatever it starts can be ended with it."""
+    """One process, the leader of its own process group: what it starts can be ended with it."""
 
     def __init__(
         self, process: asyncio.subprocess.Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -90,10 +92,10 @@ class Isolated:
 
     @classmethod
     async def start(cls, target: str = "", url: str = "", logs: Logs | None = None) -> Self:
-        """Start a process, for the app of a target and on the store of a URL, which logs as its worker."""
+        """Start a process for the app of a target, on the store of a URL."""
         ours, theirs = socket.socketpair()
         with theirs:
-            reader, writer = await asyncio.open_connection(sock=ours, limit=LONGEST_LINE)
+            reader, writer = await asyncio.open_connection(sock=ours, limit=MAX_MESSAGE_BYTES)
             start = Start(parent=os.getpid(), path=sys.path, target=target, url=url, logs=logs)
             writer.write(msgspec.json.encode(start) + b"\n")
             try:
@@ -113,19 +115,19 @@ class Isolated:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process was alive when somebody last looked."""
+        """Whether the process is not known to have ended."""
         return self._process.returncode is None
 
     async def run(self, order: Order, running: Running) -> Outcome | None:
-        """Run one attempt; a process that ends without an answer has crashed.
+        """Run one attempt; a process that ends without an outcome has crashed.
 
-        None when the process ended before it had the order: then nothing was run, and another can take it.
+        None when the process ended before it had the order: nothing was run, and another process can take it.
         """
         is_accepted = False
         with contextlib.suppress(ConnectionError):
             self._writer.write(msgspec.json.encode(order) + b"\n")
             await self._writer.drain()
-            while line := await self._hear():
+            while line := await self._read():
                 report = _decode(line)
                 is_accepted = True
                 if report.is_begun and running.begin is not None:
@@ -136,13 +138,13 @@ class Isolated:
                     return report.outcome
         return Crashed() if is_accepted else None
 
-    async def _hear(self) -> bytes:
-        """Return the next line; nothing when the process has ended, even if a child of it still holds the socket."""
+    async def _read(self) -> bytes:
+        """Return the next line; empty when the process has ended, even if a child of it still holds the socket."""
         line = asyncio.create_task(self._reader.readline())
         try:
             await asyncio.wait((line, self._ended), return_when=asyncio.FIRST_COMPLETED)
-            # What it wrote before its end is on its way, and so is the end, unless somebody holds the socket.
-            async with asyncio.timeout(LAST_WORDS):
+            # What it wrote before its end can still be read; a child of it may hold the socket open after that.
+            async with asyncio.timeout(FINAL_READ_SECONDS):
                 return await line
         except TimeoutError:
             return b""
@@ -150,39 +152,39 @@ class Isolated:
             line.cancel()
 
     async def kill(self) -> None:
-        """End the process at once, and whatever it has started."""
+        """End the process at once, with everything that it has started."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         await self.retire()
 
-    async def retire(self, within: float = 0.0) -> None:
-        """End a process that has nothing to do; what its attempts have left running on purpose goes on.
+    async def retire(self, seconds: float = 0.0) -> None:
+        """End a process without an attempt; programs that its attempts have started go on.
 
-        It has so many seconds to leave the lifespans of its app, and is killed then.
+        It has so many seconds to leave the lifespans of its app; then it is killed.
         """
         self._writer.close()
-        if within:
-            await asyncio.wait((self._ended,), timeout=within)
+        if seconds:
+            await asyncio.wait((self._ended,), timeout=seconds)
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
-        # A caller that is cancelled while it waits must not cancel what others wait for.
+        # A caller that is cancelled here must not cancel `_ended`, which others wait for.
         await asyncio.wait((self._ended,))
 
 
 class Processes:
-    """As many isolated processes as attempts need; a few are kept for the next ones, for a while."""
+    """A pool of isolated processes: one for each attempt under way, and a few idle ones for the next attempts."""
 
     def __init__(self, *, target: str = "", url: str = "", logs: Logs | None = None) -> None:
-        """Start none yet. They load the app of the target, use the store of the URL, and log as it is said."""
+        """Start none yet. Processes load the app of the target, use the store of the URL, and log as `logs` says."""
         self._target = target
         self._url = url
         self._logs = logs
-        self._retire_within = RETIRE_WITHIN_SECONDS
+        self._retire_seconds = RETIRE_TIMEOUT_SECONDS
         self._idle: dict[Isolated, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def run(self, declaration: Declaration, running: Running) -> Outcome:
-        """Run one attempt; one that takes its process down is reported as crashed. Cancelled, the process is killed."""
+        """Run one attempt; an attempt that ends its process has crashed. Cancelled, it kills the process."""
         if declaration.module == MAIN and not self._target:
             return undecodable(
                 f"{declaration.name} is defined where no other process can import it from; a task that runs in a "
@@ -190,7 +192,7 @@ class Processes:
             )
         order = Order(module=declaration.module, name=declaration.function.__qualname__, job=running.job)
         failed = 0
-        while failed < TRIES:
+        while failed < MAX_STARTS:
             process, is_new = await self._take()
             try:
                 outcome = await process.run(order, running)
@@ -204,21 +206,21 @@ class Processes:
             if outcome is not None:
                 return outcome
             failed += is_new
-        message = f"{TRIES} processes ended before they took the job; see what they wrote to the worker's output"
+        message = f"{MAX_STARTS} processes ended before they took the job; see what they wrote to the worker's output"
         raise ChildProcessError(message)
 
     async def _take(self) -> tuple[Isolated, bool]:
-        """Return a process, and whether it is new: an idle one may have died, which is nobody's fault who comes now."""
+        """Return a process, and whether it is new: only a new one that dies counts as a failed start."""
         while self._idle:
             process, timer = self._idle.popitem()
             timer.cancel()
             if process.is_alive:
                 return process, False
-            self._begin(process.retire(self._retire_within))
+            self._begin(process.retire(self._retire_seconds))
         return await self._start(), True
 
     async def _start(self) -> Isolated:
-        """Start a process. Whoever is cancelled meanwhile leaves it to the next."""
+        """Start a process. If the caller is cancelled meanwhile, the process is kept for the next attempt."""
         starting = self._begin(Isolated.start(self._target, self._url, self._logs))
         try:
             return await asyncio.shield(starting)
@@ -231,26 +233,26 @@ class Processes:
             self._keep(starting.result())
 
     def _keep(self, process: Isolated) -> None:
-        """Keep a process for the next attempt, if there are not enough, and not for ever: it takes up memory."""
-        if len(self._idle) >= MOST_IDLE:
-            self._begin(process.retire(self._retire_within))
+        """Keep a process for the next attempt, unless enough are idle, and not for ever: it takes up memory."""
+        if len(self._idle) >= MAX_IDLE_PROCESSES:
+            self._begin(process.retire(self._retire_seconds))
         else:
-            self._idle[process] = asyncio.get_running_loop().call_later(IDLE_FOR, self._let_go, process)
+            self._idle[process] = asyncio.get_running_loop().call_later(MAX_IDLE_SECONDS, self._let_go, process)
 
     def _let_go(self, process: Isolated) -> None:
         del self._idle[process]
-        self._begin(process.retire(self._retire_within))
+        self._begin(process.retire(self._retire_seconds))
 
     def _begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Do something that must come to its end, whoever waits for it."""
+        """Run something in a task that goes on when its caller is cancelled."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def close(self, within: float = RETIRE_WITHIN_SECONDS) -> None:
-        """End every process; those without an attempt have so many seconds to leave the lifespans of their app."""
-        self._retire_within = max(STOP_AT_LEAST_SECONDS, within)
+    async def close(self, seconds: float = RETIRE_TIMEOUT_SECONDS) -> None:
+        """End every process; idle ones have so many seconds to leave the lifespans of their app."""
+        self._retire_seconds = max(MIN_STOP_SECONDS, seconds)
         while self._tasks or self._idle:
             for process in list(self._idle):
                 self._idle[process].cancel()

@@ -1,4 +1,4 @@
-"""Middleware: what goes around every attempt, for tracing, contexts, clean-up."""
+"""Middleware: functions around every attempt, for tracing, contexts and clean-up."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
@@ -6,13 +6,13 @@ from typing import TypeAlias
 from reprieve.context import Running
 
 Proceed: TypeAlias = Callable[[], Awaitable[object]]
-"""Runs the rest: the next middleware, and in the end the task."""
+"""Runs the next middleware, and in the end the task."""
 
 Middleware: TypeAlias = Callable[[Running, Proceed], Awaitable[object]]
-"""Takes the job and the rest; answers what the task answered, or raises."""
+"""Takes the running job and `proceed`; returns what the task returned, or raises."""
 
 
-async def through(middleware: list[Middleware], running: Running, proceed: Proceed) -> object:
+async def run_through(middleware: list[Middleware], running: Running, proceed: Proceed) -> object:
     """Run an attempt inside every middleware, the first outermost."""
     for layer in reversed(middleware):
         proceed = _around(layer, running, proceed)

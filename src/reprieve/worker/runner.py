@@ -1,4 +1,4 @@
-"""The runner: one attempt, from the stored arguments to an outcome. It never raises but when it is cancelled."""
+"""The runner: makes one attempt, from the stored arguments to an outcome. It raises only when it is cancelled."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -22,8 +22,8 @@ from reprieve.errors import UndecodablePayload, UnserialisableArgument
 from reprieve.registry import Registry
 from reprieve.signals import Cancel, Fail, Retry, Signal, Snooze
 from reprieve.worker import logs
-from reprieve.worker.journal import note_broken
-from reprieve.worker.middleware import Middleware, through
+from reprieve.worker.job_logging import log_broken_policy
+from reprieve.worker.middleware import Middleware, run_through
 from reprieve.worker.tracebacks import failure_of, with_traceback
 
 
@@ -31,12 +31,12 @@ class Isolation(Protocol):
     """Runs attempts in processes of their own."""
 
     async def run(self, declaration: Declaration, running: Running) -> Outcome:
-        """Run one attempt; one that takes its process down is reported as crashed. Cancelled, the process is killed."""
+        """Run one attempt; an attempt that ends its process has crashed. Cancelled, it kills the process."""
         ...
 
 
 class Runner:
-    """Runs attempts of an app's tasks."""
+    """Makes attempts of an app's tasks."""
 
     def __init__(
         self,
@@ -44,38 +44,40 @@ class Runner:
         clock: Clock,
         *,
         middleware: list[Middleware],
-        largest_result: int,
+        max_result_bytes: int,
         threads: int,
-        isolation: Isolation,
+        isolation: Isolation | None = None,
     ) -> None:
-        """Take what is run, and where."""
+        """Take the tasks, and where they run; without `isolation`, all of them run in this process."""
         self._registry = registry
         self._clock = clock
         self._middleware = middleware
-        self._largest_result = largest_result
+        self._max_result_bytes = max_result_bytes
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="reprieve")
         self._isolation = isolation
 
-    def is_apart(self, job: Job) -> bool:
-        """Whether a job runs in a process of its own.
+    def is_isolated(self, job: Job) -> bool:
+        """Whether a job runs in a process of its own: its task asks for it, or the job is a suspect.
 
-        What may take its process down does, too: then nobody else is hurt, and it alone is to blame.
+        There a suspect harms no other job, and no other job can be to blame.
         """
+        if self._isolation is None:
+            return False
         declaration = self._registry.find(job.task)
         return declaration is not None and (declaration.executor == "process" or job.is_suspect)
 
     async def run(self, running: Running) -> Outcome:
-        """Run one attempt and say how it ended."""
+        """Make one attempt, and return its outcome."""
         job = running.job
         declaration = self._registry.find(job.task)
         if declaration is None:
             return undecodable(self._unknown(job.task))
-        if self.is_apart(job):
+        if self._isolation is not None and self.is_isolated(job):
             return await self._isolation.run(declaration, running)
         return await self.run_here(declaration, running)
 
     def _unknown(self, task: str) -> str:
-        """Say that a task is not here, and which may be meant: the module may be imported under another name."""
+        """Return why a task cannot run, and which task may be meant: a module can be imported under another name."""
         alike = [one.name for one in self._registry if one.name.endswith(f".{task}") or task.endswith(f".{one.name}")]
         if alike:
             return (
@@ -85,7 +87,7 @@ class Runner:
         return f"no task is named {task!r} in this worker; deploy the code that has it, then retry"
 
     async def run_here(self, declaration: Declaration, running: Running) -> Outcome:
-        """Run one attempt in this process."""
+        """Make one attempt in this process."""
         job = running.job
         try:
             args, kwargs = declaration.codec.decode(job.payload)
@@ -93,13 +95,13 @@ class Runner:
             return undecodable(str(error))
         call = self._call_of(declaration, running, args, kwargs)
         try:
-            value = await (through(self._middleware, running, call) if self._middleware else call())
+            value = await (run_through(self._middleware, running, call) if self._middleware else call())
         except Exception as error:  # noqa: BLE001 - whatever a task raises is its outcome
             return outcome_of(error, job, self._registry.policy_of(job), self._clock.now())
-        return self.returned(declaration, job, value)
+        return self._outcome_of_value(declaration, job, value)
 
-    def returned(self, declaration: Declaration, job: Job, value: object) -> Outcome:
-        """Say what a value that a task returned means: a signal, a result to be kept, or nothing."""
+    def _outcome_of_value(self, declaration: Declaration, job: Job, value: object) -> Outcome:
+        """Return the outcome of a value that a task returned: a signal, a result to keep, or neither."""
         if isinstance(value, Signal):
             return outcome_of(value, job, self._registry.policy_of(job), self._clock.now())
         if not declaration.result_ttl:
@@ -107,10 +109,10 @@ class Runner:
         try:
             result = dump(value, f"result of {job.task}")
         except UnserialisableArgument as error:
-            return _worthless(str(error))
-        if len(result) > self._largest_result:
-            return _worthless(
-                f"the result of {job.task} has {len(result):,} bytes, and the store takes {self._largest_result:,}; "
+            return _unusable_result(str(error))
+        if len(result) > self._max_result_bytes:
+            return _unusable_result(
+                f"the result of {job.task} has {len(result):,} bytes, and the store takes {self._max_result_bytes:,}; "
                 "return a reference to it"
             )
         return Succeeded(result=result)
@@ -128,13 +130,13 @@ class Runner:
             else:
                 running.thread = self._threads.submit(copy_context().run, begin)
                 value = await asyncio.wrap_future(running.thread)
-            # A plain decorator around an async function answers a coroutine: the work is not done before that is.
+            # A plain decorator around an async function returns a coroutine: the work is done when that is.
             return await value if isawaitable(value) else value
 
         return call
 
     def close(self) -> None:
-        """Wait for nobody: a thread that still runs something ends with the process."""
+        """Start nothing more, and do not wait: a thread that still runs ends with the process."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
@@ -142,10 +144,10 @@ DONE = Succeeded()
 
 
 def outcome_of(error: Exception, job: Job, policy: Policy, now: int) -> Outcome:
-    """Say what an exception, or a signal, means."""
+    """Return the outcome of an exception, or of a signal, that a task raised."""
     if not isinstance(error, Signal):
         failure = failure_of(error, dependency=job.dependency, now=now)
-        return Failed(failure=failure, verdict=judge(failure, policy.rules, partial(note_broken, job)))
+        return Failed(failure=failure, verdict=judge(failure, policy.rules, partial(log_broken_policy, job)))
     match error:
         case Snooze():
             return Snoozed(delay=error.delay)
@@ -159,11 +161,17 @@ def outcome_of(error: Exception, job: Job, policy: Policy, now: int) -> Outcome:
             failure = with_traceback(Failure(message=error.reason, code="fail"), error)
             return Failed(failure=failure, verdict=Verdict(kind="permanent", code="fail", rule="the task"))
         case _:
-            message = f"{type(error).__name__} is no signal that a worker knows"
+            message = f"{type(error).__name__} is not a signal that a worker knows"
             raise AssertionError(message)
 
 
-def _worthless(message: str) -> Failed:
-    """Report work that was done and whose result cannot be kept: doing it again would not help."""
+def failed_by(error: BaseException, job: Job) -> Failed:
+    """Return the outcome of an attempt that ended with an exception outside of its task, by the standard rules."""
+    failure = failure_of(error, dependency=job.dependency)
+    return Failed(failure=failure, verdict=judge(failure, ()))
+
+
+def _unusable_result(message: str) -> Failed:
+    """Return the outcome of an attempt whose result cannot be kept: the work is done, and a retry would not help."""
     failure = Failure(message=message, code="result")
     return Failed(failure=failure, verdict=Verdict(kind="permanent", code="result", rule="result"))

@@ -12,15 +12,15 @@ from msgspec.structs import replace
 from reprieve.errors import AppImportFailed, AppNotFound, EnqueueDuringImport, InvalidSetting, NoTasks
 from reprieve.importing import application, explain
 from reprieve.stores.outbox import Outbox
-from reprieve.worker.workplace import Workplace
+from reprieve.worker.worker_context import WorkerContext
 
 
-class App(Workplace, Protocol):
-    """A workplace that can be moved to another store, and that may have an outbox."""
+class App(WorkerContext, Protocol):
+    """A worker context that can use another store, and that may have an outbox."""
 
     @property
     def outbox(self) -> Outbox | None:
-        """The outbox, opened when it is first needed; None where the settings name none."""
+        """The outbox, opened at the first use; None where the settings name none."""
         ...
 
     def lifespan_context(self) -> AbstractAsyncContextManager[None]:
@@ -28,16 +28,16 @@ class App(Workplace, Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Let go of the store and the outbox; they are opened again when they are needed again."""
+        """Close the store and the outbox; the next use opens them again."""
         ...
 
     def close(self) -> None:
-        """Let go of the store; it is opened again when it is needed again."""
+        """Close the store; the next use opens it again."""
         ...
 
 
 def move(app: App, url: str) -> None:
-    """Let an app use the store of a URL, whatever it says itself and whatever its modules have opened already."""
+    """Let an app use the store of a URL instead of its own, even if its modules have opened that already."""
     if url != app.settings.url:
         app.close()
         app.settings = replace(app.settings, url=url)
@@ -51,10 +51,10 @@ def move_outbox(app: App, url: str) -> None:
 
 
 def load(target: str) -> App:
-    """Import the app that a target names; the working folder counts as a place to import from.
+    """Import the app that a target names; modules of the working folder can be imported.
 
-    Raises `AppNotFound` when there is no such app, `AppImportFailed` when its code fails while it is imported, and
-    `EnqueueDuringImport` when it enqueues a job meanwhile.
+    Raises `AppNotFound` when there is no such app, `AppImportFailed` when its code fails during the import, and
+    `EnqueueDuringImport` when it enqueues a job during the import.
     """
     module_name, colon, attribute = target.partition(":")
     if not module_name or target.count(":") > 1 or (colon and not attribute):
@@ -69,11 +69,11 @@ def load(target: str) -> App:
     if not _is_app(found):
         message = f"{target!r} is a {type(found).__name__}, not a Reprieve app; {_instead(module, module_name)}"
         raise AppNotFound(message)
-    return found  # type: ignore[no-any-return]  # looked at above
+    return found  # type: ignore[no-any-return]  # checked above
 
 
 def require_tasks(app: App, target: str) -> None:
-    """Raise `NoTasks` for an app that declares none: its worker would never run anything."""
+    """Raise `NoTasks` for an app without tasks: its worker would never run anything."""
     if not list(app.registry):
         message = (
             f"{target} has no tasks; put @app.task on a function, and import the modules that declare tasks in "
@@ -83,9 +83,9 @@ def require_tasks(app: App, target: str) -> None:
 
 
 def import_application(name: str) -> ModuleType:
-    """Import a module of the application, in whose code nothing may be enqueued meanwhile."""
+    """Import a module of the application; its code may not enqueue jobs meanwhile."""
     if name.startswith("."):
-        # A relative import, to Python.
+        # Python would take it as a relative import.
         raise AppNotFound(_missing(name))
     folder = str(Path.cwd())
     if folder not in sys.path:
@@ -103,7 +103,7 @@ def import_application(name: str) -> ModuleType:
 
 
 def _is_missing(name: str, error: ModuleNotFoundError) -> bool:
-    """Whether it is the module itself that is not there, and not one that it imports."""
+    """Whether the module itself is missing, and not one that it imports."""
     return error.name is None or f"{name}.".startswith(f"{error.name}.")
 
 
@@ -116,12 +116,12 @@ def _missing(name: str) -> str:
 
 
 def _is_app(found: object) -> bool:
-    # The class is asked: to ask the app itself for its store would open it.
+    # On the class: reading the property of the app itself would open its store.
     return hasattr(found, "registry") and hasattr(type(found), "store")
 
 
 def _instead(module: ModuleType, name: str) -> str:
-    """Say which app may be meant."""
+    """Return which app may be meant, or what to do."""
     apps = [attribute for attribute, value in vars(module).items() if _is_app(value)]
     if apps:
         return f"write {' or '.join(f'{name}:{attribute}' for attribute in apps)}"

@@ -1,4 +1,4 @@
-"""Persistence: what goes on beside the jobs goes on after any error, and speaks once."""
+"""Supervised loops: work beside the jobs goes on after any error, and is logged once."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
@@ -8,18 +8,18 @@ from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
 from reprieve.errors import StoreError
-from reprieve.worker import persist
+from reprieve.worker import supervised_loop
 
 LOCKED = StoreError("locked")
 
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(persist, "FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(supervised_loop, "MIN_PAUSE_SECONDS", 0.0)
 
 
-async def persist_through(steps: Iterable[Exception | None]) -> list[EventDict]:
-    """Fail so often, or do well where there is no error, then end; answer what was logged."""
+async def run_through(steps: Iterable[Exception | None]) -> list[EventDict]:
+    """Fail so often, or succeed where there is no error, then end; return what was logged."""
     pending = list(steps)
 
     async def work() -> AsyncIterator[None]:
@@ -30,17 +30,17 @@ async def persist_through(steps: Iterable[Exception | None]) -> list[EventDict]:
 
     with capture_logs() as logs:
         async with asyncio.timeout(10):
-            await persist.persist(work, "testing")
+            await supervised_loop.run_supervised(work, "testing")
     assert not pending
     return logs
 
 
 async def events_of(steps: Iterable[Exception | None]) -> list[str]:
     """Return what was logged, and at which level."""
-    return [f"{line['log_level']}: {line['event']}" for line in await persist_through(steps)]
+    return [f"{line['log_level']}: {line['event']}" for line in await run_through(steps)]
 
 
-async def test_an_error_that_nobody_expected_is_shown_once_and_work_goes_on() -> None:
+async def test_an_unexpected_error_is_shown_once_and_work_goes_on() -> None:
     assert await events_of([ValueError("oh")] * 3) == ["error: unexpected error"]
 
 
@@ -55,11 +55,11 @@ async def test_an_unexpected_error_is_shown_also_while_the_store_is_away() -> No
 
 async def test_an_unexpected_error_is_shown_with_its_traceback() -> None:
     error = ValueError("oh")
-    (line,) = await persist_through([error])
+    (line,) = await run_through([error])
     assert line["exc_info"] is error
 
 
-async def test_all_is_well_again_as_soon_as_something_was_done_well() -> None:
+async def test_the_first_success_ends_an_outage() -> None:
     said = ["warning: store unavailable", "info: store is back"]
     assert await events_of([LOCKED, LOCKED, None]) == said
     assert await events_of([LOCKED, None, None, LOCKED, None]) == said * 2
@@ -67,15 +67,15 @@ async def test_all_is_well_again_as_soon_as_something_was_done_well() -> None:
 
 
 async def test_loops_that_share_an_outage_speak_of_it_once_together() -> None:
-    outage = persist.Outage()
-    first, second = persist.Patience("claiming", outage), persist.Patience("pruning", outage)
+    outage = supervised_loop.Outage()
+    first, second = supervised_loop.LoopBackoff("claiming", outage), supervised_loop.LoopBackoff("pruning", outage)
     with capture_logs() as logs:
         await first.wait(LOCKED)
         await second.wait(LOCKED)
-        first.end()
+        first.succeed()
         await first.wait(LOCKED)
-        first.end()
-        second.end()
+        first.succeed()
+        second.succeed()
     assert [(line["event"], line["during"]) for line in logs] == [
         ("store unavailable", "claiming"),
         ("store is back", "pruning"),
@@ -84,33 +84,33 @@ async def test_loops_that_share_an_outage_speak_of_it_once_together() -> None:
 
 async def test_a_child_leaves_it_to_its_supervisor_to_speak(monkeypatch: pytest.MonkeyPatch) -> None:
     at, told = [100.0], [False]
-    monkeypatch.setattr(persist, "ticks", lambda: at[0])
-    outage = persist.Outage(is_told=lambda: told[0], told_within=5.0)
-    patience = persist.Patience("claiming", outage)
+    monkeypatch.setattr(supervised_loop, "ticks", lambda: at[0])
+    outage = supervised_loop.Outage(is_logged=lambda: told[0], silence=5.0)
+    backoff = supervised_loop.LoopBackoff("claiming", outage)
     with capture_logs() as logs:
-        await patience.wait(LOCKED)
+        await backoff.wait(LOCKED)
         told[0], at[0] = True, 200.0
-        await patience.wait(LOCKED)
+        await backoff.wait(LOCKED)
         # The store is back for the supervisor, and a moment later for the child.
         told[0], at[0] = False, 204.0
-        await patience.wait(LOCKED)
-        patience.end()
+        await backoff.wait(LOCKED)
+        backoff.succeed()
         assert logs == []
         # A child that alone cannot reach the store says so.
-        await patience.wait(LOCKED)
+        await backoff.wait(LOCKED)
         at[0] = 210.0
-        await patience.wait(LOCKED)
-        patience.end()
+        await backoff.wait(LOCKED)
+        backoff.succeed()
     assert [line["event"] for line in logs] == ["store unavailable", "store is back"]
 
 
-async def test_who_stops_a_keeper_is_obeyed() -> None:
+async def test_a_cancelled_loop_ends() -> None:
     async def wait() -> AsyncIterator[None]:
         await asyncio.Event().wait()
         yield
 
-    keeper = asyncio.create_task(persist.persist(wait, "testing"))
+    running = asyncio.create_task(supervised_loop.run_supervised(wait, "testing"))
     await asyncio.sleep(0)
-    keeper.cancel()
+    running.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await keeper
+        await running

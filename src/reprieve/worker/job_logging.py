@@ -1,4 +1,4 @@
-"""The journal: what a worker writes into its log, under names that do not change."""
+"""Job logging: what a worker logs about jobs, under names that do not change."""
 
 from datetime import UTC, datetime
 
@@ -17,29 +17,29 @@ from reprieve.worker.tracebacks import describe
 log = structlog.get_logger("reprieve")
 
 
-def note_started(job: Job) -> None:
-    """Note that an attempt begins."""
+def log_started(job: Job) -> None:
+    """Log the start of an attempt."""
     if logs.shows("debug"):
         log.debug("job started", **_names(job))
 
 
-def note_succeeded(job: Job, seconds: float) -> None:
-    """Note that an attempt succeeded, and how long it took."""
+def log_succeeded(job: Job, seconds: float) -> None:
+    """Log that an attempt succeeded, and how long it took."""
     if logs.shows("debug"):
         log.debug("job succeeded", **_names(job), durationMs=round(seconds * 1_000, 3))
 
 
-def note_broken(job: Job, part: Part, error: Exception) -> None:
-    """Note that the rules or the backoff of a policy raised, so that the standard ones take their place."""
-    _note_bug("policy failed", job, error, part=part)
+def log_broken_policy(job: Job, part: Part, error: Exception) -> None:
+    """Log that the rules or the backoff of a policy raised, so that the standard ones are used instead."""
+    _log_bug("policy failed", job, error, part=part)
 
 
-def note_unjudged(job: Job, error: Exception) -> None:
-    """Note that an attempt could not be judged at all, so that it counts as a failure under the standard policy."""
-    _note_bug("job could not be judged", job, error)
+def log_undecided(job: Job, error: Exception) -> None:
+    """Log that the decision about an attempt failed, so that it counts as a failure under the standard policy."""
+    _log_bug("job could not be judged", job, error)
 
 
-def _note_bug(event: str, job: Job, error: Exception, **facts: object) -> None:
+def _log_bug(event: str, job: Job, error: Exception, **facts: object) -> None:
     facts = {**_names(job), **facts, "errorType": class_name(type(error)), "errorReason": redact(clean(str(error)))}
     if logs.is_configured():
         log.error(event, **facts, traceback=describe(error))
@@ -47,10 +47,10 @@ def _note_bug(event: str, job: Job, error: Exception, **facts: object) -> None:
         log.error(event, **facts, exc_info=error)
 
 
-def note_settled(change: Change, failure: Failure | None = None, *, before: Job | None = None) -> None:
-    """Note what became of an attempt that did not simply succeed, and what it raised if it failed.
+def log_settled(change: Change, failure: Failure | None = None, *, before: Job | None = None) -> None:
+    """Log how an attempt was settled that did not succeed, and what it raised if it failed.
 
-    `before` is the job as the attempt found it: it tells whether the attempt before failed in the same way.
+    `before` is the job as the attempt found it: it shows whether the attempt before failed in the same way.
     """
     move, job = change.event.move, change.job
     match move:
@@ -67,16 +67,16 @@ def note_settled(change: Change, failure: Failure | None = None, *, before: Job 
             pass
 
 
-def note_recovered(change: Change) -> None:
-    """Note that a job was taken back from a worker that is gone, and what became of it if that was its end."""
+def log_recovered(change: Change) -> None:
+    """Log that a job was taken back from a worker that is gone, and how it was settled if it does not run again."""
     log.warning("job recovered", **_facts(change.job), crashes=change.job.crashes)
     if change.job.state != "waiting":
-        note_settled(change)
+        log_settled(change)
 
 
-def note_refused(change: Change, answer: ChangeResult) -> None:
-    """Note a result that came too late: the job belongs to somebody else by now, or is gone."""
-    log.warning("late result refused", **_facts(change.job), result=type(change.event.move).__name__, answer=answer)
+def log_refused(change: Change, result: ChangeResult) -> None:
+    """Log a result that came too late: another session holds the job by now, or the job is gone."""
+    log.warning("late result refused", **_facts(change.job), result=type(change.event.move).__name__, answer=result)
 
 
 def _names(job: Job) -> dict[str, object]:
@@ -84,7 +84,7 @@ def _names(job: Job) -> dict[str, object]:
 
 
 def _failed(change: Change, before: Job | None, failure: Failure | None) -> dict[str, object]:
-    """Return what is known of a failed attempt: whether it counts, its group, if it repeats, and the exception."""
+    """Return the fields of a failed attempt: if it is charged, its group, if it repeats, and its exception."""
     move, cause = change.event.move, change.job.cause
     facts: dict[str, object] = {
         "isCharged": isinstance(move, Retry | Park | Dead) and move.charged,
@@ -103,14 +103,14 @@ def _repeated_after(change: Change, before: Job | None) -> float | None:
     if before is None or before.cause is None or before.failed_at is None or change.job.cause is None:
         return None
     is_same = bool(before.cause.fingerprint) and before.cause.fingerprint == change.job.cause.fingerprint
-    # What was logged before the worker started, its reader may not have seen.
+    # A failure before the worker started is not in this log.
     if not is_same or before.failed_at < logs.started_at():
         return None
     return (change.event.at - before.failed_at) / 1_000
 
 
 def _wait(change: Change) -> dict[str, object]:
-    """Return when a parked job is tried again, and since when its dependency has not answered, in seconds and UTC."""
+    """Return when a parked job is tried again, and since when its dependency does not respond, in seconds and UTC."""
     job, at = change.job, change.event.at
     since_at = at if job.parked_since_at is None else job.parked_since_at
     return {

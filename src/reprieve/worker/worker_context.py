@@ -1,4 +1,4 @@
-"""A workplace: all that a worker needs of an app."""
+"""The worker context: what a worker needs of an app."""
 
 from typing import Protocol
 
@@ -9,8 +9,8 @@ from reprieve.stores.protocol import Store
 from reprieve.worker.middleware import Middleware
 
 
-class Workplace(Protocol):
-    """What a worker works with: an app."""
+class WorkerContext(Protocol):
+    """The settings, tasks, middleware, clock and store of an app."""
 
     settings: Settings
     registry: Registry
@@ -18,10 +18,10 @@ class Workplace(Protocol):
 
     @property
     def clock(self) -> Clock:
-        """The clock that was handed in, or that of the store."""
+        """The clock of the app: its own, or the store's."""
         ...
 
     @property
     def store(self) -> Store:
-        """The store, opened when it is first needed."""
+        """The store; opened at the first use."""
         ...

@@ -1,15 +1,15 @@
-"""The plan: what a supervisor is asked to run."""
+"""The configuration of a worker: what its supervisor runs."""
 
 import os
 from collections.abc import Sequence
 
 from reprieve.core.record import Record
 from reprieve.worker.logs import Logs
-from reprieve.worker.workplace import Workplace
+from reprieve.worker.worker_context import WorkerContext
 
 
-class Plan(Record):
-    """How many processes serve which queues of which app, and how they are looked after."""
+class WorkerConfiguration(Record):
+    """Which app and queues a worker serves, in how many processes, and with which limits. Durations are in seconds."""
 
     target: str
     url: str
@@ -22,15 +22,17 @@ class Plan(Record):
     logs: Logs = Logs()
 
 
-def plan_for(place: Workplace, target: str, *, queues: Sequence[str] = (), logs: Logs | None = None) -> Plan:
-    """Make a plan from an app's settings; without queues named, every queue of its tasks is served."""
-    settings = place.settings
-    return Plan(
+def configure_worker(
+    context: WorkerContext, target: str, *, queues: Sequence[str] = (), logs: Logs | None = None
+) -> WorkerConfiguration:
+    """Return the configuration that an app's settings ask for; without queues, the queues of all its tasks."""
+    settings = context.settings
+    return WorkerConfiguration(
         target=target,
         url=settings.url,
         processes=settings.processes or cores(),
         slots=settings.slots,
-        queues=tuple(queues) or place.registry.queues(),
+        queues=tuple(queues) or context.registry.queues(),
         grace=settings.grace,
         lease=settings.lease,
         heartbeat=settings.heartbeat,

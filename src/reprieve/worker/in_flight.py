@@ -1,0 +1,106 @@
+"""The in-flight table: what one worker process runs right now, in memory that outlives the process.
+
+The process writes when it starts and ends an attempt; its supervisor reads. When the process is gone, for whatever
+reason, the table still says which jobs had started, and so which of them may have caused it.
+"""
+
+import mmap
+import os
+import tempfile
+from struct import Struct
+from uuid import UUID
+
+from reprieve.core.ids import id_to_bytes
+from reprieve.core.record import Record
+
+_MAX_TASK_BYTES = 80
+"""Bytes of a task's name that are kept; of a longer name, the end."""
+
+_PULSE = Struct("<d")
+_IS_STORE_AWAY = Struct("<?")
+_HEADER_BYTES = _PULSE.size + _IS_STORE_AWAY.size
+_ROW = Struct(f"<16sd{_MAX_TASK_BYTES}s")
+_FREE = bytes(_ROW.size)
+
+
+class InFlight(Record):
+    """An attempt that has started and not ended."""
+
+    job_id: str
+    overdue_at: float
+    """When, by `clock.ticks`, it should have ended."""
+    task: str = ""
+    is_abandoned: bool = False
+    """Whether its job was settled although it still runs, in a thread that cannot be stopped."""
+
+
+class InFlightTable:
+    """A table with one row for each slot; shared between processes when it lies in a file."""
+
+    def __init__(self, slots: int, file: int = -1) -> None:
+        """Map the table of a file; -1 makes one that only this process sees."""
+        self._memory = mmap.mmap(file, size_of(slots))
+        self._free = list(range(slots - 1, -1, -1))
+
+    def begin(self, job_id: str, overdue_at: float, task: str = "") -> int:
+        """Add an attempt that starts; return its slot."""
+        slot = self._free.pop()
+        _ROW.pack_into(self._memory, _offset(slot), id_to_bytes(job_id), overdue_at, task.encode()[-_MAX_TASK_BYTES:])
+        return slot
+
+    def abandon(self, slot: int, at: float) -> None:
+        """Mark the attempt in a slot as abandoned: its job is settled, and it still runs."""
+        raw, overdue_at, task = _ROW.unpack_from(self._memory, _offset(slot))
+        _ROW.pack_into(self._memory, _offset(slot), raw, -min(at, overdue_at), task)
+
+    def end(self, slot: int) -> None:
+        """Remove the attempt in a slot: it has ended."""
+        offset = _offset(slot)
+        self._memory[offset : offset + _ROW.size] = _FREE
+        self._free.append(slot)
+
+    def heartbeat(self, at: float) -> None:
+        """Record that the event loop of the process turns."""
+        _PULSE.pack_into(self._memory, 0, at)
+
+    def pulse(self) -> float:
+        """Return when the event loop last turned; 0 before its first turn."""
+        return float(_PULSE.unpack_from(self._memory)[0])
+
+    def set_store_away(self, *, is_away: bool) -> None:
+        """Record whether the supervisor has logged that the store is unavailable."""
+        _IS_STORE_AWAY.pack_into(self._memory, _PULSE.size, is_away)
+
+    def is_store_away(self) -> bool:
+        """Return whether the supervisor has logged that the store is unavailable."""
+        return bool(_IS_STORE_AWAY.unpack_from(self._memory, _PULSE.size)[0])
+
+    def attempts(self) -> list[InFlight]:
+        """Return the attempts in flight."""
+        rows = _ROW.iter_unpack(self._memory[_HEADER_BYTES:])
+        return [_decode(raw, at, task) for raw, at, task in rows if at]
+
+    def close(self) -> None:
+        """Unmap the memory."""
+        self._memory.close()
+
+
+def size_of(slots: int) -> int:
+    """Return how many bytes a table takes."""
+    return _offset(slots)
+
+
+def _offset(slot: int) -> int:
+    return _HEADER_BYTES + slot * _ROW.size
+
+
+def _decode(raw: bytes, at: float, task: bytes) -> InFlight:
+    name = task.rstrip(b"\0").decode(errors="ignore")
+    return InFlight(job_id=str(UUID(bytes=raw)), overdue_at=abs(at), task=name, is_abandoned=at < 0)
+
+
+def make_file(slots: int) -> int:
+    """Return the descriptor of a file for a table. It has no name, and is gone when the last process closes it."""
+    with tempfile.TemporaryFile() as file:
+        file.truncate(size_of(slots))
+        return os.dup(file.fileno())

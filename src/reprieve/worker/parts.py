@@ -1,0 +1,83 @@
+"""The parts that a worker is composed of. This is the seam that other ways to run jobs use, as the test kit's drain.
+
+A job goes through three parts, in this order:
+
+1. fetch: `claims.claim(queues, limit, changes)` leases jobs, and in the same call settles the last changes;
+2. run: `attempts.start(job, on_end)`, or `await attempts.run(job)`, makes one attempt and returns its outcome;
+3. settle: `settlement.settle(job, outcome)` returns the change for the next claim.
+
+`Worker` runs many jobs at once and fetches ahead; `testing.drain` runs one job after the other. Both keep `gates` fresh
+(`refresh`) and share them (`share_all`, or the loop `run`), and run two loops in the background: `progress.run` writes
+what tasks report, `cancel_requests.watch` ends attempts that are asked to stop. The caller opens the session with a
+heartbeat, keeps it alive, ends it, and calls `attempts.close()` last.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from reprieve.worker.attempts import Attempts
+from reprieve.worker.cancel_requests import CancelRequests
+from reprieve.worker.claims import SessionClaims
+from reprieve.worker.gates import Gates
+from reprieve.worker.in_flight import InFlightTable
+from reprieve.worker.middleware import Middleware
+from reprieve.worker.progress import Progress
+from reprieve.worker.runner import Isolation, Runner
+from reprieve.worker.settlement import Settlement
+from reprieve.worker.supervised_loop import CHILD_SILENCE_SECONDS, Outage
+from reprieve.worker.worker_context import WorkerContext
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerParts:
+    """The parts that fetch, run and settle the jobs of one session."""
+
+    claims: SessionClaims
+    attempts: Attempts
+    settlement: Settlement
+    gates: Gates
+    progress: Progress
+    cancel_requests: CancelRequests
+    outage: Outage
+    """Shared by everything here that calls the store, so that an outage is logged once."""
+
+    @classmethod
+    def assemble(
+        cls,
+        context: WorkerContext,
+        session: str,
+        *,
+        in_flight: InFlightTable,
+        slots: int,
+        isolation: Isolation | None = None,
+        middleware: Sequence[Middleware] = (),
+    ) -> Self:
+        """Put the parts together, in a running event loop.
+
+        Without `isolation`, tasks that ask for a process of their own run in this one. `middleware` goes around that of
+        the app.
+        """
+        store, clock, registry = context.store, context.clock, context.registry
+        max_bytes = context.settings.largest_payload
+        outage = Outage(is_logged=in_flight.is_store_away, silence=CHILD_SILENCE_SECONDS)
+        runner = Runner(
+            registry,
+            clock,
+            middleware=[*middleware, *context.middleware],
+            max_result_bytes=max_bytes,
+            threads=slots,
+            isolation=isolation,
+        )
+        progress = Progress(store, clock, session)
+        attempts = Attempts(registry, runner, progress, slots=slots, max_progress_bytes=max_bytes, in_flight=in_flight)
+        gates = Gates(store, clock, attempts.under_way)
+        return cls(
+            claims=SessionClaims(store, clock, session, outage),
+            attempts=attempts,
+            settlement=Settlement(registry, gates, clock),
+            gates=gates,
+            progress=progress,
+            cancel_requests=CancelRequests(store, clock, session, attempts),
+            outage=outage,
+        )
