@@ -4,27 +4,19 @@ import asyncio
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
-from typing import Self, TypeVar, Unpack, overload
+from typing import Any, Self, TypeVar, Unpack, overload
 
 from msgspec.structs import replace
 
 from reprieve import config
-from reprieve.admin import cancel, look, retry
-from reprieve.admin.cancel import Cancelled
-from reprieve.admin.outbox import explained
-from reprieve.admin.retry import Retried
-from reprieve.call import Call, Receipt
-from reprieve.clock import Clock, ticks
-from reprieve.codec import load
+from reprieve.call import Call
+from reprieve.clock import Clock
 from reprieve.config import Settings
-from reprieve.core.change import Request
-from reprieve.core.duration import Duration, seconds
-from reprieve.core.job import Job
 from reprieve.core.policy import Policy
 from reprieve.declaration import TaskOptions, declare
-from reprieve.errors import JobNotFound, ResultUnavailable
+from reprieve.handle import JobHandle
 from reprieve.lifespan import Lifespan, Lifespans
 from reprieve.portal import Portal
 from reprieve.producer import Producer, patiently
@@ -33,7 +25,7 @@ from reprieve.stores.capabilities import Transactional
 from reprieve.stores.open import open_outbox, open_store
 from reprieve.stores.outbox import Outbox
 from reprieve.stores.protocol import Store
-from reprieve.task import P, R, Task
+from reprieve.task import AsyncTask, P, R, Task, TaskDecorator
 from reprieve.worker.middleware import Middleware
 
 L = TypeVar("L", bound=Lifespan)
@@ -82,20 +74,24 @@ class Reprieve:
     # declaring
 
     @overload
+    def task(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
+
+    @overload
     def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
 
     @overload
-    def task(self, /, **options: Unpack[TaskOptions]) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+    def task(self, /, **options: Unpack[TaskOptions]) -> TaskDecorator: ...
 
     def task(
-        self, function: Callable[P, R] | None = None, /, **options: Unpack[TaskOptions]
-    ) -> Task[P, R] | Callable[[Callable[P, R]], Task[P, R]]:
+        self, function: Callable[..., Any] | None = None, /, **options: Unpack[TaskOptions]
+    ) -> Task[..., Any] | TaskDecorator:
         """Register a function as a task: `@app.task`, or `@app.task(queue="mail", timeout="30s")`."""
 
-        def register(function: Callable[P, R]) -> Task[P, R]:
+        def register(function: Callable[..., Any]) -> Any:  # noqa: ANN401 - the overloads say which kind of task
             declaration = declare(function, options)
             self.registry.add(declaration)
-            return Task(function, declaration, self)
+            kind = AsyncTask if declaration.is_async else Task
+            return kind(function, declaration, self)
 
         return register if function is None else register(function)
 
@@ -127,107 +123,29 @@ class Reprieve:
 
     # enqueueing
 
-    def enqueue(self, call: Call) -> Receipt:
+    def enqueue(self, call: Call[T]) -> JobHandle[T]:
         """Store one call, from code without a loop."""
         return self.producer.enqueue(call)
 
-    async def aenqueue(self, call: Call) -> Receipt:
+    async def aenqueue(self, call: Call[T]) -> JobHandle[T]:
         """Store one call. Calls that are made at the same time share one trip to the store."""
         return await self.producer.aenqueue(call)
 
-    def enqueue_many(self, calls: Iterable[Call]) -> list[Receipt]:
+    def enqueue_many(self, calls: Iterable[Call[T]]) -> list[JobHandle[T]]:
         """Store many calls, from code without a loop; see `aenqueue_many`."""
         return self.producer.enqueue_many(calls)
 
-    async def aenqueue_many(self, calls: Iterable[Call]) -> list[Receipt]:
-        """Store many calls, thousands in one trip. Each batch is stored whole or not at all.
+    async def aenqueue_many(self, calls: Iterable[Call[T]]) -> list[JobHandle[T]]:
+        """Store many calls, a thousand in one trip. Each batch is stored whole or not at all.
 
-        Whatever is raised has `receipts`: a list of those that were stored before it, in the order of the calls. The
-        rest can be enqueued again. Those in a transaction of the caller's count if it commits.
+        An exception that is raised has `enqueued`: the handles of the jobs that were stored before it, in the order of
+        the calls. The rest can be enqueued again. Jobs in a transaction of the caller's exist if it commits.
         """
         return await self.producer.aenqueue_many(calls)
 
-    # looking and acting
-
-    async def ajob(self, job_id: str) -> Job:
-        """Return a job as it is; raises `JobNotFound`."""
-        async with explained(self._outbox_in_use(), job_id):
-            return await look.get(self.store, self.clock, job_id)
-
-    def job(self, job_id: str) -> Job:
-        """Return a job as it is, from code without a loop."""
-        return self.portal.run(self.ajob(job_id))
-
-    async def aresult(self, job_id: str, *, wait: Duration = 0.0) -> object:
-        """Return what a job returned, as plain JSON; `wait` for it to end, if it has not.
-
-        Raises `ResultUnavailable` when the job has not succeeded in time, or its result is not kept; `JobNotFound` when
-        neither the job nor a result of it is stored.
-        """
-        until = ticks() + seconds(wait, "wait")
-        while True:
-            try:
-                job = await self.ajob(job_id)
-            except JobNotFound:
-                # A result may be kept for longer than its job.
-                data = await self.store.result(job_id)
-                if data is None:
-                    raise
-                return load(data)
-            left = until - ticks()
-            if job.state not in ("waiting", "running") or left <= 0:
-                return await self._result_of(job)
-            await self.store.wait((job.queue,), min(left, 1.0))
-
-    def result(self, job_id: str, *, wait: Duration = 0.0) -> object:
-        """Return what a job returned, from code without a loop."""
-        return self.portal.run(self.aresult(job_id, wait=wait))
-
-    async def _result_of(self, job: Job) -> object:
-        if job.state != "succeeded":
-            why = f": {job.cause.reason}" if job.cause is not None else ""
-            message = f"job {job.id} is {job.state} and has no result{why}"
-            raise ResultUnavailable(message)
-        data = await self.store.result(job.id)
-        if data is None:
-            message = f"the result of job {job.id} is not kept; declare {job.task} with a result_ttl"
-            raise ResultUnavailable(message)
-        return load(data)
-
-    async def aprogress(self, job_id: str) -> object:
-        """Return how far a running job says that it has come; None when it says nothing or does not run."""
-        data = await self.store.progress(job_id)
-        return None if data is None else load(data)
-
-    def progress(self, job_id: str) -> object:
-        """Return how far a running job has come, from code without a loop."""
-        return self.portal.run(self.aprogress(job_id))
-
-    async def aretry(self, job_id: str, *, by: str, reason: str, force: bool = False, delay: Duration = 0.0) -> Retried:
-        """Let a person run a job again that is dead, cancelled, retrying, parked or stuck.
-
-        `force` grants one more attempt to a job that has used up its own. See `admin.retry` for what is raised.
-        """
-        request = Request(by=by, reason=reason, force=force, delay=seconds(delay, "delay"))
-        async with explained(self._outbox_in_use(), job_id):
-            return await retry.retry(self.store, self.clock, job_id, request, self._stuck_after)
-
-    def _stuck_after(self, job: Job) -> float:
-        """Return after how long a running job counts as stuck: never before its own timeout."""
-        return max(self.settings.stuck_after, self.registry.timeout_of(job.task))
-
-    def retry(self, job_id: str, *, by: str, reason: str, force: bool = False, delay: Duration = 0.0) -> Retried:
-        """Let a person run a job again, from code without a loop."""
-        return self.portal.run(self.aretry(job_id, by=by, reason=reason, force=force, delay=delay))
-
-    async def acancel(self, job_id: str, *, by: str, reason: str) -> Cancelled:
-        """Give a job up; one that runs is asked to stop and ends as soon as it does."""
-        async with explained(self._outbox_in_use(), job_id):
-            return await cancel.cancel(self.store, self.clock, job_id, Request(by=by, reason=reason))
-
-    def cancel(self, job_id: str, *, by: str, reason: str) -> Cancelled:
-        """Give a job up, from code without a loop."""
-        return self.portal.run(self.acancel(job_id, by=by, reason=reason))
+    def job(self, job_id: str) -> JobHandle[object]:
+        """Return the handle of a job, by its id; nothing is read yet. `task.job(id)` knows the type of the result."""
+        return JobHandle(self, job_id)
 
     # opening and closing
 
@@ -244,7 +162,7 @@ class Reprieve:
         may be down, for later. Opening again does nothing.
         """
         await asyncio.to_thread(lambda: self.store)
-        outbox = self._outbox_in_use()
+        outbox = self.outbox_in_use
         await patiently(self._reach_store if outbox is None else outbox.open)
 
     async def _reach_store(self) -> None:
@@ -290,8 +208,9 @@ class Reprieve:
                     self._outbox = open_outbox(settings.outbox, largest_payload=settings.largest_payload)
         return self._outbox
 
-    def _outbox_in_use(self) -> Outbox | None:
-        """Return the outbox; None where the store joins transactions itself, and needs none."""
+    @property
+    def outbox_in_use(self) -> Outbox | None:
+        """The outbox; None where the store joins transactions itself, and needs none."""
         return None if isinstance(self.store, Transactional) else self.outbox
 
     async def aclose(self) -> None:

@@ -2,14 +2,15 @@
 
 from dataclasses import replace
 from datetime import datetime
-from typing import TypedDict
+from typing import Generic, TypedDict, TypeVar
 
 from reprieve.core.duration import Duration, milliseconds, seconds
 from reprieve.core.job import Job
 from reprieve.core.policy import Override
-from reprieve.core.record import Record
 from reprieve.declaration import Declaration, Dependency, require_dependency, require_priority
 from reprieve.errors import ValidationError
+
+R_co = TypeVar("R_co", covariant=True)
 
 
 class Options(TypedDict, total=False):
@@ -42,15 +43,6 @@ class Options(TypedDict, total=False):
     connection: object
     """A connection with an open transaction: the job exists if that transaction commits, and not otherwise.
     None is no connection."""
-
-
-class Receipt(Record):
-    """What an enqueue is answered with."""
-
-    id: str
-    is_new: bool | None = True
-    """False when a job with the same key exists: `id` is that job's. None when that is not known yet: a job with a key
-    went into an outbox, and if its key is taken when the relay brings it over, no job of this `id` will exist."""
 
 
 class Terms:
@@ -89,8 +81,8 @@ class Terms:
         )
 
 
-class Call:
-    """One call of a task that has not been enqueued."""
+class Call(Generic[R_co]):
+    """One call of a task that has not been enqueued; its job returns an `R_co`."""
 
     __slots__ = ("dependency", "payload", "terms")
 

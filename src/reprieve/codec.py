@@ -54,6 +54,11 @@ class Codec:
         return {name: _hint_of(self._function, parameter) for name, parameter in self._signature.parameters.items()}
 
     @cached_property
+    def _result_hint(self) -> Any:  # noqa: ANN401 - an annotation is anything
+        annotation = self._signature.return_annotation
+        return Any if annotation is self._signature.empty else _resolve(self._function, annotation)
+
+    @cached_property
     def _places(self) -> list[Any]:
         return list(self._hints.values())
 
@@ -120,6 +125,14 @@ class Codec:
             message = f"the payload does not fit {self._name}: {error}"
             raise UndecodablePayload(message) from error
         return list(bound.args), dict(bound.kwargs)
+
+    def decode_result(self, data: bytes) -> object:
+        """Read a result as what the function's return annotation says; raises `UndecodablePayload`."""
+        try:
+            return _convert(load(data), self._result_hint)
+        except _UNREADABLE as error:
+            message = f"it does not fit the return annotation of {self._name}: {error}"
+            raise UndecodablePayload(message) from error
 
     def _is_simple(self, args: Sequence[object], kwargs: Mapping[str, object]) -> bool:
         """Whether the arguments fit at a glance, so that nothing has to be bound: most calls are such."""
@@ -279,16 +292,20 @@ def _decode_foreign(kind: type, value: object) -> object:
 def _hint_of(function: Callable[..., object], parameter: inspect.Parameter) -> Any:  # noqa: ANN401 - as above
     if parameter.annotation is parameter.empty:
         return Any
-    one = SimpleNamespace(__annotations__={parameter.name: parameter.annotation})
-    try:
-        names = getattr(inspect.unwrap(function), "__globals__", {})
-        hint = get_type_hints(one, names, include_extras=True)[parameter.name]
-    except (AttributeError, NameError, SyntaxError, TypeError):
-        # An annotation that only a type checker can read: its parameter alone arrives as plain JSON.
-        return Any
+    hint = _resolve(function, parameter.annotation)
     # What is None by default may be None, also where the annotation does not say so.
     is_implicit = parameter.default is None and hint is not Any and hint is not object
     return Optional[hint] if is_implicit else hint  # noqa: UP045 - not every annotation knows `|`
+
+
+def _resolve(function: Callable[..., object], annotation: object) -> Any:  # noqa: ANN401 - as above
+    """Return what an annotation stands for; Any for one that only a type checker can read."""
+    one = SimpleNamespace(__annotations__={"it": annotation})
+    try:
+        names = getattr(inspect.unwrap(function), "__globals__", {})
+        return get_type_hints(one, names, include_extras=True)["it"]
+    except (AttributeError, NameError, SyntaxError, TypeError):
+        return Any
 
 
 def _keywords_after(

@@ -8,17 +8,17 @@ from collections.abc import Sequence
 from typing import ClassVar, Protocol
 
 
-class Stored(Protocol):
-    """A call that was stored, as its receipt says."""
+class Enqueued(Protocol):
+    """A job that was stored, as its handle knows it."""
 
     @property
     def id(self) -> str:
-        """The id of its job."""
+        """The id of the job."""
         ...
 
     @property
     def is_new(self) -> bool | None:
-        """Whether it made the job, and none had its key; None when an outbox cannot tell."""
+        """Whether the enqueue made the job, since none had its key; None when an outbox cannot know."""
         ...
 
 
@@ -26,10 +26,9 @@ class ReprieveError(Exception):
     """The root of every error that Reprieve raises."""
 
     code: ClassVar[str] = "reprieve_error"
-    receipts: Sequence[Stored] = ()
-    """What an enqueue of many calls had stored before the error, in their order; the rest can be enqueued again.
-
-    Whatever else comes out of such an enqueue, an error of the caller's own for example, has them as well.
+    enqueued: Sequence[Enqueued] = ()
+    """The jobs that `enqueue_many` had stored before the error, in the order of their calls; the rest can be enqueued
+    again. Any other exception that `enqueue_many` raises, such as one of the caller's own, has this attribute as well.
     """
 
 
@@ -411,9 +410,45 @@ class ResourceUnavailable(ReprieveError):
 
 
 class ResultUnavailable(ReprieveError):
-    """A result that is not there: its job has not succeeded (yet), or it was not kept."""
+    """A job has no result to return: it has not succeeded, or its result is not kept."""
 
     code = "result_unavailable"
+
+
+class ResultTimeout(ResultUnavailable, TimeoutError):
+    """A job that was awaited has not ended in time."""
+
+    code = "result_timeout"
+
+    def __init__(self, message: str, *, status: str) -> None:
+        """Keep the status that the job had at the end of the wait."""
+        super().__init__(message)
+        self.status = status
+
+
+class JobDead(ResultUnavailable):
+    """A job that was awaited is dead."""
+
+    code = "job_dead"
+
+    def __init__(self, message: str, *, death: str, reason: str, cause_code: str) -> None:
+        """Keep why the job is dead (`exhausted`, `permanent`, …), and the reason and code of its last failure."""
+        super().__init__(message)
+        self.death = death
+        self.reason = reason
+        self.cause_code = cause_code
+
+
+class JobCancelled(ResultUnavailable):
+    """A job that was awaited was cancelled."""
+
+    code = "job_cancelled"
+
+    def __init__(self, message: str, *, by: str, reason: str) -> None:
+        """Keep who cancelled the job, empty for its own task, and why."""
+        super().__init__(message)
+        self.by = by
+        self.reason = reason
 
 
 class EndlessDrain(ReprieveError):

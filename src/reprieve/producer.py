@@ -1,7 +1,7 @@
-"""The producer: makes jobs of calls, and brings them to the store."""
+"""The producer: makes jobs of calls, and stores them."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from pathlib import Path
@@ -9,167 +9,147 @@ from typing import Any, Protocol, Self, TypeGuard, TypeVar
 
 from msgspec.structs import replace
 
-from reprieve.call import Call, Receipt
+from reprieve.call import Call
 from reprieve.clock import Clock, ticks
-from reprieve.config import Settings
 from reprieve.core.job import Job
 from reprieve.errors import StoreError, TaskNotImportable, ValidationError
+from reprieve.handle import App, JobHandle
 from reprieve.importing import file_of, refuse_enqueue
-from reprieve.portal import Portal
-from reprieve.registry import Registry
 from reprieve.stores.capabilities import AsyncTransactional, Immediate, Transactional
 from reprieve.stores.protocol import Store
 
 T = TypeVar("T")
+R = TypeVar("R")
 
-PATIENCE = 5.0
-"""Seconds for which an enqueue rides out a store that does not answer."""
+MAX_RETRY_SECONDS = 5.0
+"""Seconds for which an enqueue is repeated while the store is not reachable."""
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
+MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.02, 0.5
 """Seconds between two tries of an enqueue."""
 
-HANDS = 3
-"""Turns of the loop in which a batch goes from hand to hand until the store has it."""
+TURNS_TO_SEND = 3
+"""Turns of the event loop that a batch needs until the store's connection has it."""
 
 BULK = 1_000
-"""Jobs of one trip to the store, when many are enqueued; others in the loop wait while they are made."""
+"""Jobs that `enqueue_many` sends to the store at once; other coroutines wait while they are made."""
 
-
-IN_MEMORY = ("sqlite://:memory:", "sqlite:///:memory:")
+IN_MEMORY_URLS = ("sqlite://:memory:", "sqlite:///:memory:")
 """Stores that no other process sees."""
 
 
-class Origin(Protocol):
-    """What a producer enqueues for: an app."""
-
-    settings: Settings
-    registry: Registry
-    portal: Portal
-
-    @property
-    def clock(self) -> Clock:
-        """The clock that was handed in, or that of the store."""
-        ...
-
-    @property
-    def store(self) -> Store:
-        """The store, opened when it is first needed."""
-        ...
-
-    @property
-    def store_to_join(self) -> Store:
-        """The store, for a caller with an open transaction: opening it does not wait for that transaction's end."""
-        ...
-
-    @property
-    def outbox(self) -> Transactional | None:
-        """Where calls in a transaction of the caller's are left for a store that cannot join it, if anywhere."""
-        ...
-
-
 class Follower(Protocol):
-    """Whoever wants to act as soon as jobs are stored, and before the caller hears of it.
+    """What runs as soon as jobs are stored, before the enqueue returns; inline mode is one.
 
-    Jobs in a transaction of the caller's are not stored yet, and nobody is told.
+    It does not run for jobs in a transaction of the caller's, which are not stored before the commit.
     """
 
     def follow(self) -> None:
-        """Act in code without a loop."""
+        """Run in code without a loop."""
         ...
 
     async def afollow(self) -> None:
-        """Act in the caller's loop."""
+        """Run in the caller's loop."""
         ...
 
 
 class Producer:
     """Enqueues the calls of one app."""
 
-    def __init__(self, origin: Origin) -> None:
-        """Take whose calls they are; its store and clock may change at any time."""
-        self._origin = origin
+    def __init__(self, app: App) -> None:
+        """Take the app; its store and clock may change at any time."""
+        self._app = app
         self.follower: Follower | None = None
-        """What acts after every enqueue: tests run their jobs at once this way."""
+        """What runs after every enqueue."""
 
-    def enqueue(self, call: Call) -> Receipt:
+    def enqueue(self, call: Call[R]) -> JobHandle[R]:
         """Store one call, from code without a loop."""
         refuse_enqueue()
         self._require_importable(call)
         if self._is_joining(call):
             return self._enqueue_in(call)
-        self._tune()
-        (receipt,) = self._bring_here([self.job_of(call)])
+        (handle,) = self._store_here([call])
         if self.follower is not None:
             self.follower.follow()
-        return receipt
+        return handle
 
-    async def aenqueue(self, call: Call) -> Receipt:
+    async def aenqueue(self, call: Call[R]) -> JobHandle[R]:
         """Store one call, together with those of other callers."""
         refuse_enqueue()
         self._require_importable(call)
         if self._is_joining(call):
             return await self._aenqueue_in(call)
-        await self._atune()
-        job, store, clock = self.job_of(call), self._origin.store, self._origin.clock
+        store, clock = self._app.store, self._app.clock
+        if clock.is_stale:
+            await patiently(clock.tune)
+        job = self._job(call, store, clock, clock.now())
         (known,) = await patiently(lambda: store.enqueue((job,), clock.now()))
         if self.follower is not None:
             await self.follower.afollow()
-        return Receipt(id=known, is_new=known == job.id)
+        return JobHandle(self._app, known, call.terms.declaration, known == job.id)
 
-    def enqueue_many(self, calls: Iterable[Call]) -> list[Receipt]:
+    def enqueue_many(self, calls: Iterable[Call[R]]) -> list[JobHandle[R]]:
         """Store many calls, from code without a loop."""
         refuse_enqueue()
-        receipts: list[Receipt] = []
-        is_news = False
-        # All but the store's own work is done in the caller's thread: a connection or an iterator may know no other.
-        with _telling(receipts):
+        handles: list[JobHandle[R]] = []
+        is_to_follow = False
+        # All but the store's own work is done in the caller's thread, which the caller's connection or iterator needs.
+        with _attached(handles):
             for batch in self._batches(calls):
                 if isinstance(batch, Call):
-                    # Whoever follows must not wait for the lock that the caller's transaction is about to take.
-                    self._follow(is_news=is_news)
-                    receipts.append(self._enqueue_in(batch))
+                    # Before the caller's transaction takes a lock that the follower would wait for.
+                    self._follow(is_to_follow=is_to_follow)
+                    handles.append(self._enqueue_in(batch))
                 else:
-                    self._tune()
-                    receipts += self._bring_here(list(map(self.job_of, batch)))
-                is_news = not isinstance(batch, Call)
-        self._follow(is_news=is_news)
-        return receipts
+                    handles += self._store_here(batch)
+                is_to_follow = not isinstance(batch, Call)
+        self._follow(is_to_follow=is_to_follow)
+        return handles
 
-    async def aenqueue_many(self, calls: Iterable[Call]) -> list[Receipt]:
-        """Store many calls: while some are on their way, the next are made."""
+    async def aenqueue_many(self, calls: Iterable[Call[R]]) -> list[JobHandle[R]]:
+        """Store many calls: while one batch is being stored, the next is made."""
         refuse_enqueue()
-        receipts: list[Receipt] = []
-        is_news = False
-        with _telling(receipts):
-            async with _UnderWay(receipts) as under_way:
+        handles: list[JobHandle[R]] = []
+        is_to_follow = False
+        with _attached(handles):
+            async with _Sending(handles) as sending:
                 for batch in self._batches(calls):
                     if isinstance(batch, Call):
-                        await under_way.arrive()
-                        await self._afollow(is_news=is_news)
-                        receipts.append(await self._aenqueue_in(batch))
+                        await sending.finish()
+                        await self._afollow(is_to_follow=is_to_follow)
+                        handles.append(await self._aenqueue_in(batch))
                     else:
                         await self._atune()
-                        jobs = list(map(self.job_of, batch))
-                        await under_way.arrive()
-                        await under_way.leave(self._bring(jobs))
-                    is_news = not isinstance(batch, Call)
-        await self._afollow(is_news=is_news)
-        return receipts
+                        jobs = self._jobs(batch)
+                        await sending.finish()
+                        await sending.start(self._store(batch, jobs))
+                    is_to_follow = not isinstance(batch, Call)
+        await self._afollow(is_to_follow=is_to_follow)
+        return handles
 
-    def job_of(self, call: Call) -> Job:
+    def job_of(self, call: Call[object]) -> Job:
         """Make the job that a call will be stored as."""
-        terms, clock = call.terms, self._origin.clock
-        model, now = terms.model, clock.now()
-        policy = self._origin.registry.policy_for(model.task, model.override)
+        (job,) = self._jobs([call])
+        return job
+
+    def _jobs(self, calls: Iterable[Call[object]]) -> list[Job]:
+        """Make the jobs that calls will be stored as, all dated with this moment."""
+        store, clock = self._app.store, self._app.clock
+        now = clock.now()
+        return [self._job(call, store, clock, now) for call in calls]
+
+    def _job(self, call: Call[object], store: Store, clock: Clock, now: int) -> Job:
+        terms = call.terms
+        model = terms.model
+        policy = self._app.registry.policy_for(model.task, model.override)
         due_at = now
         if terms.at is not None:
             due_at = max(now, terms.at)
         elif terms.delay:
-            # A wait that is counted from the millisecond that has begun would be too short.
+            # Counted from the end of the current millisecond, so that the wait is never too short.
             due_at = clock.next() + terms.delay
         return replace(
             model,
-            id=self._origin.store.new_id(now, model.queue),
+            id=store.new_id(now, model.queue),
             dependency=call.dependency,
             payload=call.payload,
             created_at=now,
@@ -179,9 +159,9 @@ class Producer:
             max_attempts=policy.max_attempts,
         )
 
-    def _batches(self, calls: Iterable[Call]) -> Iterator[list[Call] | Call]:
+    def _batches(self, calls: Iterable[Call[R]]) -> Iterator[list[Call[R]] | Call[R]]:
         """Yield calls by the thousand, and each call in a transaction of the caller's by itself."""
-        batch: list[Call] = []
+        batch: list[Call[R]] = []
         for call in calls:
             self._require_importable(call)
             if self._is_joining(call):
@@ -197,7 +177,7 @@ class Producer:
         if batch:
             yield batch
 
-    def _is_joining(self, call: Call) -> bool:
+    def _is_joining(self, call: Call[object]) -> bool:
         """Return whether a call becomes part of a transaction of the caller's.
 
         A store in memory, which tests use, is outside of every transaction: there the job is stored at once, as if the
@@ -205,15 +185,15 @@ class Producer:
         """
         if call.terms.connection is None:
             return False
-        return not getattr(self._origin.store_to_join, "is_in_memory", False)
+        return not getattr(self._app.store_to_join, "is_in_memory", False)
 
-    def _require_importable(self, call: Call) -> None:
+    def _require_importable(self, call: Call[object]) -> None:
         """Refuse a call that no worker could run: its task is defined where no other process can import it from.
 
         A store in memory, and jobs that run inline, need no other process.
         """
         declaration = call.terms.declaration
-        if declaration.is_importable or self.follower is not None or self._origin.settings.url in IN_MEMORY:
+        if declaration.is_importable or self.follower is not None or self._app.settings.url in IN_MEMORY_URLS:
             return
         file = Path(file_of(declaration.function)).name
         where = f"in {file}" if file else "in code without a file (a prompt, a notebook, standard input, python -c)"
@@ -224,54 +204,64 @@ class Producer:
         )
         raise TaskNotImportable(message)
 
-    def _bring_here(self, jobs: list[Job]) -> list[Receipt]:
-        store, clock = self._origin.store, self._origin.clock
+    def _store_here(self, calls: Sequence[Call[R]]) -> list[JobHandle[R]]:
+        """Store calls from code without a loop: in this thread, if the store can."""
+        self._tune()
+        jobs = self._jobs(calls)
+        store = self._app.store
         if _is_immediate(store):
             try:
-                known = store.enqueue_sync(jobs, clock.now())
+                known = store.enqueue_sync(jobs, self._app.clock.now())
                 if known is not None:
-                    return _receipts(jobs, known)
+                    return self._handles(calls, jobs, known)
             except StoreError as error:
                 if not error.is_passing:
                     raise
-        return self._origin.portal.run(self._bring(jobs))
+        return self._app.portal.run(self._store(calls, jobs))
 
-    async def _bring(self, jobs: list[Job]) -> list[Receipt]:
-        store, clock = self._origin.store, self._origin.clock
+    async def _store(self, calls: Sequence[Call[R]], jobs: Sequence[Job]) -> list[JobHandle[R]]:
+        store, clock = self._app.store, self._app.clock
         # The ids are made, so a repeat after a lost reply stores nothing twice.
-        return _receipts(jobs, await patiently(lambda: store.enqueue(jobs, clock.now())))
+        return self._handles(calls, jobs, await patiently(lambda: store.enqueue(jobs, clock.now())))
 
-    def _enqueue_in(self, call: Call) -> Receipt:
+    def _handles(self, calls: Sequence[Call[R]], jobs: Sequence[Job], known: Sequence[str]) -> list[JobHandle[R]]:
+        """Return the handles of calls; `known` are the ids under which the store knows their jobs."""
+        app = self._app
+        return [
+            JobHandle(app, job_id, call.terms.declaration, job_id == job.id)
+            for call, job, job_id in zip(calls, jobs, known, strict=True)
+        ]
+
+    def _enqueue_in(self, call: Call[R]) -> JobHandle[R]:
         store = self._joining()
-        if isinstance(self._origin.store, Transactional):
-            # Where there is an outbox, nobody should have to wait for the store.
+        if isinstance(self._app.store, Transactional):
+            # An outbox does not wait for the store, so it goes by the clock as it is.
             self._tune()
         job = self.job_of(call)
-        (known,) = store.enqueue_in(call.terms.connection, [job], self._origin.clock.now())
-        return self._receipt(job, known)
+        (known,) = store.enqueue_in(call.terms.connection, [job], self._app.clock.now())
+        return self._joined(call, job, known)
 
-    async def _aenqueue_in(self, call: Call) -> Receipt:
+    async def _aenqueue_in(self, call: Call[R]) -> JobHandle[R]:
         store, connection = self._joining(), call.terms.connection
-        if isinstance(self._origin.store, Transactional):
+        if isinstance(self._app.store, Transactional):
             await self._atune()
         if not isinstance(store, AsyncTransactional) or not store.is_asynchronous(connection):
             return self._enqueue_in(call)
         job = self.job_of(call)
-        (known,) = await store.aenqueue_in(connection, [job], self._origin.clock.now())
-        return self._receipt(job, known)
+        (known,) = await store.aenqueue_in(connection, [job], self._app.clock.now())
+        return self._joined(call, job, known)
 
-    def _receipt(self, job: Job, known: str) -> Receipt:
-        """Return the receipt of a job in a transaction; an outbox does not know which keys are taken."""
-        if job.key and not isinstance(self._origin.store, Transactional):
-            return Receipt(id=known, is_new=None)
-        return Receipt(id=known, is_new=known == job.id)
+    def _joined(self, call: Call[R], job: Job, known: str) -> JobHandle[R]:
+        """Return the handle of a job in a transaction; an outbox does not know which keys are taken."""
+        is_open = job.key and not isinstance(self._app.store, Transactional)
+        return JobHandle(self._app, known, call.terms.declaration, None if is_open else known == job.id, True)  # noqa: FBT003 - by position, as in bulk
 
     def _joining(self) -> Transactional:
         """Return the store or the outbox that joins a transaction of the caller's."""
-        store = self._origin.store_to_join
+        store = self._app.store_to_join
         if isinstance(store, Transactional):
             return store
-        outbox = self._origin.outbox
+        outbox = self._app.outbox
         if outbox is None:
             message = (
                 "this store cannot join a transaction of yours; name an outbox in your database, as in "
@@ -281,76 +271,72 @@ class Producer:
         return outbox
 
     def _tune(self) -> None:
-        if self._origin.clock.is_stale:
-            self._origin.portal.run(self._atune())
+        if self._app.clock.is_stale:
+            self._app.portal.run(self._atune())
 
     async def _atune(self) -> None:
-        """See to it that the clock is right, before a job is dated by it."""
-        clock = self._origin.clock
+        """Read the server's time again where that was long ago, before a job is dated by it."""
+        clock = self._app.clock
         if clock.is_stale:
             await patiently(clock.tune)
 
-    def _follow(self, *, is_news: bool) -> None:
-        if self.follower is not None and is_news:
+    def _follow(self, *, is_to_follow: bool) -> None:
+        if self.follower is not None and is_to_follow:
             self.follower.follow()
 
-    async def _afollow(self, *, is_news: bool) -> None:
-        if self.follower is not None and is_news:
+    async def _afollow(self, *, is_to_follow: bool) -> None:
+        if self.follower is not None and is_to_follow:
             await self.follower.afollow()
 
 
-class _UnderWay:
-    """Jobs on their way to the store: at most one batch, so that whatever fails, what was stored before it is known."""
+class _Sending:
+    """The batch that is being stored: at most one, so that whatever fails, what was stored before it is known."""
 
-    def __init__(self, receipts: list[Receipt]) -> None:
-        self._receipts = receipts
-        self._batch: asyncio.Task[list[Receipt]] | None = None
+    def __init__(self, handles: list[JobHandle[Any]]) -> None:
+        self._handles = handles
+        self._batch: asyncio.Task[list[JobHandle[Any]]] | None = None
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.arrive()
+        await self.finish()
 
-    async def leave(self, batch: Coroutine[Any, Any, list[Receipt]]) -> None:
-        """Send a batch off."""
+    async def start(self, batch: Coroutine[Any, Any, list[JobHandle[Any]]]) -> None:
+        """Begin to store a batch."""
         self._batch = asyncio.create_task(batch)
-        for _ in range(HANDS):
+        for _ in range(TURNS_TO_SEND):
             await asyncio.sleep(0)
 
-    async def arrive(self) -> None:
-        """Wait for the batch that is on its way, if any."""
+    async def finish(self) -> None:
+        """Wait until the batch is stored, if there is one."""
         if self._batch is not None:
             batch, self._batch = self._batch, None
-            self._receipts += await batch
+            self._handles += await batch
 
 
 @contextmanager
-def _telling(receipts: list[Receipt]) -> Iterator[None]:
-    """Let whoever hears of an error know what was stored before it."""
+def _attached(handles: list[JobHandle[Any]]) -> Iterator[None]:
+    """Attach to an exception what was stored before it."""
     try:
         yield
     except BaseException as error:
-        # Callers who shared one trip to the store share its error, and have different receipts.
+        # Callers that shared one trip to the store share its error, and have different handles.
         own = copy(error) if isinstance(error, StoreError) else error
-        own.receipts = receipts  # type: ignore[attr-defined]  # it may be anybody's exception
+        own.enqueued = handles  # type: ignore[attr-defined]  # it may be an exception of the caller's
         if own is error:
             raise
         raise own.with_traceback(error.__traceback__) from error.__cause__
 
 
 def _is_immediate(store: Store) -> TypeGuard[Immediate]:
-    # Python remembers what it has found out about a class, and not what about an object.
+    # Python caches this check for a class, and not for an object.
     return issubclass(type(store), Immediate)
 
 
-def _receipts(jobs: list[Job], known: list[str]) -> list[Receipt]:
-    return [Receipt(id=name, is_new=name == job.id) for name, job in zip(known, jobs, strict=True)]
-
-
 async def patiently(call: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Repeat a call that can be repeated while the store does not answer, for as long as a caller can wait."""
-    until, pause = ticks() + PATIENCE, FIRST_PAUSE
+    """Make a call that can be repeated, and repeat it for a while if the store is not reachable."""
+    until, pause = ticks() + MAX_RETRY_SECONDS, MIN_PAUSE_SECONDS
     while True:
         try:
             return await call()
@@ -358,4 +344,4 @@ async def patiently(call: Callable[[], Coroutine[Any, Any, T]]) -> T:
             if not error.is_passing or ticks() + pause > until:
                 raise
         await asyncio.sleep(pause)
-        pause = min(LONGEST_PAUSE, pause * 2)
+        pause = min(MAX_PAUSE_SECONDS, pause * 2)

@@ -1,35 +1,37 @@
 """A task: a registered function that can be enqueued. Called directly it is still the plain function."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import cached_property, update_wrapper
-from typing import TYPE_CHECKING, Generic, NoReturn, ParamSpec, Protocol, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
 
-from reprieve.call import Call, Options, Receipt, Terms
+from reprieve.call import Call, Options, Terms
 from reprieve.core.suggestion import suggest
 from reprieve.declaration import Declaration
 from reprieve.errors import ValidationError
+from reprieve.handle import App, JobHandle
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
-class Enqueuer(Protocol):
-    """Whoever stores calls as jobs: the app."""
+class Enqueuer(App, Protocol):
+    """What a task needs of its app."""
 
-    def enqueue(self, call: Call) -> Receipt:
+    def enqueue(self, call: Call[T]) -> JobHandle[T]:
         """Store one call, from code without a loop."""
         ...
 
-    async def aenqueue(self, call: Call) -> Receipt:
+    async def aenqueue(self, call: Call[T]) -> JobHandle[T]:
         """Store one call."""
         ...
 
 
 class Task(Generic[P, R]):
-    """A function that can be run now, by calling it, or later, by enqueueing it."""
+    """A function that can be run now, by calling it, or later, by enqueueing it. Its jobs return an `R`."""
 
     def __init__(
-        self, function: Callable[P, R], declaration: Declaration, app: Enqueuer, options: Options | None = None
+        self, function: Callable[P, Any], declaration: Declaration, app: Enqueuer, options: Options | None = None
     ) -> None:
         """Wrap a function that was declared with an app."""
         self._function = function
@@ -59,7 +61,8 @@ class Task(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function here and now, as if it were no task."""
-        return self._function(*args, **kwargs)
+        result: R = self._function(*args, **kwargs)
+        return result
 
     def using(self, **options: Unpack[Options]) -> Self:
         """Return the same task with options for the jobs that are enqueued through it.
@@ -73,7 +76,7 @@ class Task(Generic[P, R]):
         task._terms  # noqa: B018, SLF001 - worked out, and thereby checked, at the call that gives the options
         return task
 
-    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call:
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """Make a call that can be enqueued together with others."""
         return Call(self._terms, args, kwargs)
 
@@ -81,13 +84,36 @@ class Task(Generic[P, R]):
     def _terms(self) -> Terms:
         return Terms(self.declaration, self._options)
 
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Receipt:
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """Store a call to be run by a worker, from code without a loop."""
-        return self.app.enqueue(self.call(*args, **kwargs))
+        return self.app.enqueue(Call(self._terms, args, kwargs))
 
-    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Receipt:
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """Store a call to be run by a worker."""
-        return await self.app.aenqueue(self.call(*args, **kwargs))
+        return await self.app.aenqueue(Call(self._terms, args, kwargs))
+
+    def job(self, job_id: str) -> JobHandle[R]:
+        """Return the handle of a job of this task, by its id; nothing is read yet."""
+        return JobHandle(self.app, job_id, self.declaration)
+
+
+class AsyncTask(Task[P, R]):
+    """A task whose function is async: called directly it returns a coroutine, and its jobs return an `R`."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:  # type: ignore[override]  # to be awaited; all else is alike
+        """Run the function here and now, as if it were no task."""
+        coroutine: Coroutine[Any, Any, R] = self._function(*args, **kwargs)
+        return coroutine
+
+
+class TaskDecorator(Protocol):
+    """What `@app.task(…)` returns: makes a task of a function."""
+
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
+
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
 
 
 _NAMES = list(Options.__annotations__)

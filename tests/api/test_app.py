@@ -14,14 +14,15 @@ from typing import Literal
 
 import pytest
 
-from reprieve import Job, Policy, Reprieve, Rule, Task, fixed, presets
+from reprieve import Job, Policy, Reprieve, Rule, Task, presets
+from reprieve.backoff import fixed
 from reprieve.call import Call
 from reprieve.config import Settings
-from reprieve.errors import InvalidUrl, JobNotFound, ResultUnavailable, StoreError, StoreFull, ValidationError
+from reprieve.errors import InvalidUrl, StoreError, StoreFull, ValidationError
 from reprieve.producer import BULK
 from reprieve.stores.capabilities import Faulty
 from reprieve.stores.open import open_store
-from reprieve.stores.protocol import Filter, Retention
+from reprieve.stores.protocol import Filter
 from reprieve.testing import FakeClock, Fault, FaultyStore, adrain, assert_enqueued, drain, enqueued
 
 REFUSED = ConnectionError("refused")
@@ -54,27 +55,27 @@ def numbers(app: Reprieve) -> list[object]:
 
 
 def test_many_calls_are_stored_in_their_order(app: Reprieve, send: Task[[int], None]) -> None:
-    receipts = app.enqueue_many([send.call(number) for number in range(3)])
-    assert [app.job(receipt.id).payload for receipt in receipts] == [send.call(number).payload for number in range(3)]
-    assert all(receipt.is_new for receipt in receipts)
+    handles = app.enqueue_many([send.call(number) for number in range(3)])
+    assert [handle.fetch().payload for handle in handles] == [send.call(number).payload for number in range(3)]
+    assert all(handle.is_new for handle in handles)
 
 
 async def test_many_calls_can_be_of_many_tasks_and_options(app: Reprieve, send: Task[[int], None]) -> None:
     @app.task
     def other() -> None: ...
 
-    receipts = await app.aenqueue_many(
+    handles = await app.aenqueue_many(
         [send.using(tenant="acme").call(1), other.call(), send.using(key="a").call(2), send.using(key="a").call(3)]
     )
-    assert [receipt.is_new for receipt in receipts] == [True, True, True, False]
-    assert receipts[3].id == receipts[2].id
+    assert [handle.is_new for handle in handles] == [True, True, True, False]
+    assert handles[3].id == handles[2].id
     assert_enqueued(app, send.using(tenant="acme").call(1))
     assert_enqueued(app, other, times=1)
 
 
 def test_more_calls_than_fit_one_trip_are_stored_too(app: Reprieve, send: Task[[int], None]) -> None:
-    receipts = app.enqueue_many(send.call(number) for number in range(BULK + 1))
-    assert len({receipt.id for receipt in receipts}) == BULK + 1
+    handles = app.enqueue_many(send.call(number) for number in range(BULK + 1))
+    assert len({handle.id for handle in handles}) == BULK + 1
 
 
 async def test_no_calls_are_no_work(app: Reprieve) -> None:
@@ -99,21 +100,23 @@ def test_a_batch_with_one_bad_call_is_not_stored(app: Reprieve, send: Task[[int]
     assert enqueued(app) == []
 
 
-def test_an_error_between_two_batches_has_the_receipts_of_what_was_stored(
+def test_an_error_between_two_batches_has_the_handles_of_what_was_stored(
     app: Reprieve, send: Task[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("reprieve.producer.BULK", 2)
     with pytest.raises(ValidationError) as caught:
         app.enqueue_many([*(send.call(number) for number in range(5)), send.using(queue="\n").call(5)])
-    receipts = caught.value.receipts
-    assert [app.job(receipt.id).payload for receipt in receipts] == [send.call(number).payload for number in range(4)]
+    handles = caught.value.enqueued
+    assert [app.job(handle.id).fetch().payload for handle in handles] == [
+        send.call(number).payload for number in range(4)
+    ]
     assert numbers(app) == [0, 1, 2, 3]
 
 
-async def test_an_error_of_the_callers_own_has_receipts_too(
+async def test_an_error_of_the_callers_own_has_handles_too(
     app: Reprieve, send: Task[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def calls(count: int) -> Iterator[Call]:
+    def calls(count: int) -> Iterator[Call[None]]:
         for number in range(count):
             yield send.call(number)
         raise LookupError
@@ -122,7 +125,7 @@ async def test_an_error_of_the_callers_own_has_receipts_too(
     for count, stored in ((0, 0), (1, 0), (5, 4)):
         with pytest.raises(LookupError) as caught:
             await app.aenqueue_many(calls(count))
-        assert len(caught.value.receipts) == stored  # type: ignore[attr-defined]  # any exception has them
+        assert len(caught.value.enqueued) == stored  # type: ignore[attr-defined]  # any exception has them
 
 
 async def test_callers_who_share_the_error_of_a_store_have_receipts_of_their_own(
@@ -141,21 +144,21 @@ async def test_callers_who_share_the_error_of_a_store_have_receipts_of_their_own
             *(app.aenqueue_many(send.call(number) for number in range(count)) for count in (3, 5)),
             return_exceptions=True,
         )
-    assert [(type(error), len(error.receipts)) for error in errors] == [(StoreFull, 2), (StoreFull, 4)]  # type: ignore[union-attr]  # as above
+    assert [(type(error), len(error.enqueued)) for error in errors] == [(StoreFull, 2), (StoreFull, 4)]  # type: ignore[union-attr]  # as above
 
 
 def test_threads_can_enqueue_at_the_same_time(app: Reprieve, send: Task[[int], None]) -> None:
     with ThreadPoolExecutor(8) as threads:
-        receipts = list(threads.map(send.enqueue, range(200)))
-    assert len({receipt.id for receipt in receipts}) == 200
+        handles = list(threads.map(send.enqueue, range(200)))
+    assert len({handle.id for handle in handles}) == 200
     assert numbers(app) == list(range(200))
 
 
 def test_of_threads_with_the_same_key_one_is_first(app: Reprieve, send: Task[[int], None]) -> None:
     with ThreadPoolExecutor(8) as threads:
-        receipts = list(threads.map(send.using(key="a").enqueue, range(50)))
-    assert len({receipt.id for receipt in receipts}) == 1
-    assert [receipt.is_new for receipt in receipts].count(True) == 1
+        handles = list(threads.map(send.using(key="a").enqueue, range(50)))
+    assert len({handle.id for handle in handles}) == 1
+    assert [handle.is_new for handle in handles].count(True) == 1
 
 
 # in the caller's transaction
@@ -182,8 +185,8 @@ def test_a_job_is_there_if_the_callers_transaction_is(
     def ship(number: int) -> None: ...
 
     connection.execute("insert into shop_order values (7)")
-    receipt = ship.using(connection=connection).enqueue(7)
-    assert receipt.is_new
+    handle = ship.using(connection=connection).enqueue(7)
+    assert handle.is_new
     assert_enqueued(app, ship, times=0)
     getattr(connection, end)()
     assert_enqueued(app, ship.call(7), times=count)
@@ -231,65 +234,6 @@ def test_a_store_that_knows_no_transactions_says_so(app: Reprieve, send: Task[[i
 # results
 
 
-def test_a_result_is_kept_when_its_task_says_so(app: Reprieve) -> None:
-    @app.task(result_ttl="1h")
-    def count() -> dict[str, list[int]]:
-        return {"found": [1, 2]}
-
-    @app.task(name="forget")
-    def forget() -> int:
-        return 1
-
-    kept, lost = count.enqueue(), forget.enqueue()
-    with pytest.raises(ResultUnavailable, match=rf"job {kept.id} is waiting and has no result$") as refused:
-        app.result(kept.id)
-    assert refused.value.code == "result_unavailable"
-    drain(app)
-    assert app.result(kept.id) == {"found": [1, 2]}
-    with pytest.raises(ResultUnavailable, match="is not kept; declare forget with a result_ttl"):
-        app.result(lost.id)
-
-
-def test_a_result_outlives_its_job_until_its_own_time_is_up(app: Reprieve, clock: FakeClock) -> None:
-    @app.task(result_ttl="1h")
-    def count() -> int:
-        return 7
-
-    job = count.enqueue()
-    drain(app)
-    app.portal.run(app.store.prune(Retention(now=clock.now(), succeeded=0, succeeded_for=0)))
-    with pytest.raises(JobNotFound):
-        app.job(job.id)
-    assert app.result(job.id) == 7
-    clock.advance(3_601)
-    app.portal.run(app.store.prune(Retention(now=clock.now(), succeeded=0, succeeded_for=0)))
-    with pytest.raises(JobNotFound):
-        app.result(job.id)
-
-
-def test_a_job_that_died_says_why_it_has_no_result(app: Reprieve) -> None:
-    @app.task(result_ttl="1h", policy=Policy(max_attempts=1))
-    def fail() -> None:
-        raise REFUSED
-
-    job = fail.enqueue()
-    drain(app)
-    with pytest.raises(ResultUnavailable, match="is dead and has no result: refused"):
-        app.result(job.id)
-
-
-async def test_a_result_can_be_waited_for(app: Reprieve) -> None:
-    @app.task(result_ttl="1h")
-    def count() -> int:
-        return 42
-
-    job = await count.aenqueue()
-    waiting = asyncio.create_task(app.aresult(job.id, wait="30s"))
-    await asyncio.sleep(0)
-    await adrain(app)
-    assert await waiting == 42
-
-
 @pytest.mark.parametrize(
     ("value", "complaint"), [("a" * 300_000, "has 300,002 bytes"), (object(), "cannot be stored as JSON")]
 )
@@ -300,7 +244,7 @@ def test_a_result_that_cannot_be_kept_is_the_end_of_its_job(app: Reprieve, value
 
     job = answer.enqueue()
     assert drain(app).dead == 1
-    dead = app.job(job.id)
+    dead = job.fetch()
     assert (dead.death, dead.attempt) == ("permanent", 1)
     assert dead.cause is not None
     assert complaint in dead.cause.reason
@@ -313,16 +257,16 @@ def test_the_jobs_own_words_go_over_the_operators_over_the_tasks_over_the_apps()
     memory = Settings(url="sqlite://:memory:")
     operators = Settings(url="sqlite://:memory:", policies={"send": Policy(max_attempts=4)})
     with Reprieve(settings=memory) as plain:
-        assert plain.job(plain.task(name="send")(lambda: None).enqueue().id).max_attempts == 10
+        assert plain.task(name="send")(lambda: None).enqueue().fetch().max_attempts == 10
     with Reprieve(settings=memory, policy=Policy(max_attempts=2)) as apps:
-        assert apps.job(apps.task(name="send")(lambda: None).enqueue().id).max_attempts == 2
+        assert apps.task(name="send")(lambda: None).enqueue().fetch().max_attempts == 2
     with Reprieve(settings=memory, policy=Policy(max_attempts=2)) as apps:
         send = apps.task(name="send", policy=Policy(max_attempts=3))(lambda: None)
-        assert apps.job(send.enqueue().id).max_attempts == 3
+        assert send.enqueue().fetch().max_attempts == 3
     with Reprieve(settings=operators, policy=Policy(max_attempts=2)) as apps:
         send = apps.task(name="send", policy=Policy(max_attempts=3))(lambda: None)
-        assert apps.job(send.enqueue().id).max_attempts == 4
-        assert apps.job(send.using(max_attempts=5).enqueue().id).max_attempts == 5
+        assert send.enqueue().fetch().max_attempts == 4
+        assert send.using(max_attempts=5).enqueue().fetch().max_attempts == 5
 
 
 def test_rules_of_the_operator_go_before_everything_else(clock: FakeClock) -> None:
@@ -335,14 +279,14 @@ def test_rules_of_the_operator_go_before_everything_else(clock: FakeClock) -> No
 
         job = fail.enqueue()
         assert drain(app).dead == 1
-        assert app.job(job.id).death == "permanent"
+        assert job.fetch().death == "permanent"
 
 
 def test_development_has_policies_of_its_own() -> None:
     for profile, policy in (("production", presets.smtp), ("development", presets.smtp_dev)):
         settings = Settings(url="sqlite://:memory:", policy="smtp", profile=profile)  # type: ignore[arg-type]  # one of the two
         with Reprieve(settings=settings) as app:
-            job = app.job(app.task(lambda: None).enqueue().id)
+            job = app.task(lambda: None).enqueue().fetch()
             assert app.registry.policy_of(job) == policy
 
 
@@ -386,7 +330,7 @@ def test_a_task_that_nobody_knows_and_a_payload_that_does_not_fit_are_dead_at_on
 
     assert drain(app).dead == 2
     for job_id, reason in ((unknown.id, "no task is named 'not here'"), (unfit.id, "does not fit")):
-        job = app.job(job_id)
+        job = app.job(job_id).fetch()
         assert (job.death, job.attempt) == ("undecodable", 1)
         assert job.cause is not None
         assert reason in job.cause.reason
@@ -401,8 +345,8 @@ async def test_an_enqueue_rides_out_a_store_that_fails_once(
 ) -> None:
     assert isinstance(app.store, Faulty)
     app.store.inject(point)
-    receipt = await send.aenqueue(1)
-    assert receipt.is_new
+    handle = await send.aenqueue(1)
+    assert handle.is_new
     assert_enqueued(app, send, times=1)
 
 
@@ -426,7 +370,7 @@ async def test_an_enqueue_does_not_wait_for_ever(
             raise StoreError(message)
 
     tries: list[int] = []
-    monkeypatch.setattr("reprieve.producer.PATIENCE", 0.2)
+    monkeypatch.setattr("reprieve.producer.MAX_RETRY_SECONDS", 0.2)
     with app.override(store=Gone(app.store)), pytest.raises(StoreError, match="gone"):
         await send.aenqueue(1)
     assert len(tries) > 1
@@ -498,7 +442,7 @@ def test_a_closed_app_opens_again_when_it_is_needed(tmp_path: Path) -> None:
     with app:
         first = work.enqueue()
     app.close()
-    assert app.job(first.id).state == "waiting"
+    assert first.fetch().state == "waiting"
     app.close()
 
 
@@ -507,7 +451,7 @@ async def test_a_closed_app_opens_again_in_coroutines(tmp_path: Path) -> None:
     work = app.task(name="work")(lambda: None)
     async with app:
         first = await work.aenqueue()
-    assert (await app.ajob(first.id)).state == "waiting"
+    assert (await first.afetch()).state == "waiting"
     await app.aclose()
 
 
@@ -554,4 +498,4 @@ def test_backoff_of_a_task_is_its_policys(app: Reprieve, clock: FakeClock) -> No
 
     job = fail.enqueue()
     drain(app, within=0)
-    assert app.job(job.id).due_at == clock.now() + 7_000
+    assert job.fetch().due_at == clock.now() + 7_000

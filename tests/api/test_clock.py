@@ -216,7 +216,7 @@ def test_jobs_are_made_by_the_time_of_the_server(app: Reprieve, work: Task[[], N
     before = right()
     one = work.enqueue()
     many = app.enqueue_many([work.call(), work.using(delay="1m").call()])
-    *created, due = [app.job(receipt.id) for receipt in (one, *many)]
+    *created, due = [handle.fetch() for handle in (one, *many)]
     after = right()
     for job in created:
         assert before - 1_000 < job.created_at <= after
@@ -227,11 +227,11 @@ def test_jobs_are_made_by_the_time_of_the_server(app: Reprieve, work: Task[[], N
 async def test_jobs_are_made_by_the_time_of_the_server_in_a_loop(app: Reprieve, work: Task[[], None]) -> None:
     before = right()
     one = await work.aenqueue()
-    job = await app.ajob(one.id)
+    job = await one.afetch()
     assert before - 1_000 < job.created_at <= right()
     await app.aclose()
     (many,) = await app.aenqueue_many([work.call()])
-    job = await app.ajob(many.id)
+    job = await many.afetch()
     assert before - 1_000 < job.created_at <= right()
     await app.aclose()
 
@@ -240,8 +240,8 @@ async def test_people_act_by_the_time_of_the_server(app: Reprieve, work: Task[[]
     one = await work.using(delay="1h").aenqueue()
     await app.aclose()
     before = right()
-    await app.acancel(one.id, by="ann", reason="not wanted")
-    job = await app.ajob(one.id)
+    await one.acancel(by="ann", reason="not wanted")
+    job = await one.afetch()
     assert job.finished_at is not None
     assert before - 1_000 < job.finished_at <= right()
     await app.aclose()
@@ -254,7 +254,7 @@ def test_jobs_in_a_transaction_are_made_by_the_time_of_the_server(
     before = right()
     with psycopg.connect(postgres_url) as connection:
         one = work.using(connection=connection).enqueue()
-    assert before - 1_000 < app.job(one.id).created_at <= right()
+    assert before - 1_000 < one.fetch().created_at <= right()
 
 
 def test_a_clock_that_was_handed_in_goes_before_the_servers(url: str) -> None:
@@ -264,4 +264,4 @@ def test_a_clock_that_was_handed_in_goes_before_the_servers(url: str) -> None:
         @app.task
         def work() -> None: ...
 
-        assert app.job(work.enqueue().id).created_at == mine.now()
+        assert work.enqueue().fetch().created_at == mine.now()

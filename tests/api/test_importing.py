@@ -1,7 +1,7 @@
 """While an application is imported nothing is enqueued; before and after that, everything is as it always was."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -54,7 +54,12 @@ def test_enqueue_is_allowed_again_after_an_import_that_failed(send: Task[[int], 
 
 def test_every_way_to_enqueue_is_refused_and_stores_nothing(app: Reprieve, send: Task[[int], None]) -> None:
     with application():
-        for enqueue in (lambda: send.enqueue(1), lambda: app.enqueue(send.call(1)), lambda: app.enqueue_many([])):
+        ways: list[Callable[[], object]] = [
+            lambda: send.enqueue(1),
+            lambda: app.enqueue(send.call(1)),
+            lambda: app.enqueue_many([]),
+        ]
+        for enqueue in ways:
             with pytest.raises(EnqueueDuringImport):
                 enqueue()
         for coroutine in (send.aenqueue(1), app.aenqueue(send.call(1)), app.aenqueue_many([send.call(1)])):

@@ -192,7 +192,7 @@ def test_any_async_context_manager_will_do(app: Reprieve) -> None:
 
     job = look.enqueue()
     drain(app)
-    assert app.result(job.id) is True
+    assert job.result() is True
 
 
 async def returns() -> None: ...

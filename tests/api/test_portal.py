@@ -84,7 +84,7 @@ def test_calls_and_closes_at_the_same_time_all_end(portal: Portal) -> None:
 def test_an_app_can_be_closed_while_other_threads_wait_for_a_result() -> None:
     app = Reprieve("sqlite://:memory:")
 
-    @app.task
+    @app.task(result_ttl="1h")
     def never() -> None: ...
 
     job = never.using(delay="1h").enqueue()
@@ -96,7 +96,7 @@ def test_an_app_can_be_closed_while_other_threads_wait_for_a_result() -> None:
             return super().now()
 
     with app.override(clock=Watched()), ThreadPoolExecutor(3) as threads:
-        waiting = [threads.submit(app.result, job.id, wait="1h") for _ in range(3)]
+        waiting = [threads.submit(job.result, timeout="1h") for _ in range(3)]
         for _ in range(3):
             assert begun.acquire(timeout=PATIENCE)
         app.close()

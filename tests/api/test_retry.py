@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from reprieve import Cancel, Fail, Policy, Reprieve, Task, current_job, fixed
+from reprieve import Cancel, Fail, Policy, Reprieve, Task, current_job
+from reprieve.backoff import fixed
 from reprieve.core import move
 from reprieve.core.ids import make_id
 from reprieve.core.move import ManualRetry
@@ -58,12 +59,12 @@ def test_a_job_with_attempts_left_is_retried_at_once(
     outage[0] = HOPELESS
     job = charge.enqueue(1)
     assert drain(app).dead == 1
-    answer = app.retry(job.id, by="ana", reason="the order is there now")
+    answer = job.retry(by="ana", reason="the order is there now")
     assert (answer.job_id, answer.message) == (job.id, "the job is queued to be retried")
     assert answer.queue_position == "1"
     outage.clear()
     assert drain(app, within=0).succeeded == 1
-    assert app.job(job.id).attempt == 2
+    assert job.fetch().attempt == 2
 
 
 def test_a_retry_that_was_scheduled_is_replaced(
@@ -72,7 +73,7 @@ def test_a_retry_that_was_scheduled_is_replaced(
     job = charge.enqueue(1)
     assert drain(app, within=0).retried == 1
     outage.clear()
-    app.retry(job.id, by="ana", reason="the bank is back")
+    job.retry(by="ana", reason="the bank is back")
     assert drain(app, within=0).succeeded == 1
     assert drain(app).ran == 0
 
@@ -83,11 +84,11 @@ def test_a_job_that_has_used_its_attempts_is_retried_only_by_force(
     job = charge.enqueue(1)
     assert drain(app).dead == 1
     with pytest.raises(MaxRetriesExceeded, match="has used its 2 attempts; to grant one more, add --force") as refused:
-        app.retry(job.id, by="ana", reason="the bank is back")
+        job.retry(by="ana", reason="the bank is back")
     assert refused.value.code == "max_retries_exceeded"
-    app.retry(job.id, by="ana", reason="the bank is back", force=True)
+    job.retry(by="ana", reason="the bank is back", force=True)
     assert drain(app).dead == 1
-    dead = app.job(job.id)
+    dead = job.fetch()
     assert (dead.granted, dead.charged, dead.attempt) == (1, 3, 3)
 
 
@@ -99,16 +100,16 @@ def test_a_cancelled_job_can_be_retried(app: Reprieve, clock: FakeClock) -> None
 
     job = give_up.enqueue()
     assert drain(app).cancelled == 1
-    app.retry(job.id, by="ana", reason="we want it after all")
+    job.retry(by="ana", reason="we want it after all")
     assert drain(app).succeeded == 1
 
 
 def test_a_retry_can_be_delayed(app: Reprieve, charge: Task[[int], None], clock: FakeClock) -> None:
     job = charge.enqueue(1)
     drain(app, within=0)
-    answer = app.retry(job.id, by="ana", reason="in ten minutes", delay="10m")
+    answer = job.retry(by="ana", reason="in ten minutes", delay="10m")
     assert (answer.message, answer.queue_position) == ("the job will be retried after its delay", "")
-    assert app.job(job.id).due_at == clock.now() + 600_000
+    assert job.fetch().due_at == clock.now() + 600_000
 
 
 def test_the_position_counts_who_is_ahead(
@@ -122,18 +123,16 @@ def test_the_position_counts_who_is_ahead(
     charge.using(tenant="acme", priority=1).enqueue(1)
     clock.advance("1s")
     charge.enqueue(2)
-    assert app.retry(dead.id, by="ana", reason="again").queue_position == "4"
+    assert dead.retry(by="ana", reason="again").queue_position == "4"
 
 
 @pytest.mark.parametrize(("by", "reason"), [("", "because"), ("ana", ""), (" ", "because"), ("ana", " \n")])
-def test_whoever_retries_or_cancels_says_who_they_are_and_why(
-    app: Reprieve, charge: Task[[int], None], by: str, reason: str
-) -> None:
+def test_a_retry_and_a_cancel_need_who_and_why(app: Reprieve, charge: Task[[int], None], by: str, reason: str) -> None:
     job = charge.enqueue(1)
     drain(app, within=0)
-    for act in (app.retry, app.cancel):
+    for act in (job.retry, job.cancel):
         with pytest.raises(ValidationError, match="needs who makes it") as refused:
-            act(job.id, by=by, reason=reason)
+            act(by=by, reason=reason)
         assert refused.value.code == "validation_error"
 
 
@@ -142,11 +141,11 @@ async def test_who_and_why_are_kept_beside_the_last_error(
 ) -> None:
     job = await charge.aenqueue(1)
     await adrain(app, within=0)
-    await app.aretry(job.id, by="ana", reason="the bank is back")
+    await job.aretry(by="ana", reason="the bank is back")
     moves = [event.move for _, event in await app.store.events(job_id=job.id)]
     (retried,) = [move for move in moves if isinstance(move, ManualRetry)]
     assert (retried.by, retried.reason) == ("ana", "the bank is back")
-    waiting = await app.ajob(job.id)
+    waiting = await job.afetch()
     assert waiting.cause is not None
     assert (waiting.cause.reason, waiting.is_manual) == ("refused", True)
 
@@ -160,19 +159,19 @@ def test_a_job_that_has_not_failed_cannot_be_retried(
     if state == "succeeded":
         drain(app)
     with pytest.raises(InvalidRetryState, match=f"is {state} and has not failed") as refused:
-        app.retry(job.id, by="ana", reason="why not")
+        job.retry(by="ana", reason="why not")
     assert refused.value.code == "invalid_retry_state"
 
 
-@pytest.mark.parametrize("act", ["retry", "cancel", "job", "result"])
+@pytest.mark.parametrize("act", ["retry", "cancel", "fetch", "result"])
 def test_a_job_that_does_not_exist_is_not_found(app: Reprieve, clock: FakeClock, act: str) -> None:
     nobody = make_id(clock.now(), 1)
     options = ANA if act in ("retry", "cancel") else {}
     with pytest.raises(JobNotFound, match=f"there is no job {nobody}") as refused:
-        getattr(app, act)(nobody, **options)
+        getattr(app.job(nobody), act)(**options)
     assert refused.value.code == "job_not_found"
     with pytest.raises(InvalidId, match="'42' is not a job id"):
-        getattr(app, act)("42", **options)
+        getattr(app.job("42"), act)(**options)
 
 
 async def test_a_job_that_runs_cannot_be_retried_until_it_is_stuck(app: Reprieve, clock: FakeClock) -> None:
@@ -184,16 +183,16 @@ async def test_a_job_that_runs_cannot_be_retried_until_it_is_stuck(app: Reprieve
             return
         clock.advance("29m")
         with pytest.raises(ConcurrentModification, match="is running") as refused:
-            await app.aretry(current_job().id, by="ana", reason="it hangs")
+            await app.job(current_job().id).aretry(by="ana", reason="it hangs")
         refusals.append(refused.value.code)
         clock.advance("2m")
-        await app.aretry(current_job().id, by="ana", reason="it hangs")
+        await app.job(current_job().id).aretry(by="ana", reason="it hangs")
 
     job = await slow.aenqueue()
     await adrain(app)
     assert refusals == ["concurrent_modification"]
     # What the first attempt said came too late: it had been fenced off.
-    done = await app.ajob(job.id)
+    done = await job.afetch()
     assert (done.state, done.attempt) == ("succeeded", 2)
 
 
@@ -202,19 +201,19 @@ async def test_a_job_is_not_stuck_before_its_own_time_is_up(app: Reprieve, clock
     async def patient() -> None:
         clock.advance("31m")
         with pytest.raises(ConcurrentModification, match="is running"):
-            await app.aretry(current_job().id, by="ana", reason="it hangs")
+            await app.job(current_job().id).aretry(by="ana", reason="it hangs")
 
     job = await patient.aenqueue()
     await adrain(app)
-    assert ((await app.ajob(job.id)).state, (await app.ajob(job.id)).attempt) == ("succeeded", 1)
+    assert ((await job.afetch()).state, (await job.afetch()).attempt) == ("succeeded", 1)
 
 
 def test_a_job_that_waits_can_be_cancelled_and_never_runs(app: Reprieve, charge: Task[[int], None]) -> None:
     job = charge.enqueue(1)
-    assert app.cancel(job.id, by="ana", reason="sold out") == "cancelled"
+    assert job.cancel(by="ana", reason="sold out") == "cancelled"
     assert drain(app).ran == 0
     with pytest.raises(InvalidState, match="is cancelled; only a job that waits or runs can be cancelled"):
-        app.cancel(job.id, by="ana", reason="sold out")
+        job.cancel(by="ana", reason="sold out")
 
 
 async def test_a_job_that_runs_is_asked_to_stop(app: Reprieve) -> None:
@@ -222,13 +221,13 @@ async def test_a_job_that_runs_is_asked_to_stop(app: Reprieve) -> None:
 
     @app.task(name="slow")
     async def slow() -> None:
-        answers.append(await app.acancel(current_job().id, by="ana", reason="sold out"))
+        answers.append(await app.job(current_job().id).acancel(by="ana", reason="sold out"))
         await asyncio.Event().wait()
 
     job = await slow.aenqueue()
     await adrain(app)
     assert answers == ["stopping"]
-    assert (await app.ajob(job.id)).state == "cancelled"
+    assert (await job.afetch()).state == "cancelled"
     (*_, (_, event)) = await app.store.events(job_id=job.id)
     assert event.move == move.Cancel(by="ana", reason="sold out")
 
@@ -236,11 +235,11 @@ async def test_a_job_that_runs_is_asked_to_stop(app: Reprieve) -> None:
 async def test_a_job_that_fails_while_it_is_asked_to_stop_is_cancelled(app: Reprieve) -> None:
     @app.task(name="unlucky", policy=Policy(max_attempts=9, backoff=fixed("1h")))
     async def unlucky() -> None:
-        await app.acancel(current_job().id, by="ana", reason="sold out")
+        await app.job(current_job().id).acancel(by="ana", reason="sold out")
         raise REFUSED
 
     job = await unlucky.aenqueue()
     assert (await adrain(app)).ran == 1
-    assert (await app.ajob(job.id)).state == "cancelled"
+    assert (await job.afetch()).state == "cancelled"
     (*_, (_, event)) = await app.store.events(job_id=job.id)
     assert event.move == move.Cancel(by="ana", reason="sold out")

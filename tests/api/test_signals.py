@@ -43,7 +43,7 @@ def test_a_job_ends_with_whatever_reason_its_task_gives(signal: Signal, state: s
 
         job_id = end.enqueue().id
         assert drain(app).ran == 1
-        job = app.job(job_id)
+        job = app.job(job_id).fetch()
     assert (job.state, job.cause.reason if job.cause else "") == (state, reason)
 
 

@@ -14,7 +14,8 @@ import msgspec
 import pydantic
 import pytest
 
-from reprieve import Cancel, Fail, Job, Policy, Reprieve, Retry, Snooze, Task, current_job, fixed
+from reprieve import Cancel, Fail, Job, Policy, Reprieve, Retry, Snooze, Task, current_job
+from reprieve.backoff import fixed
 from reprieve.context import Running
 from reprieve.errors import (
     DuplicateTask,
@@ -57,7 +58,7 @@ def send(app: Reprieve) -> Task[[int], None]:
 
 
 def stored(app: Reprieve, task: Task[[int], None]) -> Job:
-    return app.job(task.enqueue(1).id)
+    return task.enqueue(1).fetch()
 
 
 # declaring
@@ -299,7 +300,7 @@ def test_the_retry_settings_of_one_job_give_exactly_its_waits(app: Reprieve, clo
     assert drain(app).dead == 1
     waits = [(later - sooner) / 1_000 for sooner, later in pairwise(moments)]
     assert waits == [60, 120, 240, 480]
-    assert app.job(job.id).death == "exhausted"
+    assert job.fetch().death == "exhausted"
 
 
 # dependencies
@@ -318,10 +319,10 @@ def test_a_dependency_can_be_a_function_of_the_arguments(app: Reprieve) -> None:
 
     job = send.enqueue("ana@example.com")
     drain(app)
-    assert app.job(job.id).dependency == "example.com"
+    assert job.fetch().dependency == "example.com"
     assert asked == ["ana@example.com"]
     other = send.using(dependency=lambda address: address[:3]).enqueue("bea@example.com")
-    assert app.job(other.id).dependency == "bea"
+    assert other.fetch().dependency == "bea"
 
 
 @pytest.mark.parametrize(
@@ -371,7 +372,7 @@ def test_an_async_function_inside_a_plain_decorator_is_run_to_its_end(app: Repri
     app.middleware.append(note)
     job = double.enqueue(21)
     assert drain(app).succeeded == 1
-    assert app.result(job.id) == 42
+    assert job.result() == 42
     assert (seen, threads) == ([42], [threading.current_thread()])
 
 
@@ -480,12 +481,12 @@ def test_signals_say_the_same_raised_and_returned(app: Reprieve, way: str, clock
 
     snoozed, cancelled, failed, retried = (say.enqueue(word) for word in ("snooze", "cancel", "fail", "retry"))
     drain(app, within=0)
-    job = app.job(snoozed.id)
+    job = snoozed.fetch()
     assert (job.state, job.due_at, job.charged, job.snoozes) == ("waiting", start + 300_000, 0, 1)
-    assert app.job(cancelled.id).state == "cancelled"
-    job = app.job(failed.id)
+    assert cancelled.fetch().state == "cancelled"
+    job = failed.fetch()
     assert (job.state, job.death, job.cause and job.cause.reason) == ("dead", "permanent", "no such order")
-    job = app.job(retried.id)
+    job = retried.fetch()
     assert (job.state, job.due_at, job.charged) == ("waiting", start + 600_000, 1)
     assert job.cause is not None
     assert job.cause.reason == "busy"
@@ -498,7 +499,7 @@ def test_a_retry_without_a_wait_takes_the_policys(app: Reprieve, clock: FakeCloc
 
     job = again.enqueue()
     drain(app, within=0)
-    assert app.job(job.id).due_at == clock.now() + 3_600_000
+    assert job.fetch().due_at == clock.now() + 3_600_000
 
 
 def test_a_retry_remembers_the_error_that_it_was_raised_from(app: Reprieve) -> None:
@@ -508,7 +509,7 @@ def test_a_retry_remembers_the_error_that_it_was_raised_from(app: Reprieve) -> N
 
     job = again.enqueue()
     drain(app, within=0)
-    cause = app.job(job.id).cause
+    cause = job.fetch().cause
     assert cause is not None
     assert cause.reason == "refused"
 
@@ -546,15 +547,15 @@ async def test_progress_can_be_seen_while_the_job_runs(app: Reprieve) -> None:
     async def work() -> None:
         job = current_job()
         job.progress({"done": 3})
-        while (said := await app.aprogress(job.id)) is None:
+        while (said := await app.job(job.id).aprogress()) is None:
             pass
         seen.append(said)
 
     job = await work.aenqueue()
-    assert await app.aprogress(job.id) is None
+    assert await job.aprogress() is None
     await adrain(app)
     assert seen == [{"done": 3}]
-    assert await app.aprogress(job.id) is None
+    assert await job.aprogress() is None
 
 
 def test_progress_must_be_data(app: Reprieve) -> None:
@@ -579,8 +580,8 @@ def test_a_result_or_progress_that_json_cannot_hold_is_refused(app: Reprieve, va
     job = measure.enqueue()
     report.enqueue()
     drained = drain(app)
-    assert (app.job(job.id).death, drained.dead) == ("permanent", 2)
-    cause = app.job(job.id).cause
+    assert (job.fetch().death, drained.dead) == ("permanent", 2)
+    cause = job.fetch().cause
     assert cause is not None
     assert cause.reason.startswith(f"there is a NaN or an infinity in the result of {measure.name}")
     (error,) = (attempt.error for attempt in drained.attempts if attempt.error is not None)

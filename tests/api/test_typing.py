@@ -12,7 +12,7 @@ PRELUDE = """\
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from reprieve import Reprieve, Task
+from reprieve import JobHandle, Reprieve, Task
 
 app = Reprieve("sqlite://:memory:")
 
@@ -56,8 +56,20 @@ RIGHT = {
     "reveal_type(double)": "reprieve.task.Task[[number: int], int]",
     "reveal_type(double(1))": "int",
     "print(reveal_type(send(1)))": "typing.Coroutine[Any, Any, str]",
-    "reveal_type(double.enqueue(1))": "reprieve.call.Receipt",
-    "reveal_type(double.call(1))": "reprieve.call.Call",
+    "reveal_type(double.enqueue(1))": "reprieve.handle.JobHandle[int]",
+    "reveal_type(double.enqueue(1).result())": "int",
+    'print(reveal_type(double.enqueue(1).aresult(timeout="5s")))': "typing.Coroutine[Any, Any, int]",
+    "reveal_type(double.enqueue(1).fetch())": "reprieve.core.job.Job",
+    'reveal_type(double.job("0192f0c8").result())': "int",
+    'reveal_type(app.job("0192f0c8").result())': "object",
+    "reveal_type(send)": "reprieve.task.AsyncTask[[user: int, *, template: str =",
+    "reveal_type(send.enqueue(1))": "reprieve.handle.JobHandle[str]",
+    'reveal_type(send.using(tenant="acme").enqueue(1).result())': "str",
+    "reveal_type(app.enqueue(send.call(1)).result())": "str",
+    "reveal_type(app.enqueue_many(double.call(n) for n in range(3)))": "list[reprieve.handle.JobHandle[int]]",
+    "app.enqueue_many([send.call(1), double.call(2)])": "",
+    "handle: JobHandle[object] = double.enqueue(1)": "",
+    "reveal_type(double.call(1))": "reprieve.call.Call[int]",
     'reveal_type(double.using(tenant="acme"))': "reprieve.task.Task[[number: int], int]",
     "task: Task[[int], int] = double": "",
     "reveal_type(app.resource(Pool))": "snippets.Pool",
@@ -84,6 +96,9 @@ WRONG = {
     "app.task(timeout=[])(lambda: None)": "No overload variant",
     'app.task(executor="fiber")(lambda: None)': "No overload variant",
     "task: Task[[str], int] = double": "Incompatible types in assignment",
+    "handle: JobHandle[str] = double.enqueue(1)": "Incompatible types in assignment",
+    "double.enqueue(1).result(5)": "Too many positional arguments",
+    'double.enqueue(1).retry(by="ana")': 'Missing named argument "reason"',
     "app.resource(42)": 'expected "type[Never]"',
     "app.lifespan(returns)": 'Value of type variable "L" of "lifespan" of "Reprieve" cannot be',
     "app.lifespan(double)": 'Value of type variable "L" of "lifespan" of "Reprieve" cannot be',
@@ -111,7 +126,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def _on_its_own(number: int, line: str) -> str:
-    return line.replace("task:", f"task_{number}:")
+    return line.replace("task:", f"task_{number}:").replace("handle:", f"handle_{number}:")
 
 
 @pytest.mark.parametrize("line", RIGHT)

@@ -23,8 +23,8 @@ def test_job_whose_rules_break_is_retried_and_not_left_running() -> None:
         raise ConnectionError(message)
 
     with app:
-        receipt = send.enqueue()
+        handle = send.enqueue()
         drain(app, clock)
-        job = app.job(receipt.id)
+        job = handle.fetch()
         assert job.state == "dead"
         assert job.cause is not None

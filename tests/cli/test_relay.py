@@ -51,9 +51,9 @@ def send(count: int) -> list[str]:
     with Reprieve() as app, closing(sqlite3.connect("app.db", isolation_level=None)) as connection:
         task = app.task(name="shop.confirm")(lambda number: None)
         connection.execute("begin immediate")
-        receipts = app.enqueue_many(task.using(connection=connection).call(number) for number in range(count))
+        handles = app.enqueue_many(task.using(connection=connection).call(number) for number in range(count))
         connection.execute("commit")
-    return [receipt.id for receipt in receipts]
+    return [handle.id for handle in handles]
 
 
 async def arrived() -> int:

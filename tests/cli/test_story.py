@@ -173,14 +173,14 @@ def test_show_tells_the_whole_story() -> None:
             @app.task(name="send", dependency="ses")
             def send(user: int, template: str = "") -> None: ...
 
-            receipt = await send.aenqueue(42, template="hello")
+            handle = await send.aenqueue(42, template="hello")
             await app.store.heartbeat(Heartbeat(session="mail-3", now=now, lease=60.0, slots=1, is_new=True))
             claim = Claim(session="mail-3", number=1, now=now + 1_000, queues=("default",), limit=1)
             (job,) = (await app.store.claim(claim)).jobs
             failed = change.settle(job, Dead(death="permanent", cause=CAUSE, charged=True), now + 3_500)
             await app.store.claim(Claim(session="mail-3", number=2, now=now + 3_500, changes=(failed,)))
-            await app.aretry(receipt.id, by="ana", reason="the address is fixed", force=True)
-            return receipt.id
+            await handle.aretry(by="ana", reason="the address is fixed", force=True)
+            return handle.id
 
     job = asyncio.run(live())
     text = reprieve("jobs", "show", job[-8:], "--store", "sqlite:///jobs.db").stdout

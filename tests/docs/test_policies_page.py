@@ -6,9 +6,10 @@ from typing import cast, get_args
 import pytest
 
 import reprieve
+from reprieve.backoff import Backoff, Exponential, Jitter
 from reprieve.cli.schedule import schedule_of, spell_attempts, spell_waits
 from reprieve.core import presets
-from reprieve.core.backoff import STANDARD, Backoff, Jitter
+from reprieve.core.backoff import STANDARD
 from reprieve.core.classify import TABLES
 from reprieve.core.duration import seconds, spell
 from reprieve.core.policy import Policy
@@ -17,7 +18,7 @@ from scripts import backoffs
 from tests.docs.page import ROOT, code, table, text_of
 
 PAGE = text_of("docs/learn/policies.md")
-PUBLIC = {name: getattr(reprieve, name) for name in reprieve.__all__}
+PUBLIC = {name: getattr(home, name) for home in (reprieve, reprieve.backoff) for name in home.__all__}
 LAST_DRAW = 1 - 1e-9
 
 
@@ -46,7 +47,7 @@ def test_every_backoff_waits_as_long_as_its_row_says(row: dict[str, str]) -> Non
 @pytest.mark.parametrize("row", table(PAGE, "jitter"), ids=lambda row: row["jitter"])
 def test_every_jitter_spreads_as_far_as_its_row_says(row: dict[str, str]) -> None:
     jitter = cast("Jitter | float", made(code(row["jitter"])[0]) if code(row["jitter"]) else 0.0)
-    backoff = reprieve.Exponential("1s", cap="60s", jitter=jitter)
+    backoff = Exponential("1s", cap="60s", jitter=jitter)
     for column, failures in (("a wait of 8 s", 4), ("a wait at the cap of 60 s", 7)):
         bounds = (backoff.delay(failures, 0.0), backoff.delay(failures, LAST_DRAW))
         assert row[column] == " – ".join(spell(round(bound, 6)) for bound in bounds)

@@ -64,7 +64,7 @@ def test_the_longest_wait_of_a_job_with_a_delay_of_its_own_is_what_its_row_says(
         @app.task
         def send() -> None: ...
 
-        job = app.job(send.using(retry_delay="1h").enqueue().id)
+        job = send.using(retry_delay="1h").enqueue().fetch()
         policy = app.registry.policy_of(job)
         assert [policy.delay(failures, 0.5) for failures in (1, 2, 3)] == [3_600, 7_200, 14_400]
         assert policy.delay(30) == DAY == seconds("1d")

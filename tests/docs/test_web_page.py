@@ -21,7 +21,7 @@ request = RequestFactory().post("/sign-ups", {"user_id": "42"})
 first = views.sign_up(request)
 second = asyncio.run(views.sign_up_async(request))
 ids = [json.loads(answer.content)["job"] for answer in (first, second)]
-states = [jobs.app.job(job_id).state for job_id in ids]
+states = [jobs.app.job(job_id).fetch().state for job_id in ids]
 jobs.app.close()
 print(json.dumps([first.status_code, second.status_code, *states]))
 """

@@ -16,7 +16,8 @@ import asyncio
 import os
 from pathlib import Path
 
-from reprieve import Policy, Reprieve, fixed
+from reprieve import Policy, Reprieve
+from reprieve.backoff import fixed
 
 app = Reprieve("sqlite:///jobs.db", policy=Policy(max_attempts=50, backoff=fixed("100ms")))
 
@@ -157,7 +158,7 @@ def test_a_worker_whose_first_process_cannot_start_ends_with_one_clear_line(shop
     (line,) = (line for line in output.splitlines() if line.startswith("error:"))
     assert "a lifespan of shop:app failed when the first worker process started" in line
     # Nothing was claimed, so nothing was charged.
-    look = "import shop; print(*(shop.app.job(one.job.id).attempt for one in testing.enqueued(shop.app)))"
+    look = "import shop; print(*(shop.app.job(one.job.id).fetch().attempt for one in testing.enqueued(shop.app)))"
     assert shop.python("-c", f"from reprieve import testing; {look}").stdout == "0\n"
 
 

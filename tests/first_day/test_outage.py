@@ -14,7 +14,8 @@ import os
 import smtplib
 from email.message import EmailMessage
 
-from reprieve import Exponential, Policy, Reprieve, rules
+from reprieve import Policy, Reprieve, rules
+from reprieve.backoff import Exponential
 
 app = Reprieve()
 

@@ -19,7 +19,8 @@ import logging
 
 import structlog
 
-from reprieve import Formula, Policy, Reprieve, fixed
+from reprieve import Policy, Reprieve
+from reprieve.backoff import Formula, fixed
 
 app = Reprieve("sqlite:///jobs.db", policy=Policy(max_attempts=2, backoff=fixed("50ms")))
 log = logging.getLogger("shop")

@@ -22,10 +22,10 @@ def order(number: int, end: str = "commit") -> None:
     db.execute("create table if not exists orders (number integer)")
     db.execute("begin immediate")
     db.execute("insert into orders values (?)", [number])
-    receipt = confirm.using(connection=db).enqueue(number)
+    handle = confirm.using(connection=db).enqueue(number)
     db.execute(end)
     db.close()
-    print(receipt.id)
+    print(handle.id)
 """
 ORDER = "from shop import *; import time; t = time.monotonic(); order(7); print(f'{time.monotonic() - t:.1f}')"
 OPENED = "from shop import *; app.open(); app.open(); order(7)"

@@ -6,7 +6,8 @@ import subprocess
 import sys
 import threading
 
-from reprieve import Policy, Reprieve, current_job, fixed
+from reprieve import Policy, Reprieve, current_job
+from reprieve.backoff import fixed
 from reprieve.config import Settings
 
 FAR_TOO_LONG = 600

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import msgspec
 
-from reprieve import Fail, Policy, Reprieve, Retry, clock, current_job, fixed
+from reprieve import Fail, Policy, Reprieve, Retry, clock, current_job
+from reprieve.backoff import fixed
 from reprieve.context import Running
 from reprieve.core.record import Record
 from reprieve.worker.middleware import Proceed

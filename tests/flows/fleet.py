@@ -190,15 +190,15 @@ class Stage:
 
     # jobs
 
-    async def enqueue(self, *calls: Call) -> list[str]:
-        return [receipt.id for receipt in await self.app.aenqueue_many(calls)]
+    async def enqueue(self, *calls: Call[object]) -> list[str]:
+        return [handle.id for handle in await self.app.aenqueue_many(calls)]
 
-    async def enqueue_one(self, call: Call) -> str:
+    async def enqueue_one(self, call: Call[object]) -> str:
         (job_id,) = await self.enqueue(call)
         return job_id
 
     async def job(self, job_id: str) -> Job:
-        return await self.app.ajob(job_id)
+        return await self.app.job(job_id).afetch()
 
     async def jobs(self, ids: Sequence[str]) -> list[Job]:
         """Return jobs as they are, in this order; those that are gone are left out."""
@@ -353,6 +353,6 @@ def flow(scene: Callable[[Stage], Awaitable[None]]) -> Callable[[Path, Terms, Gr
     return test
 
 
-def calls(task: Task[P, R], times: int, *args: P.args, **kwargs: P.kwargs) -> list[Call]:
+def calls(task: Task[P, R], times: int, *args: P.args, **kwargs: P.kwargs) -> list[Call[R]]:
     """Return the same call, so many times."""
     return [task.call(*args, **kwargs) for _ in range(times)]

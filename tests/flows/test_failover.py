@@ -33,10 +33,10 @@ async def produce(stage: Stage, settings: Settings, until: asyncio.Event) -> dic
     async with stage.open_app(settings) as app:
         while not until.is_set():
             try:
-                (receipt,) = await app.aenqueue_many([nap.call(0.005)])
+                (handle,) = await app.aenqueue_many([nap.call(0.005)])
             except StoreUnreachable:
                 continue  # it may be stored all the same, and nobody was told so
-            acknowledged[receipt.id] = ticks()
+            acknowledged[handle.id] = ticks()
             await asyncio.sleep(0.002)
     return acknowledged
 

@@ -560,7 +560,7 @@ async def test_an_outage_leases_hardly_more_jobs_than_it_calls(store: FaultyStor
                 probes.set()
             raise ConnectionRefusedError
 
-        ids = [receipt.id for receipt in await app.aenqueue_many(call.call() for _ in range(400))]
+        ids = [handle.id for handle in await app.aenqueue_many(call.call() for _ in range(400))]
         async with working(app, slots=20), asyncio.timeout(PATIENCE):
             await probes.wait()
     made = await leases(store, ids)

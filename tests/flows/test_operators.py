@@ -20,7 +20,7 @@ async def retry(stage: Stage, job: str) -> None:
     def ask(number: int) -> bool:
         with stage.open_app() as app:
             try:
-                app.retry(job, by=f"operator {number}", reason="the account is there now")
+                app.job(job).retry(by=f"operator {number}", reason="the account is there now")
             except (ConcurrentModification, InvalidRetryState):
                 return False
             return True

@@ -97,7 +97,7 @@ async def test_running_jobs_are_cancelled_at_once(stage: Stage) -> None:
     begun = await stage.running(*jobs)
     (apart,) = [line.pid for line in begun if line.job == jobs[2]]
     asked = ticks()
-    answers = await asyncio.gather(*(stage.app.acancel(job, by="ada", reason="not needed") for job in jobs))
+    answers = await asyncio.gather(*(stage.app.job(job).acancel(by="ada", reason="not needed") for job in jobs))
     assert answers == ["stopping"] * 3
     after = await stage.ended(*jobs)
     assert stage.figure("running jobs cancelled", ticks() - asked) < SOON

@@ -10,7 +10,7 @@ from uuid import uuid4
 import psycopg
 import redis
 
-from reprieve import Receipt, Reprieve
+from reprieve import JobHandle, Reprieve
 from reprieve.config import Settings
 from reprieve.relay import Relay
 from reprieve.stores.outbox import Outbox
@@ -151,9 +151,9 @@ class Shop:
     def send(self, count: int = 1, **options: Any) -> list[str]:  # noqa: ANN401 - any option of a job
         """Send jobs in one transaction."""
         with self.database.transaction() as connection:
-            return [receipt.id for receipt in self.send_in(connection, count, **options)]
+            return [handle.id for handle in self.send_in(connection, count, **options)]
 
-    def send_in(self, connection: Any, count: int = 1, **options: Any) -> list[Receipt]:  # noqa: ANN401 - as above
+    def send_in(self, connection: Any, count: int = 1, **options: Any) -> list[JobHandle[object]]:  # noqa: ANN401 - as above
         """Send jobs in a transaction that is open."""
         task = self.confirm.using(connection=connection, **options)
         return self.app.enqueue_many(task.call(number) for number in range(count))

@@ -132,13 +132,13 @@ async def produce(stage: Stage, database: Database, until: asyncio.Event) -> lis
     def one(number: int) -> list[str]:
         with database.transaction() as connection:
             task = nap.using(connection=connection, key=f"order-{number}" if number % 3 == 0 else "")
-            receipts = app.enqueue_many(task.call(0.0) for _ in range(1 if number % 3 == 0 else 5))
+            handles = app.enqueue_many(task.call(0.0) for _ in range(1 if number % 3 == 0 else 5))
             if number % 7 == 0:
                 connection.rollback()
                 if "sqlite" in database.url:
                     connection.execute("begin")
                 return []
-        return [receipt.id for receipt in receipts]
+        return [handle.id for handle in handles]
 
     number = 0
     async with app:

@@ -19,11 +19,11 @@ from tests.relay.shop import Shop, Undone, confirm
 
 async def test_a_job_reaches_the_store_after_the_commit(shop: Shop) -> None:
     with shop.database.transaction() as connection:
-        (receipt,) = shop.send_in(connection)
-    assert receipt.is_new
+        (handle,) = shop.send_in(connection)
+    assert handle.is_new
     assert await shop.arrived() == []
     assert await shop.drain() == (1, 0)
-    assert await shop.arrived() == [receipt.id]
+    assert await shop.arrived() == [handle.id]
     assert await shop.drain() == (0, 0)
 
 
@@ -47,7 +47,7 @@ async def test_a_job_arrives_as_it_was_made(shop: Shop) -> None:
     }
     (job_id,) = shop.send(delay="1h", key="welcome", key_ttl="3h", **options)
     await shop.drain()
-    job = await shop.app.ajob(job_id)
+    job = await shop.app.job(job_id).afetch()
     assert (job.tenant, job.queue, job.priority, job.group, job.key, job.key_ttl) == (
         *("acme", "mail", 2, "g", "welcome"),
         10_800,
@@ -70,14 +70,14 @@ async def test_a_job_with_a_key_that_is_taken_is_not_stored(shop: Shop) -> None:
 async def test_a_job_in_the_outbox_is_said_to_be_there(shop: Shop) -> None:
     (job_id,) = shop.send()
     for call in (
-        shop.app.ajob(job_id),
-        shop.app.acancel(job_id, by="ana", reason="test"),
-        shop.app.aretry(job_id, by="ana", reason="test"),
+        shop.app.job(job_id).afetch(),
+        shop.app.job(job_id).acancel(by="ana", reason="test"),
+        shop.app.job(job_id).aretry(by="ana", reason="test"),
     ):
         with pytest.raises(JobNotFound, match=rf"job {job_id} is still in the outbox: no relay has brought it"):
             await call
     await shop.drain()
-    assert (await shop.app.ajob(job_id)).state == "waiting"
+    assert (await shop.app.job(job_id).afetch()).state == "waiting"
 
 
 async def test_the_command_line_says_that_a_job_is_in_the_outbox(shop: Shop) -> None:
@@ -99,7 +99,7 @@ async def test_whether_a_key_is_taken_is_not_known_before_the_relay_has_come(sho
     (arrived,) = await shop.arrived()
     (other,) = {first.id, second.id} - {arrived}
     with pytest.raises(JobNotFound, match="with a key that another job has: then that job stands for both"):
-        await shop.app.ajob(other)
+        await shop.app.job(other).afetch()
 
 
 async def test_an_outbox_is_opened_before_it_is_needed_also_while_the_store_is_down(shop: Shop) -> None:
@@ -110,8 +110,8 @@ async def test_an_outbox_is_opened_before_it_is_needed_also_while_the_store_is_d
 
 
 async def test_jobs_without_a_connection_go_straight_to_the_store(shop: Shop) -> None:
-    receipt = await shop.confirm.aenqueue(1)
-    assert await shop.arrived() == [receipt.id]
+    handle = await shop.confirm.aenqueue(1)
+    assert await shop.arrived() == [handle.id]
     assert await shop.outbox().look() == Contents(waiting=0)
 
 
@@ -163,6 +163,6 @@ def test_an_outbox_is_a_database_that_a_relay_can_see(url: str) -> None:
 async def test_sending_needs_no_store_that_answers(shop: Shop) -> None:
     task = shop.open_app("redis://127.0.0.1:1/0").task(name="confirm")(confirm)
     with shop.database.transaction() as connection:
-        receipt = await task.using(connection=connection).aenqueue(1)
+        handle = await task.using(connection=connection).aenqueue(1)
     await shop.drain()
-    assert await shop.arrived() == [receipt.id]
+    assert await shop.arrived() == [handle.id]

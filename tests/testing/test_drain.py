@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
-from reprieve import Cancel, Exponential, Fail, Policy, Reprieve, Retry, Snooze, current_job
+from reprieve import Cancel, Fail, Policy, Reprieve, Retry, Snooze, current_job
+from reprieve.backoff import Exponential
 from reprieve.clock import ticks
 from reprieve.context import Running
 from reprieve.errors import EndlessDrain, PayloadTooLarge, ReprieveError
@@ -71,7 +72,7 @@ def test_the_clock_jumps_from_retry_to_retry(app: Reprieve, clock: FakeClock) ->
     assert [attempt.ending for attempt in drained.attempts] == ["retried", "retried", "retried", "dead"]
     assert drained.attempts[-1].reason == "refused"
     assert isinstance(drained.attempts[-1].error, ConnectionError)
-    assert app.job(job.id).death == "exhausted"
+    assert job.fetch().death == "exhausted"
     assert ticks() - began < 60
 
 
@@ -188,7 +189,7 @@ def test_a_job_that_always_comes_back_is_named(app: Reprieve) -> None:
     job = poll.enqueue()
     with pytest.raises(EndlessDrain, match=rf"20 attempts .* job {job.id} of poll was tried 20 times and was snoozed"):
         drain(app, at_most=20)
-    assert app.job(job.id).state == "waiting"
+    assert job.fetch().state == "waiting"
     assert drain(app, within="5m").snoozed == 6
 
 
@@ -214,7 +215,7 @@ def test_a_drain_that_raises_ends_at_the_first_failure(app: Reprieve) -> None:
         drain(app, raises=True)
     assert any(entry.name == "pick" for entry in raised.traceback)
     assert raised.value.__context__ is None
-    assert (app.job(broken.id).attempt, app.job(broken.id).waiting_for) == (1, "retry")
+    assert (broken.fetch().attempt, broken.fetch().waiting_for) == (1, "retry")
 
 
 def test_a_drain_that_raises_lets_pass_what_is_no_failure(app: Reprieve) -> None:
@@ -288,7 +289,7 @@ def test_a_task_that_takes_too_long_is_stopped_as_by_a_worker(app: Reprieve) -> 
     drained = drain(app)
     assert (drained.retried, drained.dead) == (1, 1)
     assert drained.attempts[0].reason == "stopped after 0.05 s without an end"
-    assert app.job(job.id).death == "exhausted"
+    assert job.fetch().death == "exhausted"
 
 
 def test_a_function_that_outlasts_its_timeout_is_left_behind(app: Reprieve) -> None:
@@ -312,18 +313,18 @@ def test_a_task_for_a_process_of_its_own_runs_in_this_one(app: Reprieve) -> None
 
     job = where.enqueue()
     assert drain(app).succeeded == 1
-    assert app.result(job.id) == os.getpid()
+    assert job.result() == os.getpid()
 
 
 def test_progress_and_cancel_requests_reach_the_store(app: Reprieve) -> None:
     @app.task
     async def work() -> None:
-        await app.acancel(current_job().id, by="ana", reason="changed my mind")
+        await app.job(current_job().id).acancel(by="ana", reason="changed my mind")
         await asyncio.Event().wait()
 
     job = work.enqueue()
     assert drain(app).cancelled == 1
-    assert app.job(job.id).state == "cancelled"
+    assert job.fetch().state == "cancelled"
 
 
 async def test_progress_that_the_store_did_not_take_is_written_later(app: Reprieve) -> None:
@@ -333,7 +334,7 @@ async def test_progress_that_the_store_did_not_take_is_written_later(app: Reprie
     async def work() -> None:
         current_job().progress(0.5)
         async with asyncio.timeout(10):
-            while await app.aprogress(current_job().id) is None:
+            while await app.job(current_job().id).aprogress() is None:
                 await app.store.wait((), 0.1)
 
     with app.override(store=store):
@@ -354,7 +355,7 @@ def test_progress_over_the_limit_is_refused_in_the_task(app: Reprieve) -> None:
         async with asyncio.timeout(10):
             while not seen:
                 await app.store.wait((), 0.1)
-                seen.extend(filter(None, [await app.aprogress(current_job().id)]))
+                seen.extend(filter(None, [await app.job(current_job().id).aprogress()]))
 
     work.enqueue()
     assert drain(app).succeeded == 1
@@ -437,7 +438,7 @@ def test_jobs_of_a_worker_that_died_are_taken_back_when_its_time_is_up(app: Repr
     assert drain(app).ran == 0
     clock.advance("16s")
     assert drain(app).succeeded == 1
-    assert app.job(job.id).crashes == 1
+    assert job.fetch().crashes == 1
 
 
 def test_what_a_test_says_inside_of_a_task_fails_the_test(app: Reprieve) -> None:

@@ -59,7 +59,7 @@ def test_one_job_alone_never_closes_the_gate(app: Reprieve, clock: FakeClock) ->
 
     bad = call.enqueue("dead")
     drain(app, within="1h")
-    assert app.job(bad.id).spared > 100
+    assert bad.fetch().spared > 100
     good = call.enqueue("alive")
     drained = drain(app, within="1s")
     assert [attempt.job.id for attempt in drained.attempts] == [good.id]
@@ -76,7 +76,7 @@ def test_a_dead_host_beside_healthy_ones_is_charged_and_dies(app: Reprieve, cloc
     app.enqueue_many(call.using(delay=second / 2).call("alive") for second in range(120))
     drained = drain(app)
     assert (drained.succeeded, drained.dead) == (120, 1)
-    dead = app.job(bad.id)
+    dead = bad.fetch()
     assert (dead.death, dead.charged, dead.spared) == ("exhausted", 3, 1)
 
 
@@ -89,5 +89,5 @@ def test_the_wait_ends_with_the_deadline_of_the_job(app: Reprieve, clock: FakeCl
 
     job = send.enqueue()
     drained = drain(app)
-    assert (drained.dead, app.job(job.id).death, app.job(job.id).charged) == (1, "expired", 0)
+    assert (drained.dead, job.fetch().death, job.fetch().charged) == (1, "expired", 0)
     assert clock.now() - began < MINUTE

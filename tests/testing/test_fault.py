@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from reprieve import Policy, Reprieve, current_job, fixed
+from reprieve import Policy, Reprieve, current_job
+from reprieve.backoff import fixed
 from reprieve.errors import StoreError
 from reprieve.producer import patiently
 from reprieve.stores.open import open_store

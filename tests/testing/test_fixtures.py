@@ -33,13 +33,13 @@ def test_a_job_in_a_transaction_is_there_at_once_as_if_it_were_committed(
 ) -> None:
     reprieve_app(app)
     session = object()  # of any database: the store of the test has nothing to do with it
-    receipt = work.using(connection=session).enqueue()
-    assert receipt.is_new
+    handle = work.using(connection=session).enqueue()
+    assert handle.is_new
     assert_enqueued(app, work, times=1)
     assert drain(app).succeeded == 1
     with inline(app):
         (first, second) = app.enqueue_many([work.using(connection=session).call(), work.call()])
-    assert [app.job(job.id).state for job in (first, second)] == ["succeeded", "succeeded"]
+    assert [job.fetch().state for job in (first, second)] == ["succeeded", "succeeded"]
 
 
 def test_nothing_is_left_of_another_test(reprieve_app: Callable[[Reprieve], Reprieve]) -> None:

@@ -28,9 +28,9 @@ def test_a_job_has_run_when_its_enqueue_answers(app: Reprieve) -> None:
 
     with inline(app):
         job = double.enqueue(21)
-        assert app.result(job.id) == 42
+        assert job.result() == 42
         assert_enqueued(app, double.call(21), times=1)
-    assert app.job(double.enqueue(4).id).state == "waiting"
+    assert double.enqueue(4).fetch().state == "waiting"
 
 
 async def test_coroutines_have_their_jobs_run_as_well(app: Reprieve) -> None:
@@ -39,9 +39,9 @@ async def test_coroutines_have_their_jobs_run_as_well(app: Reprieve) -> None:
         return number * 2
 
     with inline(app):
-        receipts = await app.aenqueue_many(double.call(number) for number in range(3))
-        assert [await app.aresult(receipt.id) for receipt in receipts] == [0, 2, 4]
-        assert await app.aresult(double.enqueue(21).id) == 42
+        handles = await app.aenqueue_many(double.call(number) for number in range(3))
+        assert [await handle.aresult() for handle in handles] == [0, 2, 4]
+        assert await double.enqueue(21).aresult() == 42
 
 
 def test_jobs_of_jobs_run_before_their_parent_goes_on(app: Reprieve) -> None:
@@ -76,7 +76,7 @@ def test_a_failure_waits_for_its_retry(app: Reprieve) -> None:
 
     with inline(app):
         job = flaky.enqueue()
-        assert app.job(job.id).waiting_for == "retry"
+        assert job.fetch().waiting_for == "retry"
         assert drain(app).succeeded == 1
 
 
@@ -87,7 +87,7 @@ def test_a_delay_is_a_delay(app: Reprieve) -> None:
 
     with inline(app):
         job = work.using(delay="5m").enqueue()
-        assert app.job(job.id).state == "waiting"
+        assert job.fetch().state == "waiting"
         assert drain(app).succeeded == 1
 
 
@@ -161,9 +161,9 @@ def test_a_job_in_a_transaction_waits_for_the_commit(tmp_path: Path) -> None:
             shop.execute("begin immediate")
             job = work.using(connection=shop).enqueue()
             shop.execute("commit")
-            assert app.job(job.id).state == "waiting"
+            assert job.fetch().state == "waiting"
             work.enqueue()
-            assert app.job(job.id).state == "succeeded"
+            assert job.fetch().state == "succeeded"
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -181,4 +181,4 @@ def test_of_a_mixed_batch_what_is_in_no_transaction_runs_at_once(tmp_path: Path,
             calls = [work.call(), work.using(connection=shop).call()]
             at_once, later = asyncio.run(app.aenqueue_many(calls)) if is_async else app.enqueue_many(calls)
             shop.execute("commit")
-        assert (app.job(at_once.id).state, app.job(later.id).state) == ("succeeded", "waiting")
+        assert (at_once.fetch().state, later.fetch().state) == ("succeeded", "waiting")

@@ -54,15 +54,15 @@ def enqueue(
     chosen = {name: value for name, value in options.items() if value is not None}
     terms = Terms(app.registry.get(name), chosen)  # type: ignore[arg-type]  # named as the options of a job are
     args, kwargs = terms.declaration.codec.read(arguments, dict(map(_keyword, keywords)))
-    call = Call(terms, args, kwargs)
+    call = Call[object](terms, args, kwargs)
     try:
-        receipt = app.enqueue(call)  # type: ignore[attr-defined]  # a target is an app
+        job = app.enqueue(call)  # type: ignore[attr-defined]  # a target is an app
     finally:
         app.close()
     if as_json:
-        output.print_json(receipt)
+        output.print_json({"id": job.id, "isNew": job.is_new})
     else:
-        output.print_line((receipt.id, "cyan"), "" if receipt.is_new else " exists already: its key is taken")
+        output.print_line((job.id, "cyan"), "" if job.is_new else " exists already: its key is taken")
 
 
 def _grammar(words: tuple[str, ...], *, has_app: bool) -> tuple[str | None, str, tuple[str, ...]]:

@@ -149,7 +149,7 @@ class Story:
         self._tell(f"{len(dead)} jobs are dead: 550 mailbox full; an operator empties the mailboxes and retries them")
         self._provider.refused.clear()
         for job in dead:
-            await app.aretry(job.id, by="demo", reason="the mailbox was emptied", force=True)
+            await app.job(job.id).aretry(by="demo", reason="the mailbox was emptied", force=True)
             self._retried.append(job.id)
         await self._until_ended()
 

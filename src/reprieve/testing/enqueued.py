@@ -57,7 +57,9 @@ def enqueued(app: Reprieve, task: Task[..., Any] | None = None) -> list[Enqueued
     ]
 
 
-def assert_enqueued(app: Reprieve, wanted: Call | Task[..., Any], *, times: int | None = None) -> list[Enqueued]:
+def assert_enqueued(
+    app: Reprieve, wanted: Call[object] | Task[..., Any], *, times: int | None = None
+) -> list[Enqueued]:
     """Be sure that a call was enqueued, at least once or exactly so many times; answer the jobs.
 
     `send.using(tenant="acme").call(42)` is a call with these arguments and, as far as they are given, these options;
@@ -83,7 +85,7 @@ def _in_portal(app: Reprieve, wanted: Filter) -> list[Job]:
         portal.close()
 
 
-def _described(app: Reprieve, wanted: Call | Task[..., Any]) -> str:
+def _described(app: Reprieve, wanted: Call[object] | Task[..., Any]) -> str:
     if isinstance(wanted, Task):
         return f"<{wanted.name}(…)>"
     job = app.producer.job_of(wanted)
@@ -92,7 +94,7 @@ def _described(app: Reprieve, wanted: Call | Task[..., Any]) -> str:
     return f"<{job.task}({arguments}){options}>"
 
 
-def _is_meant(app: Reprieve, one: Enqueued, wanted: Call | Task[..., Any]) -> bool:
+def _is_meant(app: Reprieve, one: Enqueued, wanted: Call[object] | Task[..., Any]) -> bool:
     if isinstance(wanted, Task):
         return one.task == wanted.name
     if one.task != wanted.terms.model.task:

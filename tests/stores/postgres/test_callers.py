@@ -27,11 +27,11 @@ def test_jobs_are_stored_with_the_commit_of_the_caller(opened: Opened, url: str)
         def confirm(order: int) -> None: ...
 
         with opened(url.partition("?")[0]) as connection:
-            receipt = confirm.using(connection=connection, key="order-1").enqueue(1)
+            handle = confirm.using(connection=connection, key="order-1").enqueue(1)
             again = confirm.using(connection=connection, key="order-1").enqueue(1)
-            assert (receipt.is_new, again.is_new, again.id) == (True, False, receipt.id)
+            assert (handle.is_new, again.is_new, again.id) == (True, False, handle.id)
             assert stored_ids(url) == set()
-        assert stored_ids(url) == {receipt.id}
+        assert stored_ids(url) == {handle.id}
 
 
 @every_library
@@ -57,9 +57,9 @@ async def test_jobs_are_stored_with_the_commit_of_the_caller_who_awaits(opened: 
         async def confirm(order: int) -> None: ...
 
         async with opened(url.partition("?")[0]) as connection:
-            receipt = await confirm.using(connection=connection).aenqueue(1)
+            handle = await confirm.using(connection=connection).aenqueue(1)
             assert stored_ids(url) == set()
-        assert stored_ids(url) == {receipt.id}
+        assert stored_ids(url) == {handle.id}
 
 
 @every_awaited_library

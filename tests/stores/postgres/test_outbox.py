@@ -78,9 +78,9 @@ def test_jobs_are_sent_with_the_commit_of_the_caller(opened: Opened, url: str) -
             raise Undone
         with opened(server_of(url)) as connection:
             calls = [task.using(connection=connection, delay="1h").call() for _ in range(3)]
-            receipts = app.enqueue_many(calls)
+            handles = app.enqueue_many(calls)
             assert sent(url) == []
-        assert sent(url) == sorted(receipt.id for receipt in receipts)
+        assert sent(url) == sorted(handle.id for handle in handles)
 
 
 @every_awaited_library

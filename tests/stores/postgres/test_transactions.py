@@ -168,12 +168,12 @@ async def test_app_enqueues_in_transactions_of_both_kinds(
     @app.task
     def send(number: int) -> None: ...
 
-    receipts = [await send.using(connection=async_shop).aenqueue(1)]
-    receipts.append(await asyncio.to_thread(send.using(connection=shop).enqueue, 2))
+    handles = [await send.using(connection=async_shop).aenqueue(1)]
+    handles.append(await asyncio.to_thread(send.using(connection=shop).enqueue, 2))
     assert stored_ids(url) == set()
     await async_shop.commit()
     shop.commit()
     with pytest.raises(ValidationError, match="enqueue with aenqueue"):
         await asyncio.to_thread(send.using(connection=async_shop).enqueue, 3)
     await app.aclose()
-    assert stored_ids(url) == {receipt.id for receipt in receipts}
+    assert stored_ids(url) == {handle.id for handle in handles}

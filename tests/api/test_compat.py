@@ -1,29 +1,31 @@
-"""The retry mechanism and use case under the names that existing systems know them by."""
+"""The functions of a retry mechanism under the names that existing systems call them by."""
 
 from collections import Counter
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from msgspec.structs import replace
 
-import reprieve
-from reprieve import (
+from reprieve import JobHandle, Policy, Reprieve, clock, compat, presets
+from reprieve.backoff import fixed
+from reprieve.compat import (
     Override,
     RetryPolicy,
+    aretry_failed_job,
     calculate_backoff_delay,
     calculate_next_retry,
     calculate_round_robin_priority,
-    clock,
     handle_failed_job,
     is_retryable_error,
-    presets,
     retry_failed_job,
     should_retry,
     validate_dlq_entry,
 )
 from reprieve.core import change
 from reprieve.core.job import CancelRequest, Cause, Job
-from reprieve.errors import InsufficientCredits, MaxRetriesExceeded, ValidationError
+from reprieve.errors import InsufficientCredits, JobNotFound, MaxRetriesExceeded, ValidationError
+from reprieve.testing import FakeClock, drain
 
 NOW = 1_760_000_000_000
 OPTIONS = Override.from_json({"max_attempts": 5, "retry_delay": 60_000, "max_retry_delay": 3_600_000})
@@ -35,7 +37,7 @@ def running(job: Job = WAITING) -> Job:
 
 
 def test_the_public_names_are_all_there() -> None:
-    assert all(hasattr(reprieve, name) for name in reprieve.__all__)
+    assert all(hasattr(compat, name) for name in compat.__all__)
 
 
 def test_the_backoff_of_the_mail_gateway_in_milliseconds() -> None:
@@ -77,18 +79,18 @@ def test_a_job_is_retried_while_it_has_attempts_and_its_error_can_pass() -> None
 def test_a_deadline_ends_the_retries_of_a_preset() -> None:
     job, now, calls = replace(WAITING, override=None), NOW, 0
     while job.state == "waiting":
-        job = handle_failed_job(change.lease(job, "w", now).job, "421 down", presets.mta, now=now).job
+        job = handle_failed_job(change.lease(job, "w", now).job, "421 down", presets.mta, now=now)
         now, calls = job.due_at, calls + 1
     assert (job.death, calls < 70) == ("expired", True)
 
 
 def test_a_cancel_request_is_not_lost_in_a_failure() -> None:
     asked = replace(running(), cancel_request=CancelRequest(by="ana", reason="sent twice"))
-    assert handle_failed_job(asked, "421 down").job.state == "cancelled"
+    assert handle_failed_job(asked, "421 down").state == "cancelled"
 
 
 def test_a_scheduled_retry_says_its_own_time() -> None:
-    pushed = handle_failed_job(running(), "421 retry in 2 hours", now=NOW, u=0.5).job
+    pushed = handle_failed_job(running(), "421 retry in 2 hours", now=NOW, u=0.5)
     assert calculate_next_retry(pushed) == datetime.fromtimestamp(NOW / 1_000 + 7_200, UTC)
 
 
@@ -106,33 +108,63 @@ def test_a_job_that_has_not_failed_counts_from_now() -> None:
 def test_a_failed_job_is_rescheduled_until_its_limit() -> None:
     job, waits = WAITING, []
     for _ in range(4):
-        made = handle_failed_job(running(job), "421 down", now=NOW, u=0.5)
-        job = made.job
+        job = handle_failed_job(running(job), "421 down", now=NOW, u=0.5)
         waits.append((job.due_at - NOW) / 1_000)
         assert (job.state, job.waiting_for) == ("waiting", "retry")
     assert waits == [60, 120, 240, 480]
-    last = handle_failed_job(running(job), "421 down").job
+    last = handle_failed_job(running(job), "421 down")
     assert (last.state, last.death, last.charged) == ("dead", "exhausted", 5)
 
 
 def test_a_validation_error_does_not_trigger_a_retry() -> None:
-    ended = handle_failed_job(running(), ValueError("no such address")).job
+    ended = handle_failed_job(running(), ValueError("no such address"))
     assert (ended.state, ended.death, ended.charged) == ("dead", "permanent", 1)
 
 
-def test_an_administrator_retries_with_a_justification_and_may_go_over_the_limit() -> None:
-    job = WAITING
-    for _ in range(5):
-        job = handle_failed_job(running(job), "421 down", now=NOW).job
+@pytest.fixture
+def app() -> Iterator[Reprieve]:
+    with Reprieve("sqlite://:memory:", clock=FakeClock()) as app:
+        yield app
+
+
+@pytest.fixture
+def dead(app: Reprieve) -> JobHandle[None]:
+    """A job that has used up its two attempts."""
+
+    @app.task(policy=Policy(max_attempts=2, backoff=fixed("1s")))
+    def send() -> None:
+        raise ConnectionRefusedError
+
+    handle = send.enqueue()
+    drain(app)
+    assert handle.fetch().death == "exhausted"
+    return handle
+
+
+def test_an_administrator_retries_a_job_by_its_id_and_may_go_over_the_limit(
+    app: Reprieve, dead: JobHandle[None]
+) -> None:
     with pytest.raises(MaxRetriesExceeded):
-        retry_failed_job(job, "Serviço externo indisponível")
-    forced = retry_failed_job(job, "Serviço externo indisponível", force_retry=True, now=NOW + 5).job
-    assert (forced.state, forced.due_at, forced.limit) == ("waiting", NOW + 5, 6)
+        retry_failed_job(app, dead.id, "Serviço externo indisponível")
     with pytest.raises(ValidationError):
-        retry_failed_job(job, " ", force_retry=True)
+        retry_failed_job(app, dead.id, " ", force_retry=True)
+    answer = retry_failed_job(app, dead.id, "Serviço externo indisponível", force_retry=True)
+    assert (answer.job_id, answer.queue_position) == (dead.id, "1")
+    job = dead.fetch()
+    assert (job.state, job.limit, job.is_manual) == ("waiting", 3, True)
 
 
-def test_a_retry_policy_answers_three_questions() -> None:
+async def test_the_retry_has_an_async_form(app: Reprieve, dead: JobHandle[None]) -> None:
+    await aretry_failed_job(app, dead.id, "the service is back", force_retry=True, by="ana")
+    assert (await dead.afetch()).state == "waiting"
+
+
+def test_a_retry_of_an_unknown_id_is_refused(app: Reprieve) -> None:
+    with pytest.raises(JobNotFound):
+        retry_failed_job(app, "0192f0c8-7a10-7000-8000-2f6e11c40ae1", "why not")
+
+
+def test_a_retry_policy_tells_whether_when_and_how_often() -> None:
     policy = RetryPolicy()
     assert [policy.calculate_delay(number).total_seconds() for number in (1, 2, 3)] == [5, 25, 125]
     assert policy.get_max_retries() == 3
