@@ -21,7 +21,7 @@ from reprieve.core.fairness import aged_priority
 from reprieve.core.job import Job
 from reprieve.core.outcome import Failed
 from reprieve.core.policy import Policy, resolve
-from reprieve.core.status import STUCK_AFTER
+from reprieve.core.status import STUCK_AFTER_SECONDS
 
 __all__ = [
     "RetryPolicy",
@@ -87,7 +87,7 @@ def retry_failed_job(
 ) -> Change:
     """Let an administrator retry a job, with a justification; `force_retry` goes over the limit by one attempt."""
     request = Request(by=by, reason=reason, force=force_retry)
-    return change.retry(job, request, clock.now() if now is None else now, STUCK_AFTER)
+    return change.retry(job, request, clock.now() if now is None else now, STUCK_AFTER_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)

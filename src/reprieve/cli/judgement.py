@@ -4,7 +4,7 @@ from typing import Literal, assert_never
 
 from reprieve.cli.schedule import LARGEST_CHANCE
 from reprieve.core.classify import judge
-from reprieve.core.decide import Conditions, Sentence, decide_failure
+from reprieve.core.decide import Conditions, FailureDecision, decide_failure
 from reprieve.core.failure import read
 from reprieve.core.gate import Gate
 from reprieve.core.job import Death, Job
@@ -66,13 +66,13 @@ def judge_text(text: str, name: str, policy: Policy, dependency: str, now: int) 
     )
 
 
-def _decide(failed: Failed, policy: Policy, conditions: Conditions) -> Sentence:
+def _decide(failed: Failed, policy: Policy, conditions: Conditions) -> FailureDecision:
     now = conditions.now
     job = Job(id="", task="", created_at=now, due_at=now, deadline_at=policy.deadline_of(now))
     return decide_failure(job, failed, policy, conditions)
 
 
-def _word(sentence: Sentence) -> Literal["retry", "park", "dead"]:
+def _word(sentence: FailureDecision) -> Literal["retry", "park", "dead"]:
     match sentence:
         case Retry():
             return "retry"
@@ -84,5 +84,5 @@ def _word(sentence: Sentence) -> Literal["retry", "park", "dead"]:
             assert_never(sentence)
 
 
-def _wait(sentence: Sentence, now: int) -> float | None:
+def _wait(sentence: FailureDecision, now: int) -> float | None:
     return None if isinstance(sentence, Dead) else (sentence.due_at - now) / 1_000

@@ -15,7 +15,7 @@ from reprieve.core.backoff import (
     PlusMinus,
     Steps,
 )
-from reprieve.core.duration import LONGEST, spell
+from reprieve.core.duration import MAX_DURATION_SECONDS, spell
 from reprieve.core.policy import Policy
 from reprieve.core.record import Record
 
@@ -62,7 +62,7 @@ def schedule_of(policy: Policy, name: str, purpose: str = "") -> Schedule:
         deadline=policy.deadline,
         backoff=_describe(policy.backoff),
         jitter=_describe_jitter(policy.backoff.jitter),
-        cap=None if policy.backoff.cap == LONGEST else policy.backoff.cap,
+        cap=None if policy.backoff.cap == MAX_DURATION_SECONDS else policy.backoff.cap,
         waits=waits,
         total=policy.deadline if is_endless and policy.deadline else sum(wait.wait for wait in waits),
     )

@@ -15,7 +15,7 @@ from reprieve.app import Reprieve
 from reprieve.clock import Clock
 from reprieve.config import Settings
 from reprieve.context import Running
-from reprieve.core.duration import LONGEST, Duration, milliseconds, seconds
+from reprieve.core.duration import MAX_DURATION_SECONDS, Duration, milliseconds, seconds
 from reprieve.core.job import Job
 from reprieve.core.outcome import Interrupted, Outcome
 from reprieve.declaration import Declaration
@@ -80,7 +80,7 @@ async def adrain(
     """
     with nullcontext() if clock is None else app.override(clock=clock):
         now = app.clock.now()
-        until = now + milliseconds(LONGEST if within is None else seconds(within, "within"))
+        until = now + milliseconds(MAX_DURATION_SECONDS if within is None else seconds(within, "within"))
         drained = await run_due(app, until=until, at_most=at_most, raises=raises)
         if within is not None and isinstance(app.clock, FakeClock):
             app.clock.set(max(until, app.clock.now()))
@@ -146,7 +146,9 @@ class Drain(Worker):
 
     async def open(self) -> None:
         """Open the session, for longer than any clock jumps."""
-        heartbeat = Heartbeat(session=self.session, now=self._clock.now(), lease=LONGEST, slots=1, is_new=True)
+        heartbeat = Heartbeat(
+            session=self.session, now=self._clock.now(), lease=MAX_DURATION_SECONDS, slots=1, is_new=True
+        )
         await patiently(lambda: self._store.heartbeat(heartbeat))
         await patiently(self._gates.refresh)
         await self._look_around()
