@@ -88,7 +88,7 @@ def test_the_option_names_the_app_for_every_command(shop: str) -> None:
     job = answer("enqueue", "send_welcome", "42", *app)["id"]
     assert [one["id"] for one in answer("jobs", "list", *app)["jobs"]] == [job]
     assert answer("jobs", "show", job, *app)["id"] == job
-    assert answer("jobs", "cancel", job, "--reason", "no", *app) == [{"jobId": job, "answer": "cancelled"}]
+    assert answer("jobs", "cancel", job, "--reason", "no", *app) == [{"jobId": job, "message": "cancelled"}]
     assert answer("jobs", "retry", job, "--reason", "yes", *app, status=0)[0]["jobId"] == job
     assert job in reprieve("jobs", "tail", "--since", "0", "--for", "0.1", *app).stdout
     assert answer("config", *app)["url"]["source"] == shop
@@ -114,7 +114,7 @@ def test_settings_are_shown_also_when_the_configured_app_cannot_be_imported(monk
     monkeypatch.setenv("REPRIEVE_APP", "no_such_module:app")
     result = reprieve("config")
     assert "no_such_module:app" in result.stdout
-    assert "without what the code of no_such_module:app sets" in result.stderr
+    assert "the settings in the code of no_such_module:app are not shown" in result.stderr
 
 
 @pytest.mark.parametrize("words", [("worker",), ("relay",), ("enqueue", "send_welcome")])
@@ -192,7 +192,7 @@ def test_reading_a_store_that_does_not_exist_creates_nothing(words: tuple[str, .
 @pytest.mark.parametrize("words", READERS)
 def test_who_names_neither_app_nor_store_is_told_to_name_the_app(words: tuple[str, ...], tmp_path: Path) -> None:
     line = complaint(*words, status=3)
-    assert line.startswith(f"error: {tmp_path / 'reprieve.db'} does not exist, the store that is used when neither")
+    assert line.startswith(f"error: {tmp_path / 'reprieve.db'} does not exist, the default store; name the app")
     assert "name the app (--app shop:app, " in line
 
 

@@ -31,7 +31,7 @@ def facts(*arguments: str) -> dict[str, str]:
 def test_the_verdict_and_the_decision_are_shown() -> None:
     assert facts("450 mailbox busy, try again in 5 minutes") == {
         "kind": "transient: passes by itself",
-        "scope": "job: nobody else would fail",
+        "scope": "job: only this job fails",
         "code": "450",
         "asks for": "a wait of 5m",
         "rule": "smtp:450",
@@ -53,15 +53,15 @@ def test_the_default_policy_decides(text: str, sentence: str) -> None:
 
 def test_a_dependency_that_asks_to_slow_down_costs_no_attempt_and_parks_when_down() -> None:
     shown = facts("HTTP 429 Too Many Requests", "--dependency", "mail")
-    assert shown["standard"] == "retry in 1s to 2s, and no attempt is spent"
-    assert shown["when down"] == "park until it is back, and no attempt is spent"
+    assert shown["standard"] == "retry in 1s to 2s, without using up an attempt"
+    assert shown["when down"] == "park until it is back, without using up an attempt"
     assert "when down" not in facts("HTTP 429 Too Many Requests")
 
 
 def test_a_dependency_that_is_unavailable_parks_one_job_alone() -> None:
     shown = facts("[Errno 111] Connection refused", "--dependency", "mail")
-    assert shown["unavailable"] == "it cannot be the job's own: one job alone is spared"
-    assert shown["standard"] == "park for 1s, and no attempt is spent"
+    assert shown["unavailable"] == "the request was not served: even a single job is spared"
+    assert shown["standard"] == "park for 1s, without using up an attempt"
     (judged,) = answer("classify", "HTTP 503 Service Unavailable", "--dependency", "mail")
     assert (judged["isUnavailable"], judged["decision"], judged["isCharged"]) == (True, "park", False)
     assert "unavailable" not in facts("421 4.3.2 service not available", "--dependency", "mail")
@@ -107,7 +107,7 @@ def test_a_bare_number_is_read_by_the_tables_that_are_named_in_their_order() -> 
 
 
 def test_a_table_that_does_not_exist_is_refused() -> None:
-    assert "there is no table 'ftp'; the tables are smtp, ses, http" in complaint(
+    assert "a table must be one of smtp, ses, http, got 'ftp'" in complaint(
         "classify", "503", "--rules", "smtp,ftp", status=2
     )
 
@@ -174,8 +174,8 @@ def test_the_policy_of_the_task_that_is_named_decides_with_its_dependency(shop: 
 
 
 def test_a_judge_has_to_be_one_that_exists(shop: str) -> None:
-    assert "--policy and --task contradict" in complaint("classify", "x", "--policy", "email", "--task", "a", status=2)
-    assert "no app is named" in complaint("classify", "x", "--task", "a", status=2)
+    assert "--policy and --task exclude" in complaint("classify", "x", "--policy", "email", "--task", "a", status=2)
+    assert "no app is given" in complaint("classify", "x", "--task", "a", status=2)
     line = complaint("classify", "x", "--task", "send_welcme", "--app", shop, status=3)
     assert line.endswith("send_welcome?")
 
@@ -189,4 +189,4 @@ def test_rules_of_the_configuration_go_before_a_preset_that_is_named() -> None:
 
 def test_standard_input_without_a_line_is_an_error() -> None:
     result = reprieve("classify", "-", status=2, input="\n\n")
-    assert "standard input is empty; give errors one a line" in result.stderr
+    assert "standard input is empty; give one error per line" in result.stderr

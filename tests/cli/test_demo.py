@@ -29,8 +29,8 @@ def test_the_demo_loses_nothing_doubles_nothing_and_prints_plain_lines(tmp_path:
     assert played.returncode == 0, played.stdout + played.stderr
     assert figures["succeeded"] == 120
     assert (figures["lost"], figures["doubled"], figures["dead"]) == (0, 0, 0)
-    assert figures["were dead and came back by a manual retry"] == 3
-    assert figures["waited for the provider without spending an attempt"] > 0
+    assert figures["were dead and succeeded after a manual retry"] == 3
+    assert figures["waited for the provider without using up an attempt"] > 0
     assert "kill -9" in played.stdout
     assert "gate held" in played.stdout
     assert "\x1b" not in played.stdout

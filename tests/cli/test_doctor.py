@@ -20,7 +20,7 @@ URL = "sqlite:///jobs.db"
 def findings(url: str = URL, status: int = 0) -> dict[str, dict[str, str]]:
     """Return what the doctor found, by name; what is not ok says what to do."""
     told = answer("doctor", url, status=status)
-    assert told["isWell"] is (status == 0)
+    assert told["isHealthy"] is (status == 0)
     found = {finding["name"]: finding for finding in told["findings"]}
     assert len(found) == len(told["findings"])
     assert all(finding["fix"] for finding in found.values() if finding["level"] != "ok")

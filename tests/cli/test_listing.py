@@ -139,7 +139,7 @@ def test_a_pipe_gets_every_job_and_a_terminal_says_how_many_there_are() -> None:
     assert len(answer("jobs", "list", *STORE)["jobs"]) == 60
     lines = on_terminal("jobs", "list", *STORE).splitlines()
     assert len(lines) == 52
-    cursor = re.fullmatch(r"50 of 60 jobs; go on with --cursor (\S+)", lines[-1])
+    cursor = re.fullmatch(r"50 of 60 jobs; continue with --cursor (\S+)", lines[-1])
     assert cursor is not None
     rest = on_terminal("jobs", "list", "--cursor", cursor[1], *STORE).splitlines()
     assert {line.split()[0] for line in rest[1:-1]}.isdisjoint(line.split()[0] for line in lines[1:-1])
@@ -159,8 +159,8 @@ def test_quiet_prints_ids_for_other_commands(shop: dict[str, str]) -> None:
     assert reprieve("jobs", "list", "--status", "dead", "--quiet", *STORE).stdout == f"{shop['dead']}\n"
     limited = reprieve("jobs", "list", "--limit", "2", "-q", *STORE)
     assert len(limited.stdout.split()) == 2
-    assert limited.stderr.startswith("2 of 4 jobs; go on with --cursor ")
-    assert "contradict each other" in reprieve("jobs", "list", "-q", "--json", *STORE, status=2).stderr
+    assert limited.stderr.startswith("2 of 4 jobs; continue with --cursor ")
+    assert "exclude each other" in reprieve("jobs", "list", "-q", "--json", *STORE, status=2).stderr
 
 
 def test_json_says_where_to_go_on_and_how_many_there_are(shop: dict[str, str]) -> None:
@@ -203,8 +203,8 @@ def test_any_unique_beginning_or_end_of_an_id_names_the_job() -> None:
         if part != short(second.id, len(part)):
             assert answer("jobs", "show", part, *STORE)["id"] == first.id
     assert answer("jobs", "cancel", "5444", "3334444", "--reason", "x", *STORE) == [
-        {"jobId": second.id, "answer": "cancelled"},
-        {"jobId": first.id, "answer": "cancelled"},
+        {"jobId": second.id, "message": "cancelled"},
+        {"jobId": first.id, "message": "cancelled"},
     ]
     assert first.id in reprieve("jobs", "tail", "--job", "34444", "--since", "0", "--for", "0.1", *STORE).stdout
 

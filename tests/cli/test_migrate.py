@@ -13,7 +13,7 @@ from tests.cli.shell import answer, complaint, reprieve
 def test_a_store_that_does_not_exist_has_no_layout_and_is_not_made(tmp_path: Path) -> None:
     assert "none yet" in reprieve("migrate", "status", "sqlite:///jobs.db").stdout
     told = answer("migrate", "status", "sqlite:///jobs.db")
-    assert told == {"url": "sqlite:///jobs.db", "layout": {"stored": 0, "known": 1}, "isCurrent": False}
+    assert told == {"url": "sqlite:///jobs.db", "schemaVersion": {"stored": 0, "known": 1}, "isCurrent": False}
     assert list(tmp_path.iterdir()) == []
 
 
@@ -24,7 +24,7 @@ def test_up_makes_the_store_and_a_second_time_does_nothing() -> None:
 
 
 def test_up_says_what_it_did() -> None:
-    assert reprieve("migrate", "up").stdout == "sqlite:///reprieve.db has layout 1 now, after none\n"
+    assert reprieve("migrate", "up").stdout == "sqlite:///reprieve.db has schema version 1 now (before: none)\n"
 
 
 def test_the_store_is_the_argument_then_the_environment_then_the_file(
@@ -70,7 +70,7 @@ def test_bad_files_are_refused_with_a_line_and_left_alone(command: str, tmp_path
 
 def test_a_database_of_an_application_is_shared_when_it_is_said_to_be(tmp_path: Path) -> None:
     files.foreign(tmp_path / "app.db")
-    assert answer("migrate", "status", "sqlite:///app.db", "--shared")["layout"]["stored"] == 0
+    assert answer("migrate", "status", "sqlite:///app.db", "--shared")["schemaVersion"]["stored"] == 0
     assert answer("migrate", "up", "sqlite:///app.db", "--shared")["after"] == 1
     assert answer("migrate", "status", "sqlite:///app.db")["isCurrent"] is True
 

@@ -50,7 +50,7 @@ def test_one_preset_is_shown_with_all_its_numbers() -> None:
         "attempts": "5",
         "backoff": "1s × 2^(k−1)",
         "cap": "1m",
-        "jitter": "± 25 %, also of the cap",
+        "jitter": "± 25 %, may pass the cap",
         "deadline": "1d after enqueue",
         "in all": "15s",
     }
@@ -82,14 +82,14 @@ def test_purposes_are_the_words_beside_the_presets() -> None:
 @pytest.mark.parametrize(
     ("policy", "backoff", "jitter"),
     [
-        (Policy(backoff=Decorrelated("1s")), "from 1s to 3 × the wait before", "none"),
+        (Policy(backoff=Decorrelated("1s")), "from 1s to 3 × the previous wait", "none"),
         (Policy(backoff=Exponential("1s", factor=1)), "always 1s", "none"),
-        (Policy(backoff=Linear("1s", step="5s", jitter=0.5)), "1s + 5s × (k−1)", "± 50 %, also of the cap"),
+        (Policy(backoff=Linear("1s", step="5s", jitter=0.5)), "1s + 5s × (k−1)", "± 50 %, may pass the cap"),
         (Policy(backoff=Steps("5s", jitter=Equal())), "always 5s", "anything from half the wait up to the wait"),
         (Policy(backoff=Steps("5s", "1m", jitter=Full("2s"))), "5s, 1m, and so on", "anything from 2s up to the wait"),
-        (Policy(backoff=Formula(float)), "a function of k", "none"),
-        (presets.smtp, "1s × 2^(k−1)", "± 25 %, never past the cap"),
-        (presets.webhook, "5s, 5m, 30m, 2h, 5h, 10h, 10h, and so on", "± 10 %, below the cap near it"),
+        (Policy(backoff=Formula(float)), "custom function of k", "none"),
+        (presets.smtp, "1s × 2^(k−1)", "± 25 %, at most the cap"),
+        (presets.webhook, "5s, 5m, 30m, 2h, 5h, 10h, 10h, and so on", "± 10 %, always below the cap"),
     ],
 )
 def test_every_backoff_and_jitter_is_said_in_words(policy: Policy, backoff: str, jitter: str) -> None:

@@ -73,7 +73,7 @@ def test_once_brings_what_is_there_and_says_how_much_that_was() -> None:
 def test_what_is_refused_is_said_and_can_be_taken_up_again() -> None:
     send(2)
     refusing = process("relay", "shop:app", "--once", REPRIEVE_LARGEST_PAYLOAD="1")
-    assert (refusing.returncode, refusing.stdout) == (1, "0 relayed, 2 refused: reprieve doctor says why\n")
+    assert (refusing.returncode, refusing.stdout) == (1, "0 relayed, 2 refused; reprieve doctor shows why\n")
     assert "payload_too_large" in refusing.stderr
     doctor = process("doctor", OUTBOX)
     assert re.search(r"^warn  outbox +0 waiting; 2 refused: payload_too_large: ", doctor.stdout, re.MULTILINE)
@@ -160,7 +160,7 @@ def test_an_app_without_an_outbox_is_told_how_to_name_one(monkeypatch: pytest.Mo
     monkeypatch.delenv("REPRIEVE_OUTBOX")
     done = process("relay", "shop:app")
     assert done.returncode == 2
-    assert "the app names no outbox" in done.stderr
+    assert "the app has no outbox" in done.stderr
 
 
 def test_a_schema_that_somebody_else_must_make_is_named(postgres_url: str, schema: str) -> None:

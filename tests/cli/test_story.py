@@ -105,7 +105,7 @@ def test_a_waiting_job_that_dies_made_no_attempt() -> None:
     died = change.expire(job, NOW + 5)
     assert [step.text for step in story(died.job, [died.event])] == [
         "enqueued",
-        "died: expired: its time was up before it could run",
+        "died: expired: its deadline passed before it could run",
     ]
 
 

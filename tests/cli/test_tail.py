@@ -69,8 +69,10 @@ def test_since_a_place_shows_the_events_after_it(happened: dict[str, str]) -> No
     assert [one["event"] for one in told("--since", str(events[0]["seq"]))] == ["retry scheduled"]
 
 
-def test_neither_a_place_nor_a_duration_is_refused() -> None:
-    assert "write --since 1842 or --since 10m" in complaint("jobs", "tail", "--since", "noon", *STORE, status=2)
+def test_neither_a_position_nor_a_duration_is_refused() -> None:
+    assert "must be a position in the stream (1842) or a duration (10m)" in complaint(
+        "jobs", "tail", "--since", "noon", *STORE, status=2
+    )
     assert "10q" in complaint("jobs", "tail", "--since", "10q", *STORE, status=2)
 
 

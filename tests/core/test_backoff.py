@@ -25,7 +25,7 @@ from reprieve.core.backoff import (
     fast_then_slow,
     fixed,
 )
-from reprieve.core.duration import LONGEST
+from reprieve.core.duration import MAX_DURATION_SECONDS
 from reprieve.errors import InvalidBackoff, InvalidDuration
 
 ALMOST_ONE = math.nextafter(1, 0)
@@ -58,14 +58,14 @@ def test_any_function_is_a_backoff() -> None:
     assert delays(Formula(lambda failures: failures**2, cap=10), 4) == [1, 4, 9, 10]
 
 
-@pytest.mark.parametrize(("answer", "expected"), [(-5.0, 0.0), (math.nan, 0.0), (math.inf, LONGEST)])
+@pytest.mark.parametrize(("answer", "expected"), [(-5.0, 0.0), (math.nan, 0.0), (math.inf, MAX_DURATION_SECONDS)])
 def test_what_a_foreign_function_answers_is_clamped(answer: float, expected: float) -> None:
     assert Formula(lambda _: answer).delay(1) == expected
 
 
 def test_a_wait_that_overflows_is_the_cap() -> None:
     assert Exponential("1s", cap="1h").delay(100_000) == 3_600
-    assert Exponential("1s").delay(100_000) == LONGEST
+    assert Exponential("1s").delay(100_000) == MAX_DURATION_SECONDS
     assert Exponential("1s", cap="1h", jitter=PlusMinus(0.5, cap_last=True)).delay(100_000, 0.0) == 3_600
 
 
@@ -179,13 +179,13 @@ def test_waits_that_are_no_durations_are_refused(make: Callable[[], object]) -> 
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Exponential("1s", factor=0.5), "factor 0.5 would shrink the wait; give one of 1 or more"),
-        (lambda: PlusMinus(2), "jitter fraction 2 is outside 0 … 1.0"),
-        (lambda: Bounded(-1), "jitter fraction -1 is outside 0 … 0.5"),
-        (Steps, 'steps need at least one wait, for example Steps("5s", "5m", "2h")'),
-        (lambda: fast_then_slow("1s", 0, "1m"), "times 0 leaves no fast retry; give 1 or more"),
-        (lambda: fixed("1s").delay(0), "failures 0 is not a count from 1: the wait follows a failure"),
-        (lambda: Decorrelated("1s").delay(1, 2.0), "u 2.0 is outside [0, 1)"),
+        (lambda: Exponential("1s", factor=0.5), "factor must be 1 or more, got 0.5"),
+        (lambda: PlusMinus(2), "jitter fraction must be 0 to 1, got 2"),
+        (lambda: Bounded(-1), "jitter fraction must be 0 to 0.5, got -1"),
+        (Steps, 'Steps must have one wait or more, for example Steps("5s", "5m", "2h"), got none'),
+        (lambda: fast_then_slow("1s", 0, "1m"), "times must be 1 or more, got 0"),
+        (lambda: fixed("1s").delay(0), "failures must be 1 or more, got 0"),
+        (lambda: Decorrelated("1s").delay(1, 2.0), "u must be in [0, 1), got 2.0"),
     ],
 )
 def test_a_refusal_says_what_is_wrong(make: Callable[[], object], words: str) -> None:
@@ -207,7 +207,7 @@ def test_a_refusal_says_what_is_wrong(make: Callable[[], object], words: str) ->
     ],
 )
 def test_a_wait_that_is_none_is_named(make: Callable[[], object], word: str) -> None:
-    with pytest.raises(InvalidDuration, match=f"^{word} -1 is not a length of time"):
+    with pytest.raises(InvalidDuration, match=f"^{word} must be a duration .* got -1"):
         make()
 
 

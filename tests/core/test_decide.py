@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from reprieve import presets
 from reprieve.core.backoff import Backoff, Decorrelated, Exponential, Formula, fixed
 from reprieve.core.decide import Conditions, decide, decide_failure
-from reprieve.core.duration import LONGEST
+from reprieve.core.duration import MAX_DURATION_SECONDS
 from reprieve.core.failure import Failure, read
 from reprieve.core.gate import Gate
 from reprieve.core.job import CancelRequest, Job
@@ -42,8 +42,8 @@ RUNNING = Job(
 POLICY = Policy(max_attempts=3, backoff=fixed("10s"))
 NORMAL = Conditions(now=NOW, u=0.5)
 OPEN = Gate(dependency="ses")
-UNWELL = Gate(dependency="ses", failing=0.5, witnesses=("a", "b", "c"))
-LONELY = Gate(dependency="ses", failing=1.0, witnesses=("j", "k"))
+UNWELL = Gate(dependency="ses", failing=0.5, failed_jobs=("a", "b", "c"))
+LONELY = Gate(dependency="ses", failing=1.0, failed_jobs=("j", "k"))
 HELD = Gate(dependency="ses", mode="held", probe_at=NOW + 5_000)
 PROBING = Gate(dependency="ses", mode="probing", ramp=4)
 
@@ -149,7 +149,7 @@ def test_what_nobody_can_decode_is_dead_at_once() -> None:
 def test_an_attempt_that_ran_too_long_fails_and_may_pass() -> None:
     decision = decide(RUNNING, overran(30), POLICY, under(OPEN))
     assert isinstance(decision, Retry)
-    assert (decision.cause.reason, decision.cause.code) == ("stopped after 30 s without an end", "timeout")
+    assert (decision.cause.reason, decision.cause.code) == ("timed out after 30 s", "timeout")
     assert decision.charged
     assert isinstance(decide(RUNNING, overran(30), POLICY, under(HELD)), Park)
 
@@ -328,7 +328,7 @@ class WildJitter:
 def test_a_backoff_that_fails_does_not_stop_the_job(backoff: Backoff) -> None:
     decision = decide(RUNNING, failed(), Policy(backoff=backoff), NORMAL)
     assert isinstance(decision, Retry)
-    assert decision.delay in (1.5, LONGEST)
+    assert decision.delay in (1.5, MAX_DURATION_SECONDS)
 
 
 def test_a_budget_that_opens_sooner_does_not_shorten_the_wait() -> None:
@@ -401,7 +401,7 @@ def test_a_job_that_takes_its_worker_down_too_often_is_poison() -> None:
     assert isinstance(decision, Dead)
     assert (decision.death, decision.crashed, decision.charged) == ("poison", True, False)
     assert (decision.cause.reason, decision.cause.code, decision.cause.kind) == (
-        "took its worker down 3 times",
+        "its worker died 3 times while running it",
         "poison",
         "poison",
     )
@@ -440,7 +440,7 @@ def test_failures_that_differ_only_in_what_varies_have_one_fingerprint() -> None
 
 def test_a_backoff_that_raises_is_replaced_and_the_caller_is_told() -> None:
     told: list[tuple[str, type]] = []
-    conditions = Conditions(now=NOW, u=0.5, complain=lambda part, error: told.append((part, type(error))))
+    conditions = Conditions(now=NOW, u=0.5, on_error=lambda part, error: told.append((part, type(error))))
     policy = Policy(max_attempts=3, backoff=Formula(_raise))
     assert isinstance(decide(RUNNING, failed(), policy, conditions), Retry)
     assert told == [("backoff", ZeroDivisionError)]

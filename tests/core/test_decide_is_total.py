@@ -20,7 +20,7 @@ from reprieve.core.backoff import (
     Steps,
 )
 from reprieve.core.decide import Conditions, decide, decide_failure
-from reprieve.core.duration import LONGEST
+from reprieve.core.duration import MAX_DURATION_SECONDS
 from reprieve.core.failure import Failure
 from reprieve.core.gate import Gate, Mode
 from reprieve.core.job import CancelRequest, Cause, Job
@@ -106,7 +106,7 @@ GATES = st.none() | st.builds(
     dependency=st.just("ses"),
     mode=st.sampled_from(get_args(Mode)),
     failing=st.floats(0, 1),
-    witnesses=st.sampled_from([(), ("a", "b", "c")]),
+    failed_jobs=st.sampled_from([(), ("a", "b", "c")]),
     answered_at=st.none() | st.integers(NOW - 10**9, NOW),
 )
 CONDITIONS = st.builds(
@@ -191,7 +191,7 @@ def test_the_wait_lies_within_what_the_backoff_allows(job: Job, policy: Policy, 
             expected = policy.backoff.delay(job.charged + 1, u, job.delay or None)
         except ZeroDivisionError:
             expected = STANDARD.delay(job.charged + 1, u)
-        assert decision.delay == max(0.001, min(expected, LONGEST))
+        assert decision.delay == max(0.001, min(expected, MAX_DURATION_SECONDS))
         assert -1e-6 <= decision.due_at - NOW - decision.delay * 1_000 <= 1
 
 
@@ -199,7 +199,7 @@ def test_the_wait_lies_within_what_the_backoff_allows(job: Job, policy: Policy, 
 @given(POLICIES, st.floats(0, 1, exclude_max=True), st.booleans(), st.sampled_from(get_args(Scope)))
 def test_every_job_that_always_fails_comes_to_an_end(policy: Policy, u: float, is_unwell: bool, scope: Scope) -> None:
     policy = Policy(max_attempts=policy.max_attempts, backoff=policy.backoff, window=policy.window, max_parked="30m")
-    gate = Gate(dependency="ses", failing=0.9, witnesses=("a", "b", "c") if is_unwell else ())
+    gate = Gate(dependency="ses", failing=0.9, failed_jobs=("a", "b", "c") if is_unwell else ())
     failed = Failed(failure=Failure(message="down"), verdict=Verdict(kind="throttled", scope=scope))
     job, now = Job(id="j", task="send", dependency="ses", created_at=NOW, due_at=NOW), NOW
     for _ in range(1_900):

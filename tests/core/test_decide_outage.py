@@ -32,7 +32,7 @@ RUNNING = Job(
 )
 POLICY = Policy(max_attempts=3, backoff=fixed("10s"))
 OPEN = Gate(dependency="mail")
-UNWELL = Gate(dependency="mail", failing=0.9, witnesses=("a", "b", "c"))
+UNWELL = Gate(dependency="mail", failing=0.9, failed_jobs=("a", "b", "c"))
 REFUSED = Failed(
     failure=read("[Errno 111] Connection refused"),
     verdict=Verdict(kind="transient", scope="dependency", code="refused", is_unavailable=True),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprieve.core.failure import LONGEST_MESSAGE, LONGEST_PUSH_BACK, Failure, clean, read
+from reprieve.core.failure import MAX_MESSAGE_CHARS, MAX_PUSH_BACK_SECONDS, Failure, clean, read
 
 NOW = 1_760_000_000_000
 
@@ -217,7 +217,9 @@ def test_a_retry_after_that_nobody_can_read_is_none(value: str) -> None:
     assert read(HTTPStatusError(Response(503, {"Retry-After": value})), now=NOW).retry_after is None
 
 
-@pytest.mark.parametrize(("value", "expected"), [("-1", 0), ("1e30", LONGEST_PUSH_BACK), ("inf", LONGEST_PUSH_BACK)])
+@pytest.mark.parametrize(
+    ("value", "expected"), [("-1", 0), ("1e30", MAX_PUSH_BACK_SECONDS), ("inf", MAX_PUSH_BACK_SECONDS)]
+)
 def test_what_an_external_system_asks_for_is_clamped(value: str, expected: float) -> None:
     assert read(HTTPStatusError(Response(503, {"Retry-After": value}))).retry_after == expected
 
@@ -236,7 +238,7 @@ def test_headers_that_are_no_mapping_are_ignored() -> None:
         ("please wait 2 hours", 7_200),
         ("come back in 90s", 90),
         ("retry in 3 min", 180),
-        ("try again in 999999 hours", LONGEST_PUSH_BACK),
+        ("try again in 999999 hours", MAX_PUSH_BACK_SECONDS),
         ("retry after 500ms", 0.5),
         ("retry after 500 milliseconds", 0.5),
         ("451 Greylisted - resend in 300 seconds", 300),
@@ -325,8 +327,10 @@ def test_attributes_that_are_traps_do_not_stop_the_reading(error: Exception) -> 
 
 def test_a_date_that_overflows_is_no_push_back() -> None:
     dates = {"Retry-After": "Thu, 09 Oct 9999 08:54:20 -2359"}
-    assert read(HTTPStatusError(Response(503, dates)), now=NOW).retry_after in (None, LONGEST_PUSH_BACK)
-    assert read(HTTPStatusError(Response(503, {"Retry-After": "1" * 400})), now=NOW).retry_after == LONGEST_PUSH_BACK
+    assert read(HTTPStatusError(Response(503, dates)), now=NOW).retry_after in (None, MAX_PUSH_BACK_SECONDS)
+    assert (
+        read(HTTPStatusError(Response(503, {"Retry-After": "1" * 400})), now=NOW).retry_after == MAX_PUSH_BACK_SECONDS
+    )
 
 
 def test_a_code_of_megabytes_is_clipped() -> None:
@@ -367,7 +371,7 @@ def test_ten_megabytes_of_control_characters_become_one_short_line() -> None:
     message = read("a\x00\x1b[31mb\n\u202ec" + "\x07x" * 5_000_000).message
     assert message.startswith("a b c x x")
     assert message.isprintable()
-    assert len(message) <= LONGEST_MESSAGE
+    assert len(message) <= MAX_MESSAGE_CHARS
 
 
 def test_an_empty_text_still_says_something() -> None:
@@ -386,4 +390,4 @@ def test_a_clean_text_is_printable_and_stays_clean(text: str) -> None:
 def test_every_text_and_number_can_be_read(error: str | int) -> None:
     failure = read(error)
     assert failure.message
-    assert failure.retry_after is None or 0 <= failure.retry_after <= LONGEST_PUSH_BACK
+    assert failure.retry_after is None or 0 <= failure.retry_after <= MAX_PUSH_BACK_SECONDS

@@ -11,7 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprieve.core.fingerprint import _VARIES, FRAMES, LIMIT, READ, Frame, fingerprint, mask
+from reprieve.core.fingerprint import (
+    _VARIES,
+    MAX_FRAMES,
+    MAX_MESSAGE_CHARS,
+    MAX_TEMPLATE_CHARS,
+    Frame,
+    fingerprint,
+    mask,
+)
 
 CORPUS = Path(__file__).parent / "corpus"
 SYMBOLS = str.maketrans("␤␉␛", "\n\t\x1b")
@@ -118,7 +126,7 @@ def test_names_in_code_and_codes_of_a_protocol_tell_errors_apart(one: str, other
 @given(MESSAGES)
 def test_template_is_one_bounded_printable_line(message: str) -> None:
     template = mask(message)
-    assert len(template) <= LIMIT
+    assert len(template) <= MAX_TEMPLATE_CHARS
     assert template.isprintable()
 
 
@@ -152,12 +160,12 @@ def test_what_cannot_be_printed_leaves_no_trace(message: str, template: str) -> 
 @pytest.mark.parametrize("piece", ["a@", "1.", "'", "(", "a-1.", "é", "http://", "x" * 50 + " ", "503 Ab1 "])
 def test_message_of_ten_megabytes_costs_what_its_beginning_costs(piece: str) -> None:
     message = piece * (10_000_000 // len(piece))
-    assert mask(message) == mask(message[:READ])
+    assert mask(message) == mask(message[:MAX_MESSAGE_CHARS])
 
 
 def test_long_template_is_cut() -> None:
     template = mask("no such thing " * 50)
-    assert template == ("no such thing " * 50)[: LIMIT - 2] + "…"
+    assert template == ("no such thing " * 50)[: MAX_TEMPLATE_CHARS - 2] + "…"
 
 
 def test_no_group_repeats_without_bound_unless_it_gives_nothing_back() -> None:
@@ -184,7 +192,7 @@ def test_parts_cannot_be_mistaken_for_each_other() -> None:
 
 def test_only_the_innermost_frames_count() -> None:
     inner = [Frame(module="mail", function=name) for name in ("send", "connect", "login")]
-    assert len(inner) == FRAMES
+    assert len(inner) == MAX_FRAMES
     outer = Frame(module="app", function="main")
     assert fingerprint("boom", frames=[outer, *inner]) == fingerprint("boom", frames=inner)
     assert fingerprint("boom", frames=[outer, *inner[1:]]) != fingerprint("boom", frames=inner)

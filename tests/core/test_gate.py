@@ -115,8 +115,8 @@ def test_the_share_of_failures_follows_the_newest_calls() -> None:
 def test_a_gate_is_healthy_while_it_is_open_and_most_calls_get_through() -> None:
     assert OPEN.is_healthy
     assert Gate(dependency="ses", failing=0.499).is_healthy
-    assert not Gate(dependency="ses", failing=0.5, witnesses=("a", "b", "c")).is_healthy
-    assert Gate(dependency="ses", failing=1.0, witnesses=("a", "b")).is_healthy
+    assert not Gate(dependency="ses", failing=0.5, failed_jobs=("a", "b", "c")).is_healthy
+    assert Gate(dependency="ses", failing=1.0, failed_jobs=("a", "b")).is_healthy
     assert not held().is_healthy
     assert not probing().is_healthy
 
@@ -124,15 +124,15 @@ def test_a_gate_is_healthy_while_it_is_open_and_most_calls_get_through() -> None
 def test_one_job_alone_does_not_make_a_dependency_unwell() -> None:
     bad = Calls(fails=1, failed=("bad",))
     gate = feed(OPEN, *[bad] * 20)
-    assert (gate.mode, gate.witnesses, gate.is_healthy) == ("open", ("bad",), True)
+    assert (gate.mode, gate.failed_jobs, gate.is_healthy) == ("open", ("bad",), True)
     lonely = feed(gate, *[bad] * 1_000)
     assert (lonely.mode, lonely.is_healthy) == ("open", True)
     # However often one job failed, it takes no longer to forget than an outage does.
     assert feed(lonely, *[OK] * 6).evidence == 0.0
     gate = feed(gate, Calls(fails=2, failed=("x", "y")))
-    assert (gate.witnesses, gate.is_healthy) == (("x", "y", "bad"), False)
-    assert feed(gate, Calls(fails=1, failed=("z",))).witnesses == ("z", "x", "y")
-    assert feed(gate, *[OK] * 10).witnesses == ()
+    assert (gate.failed_jobs, gate.is_healthy) == (("x", "y", "bad"), False)
+    assert feed(gate, Calls(fails=1, failed=("z",))).failed_jobs == ("z", "x", "y")
+    assert feed(gate, *[OK] * 10).failed_jobs == ()
 
 
 def test_what_a_call_tells_its_gate() -> None:

@@ -85,13 +85,11 @@ def test_a_status_means_itself(status: Status) -> None:
 
 
 def test_an_unknown_word_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(
-        ValidationError, match=r"the statuses are ready, scheduled.*; the words of other systems are wait"
-    ):
+    with pytest.raises(ValidationError, match=r"the statuses are ready, scheduled.*; other systems' names are wait"):
         matching("broken")
 
 
 @pytest.mark.parametrize(("word", "meant"), [("ded", "dead"), ("Parkd", "parked"), ("complete", "completed")])
 def test_a_mistyped_status_is_answered_with_the_nearest(word: str, meant: str) -> None:
-    with pytest.raises(ValidationError, match=rf"'{word}' is no status; did you mean {meant}\?"):
+    with pytest.raises(ValidationError, match=rf"'{word}' is not a status; did you mean {meant}\?"):
         matching(word)

@@ -95,7 +95,7 @@ def test_every_number_is_that_of_the_code() -> None:
         (PAGE, "after 10 s; after 60 s", (lifespans.SLOW_AFTER_SECONDS, lifespans.START_TIMEOUT_SECONDS) == (10, 60)),
         (PAGE, "at most every 10 s", logtext.PARKED_EVERY_SECONDS == 10),
         (PAGE, "again after a minute", logtext.REPEAT_AFTER_SECONDS == 60),
-        (PAGE, "about once a second", tail.LOOK_EVERY_SECONDS == 1),
+        (PAGE, "about once a second", tail.POLL_SECONDS == 1),
         (PAGE, "more than 10 s late", tail.OVERLAP_MS == 10_000),
         (worker, "It has 60 s to start", lifespans.START_TIMEOUT_SECONDS == 60),
         (worker, "2 s at the least", lifespans.MIN_STOP_SECONDS == 2),

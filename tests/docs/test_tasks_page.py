@@ -9,7 +9,7 @@ from reprieve import Reprieve
 from reprieve.call import Options
 from reprieve.config import Settings
 from reprieve.core.duration import seconds
-from reprieve.core.policy import DAY
+from reprieve.core.policy import DAY_SECONDS
 from reprieve.producer import BULK
 from reprieve.stores.protocol import KEY_RETENTION_SECONDS, MAX_PAYLOAD_BYTES
 from reprieve.testing import FakeClock
@@ -67,5 +67,5 @@ def test_the_longest_wait_of_a_job_with_a_delay_of_its_own_is_what_its_row_says(
         job = send.using(retry_delay="1h").enqueue().fetch()
         policy = app.registry.policy_of(job)
         assert [policy.delay(failures, 0.5) for failures in (1, 2, 3)] == [3_600, 7_200, 14_400]
-        assert policy.delay(30) == DAY == seconds("1d")
+        assert policy.delay(30) == DAY_SECONDS == seconds("1d")
         assert "1d if only `retry_delay` is given" in rows(ENQUEUE)["max_retry_delay"]["meaning"]

@@ -104,7 +104,7 @@ def test_a_terminal_shows_short_ids_that_every_command_takes(user: User, url: st
     name = short(jobs["other"])
     assert user.reprieve("jobs", "show", name, "--json", *store).document["id"] == jobs["other"]
     cancelled = user.reprieve("jobs", "cancel", name, "--reason", "no longer wanted", "--json", *store).document
-    assert cancelled == [{"jobId": jobs["other"], "answer": "cancelled"}]
+    assert cancelled == [{"jobId": jobs["other"], "message": "cancelled"}]
     retried = user.reprieve("jobs", "retry", name, "--reason", "wanted after all", "--json", *store).document
     assert retried[0]["jobId"] == jobs["other"]
     told = user.reprieve("jobs", "tail", "--job", name, "--since", "0", "--for", "2s", *store).stdout
@@ -126,7 +126,7 @@ def test_a_bulk_command_acts_on_every_job_and_tail_tells_of_those_that_are_asked
     assert first.status == 0, first.stderr
     done = user.reprieve("jobs", "cancel", *names, "--reason", "no longer wanted", "--json", *store)
     assert done.status == 4
-    assert [(one["jobId"], one.get("answer", one.get("error", {}).get("code"))) for one in done.document] == [
+    assert [(one["jobId"], one.get("message", one.get("error", {}).get("code"))) for one in done.document] == [
         (jobs["other"], "invalid_state"),
         (jobs["untried"], "cancelled"),
         (jobs["tried"], "cancelled"),
@@ -198,7 +198,7 @@ def test_a_pipe_gets_every_job_and_a_terminal_the_first_of_them(user: User, url:
     assert len(user.reprieve("jobs", "list", "--json", "--store", url).document["jobs"]) == 230
     lines = on_terminal(user, "jobs", "list", "--store", url).splitlines()
     assert len(lines) == 52
-    assert re.match(r"50 of 230 jobs; go on with --cursor \S+$", lines[-1])
+    assert re.match(r"50 of 230 jobs; continue with --cursor \S+$", lines[-1])
 
 
 @pytest.mark.parametrize("url", ["postgres"], indirect=True)

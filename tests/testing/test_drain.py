@@ -288,7 +288,7 @@ def test_a_task_that_takes_too_long_is_stopped_as_by_a_worker(app: Reprieve) -> 
     job = hang.enqueue()
     drained = drain(app)
     assert (drained.retried, drained.dead) == (1, 1)
-    assert drained.attempts[0].reason == "stopped after 0.05 s without an end"
+    assert drained.attempts[0].reason == "timed out after 0.05 s"
     assert job.fetch().death == "exhausted"
 
 

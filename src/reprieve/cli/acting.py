@@ -1,4 +1,4 @@
-"""`reprieve jobs retry` and `reprieve jobs cancel`: what people do to jobs, each with who and why."""
+"""`reprieve jobs retry` and `reprieve jobs cancel`: manual actions, each with a name and a reason."""
 
 import sys
 from collections.abc import Callable, Coroutine, Sequence
@@ -17,8 +17,8 @@ if TYPE_CHECKING:  # what a command needs is imported when it runs
     from reprieve.stores.protocol import Store
 
 _jobs = click.argument("job_ids", metavar="JOB...", nargs=-1, required=True)
-_reason = click.option("--reason", required=True, help="Why; it is kept with the job.")
-_by = click.option("--by", help="Who; your user name unless given.")
+_reason = click.option("--reason", required=True, help="Why; stored with the job.")
+_by = click.option("--by", help="Who. [default: your user name]")
 
 
 @click.command(
@@ -31,10 +31,10 @@ _by = click.option("--by", help="Who; your user name unless given.")
 @_reason
 @_by
 @click.option("--force", is_flag=True, help="Grant one more attempt to a job that has used up its own.")
-@click.option("--delay", type=DURATION, default=0.0, help="Not now, but after this long.")
+@click.option("--delay", type=DURATION, default=0.0, help="Retry after this long.")
 @store_options
 @output.json_option
-def retry(  # noqa: PLR0913 - one parameter an option
+def retry(  # noqa: PLR0913 - one parameter per option
     *,
     job_ids: tuple[str, ...],
     reason: str,
@@ -47,8 +47,8 @@ def retry(  # noqa: PLR0913 - one parameter an option
 ) -> None:
     """Run jobs again that are dead, cancelled, retrying, parked or stuck.
 
-    Every job is acted on, whatever becomes of the others, and each gets its line. The status is 4 if one was in the
-    wrong state or had no attempts left; --force grants one more to such a job.
+    An error with one job does not stop the others; each job prints a line. The status is 4 if a job was in the wrong
+    state or had no attempts left; --force grants it one more attempt.
     """
     from reprieve.admin.retry import retry as retry_job
     from reprieve.core.change import Request
@@ -57,9 +57,9 @@ def retry(  # noqa: PLR0913 - one parameter an option
     choice = choose(target, url)
 
     async def retry_one(store: "Store", job_id: str) -> Done:
-        answer = await retry_job(store, store.clock, job_id, request, choice.stuck_after)
-        position = f", position {answer.queue_position} in its lane" if answer.queue_position else ""
-        return Done(answer.message + position, answer)
+        result = await retry_job(store, store.clock, job_id, request, choice.stuck_after)
+        position = f", position {result.queue_position} in its lane" if result.queue_position else ""
+        return Done(result.message + position, result)
 
     read(choice, lambda store: _act(store, choice, job_ids, retry_one, Report("retried", as_json=as_json)))
 
@@ -77,9 +77,9 @@ def retry(  # noqa: PLR0913 - one parameter an option
 def cancel(
     *, job_ids: tuple[str, ...], reason: str, by: str | None, target: str | None, url: str | None, as_json: bool
 ) -> None:
-    """Give jobs up; one that runs is asked to stop.
+    """Cancel jobs; a running job is asked to stop.
 
-    Every job is acted on, whatever becomes of the others, and each gets its line. The status is 4 if one had ended.
+    An error with one job does not stop the others; each job prints a line. The status is 4 if a job had ended.
     """
     from reprieve.admin.cancel import cancel as cancel_job
     from reprieve.core.change import Request
@@ -87,25 +87,25 @@ def cancel(
     request = Request(by=by or _user(), reason=reason)
 
     async def cancel_one(store: "Store", job_id: str) -> Done:
-        answer = await cancel_job(store, store.clock, job_id, request)
-        return Done(answer, {"jobId": job_id, "answer": answer})
+        message = await cancel_job(store, store.clock, job_id, request)
+        return Done(message, {"jobId": job_id, "message": message})
 
     choice = choose(target, url)
     read(choice, lambda store: _act(store, choice, job_ids, cancel_one, Report("cancelled", as_json=as_json)))
 
 
 class Done(NamedTuple):
-    """What was done to a job: the sentence for its line, and the document for scripts."""
+    """What was done to a job: the text for people, and the document for scripts."""
 
     text: str
     document: object
 
 
 class Report:
-    """Reports what became of each job that was named: a line each, as it is known, or one JSON list at the end."""
+    """Reports the result for each job: a line at once, or one JSON list at the end."""
 
     def __init__(self, verb: str, *, as_json: bool) -> None:
-        """Take the word for what is done to the jobs, as a participle."""
+        """Take the participle for what is done to the jobs, such as "retried"."""
         self._verb = verb
         self._as_json = as_json
         self._documents: list[object] = []
@@ -124,7 +124,7 @@ class Report:
             sys.stdout.flush()
 
     def add_error(self, job_id: str, error: "ReprieveError") -> None:
-        """Report a job that was left as it is, and why."""
+        """Report a job that was left unchanged, and why."""
         message = one_line(str(error))
         self._statuses.append(status_of(error))
         self._documents.append({"jobId": job_id, "error": {"code": error.code, "message": message}})
@@ -132,7 +132,7 @@ class Report:
             print_error(message)
 
     def end(self) -> None:
-        """Print what comes last; exit with the status of the errors, if there were any: 4 if one is a conflict."""
+        """Print the summary; if there were errors, exit with their status: 4 if one is a conflict."""
         failed, total = len(self._statuses), len(self._documents)
         if self._as_json:
             output.print_json(self._documents)
@@ -149,7 +149,7 @@ async def _act(
     work: Callable[["Store", str], Coroutine[Any, Any, Done]],
     report: Report,
 ) -> None:
-    """Do the work for every job that is named, whatever becomes of the others, and report each."""
+    """Call `work` for each named job and report each result; an error does not stop the others."""
     from reprieve.admin.resolve import resolve_each
     from reprieve.errors import ReprieveError, StoreError
 
@@ -158,7 +158,7 @@ async def _act(
         if isinstance(job_id, ReprieveError):
             report.add_error(text, job_id)
         elif unavailable is not None:
-            # Each further call would wait for the same store as long as the last one did.
+            # Each further call would wait for the unavailable store again.
             report.add_error(job_id, unavailable)
         else:
             try:

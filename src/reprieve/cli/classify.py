@@ -1,4 +1,4 @@
-"""`reprieve classify`: what an error is, whose it is, and what would follow."""
+"""`reprieve classify`: the verdict on an error, and the decision that would follow."""
 
 import sys
 from collections.abc import Sequence
@@ -20,14 +20,14 @@ COLOURS = {"transient": "green", "throttled": "yellow", "unknown": "cyan", "perm
 KINDS = {
     "transient": "passes by itself",
     "throttled": "asks us to slow down",
-    "unknown": "retried, and blames nobody",
+    "unknown": "retried, and not counted against the dependency",
     "permanent": "never passes",
     "poison": "kills its worker",
 }
 SCOPES = {
-    "job": "nobody else would fail",
-    "tenant": "the tenant's other jobs would fail as well",
-    "dependency": "everybody who calls it would fail",
+    "job": "only this job fails",
+    "tenant": "all jobs of the tenant fail",
+    "dependency": "all jobs that call it fail",
 }
 
 
@@ -35,7 +35,7 @@ def _tables(_: click.Context, __: click.Parameter, names: str | None) -> tuple[s
     chosen = None if names is None else tuple(name.strip() for name in names.split(","))
     for name in chosen or ():
         if name not in TABLES:
-            message = f"there is no table {name!r}; the tables are {', '.join(TABLES)}"
+            message = f"a table must be one of {', '.join(TABLES)}, got {name!r}"
             raise click.BadParameter(message)
     return chosen
 
@@ -53,14 +53,14 @@ def _tables(_: click.Context, __: click.Parameter, names: str | None) -> tuple[s
     "tables",
     metavar="TABLES",
     callback=_tables,
-    help=f"The tables to ask, in this order, such as http,smtp. [default: {','.join(TABLES)}]",
+    help=f"The tables to try, in this order, such as http,smtp. [default: {','.join(TABLES)}]",
 )
-@click.option("--dependency", metavar="NAME", help="What the job was calling: rules and gates may know it.")
-@click.option("--policy", "preset", metavar="PRESET", help="Decide by this preset, as email or webhook.")
-@click.option("--task", metavar="TASK", help="Decide by the policy of this task of the app, with its dependency.")
+@click.option("--dependency", metavar="NAME", help="The dependency that the job was calling.")
+@click.option("--policy", "preset", metavar="PRESET", help="Decide by this preset, such as email or webhook.")
+@click.option("--task", metavar="TASK", help="Decide by the policy and dependency of this task of the app.")
 @app_option
 @output.json_option
-def classify(  # noqa: PLR0913 - one parameter an option
+def classify(  # noqa: PLR0913 - one parameter per option
     *,
     texts: tuple[str, ...],
     tables: tuple[str, ...] | None,
@@ -70,24 +70,24 @@ def classify(  # noqa: PLR0913 - one parameter an option
     target: str | None,
     as_json: bool,
 ) -> None:
-    """Say what an error is, and what would follow.
+    """Classify an error, and show what would follow.
 
     Each TEXT is one error, so quote it: reprieve classify "550 5.1.1 no such user". A dash reads errors from standard
-    input, one a line. Rules in reprieve.toml go before every table. The decision is that of the policy for tasks that
-    name none, unless --policy or --task says otherwise.
+    input, one per line. Rules in reprieve.toml take precedence over the tables. The default policy decides, unless
+    --policy or --task names another.
     """
     from reprieve.cli.judgement import judge_text
     from reprieve.clock import now
     from reprieve.core.policy import amend
 
     if preset is not None and task is not None:
-        message = "--policy and --task contradict each other; give one of them"
+        message = "--policy and --task exclude each other; give one of them"
         raise click.UsageError(message, click.get_current_context())
-    judge = _of_preset(preset) if task is None else _of_task(task, target)
-    policy = judge.policy if tables is None else amend(judge.policy, rules=(*judge.operator, *_named(tables)))
-    called = judge.dependency if dependency is None else dependency
+    chosen = _of_preset(preset) if task is None else _of_task(task, target)
+    policy = chosen.policy if tables is None else amend(chosen.policy, rules=(*chosen.operator, *_named(tables)))
+    called = chosen.dependency if dependency is None else dependency
     at = now()
-    judgements = [judge_text(text, judge.name, policy, called, at) for text in _lines(texts)]
+    judgements = [judge_text(text, chosen.name, policy, called, at) for text in _lines(texts)]
     if as_json:
         output.print_json(judgements)
         return
@@ -95,18 +95,18 @@ def classify(  # noqa: PLR0913 - one parameter an option
         _print(each)
 
 
-class _Judge(NamedTuple):
-    """The policy that decides, under the name by which it is shown."""
+class _Chosen(NamedTuple):
+    """The policy that decides, with its name."""
 
     name: str
     policy: "Policy"
     operator: "Sequence[Rule]"
-    """The rules of the configuration, which go before all others."""
+    """The rules of the configuration, which take precedence over all others."""
     dependency: str = ""
 
 
-def _of_preset(preset: str | None) -> _Judge:
-    """Return a preset, or without a name the policy for tasks that name none."""
+def _of_preset(preset: str | None) -> _Chosen:
+    """Return a preset, by default the policy of tasks that have none."""
     from reprieve.config import load
     from reprieve.core.policy import amend
     from reprieve.core.presets import named
@@ -114,11 +114,11 @@ def _of_preset(preset: str | None) -> _Judge:
     settings = load().settings
     name = preset or settings.policy
     policy = named(name, settings.profile)
-    return _Judge(name, amend(policy, rules=(*settings.rules, *policy.rules)), settings.rules)
+    return _Chosen(name, amend(policy, rules=(*settings.rules, *policy.rules)), settings.rules)
 
 
-def _of_task(task: str, target: str | None) -> _Judge:
-    """Return the policy in force for a task of the app, and what the task calls if that is a name."""
+def _of_task(task: str, target: str | None) -> _Chosen:
+    """Return the effective policy of a task of the app, and its dependency if that is a constant."""
     from reprieve.cli.store import choose_app
     from reprieve.views.tasks import resolve
 
@@ -126,7 +126,7 @@ def _of_task(task: str, target: str | None) -> _Judge:
     declaration = app.registry.get(resolve(task, (one.name for one in app.registry)))
     dependency = declaration.dependency if isinstance(declaration.dependency, str) else ""
     policy = app.registry.policy_for(declaration.name, None)
-    return _Judge(declaration.name, policy, app.settings.rules, dependency)
+    return _Chosen(declaration.name, policy, app.settings.rules, dependency)
 
 
 def _named(tables: Sequence[str]) -> list["Rules"]:
@@ -138,16 +138,16 @@ def _named(tables: Sequence[str]) -> list["Rules"]:
 
 def _lines(texts: Sequence[str]) -> list[str]:
     if not all(map(str.strip, texts)):
-        message = 'the text to classify is empty; give an error, as in reprieve classify "550 5.1.1 no such user"'
+        message = 'TEXT must be an error, as in reprieve classify "550 5.1.1 no such user", got an empty text'
         raise click.UsageError(message)
     lines: list[str] = []
     for text in texts:
         lines += sys.stdin.read().splitlines() if text == "-" else [text]
-    told = [line for line in lines if line.strip()]
-    if not told:
-        message = "standard input is empty; give errors one a line"
+    errors = [line for line in lines if line.strip()]
+    if not errors:
+        message = "standard input is empty; give one error per line"
         raise click.UsageError(message)
-    return told
+    return errors
 
 
 def _print(judgement: "Judgement") -> None:
@@ -161,15 +161,21 @@ def _print(judgement: "Judgement") -> None:
             ("code", judgement.code),
             ("asks for", "" if judgement.retry_after is None else f"a wait of {spell(judgement.retry_after)}"),
             ("rule", judgement.rule),
-            ("unavailable", "it cannot be the job's own: one job alone is spared" if judgement.is_unavailable else ""),
+            (
+                "unavailable",
+                "the request was not served: even a single job is spared" if judgement.is_unavailable else "",
+            ),
             (judgement.policy, _sentence(judgement)),
-            ("when down", "park until it is back, and no attempt is spent" if judgement.when_down == "park" else ""),
+            (
+                "when down",
+                "park until it is back, without using up an attempt" if judgement.when_down == "park" else "",
+            ),
         ]
     )
 
 
 def _sentence(judgement: "Judgement") -> str:
-    """Say in words what the policy would do."""
+    """Return what the policy would do, as a sentence."""
     from reprieve.core.duration import spell
 
     if judgement.earliest is None or judgement.latest is None:
@@ -178,7 +184,7 @@ def _sentence(judgement: "Judgement") -> str:
     word = "for" if judgement.decision == "park" else "in"
     when = f"{word} {earliest}" if earliest == latest else f"{word} {earliest} to {latest}"
     limit = "until its deadline" if judgement.max_attempts is None else _at_most(judgement.max_attempts)
-    return f"{judgement.decision} {when}, {limit if judgement.is_charged else 'and no attempt is spent'}"
+    return f"{judgement.decision} {when}, {limit if judgement.is_charged else 'without using up an attempt'}"
 
 
 def _at_most(attempts: int) -> str:

@@ -1,4 +1,4 @@
-"""`reprieve config`: every setting as it is in force, and where it comes from."""
+"""`reprieve config`: every effective setting, and where it comes from."""
 
 from typing import TYPE_CHECKING
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:  # settings are read when the command runs
 def config(*, target: str | None, as_json: bool) -> None:
     """Show every setting, and where it comes from.
 
-    The environment (REPRIEVE_URL, REPRIEVE_SLOTS and so on) goes over reprieve.toml, that over [tool.reprieve] in
-    pyproject.toml, and that over the defaults. REPRIEVE_CONFIG names another file to read in the place of both. What
-    the code of the app sets goes over all of them. Passwords are hidden.
+    In order of precedence: what the code of the app sets, the environment (REPRIEVE_URL, REPRIEVE_SLOTS and so on),
+    reprieve.toml, [tool.reprieve] in pyproject.toml, the defaults. REPRIEVE_CONFIG names a file to read instead of both
+    files. Passwords are hidden.
     """
     from msgspec.structs import fields
 
@@ -48,7 +48,7 @@ def config(*, target: str | None, as_json: bool) -> None:
 
 
 def _with_app(loaded: "Loaded", target: str | None) -> "Loaded":
-    """Return the settings with what the code of the app sets. A configured app that cannot be imported is noted."""
+    """Return the settings with those that the app's code sets; print a note if a configured app cannot be imported."""
     from reprieve.config import Loaded
     from reprieve.errors import ReprieveError
     from reprieve.worker import target as targets
@@ -61,14 +61,14 @@ def _with_app(loaded: "Loaded", target: str | None) -> "Loaded":
     except ReprieveError as error:
         if target:
             raise
-        click.echo(f"without what the code of {wanted} sets: {error}", err=True)
+        click.echo(f"the settings in the code of {wanted} are not shown: {error}", err=True)
         return loaded
     changed = {name: wanted for name in loaded.sources if getattr(settings, name) != getattr(loaded.settings, name)}
     return Loaded(settings, loaded.sources | changed)
 
 
 def _value(settings: "Settings", name: str) -> object:
-    """Return a setting as JSON carries it: durations in seconds, policies in numbers."""
+    """Return a setting for JSON: durations in seconds, policies as numbers."""
     from reprieve.stores.url import masked
 
     match name:
@@ -89,7 +89,7 @@ def _text(settings: "Settings", name: str) -> str:
 
     match name:
         case "rules":
-            lines = [f"{rule} is {rule.kind or 'treated otherwise'}" for rule in settings.rules]
+            lines = [f"{rule} is {rule.kind or 'not reclassified'}" for rule in settings.rules]
         case "policies":
             lines = [
                 f"{each.name}: {spell_attempts(each)} attempts, waits {spell_waits(each)}"
@@ -108,7 +108,7 @@ def _policies(settings: "Settings") -> list["Schedule"]:
 
 
 def _facts(rule: "Rule") -> dict[str, object]:
-    """Return what a rule of the configuration says, which knows no backoff."""
+    """Return the fields of a rule of the configuration; such a rule has no backoff."""
     facts = {
         "code": rule.code,
         "exception": rule.exception,

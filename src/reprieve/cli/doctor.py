@@ -1,6 +1,6 @@
-"""`reprieve doctor`: what could go wrong on this machine and with its store, and how to mend it.
+"""`reprieve doctor`: check this machine and its store, and say how to fix problems.
 
-What is particular to a store its own care knows; here is the machine, and how findings are told.
+The checks of a store are in its package; this module checks the machine and prints the findings.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ EXTRAS = {
 """Optional packages: the extra that installs each, and what it is for."""
 
 WIDTHS = (4, 12)
-"""Columns of a finding's level and of its name: the longest is `transactions`."""
+"""Widths of a finding's level and of its name: the longest is `transactions`."""
 
 STYLES = {"ok": "green", "warn": "yellow", "bad": "bold red"}
 
@@ -36,33 +36,33 @@ STYLES = {"ok": "green", "warn": "yellow", "bad": "bold red"}
     )
 )
 @store_argument
-@click.option("--shared", is_flag=True, help="The store stands in a database of an application.")
+@click.option("--shared", is_flag=True, help="The store is in the database of an application.")
 @output.json_option
 @click.pass_context
 def doctor(
     ctx: click.Context, *, place: str | None, target: str | None, url: str | None, shared: bool, as_json: bool
 ) -> None:
-    """Examine this machine and its store.
+    """Check this machine and its store.
 
-    Each finding is ok, warn or bad, and says what to do. The status is 1 if anything is bad. Nothing is changed, and
-    nothing is created.
+    Each finding is ok, warn or bad, and says what to do. The status is 1 if a finding is bad. Nothing is changed or
+    created.
     """
     findings = []
-    for finding in _watched(_examine(target, one_of(place, url, "the store", "--store"), shared=shared)):
+    for finding in _with_spinner(_examine(target, one_of(place, url, "the store", "--store"), shared=shared)):
         findings.append(finding)
         if not as_json:
             _print(finding)
-    is_well = all(finding.level != "bad" for finding in findings)
+    is_healthy = all(finding.level != "bad" for finding in findings)
     if as_json:
-        output.print_json({"isWell": is_well, "findings": findings})
-    if not is_well:
+        output.print_json({"isHealthy": is_healthy, "findings": findings})
+    if not is_healthy:
         ctx.exit(FAILED)
 
 
-def _watched(findings: Iterator["Finding"]) -> Iterator["Finding"]:
-    """Show on the terminal that the next finding is looked for: reading every page of a large file takes a while."""
+def _with_spinner(findings: Iterator["Finding"]) -> Iterator["Finding"]:
+    """Yield the findings, with a spinner on a terminal: checking a large file takes a while."""
     while True:
-        with output.working("looking"):
+        with output.working("checking"):
             finding = next(findings, None)
         if finding is None:
             return
@@ -85,7 +85,7 @@ def _examine(target: str | None, url: str | None, *, shared: bool) -> Iterator["
         care = care_for(settings.url, shared=shared or settings.shared)
         whose = f", of the app {choice.target}" if choice.target and url is None else ""
         yield Finding(name="settings", level="ok", seen=f"the store is {masked(settings.url)}{whose}")
-        # Read at the last moment: the store compares it with its own clock.
+        # Read the clock as late as possible: the store compares it with its own.
         yield from care.examine(now())
         if settings.outbox and url is None:
             yield from _outbox(settings.outbox)
@@ -95,12 +95,12 @@ def _examine(target: str | None, url: str | None, *, shared: bool) -> Iterator["
             name="settings",
             level="bad",
             seen=seen,
-            fix=fix or "fix it where it comes from: see reprieve config --help",
+            fix=fix or "change it at its source: see reprieve config",
         )
 
 
 def _outbox(url: str) -> Iterator["Finding"]:
-    """Look at the database of the outbox as well: at what lies there, and at whatever is not well."""
+    """Yield the findings about the outbox, and those about its database that are not ok."""
     from msgspec.structs import replace
 
     from reprieve.clock import now
@@ -135,7 +135,7 @@ def _extras() -> Iterator["Finding"]:
 
 
 def _clock(at: int) -> "Finding":
-    """Compare the clock with the day on which this release was installed: nobody can run it before."""
+    """Return a finding about the clock: it cannot be before the installation of this release."""
     from datetime import UTC, datetime
     from pathlib import Path
 
@@ -151,7 +151,7 @@ def _clock(at: int) -> "Finding":
 
 
 def _print(finding: "Finding") -> None:
-    # A finding about one node of a Cluster names it; the column has room for the name of the finding alone.
+    # A finding about one node of a Cluster names the node; the column has room only for the finding's name.
     name, _, node = finding.name.partition(" of ")
     seen = f"{node}: {finding.seen}" if node else finding.seen
     output.print_row(WIDTHS, ((finding.level, STYLES[finding.level]), name, seen))

@@ -1,4 +1,4 @@
-"""`reprieve enqueue`: store a call of a task from the command line."""
+"""`reprieve enqueue`: enqueue a job from the command line."""
 
 from typing import Any
 
@@ -19,13 +19,13 @@ from reprieve.cli.store import choose_app, store_options
 )
 @click.argument("words", metavar="[MODULE:APP] TASK [ARGUMENTS]...", nargs=-1, required=True)
 @click.option("--with", "keywords", multiple=True, metavar="NAME=VALUE", help="A keyword argument of the task.")
-@click.option("--tenant", help="Whose job it is.")
-@click.option("--queue", help="Another queue than the task's.")
+@click.option("--tenant", help="The tenant of the job.")
+@click.option("--queue", help="The queue, instead of the task's.")
 @click.option("--delay", type=DURATION, help="How long to wait before the first attempt.")
-@click.option("--priority", type=click.IntRange(1, 9), help="1 is first, 9 last.")
-@click.option("--key", help="At most one job of the task and tenant has it.")
-@click.option("--deadline", type=DURATION, help="The job must not start later than this.")
-@click.option("--max-attempts", type=click.IntRange(1), help="How many failures end this job.")
+@click.option("--priority", type=click.IntRange(1, 9), help="1 (first) to 9 (last).")
+@click.option("--key", help="Unique key: at most one job of the task and tenant has it.")
+@click.option("--deadline", type=DURATION, help="How long from now the job may start.")
+@click.option("--max-attempts", type=click.IntRange(1), help="How many charged failures end this job.")
 @store_options
 @output.json_option
 def enqueue(
@@ -35,15 +35,14 @@ def enqueue(
     keywords: tuple[str, ...],
     url: str | None,
     as_json: bool,
-    **options: Any,  # noqa: ANN401 - the options of a job, as they are named there
+    **options: Any,  # noqa: ANN401 - the options of a job, by their names
 ) -> None:
-    """Store a call of a task.
+    """Enqueue a job.
 
-    TASK may be the end of the task's name where only one task fits. ARGUMENTS are read as the task's annotations
-    say: as JSON if they are JSON and fit, and as text otherwise.
+    TASK may be the end of the task's name if it is unique. ARGUMENTS are converted by the task's annotations: as JSON
+    if they are valid JSON and fit, else as text.
 
-    The app is --app, else REPRIEVE_APP, else the one of the configuration. Without --app, a first word with a colon
-    names the app.
+    The default app is REPRIEVE_APP or the configuration. Without --app, a first word with a colon is the app.
     """
     from reprieve.call import Call, Terms
     from reprieve.views.tasks import resolve
@@ -52,7 +51,7 @@ def enqueue(
     app, _ = choose_app(named, target, url)
     name = resolve(task, (declaration.name for declaration in app.registry))
     chosen = {name: value for name, value in options.items() if value is not None}
-    terms = Terms(app.registry.get(name), chosen)  # type: ignore[arg-type]  # named as the options of a job are
+    terms = Terms(app.registry.get(name), chosen)  # type: ignore[arg-type]  # the names are checked by click
     args, kwargs = terms.declaration.codec.read(arguments, dict(map(_keyword, keywords)))
     call = Call[object](terms, args, kwargs)
     try:
@@ -62,7 +61,7 @@ def enqueue(
     if as_json:
         output.print_json({"id": job.id, "isNew": job.is_new})
     else:
-        output.print_line((job.id, "cyan"), "" if job.is_new else " exists already: its key is taken")
+        output.print_line((job.id, "cyan"), "" if job.is_new else " exists already: its key is in use")
 
 
 def _grammar(words: tuple[str, ...], *, has_app: bool) -> tuple[str | None, str, tuple[str, ...]]:
@@ -81,6 +80,6 @@ def _grammar(words: tuple[str, ...], *, has_app: bool) -> tuple[str | None, str,
 def _keyword(text: str) -> tuple[str, str]:
     name, found, value = text.partition("=")
     if not found or not name:
-        message = f"{text!r} is not a keyword argument; write --with name=value"
+        message = f"--with must have the form name=value, got {text!r}"
         raise click.BadParameter(message)
     return name, value

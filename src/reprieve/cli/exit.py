@@ -1,4 +1,4 @@
-"""How a command ends: with which status, and with the one line that says why."""
+"""How a command ends: its exit status, and one line of error message."""
 
 import json
 import os
@@ -19,13 +19,13 @@ from reprieve.errors import (
 )
 
 FAILED, MISUSED, MISSING, CONFLICT, INTERRUPTED = 1, 2, 3, 4, 130
-"""A failure, wrong usage, something that is not there, a job in the wrong state, and Ctrl-C."""
+"""Exit statuses: a failure, wrong usage, something not found, a job in the wrong state, and Ctrl-C."""
 
 _CONFLICTS = (ConcurrentModification, InvalidRetryState, InvalidState, MaxRetriesExceeded)
 
 
 def status_of(error: ReprieveError) -> int:
-    """Return the exit status that an error ends a command with."""
+    """Return the exit status for an error."""
     match error:
         case ValidationError():
             return MISUSED
@@ -40,7 +40,7 @@ def status_of(error: ReprieveError) -> int:
 def run(main: Callable[..., object], args: Sequence[str] | None = None, **settings: Any) -> NoReturn:  # noqa: ANN401 - as click's main
     """Run click's `main`, and exit.
 
-    Errors of ours and of usage get one line; anything else is a bug, and shows itself.
+    A `ReprieveError` and a usage error print one line; any other exception is a bug and prints its traceback.
     """
     words = list(sys.argv[1:] if args is None else args)
     as_json = "--json" in words[: words.index("--") if "--" in words else None]
@@ -49,15 +49,15 @@ def run(main: Callable[..., object], args: Sequence[str] | None = None, **settin
     try:
         status = main(words, **settings)
     except ReprieveError as error:
-        _complain(error.code, str(error), status_of(error), as_json=as_json)
+        _fail(error.code, str(error), status_of(error), as_json=as_json)
     except click.UsageError as error:
-        _complain("usage_error", _usage(error), MISUSED, as_json=as_json)
+        _fail("usage_error", _usage(error), MISUSED, as_json=as_json)
     except click.ClickException as error:
-        _complain("cli_error", error.format_message(), error.exit_code, as_json=as_json)
+        _fail("cli_error", error.format_message(), error.exit_code, as_json=as_json)
     except click.Abort:
         sys.exit(INTERRUPTED)
     except OSError as error:
-        _complain("os_error", str(error), FAILED, as_json=as_json)
+        _fail("os_error", str(error), FAILED, as_json=as_json)
     sys.exit(status if isinstance(status, int) else 0)
 
 
@@ -66,7 +66,7 @@ def _usage(error: click.UsageError) -> str:
     return message if error.ctx is None else f"{message} (see {error.ctx.command_path} --help)"
 
 
-def _complain(code: str, message: str, status: int, *, as_json: bool) -> NoReturn:
+def _fail(code: str, message: str, status: int, *, as_json: bool) -> NoReturn:
     if as_json:
         click.echo(json.dumps({"error": {"code": code, "message": one_line(message)}}), err=True)
     else:
@@ -80,19 +80,19 @@ def print_error(message: str) -> None:
 
 
 def one_line(message: str) -> str:
-    """Return a message without line breaks and control characters: it may quote text of other programs."""
+    """Return a message without line breaks and control characters; it may quote other programs."""
     return " ".join("".join(letter if letter.isprintable() else " " for letter in message).split())
 
 
 def _may_colour() -> bool | None:
-    """Return what the environment says about colours; None leaves it to the terminal."""
+    """Return whether the environment forces or forbids colours; None: the terminal decides."""
     if os.environ.get("NO_COLOR"):
         return False
     return True if os.environ.get("FORCE_COLOR") else None
 
 
 def _accept_any_text() -> None:
-    """Replace what is no text, or what the terminal cannot show, rather than fail."""
+    """Replace bytes that are not valid text, and characters that the terminal cannot show."""
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if reconfigure := getattr(stream, "reconfigure", None):
             reconfigure(errors="replace")

@@ -1,4 +1,4 @@
-"""Commands with subcommands: listed in the order in which they are declared, and imported when they are run."""
+"""Command groups: subcommands are listed in order of declaration and imported when they run."""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -11,32 +11,32 @@ from reprieve.cli.exit import run
 
 
 def examples(*lines: str) -> str:
-    """Return the epilog of a command's help: command lines, one below the other."""
+    """Return the epilog of a command's help: one example per line."""
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
 class Entry(NamedTuple):
-    """Where a command lives, as `module:attribute`, and its one line of help."""
+    """The import path of a command, as `module:attribute`, and its line of help."""
 
-    place: str
+    path: str
     help: str
 
     def load(self) -> click.Command:
         """Import the command."""
-        module, _, attribute = self.place.partition(":")
+        module, _, attribute = self.path.partition(":")
         command: click.Command = getattr(import_module(module), attribute)
         return command
 
 
 class Group(click.Group):
-    """A command of commands; alone, it says what they are."""
+    """A group of commands; without a subcommand it prints its help."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return the names in the order of their declaration."""
         return list(self.commands)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take a call without arguments for the question what there is."""
+        """Print the help when no arguments are given."""
         if not args and not ctx.resilient_parsing:
             click.echo(ctx.get_help())
             ctx.exit()
@@ -45,7 +45,7 @@ class Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that is meant; a name that is nearly one is answered with it."""
+        """Return the named command; the error for an unknown name suggests a similar one."""
         name, known = args[0], self.list_commands(ctx)
         if name not in known and not name.startswith("-") and not ctx.resilient_parsing:
             from reprieve.core.suggestion import suggest
@@ -55,10 +55,10 @@ class Group(click.Group):
 
 
 class Root(Group):
-    """The command line itself: it knows its commands by their entries, and how each of them ends."""
+    """The root group: it imports commands by their entries, and sets the exit status."""
 
-    def __init__(self, entries: Mapping[str, Entry], **settings: Any) -> None:  # noqa: ANN401 - whatever a group takes
-        """Take the commands by their names."""
+    def __init__(self, entries: Mapping[str, Entry], **settings: Any) -> None:  # noqa: ANN401 - the options of a group
+        """Create the group from its entries."""
         super().__init__(**settings)
         self.entries = entries
 
@@ -67,7 +67,7 @@ class Root(Group):
         return [*self.entries, *super().list_commands(ctx)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the command that is run, and no other."""
+        """Import only the command that runs."""
         entry = self.entries.get(cmd_name)
         return super().get_command(ctx, cmd_name) if entry is None else entry.load()
 
@@ -77,12 +77,12 @@ class Root(Group):
             formatter.write_dl([(name, entry.help) for name, entry in self.entries.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Complete names from the entries: a shell asks at every tab, so nothing is imported."""
+        """Complete names from the entries: nothing is imported, so that completion is fast."""
         names = [
             CompletionItem(name, help=entry.help) for name, entry in self.entries.items() if name.startswith(incomplete)
         ]
         return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
 
-    def main(self, *args: Any, **settings: Any) -> Any:  # noqa: ANN401 - click's signature, whatever its release
-        """Run the command line, and end the process with its status."""
+    def main(self, *args: Any, **settings: Any) -> Any:  # noqa: ANN401 - click's signature differs by release
+        """Run the command line, and exit the process with its status."""
         return run(super().main, *args, **settings)

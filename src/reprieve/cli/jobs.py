@@ -1,4 +1,4 @@
-"""`reprieve jobs`: look at jobs, retry them, cancel them, and watch what happens to them."""
+"""`reprieve jobs`: list, show, retry, cancel and watch jobs."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -16,15 +16,14 @@ if TYPE_CHECKING:  # what a command needs is imported when it runs
     from reprieve.core.events import Event
     from reprieve.stores.protocol import Store
 
-PAGE = 1_000
+PAGE_EVENTS = 1_000
 
 
 @click.group(cls=Group)
 def jobs() -> None:
-    """Look at jobs, retry them, cancel them, and watch what happens to them.
+    """List, show, retry, cancel and watch jobs.
 
-    A job is named by its whole id, or by 4 or more of the hex digits that its id begins or ends with, as long as no
-    other job's does.
+    A job is named by its id, or by 4 or more hex digits at the beginning or end of its id if they identify one job.
     """
 
 
@@ -38,7 +37,7 @@ def jobs() -> None:
 @store_options
 @output.json_option
 def show(*, job_id: str, target: str | None, url: str | None, as_json: bool) -> None:
-    """Show one job with everything that happened to it."""
+    """Show one job with its history."""
     from reprieve.core.attempt import timeline
     from reprieve.views.jobs import view
     from reprieve.views.story import story
@@ -69,12 +68,12 @@ def show(*, job_id: str, target: str | None, url: str | None, as_json: bool) -> 
 
 
 async def _events(store: "Store", job_id: str) -> list["Event"]:
-    """Return everything that the store has kept of what happened to a job."""
+    """Return all events of a job that the store has kept."""
     events: list[Event] = []
-    place = 0
-    while page := await store.events(after=place, limit=PAGE, job_id=job_id):
+    position = 0
+    while page := await store.events(after=position, limit=PAGE_EVENTS, job_id=job_id):
         events += [event for _, event in page]
-        place = page[-1][0]
+        position = page[-1][0]
     return events
 
 
@@ -85,19 +84,19 @@ async def _events(store: "Store", job_id: str) -> list["Event"]:
         "reprieve jobs tail --job 3f9a2c1e --since 0 --for 10s",
     )
 )
-@click.option("--job", "job_id", metavar="JOB", default="", help="Only what happens to this job.")
-@click.option("--task", default="", help="Only of this task; the end of its name is enough where only one fits.")
-@click.option("--tenant", help="Only of this tenant.")
-@click.option("--status", "statuses", multiple=True, help="Only what brings a job into this status: dead, parked …")
+@click.option("--job", "job_id", metavar="JOB", default="", help="Only events of this job.")
+@click.option("--task", default="", help="Only this task; the end of its name is enough if it is unique.")
+@click.option("--tenant", help="Only this tenant.")
+@click.option("--status", "statuses", multiple=True, help="Only events that lead to this status: dead, parked …")
 @click.option(
     "--since",
     type=SINCE,
-    help="Begin so long ago (10m), or after this place in the stream (1842); else with what is new.",
+    help="Begin this long ago (10m), or after this position in the stream (1842). [default: new events]",
 )
 @click.option("--for", "length", type=DURATION, help="Stop after this long.")
 @store_options
 @output.json_option
-def tail(  # noqa: PLR0913 - one parameter an option
+def tail(  # noqa: PLR0913 - one parameter per option
     *,
     job_id: str,
     task: str,
@@ -109,10 +108,10 @@ def tail(  # noqa: PLR0913 - one parameter an option
     url: str | None,
     as_json: bool,
 ) -> None:
-    """Watch what happens to jobs: failures, retries, deaths, and what people do. Ctrl-C ends it.
+    """Watch events of jobs: failures, retries, deaths, and what people do. Stop with Ctrl-C.
 
-    What happens is named as in the log of a worker. A job that the store no longer has is shown without its task and
-    tenant, and by no filter that goes by them.
+    Events have the names of the worker's log. A job that the store no longer has is shown without its task and tenant,
+    and is left out with --task and --tenant.
     """
     from reprieve.cli.tail import Watch, follow
     from reprieve.core.status import matching
@@ -130,11 +129,11 @@ def tail(  # noqa: PLR0913 - one parameter an option
             task=await resolve_stored(store, store.clock.now(), task, choice.tasks) if task else "",
             tenant=tenant,
             statuses=wanted,
-            place=None if since is None else since.place,
+            position=None if since is None else since.position,
             ago=None if since is None else since.seconds_ago,
             length=length,
         )
-        end = "" if length is not None else "; Ctrl-C ends it"
+        end = "" if length is not None else "; stop with Ctrl-C"
         click.echo(f"watching {watched.describe()} in {masked(choice.settings.url)}{end}", err=True)
         await follow(store, watched, as_json=as_json)
 

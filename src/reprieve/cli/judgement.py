@@ -1,10 +1,10 @@
-"""A judgement: the verdict on an error that somebody wrote down, and what a policy would make of it."""
+"""A judgement: the verdict on the text of an error, and what a policy would decide."""
 
 from typing import Literal, assert_never
 
-from reprieve.cli.schedule import LARGEST_CHANCE
+from reprieve.cli.schedule import MAX_U
 from reprieve.core.classify import judge
-from reprieve.core.decide import Conditions, Sentence, decide_failure
+from reprieve.core.decide import Conditions, FailureDecision, decide_failure
 from reprieve.core.failure import read
 from reprieve.core.gate import Gate
 from reprieve.core.job import Death, Job
@@ -16,7 +16,7 @@ from reprieve.core.verdict import Kind, Scope
 
 
 class Judgement(Record, omit_defaults=False):
-    """The verdict, and what would follow the first failure of a job. Waits are seconds."""
+    """The verdict, and what would follow the first failure of a job. Waits are in seconds."""
 
     text: str
     kind: Kind
@@ -34,18 +34,18 @@ class Judgement(Record, omit_defaults=False):
     max_attempts: int | None = None
     death: Death | None = None
     when_down: Literal["retry", "park", "dead"] | None = None
-    """What would follow while the dependency is down; None without one."""
+    """What would follow while the dependency is down; None without a dependency."""
 
 
 def judge_text(text: str, name: str, policy: Policy, dependency: str, now: int) -> Judgement:
-    """Judge an error with the decisions that production makes; `name` is the policy's."""
+    """Return the judgement of an error by the code that runs in production; `name` is that of the policy."""
     failure = read(text, dependency=dependency, now=now)
     verdict = judge(failure, policy.rules)
     failed = Failed(failure=failure, verdict=verdict)
     gate = Gate(dependency=dependency) if dependency else None
     down = Gate(dependency=dependency, mode="held", since_at=now) if dependency else None
     soonest = _decide(failed, policy, Conditions(now=now, u=0.0, gate=gate))
-    latest = _decide(failed, policy, Conditions(now=now, u=LARGEST_CHANCE, gate=gate))
+    latest = _decide(failed, policy, Conditions(now=now, u=MAX_U, gate=gate))
     return Judgement(
         text=failure.message,
         kind=verdict.kind,
@@ -66,14 +66,14 @@ def judge_text(text: str, name: str, policy: Policy, dependency: str, now: int) 
     )
 
 
-def _decide(failed: Failed, policy: Policy, conditions: Conditions) -> Sentence:
+def _decide(failed: Failed, policy: Policy, conditions: Conditions) -> FailureDecision:
     now = conditions.now
     job = Job(id="", task="", created_at=now, due_at=now, deadline_at=policy.deadline_of(now))
     return decide_failure(job, failed, policy, conditions)
 
 
-def _word(sentence: Sentence) -> Literal["retry", "park", "dead"]:
-    match sentence:
+def _word(decision: FailureDecision) -> Literal["retry", "park", "dead"]:
+    match decision:
         case Retry():
             return "retry"
         case Park():
@@ -81,8 +81,8 @@ def _word(sentence: Sentence) -> Literal["retry", "park", "dead"]:
         case Dead():
             return "dead"
         case _:
-            assert_never(sentence)
+            assert_never(decision)
 
 
-def _wait(sentence: Sentence, now: int) -> float | None:
-    return None if isinstance(sentence, Dead) else (sentence.due_at - now) / 1_000
+def _wait(decision: FailureDecision, now: int) -> float | None:
+    return None if isinstance(decision, Dead) else (decision.due_at - now) / 1_000

@@ -1,4 +1,4 @@
-"""Kinds of values that options take, beside those that click knows."""
+"""Types of option values beside those of click."""
 
 from typing import NamedTuple
 
@@ -8,14 +8,14 @@ from reprieve.errors import InvalidDuration
 
 
 class Since(NamedTuple):
-    """Where to begin: one of the two is given."""
+    """Where to begin: a position in the stream, or a time ago."""
 
-    place: int | None = None
+    position: int | None = None
     seconds_ago: float | None = None
 
 
-class DurationType(click.ParamType):  # type: ignore[type-arg]  # generic in click's newest releases only
-    """A length of time: `30s`, `1h30m`, or a number of seconds."""
+class DurationType(click.ParamType):  # type: ignore[type-arg]  # generic only in the newest releases of click
+    """A duration: `30s`, `1h30m`, or a number of seconds."""
 
     name = "duration"
 
@@ -31,18 +31,18 @@ class DurationType(click.ParamType):  # type: ignore[type-arg]  # generic in cli
 
 
 class SinceType(click.ParamType):  # type: ignore[type-arg]  # as above
-    """A place in the stream of events, or a duration before now: `1842`, `10m`."""
+    """A position in the stream of events, or a duration before now: `1842`, `10m`."""
 
-    name = "place or duration"
+    name = "position or duration"
 
     def convert(self, value: str | Since, param: click.Parameter | None, ctx: click.Context | None) -> Since:
-        """Return which of the two it is."""
+        """Return the position or the duration."""
         if isinstance(value, Since):
             return value
         if value.isdecimal():
-            return Since(place=int(value))
+            return Since(position=int(value))
         if not value[:1].isdecimal():
-            message = f"{value!r} is neither a place in the stream nor a duration; write --since 1842 or --since 10m"
+            message = f"it must be a position in the stream (1842) or a duration (10m), got {value!r}"
             raise click.BadParameter(message, ctx, param)
         return Since(seconds_ago=DURATION.convert(value, param, ctx))
 

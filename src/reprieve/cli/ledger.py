@@ -1,4 +1,4 @@
-"""The ledger of `reprieve simulate`: an outage under several policies, played by the production decisions."""
+"""The report of `reprieve simulate`: one outage under several policies, decided by the production code."""
 
 from collections.abc import Iterator
 
@@ -7,9 +7,9 @@ from rich.table import Table
 
 from reprieve.core import presets
 from reprieve.core.duration import spell
-from reprieve.insight.outage import Report, Scenario, play
+from reprieve.insight.outage import Report, Scenario, simulate
 
-PLAYED = (
+SIMULATED = (
     ("swift", False),
     ("smtp", False),
     ("email", False),
@@ -17,29 +17,29 @@ PLAYED = (
     ("standard", False),
     ("email", True),
 )
-SHOWN, COLUMN = 100, 2
-"""Seconds of the outage and what follows that the plot shows, and seconds of one column."""
+PLOT_SECONDS, COLUMN_SECONDS = 100, 2
+"""How much time the plot shows, and how much of it is one column."""
 BLOCKS = " ▁▂▃▄▅▆▇█"
 
 
 def show(console: Console, *, jobs: int, seed: int) -> None:
-    """Play the outage under several policies, and print what became of the jobs."""
+    """Simulate the outage under several policies, and print the results."""
     scenario = Scenario(jobs=jobs, seed=seed)
     console.print(
         f"[bold]{jobs:,} queued jobs, and their dependency is down for {spell(scenario.down_for)}[/] "
-        "(virtual time, the decisions are the real ones)"
+        "(virtual time, decided by the production code)"
     )
     reports = []
-    with console.status("playing the outage") as status:
-        for name, park in PLAYED:
-            status.update(f"playing the outage with {_label(name, park=park)}")
-            reports.append((_label(name, park=park), play(presets.ALL[name], scenario, park=park)))
-    console.print(_ledger(reports, scenario))
+    with console.status("simulating the outage") as status:
+        for name, park in SIMULATED:
+            status.update(f"simulating the outage with {_label(name, park=park)}")
+            reports.append((_label(name, park=park), simulate(presets.ALL[name], scenario, park=park)))
+    console.print(_table(reports, scenario))
     for line in _plot(reports, scenario):
         console.print(line, highlight=False, overflow="crop", no_wrap=True)
 
 
-def _ledger(reports: list[tuple[str, Report]], scenario: Scenario) -> Table:
+def _table(reports: list[tuple[str, Report]], scenario: Scenario) -> Table:
     table = Table("policy", "calls per job", "done", "dead", "over")
     for label, report in reports:
         colour = "red" if report.dead else "green"
@@ -59,20 +59,20 @@ def _plot(reports: list[tuple[str, Report]], scenario: Scenario) -> Iterator[str
     width = max(len(label) for label, _ in reports)
     columns = [(label, _columns(report)) for label, report in reports]
     most = max(max(calls) for _, calls in columns)
-    yield f"[bold]Calls per second[/], up to {most // COLUMN:,}"
+    yield f"[bold]Calls per second[/], up to {most // COLUMN_SECONDS:,}"
     for label, calls in columns:
         yield f"{label:>{width}} [cyan]{_sparkline(calls, most)}[/]"
-    down = round(scenario.down_for) // COLUMN
-    yield " " * (width + 1) + f"[red]{'down':─^{down}}[/][green]{'back':─^{SHOWN // COLUMN - down}}[/]"
+    down = round(scenario.down_for) // COLUMN_SECONDS
+    yield " " * (width + 1) + f"[red]{'down':─^{down}}[/][green]{'back':─^{PLOT_SECONDS // COLUMN_SECONDS - down}}[/]"
 
 
 def _columns(report: Report) -> list[int]:
-    calls = [report.calls_by_second.get(second, 0) for second in range(SHOWN)]
-    return [sum(calls[start : start + COLUMN]) for start in range(0, SHOWN, COLUMN)]
+    calls = [report.calls_by_second.get(second, 0) for second in range(PLOT_SECONDS)]
+    return [sum(calls[start : start + COLUMN_SECONDS]) for start in range(0, PLOT_SECONDS, COLUMN_SECONDS)]
 
 
 def _sparkline(calls: list[int], most: int) -> str:
-    # A single call still shows: what looks silent must be silent.
+    # Round up: a single call still shows.
     return "".join(BLOCKS[-(-count * (len(BLOCKS) - 1) // most)] for count in calls)
 
 

@@ -11,11 +11,11 @@ from reprieve.cli.store import Choice, choose, read, store_options
 if TYPE_CHECKING:  # what the command needs is imported when it runs
     from reprieve.stores.protocol import Filter, Page, Store
 
-SHOWN = 50
-"""Jobs that a terminal shows unless told otherwise."""
+TERMINAL_JOBS = 50
+"""The default limit on a terminal."""
 
-PAGE = 5_000
-"""Jobs that are read, and in a pipe printed, at a time."""
+PAGE_JOBS = 5_000
+"""Jobs that are read at a time, and in a pipe printed at a time."""
 
 
 @click.command(
@@ -26,21 +26,25 @@ PAGE = 5_000
         "reprieve jobs list --status failed --json",
     ),
 )
-@click.option("--status", "statuses", multiple=True, help="ready, retrying, parked, dead …, or failed, queued.")
-@click.option("--queue", default="", help="Only of this queue.")
-@click.option("--tenant", help="Only of this tenant.")
-@click.option("--task", default="", help="Only of this task; the end of its name is enough where only one fits.")
-@click.option("--dependency", help="Only those that call this.")
-@click.option("--key", default="", help="Only the one with this key.")
-@click.option("--code", default="", help="Only those that died with this error code.")
 @click.option(
-    "--limit", type=click.IntRange(1), help=f"At most so many; {SHOWN} on a terminal unless given, in a pipe all."
+    "--status", "statuses", multiple=True, help="ready, retrying, parked, dead … or a synonym such as failed, queued."
 )
-@click.option("--cursor", default="", help="Go on where the last page ended.")
-@click.option("-q", "--quiet", is_flag=True, help="Print whole ids only, one a line, for xargs.")
+@click.option("--queue", default="", help="Only this queue.")
+@click.option("--tenant", help="Only this tenant.")
+@click.option("--task", default="", help="Only this task; the end of its name is enough if it is unique.")
+@click.option("--dependency", help="Only jobs that call this dependency.")
+@click.option("--key", default="", help="Only the job with this key.")
+@click.option("--code", default="", help="Only jobs that died with this error code.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    help=f"At most this many; {TERMINAL_JOBS} by default on a terminal, all jobs in a pipe.",
+)
+@click.option("--cursor", default="", help="Continue after the last page.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only whole ids, one per line, for xargs.")
 @store_options
 @output.json_option
-def list_jobs(  # noqa: PLR0913 - one parameter an option
+def list_jobs(  # noqa: PLR0913 - one parameter per option
     *,
     statuses: tuple[str, ...],
     queue: str,
@@ -56,20 +60,20 @@ def list_jobs(  # noqa: PLR0913 - one parameter an option
     url: str | None,
     as_json: bool,
 ) -> None:
-    """List jobs, as they are now: those that have not succeeded first, and of them the newest first.
+    """List jobs, the newest first; jobs that succeeded come last.
 
-    On Redis only a whole list on a terminal is in order; a pipe, or --limit, gets jobs in no order.
+    On Redis only a whole list on a terminal is sorted; a pipe and --limit get unsorted jobs.
 
-    A terminal shows the end of each id: enough to tell the listed jobs apart, and to name one to other commands. A pipe
-    gets whole ids and texts, one job a line, and every job unless --limit is given.
+    A terminal shows the end of each id, as many digits as identify the listed jobs; other commands accept it. A pipe
+    gets whole ids and texts, one job per line, and every job unless --limit is given.
 
-    charged is what counts against the limit of attempts, and that limit; spared failures do not count.
+    charged counts the failures that use up the limit of attempts, with that limit; spared failures do not count.
     """
     from reprieve.core.status import matching
     from reprieve.stores.protocol import Filter
 
     if quiet and as_json:
-        message = "--quiet and --json contradict each other; give one of them"
+        message = "--quiet and --json exclude each other; give one of them"
         raise click.UsageError(message, click.get_current_context())
     wanted = Filter(
         queue=queue,
@@ -82,20 +86,20 @@ def list_jobs(  # noqa: PLR0913 - one parameter an option
         newest_first=True,
     )
     choice = choose(target, url)
-    most = limit or (SHOWN if output.is_terminal() and not as_json and not quiet else None)
+    most = limit or (TERMINAL_JOBS if output.is_terminal() and not as_json and not quiet else None)
     printer = _Json() if as_json else _Ids() if quiet else _Rows(is_first=not cursor)
     read(choice, lambda store: _list(store, choice, wanted, cursor, most, printer))
 
 
 class _Printer(Protocol):
-    """Prints jobs as they come."""
+    """Prints pages of jobs."""
 
     def add(self, page: "Page", now: int) -> None:
-        """Print these, or keep them until the end."""
+        """Print a page, or keep it until the end."""
         ...
 
     def end(self, cursor: str, shown: int, total: int) -> None:
-        """Print what comes last; a cursor is where to go on, and the total counts what is left as well."""
+        """Print the end of the list; the cursor is where to continue, and the total includes jobs not shown."""
         ...
 
 
@@ -111,7 +115,7 @@ async def _list(
     if wanted.task:
         wanted = replace(wanted, task=await resolve_stored(store, now, wanted.task, choice.tasks))
     while True:
-        page = await store.find(wanted, now, cursor, PAGE if most is None else min(PAGE, most - shown))
+        page = await store.find(wanted, now, cursor, PAGE_JOBS if most is None else min(PAGE_JOBS, most - shown))
         printer.add(page, now)
         shown, cursor = shown + len(page.jobs), page.cursor
         if not cursor or shown == most:
@@ -121,7 +125,7 @@ async def _list(
 
 
 class _Rows:
-    """A table: on a terminal of everything at once, elsewhere a page at a time."""
+    """A table: printed as a whole on a terminal, elsewhere a page at a time."""
 
     def __init__(self, *, is_first: bool) -> None:
         from reprieve.cli.summary import COLUMNS
@@ -139,14 +143,14 @@ class _Rows:
     def end(self, cursor: str, shown: int, total: int) -> None:
         self._print(is_sorted=self._is_first and not cursor)
         if not shown:
-            output.print_note("no such jobs")
+            output.print_note("no matching jobs")
         elif cursor:
-            output.print_note(f"{shown:,} of {max(total, shown):,} jobs; go on with --cursor {cursor}")
+            output.print_note(f"{shown:,} of {max(total, shown):,} jobs; continue with --cursor {cursor}")
         else:
             output.print_note(f"{shown:,} {'job' if shown == 1 else 'jobs'}")
 
     def _print(self, *, is_sorted: bool = False) -> None:
-        """Print what has come; a list that is shown whole is sorted, whatever order its store keeps."""
+        """Print the pages so far; a list that is shown whole is sorted."""
         from reprieve.admin.resolve import digits_for, short
         from reprieve.cli.summary import row_of
 
@@ -162,7 +166,7 @@ class _Rows:
 
 
 class _Ids:
-    """Whole ids, one a line."""
+    """Whole ids, one per line."""
 
     def add(self, page: "Page", now: int) -> None:  # noqa: ARG002 - as every printer
         for job in page.jobs:
@@ -170,11 +174,11 @@ class _Ids:
 
     def end(self, cursor: str, shown: int, total: int) -> None:
         if cursor:
-            click.echo(f"{shown:,} of {total:,} jobs; go on with --cursor {cursor}", err=True)
+            click.echo(f"{shown:,} of {total:,} jobs; continue with --cursor {cursor}", err=True)
 
 
 class _Json:
-    """One document, written as the jobs come: it may be a large one."""
+    """One JSON document, written page by page."""
 
     def __init__(self) -> None:
         self._separator = '{"jobs": ['

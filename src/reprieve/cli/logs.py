@@ -1,4 +1,4 @@
-"""How commands that run on log: their options, and what these mean."""
+"""Log options of long-running commands."""
 
 import os
 import sys
@@ -22,7 +22,7 @@ def log_options(command: F) -> F:
 
 
 def configured(level: "Level", style: "Style") -> "Logs":
-    """Set the process up to log as its options say; the lines of `logging` follow, unless the app has set it up."""
+    """Configure logging by the options, and the standard `logging` module unless the app has configured it."""
     from reprieve.clock import now
     from reprieve.worker import logs
 
@@ -33,7 +33,7 @@ def configured(level: "Level", style: "Style") -> "Logs":
 
 
 def _may_colour() -> bool:
-    """Return whether standard error is a terminal that shows colours, and NO_COLOR does not forbid them."""
+    """Return whether standard error is a terminal with colours, and NO_COLOR is not set."""
     if sys.stderr is None or not sys.stderr.isatty():
         return False
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -1,6 +1,6 @@
-"""The root of the command line: which commands there are, and where they live.
+"""The root of the command line: the list of commands and their modules.
 
-A command is imported when it is run: to add one, write it in a module of its name and enter it below.
+A command is imported when it runs. To add one, write it in a module of its name and list it below.
 """
 
 import click
@@ -9,22 +9,20 @@ from reprieve.cli.group import Entry, Root
 
 COMMANDS = {
     "worker": Entry("reprieve.cli.worker:worker", "Run the jobs of an app."),
-    "relay": Entry("reprieve.cli.relay:relay", "Bring the jobs of an outbox to the store."),
-    "enqueue": Entry("reprieve.cli.enqueue:enqueue", "Store a call of a task."),
-    "jobs": Entry("reprieve.cli.jobs:jobs", "Look at jobs, retry them, cancel them, and watch what happens to them."),
-    "presets": Entry("reprieve.cli.presets:presets", "Look at the policies that have names."),
-    "classify": Entry("reprieve.cli.classify:classify", "Say what an error is, and what would follow."),
+    "relay": Entry("reprieve.cli.relay:relay", "Move jobs from an outbox to the store."),
+    "enqueue": Entry("reprieve.cli.enqueue:enqueue", "Enqueue a job."),
+    "jobs": Entry("reprieve.cli.jobs:jobs", "List, show, retry, cancel and watch jobs."),
+    "presets": Entry("reprieve.cli.presets:presets", "Show the named policies."),
+    "classify": Entry("reprieve.cli.classify:classify", "Classify an error, and show what would follow."),
     "config": Entry("reprieve.cli.config:config", "Show every setting, and where it comes from."),
-    "doctor": Entry("reprieve.cli.doctor:doctor", "Examine this machine and its store."),
-    "migrate": Entry("reprieve.cli.migrate:migrate", "Look at the layout of a store, and bring it up to date."),
-    "demo": Entry("reprieve.cli.demo:demo", "Send e-mails while everything fails, and see that none is lost."),
-    "simulate": Entry("reprieve.cli.simulate:simulate", "Play an outage in virtual time, with and without Park."),
-    "version": Entry("reprieve.cli.version:version", "Say which releases are at work here."),
-    "completion": Entry(
-        "reprieve.cli.completion:completion", "Print the script that completes commands in your shell."
-    ),
+    "doctor": Entry("reprieve.cli.doctor:doctor", "Check this machine and its store."),
+    "migrate": Entry("reprieve.cli.migrate:migrate", "Show the schema version of a store, and migrate it."),
+    "demo": Entry("reprieve.cli.demo:demo", "Send e-mails through a failing provider, and check that none is lost."),
+    "simulate": Entry("reprieve.cli.simulate:simulate", "Simulate an outage in virtual time, with and without Park."),
+    "version": Entry("reprieve.cli.version:version", "Show the versions of Reprieve, Python and SQLite."),
+    "completion": Entry("reprieve.cli.completion:completion", "Print the completion script for your shell."),
 }
-"""Every command, in the order of the help."""
+"""All commands, in the order of the help."""
 
 
 def _version(ctx: click.Context, _: click.Parameter, is_asked: bool) -> None:  # noqa: FBT001 - click's signature
@@ -39,7 +37,7 @@ main = Root(
     COMMANDS,
     name="reprieve",
     help="Background jobs that survive failure.",
-    epilog="reprieve COMMAND --help says more about each.",
+    epilog="Run reprieve COMMAND --help for more about a command.",
     context_settings={"help_option_names": ["-h", "--help"]},
     params=[
         click.Option(
@@ -48,7 +46,7 @@ main = Root(
             expose_value=False,
             is_eager=True,
             callback=_version,
-            help="Say the version and exit.",
+            help="Show the version and exit.",
         )
     ],
 )

@@ -1,4 +1,4 @@
-"""`reprieve migrate`: the layout of a store. Opening a store brings it up to date as well; this says so, or does it."""
+"""`reprieve migrate`: show and apply the migrations of a store. Opening a store applies them as well."""
 
 from typing import TYPE_CHECKING
 
@@ -11,12 +11,12 @@ from reprieve.cli.store import choose, one_of, store_argument
 if TYPE_CHECKING:  # settings are read when a command runs
     from reprieve.config import Settings
 
-shared_option = click.option("--shared", is_flag=True, help="The store stands in a database of an application.")
+shared_option = click.option("--shared", is_flag=True, help="The store is in the database of an application.")
 
 
 @click.group(cls=Group)
 def migrate() -> None:
-    """Look at the layout of a store, and bring it up to date."""
+    """Show the schema version of a store, and migrate it."""
 
 
 @migrate.command(
@@ -29,19 +29,21 @@ def migrate() -> None:
 @shared_option
 @output.json_option
 def status(*, place: str | None, target: str | None, url: str | None, shared: bool, as_json: bool) -> None:
-    """Say which layout the store has, and which this release knows. Nothing is created."""
+    """Show the schema version of the store, and that of this release. Nothing is created."""
     from reprieve.stores.open import care_for
     from reprieve.stores.url import masked
 
     settings = _settings(place, target, url)
     layout = care_for(settings.url, shared=shared or settings.shared).layout()
     if as_json:
-        output.print_json({"url": masked(settings.url), "layout": layout, "isCurrent": layout.stored == layout.known})
+        output.print_json(
+            {"url": masked(settings.url), "schemaVersion": layout, "isCurrent": layout.stored == layout.known}
+        )
         return
     output.print_line((masked(settings.url), "bold"))
     output.print_facts(
         [
-            ("layout", str(layout.stored) if layout.stored else "none yet"),
+            ("schema version", str(layout.stored) if layout.stored else "none yet"),
             ("this release", str(layout.known)),
             ("to do", "nothing" if layout.stored == layout.known else "reprieve migrate up"),
         ]
@@ -57,28 +59,30 @@ def status(*, place: str | None, target: str | None, url: str | None, shared: bo
 @shared_option
 @output.json_option
 def up(*, place: str | None, target: str | None, url: str | None, shared: bool, as_json: bool) -> None:
-    """Bring the layout up to date; make the store if it is missing."""
+    """Migrate the store to the schema version of this release; create the store if it is missing."""
     from reprieve.stores.open import care_for
     from reprieve.stores.url import masked
 
     settings = _settings(place, target, url)
     care = care_for(settings.url, shared=shared or settings.shared)
     before = care.layout()
-    with output.working("bringing the layout up to date"):
+    with output.working("migrating"):
         after = care.migrate()
     if as_json:
         output.print_json({"url": masked(settings.url), "before": before.stored, "after": after.stored})
     elif before == after:
-        output.print_line(f"{masked(settings.url)} has layout {after.stored}: nothing to do")
+        output.print_line(f"{masked(settings.url)} has schema version {after.stored}: nothing to do")
     else:
-        output.print_line(f"{masked(settings.url)} has layout {after.stored} now, after {before.stored or 'none'}")
+        output.print_line(
+            f"{masked(settings.url)} has schema version {after.stored} now (before: {before.stored or 'none'})"
+        )
 
 
 @migrate.command()
 @store_argument
 @output.json_option
 def sql(*, place: str | None, target: str | None, url: str | None, as_json: bool) -> None:
-    """Print the SQL of every step, to be read or to be run by hand."""
+    """Print the SQL of every migration."""
     from reprieve.stores.open import care_for
 
     migrations = care_for(_settings(place, target, url).url).migrations()

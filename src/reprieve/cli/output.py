@@ -1,6 +1,6 @@
-"""What commands print: tables and lines for people, one JSON document for scripts.
+"""Output of commands: tables and lines for people, one JSON document for scripts.
 
-Colours appear on a terminal, or where FORCE_COLOR asks for them, and never where NO_COLOR forbids them.
+Colours appear on a terminal or with FORCE_COLOR, and never with NO_COLOR.
 """
 
 import os
@@ -18,22 +18,22 @@ if TYPE_CHECKING:  # rich is slow to import, and neither help nor JSON needs it
 Cell: TypeAlias = str | tuple[str, str]
 """A text, or a text and its style."""
 
-_ENDLESS = 10_000
-"""Columns of what is no terminal."""
+_UNLIMITED_COLUMNS = 10_000
+"""The width of a pipe or a file."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document, for scripts.")
-"""The option of every command that answers a question."""
+"""The option of every command that prints a result."""
 
 
 def print_json(document: object) -> None:
-    """Print records, lists and dictionaries as one document."""
+    """Print records, lists and dictionaries as one JSON document."""
     import msgspec
 
     click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
-    """Print a table that is as wide as it needs to be, and no wider than a terminal."""
+    """Print a table; on a terminal it fits the width."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
@@ -44,7 +44,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
 
 
 def print_facts(facts: Iterable[tuple[str, Cell]]) -> None:
-    """Print names and what they stand for, one a line; what is empty is left out."""
+    """Print names and values, one per line; empty values are left out."""
     from rich.table import Table
     from rich.text import Text
 
@@ -74,25 +74,25 @@ def print_row(widths: Sequence[int], cells: Sequence[Cell]) -> None:
     _unbroken().print(row)
 
 
-def print_picture(line: Sequence[Cell]) -> None:
-    """Print a line whose columns matter: what does not fit is cut off."""
+def print_chart(line: Sequence[Cell]) -> None:
+    """Print a line of a chart; what does not fit is cut off."""
     from rich.text import Text
 
     _console().print(Text.assemble(*line), no_wrap=True, overflow="crop", crop=True)
 
 
 def width() -> int:
-    """Return how many columns there are."""
+    """Return the width of the output in columns."""
     return _console().width
 
 
 def is_terminal() -> bool:
-    """Return whether a person reads: a pipe or a file gets everything, however wide."""
+    """Return whether standard output is a terminal: a pipe or a file gets full lines."""
     return sys.stdout.isatty()
 
 
 def styled(parts: Sequence[tuple[str, str]]) -> str:
-    """Return a line with the colours of its parts, where colours are wanted."""
+    """Return a line with the colours of its parts, if colours are on."""
     if not any(style for _, style in parts) or not _has_colours():
         return "".join(text for text, _ in parts)
     from rich.text import Text
@@ -104,14 +104,14 @@ def styled(parts: Sequence[tuple[str, str]]) -> str:
 
 
 def _has_colours() -> bool:
-    """Return whether there can be any, without asking rich, which is slow to import."""
+    """Return whether colours may be on, without importing rich, which is slow to import."""
     return is_terminal() or bool(os.environ.get("FORCE_COLOR"))
 
 
 def print_note(text: str) -> None:
-    """Print a line about what was printed: below it on a terminal, elsewhere on standard error.
+    """Print a note about the output: below it on a terminal, elsewhere on standard error.
 
-    It is never broken, so that a cursor in it can be copied.
+    It is never wrapped, so that a cursor in it can be copied.
     """
     if is_terminal():
         click.echo(styled([(text, "dim")]), color=True)
@@ -121,7 +121,7 @@ def print_note(text: str) -> None:
 
 @contextmanager
 def working(on: str) -> Iterator[None]:
-    """Say on the terminal what takes so long, while it does."""
+    """Show on the terminal what is being done."""
     if not sys.stderr.isatty():
         yield
         return
@@ -144,8 +144,8 @@ def _console() -> "Console":
 
 
 def _unbroken() -> "Console":
-    """Return a console that breaks lines for people only: whoever searches in them wants them whole."""
+    """Return a console that wraps lines on a terminal only: grep needs whole lines."""
     console = _console()
     if not is_terminal():
-        console.width = _ENDLESS
+        console.width = _UNLIMITED_COLUMNS
     return console

@@ -1,4 +1,4 @@
-"""The story of a job, printed."""
+"""The history of a job, printed."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -19,34 +19,33 @@ STYLES: dict[What, str] = {
     "stop_requested": "cyan",
 }
 
-FIRST, LAST = 5, 35
-"""Steps of a long story that a terminal shows, from its beginning and from its end."""
-
+FIRST_STEPS, LAST_STEPS = 5, 35
+"""Steps of a long history that a terminal shows, from its beginning and from its end."""
 
 MIN_FOLDED = 4
-"""Attempts that must end alike, one after the other, before those between the first and the last are folded."""
+"""Consecutive attempts that must end alike before those between the first and the last are folded."""
 
 
 class Folded(NamedTuple):
-    """Attempts that ended like the one before them, as one line."""
+    """Consecutive attempts that ended alike, shown as one line."""
 
     steps: Sequence[Step]
 
 
 def print_story(steps: Sequence[Step], now: int) -> None:
-    """Print what happened, one step after the other.
+    """Print the steps of a history.
 
-    Of attempts that ended alike the first and the last are printed, and one line for those between them. On a terminal
-    a story that is still long is shortened in the middle.
+    Of attempts that ended alike, the first and the last are printed, and one line for those in between. On a terminal
+    a long history is shortened in the middle.
     """
     entries = fold(steps)
-    left_out = len(entries) - FIRST - LAST if output.is_terminal() else 0
+    left_out = len(entries) - FIRST_STEPS - LAST_STEPS if output.is_terminal() else 0
     moments = [_moment(entry, now) for entry in entries]
     widths = (max(map(len, moments)),)
     for number, (entry, moment) in enumerate(zip(entries, moments, strict=True)):
-        if left_out > 0 and number == FIRST:
+        if left_out > 0 and number == FIRST_STEPS:
             output.print_line((f"… {left_out:,} more; --json has them all", "dim"))
-        if left_out > 0 and FIRST <= number < FIRST + left_out:
+        if left_out > 0 and FIRST_STEPS <= number < FIRST_STEPS + left_out:
             continue
         if isinstance(entry, Folded):
             output.print_row(widths, ((moment, "dim"), (_folded(entry, now), "dim")))
@@ -57,7 +56,7 @@ def print_story(steps: Sequence[Step], now: int) -> None:
 
 
 def fold(steps: Sequence[Step]) -> list[Step | Folded]:
-    """Fold attempts that ended alike, one after the other: the first and the last of them stay as they are."""
+    """Return the steps with consecutive attempts that ended alike folded; the first and the last of them stay."""
     entries: list[Step | Folded] = []
     for _, group in groupby(steps, key=_kind):
         alike = list(group)

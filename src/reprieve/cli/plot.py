@@ -1,4 +1,4 @@
-"""Waits as a picture: a bar for each failure on a logarithmic scale, several policies side by side."""
+"""Charts of waits: a bar for each failure on a logarithmic scale, several policies side by side."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -14,31 +14,31 @@ MARGIN = 6
 """Columns of the scale on the left."""
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
-_CHANCE = "░"
+_JITTER = "░"
 _COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "red")
 _TICKS = (0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3_600.0, 36_000.0, 86_400.0, 864_000.0)
-_SHORTEST = 0.01
+_MIN_SECONDS = 0.01
 
 
 class Scale:
-    """Where on a logarithmic axis a wait stands."""
+    """A logarithmic axis of waits."""
 
     def __init__(self, schedules: Sequence[Schedule]) -> None:
-        """Take the shortest and the longest wait; the shortest still shows as a bar."""
+        """Fit the axis to the waits; the shortest still shows as a bar."""
         waits = [wait for schedule in schedules for wait in schedule.waits]
-        low = math.log10(max(_SHORTEST, min((wait.earliest for wait in waits), default=1.0))) - 0.3
+        low = math.log10(max(_MIN_SECONDS, min((wait.earliest for wait in waits), default=1.0))) - 0.3
         self._longest = max((wait.latest for wait in waits), default=1.0)
-        high = math.log10(max(_SHORTEST, self._longest))
-        # Less than a decade would turn small differences into cliffs.
+        high = math.log10(max(_MIN_SECONDS, self._longest))
+        # An axis of less than a decade would exaggerate small differences.
         self._low, self._span = min(low, high - 1), max(1.0, high - low)
 
     def height(self, wait: float) -> float:
         """Return the height of a wait in rows, from 0 to HEIGHT."""
-        share = (math.log10(max(_SHORTEST, wait)) - self._low) / self._span
+        share = (math.log10(max(_MIN_SECONDS, wait)) - self._low) / self._span
         return HEIGHT * min(1.0, max(0.0, share))
 
     def label(self, row: int) -> str:
-        """Return the round wait whose height ends in this row, if there is one; at the top, the longest of all."""
+        """Return the label of a row: a round wait that ends in it, if any; in the top row, the longest wait."""
         found = [tick for tick in _TICKS if row < self.height(tick) <= row + 1 and self._is_inside(tick)]
         if row == HEIGHT - 1:
             found = [self._longest]
@@ -49,7 +49,7 @@ class Scale:
 
 
 def draw(schedules: Sequence[Schedule], width: int) -> Iterator[list[Cell]]:
-    """Draw the schedules on one scale, as many side by side as there is room for; each line is a list of cells."""
+    """Yield the lines of a chart of the schedules on one scale, as many side by side as fit the width."""
     scale = Scale(schedules)
     for number, band in enumerate(_bands(schedules, width)):
         if number:
@@ -62,7 +62,7 @@ def draw(schedules: Sequence[Schedule], width: int) -> Iterator[list[Cell]]:
 
 
 def _bands(schedules: Sequence[Schedule], width: int) -> Iterator[list[tuple[int, Schedule]]]:
-    """Part the schedules into rows of panels; one that is too wide alone still gets its row."""
+    """Yield the schedules in rows of panels; one that is too wide gets its own row."""
     rows, row, used = [], 0, MARGIN
     for schedule in schedules:
         needed = GAP + _width(schedule)
@@ -85,7 +85,7 @@ def _line(band: list[tuple[int, Schedule]], panels: list[list[str]], line: int, 
 
 
 def _panel(schedule: Schedule, scale: Scale) -> list[str]:
-    """Draw one schedule from the top: its bars, the failures they follow, its name and how long all of it takes."""
+    """Return the lines of one schedule: its bars, the numbers of failures, its name and its total time."""
     levels = [(round(8 * scale.height(wait.earliest)), round(8 * scale.height(wait.latest))) for wait in schedule.waits]
     rows = [" ".join(_piece(low, high, row) for low, high in levels) for row in range(HEIGHT - 1, -1, -1)]
     numbers = " ".join(str(wait.failures % 10) for wait in schedule.waits)
@@ -94,11 +94,11 @@ def _panel(schedule: Schedule, scale: Scale) -> list[str]:
 
 
 def _piece(low: int, high: int, row: int) -> str:
-    """Draw one row of a bar: solid up to the earliest wait, light up to the latest; levels are eighths of a row."""
+    """Return one row of a bar: solid up to the earliest wait, light up to the latest; levels are eighths of a row."""
     solid = min(8, max(0, low - 8 * row))
     if solid:
         return _BLOCKS[solid]
-    return _CHANCE if high - 8 * row >= len(_BLOCKS) // 2 else " "
+    return _JITTER if high - 8 * row >= len(_BLOCKS) // 2 else " "
 
 
 def _total(schedule: Schedule) -> str:

@@ -1,4 +1,4 @@
-"""`reprieve presets`: the policies that have names, as tables, numbers and pictures."""
+"""`reprieve presets`: the named policies, as tables, numbers and charts."""
 
 from typing import TYPE_CHECKING
 
@@ -14,22 +14,22 @@ PURPOSES = {
     "swift": "Three quick retries, for calls that a person waits for.",
     "patient": "Two retries minutes apart, for work that can wait.",
     "smtp": "E-mail over SMTP, in production.",
-    "smtp_dev": "E-mail over SMTP, while developing: the same shape, sooner over.",
+    "smtp_dev": "E-mail over SMTP, in development: the same shape with shorter waits.",
     "email": "E-mail through a gateway, for many tenants.",
-    "render": "Anything that a browser renders.",
+    "render": "Pages rendered by a browser.",
     "screenshot": "Screenshots: five retries over an hour.",
-    "pdf": "PDFs: two retries, soon.",
-    "bull": 'What Bull\'s "exponential" with a delay of 1 s really does: (2^k − 1) s.',
-    "standard": "The default: ten attempts over half an hour on average, an hour at the most, widely spread.",
-    "mta": "Mail transfer as RFC 5321, 4.5.4.1 wants it: soon, then every two hours, for five days.",
+    "pdf": "PDFs: two retries, 5 s apart.",
+    "bull": 'What Bull\'s "exponential" with a delay of 1 s does: (2^k − 1) s.',
+    "standard": "The default: ten attempts over half an hour on average and an hour at most, with full jitter.",
+    "mta": "Mail transfer by RFC 5321, 4.5.4.1: after minutes, then every two hours, for five days.",
     "webhook": "Webhooks: from seconds to hours, over more than a day.",
 }
-"""What each preset is for, in the words that stand beside it in the code."""
+"""What each preset is for; the same text as its docstring in core/presets.py."""
 
 
 @click.group(cls=Group)
 def presets() -> None:
-    """Look at the policies that have names."""
+    """Show the named policies."""
 
 
 @presets.command("list")
@@ -53,7 +53,7 @@ def list_presets(*, as_json: bool) -> None:
 @click.argument("name")
 @output.json_option
 def show(name: str, *, as_json: bool) -> None:
-    """Show all numbers of one preset, and what it is for."""
+    """Show one preset in numbers."""
     from reprieve.cli.schedule import spell_attempts
     from reprieve.core.duration import spell
 
@@ -83,10 +83,10 @@ def show(name: str, *, as_json: bool) -> None:
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @output.json_option
 def plot(names: tuple[str, ...], *, as_json: bool) -> None:
-    """Draw the waits of some presets side by side, or of all.
+    """Draw the waits of some presets, or of all, side by side.
 
-    One bar for each failure, on a logarithmic scale that all of them share. A bar is solid up to the earliest moment
-    of the retry, and light up to the latest: that is its jitter.
+    There is one bar for each failure, on a shared logarithmic scale. A bar is solid up to the earliest time of the
+    retry, and light up to the latest: that is its jitter.
     """
     from reprieve.cli.plot import draw
 
@@ -95,11 +95,11 @@ def plot(names: tuple[str, ...], *, as_json: bool) -> None:
         output.print_json(schedules)
         return
     for line in draw(schedules, output.width()):
-        output.print_picture(line)
+        output.print_chart(line)
 
 
 def _schedules(names: tuple[str, ...]) -> list["Schedule"]:
-    """Work out the presets of these names, or all."""
+    """Return the schedules of the named presets, or of all."""
     from reprieve.cli.schedule import schedule_of
     from reprieve.core.presets import ALL, named
 

@@ -1,4 +1,4 @@
-"""`reprieve relay`: bring the jobs of an outbox to the store."""
+"""`reprieve relay`: move jobs from an outbox to the store."""
 
 from typing import TYPE_CHECKING
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:  # all of it is imported when the command runs
     )
 )
 @app_argument
-@click.option("--once", "is_once", is_flag=True, help="Bring what is there, say how much that was, and end.")
-@click.option("--refused", "is_again", is_flag=True, help="Take up again what the store has refused before.")
-@click.option("--outbox", metavar="URL", help="The outbox; else the app, REPRIEVE_OUTBOX or the configuration says.")
+@click.option("--once", "is_once", is_flag=True, help="Relay the jobs that are there, print how many, and exit.")
+@click.option("--refused", "is_again", is_flag=True, help="Try again the jobs that the store has refused.")
+@click.option("--outbox", metavar="URL", help="The outbox. [default: the app, REPRIEVE_OUTBOX or the configuration]")
 @store_options
 @logs.log_options
 @output.json_option
 @click.pass_context
-def relay(  # noqa: PLR0913 - one parameter an option
+def relay(  # noqa: PLR0913 - one parameter per option
     ctx: click.Context,
     *,
     named: str | None,
@@ -42,14 +42,14 @@ def relay(  # noqa: PLR0913 - one parameter an option
     log_style: "Style",
     as_json: bool,
 ) -> None:
-    """Bring the jobs of an outbox to the store.
+    """Move jobs from an outbox to the store.
 
-    An app on Redis that has an outbox leaves the jobs of your transactions there. The relay brings them over, each
-    once, also if it is killed on the way. It runs until SIGTERM or Ctrl-C, and waits while either side is away. Several
-    may run at once. Without MODULE:APP, --app, REPRIEVE_APP or the configuration names the app.
+    An app on Redis with an outbox writes the jobs of your transactions to the outbox. The relay moves them to the
+    store, each exactly once, even if it is killed. It runs until SIGTERM or Ctrl-C, and waits while the outbox or
+    the store is unreachable. Several relays may run at once. The default app is --app, REPRIEVE_APP or the configuration.
 
-    What the store refuses for good stays in the outbox, with the reason, and keeps nothing else waiting. The status is
-    1 if there was any.
+    A job that the store refuses stays in the outbox, with the reason, and does not block others. The status is 1 if
+    there was any.
     """
     from reprieve.worker import target as targets
     from reprieve.worker.loop import run
@@ -62,7 +62,7 @@ def relay(  # noqa: PLR0913 - one parameter an option
     if as_json:
         output.print_json(done)
     elif is_once:
-        refused = f", {done.refused:,} refused: reprieve doctor says why" if done.refused else ""
+        refused = f", {done.refused:,} refused; reprieve doctor shows why" if done.refused else ""
         output.print_line(f"{done.relayed:,} relayed{refused}")
     if done.refused:
         ctx.exit(FAILED)
@@ -77,7 +77,7 @@ async def _relay(app: "App", *, is_once: bool, is_again: bool) -> "Relayed":
     async with AsyncExitStack() as stack:
         stack.push_async_callback(app.aclose)
         if app.outbox is None:
-            message = 'the app names no outbox; say Reprieve("redis://…", outbox="postgresql://…"), or --outbox'
+            message = 'the app has no outbox; write Reprieve("redis://…", outbox="postgresql://…"), or give --outbox'
             raise InvalidSetting(message)
         relay = Relay(app.outbox, app.store, app.clock)
         _stop_by_signal(relay)
@@ -87,7 +87,7 @@ async def _relay(app: "App", *, is_once: bool, is_again: bool) -> "Relayed":
 
 
 async def _drain(relay: "Relay") -> "Relayed":
-    """Relay what is there, and show on the terminal how far it has come."""
+    """Relay the jobs that are there, with a progress bar on a terminal."""
     import sys
 
     if not sys.stderr.isatty():
@@ -101,7 +101,7 @@ async def _drain(relay: "Relay") -> "Relayed":
 
 
 def _stop_by_signal(relay: "Relay") -> None:
-    """Let the first signal end it in good order, and the next at once."""
+    """Stop gracefully at the first signal, and at once at the second."""
     import asyncio
     import signal
 

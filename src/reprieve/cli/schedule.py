@@ -1,4 +1,4 @@
-"""A policy in numbers: how long a job waits after each failure, and between which bounds chance puts it."""
+"""A policy in numbers: how long a job waits after each failure, with the bounds of its jitter."""
 
 import math
 
@@ -15,19 +15,19 @@ from reprieve.core.backoff import (
     PlusMinus,
     Steps,
 )
-from reprieve.core.duration import LONGEST, spell
+from reprieve.core.duration import MAX_DURATION_SECONDS, spell
 from reprieve.core.policy import Policy
 from reprieve.core.record import Record
 
-ENDLESS = 6
-"""Waits that are shown of a policy that only its deadline ends."""
+UNLIMITED_WAITS = 6
+"""Waits that are shown of a policy without max_attempts."""
 
-LARGEST_CHANCE = math.nextafter(1.0, 0.0)
-"""The last `u` that can be drawn: with it a wait is the latest."""
+MAX_U = math.nextafter(1.0, 0.0)
+"""The largest random `u`: it gives the latest wait."""
 
 
 class Wait(Record, omit_defaults=False):
-    """What follows the k-th charged failure, in seconds: before jitter, and the bounds that jitter keeps."""
+    """The wait after the k-th charged failure, in seconds: before jitter, and its bounds with jitter."""
 
     failures: int
     wait: float
@@ -36,7 +36,7 @@ class Wait(Record, omit_defaults=False):
 
 
 class Schedule(Record, omit_defaults=False):
-    """All the waits of a policy; of one without a limit on attempts, the first few."""
+    """All waits of a policy; of one without max_attempts, the first few."""
 
     name: str
     purpose: str
@@ -47,12 +47,12 @@ class Schedule(Record, omit_defaults=False):
     cap: float | None
     waits: tuple[Wait, ...]
     total: float
-    """Seconds from the first failure to the last attempt, before jitter; without a limit on attempts, the deadline."""
+    """Seconds from the first failure to the last attempt, before jitter; without max_attempts, the deadline."""
 
 
 def schedule_of(policy: Policy, name: str, purpose: str = "") -> Schedule:
-    """Work out the numbers of a policy."""
-    count = ENDLESS if policy.max_attempts is None else policy.max_attempts - 1
+    """Return the schedule of a policy."""
+    count = UNLIMITED_WAITS if policy.max_attempts is None else policy.max_attempts - 1
     waits = tuple(_wait(policy, failures) for failures in range(1, count + 1))
     is_endless = policy.max_attempts is None and policy.deadline is not None
     return Schedule(
@@ -62,26 +62,26 @@ def schedule_of(policy: Policy, name: str, purpose: str = "") -> Schedule:
         deadline=policy.deadline,
         backoff=_describe(policy.backoff),
         jitter=_describe_jitter(policy.backoff.jitter),
-        cap=None if policy.backoff.cap == LONGEST else policy.backoff.cap,
+        cap=None if policy.backoff.cap == MAX_DURATION_SECONDS else policy.backoff.cap,
         waits=waits,
         total=policy.deadline if is_endless and policy.deadline else sum(wait.wait for wait in waits),
     )
 
 
 def spell_waits(schedule: Schedule) -> str:
-    """Write the waits before jitter as people would."""
+    """Return the waits before jitter as text."""
     waits = ", ".join(spell(wait.wait) for wait in schedule.waits)
     return f"{waits}, …" if schedule.max_attempts is None else waits or "none"
 
 
 def spell_attempts(schedule: Schedule) -> str:
-    """Write the limit on attempts as people would."""
+    """Return the limit on attempts as text."""
     return "∞" if schedule.max_attempts is None else str(schedule.max_attempts)
 
 
 def _wait(policy: Policy, failures: int) -> Wait:
-    bounds = sorted((policy.delay(failures, 0.0), policy.delay(failures, LARGEST_CHANCE)))
-    # The bounds are those of the range that is drawn from; to a millionth of a second the last draw is its end.
+    bounds = sorted((policy.delay(failures, 0.0), policy.delay(failures, MAX_U)))
+    # Rounding turns the largest draw into the end of the range.
     return Wait(
         failures=failures,
         wait=policy.delay(failures),
@@ -93,7 +93,7 @@ def _wait(policy: Policy, failures: int) -> Wait:
 def _describe(backoff: Backoff) -> str:
     match backoff:
         case Decorrelated():
-            return f"from {spell(backoff.base)} to {backoff.factor:g} × the wait before"
+            return f"from {spell(backoff.base)} to {backoff.factor:g} × the previous wait"
         case Exponential(factor=1):
             return f"always {spell(backoff.base)}"
         case Exponential():
@@ -105,7 +105,7 @@ def _describe(backoff: Backoff) -> str:
         case Steps():
             return f"{', '.join(map(spell, backoff.waits))}, and so on"
         case _:
-            return "a function of k"
+            return "custom function of k"
 
 
 def _describe_jitter(jitter: Jitter) -> str:
@@ -113,17 +113,17 @@ def _describe_jitter(jitter: Jitter) -> str:
         case NoJitter():
             return "none"
         case PlusMinus(cap_last=True):
-            return f"± {_percent(jitter.fraction)}, never past the cap"
+            return f"± {_percent(jitter.fraction)}, at most the cap"
         case PlusMinus():
-            return f"± {_percent(jitter.fraction)}, also of the cap"
+            return f"± {_percent(jitter.fraction)}, may pass the cap"
         case Bounded():
-            return f"± {_percent(jitter.fraction)}, below the cap near it"
+            return f"± {_percent(jitter.fraction)}, always below the cap"
         case Full():
             return f"anything from {spell(jitter.floor)} up to the wait"
         case Equal():
             return "anything from half the wait up to the wait"
         case _:
-            return "of its own kind"
+            return "custom"
 
 
 def _percent(fraction: float) -> str:

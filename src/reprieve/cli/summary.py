@@ -1,4 +1,4 @@
-"""A job on a page and as a row of a table."""
+"""A job as a page of facts, and as a row of a table."""
 
 import json
 from collections.abc import Iterator
@@ -13,15 +13,15 @@ from reprieve.views.waiting import waits_for
 
 COLUMNS = (
     Column("job"),
-    Column("task", shrinks="start", least=8, weight=2),
-    Column("tenant", shrinks="middle", least=6, is_optional=True),
+    Column("task", shrinks="start", min_width=8, weight=2),
+    Column("tenant", shrinks="middle", min_width=6, is_optional=True),
     Column("status"),
     Column("charged"),
     Column("spared", is_optional=True),
     Column("when"),
-    Column("why", shrinks="end", least=8, weight=2),
+    Column("why", shrinks="end", min_width=8, weight=2),
 )
-"""What a list shows of each job. `charged` is what counts against the limit, and the limit; `spared` does not count."""
+"""What a list shows of each job. `charged` shows charged failures and the limit."""
 
 COLOURS: dict[Status, str] = {
     "ready": "cyan",
@@ -37,7 +37,7 @@ COLOURS: dict[Status, str] = {
 
 
 def row_of(job: Job, status: Status, now: int, name: str) -> list[Cell]:
-    """Return a job as one row of a list, under the name by which it is to be shown."""
+    """Return a job as one row of a list; `name` is its id as shown."""
     return [
         (name, "cyan"),
         job.task,
@@ -51,13 +51,13 @@ def row_of(job: Job, status: Status, now: int, name: str) -> list[Cell]:
 
 
 def facts_of(job: Job, status: Status, now: int, progress: bytes | None) -> Iterator[tuple[str, Cell]]:
-    """Return everything about a job that people want to see, as names and values; empty values are not shown."""
+    """Yield the facts about a job as names and values; empty values are not printed."""
     yield "job", (job.id, "cyan")
     yield "task", job.task
     yield "arguments", _arguments(payload_of(job))
     yield "status", (status, COLOURS[status])
     yield "attempts", attempts_of(job)
-    yield _moment_name(job), both(_moment(job), now)
+    yield _time_name(job), both(_time(job), now)
     yield "waits for", waits_for(job, status, now)
     yield "queue", job.queue
     yield "tenant", job.tenant
@@ -78,7 +78,7 @@ def facts_of(job: Job, status: Status, now: int, progress: bytes | None) -> Iter
 
 
 def attempts_of(job: Job) -> str:
-    """Return how often a job was tried and what that cost: `attempt 4, 0 of 5 charged, 4 spared`."""
+    """Return the attempts of a job and how they count: `attempt 4, 0 of 5 charged, 4 spared`."""
     tried = f"attempt {job.attempt}" if job.attempt else "not tried yet"
     limit = f"{job.charged} of {job.limit} charged" if job.limit is not None else f"{job.charged} charged, no limit"
     granted = f" ({job.granted} granted)" if job.granted else ""
@@ -86,7 +86,7 @@ def attempts_of(job: Job) -> str:
 
 
 def _arguments(payload: object) -> str:
-    """Return the arguments as they are written in a call; what is no call, as JSON."""
+    """Return the arguments as in a Python call; any other payload as JSON."""
     match payload:
         case [list(values), dict(keywords)]:
             parts = [*map(_value, values), *(f"{name}={_value(value)}" for name, value in keywords.items())]
@@ -100,20 +100,20 @@ def _value(value: object) -> str:
 
 
 def _when(job: Job, status: Status, now: int) -> str:
-    """Return when a job is due, started or ended; of a parked job that may go at any moment, for how long it waits."""
+    """Return when a job is due, started or ended; for a parked job that is due, how long it has waited."""
     if status == "parked" and job.due_at <= now:
         since_at = job.due_at if job.parked_since_at is None else job.parked_since_at
         return lasting(since_at, now)
-    return roughly(_moment(job), now)
+    return roughly(_time(job), now)
 
 
-def _moment(job: Job) -> int:
+def _time(job: Job) -> int:
     if job.finished_at is not None:
         return job.finished_at
     return job.due_at if job.leased_at is None else job.leased_at
 
 
-def _moment_name(job: Job) -> str:
+def _time_name(job: Job) -> str:
     if job.finished_at is not None:
         return "ended"
     return "due" if job.leased_at is None else "started"

@@ -1,4 +1,4 @@
-"""Tables that fit the terminal: ids and statuses are never cut, and a pipe gets everything."""
+"""Tables that fit the terminal. Ids and statuses are never cut; a pipe gets full texts."""
 
 import sys
 from collections.abc import Sequence
@@ -12,29 +12,29 @@ GAP = "  "
 
 
 class Column(NamedTuple):
-    """A column, and what may be done to it where there is too little room."""
+    """A column, and how it may shrink on a narrow terminal."""
 
     name: str
     shrinks: Literal["", "start", "middle", "end"] = ""
-    """Where a text is cut that is too long; empty: never."""
-    least: int = 0
-    """Characters that it keeps."""
+    """Where a text that is too long is cut; empty: never."""
+    min_width: int = 0
+    """The least width in characters."""
     is_optional: bool = False
-    """Whether a terminal does without it when it is empty."""
+    """Whether a terminal leaves it out when it is empty."""
     weight: int = 1
-    """Its share of the room that is left to those that shrink."""
+    """Its share of the width that the shrinking columns have."""
 
 
 class Table:
-    """Prints rows, a batch at a time: on a terminal within its width, elsewhere whole and one to a line."""
+    """Prints rows in batches: within the width of a terminal, elsewhere in full."""
 
     def __init__(self, columns: Sequence[Column]) -> None:
-        """Take the columns; they are fitted to the first batch."""
+        """Create a table; the first batch determines the widths."""
         self._columns = columns
         self._widths: list[int] = []
 
     def print(self, rows: Sequence[Sequence[Cell]]) -> None:
-        """Print a batch of rows, after the header if it is the first."""
+        """Print a batch of rows; the first batch prints the header too."""
         texts = [[_one_line(cell) for cell in row] for row in rows]
         if not self._widths:
             self._fit(texts)
@@ -58,7 +58,7 @@ class Table:
             excess -= 1
 
     def _may_shrink(self, number: int, column: Column) -> bool:
-        return bool(column.shrinks) and self._widths[number] > max(column.least, len(column.name))
+        return bool(column.shrinks) and self._widths[number] > max(column.min_width, len(column.name))
 
     def _print_line(self, cells: Sequence[tuple[str, str]]) -> None:
         shown = [number for number, one in enumerate(self._widths) if one]
@@ -79,7 +79,7 @@ def _one_line(cell: Cell) -> str:
 
 
 def cut(text: str, room: int, where: Literal["", "start", "middle", "end"]) -> str:
-    """Return a text that fits the room: what is too long is cut where it may be, and has a … there."""
+    """Return a text of at most `room` columns; a longer one is cut at `where`, with a … there."""
     if _length(text) <= room or not where:
         return text
     kept = max(0, room - 1)
@@ -88,7 +88,7 @@ def cut(text: str, room: int, where: Literal["", "start", "middle", "end"]) -> s
 
 
 def _first(text: str, room: int) -> str:
-    """Return as many characters from the beginning as have room."""
+    """Return the first characters that fit into `room` columns."""
     text = text[:room]
     while _length(text) > room:
         text = text[:-1]
@@ -96,7 +96,7 @@ def _first(text: str, room: int) -> str:
 
 
 def _length(text: str) -> int:
-    """Return the columns that a text takes: some characters take two, some none."""
+    """Return the width of a text in columns: some characters take two, some none."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len

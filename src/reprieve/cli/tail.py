@@ -1,4 +1,4 @@
-"""Following what happens to jobs: the stream of events, and successes, which are not stored as events."""
+"""`reprieve jobs tail`: follow the stream of events, and successes, which are not stored as events."""
 
 import asyncio
 import contextlib
@@ -19,14 +19,14 @@ from reprieve.core.status import Status
 from reprieve.stores.protocol import Filter, Store
 from reprieve.views.moments import clock_time, timestamp
 
-LOOK_EVERY_SECONDS = 1.0
-"""Seconds after which it looks by itself, whether or not the store says that something happened."""
+POLL_SECONDS = 1.0
+"""The store is read this often even without a notification."""
 
 OVERLAP_MS = 10_000
-"""Milliseconds that are looked at again: a success is stored a little after it happened, and clocks differ."""
+"""The time that is read again: a success is stored a little after it happened, and clocks differ."""
 
 MAX_SUCCESSES = 1_000
-"""Successes of one look that are printed; the rest come with the next ones."""
+"""Successes that one poll prints; the next poll prints the rest."""
 
 STYLES = {"Retry": "yellow", "Park": "magenta", "Dead": "red", "Succeed": "green", "ManualRetry": "cyan"}
 
@@ -42,29 +42,29 @@ NAMES: dict[type[Move], str] = {
     ManualRetry: "retry requested",
     Revive: "job revived",
 }
-"""What happened, named as in the log of a worker."""
+"""The names of moves, as in the worker's log."""
 
-MAX_TASK, MAX_TENANT = 28, 12
-"""Characters of a task and a tenant that a terminal shows."""
+MAX_TASK_CHARS, MAX_TENANT_CHARS = 28, 12
+"""Characters of a task and of a tenant that a terminal shows."""
 
 Entry: TypeAlias = tuple[int | None, Event]
-"""An event and its place in the stream; a success has none."""
+"""An event and its position in the stream; None for a success."""
 
 
 class Watch(NamedTuple):
-    """What is to be followed: which jobs, from when on, and for how long."""
+    """Which jobs to follow, from when on, and for how long."""
 
     job_id: str = ""
     task: str = ""
     tenant: str | None = None
     statuses: frozenset[Status] = frozenset()
-    """Only moves that bring a job into one of these."""
-    place: int | None = None
-    """Begin after this place in the stream."""
+    """Only moves that lead to one of these."""
+    position: int | None = None
+    """Begin after this position in the stream."""
     ago: float | None = None
-    """Begin with what happened so many seconds ago."""
+    """Begin this many seconds ago."""
     length: float | None = None
-    """Stop after so many seconds."""
+    """Stop after this many seconds."""
 
     def takes(self, event: Event, subject: Subject) -> bool:
         """Return whether an event is to be shown."""
@@ -76,7 +76,7 @@ class Watch(NamedTuple):
         )
 
     def describe(self) -> str:
-        """Return what is followed, in words."""
+        """Return a description of the jobs that are followed."""
         parts = [f"job {self.job_id}"] if self.job_id else []
         parts += [f"task {self.task}"] if self.task else []
         parts += [f"tenant {self.tenant!r}"] if self.tenant is not None else []
@@ -85,49 +85,51 @@ class Watch(NamedTuple):
 
 
 async def follow(store: Store, watch: Watch, *, as_json: bool) -> None:
-    """Print what happens, one move a line, until interrupted or for the length of the watch."""
+    """Print moves, one per line, until interrupted or for the length of the watch."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(watch.length):
             await store.clock.tune()
             begin = store.clock.now() - (0 if watch.ago is None else milliseconds(watch.ago))
             subjects = Subjects(store)
             successes = Successes(store, subjects, begin, watch)
-            # What happened at an instant is found by reading the stream from its beginning, as its end is.
-            place = watch.place if watch.place is not None else 0 if watch.ago is not None else await _end_of(store)
+            # The stream has no index by time: read it from its beginning to find a time, or its end.
+            position = (
+                watch.position if watch.position is not None else 0 if watch.ago is not None else await _end_of(store)
+            )
             earliest = 0 if watch.ago is None else begin
             while True:
-                before = place
-                entries, place = await _new_events(store, before, earliest)
-                # Those of one look are put in order; an event without a place in the stream is a success.
+                before = position
+                entries, position = await _new_events(store, before, earliest)
+                # Sort the events of one poll; an event without a position in the stream is a success.
                 entries = sorted([*entries, *await successes.new()], key=lambda entry: entry[1].at)
                 known = await subjects.of(event.job_id for _, event in entries)
                 for seq, event in entries:
                     if watch.takes(event, known[event.job_id]):
                         _print(seq, event, known[event.job_id], as_json=as_json)
                 sys.stdout.flush()
-                if place == before and not successes.has_more:
-                    await store.wait((), LOOK_EVERY_SECONDS)
+                if position == before and not successes.has_more:
+                    await store.wait((), POLL_SECONDS)
 
 
 class Successes:
-    """Finds the jobs that have succeeded since an instant.
+    """Finds the jobs that have succeeded since a given time.
 
-    A success is no stored event: that would cost every job a write. So the succeeded jobs that a store keeps are looked
-    for, those that ended since the last look. What is pruned between two looks is not seen.
+    A success is not stored as an event, which would cost every job a write. Instead each poll reads the succeeded jobs
+    that ended since the last one. Jobs that are pruned between two polls are missed.
     """
 
     def __init__(self, store: Store, subjects: Subjects, begin: int, watch: Watch) -> None:
-        """Begin at an instant, with the jobs of the watch; their subjects are noted."""
+        """Begin at a time, with the jobs of the watch; their subjects are cached."""
         self._store = store
         self._subjects = subjects
         self._watch = watch
         self._began = self._newest = self._since = begin
         self._cursor = ""
         self._seen: dict[str, int] = {}
-        """The jobs that were found, and when they ended, while they may be found again."""
+        """Jobs that were found and when they ended, as long as they may be found again."""
 
     async def new(self) -> list[Entry]:
-        """Return those that were not returned before, as events without a place in the stream."""
+        """Return new successes, as events without a position in the stream."""
         watch = self._watch
         if watch.statuses and "succeeded" not in watch.statuses:
             return []
@@ -152,7 +154,7 @@ class Successes:
                     found.append((None, event))
             self._cursor = page.cursor
             if not self._cursor:
-                # All was seen, so the next look may begin later.
+                # All pages were read, so the next poll may begin later.
                 self._newest = max([self._newest, *self._seen.values()])
                 self._seen = {name: at for name, at in self._seen.items() if at >= self._newest - OVERLAP_MS}
                 break
@@ -160,23 +162,23 @@ class Successes:
 
     @property
     def has_more(self) -> bool:
-        """Whether there is more than the last look returned; the next one goes on there."""
+        """Whether the last poll did not return everything; the next one continues there."""
         return bool(self._cursor)
 
 
 async def _end_of(store: Store) -> int:
-    """Return the place of the last event so far."""
-    place = 0
-    while events := await store.events(after=place):
-        place = events[-1][0]
-    return place
+    """Return the position of the last event so far."""
+    position = 0
+    while events := await store.events(after=position):
+        position = events[-1][0]
+    return position
 
 
-async def _new_events(store: Store, place: int, earliest: int) -> tuple[list[Entry], int]:
-    """Return the events after a place that happened at an instant or later, and the place of the last one."""
-    events = await store.events(after=place)
+async def _new_events(store: Store, position: int, earliest: int) -> tuple[list[Entry], int]:
+    """Return the events after a position that happened at `earliest` or later, and the position of the last one."""
+    events = await store.events(after=position)
     found: list[Entry] = [(seq, event) for seq, event in events if event.at >= earliest]
-    return found, events[-1][0] if events else place
+    return found, events[-1][0] if events else position
 
 
 def _print(seq: int | None, event: Event, subject: Subject, *, as_json: bool) -> None:
@@ -188,20 +190,20 @@ def _print(seq: int | None, event: Event, subject: Subject, *, as_json: bool) ->
     at, job, task, tenant = timestamp(event.at), event.job_id, subject.task or "-", subject.tenant or "-"
     if output.is_terminal():
         at, job = clock_time(event.at, event.at), short(job)
-        task = cut(task, MAX_TASK, "start").ljust(MAX_TASK)
-        tenant = cut(tenant, MAX_TENANT, "middle").ljust(MAX_TENANT)
+        task = cut(task, MAX_TASK_CHARS, "start").ljust(MAX_TASK_CHARS)
+        tenant = cut(tenant, MAX_TENANT_CHARS, "middle").ljust(MAX_TENANT_CHARS)
     style = STYLES.get(type(event.move).__name__, "")
     output.print_line((at, "dim"), f"  {job}  {task}  {tenant}  ", (f"{name:<15}", style), f"  {_words(event)}")
 
 
 def name_of(event: Event) -> str:
-    """Return what happened, in the words of the log."""
+    """Return the name of an event, as in the worker's log."""
     move = event.move
     return "job recovered" if isinstance(move, Return) and move.crashed else NAMES[type(move)]
 
 
 def status_after(event: Event) -> Status:
-    """Return the status that a job has right after an event."""
+    """Return the status of a job right after an event."""
     match event.move:
         case Start():
             return "running"

@@ -1,4 +1,4 @@
-"""`reprieve version`: the releases that are at work, in the words of a bug report."""
+"""`reprieve version`: the versions to name in a bug report."""
 
 import click
 
@@ -9,7 +9,7 @@ from reprieve.cli.output import json_option, print_json
 @click.command()
 @json_option
 def version(*, as_json: bool) -> None:
-    """Say which releases are at work here."""
+    """Show the versions of Reprieve, Python and SQLite."""
     if as_json:
         print_json(_releases())
     else:
@@ -17,9 +17,9 @@ def version(*, as_json: bool) -> None:
 
 
 def line() -> str:
-    """Return everything on one line."""
-    at_work = _releases()
-    return "reprieve {reprieve} (Python {python}, SQLite {sqlite}, {platform})".format(**at_work)
+    """Return all versions on one line."""
+    releases = _releases()
+    return "reprieve {reprieve} (Python {python}, SQLite {sqlite}, {platform})".format(**releases)
 
 
 def _releases() -> dict[str, str]:

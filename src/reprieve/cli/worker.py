@@ -20,15 +20,23 @@ if TYPE_CHECKING:  # logs are set up when the command runs
     )
 )
 @app_argument
-@click.option("-p", "--processes", type=click.IntRange(1), help="Worker processes; else the settings, else one a core.")
-@click.option("-s", "--slots", type=click.IntRange(1), help="Jobs that each process runs at once.")
-@click.option("-q", "--queue", "queues", multiple=True, help="Serve this queue, the first first; else every one.")
-@click.option("--grace", type=DURATION, help="How long running jobs may finish when the worker is told to stop.")
-@click.option("--lease", type=DURATION, help="How long a process that is not heard of keeps its jobs.")
-@click.option("--heartbeat", type=DURATION, help="How often each process is heard of.")
+@click.option(
+    "-p", "--processes", type=click.IntRange(1), help="Worker processes. [default: the settings, else one per core]"
+)
+@click.option("-s", "--slots", type=click.IntRange(1), help="Jobs that each process runs concurrently.")
+@click.option(
+    "-q",
+    "--queue",
+    "queues",
+    multiple=True,
+    help="Serve this queue; repeat it in order of precedence. [default: all queues]",
+)
+@click.option("--grace", type=DURATION, help="How long running jobs may continue after a stop signal.")
+@click.option("--lease", type=DURATION, help="How long a process without a heartbeat keeps its jobs.")
+@click.option("--heartbeat", type=DURATION, help="The interval between heartbeats of a process.")
 @store_options
 @logs.log_options
-def worker(  # noqa: PLR0913 - one parameter an option
+def worker(  # noqa: PLR0913 - one parameter per option
     *,
     named: str | None,
     target: str | None,
@@ -44,10 +52,10 @@ def worker(  # noqa: PLR0913 - one parameter an option
 ) -> None:
     """Run the jobs of an app.
 
-    The app is named by its module: shop.jobs:app is the app that is called app in the module shop.jobs. Without it,
-    --app, REPRIEVE_APP or the configuration names the app.
+    shop.jobs:app is the app in the variable app of the module shop.jobs. The default is --app, REPRIEVE_APP or the
+    configuration.
 
-    SIGTERM or Ctrl-C lets running jobs finish within the grace and gives the rest back; a second one ends at once.
+    SIGTERM or Ctrl-C lets running jobs finish within --grace and returns the rest; a second signal stops at once.
     """
     from msgspec.structs import replace
 

@@ -1,4 +1,4 @@
-"""Attempts: a job's history as a list of tries, read from its events."""
+"""Attempts: a job's history as a list of attempts, computed from its events."""
 
 from collections.abc import Iterable
 from typing import Literal, TypeAlias
@@ -11,12 +11,12 @@ from reprieve.core.move import Dead, Move, Park, Retry, Return, Start
 from reprieve.core.record import Record
 
 Cost: TypeAlias = Literal["charged", "spared", "crashed", ""]
-"""What an attempt cost: one of the limit; nothing, since the failure was not the job's own; its worker; or nothing,
-since it did not fail."""
+"""How an attempt counts: charged to the limit; spared, because the failure was not the job's own; crashed with its
+worker; or empty, because it did not fail."""
 
 
 class Attempt(Record):
-    """One lease of a job to a worker. An attempt without an end is under way."""
+    """One lease of a job to a worker. An attempt without an end is running."""
 
     number: int
     session: str = ""
@@ -29,9 +29,9 @@ class Attempt(Record):
 
 
 def timeline(events: Iterable[Event]) -> list[Attempt]:
-    """Return the attempts of one job, in order: those that have ended, and one that is under way.
+    """Return the attempts of one job in order, a running one last.
 
-    A start that the store did not keep is known from the event that ended the attempt.
+    If the store did not keep the start of an attempt, the event that ended it supplies the start.
     """
     attempts: list[Attempt] = []
     for event in events:
@@ -49,7 +49,7 @@ def timeline(events: Iterable[Event]) -> list[Attempt]:
 
 
 def cost_of(move: Move) -> Cost:
-    """Return what an attempt cost that ended with this move."""
+    """Return how an attempt counts that ended with this move."""
     match move:
         case Return(crashed=True) | Dead(crashed=True):
             return "crashed"

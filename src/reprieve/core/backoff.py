@@ -1,6 +1,6 @@
-"""How long to wait after the k-th charged failure, and how chance spreads that wait.
+"""Backoff and jitter: how long to wait after the k-th charged failure.
 
-A backoff says `raw(k)`; its cap and its jitter make the delay. Failures count from 1 and include the one
+A backoff defines `raw(k)`; its cap and its jitter make the delay. Failures count from 1 and include the one
 just recorded. Without a `u` the delay is `min(cap, raw(k))`; with one it is drawn from the jitter's range.
 """
 
@@ -10,30 +10,30 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from reprieve.core.duration import LONGEST, Duration, clamp, seconds
+from reprieve.core.duration import MAX_DURATION_SECONDS, Duration, clamp, seconds
 from reprieve.errors import InvalidBackoff
 
 
 class Jitter(Protocol):
-    """Spreads a wait, so that jobs which failed together do not return together."""
+    """Spreads a wait, so that jobs that failed together do not return together."""
 
     def spread(self, raw: float, cap: float, u: float) -> float:
-        """Draw the wait in seconds for a raw wait, its cap (infinite when there is none) and chance u in [0, 1)."""
+        """Return the wait in seconds for a raw wait, its cap (infinite when there is none) and a random u in [0, 1)."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class NoJitter:
-    """Exactly the capped wait."""
+    """The capped wait without jitter."""
 
-    def spread(self, raw: float, cap: float, u: float) -> float:  # noqa: ARG002 - the protocol's third word
+    def spread(self, raw: float, cap: float, u: float) -> float:  # noqa: ARG002 - a parameter of the protocol
         """Return min(cap, raw)."""
         return min(cap, raw)
 
 
 @dataclass(frozen=True, slots=True)
 class PlusMinus:
-    """± a fraction of the wait: capped first, so the cap may be passed; or, with `cap_last`, never passed."""
+    """± a fraction of the wait. The cap applies before the jitter and may be passed; with `cap_last`, after it."""
 
     fraction: float
     cap_last: bool = False
@@ -43,7 +43,7 @@ class PlusMinus:
         _require_fraction(self.fraction, 1.0)
 
     def spread(self, raw: float, cap: float, u: float) -> float:
-        """Draw from d(1−f) … d(1+f)."""
+        """Return a wait in d(1−f) … d(1+f)."""
         if self.cap_last:
             return min(cap, _between(raw * (1 - self.fraction), raw * (1 + self.fraction), u))
         wait = min(cap, raw)
@@ -52,7 +52,7 @@ class PlusMinus:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Full:
-    """Anything from the floor up to the capped wait: the widest spread, for the largest herds."""
+    """Anything from the floor up to the capped wait: the widest spread, for many jobs at once."""
 
     floor: float
 
@@ -61,33 +61,33 @@ class Full:
         object.__setattr__(self, "floor", seconds(floor, "jitter floor"))
 
     def spread(self, raw: float, cap: float, u: float) -> float:
-        """Draw from floor … min(cap, raw)."""
+        """Return a wait in floor … min(cap, raw)."""
         wait = min(cap, raw)
         return _between(min(self.floor, wait), wait, u)
 
 
 @dataclass(frozen=True, slots=True)
 class Equal:
-    """Half of the wait is certain, the other half is chance."""
+    """Half of the wait is fixed, the other half is random."""
 
     def spread(self, raw: float, cap: float, u: float) -> float:
-        """Draw from d/2 … d."""
+        """Return a wait in d/2 … d."""
         wait = min(cap, raw)
         return _between(wait / 2, wait, u)
 
 
 @dataclass(frozen=True, slots=True)
 class Bounded:
-    """± a fraction that never passes the cap and never piles up on it: near the cap the range slides below it."""
+    """± a fraction that never passes the cap: near the cap the whole range moves below it, so waits do not pile up."""
 
     fraction: float
 
     def __post_init__(self) -> None:
-        """Refuse a fraction whose range below the cap would reach below zero."""
+        """Refuse a fraction whose range could be negative."""
         _require_fraction(self.fraction, 0.5)
 
     def spread(self, raw: float, cap: float, u: float) -> float:
-        """Draw from d(1−f) … d(1+f), or from cap(1−2f) … cap where that would pass the cap."""
+        """Return a wait in d(1−f) … d(1+f), or from cap(1−2f) … cap where that would pass the cap."""
         if raw * (1 + self.fraction) <= cap:
             return _between(raw * (1 - self.fraction), raw * (1 + self.fraction), u)
         return _between(cap * (1 - 2 * self.fraction), cap, u)
@@ -104,10 +104,10 @@ class Backoff(ABC):
     def raw(self, failures: int) -> float:
         """Return the wait in seconds before cap and jitter; it may be infinite."""
 
-    def delay(self, failures: int, u: float | None = None, previous: float | None = None) -> float:  # noqa: ARG002 - for backoffs that continue
+    def delay(self, failures: int, u: float | None = None, previous: float | None = None) -> float:  # noqa: ARG002 - for backoffs that build on it
         """Return the wait in seconds: before jitter, or with a `u` in [0, 1) after it.
 
-        `previous` is the wait before this one, for the backoffs that continue from it.
+        `previous` is the wait before this one, for backoffs that build on it.
         """
         _require_draw(failures, u)
         raw = clamp(self.raw(failures))
@@ -133,7 +133,7 @@ class Exponential(Backoff):
     ) -> None:
         """Accept durations as people write them; a jitter given as a number is `PlusMinus`."""
         if not 1 <= factor < math.inf:
-            message = f"factor {factor!r} would shrink the wait; give one of 1 or more"
+            message = f"factor must be 1 or more, got {factor!r}"
             raise InvalidBackoff(message)
         object.__setattr__(self, "base", seconds(base, "base"))
         object.__setattr__(self, "factor", factor)
@@ -149,15 +149,15 @@ class Exponential(Backoff):
 
 @dataclass(frozen=True, slots=True, init=False)
 class Decorrelated(Exponential):
-    """Each wait is drawn from base … factor · the wait before it, so two jobs soon share no rhythm."""
+    """Each wait is drawn from base … factor · the wait before it, so that the retries of two jobs drift apart."""
 
     def __init__(self, base: Duration, *, factor: float = 3.0, cap: Duration | None = None) -> None:
-        """Accept durations as people write them; the draw itself is the jitter."""
-        # Named in full: a slotted dataclass is a second class, which a bare super() does not know.
+        """Accept durations as people write them; the random draw is the jitter."""
+        # Not super(): a slotted dataclass is a copy of the class, which a bare super() does not know.
         Exponential.__init__(self, base, factor=factor, cap=cap)
 
     def delay(self, failures: int, u: float | None = None, previous: float | None = None) -> float:
-        """Draw from base … factor · previous, capped; without a previous wait its unjittered value stands in."""
+        """Return a wait in base … factor · previous, capped; without a previous wait, its unjittered value is used."""
         _require_draw(failures, u)
         unjittered = min(self.cap, clamp(self.raw(failures)))
         if u is None:
@@ -183,7 +183,7 @@ class Linear(Backoff):
         cap: Duration | None = None,
         jitter: Jitter | float = 0.0,
     ) -> None:
-        """Accept durations as people write them; the step is the base unless it is given."""
+        """Accept durations as people write them; the step defaults to the base."""
         object.__setattr__(self, "base", seconds(base, "base"))
         object.__setattr__(self, "step", self.base if step is None else seconds(step, "step"))
         _set_limits(self, cap, jitter)
@@ -195,7 +195,7 @@ class Linear(Backoff):
 
 @dataclass(frozen=True, slots=True, init=False)
 class Steps(Backoff):
-    """The waits one by one; the last repeats. A single step is a fixed wait."""
+    """A list of waits; the last repeats. A single step is a fixed wait."""
 
     waits: tuple[float, ...]
     cap: float
@@ -204,7 +204,7 @@ class Steps(Backoff):
     def __init__(self, *waits: Duration, cap: Duration | None = None, jitter: Jitter | float = 0.0) -> None:
         """Accept at least one wait."""
         if not waits:
-            message = 'steps need at least one wait, for example Steps("5s", "5m", "2h")'
+            message = 'Steps must have one wait or more, for example Steps("5s", "5m", "2h"), got none'
             raise InvalidBackoff(message)
         object.__setattr__(self, "waits", tuple(seconds(wait, "step") for wait in waits))
         _set_limits(self, cap, jitter)
@@ -216,7 +216,7 @@ class Steps(Backoff):
 
 @dataclass(frozen=True, slots=True, init=False)
 class Formula(Backoff):
-    """Any function of the failures. What it answers is clamped: it is not ours, and a retry must go on."""
+    """Any function of the failures. Its result is clamped to a valid duration."""
 
     function: Callable[[int], float]
     cap: float
@@ -234,20 +234,20 @@ class Formula(Backoff):
         _set_limits(self, cap, jitter)
 
     def raw(self, failures: int) -> float:
-        """Return what the function says."""
+        """Return the result of the function."""
         return float(self.function(failures))
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class Capped(Backoff):
-    """Another backoff that never waits longer than this."""
+    """Another backoff with a cap on its waits."""
 
     inner: Backoff
     cap: float
     jitter: Jitter
 
     def __init__(self, inner: Backoff, cap: Duration) -> None:
-        """Keep the inner jitter: the cap comes after it."""
+        """Keep the inner jitter; the cap applies after it."""
         object.__setattr__(self, "inner", inner)
         _set_limits(self, cap, inner.jitter)
 
@@ -266,15 +266,15 @@ def fixed(wait: Duration, *, jitter: Jitter | float = 0.0) -> Steps:
 
 
 def fast_then_slow(fast: Duration, times: int, slow: Duration, *, jitter: Jitter | float = 0.0) -> Steps:
-    """Wait `fast` after each of the first `times` failures, then `slow`: for blips that end soon or not at all."""
+    """Wait `fast` after each of the first `times` failures, then `slow`: for short or long outages."""
     if times < 1:
-        message = f"times {times!r} leaves no fast retry; give 1 or more"
+        message = f"times must be 1 or more, got {times!r}"
         raise InvalidBackoff(message)
     return Steps(*[fast] * times, slow, jitter=jitter)
 
 
 def _set_limits(backoff: Backoff, cap: Duration | None, jitter: Jitter | float) -> None:
-    object.__setattr__(backoff, "cap", LONGEST if cap is None else seconds(cap, "cap"))
+    object.__setattr__(backoff, "cap", MAX_DURATION_SECONDS if cap is None else seconds(cap, "cap"))
     if isinstance(jitter, int | float):
         jitter = PlusMinus(jitter) if jitter else NoJitter()
     object.__setattr__(backoff, "jitter", jitter)
@@ -282,16 +282,16 @@ def _set_limits(backoff: Backoff, cap: Duration | None, jitter: Jitter | float) 
 
 def _require_fraction(fraction: float, largest: float) -> None:
     if not 0 <= fraction <= largest:
-        message = f"jitter fraction {fraction!r} is outside 0 … {largest}"
+        message = f"jitter fraction must be 0 to {largest:g}, got {fraction!r}"
         raise InvalidBackoff(message)
 
 
 def _require_draw(failures: int, u: float | None) -> None:
     if failures < 1:
-        message = f"failures {failures!r} is not a count from 1: the wait follows a failure"
+        message = f"failures must be 1 or more, got {failures!r}"
         raise InvalidBackoff(message)
     if u is not None and not 0 <= u < 1:
-        message = f"u {u!r} is outside [0, 1)"
+        message = f"u must be in [0, 1), got {u!r}"
         raise InvalidBackoff(message)
 
 
@@ -300,4 +300,4 @@ def _between(low: float, high: float, u: float) -> float:
 
 
 STANDARD = Exponential("2s", factor=3, cap="15m", jitter=Full("1s"))
-"""The backoff of whoever names none, and of whoever names one that fails."""
+"""The default backoff, also used in place of one that raises."""

@@ -1,7 +1,7 @@
-"""A retry budget: how many retries somebody may cause, per second, day and month, and what they may cost.
+"""A retry budget: how many retries are allowed per second, day and month, and what they may cost.
 
-An empty budget makes jobs wait; it never kills them. Every request is granted, now or for later: what is granted for
-later is reserved, so that those who wait do not all come back at once. Days and months are those of UTC.
+An empty budget makes jobs wait; it never ends them. Every request is granted, now or for later: a later grant is
+reserved, so that waiting jobs do not all return at once. Days and months are those of UTC.
 """
 
 import math
@@ -14,12 +14,12 @@ from reprieve.core.duration import milliseconds
 from reprieve.core.record import Record
 from reprieve.errors import InvalidBudget
 
-FURTHEST = 400
-"""Days that are looked ahead: whoever finds no room in them waits for longer than any job may."""
+MAX_DAYS_AHEAD = 400
+"""Days that are searched for room: beyond them the wait exceeds what any job may wait."""
 
 
 class Budget(Record):
-    """The limits of a budget and what is spent of it. A limit of None is no limit."""
+    """The limits of a budget and what is spent of it. None: no limit."""
 
     per_second: float | None = None
     burst: int = 1
@@ -29,32 +29,32 @@ class Budget(Record):
     """What the retries of a month may cost."""
 
     free_at: float = 0.0
-    """When, in milliseconds, the bucket will be full again: the more lies ahead, the less is left in it."""
+    """When the token bucket will be full again, in milliseconds: the later, the fewer tokens are left."""
     days: dict[str, int] = msgspec.field(default_factory=dict)
     """Retries granted for today and the days to come."""
     months: dict[str, tuple[int, float]] = msgspec.field(default_factory=dict)
     """Retries granted for this month and those to come, and what they cost."""
 
     def __post_init__(self) -> None:
-        """Refuse limits below zero, and a rate that never gives a token."""
+        """Refuse limits below 0 and a rate that never gives a token."""
         limits = (self.daily, self.monthly, self.cost)
         if any(limit is not None and not limit >= 0 for limit in limits) or self.burst < 1:
-            message = "a budget's limits are numbers from 0, and its burst is 1 or more"
+            message = f"daily, monthly and cost must be 0 or more and burst 1 or more, got {limits} and {self.burst}"
             raise InvalidBudget(message)
         if self.per_second is not None and not 0 < self.per_second < math.inf:
-            message = f"per_second {self.per_second!r} is no rate; leave it out, or hold the gate instead"
+            message = f"per_second must be more than 0 (None: no limit), got {self.per_second!r}"
             raise InvalidBudget(message)
 
 
 class Spending(Record):
-    """The budget after a request, and when the retry that was asked for may start."""
+    """The budget after a request, and when the granted retry may start."""
 
     budget: Budget
     opens_at: int
 
 
 def step(budget: Budget, now: int, cost: float = 0.0) -> Spending:
-    """Grant one retry that costs so much, for the first moment that has room for it."""
+    """Return the budget with one more retry of this cost granted, for the first time that has room for it."""
     day = _first_day(budget, _date(now), cost)
     opens_at = max(now, _instant(day))
     if budget.per_second is not None:
@@ -66,7 +66,7 @@ def step(budget: Budget, now: int, cost: float = 0.0) -> Spending:
 
 def _first_day(budget: Budget, today: date, cost: float) -> date:
     day = today
-    for _ in range(FURTHEST):
+    for _ in range(MAX_DAYS_AHEAD):
         granted, spent = budget.months.get(_month(day), (0, 0.0))
         is_month_full = budget.monthly is not None and granted >= budget.monthly
         is_too_dear = budget.cost is not None and spent + cost > budget.cost
@@ -80,7 +80,7 @@ def _first_day(budget: Budget, today: date, cost: float) -> date:
 
 
 def _note(budget: Budget, day: date, cost: float, *, today: date) -> Budget:
-    # What has passed is forgotten, but for yesterday: two clocks do not agree on midnight.
+    # Past days are dropped, except yesterday: clocks of two workers differ around midnight.
     yesterday = today - timedelta(days=1)
     days = {name: count for name, count in budget.days.items() if name >= yesterday.isoformat()}
     months = {name: spent for name, spent in budget.months.items() if name >= _month(yesterday)}

@@ -1,7 +1,6 @@
-"""A change: the one way to write a job. The job as it will be, guarded by the version that was read, with its event.
+"""A change: the only way to write a job. It holds the new job, the version that was read, and the event.
 
-Whoever wants something of a job, be it a worker, recovery, a person or expiry, makes a change here; the store applies
-it whole or refuses it.
+Workers, recovery, people and expiry all make their changes here; the store applies a change whole or refuses it.
 """
 
 from reprieve.core.decide import Decision
@@ -15,7 +14,7 @@ from reprieve.errors import ConcurrentModification, InvalidRetryState, MaxRetrie
 
 
 class Change(Record):
-    """An atomic write. It is refused when the store no longer holds `version`: somebody else was there first."""
+    """An atomic write. The store refuses it when it no longer holds `version`: another writer was first."""
 
     job: Job
     version: int
@@ -23,12 +22,12 @@ class Change(Record):
     session: str = ""
     """The session whose lease this ends; empty when the job was not running."""
     result: bytes | None = None
-    """What a success returned, if it is to be kept."""
+    """What the task returned, if it is to be kept, for `result_ttl` seconds."""
     result_ttl: float = 0.0
 
 
 class Request(Record):
-    """What a person asks for: who, why, and how."""
+    """What a person asks for, with their name and reason."""
 
     by: str
     reason: str
@@ -36,14 +35,14 @@ class Request(Record):
     delay: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse a request without a reason: somebody will want to know."""
+        """Refuse a request without a name or a reason: both go to the audit trail."""
         if not self.by.strip() or not self.reason.strip():
-            message = "a request needs who makes it (by) and why (reason); both are kept in the audit trail"
+            message = "a request needs a name (by) and a reason; both are kept in the audit trail"
             raise ValidationError(message)
 
 
 def make(job: Job, move: Move, now: int) -> Change:
-    """Turn a move into the change that carries it out."""
+    """Return the change that carries out a move."""
     after = evolve(job, move, now)
     event = Event(
         job_id=job.id,
@@ -58,19 +57,19 @@ def make(job: Job, move: Move, now: int) -> Change:
 
 
 def lease(job: Job, session: str, now: int) -> Change:
-    """Give the job to a worker's session."""
+    """Return the change that leases the job to a worker's session."""
     return make(job, Start(session=session), now)
 
 
 def settle(job: Job, decision: Decision, now: int) -> Change:
-    """Carry out what was decided about an attempt."""
+    """Return the change that carries out a decision about an attempt."""
     return make(job, decision, now)
 
 
 def retry(job: Job, request: Request, now: int, stuck_after: float) -> Change:
-    """Let a person run a job again; a retry that was scheduled automatically is replaced in the same write."""
+    """Return the change of a manual retry; it replaces a scheduled retry in the same write."""
     if job.state == "running" and not is_stuck(job, now, stuck_after):
-        message = f"job {job.id} is running (leased to {job.session}); retry it when it has ended, or cancel it first"
+        message = f"job {job.id} is running (leased to {job.session}); retry it after it ends, or cancel it first"
         raise ConcurrentModification(message)
     if job.state == "succeeded" or (job.state == "waiting" and job.cause is None):
         message = (
@@ -88,31 +87,31 @@ def retry(job: Job, request: Request, now: int, stuck_after: float) -> Change:
 
 
 def cancel(job: Job, request: Request, now: int) -> Change:
-    """Let a person give up a job that waits. One that runs is asked to stop instead, and settles as cancelled."""
+    """Return the change that cancels a waiting job. A running job gets a cancel request instead (see `give_up`)."""
     if job.state == "running":
-        message = f"job {job.id} is running (leased to {job.session}); ask it to stop, it ends when it has settled"
+        message = f"job {job.id} is running (leased to {job.session}); send a cancel request, which ends the attempt"
         raise ConcurrentModification(message)
     return make(job, Cancel(by=request.by, reason=request.reason), now)
 
 
-def give_up(made: Change, wish: CancelRequest) -> Change | None:
-    """Return the cancel that follows, in the same write, when an attempt ended and somebody had asked its job to stop.
+def give_up(made: Change, request: CancelRequest) -> Change | None:
+    """Return the cancellation that follows an attempt in the same write when the job had a cancel request.
 
-    None where there is nothing left to cancel: a success and a death stand. So does a retry that a person asked for,
-    since it was asked for later.
+    Return None where there is nothing to cancel: the job succeeded or died, or a person asked for a retry after the
+    cancel request.
     """
     if made.job.state != "waiting" or isinstance(made.event.move, ManualRetry):
         return None
-    return make(made.job, Cancel(by=wish.by, reason=wish.reason), made.event.at)
+    return make(made.job, Cancel(by=request.by, reason=request.reason), made.event.at)
 
 
 def revive(job: Job, now: int) -> Change:
-    """Give a dead job all its attempts anew, on top of those it has used."""
+    """Return the change that revives a dead job: it is granted as many attempts as its limit again."""
     granted = 0 if job.max_attempts is None else job.charged - job.granted
     return make(job, Revive(due_at=now, granted=max(0, granted)), now)
 
 
 def expire(job: Job, now: int) -> Change:
-    """End a waiting job whose time is up; why it last failed stays what it was."""
-    cause = job.cause or Cause(reason="its time was up before it could run", code="expired")
+    """Return the change that ends a waiting job past its deadline; the cause of its last failure stays."""
+    cause = job.cause or Cause(reason="its deadline passed before it could run", code="expired")
     return make(job, Dead(death="expired", cause=cause), now)

@@ -1,7 +1,7 @@
 """What happens to a job when an attempt ends: a pure and total function.
 
-After a failed attempt there are exactly three answers: retry at a time, park until the dependency is back, or dead
-with a reason. Everything that the answer depends on is an argument.
+After a failed attempt there are exactly three decisions: retry at a time, park until the dependency is back, or dead
+with a reason. Everything that the decision depends on is an argument.
 """
 
 from typing import TypeAlias, assert_never
@@ -9,61 +9,61 @@ from typing import TypeAlias, assert_never
 from msgspec.structs import replace
 
 from reprieve.core.backoff import STANDARD
-from reprieve.core.complaint import Complain, ignore
 from reprieve.core.duration import clamp, milliseconds
 from reprieve.core.fingerprint import fingerprint
-from reprieve.core.gate import PROBE_LATEST, Gate
+from reprieve.core.gate import MAX_PROBE_SECONDS, Gate
 from reprieve.core.job import Cause, Death, Job
 from reprieve.core.move import Cancel, Dead, Park, Retry, Return, Snooze, Succeed
 from reprieve.core.outcome import Crashed, Failed, Interrupted, Outcome, Snoozed, Stopped, Succeeded
 from reprieve.core.policy import Policy
+from reprieve.core.policy_error import OnError, ignore
 from reprieve.core.record import Record
 from reprieve.core.redact import redact
 
-Sentence: TypeAlias = Retry | Park | Dead
+FailureDecision: TypeAlias = Retry | Park | Dead
 """What can follow a failed attempt."""
 
-Decision: TypeAlias = Sentence | Succeed | Snooze | Return | Cancel
+Decision: TypeAlias = FailureDecision | Succeed | Snooze | Return | Cancel
 """What can follow any attempt."""
 
-SOONEST = 0.001
-"""Seconds between a charged failure and its retry at the least. The limit on attempts ends such a loop."""
+MIN_RETRY_SECONDS = 0.001
+"""The least time between a charged failure and its retry. The limit on attempts ends such a loop."""
 
-SHORTEST_SNOOZE = 0.1
-"""Seconds of a snooze at the least: nothing limits how often a task may snooze."""
+MIN_SNOOZE_SECONDS = 0.1
+"""The shortest snooze: nothing limits how often a task may snooze."""
 
-STEP_ASIDE = 1.0
-"""Seconds for which a spared job lets others go first, so that no loop is hot."""
+MIN_SPARED_SECONDS = 1.0
+"""The least time between a spared failure and its retry: other jobs go first, and there is no busy loop."""
 
-BEHIND_PROBE = 0.25
-"""Seconds after the next probe at which a parked job is due: time enough to claim another job for it, and no more, or
-the last job would be done that much later."""
+AFTER_PROBE_SECONDS = 0.25
+"""How long after the next probe a parked job is due: enough for a worker to claim another job as the probe, and no
+more, since it delays the last job of an outage."""
 
-WAIT_SHARE, WAIT_AT_LEAST = 0.1, 1.0
-"""A job whose dependency is unavailable waits for this share of its own outage so far, in seconds at least."""
+OUTAGE_WAIT_SHARE, MIN_OUTAGE_WAIT_SECONDS = 0.1, 1.0
+"""A job whose dependency is unavailable waits for this share of its own outage so far, but at least this long."""
 
-WAIT_AT_MOST, WAIT_AT_MOST_LATER = 30.0, 300.0
-"""Seconds that it waits at most: during the first hour of its outage, and after it."""
+MAX_OUTAGE_WAIT_SECONDS, MAX_LONG_OUTAGE_WAIT_SECONDS = 30.0, 300.0
+"""The longest such wait: before and after the outage has lasted `LONG_OUTAGE_SECONDS`."""
 
-FIRST_HOUR = 3_600.0
+LONG_OUTAGE_SECONDS = 3_600.0
 
 
 class Conditions(Record):
-    """The world at the moment of the decision."""
+    """The conditions at the time of the decision."""
 
     now: int
     u: float
-    """Chance, in [0, 1)."""
+    """A random number in [0, 1)."""
     gate: Gate | None = None
-    """The job's dependency; None when the job has none: then nobody else is to blame."""
+    """The gate of the job's dependency; None when the job has none: then every failure is its own."""
     budget_opens_at: int = 0
-    """When the retry budget has room; not later than now when it has some."""
-    complain: Complain = ignore
-    """Called when the backoff raises, and the standard one takes its place."""
+    """When the retry budget has room; not later than `now` if it has room already."""
+    on_error: OnError = ignore
+    """Called when the backoff raises and the standard backoff is used instead."""
 
 
 def decide(job: Job, outcome: Outcome, policy: Policy, conditions: Conditions) -> Decision:
-    """Decide what follows an attempt. A success stands even when somebody wanted the job cancelled."""
+    """Return what follows an attempt. A success stands even if the job has a cancel request."""
     match outcome:
         case Succeeded():
             return Succeed()
@@ -83,8 +83,8 @@ def decide(job: Job, outcome: Outcome, policy: Policy, conditions: Conditions) -
             assert_never(outcome)
 
 
-def decide_failure(job: Job, failed: Failed, policy: Policy, conditions: Conditions) -> Sentence:
-    """Decide what follows a failed attempt: retry, park or dead."""
+def decide_failure(job: Job, failed: Failed, policy: Policy, conditions: Conditions) -> FailureDecision:
+    """Return what follows a failed attempt: retry, park or dead."""
     verdict, gate = failed.verdict, conditions.gate
     rule = policy.rule_for(failed.failure)
     max_attempts = (rule and rule.max_attempts) or policy.max_attempts
@@ -94,8 +94,8 @@ def decide_failure(job: Job, failed: Failed, policy: Policy, conditions: Conditi
         return Dead(death=_death_of(failed), cause=cause_of(failed), charged=True, max_attempts=job.max_attempts)
     if gate is None or verdict.scope != "dependency":
         return _retry(job, failed, policy, conditions)
-    # A failure is charged only when the dependency is otherwise well and did not ask us to slow down. When nothing
-    # was reached, one job is enough to say that it is not well, unless others were served meanwhile.
+    # A failure is charged only when the dependency is otherwise healthy and did not ask us to slow down. A failure
+    # to connect is spared even for a single job, unless other jobs' calls succeeded meanwhile.
     is_outage = verdict.is_unavailable and not _has_served_others(job, verdict.code, gate)
     if gate.is_healthy and verdict.kind != "throttled" and not is_outage:
         return _retry(job, failed, policy, conditions)
@@ -105,26 +105,28 @@ def decide_failure(job: Job, failed: Failed, policy: Policy, conditions: Conditi
         if verdict.is_unavailable:
             return _await_dependency(job, failed, policy, conditions)
         return _retry(job, failed, policy, conditions, charged=False)
-    # Were it due when the gate probes, the oldest job would be the probe each time, and one bad job hold the gate.
-    # But a gate may be released long before: no job stays aside for longer than probes are apart.
-    probe_at = min(gate.probe_at or 0, _later(conditions.now, PROBE_LATEST))
-    due_at = _opens_at(policy, max(_later(conditions.now, STEP_ASIDE), _later(probe_at, BEHIND_PROBE)))
+    # If it were due when the gate probes, the oldest job would be the probe each time, and one bad job would keep the
+    # gate held. But a gate may be released long before: no job waits longer than the longest time between probes.
+    probe_at = min(gate.probe_at or 0, _later(conditions.now, MAX_PROBE_SECONDS))
+    due_at = _opens_at(policy, max(_later(conditions.now, MIN_SPARED_SECONDS), _later(probe_at, AFTER_PROBE_SECONDS)))
     return Park(gate=gate.dependency, due_at=due_at, cause=cause_of(failed), max_attempts=job.max_attempts)
 
 
 def cause_of(failed: Failed) -> Cause:
-    """Return what the job will remember of a failure."""
+    """Return the cause that is stored with the job."""
     failure, verdict = failed.failure, failed.verdict
     reason = failure.message or failure.type or "unknown error"
     if failure.type == "KeyError" and failure.message:
-        # Its message is the bare key, which says nothing by itself.
+        # Its message is only the key.
         reason = f"KeyError: {reason}"
     cause = fingerprint(reason, type=failure.type, code=failure.code, frames=failure.frames)
-    # What is stored is shown to many: in lists, logs and dashboards.
+    # The stored text is shown in lists, logs and dashboards.
     return Cause(reason=redact(reason), code=verdict.code, kind=verdict.kind, fingerprint=cause.id)
 
 
-def _retry(job: Job, failed: Failed, policy: Policy, conditions: Conditions, *, charged: bool = True) -> Sentence:
+def _retry(
+    job: Job, failed: Failed, policy: Policy, conditions: Conditions, *, charged: bool = True
+) -> FailureDecision:
     cause, now = cause_of(failed), conditions.now
     if charged and job.limit is not None and job.charged + 1 >= job.limit:
         return Dead(death="exhausted", cause=cause, charged=True, max_attempts=job.max_attempts)
@@ -145,13 +147,13 @@ def _retry(job: Job, failed: Failed, policy: Policy, conditions: Conditions, *, 
 
 
 def _await_dependency(job: Job, failed: Failed, policy: Policy, conditions: Conditions) -> Park | Dead:
-    """Let a job wait for a dependency whose gate is open, by the length of its own outage."""
+    """Park a job whose dependency is unavailable while its gate is open; the wait grows with its own outage."""
     cause, now = cause_of(failed), conditions.now
     since_at = now if job.parked_since_at is None else min(now, job.parked_since_at)
     outage = (now - since_at) / 1_000
-    at_most = WAIT_AT_MOST if outage < FIRST_HOUR else WAIT_AT_MOST_LATER
-    due_at = _due_at(failed, policy, conditions, min(at_most, max(WAIT_AT_LEAST, WAIT_SHARE * outage)))
-    # However long the other side asks us to wait, the last try comes when the time for waiting is up.
+    at_most = MAX_OUTAGE_WAIT_SECONDS if outage < LONG_OUTAGE_SECONDS else MAX_LONG_OUTAGE_WAIT_SECONDS
+    due_at = _due_at(failed, policy, conditions, min(at_most, max(MIN_OUTAGE_WAIT_SECONDS, OUTAGE_WAIT_SHARE * outage)))
+    # However long the push-back is, the last attempt starts when `max_parked` is over.
     due_at = _opens_at(policy, min(due_at, _later(since_at, policy.max_parked)))
     if job.deadline_at is not None and due_at >= job.deadline_at:
         return Dead(death="expired", cause=cause, spared=True, max_attempts=job.max_attempts)
@@ -159,8 +161,8 @@ def _await_dependency(job: Job, failed: Failed, policy: Policy, conditions: Cond
 
 
 def _due_at(failed: Failed, policy: Policy, conditions: Conditions, delay: float) -> int:
-    """Return when a job that waits for so long is due: not in a closed window, nor before its budget has room."""
-    # The other side's push-back lengthens a wait and never shortens it.
+    """Return when a job is due after `delay`: not in a closed window, nor before its budget has room."""
+    # A push-back lengthens a wait and never shortens it.
     due_at = _opens_at(policy, _later(conditions.now, max(delay, clamp(failed.verdict.retry_after or 0.0))))
     if conditions.budget_opens_at > conditions.now:
         due_at = _opens_at(policy, max(due_at, conditions.budget_opens_at))
@@ -169,22 +171,22 @@ def _due_at(failed: Failed, policy: Policy, conditions: Conditions, delay: float
 
 def _delay(job: Job, failed: Failed, policy: Policy, conditions: Conditions, *, charged: bool) -> float:
     if failed.retry_in is not None:
-        return max(SOONEST, clamp(failed.retry_in))
+        return max(MIN_RETRY_SECONDS, clamp(failed.retry_in))
     rule = policy.rule_for(failed.failure)
     backoff = (rule and rule.backoff) or policy.backoff
-    # Spared failures lengthen the wait as well: a dependency in trouble must not be asked every second.
+    # Spared failures lengthen the wait as well: a failing dependency must not be called every second.
     failures = job.charged + 1 if charged else job.charged + job.spared + 1
     u = conditions.u
     try:
         wait = clamp(backoff.delay(failures, u, job.delay or None))
-    except Exception as error:  # noqa: BLE001 - a backoff or jitter may be anybody's function, and the job must go on
-        conditions.complain("backoff", error)
+    except Exception as error:  # noqa: BLE001 - a backoff or jitter may be application code, and the job must go on
+        conditions.on_error("backoff", error)
         wait = STANDARD.delay(failures, u)
-    return max(SOONEST if charged else STEP_ASIDE, wait)
+    return max(MIN_RETRY_SECONDS if charged else MIN_SPARED_SECONDS, wait)
 
 
 def _snooze(job: Job, delay: float, now: int) -> Snooze | Dead:
-    due_at = _later(now, max(SHORTEST_SNOOZE, clamp(delay)))
+    due_at = _later(now, max(MIN_SNOOZE_SECONDS, clamp(delay)))
     if job.deadline_at is not None and due_at >= job.deadline_at:
         return Dead(death="expired", cause=Cause(reason="snoozed past its deadline", code="expired"))
     return Snooze(due_at=due_at)
@@ -194,7 +196,7 @@ def _after_crash(job: Job, policy: Policy) -> Return | Dead:
     crashes = job.crashes + 1
     if crashes < policy.max_crashes:
         return Return(crashed=True)
-    cause = Cause(reason=f"took its worker down {crashes} times", code="poison", kind="poison")
+    cause = Cause(reason=f"its worker died {crashes} times while running it", code="poison", kind="poison")
     return Dead(death="poison", cause=cause, crashed=True)
 
 
@@ -204,10 +206,10 @@ def _has_waited_enough(job: Job, policy: Policy, now: int) -> bool:
 
 
 def _has_served_others(job: Job, code: str, gate: Gate) -> bool:
-    """Whether a call of another job succeeded since this one's trouble began: then the failure may be its own.
+    """Whether a call of another job succeeded since this job began to fail: then the failure may be its own.
 
-    Its trouble began with its first spared failure, or with the last one if that was charged for the same error. Any
-    other failure is the beginning: what was before this attempt says nothing about the dependency now.
+    The job began to fail with its first spared failure, or with its last failure if that was charged for the same
+    error. Otherwise it began with this attempt: earlier results are no evidence about the dependency now.
     """
     if job.parked_since_at is not None:
         since_at = job.parked_since_at

@@ -1,4 +1,4 @@
-"""Lengths of time as people write them: `"5m"`, `"1h30m"`, seconds, or a timedelta."""
+"""Durations as people write them: `"5m"`, `"1h30m"`, seconds, or a timedelta."""
 
 import math
 import re
@@ -9,15 +9,15 @@ from reprieve.errors import InvalidDuration
 
 Duration: TypeAlias = str | float | timedelta
 
-LONGEST = 10 * 365 * 86_400.0
-"""Ten years in seconds: longer waits are mistakes, and they would overflow a store's clock."""
+MAX_DURATION_SECONDS = 10 * 365 * 86_400.0
+"""Ten years: a longer duration is a mistake, and would overflow the timestamps of a store."""
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
 _PART = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)\s*(ms|s|m|h|d|w)\s*")
 
 
 def seconds(value: Duration, what: str = "duration") -> float:
-    """Turn a duration into seconds; `what` names the thing in the error."""
+    """Return a duration in seconds; `what` names the value in the error."""
     match value:
         case bool():
             length = math.nan
@@ -27,11 +27,11 @@ def seconds(value: Duration, what: str = "duration") -> float:
             length = _parse(value)
         case _:
             length = _number(value)
-    # Written so that NaN, which compares false with everything, is refused too.
-    if not 0 <= length <= LONGEST:
+    # In this form the comparison rejects NaN too.
+    if not 0 <= length <= MAX_DURATION_SECONDS:
         message = (
-            f'{what} {value!r} is not a length of time; write it like "300ms", "5m" or "1h30m", '
-            "as seconds (0 up to ten years) or as a timedelta"
+            f'{what} must be a duration such as "300ms", "5m" or "1h30m", '
+            f"a number of seconds (0 to ten years) or a timedelta, got {value!r}"
         )
         raise InvalidDuration(message)
     return length
@@ -44,13 +44,13 @@ def _number(value: float) -> float:
         return math.nan
 
 
-def clamp(value: float, longest: float = LONGEST) -> float:
-    """Force a number of seconds that an external system supplied into 0 … longest."""
+def clamp(value: float, longest: float = MAX_DURATION_SECONDS) -> float:
+    """Return a number of seconds from an external system, limited to 0 … longest."""
     return min(longest, value) if value > 0 else 0.0
 
 
 def milliseconds(length: float) -> int:
-    """Whole milliseconds that are never shorter than `length` seconds: rounded down, a retry would be early."""
+    """Return `length` seconds in whole milliseconds, rounded up so that a retry is never early."""
     return math.ceil(round(length * 1_000, 6))
 
 
@@ -64,7 +64,7 @@ def _parse(text: str) -> float:
 
 
 def spell(length: float) -> str:
-    """Write seconds as people would: `"1h30m"`, `"2.5s"`."""
+    """Return seconds as people write them: `"1h30m"`, `"2.5s"`."""
     if length < 60:  # noqa: PLR2004 - a minute
         return f"{length:.3g}s"
     rest, parts = round(length), []

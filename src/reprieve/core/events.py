@@ -1,4 +1,4 @@
-"""What happened to a job, as others hear of it. Replaying a job's events rebuilds the job."""
+"""Events: the moves that happened to a job. Replaying a job's events rebuilds the job."""
 
 from collections.abc import Iterable
 
@@ -36,13 +36,13 @@ class Event(Record):
 
     @property
     def name(self) -> str:
-        """The event's public name; from the second attempt on a start and a success are those of a retry."""
+        """The event's public name; from the second attempt on, `RetryStarted` and `RetrySucceeded`."""
         name = _NAMES[type(self.move).__name__]
         return _OF_A_RETRY.get(name, name) if self.attempt > 1 else name
 
 
 def replay(job: Job, events: Iterable[Event]) -> Job:
-    """Rebuild a job from its beginning and all that happened to it, in order."""
+    """Return the job after these events, applied in order to the job as it was enqueued."""
     for event in events:
         job = evolve(job, event.move, event.at)
     return job

@@ -1,8 +1,8 @@
-"""The facts of a failure, read from an exception or a text, before anybody judges them.
+"""The facts of a failure, read from an exception or a text, before they are classified.
 
-Exceptions are read by their attributes, never by importing the library that raised them. What an external
-system wrote is clipped and cleaned here, once, so that nothing behind this module meets 10 MB of control
-characters or a Retry-After of minus one.
+Exceptions are read by their attributes, never by importing the library that raised them. Text from an external system
+is cut and cleaned here, once, so that no other module has to handle 10 MB of control characters or a negative
+Retry-After.
 """
 
 import builtins
@@ -16,24 +16,24 @@ from http import HTTPStatus
 from typing import Literal, NamedTuple, TypeAlias
 
 from reprieve.core.duration import clamp
-from reprieve.core.fingerprint import FRAMES, Frame
+from reprieve.core.fingerprint import MAX_FRAMES, Frame
 from reprieve.core.network import network_error_behind, network_error_in
 from reprieve.core.record import Record
 
 Protocol: TypeAlias = Literal["", "smtp", "http", "aws"]
 
-LONGEST_MESSAGE = 2_000
+MAX_MESSAGE_CHARS = 2_000
 """Characters of a message that are kept."""
 
 MAX_NAME_CHARS = 80
-"""Characters of a single word that may still be the name of an error."""
+"""Characters of a single word that may be the name of an error."""
 
-LONGEST_PUSH_BACK = 5 * 86_400.0
-"""Seconds that an external system can make us wait: as long as a job may stay parked."""
+MAX_PUSH_BACK_SECONDS = 5 * 86_400.0
+"""The longest wait that an external system can ask for: as long as a job may stay parked."""
 
 
 class Failure(Record):
-    """What went wrong in one attempt: facts, no judgement."""
+    """The facts of one failed attempt, not classified."""
 
     message: str
     types: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ class Failure(Record):
     frames: tuple[Frame, ...] = ()
     cause: "Failure | None" = None
     traceback: str = ""
-    """What the log shows of where it was raised; made by the worker, since source lines are read from files."""
+    """The traceback for the log; the worker makes it, since source lines are read from files."""
     network: str = ""
     """The network error behind it, by its symbolic name; see `network`."""
 
@@ -56,7 +56,7 @@ class Failure(Record):
 
 
 Error: TypeAlias = BaseException | str | int | Failure
-"""What can be read: an exception, a message or code as text, a bare code, or facts read before."""
+"""What `read` accepts: an exception, a message or code as text, a bare code, or a failure."""
 
 
 class _Facts(NamedTuple):
@@ -69,7 +69,7 @@ class _Facts(NamedTuple):
 
 
 def read(error: Error, *, dependency: str = "", now: int | None = None) -> Failure:
-    """Read the facts of a failure; `now` dates a Retry-After that names a moment."""
+    """Return the facts of a failure; `now`, in milliseconds, is needed for a Retry-After header that holds a date."""
     match error:
         case Failure():
             return error
@@ -85,18 +85,18 @@ def read(error: Error, *, dependency: str = "", now: int | None = None) -> Failu
 
 
 def clean(text: str) -> str:
-    """Make a text printable on one line and bounded, whatever wrote it."""
-    return _clean(text[:LONGEST_MESSAGE])
+    """Return a text as one printable line of at most `MAX_MESSAGE_CHARS`."""
+    return _clean(text[:MAX_MESSAGE_CHARS])
 
 
 @lru_cache(maxsize=512)
 def _clean(text: str) -> str:
-    # Failures come in crowds that say the same.
+    # Many failures have the same message.
     return " ".join(_UNPRINTABLE.sub(" ", text).split())
 
 
 def _types_in(text: str) -> tuple[str, ...]:
-    """Read a single word as the name of an error, and a built-in exception with all its classes."""
+    """Return the classes that a single word names: those of a built-in exception, or the word itself."""
     if not text.isidentifier() or len(text) > MAX_NAME_CHARS:
         return ()
     known = getattr(builtins, text, None)
@@ -106,7 +106,7 @@ def _types_in(text: str) -> tuple[str, ...]:
 
 
 def class_name(kind: type) -> str:
-    """Name a class in full, a builtin without its module."""
+    """Return the qualified name of a class; a builtin has no module."""
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
@@ -131,12 +131,12 @@ _PUSH_BACK = re.compile(
     re.IGNORECASE,
 )
 _PUSH_BACK_UNITS = {"ms": 0.001, "milli": 0.001, "s": 1, "m": 60, "h": 3_600}
-_NOTHING = _Facts()
+_NO_FACTS = _Facts()
 _ATTRIBUTES = (
     *("smtp_code", "smtp_error", "recipients", "code", "message", "response", "status_code", "status", "headers"),
     *("retry_after", "__getattr__"),
 )
-_DEEPEST = 3
+_MAX_CAUSES = 3
 _LIBRARY = re.compile(r"[/\\](?:site-packages|dist-packages|lib[/\\]python\d\.\d+)[/\\]|^<")
 _PHRASES = {str(status.value): [status.phrase.lower()] for status in HTTPStatus}
 _PHRASES["503"].append("service temporarily unavailable")
@@ -182,20 +182,20 @@ def _read_text(text: str) -> _Facts:
 
 
 def _read_exception(error: BaseException, dependency: str, now: int | None, depth: int = 0) -> Failure:
-    error = _spokesman(error)
-    types = _class_names(type(error))  # type: ignore[arg-type]  # mypy doubts that a class can be hashed
+    error = _informative(error)
+    types = _class_names(type(error))  # type: ignore[arg-type]  # mypy does not know that a class is hashable
     facts = _facts_of(error, types, now)
     message = clean(facts.message or _text_of(error)) or types[0]
     facts = facts._replace(network=network_error_behind(error))
     cause = error.__cause__
-    # Causes may run in a circle, so only the first few are read.
-    known = None if cause is None or depth == _DEEPEST else _read_exception(cause, dependency, now, depth + 1)
+    # Causes may form a cycle, so only the first few are read.
+    known = None if cause is None or depth == _MAX_CAUSES else _read_exception(cause, dependency, now, depth + 1)
     return _failure(facts, message, types, dependency, known, _frames_of(error))
 
 
 def _facts_of(error: BaseException, types: tuple[str, ...], now: int | None) -> _Facts:
-    if not error.__dict__ and _says_nothing(type(error)):  # type: ignore[arg-type]  # as above
-        return _NOTHING
+    if not error.__dict__ and _has_no_facts(type(error)):  # type: ignore[arg-type]  # as above
+        return _NO_FACTS
     try:
         facts = _read_smtp(error, types) or _read_aws(error) or _read_http(error, types, now) or _Facts()
         if facts.retry_after is None:
@@ -206,13 +206,13 @@ def _facts_of(error: BaseException, types: tuple[str, ...], now: int | None) -> 
 
 
 @lru_cache(maxsize=512)
-def _says_nothing(kind: type) -> bool:
-    """Whether nothing that we read can be an attribute of such an exception, unless it is the instance's own."""
+def _has_no_facts(kind: type) -> bool:
+    """Whether this class has none of the attributes that we read, so that only an instance's own count."""
     return not any(hasattr(kind, name) for name in _ATTRIBUTES)
 
 
 def _frames_of(error: BaseException) -> tuple[Frame, ...]:
-    """Return the innermost calls of the application's own code: not those of libraries."""
+    """Return the innermost calls of the application's own code, without those of libraries."""
     frames: list[Frame] = []
     trace = error.__traceback__
     while trace is not None:
@@ -220,7 +220,7 @@ def _frames_of(error: BaseException) -> tuple[Frame, ...]:
         if not _is_library(code.co_filename) and not str(module).startswith("reprieve."):
             frames.append(Frame(module=str(module), function=code.co_qualname))
         trace = trace.tb_next
-    return tuple(frames[-FRAMES:])
+    return tuple(frames[-MAX_FRAMES:])
 
 
 @lru_cache(maxsize=4_096)
@@ -228,9 +228,9 @@ def _is_library(path: str) -> bool:
     return _LIBRARY.search(path) is not None
 
 
-def _spokesman(error: BaseException) -> BaseException:
-    """Return the exception that says what happened, inside those that only pass it on."""
-    for _ in range(_DEEPEST + 1):
+def _informative(error: BaseException) -> BaseException:
+    """Return the exception that says what happened, inside those that only wrap it."""
+    for _ in range(_MAX_CAUSES + 1):
         # The first of a group: its siblings were most likely cancelled because of it.
         inner = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else None
         # urllib's URLError keeps the socket's error as its reason, not as its cause.
@@ -242,12 +242,12 @@ def _spokesman(error: BaseException) -> BaseException:
 
 
 def _read_smtp(error: BaseException, types: tuple[str, ...]) -> _Facts | None:
-    """Read smtplib's and aiosmtplib's exceptions; of several refused recipients the first speaks."""
+    """Read the exceptions of smtplib and aiosmtplib; of several refused recipients, the one with the lowest code."""
     code: object = getattr(error, "smtp_code", None)
     text: object = getattr(error, "smtp_error", b"")
     recipients: object = getattr(error, "recipients", None)
     if isinstance(recipients, Mapping) and recipients:
-        # A recipient that may still get the mail speaks for all: a retry that is refused again costs less than a loss.
+        # A recipient that may still get the mail decides for all: a useless retry costs less than a lost mail.
         code, text = min(recipients.values(), key=lambda reply: reply[0])
     elif isinstance(recipients, list | tuple) and recipients:
         return _read_smtp(min(recipients, key=lambda refused: getattr(refused, "code", 999)), types)
@@ -276,7 +276,7 @@ def _read_aws(error: BaseException) -> _Facts | None:
 
 
 def _read_http(error: BaseException, types: tuple[str, ...], now: int | None) -> _Facts | None:
-    """Read the status from requests, httpx, aiohttp, urllib and whatever else carries one."""
+    """Read the status from exceptions of requests, httpx, aiohttp, urllib, and others that carry one."""
     response = getattr(error, "response", None)
     places = [(response, "status_code"), (response, "status"), (error, "status_code"), (error, "status")]
     if "urllib.error.HTTPError" in types:
@@ -296,16 +296,16 @@ def _retry_after(headers: object, now: int | None) -> float | None:
     value = get("Retry-After") or get("retry-after")
     if value is None or (number := _number(value)) is not None:
         return None if value is None else number
-    reference = _moment(get("Date") or get("date"))
-    moment = _moment(value)
+    reference = _timestamp(get("Date") or get("date"))
+    asked = _timestamp(value)
     if reference is None and now is not None:
         reference = now / 1_000
-    if moment is None or reference is None:
+    if asked is None or reference is None:
         return None
-    return clamp(moment - reference, LONGEST_PUSH_BACK)
+    return clamp(asked - reference, MAX_PUSH_BACK_SECONDS)
 
 
-def _moment(value: object) -> float | None:
+def _timestamp(value: object) -> float | None:
     try:
         parsed: datetime = parsedate_to_datetime(str(value))
     except (ValueError, OverflowError):
@@ -314,14 +314,14 @@ def _moment(value: object) -> float | None:
 
 
 def _number(value: object) -> float | None:
-    """Read a number of seconds, clamped; what is no number is nothing."""
+    """Return a clamped number of seconds, or None if the value is not a number."""
     if not isinstance(value, str | int | float):
         return None
     try:
         number = float(value)
     except (ValueError, OverflowError):
         return None
-    return None if math.isnan(number) else clamp(number, LONGEST_PUSH_BACK)
+    return None if math.isnan(number) else clamp(number, MAX_PUSH_BACK_SECONDS)
 
 
 @lru_cache(maxsize=512)
@@ -329,7 +329,7 @@ def _push_back_in(message: str) -> float | None:
     found = _PUSH_BACK.search(message)
     if found is None:
         return None
-    return clamp(int(found[1]) * _PUSH_BACK_UNITS[found[2].lower()], LONGEST_PUSH_BACK)
+    return clamp(int(found[1]) * _PUSH_BACK_UNITS[found[2].lower()], MAX_PUSH_BACK_SECONDS)
 
 
 def _text_of(error: BaseException) -> str:
@@ -341,5 +341,5 @@ def _text_of(error: BaseException) -> str:
 
 @lru_cache(maxsize=512)
 def _class_names(kind: type) -> tuple[str, ...]:
-    """Name the exception's classes, most specific first."""
+    """Return the names of the exception's classes, most specific first."""
     return tuple(class_name(ancestor) for ancestor in kind.__mro__ if ancestor is not object)

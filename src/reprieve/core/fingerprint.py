@@ -1,8 +1,8 @@
-"""The error fingerprint: it groups the failures of millions of jobs into the few causes a person works with.
+"""The error fingerprint: it groups the failures of many jobs by cause.
 
-Failures share a fingerprint if their type, code, in-app frames and message template are the same. The
-template is the message with what varies masked: who, where, when, how many. Names that live in code
-(a column, a key, an attribute) and codes of a protocol (550 5.1.1, HTTP 502) stay: they are the cause.
+Failures share a fingerprint if their type, code, in-app frames and message template are the same. The template is the
+message with its variable parts masked: addresses, hosts, times, numbers. Names in code (a column, a key, an attribute)
+and codes of a protocol (550 5.1.1, HTTP 502) stay: they are the cause.
 """
 
 import hashlib
@@ -12,50 +12,50 @@ from functools import lru_cache
 
 from reprieve.core.record import Record
 
-READ = 1_024  # characters of a message that are looked at, so that no message costs much more than another
-LIMIT = 300  # characters of a template
-FRAMES = 3  # innermost frames that count: further out, one cause has many callers
+MAX_MESSAGE_CHARS = 1_024  # characters of a message that are read; this bounds the cost of long messages
+MAX_TEMPLATE_CHARS = 300  # characters of a template
+MAX_FRAMES = 3  # innermost frames that count: outer frames differ by caller
 
 
 class Frame(Record):
-    """A call in the application's own code; without its line, which every release moves."""
+    """A call in the application's own code; without its line number, which changes with every release."""
 
     module: str
     function: str
 
 
 class Fingerprint(Record):
-    """A group of failures: the same `id` in every process, and the `template` for people."""
+    """A group of failures: its `id`, the same in every process, and its `template`."""
 
     id: str
     template: str
 
 
-def fingerprint(message: str, *, type: str = "", code: str = "", frames: Sequence[Frame] = ()) -> Fingerprint:  # noqa: A002 - the failure's word
-    """Fingerprint a failure; `frames` has the innermost call last, as a traceback does."""
+def fingerprint(message: str, *, type: str = "", code: str = "", frames: Sequence[Frame] = ()) -> Fingerprint:  # noqa: A002 - the field of a failure
+    """Return the fingerprint of a failure; `frames` has the innermost call last, as a traceback does."""
     return _fingerprint(message, type, code, tuple(frames))
 
 
 @lru_cache(maxsize=2_048)
 def _fingerprint(message: str, kind: str, code: str, frames: tuple[Frame, ...]) -> Fingerprint:
-    """Fingerprint what may come again in a moment: failures come in crowds that say the same."""
+    """Return a cached fingerprint: many failures have the same message."""
     template = mask(message)
-    calls = [(frame.module, frame.function) for frame in frames[-FRAMES:]]
-    # ascii() keeps the parts apart whatever they hold, and spells what UTF-8 cannot.
+    calls = [(frame.module, frame.function) for frame in frames[-MAX_FRAMES:]]
+    # ascii() separates the parts whatever they hold, and escapes what UTF-8 cannot encode.
     parts = ascii((kind, code, template, calls)).encode()
     return Fingerprint(id=hashlib.blake2b(parts, digest_size=8).hexdigest(), template=template)
 
 
 def mask(message: str) -> str:
-    """Turn any text into a template: one printable line of at most `LIMIT` characters, its own template."""
-    text = " ".join(message[:READ].split())
+    """Return the template of a text: one printable line of at most `MAX_TEMPLATE_CHARS`. It is its own template."""
+    text = " ".join(message[:MAX_MESSAGE_CHARS].split())
     if not text.isprintable():
         text = " ".join("".join(c if c.isprintable() else " " for c in _ANSI.sub("", text)).split())
-    # The space in front lets the first word begin as any other does.
+    # The leading space makes the first word match like any other.
     text = _VARIES.sub(_masked, " " + text.rstrip(" ."))
-    while len(text) > LIMIT:
-        # The cut may turn the last word into one that varies, and its mask may be longer than it was.
-        text = _VARIES.sub(_masked, text[: LIMIT - 1] + "…")
+    while len(text) > MAX_TEMPLATE_CHARS:
+        # The cut may leave a last word that is masked, and the mask may be longer than the word.
+        text = _VARIES.sub(_masked, text[: MAX_TEMPLATE_CHARS - 1] + "…")
     return text[1:]
 
 
@@ -75,12 +75,12 @@ def _quoted(inside: str) -> str:
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 
-# What varies is found in one pass of one expression. Three habits keep it cheap, and make a template its own
+# One pass of one expression finds the variable parts. Three rules keep it cheap, and make a template its own
 # template: a match begins after a character that belongs neither to a word nor to a mask; a repeated group is
-# bounded or gives nothing back (`*+`); and where a match may end, a mask counts as the word that it hides.
+# bounded or possessive (`*+`); and at the end of a match a mask counts as the word that it hides.
 _BEGIN = r"""[^\w>](?=[\w'"<./+#$€£:(-])"""
 _END = r"(?![\w<])"
-# Most of a message is plain words; passing over them first makes it twice as fast.
+# Most of a message is plain words; skipping them first makes it twice as fast.
 _NOT_PLAIN = r"(?![^\W\d_]++[^\w\s@/=\\<-]{0,2}+(?: (?![-+]?\d)|$))"
 
 _FILE = r"\.(?:csv|docx?|exe|gif|gz|html?|jpe?g|json|log|pdf|png|svg|tiff?|tmp|toml|txt|xlsx?|xml|ya?ml|zip)"
@@ -110,7 +110,7 @@ _VALUE = _any(
     r"\((?<=\)=.)[^)<]{0,299}\)",  # PostgreSQL: Key (email)=(ana@acme.example)
     r"\((?<=contains .)[^<]{0,299}\)",  # PostgreSQL: Failing row contains (42, null)
     r"input_value=[^<]{0,299}?(?=, input_type)",  # pydantic
-    # After a colon stands what somebody typed, unless it names the argument or the type that is wrong.
+    # A user's input follows a colon, unless the text names the wrong argument or type.
     r"(?<=[\w)]: )(?<!argument: )(?<!arguments: )(?<!type: )(?<!input: )b?" + _TEXT,
     _TEXT + r"(?= is not a valid )",
     # A quoted word that cannot be a name in code.
@@ -119,7 +119,7 @@ _VALUE = _any(
     ),
 )
 _EMAIL = r"<?[\w.+'%=-]{1,64}+@[\w-][\w.-]{0,200}>?"
-# A name and an address share one mask, because one slot of a message holds either.
+# A host name and an address share one mask, because one slot of a message holds either.
 _HOST = _any(
     r"HTTPS?ConnectionPool\(host='[^'<]{0,99}', port=\d+\)",
     _any(

@@ -1,13 +1,14 @@
-"""A gate: what we know of one dependency, and how many of its jobs may run.
+"""A gate: the circuit breaker of one dependency, and how many of its jobs may run.
 
-Open, everything runs and every result is evidence. When the evidence says that it is down, the gate is held:
-nothing runs but a probe now and then. A probe that succeeds starts a ramp, so that recovery is no stampede.
+While the gate is open, all jobs run and every result is evidence. When the evidence says that the dependency is down,
+the gate is held: only probes run. A probe that succeeds starts a ramp, so that jobs do not all return at once.
 
-One job alone never holds a gate, however often it fails: it waits by itself (see `decide`), and others may be well.
+A single job never holds a gate, however often it fails: it is parked by itself (see `decide`), because the calls of
+other jobs may succeed.
 
-The evidence is a sequential test (CUSUM) between a dependency that fails often and one that is down. A ratio over
-the last twenty calls, as textbooks have it, takes bad luck for an outage; this asks for about thirty failures in
-a row, or more of them the more successes are in between, and forgets as soon as successes return.
+The evidence is a sequential test (CUSUM) between a dependency that fails often and one that is down. A ratio over the
+last twenty calls would take bad luck for an outage; this test needs about thirty failures in a row, or more when
+successes are in between, and resets as soon as successes return.
 """
 
 import math
@@ -21,37 +22,37 @@ from reprieve.core.verdict import Verdict
 
 Mode: TypeAlias = Literal["open", "held", "probing"]
 
-DOWN, POOR = 0.95, 0.65
-"""The share of failing calls of a dependency that is down, and of one that is merely poor."""
+DOWN_FAILURE_SHARE, POOR_FAILURE_SHARE = 0.95, 0.65
+"""The share of failing calls of a dependency that is down, and of one that fails often."""
 
-_FAIL = math.log(DOWN / POOR)
-_OK = math.log((1 - DOWN) / (1 - POOR))
+_FAILURE_EVIDENCE = math.log(DOWN_FAILURE_SHARE / POOR_FAILURE_SHARE)
+_SUCCESS_EVIDENCE = math.log((1 - DOWN_FAILURE_SHARE) / (1 - POOR_FAILURE_SHARE))
 
-ENOUGH = 11.0
-"""The evidence that holds a gate: 29 failures in a row. At 60 % random errors it comes up by chance less than
-once in 10⁵ calls."""
+HOLD_EVIDENCE = 11.0
+"""The evidence that holds a gate: 29 failures in a row. With 60 % random errors it is reached less than once in 10⁵
+calls."""
 
-MOST = 0.8
-"""The share of all calls, those still under way included, that must have failed before a gate is held."""
+HOLD_FAILURE_SHARE = 0.8
+"""The share of all calls, running ones included, that must have failed before a gate is held."""
 
-FEWEST = 20
-"""Calls below which nothing is concluded."""
+MIN_CALLS = 20
+"""The fewest calls before a gate is held."""
 
-MOST_FAIL = 0.5
-"""The running share of failures from which on most calls fail."""
+UNHEALTHY_FAILURE_SHARE = 0.5
+"""The moving average of failures from which on a dependency counts as unhealthy."""
 
-MEMORY = 0.1
-"""The weight of the newest call in the running share of failures."""
+NEWEST_CALL_WEIGHT = 0.1
+"""The weight of the newest call in the moving average of failures."""
 
-PROBE_SHARE, PROBE_SOONEST, PROBE_LATEST = 0.1, 1.0, 30.0
-"""A probe follows after this share of the outage so far, in seconds at least and at most."""
+PROBE_SHARE, MIN_PROBE_SECONDS, MAX_PROBE_SECONDS = 0.1, 1.0, 30.0
+"""A probe follows after this share of the outage so far, within these bounds."""
 
-WITNESSES = 3
-"""Different jobs that must have failed before a dependency counts as unwell, or its gate is held: one job may be bad
-all by itself."""
+MIN_FAILED_JOBS = 3
+"""Different jobs that must have failed before a dependency counts as unhealthy or its gate is held: one job may fail
+by its own fault."""
 
-TOP = 64
-"""The last step of the ramp: whoever passes it is open again."""
+MAX_RAMP = 64
+"""The last step of the ramp, in concurrent calls; after it the gate opens."""
 
 
 class Gate(Record):
@@ -63,31 +64,33 @@ class Gate(Record):
     """When this mode began."""
 
     failing: float = 0.0
-    """The running share of failures, for blame."""
-    witnesses: tuple[str, ...] = ()
-    """The last few different jobs that failed while most calls did."""
+    """The moving average of failures; it decides whether a failure is charged."""
+    failed_jobs: tuple[str, ...] = ()
+    """Ids of the last different jobs that failed while most calls failed."""
     evidence: float = 0.0
     oks: int = 0
     fails: int = 0
     """Calls since the evidence was last zero; while probing, calls of this step of the ramp."""
 
     answered_at: int | None = None
-    """When the latest call that succeeded began, as far as that is known: while all is well, nothing is told."""
+    """When the latest successful call began. Not updated while all calls succeed."""
 
     down_at: int | None = None
     """When the outage began."""
     probe_at: int | None = None
-    """When a held gate lets a probe through; None waits for a person."""
+    """When a held gate lets a probe through; None: when a person releases it."""
     ramp: int = 0
-    """How many calls may be under way while probing."""
+    """How many calls may run at once while probing."""
 
     @property
     def is_healthy(self) -> bool:
-        """Whether a failure is more likely the job's own: most calls get through, or only this job complains."""
-        return self.mode == "open" and (self.failing < MOST_FAIL or len(self.witnesses) < WITNESSES)
+        """Whether a failure is likely the job's own: most calls succeed, or too few jobs failed."""
+        return self.mode == "open" and (
+            self.failing < UNHEALTHY_FAILURE_SHARE or len(self.failed_jobs) < MIN_FAILED_JOBS
+        )
 
     def permits(self, under_way: int) -> int | None:
-        """Return how many more calls may start now; None is any number."""
+        """Return how many more calls may start now; None: no limit."""
         match self.mode:
             case "open":
                 return None
@@ -100,9 +103,9 @@ class Gate(Record):
 
 
 class Calls(Record):
-    """Results since the last step. Only failures that are the dependency's count as `fails`, and slow calls as such.
+    """Results since the last step. Only failures of the dependency count as `fails`; timeouts are among them.
 
-    Calls that began before the gate's `since_at` say nothing about a gate that is held or probing: leave them out.
+    Leave out calls that began before the `since_at` of a gate that is held or probing: they are no evidence.
     """
 
     oks: int = 0
@@ -111,7 +114,7 @@ class Calls(Record):
     failed: tuple[str, ...] = ()
     """Ids of jobs whose calls failed; a few are enough."""
     answered_at: int | None = None
-    """When the latest of the calls that succeeded began."""
+    """When the latest of the successful calls began."""
 
 
 class Tick(Record):
@@ -123,26 +126,26 @@ class Well(Record):
 
 
 class PushBack(Record):
-    """The dependency asked everybody to wait until a moment."""
+    """The dependency asked all callers to wait until a time."""
 
     until_at: int
 
 
 class Hold(Record):
-    """A person closes the gate, until a moment or until it is released."""
+    """A person holds the gate, until a time or until it is released."""
 
     until_at: int | None = None
 
 
 class Release(Record):
-    """A person opens the gate; traffic comes back up the ramp."""
+    """A person releases the gate; calls return along the ramp."""
 
 
 Signal: TypeAlias = Calls | Tick | Well | PushBack | Hold | Release
 
 
 def signal_of(job_id: str, verdict: Verdict | None, now: int) -> Signal | None:
-    """Return what one call tells its gate: None of a failure that was the job's own. No verdict is a success."""
+    """Return the signal of one call to its gate; None for a failure of the job's own. No verdict: it succeeded."""
     if verdict is None:
         return Calls(oks=1)
     if verdict.scope != "dependency":
@@ -153,11 +156,11 @@ def signal_of(job_id: str, verdict: Verdict | None, now: int) -> Signal | None:
 
 
 def step(gate: Gate, signal: Signal, now: int) -> Gate:
-    """Return the gate after a signal. Time may also carry a held gate into probing."""
-    gate = _awaken(gate, now)
+    """Return the gate after a signal. A held gate whose probe is due starts probing first."""
+    gate = _probe_when_due(gate, now)
     match signal:
         case Calls():
-            return _hear(gate, signal, now)
+            return _count_calls(gate, signal, now)
         case Tick():
             return gate
         case Well():
@@ -172,63 +175,65 @@ def step(gate: Gate, signal: Signal, now: int) -> Gate:
             assert_never(signal)
 
 
-def _awaken(gate: Gate, now: int) -> Gate:
+def _probe_when_due(gate: Gate, now: int) -> Gate:
     if gate.mode == "held" and gate.probe_at is not None and gate.probe_at <= now:
         return _probe(gate, now)
     return gate
 
 
-def _hear(gate: Gate, calls: Calls, now: int) -> Gate:
+def _count_calls(gate: Gate, calls: Calls, now: int) -> Gate:
     if calls.answered_at is not None:
         gate = replace(gate, answered_at=max(calls.answered_at, gate.answered_at or 0))
     match gate.mode:
         case "open":
-            return _weigh(gate, calls, now)
+            return _gather_evidence(gate, calls, now)
         case "held":
             return gate
         case "probing":
-            return _climb(gate, calls, now)
+            return _climb_ramp(gate, calls, now)
         case _:
             assert_never(gate.mode)
 
 
-def _weigh(gate: Gate, calls: Calls, now: int) -> Gate:
-    """Gather evidence; hold the gate when it suffices."""
-    evidence = gate.evidence + calls.fails * _FAIL + calls.oks * _OK
+def _gather_evidence(gate: Gate, calls: Calls, now: int) -> Gate:
+    """Add the evidence of these calls; hold the gate when there is enough."""
+    evidence = gate.evidence + calls.fails * _FAILURE_EVIDENCE + calls.oks * _SUCCESS_EVIDENCE
     failing = gate.failing
     if total := calls.oks + calls.fails:
-        failing += (calls.fails / total - failing) * (1 - (1 - MEMORY) ** total)
-    witnesses = tuple(dict.fromkeys((*calls.failed, *gate.witnesses)))[:WITNESSES]
-    gate = replace(gate, failing=failing, witnesses=witnesses if calls.fails or failing >= MOST_FAIL else ())
-    is_lonely = len(gate.witnesses) < WITNESSES
-    if is_lonely:
-        # What one job says again and again must not outweigh what others will say.
-        evidence = min(evidence, ENOUGH)
+        failing += (calls.fails / total - failing) * (1 - (1 - NEWEST_CALL_WEIGHT) ** total)
+    failed_jobs = tuple(dict.fromkeys((*calls.failed, *gate.failed_jobs)))[:MIN_FAILED_JOBS]
+    is_failing = calls.fails > 0 or failing >= UNHEALTHY_FAILURE_SHARE
+    gate = replace(gate, failing=failing, failed_jobs=failed_jobs if is_failing else ())
+    has_too_few_jobs = len(gate.failed_jobs) < MIN_FAILED_JOBS
+    if has_too_few_jobs:
+        # The repeated failures of one job must not outweigh the results of other jobs.
+        evidence = min(evidence, HOLD_EVIDENCE)
     if evidence <= 0:
         return replace(gate, evidence=0.0, oks=0, fails=0, down_at=None)
     oks, fails = gate.oks + calls.oks, gate.fails + calls.fails
     down_at = now if gate.down_at is None else gate.down_at
     gate = replace(gate, evidence=evidence, oks=oks, fails=fails, down_at=down_at)
     ended = oks + fails
-    if not is_lonely and evidence >= ENOUGH and ended >= FEWEST and fails >= MOST * (ended + calls.under_way):
+    has_enough_failures = ended >= MIN_CALLS and fails >= HOLD_FAILURE_SHARE * (ended + calls.under_way)
+    if has_enough_failures and evidence >= HOLD_EVIDENCE and not has_too_few_jobs:
         return _hold(gate, now + _probe_delay(gate, now), now)
     return gate
 
 
-def _climb(gate: Gate, calls: Calls, now: int) -> Gate:
-    """Judge a step of the ramp: most of its calls failed, and it is held again; all are in, and it goes on."""
+def _climb_ramp(gate: Gate, calls: Calls, now: int) -> Gate:
+    """Count the calls of one step of the ramp: hold again if most failed, go one step up when all have ended."""
     oks, fails = gate.oks + calls.oks, gate.fails + calls.fails
-    if fails >= MOST * max(gate.ramp, oks + fails):
+    if fails >= HOLD_FAILURE_SHARE * max(gate.ramp, oks + fails):
         return _hold(gate, now + _probe_delay(gate, now), now)
     if oks + fails < gate.ramp:
         return replace(gate, oks=oks, fails=fails)
-    if gate.ramp < TOP:
+    if gate.ramp < MAX_RAMP:
         return replace(gate, oks=0, fails=0, ramp=gate.ramp * 2)
     return Gate(dependency=gate.dependency, since_at=now, answered_at=gate.answered_at)
 
 
 def _push_back(gate: Gate, until_at: int, now: int) -> Gate:
-    # A shorter push-back does not shorten a hold that stands, least of all a person's.
+    # A push-back never shortens an existing hold, in particular not a person's.
     if until_at <= now or (gate.mode == "held" and (gate.probe_at is None or gate.probe_at >= until_at)):
         return gate
     return _hold(gate, until_at, now)
@@ -256,4 +261,4 @@ def _probe(gate: Gate, now: int) -> Gate:
 
 def _probe_delay(gate: Gate, now: int) -> int:
     outage = 0 if gate.down_at is None else (now - gate.down_at) / 1_000
-    return milliseconds(min(PROBE_LATEST, max(PROBE_SOONEST, PROBE_SHARE * outage)))
+    return milliseconds(min(MAX_PROBE_SECONDS, max(MIN_PROBE_SECONDS, PROBE_SHARE * outage)))

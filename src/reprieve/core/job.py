@@ -1,4 +1,4 @@
-"""A job: one stored call of a task, and everything that is remembered about it."""
+"""A job: one stored call of a task, with its state."""
 
 from typing import Literal, TypeAlias
 
@@ -7,20 +7,20 @@ from reprieve.core.record import Record
 from reprieve.core.verdict import Kind
 
 State: TypeAlias = Literal["waiting", "running", "succeeded", "dead", "cancelled"]
-"""The five stored states. No job rests in "failed": a failed attempt, the decision and the new state are one write."""
+"""The five stored states. There is no "failed": a failed attempt, the decision and the new state are one write."""
 
 Wait: TypeAlias = Literal["turn", "schedule", "retry", "gate", "budget"]
-"""What a waiting job waits for: its turn, a time that its caller set, a retry, its dependency, or a budget."""
+"""What a waiting job waits for: its turn, a time set by its caller, a retry, its dependency, or a budget."""
 
 Death: TypeAlias = Literal["exhausted", "permanent", "expired", "poison", "futile", "undecodable", "manual"]
 """Why a job is dead."""
 
 HIGH, NORMAL, LOW = 1, 5, 9
-"""Priorities run from 1, the first, to 9."""
+"""Priorities run from 1 (first) to 9 (last)."""
 
 
 class Cause(Record):
-    """Why an attempt failed, as the job remembers it."""
+    """Why an attempt failed, as stored with the job."""
 
     reason: str
     code: str = ""
@@ -39,7 +39,7 @@ class Job(Record):
     """One stored call of a task.
 
     `attempt` counts leases and only grows. `charged` counts the failures that use up the limit, `spared` those
-    that do not, `crashes` the workers that died with it, one after the other. `granted` is what people added to the
+    that do not, `crashes` the consecutive attempts in which the worker died. `granted` is what people added to the
     limit.
     """
 
@@ -55,7 +55,7 @@ class Job(Record):
     payload: bytes = b""
     override: Override | None = None
     timeout: float | None = None
-    """Seconds that an attempt may take, as its task says when it is enqueued; for whoever does not know the task."""
+    """Seconds that an attempt may take, copied from the task at enqueue for processes that do not import the task."""
 
     state: State = "waiting"
     version: int = 0
@@ -79,7 +79,7 @@ class Job(Record):
     session: str = ""
     leased_at: int | None = None
     cancel_request: CancelRequest | None = None
-    """Somebody's wish that it stops; it ends with the attempt."""
+    """Set when a person asked the running job to stop; cleared when the attempt ends."""
 
     cause: Cause | None = None
     failed_at: int | None = None
@@ -88,7 +88,7 @@ class Job(Record):
 
     @property
     def limit(self) -> int | None:
-        """How many charged failures end this job; None when only its deadline does."""
+        """The number of charged failures that ends this job; None when only its deadline does."""
         return None if self.max_attempts is None else self.max_attempts + self.granted
 
     @property
@@ -98,5 +98,5 @@ class Job(Record):
 
     @property
     def is_suspect(self) -> bool:
-        """Whether a worker died with this job, so that it must run in a process of its own until it is cleared."""
+        """Whether a worker died with this job: it runs in a process of its own until an attempt ends normally."""
         return self.crashes > 0

@@ -1,4 +1,4 @@
-"""The moves of a job's life: what may happen to it, from where, and what it is afterwards.
+"""Moves: what may happen to a job, from which states, and what the job is afterwards.
 
 A decision is a move, an event is a move that happened, and `evolve` is the only place that changes a job.
 """
@@ -13,17 +13,17 @@ from reprieve.errors import IllegalMove
 
 
 class Start(Record, tag=True):
-    """A worker's session takes the lease."""
+    """A worker's session leases the job."""
 
     session: str
 
 
 class Succeed(Record, tag=True):
-    """The attempt did what it should."""
+    """The attempt succeeded."""
 
 
 class Retry(Record, tag=True):
-    """Wait for a time, then try again. `delay` is what the backoff chose, in seconds; a push-back may be longer."""
+    """Wait until `due_at`, then try again. `delay` is the backoff in seconds; a push-back may make the wait longer."""
 
     due_at: int
     cause: Cause
@@ -33,19 +33,19 @@ class Retry(Record, tag=True):
 
 
 class Park(Record, tag=True):
-    """Wait for a gate or a budget to open, without spending an attempt."""
+    """Wait for a gate or a budget to open, without using up an attempt."""
 
     gate: str
     due_at: int
     cause: Cause
     waiting_for: Wait = "gate"
     charged: bool = False
-    """A failure that was the job's own is charged, also when its retry has to wait for a budget."""
+    """A failure of the job's own is charged even if its retry has to wait for a budget."""
     max_attempts: int | None = None
 
 
 class Dead(Record, tag=True):
-    """Never try again by itself."""
+    """End the job; only a person or a revival runs it again."""
 
     death: Death
     cause: Cause
@@ -56,26 +56,26 @@ class Dead(Record, tag=True):
 
 
 class Snooze(Record, tag=True):
-    """The task asked to be called again later."""
+    """The task asked to run again later."""
 
     due_at: int
 
 
 class Return(Record, tag=True):
-    """The lease ends without a result: the worker stopped or died. The job is ready again at once."""
+    """The lease ends without a result because the worker stopped or died. The job is ready again at once."""
 
     crashed: bool = False
 
 
 class Cancel(Record, tag=True):
-    """A person, or the task itself, gave the job up."""
+    """A person, or the task itself, cancelled the job."""
 
     by: str = ""
     reason: str = ""
 
 
 class ManualRetry(Record, tag=True):
-    """A person wants the job to run again, and says why."""
+    """A person runs the job again, with a reason."""
 
     by: str
     reason: str
@@ -84,7 +84,7 @@ class ManualRetry(Record, tag=True):
 
 
 class Revive(Record, tag=True):
-    """A dead job is given another chance automatically."""
+    """A dead job is made waiting again automatically."""
 
     due_at: int
     granted: int = 0
@@ -104,21 +104,21 @@ LEGAL: dict[type[Move], tuple[frozenset[State], State]] = {
     ManualRetry: (frozenset({"running", "waiting", "dead", "cancelled"}), "waiting"),
     Revive: (frozenset({"dead"}), "waiting"),
 }
-"""From where a move may start, and where it leads. Success is final."""
+"""The states that each move may start from, and the state it leads to. Success is final."""
 
 
 def evolve(job: Job, move: Move, at: int) -> Job:
-    """Return the job after the move; its version grows, so that whoever saw it before is fenced off."""
+    """Return the job after the move; its version grows, so that writers with the old version are fenced off."""
     origins, state = LEGAL[type(move)]
     if job.state not in origins:
-        message = f"job {job.id} is {job.state}; {type(move).__name__} is a move from {' or '.join(sorted(origins))}"
+        message = f"job {job.id} is {job.state}; {type(move).__name__} needs it to be {' or '.join(sorted(origins))}"
         raise IllegalMove(message)
     return replace(job, state=state, version=job.version + 1, **_changes(job, move, at))
 
 
 _UNLEASED: dict[str, object] = {"session": "", "leased_at": None, "cancel_request": None}
 _UNPARKED: dict[str, object] = {"parked_since_at": None, "parked_on": ""}
-# A worker that lived to tell how the attempt ended was not taken down by it: the job is no suspect any more.
+# The worker reported how the attempt ended, so the job did not kill it and is not a suspect any more.
 _CLEARED: dict[str, object] = {"crashes": 0}
 _ALIVE: dict[str, object] = {"death": None, "finished_at": None}
 
@@ -156,7 +156,7 @@ def _changes(job: Job, move: Move, at: int) -> dict[str, object]:
             manual = isinstance(move, ManualRetry)
             again = {"due_at": move.due_at, "waiting_for": "retry" if move.due_at > at else "turn"}
             grant = {"granted": job.granted + move.granted, "is_manual": manual}
-            return _UNLEASED | _UNPARKED | _ALIVE | again | grant | _anew(job, move.due_at)
+            return _UNLEASED | _UNPARKED | _ALIVE | again | grant | _new_deadline(job, move.due_at)
         case _:
             assert_never(move)
 
@@ -171,13 +171,13 @@ def _after_failure(job: Job, move: Retry | Park | Dead, at: int) -> dict[str, ob
         "max_attempts": job.max_attempts if move.max_attempts is None else move.max_attempts,
     }
     if move.charged and not isinstance(move, Park):
-        # A charged failure says that the dependency is well: the wait for it is over.
+        # A charged failure means that the dependency is healthy: the wait for it is over.
         return changes | _UNPARKED
-    # A job that is released, tried and spared again has been waiting for others since the first time.
+    # A job that is released, tried and spared again has been parked since the first time.
     since = at if job.parked_since_at is None else job.parked_since_at
     return changes | {"parked_since_at": since}
 
 
-def _anew(job: Job, due_at: int) -> dict[str, object]:
-    """A job that is given another chance is given its time anew as well, or it would expire at once."""
+def _new_deadline(job: Job, due_at: int) -> dict[str, object]:
+    """Return the deadline counted from the retry: with the old one the job might expire at once."""
     return {} if job.deadline_at is None else {"deadline_at": due_at + job.deadline_at - job.created_at}

@@ -1,6 +1,6 @@
 """The network error behind a failure, by its symbolic name, such as ECONNREFUSED or EAI_AGAIN.
 
-Libraries wrap what the operating system says, each in its own way. This module finds it again; it does not judge it.
+Each library wraps the error of the operating system in its own way. This module finds it; it does not classify it.
 """
 
 import errno
@@ -8,19 +8,19 @@ import re
 from functools import lru_cache
 
 MAX_DEPTH = 8
-"""Exceptions that are looked at, one inside the other; causes may run in a circle."""
+"""Nested exceptions that are searched; causes may form a cycle."""
 
 UNREACHABLE = frozenset({"ECONNREFUSED", "EHOSTUNREACH", "ENETUNREACH", "EHOSTDOWN", "ENETDOWN", "EAI_AGAIN"})
-"""Errors that come before a connection stands: the other side has not seen the request."""
+"""Errors before a connection exists: the other side has not seen the request."""
 
 CONNECT_TIMEOUT = "connect timeout"
-"""No symbolic name says that it was the connecting that took too long, so this does."""
+"""A timeout while connecting; errno has no name of its own for it."""
 
 _EAI_AGAIN = (-3, 2, 11_002)
 """EAI_AGAIN on Linux, on BSD and macOS, and on Windows. The constant is in `socket`, which the core does not import."""
 
 _WRAPPERS = frozenset({"aiohttp", "aiosmtplib", "botocore", "httpx", "redis", "requests", "urllib3"})
-"""Libraries that raise an error of their own in the place of the system's without saying `from`."""
+"""Libraries that replace the system's error with their own without `raise … from`."""
 
 _NUMBERED = re.compile(r"\[Errno (-?\d{1,5})\]")
 _WORDS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
@@ -39,12 +39,12 @@ _WORDS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
 
 @lru_cache(maxsize=512)
 def network_error_in(text: str) -> str:
-    """Return the name of the network error that a text speaks of, or an empty string."""
+    """Return the name of the network error that a text mentions, or an empty string."""
     numbers = _NUMBERED.findall(text)
     if len(numbers) > 1:
         # asyncio puts the errors of all addresses that it tried into one text.
         return _decisive([_name_of_number(int(number)) for number in numbers])
-    # Words are the same everywhere; numbers are those of one operating system.
+    # Wording is the same everywhere; numbers depend on the operating system.
     worded = next((name for name, words in _WORDS if words.search(text)), "")
     return worded or (_name_of_number(int(numbers[0])) if numbers else "")
 
@@ -75,7 +75,7 @@ def _search(error: BaseException, depth: int) -> str:
 
 
 def _is_wrapper(error: BaseException) -> bool:
-    """Whether what was handled when an error was raised is its cause: a bug in an `except` block has another one."""
+    """Whether the error's `__context__` is its cause; a bug in an `except` block has an unrelated context."""
     kind = type(error)
     return kind.__module__.partition(".")[0] in _WRAPPERS and "Timeout" not in kind.__name__
 
@@ -85,7 +85,7 @@ def _own_name(error: BaseException) -> str:
         return ""
     classes = {kind.__name__ for kind in type(error).__mro__}
     if "SSLError" in classes:
-        # Its numbers are OpenSSL's. The connection stood before the handshake began.
+        # Its numbers are OpenSSL's. The TCP connection existed before the handshake began.
         return "SSL"
     if "gaierror" in classes:
         return "EAI_AGAIN" if error.errno in _EAI_AGAIN else "EAI"
@@ -99,5 +99,5 @@ def _name_of_number(number: int) -> str:
 
 
 def _decisive(names: list[str]) -> str:
-    """Return what several addresses, tried one after the other, amount to: unreachable only if all of them are."""
+    """Return the error of several addresses tried in turn: unreachable only if all of them are."""
     return next((name for name in names if name not in UNREACHABLE), names[0])

@@ -1,4 +1,4 @@
-"""How an attempt ended, as the worker (or recovery, in its place) reports it."""
+"""How an attempt ended, as reported by the worker, or by recovery when the worker died."""
 
 from typing import TypeAlias
 
@@ -14,7 +14,7 @@ class Succeeded(Record, tag=True):
 
 
 class Failed(Record, tag=True):
-    """The task raised, ran out of time, or could not be started; the verdict says what to make of it."""
+    """The task raised, ran out of time, or could not be started; the verdict classifies the failure."""
 
     failure: Failure
     verdict: Verdict
@@ -23,23 +23,23 @@ class Failed(Record, tag=True):
 
 
 class Snoozed(Record, tag=True):
-    """The task asked to be called again later: not a failure."""
+    """The task asked to run again later. This is not a failure."""
 
     delay: float
 
 
 class Stopped(Record, tag=True):
-    """The task gave itself up, or a person cancelled it while it ran."""
+    """The task cancelled itself, or a person cancelled it while it ran."""
 
     reason: str = ""
 
 
 class Interrupted(Record, tag=True):
-    """The worker gave the job back unfinished, because it stops or never started it."""
+    """The worker returned the job unfinished, because it is stopping or never started it."""
 
 
 class Crashed(Record, tag=True):
-    """The worker died with the job in its hands; `started` is false for jobs it had only fetched."""
+    """The worker died while it held the job; `started` is false for a job that it had only prefetched."""
 
     started: bool = True
 
@@ -48,14 +48,14 @@ Outcome: TypeAlias = Succeeded | Failed | Snoozed | Stopped | Interrupted | Cras
 
 
 def undecodable(message: str) -> Failed:
-    """Report a payload that nobody can read, or a task that nobody knows: no attempt can ever succeed."""
+    """Return the outcome of a job whose payload cannot be decoded or whose task is unknown: no attempt can succeed."""
     failure = Failure(message=message, code="undecodable")
     return Failed(failure=failure, verdict=Verdict(kind="permanent", code="undecodable", rule="undecodable"))
 
 
 def overran(timeout: float) -> Failed:
-    """Report an attempt that was stopped because it ran for too long: more often its dependency's fault."""
-    failure = Failure(message=f"stopped after {timeout:g} s without an end", types=("TimeoutError",), code="timeout")
+    """Return the outcome of an attempt that passed its timeout; most often the dependency is slow."""
+    failure = Failure(message=f"timed out after {timeout:g} s", types=("TimeoutError",), code="timeout")
     return Failed(
         failure=failure, verdict=Verdict(kind="transient", scope="dependency", code="timeout", rule="timeout")
     )

@@ -1,7 +1,7 @@
-"""A pace: how many calls of one dependency may be under way at once, found by trying (AIMD).
+"""A pace: an adaptive limit of concurrent calls to one dependency (AIMD).
 
 It grows by one call for each round of successes and shrinks by a share when the dependency asks to slow down, so the
-fleet settles just below what the dependency can take.
+limit settles just below the capacity of the dependency.
 """
 
 import math
@@ -12,14 +12,14 @@ from reprieve.core.duration import milliseconds
 from reprieve.core.record import Record
 from reprieve.errors import ValidationError
 
-CUT = 0.7
-"""What is left of the limit after a refusal."""
+SHRINK_FACTOR = 0.7
+"""The share of the limit that is left after a refusal."""
 
-CALM = 1.0
-"""Seconds in which refusals count once: a burst of them is one message."""
+REFUSAL_WINDOW_SECONDS = 1.0
+"""Refusals within this time count once: a burst is one request to slow down."""
 
-BUSY = 0.5
-"""The share of the limit that must be in use before it grows: an idle limit proves nothing."""
+MIN_UTILISATION = 0.5
+"""The share of the limit that must be in use before it grows: an unused limit is no evidence."""
 
 
 class Pace(Record):
@@ -31,19 +31,19 @@ class Pace(Record):
     cut_at: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse bounds that no limit fits."""
+        """Refuse a limit outside its bounds."""
         if not 1 <= self.least <= self.limit <= self.most:
-            message = f"a pace of {self.limit} does not lie between {self.least} and {self.most}, from 1 on"
+            message = f"limit must be between {self.least} (1 or more) and {self.most}, got {self.limit}"
             raise ValidationError(message)
 
     @property
     def slots(self) -> int:
-        """How many calls may be under way now."""
+        """How many calls may run at once."""
         return int(self.limit)
 
 
 class Results(Record):
-    """What came back since the last step, and how many calls were under way."""
+    """Results since the last step, and how many calls were running."""
 
     oks: int = 0
     refusals: int = 0
@@ -53,10 +53,10 @@ class Results(Record):
 def step(pace: Pace, results: Results, now: int) -> Pace:
     """Return the pace after some results."""
     if results.refusals:
-        # A clock that went back must not make refusals old for as long as it went back.
-        is_news = pace.cut_at is None or not 0 <= now - pace.cut_at < milliseconds(CALM)
-        return replace(pace, limit=max(pace.least, pace.limit * CUT), cut_at=now) if is_news else pace
-    if results.under_way < BUSY * pace.limit:
+        # After the clock went back, a refusal counts as new.
+        is_news = pace.cut_at is None or not 0 <= now - pace.cut_at < milliseconds(REFUSAL_WINDOW_SECONDS)
+        return replace(pace, limit=max(pace.least, pace.limit * SHRINK_FACTOR), cut_at=now) if is_news else pace
+    if results.under_way < MIN_UTILISATION * pace.limit:
         return pace
     # One more call for each round of successes: a batch counts as its successes would one by one.
     return replace(pace, limit=min(pace.most, math.sqrt(pace.limit**2 + 2 * results.oks)))

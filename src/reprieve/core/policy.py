@@ -1,4 +1,4 @@
-"""A policy: how often a job may fail, how long it waits in between, and which failures are treated otherwise."""
+"""A policy: how often a job may fail, how long it waits in between, and which failures are treated differently."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ from reprieve.core.rule import Rule, Rules, require_agreement
 from reprieve.core.window import Window
 from reprieve.errors import InvalidPolicy
 
-DAY = 86_400.0
-_ATTEMPTS = 10
+DAY_SECONDS = 86_400.0
+DEFAULT_MAX_ATTEMPTS = 10
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -21,8 +21,8 @@ class Policy:
     """What happens to the jobs of a task when they fail.
 
     `max_attempts` limits charged failures and includes the first execution; None means that only the deadline
-    limits them. `deadline` counts from enqueue. `max_crashes` limits how often a job may take its worker down,
-    `max_parked` how long it may wait for its dependency.
+    limits them. `deadline` counts from enqueue. `max_crashes` limits how often its worker may die with a job,
+    `max_parked` how long a job may wait for its dependency.
     """
 
     max_attempts: int | None
@@ -33,21 +33,21 @@ class Policy:
     max_crashes: int
     max_parked: float
 
-    def __init__(  # noqa: PLR0913 - the whole of a policy: all keywords, each with a default
+    def __init__(  # noqa: PLR0913 - all parts of a policy: keywords with defaults
         self,
         *,
-        max_attempts: int | None = _ATTEMPTS,
+        max_attempts: int | None = DEFAULT_MAX_ATTEMPTS,
         retries: int | None = None,
         backoff: Backoff | Callable[[int], float] | None = None,
         rules: Sequence[Rules] = TABLES,
         window: Window | None = None,
         deadline: Duration | None = None,
         max_crashes: int = 3,
-        max_parked: Duration = 5 * DAY,
+        max_parked: Duration = 5 * DAY_SECONDS,
     ) -> None:
         """Accept durations as people write them, a plain function as backoff, and `retries` for max_attempts − 1."""
-        if retries is not None and max_attempts != _ATTEMPTS:
-            message = "max_attempts and retries say the same thing; give one of the two"
+        if retries is not None and max_attempts != DEFAULT_MAX_ATTEMPTS:
+            message = "max_attempts and retries exclude each other (max_attempts = retries + 1); give one of the two"
             raise InvalidPolicy(message)
         if retries is not None:
             max_attempts = _require_whole(retries, "retries") + 1
@@ -58,43 +58,43 @@ class Policy:
         object.__setattr__(self, "deadline", None if deadline is None else seconds(deadline, "deadline"))
         object.__setattr__(self, "max_crashes", max_crashes)
         object.__setattr__(self, "max_parked", seconds(max_parked, "max_parked"))
-        self._require_sense()
+        self._require_consistent()
 
     def delay(self, failures: int, u: float | None = None, previous: float | None = None) -> float:
         """Return the wait in seconds after that many charged failures; see `Backoff.delay`."""
         return self.backoff.delay(failures, u, previous)
 
     def rule_for(self, failure: Failure) -> Rule | None:
-        """Return the first rule that treats this failure, or else what caused it, in its own way."""
+        """Return the first rule with a backoff or max_attempts that matches this failure or its cause."""
         for rule in self.rules:
             if isinstance(rule, Rule) and (rule.backoff or rule.max_attempts) and rule.matches(failure):
                 return rule
         return None if failure.cause is None else self.rule_for(failure.cause)
 
     def deadline_of(self, created_at: int) -> int | None:
-        """Return the moment after which a job that was created then must not start any more."""
+        """Return the time after which a job created at `created_at` must not start."""
         return None if self.deadline is None else created_at + milliseconds(self.deadline)
 
-    def _require_sense(self) -> None:
+    def _require_consistent(self) -> None:
         _require_attempts(self.max_attempts)
         if self.max_attempts is None and self.deadline is None:
-            message = "a policy without max_attempts needs a deadline, or a job could fail for ever"
+            message = "a policy without max_attempts needs a deadline, or a job could fail forever"
             raise InvalidPolicy(message)
         if _require_whole(self.max_crashes, "max_crashes") < 1:
-            message = f"max_crashes {self.max_crashes} leaves no attempt; give 1 or more"
+            message = f"max_crashes must be 1 or more, got {self.max_crashes}"
             raise InvalidPolicy(message)
         require_agreement(self.rules)
 
 
 class Override(Record):
-    """What one job or one tenant changes of a policy; None leaves it as it is. Waits are in seconds."""
+    """What one job or one tenant overrides in a policy; None keeps the policy's value. Waits are in seconds."""
 
     max_attempts: int | None = None
     retry_delay: float | None = None
     max_retry_delay: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what no policy could mean."""
+        """Refuse values that no policy takes."""
         for name in ("retry_delay", "max_retry_delay"):
             if (wait := getattr(self, name)) is not None:
                 seconds(wait, name)
@@ -102,9 +102,10 @@ class Override(Record):
 
     @classmethod
     def from_json(cls, options: Mapping[str, object]) -> "Override":
-        """Read the options of a job as JSON carries them: waits in milliseconds."""
-        if unknown := set(options) - {"max_attempts", "retry_delay", "max_retry_delay"}:
-            message = f"a job has no retry option {', '.join(sorted(map(repr, unknown)))}"
+        """Return the override in the JSON options of a job, whose waits are in milliseconds."""
+        known = ("max_attempts", "retry_delay", "max_retry_delay")
+        if unknown := set(options) - set(known):
+            message = f"retry options must be among {', '.join(known)}, got {', '.join(sorted(map(repr, unknown)))}"
             raise InvalidPolicy(message)
         return cls(
             max_attempts=_whole(options, "max_attempts"),
@@ -113,14 +114,14 @@ class Override(Record):
         )
 
     def apply(self, policy: Policy) -> Policy:
-        """Return the policy as this override leaves it: it goes over the policy's rules as well.
+        """Return the policy with this override, which takes precedence over the policy's rules too.
 
-        A `retry_delay` doubles with each failure up to `max_retry_delay` (a day unless it is given), without
-        jitter: whoever names the wait of one job means exactly that wait.
+        A `retry_delay` doubles with each failure up to `max_retry_delay` (default: one day), without jitter: a wait
+        that is given for one job is exact.
         """
         backoff = policy.backoff
         if self.retry_delay is not None:
-            cap = DAY if self.max_retry_delay is None else self.max_retry_delay
+            cap = DAY_SECONDS if self.max_retry_delay is None else self.max_retry_delay
             backoff = Exponential(self.retry_delay, cap=cap)
         elif self.max_retry_delay is not None:
             backoff = Capped(policy.backoff, self.max_retry_delay)
@@ -135,13 +136,13 @@ class Override(Record):
 
 
 def amend(policy: Policy, **changes: object) -> Policy:
-    """Return a copy of the policy with some of its words replaced, checked as a new one is."""
+    """Return a copy of the policy with some fields replaced and checked."""
     facts = {name: getattr(policy, name) for name in Policy.__dataclass_fields__}
     return Policy(**{**facts, **changes})
 
 
 def resolve(default: Policy, *stronger: Policy | Override | None) -> Policy:
-    """Return the policy in force: each of `stronger` (task, tenant, job) goes over what stands before it."""
+    """Return the effective policy: each of `stronger` (task, tenant, job) takes precedence over those before it."""
     policy = default
     for layer in stronger:
         if isinstance(layer, Override):
@@ -163,7 +164,7 @@ def _backoff(backoff: Backoff | Callable[[int], float] | None) -> Backoff:
 
 def _require_attempts(attempts: int | None) -> None:
     if attempts is not None and _require_whole(attempts, "max_attempts") < 1:
-        message = f"max_attempts {attempts} leaves no attempt; it includes the first, so give 1 or more"
+        message = f"max_attempts must be 1 or more (it includes the first attempt), got {attempts}"
         raise InvalidPolicy(message)
 
 
@@ -184,6 +185,6 @@ def _milliseconds(options: Mapping[str, object], name: str) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
-        message = f"{name} {value!r} is not a number of milliseconds"
+        message = f"{name} must be a number of milliseconds, got {value!r}"
         raise InvalidPolicy(message)
     return seconds(value / 1_000, name)

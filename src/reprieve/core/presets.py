@@ -1,6 +1,6 @@
-"""Policies with names, so that nobody has to invent numbers.
+"""Named policies.
 
-The first nine are those of real systems, to the digit; `standard`, `mta` and `webhook` are ours.
+The first nine copy existing systems exactly; `standard`, `mta` and `webhook` are our own.
 """
 
 from typing import Literal, TypeAlias, get_args
@@ -21,28 +21,28 @@ smtp = Policy(max_attempts=5, backoff=Exponential("1s", factor=2, cap="300s", ji
 smtp_dev = Policy(
     max_attempts=3, backoff=Exponential("500ms", factor=2, cap="30s", jitter=PlusMinus(0.25, cap_last=True))
 )
-"""E-mail over SMTP, while developing: the same shape, sooner over."""
+"""E-mail over SMTP, in development: the same shape with shorter waits."""
 
 email = Policy(max_attempts=5, backoff=Exponential("1s", factor=2, cap="60s", jitter=PlusMinus(0.25)), deadline="24h")
 """E-mail through a gateway, for many tenants."""
 
 render = Policy(max_attempts=4, backoff=Exponential("5s", factor=5))
-"""Anything that a browser renders."""
+"""Pages rendered by a browser."""
 
 screenshot = Policy(max_attempts=6, backoff=Exponential("5s", factor=5, cap="1h"))
 """Screenshots: five retries over an hour."""
 
 pdf = Policy(max_attempts=3, backoff=fixed("5s"))
-"""PDFs: two retries, soon."""
+"""PDFs: two retries, 5 s apart."""
 
 bull = Policy(max_attempts=5, backoff=Formula(lambda failures: 2.0 ** min(failures, 64) - 1))
-"""What Bull's "exponential" with a delay of 1 s really does: (2^k − 1) s."""
+"""What Bull's "exponential" with a delay of 1 s does: (2^k − 1) s."""
 
 standard = Policy()
-"""The default: ten attempts over half an hour on average, an hour at the most, widely spread."""
+"""The default: ten attempts over half an hour on average and an hour at most, with full jitter."""
 
 mta = Policy(max_attempts=None, deadline="5d", backoff=Steps("5m", "25m", "2h", jitter=Bounded(0.1)))
-"""Mail transfer as RFC 5321, 4.5.4.1 wants it: soon, then every two hours, for five days."""
+"""Mail transfer by RFC 5321, 4.5.4.1: after minutes, then every two hours, for five days."""
 
 webhook = Policy(max_attempts=8, backoff=Steps("5s", "5m", "30m", "2h", "5h", "10h", "10h", jitter=Bounded(0.1)))
 """Webhooks: from seconds to hours, over more than a day."""
@@ -70,9 +70,9 @@ Profile: TypeAlias = Literal["production", "development"]
 
 
 def named(name: str, profile: Profile = "production") -> Policy:
-    """Return the preset of that name; in the `development` profile its quicker twin, where it has one."""
+    """Return the preset of that name; in the `development` profile its faster variant, if there is one."""
     if profile not in get_args(Profile):
-        message = f"there is no profile {profile!r}; the profiles are {', '.join(get_args(Profile))}"
+        message = f"profile must be one of {', '.join(get_args(Profile))}, got {profile!r}"
         raise UnknownPreset(message)
     name = _IN_DEVELOPMENT.get(name, name) if profile == "development" else name
     try:

@@ -1,7 +1,7 @@
-"""A rate: at most so many in any window of so many seconds, wherever the window is laid.
+"""A rate: at most `count` grants in any sliding window of `window` seconds.
 
-The meter remembers grants in 64 buckets a window and counts a bucket until it has wholly left, so that no window ever
-exceeds the rate; the price is that a sixty-fourth of the window may go unused.
+The meter counts grants in 64 buckets per window and drops a bucket only when all of it has left the window, so that no
+window ever exceeds the rate; in return, up to 1/64 of the window may go unused.
 """
 
 from reprieve.core.duration import milliseconds
@@ -18,14 +18,14 @@ class Rate(Record):
     window: float
 
     def __post_init__(self) -> None:
-        """Refuse a rate that would never grant anything, or any number."""
+        """Refuse a count below 1 and a window outside 64 ms … 31 days."""
         if self.count < 1 or not 0.064 <= self.window <= 31 * 86_400:  # noqa: PLR2004 - a bucket of 1 ms up to a month
-            message = f"a rate of {self.count} in {self.window} s is none; give 1 or more in 64 ms up to 31 days"
+            message = f"a rate must be 1 or more in 64 ms to 31 days, got {self.count} in {self.window} s"
             raise ValidationError(message)
 
     @property
     def bucket(self) -> int:
-        """Milliseconds of one bucket."""
+        """The length of one bucket in milliseconds."""
         return -(-milliseconds(self.window) // BUCKETS)
 
 
@@ -34,12 +34,12 @@ Meter = tuple[tuple[int, int], ...]
 
 
 def room(rate: Rate, meter: Meter, now: int) -> int:
-    """Return how many may be granted now."""
+    """Return how many grants are left now."""
     return max(0, rate.count - sum(grants for _, grants in _current(rate, meter, now)))
 
 
 def spend(rate: Rate, meter: Meter, now: int, grants: int) -> Meter:
-    """Return the meter after so many grants at `now`; a clock that went back counts as the newest bucket."""
+    """Return the meter after `grants` at `now`; after the clock went back, they count in the newest bucket."""
     current = _current(rate, meter, now)
     number = max(now // rate.bucket, current[-1][0]) if current else now // rate.bucket
     if current and current[-1][0] == number:
@@ -48,7 +48,7 @@ def spend(rate: Rate, meter: Meter, now: int, grants: int) -> Meter:
 
 
 def refund(meter: Meter, grants: int) -> Meter:
-    """Return the meter without the newest grants: they came to nothing."""
+    """Return the meter without the newest `grants`, which were not used."""
     kept = list(meter)
     while grants and kept:
         number, last = kept.pop()
@@ -59,7 +59,7 @@ def refund(meter: Meter, grants: int) -> Meter:
 
 
 def opens_at(rate: Rate, meter: Meter, now: int) -> int:
-    """Return when there is room for one more: now, or when the oldest bucket that stands in the way has left."""
+    """Return when the next grant is possible: now, or when enough of the oldest buckets have left the window."""
     current = _current(rate, meter, now)
     excess = sum(grants for _, grants in current) - rate.count + 1
     for number, grants in current:
@@ -71,9 +71,9 @@ def opens_at(rate: Rate, meter: Meter, now: int) -> int:
 
 
 def carry(old: Rate, meter: Meter, new: Rate, now: int) -> Meter:
-    """Return the meter of a rate that replaces another: what was granted goes on counting from when it was granted.
+    """Return the meter for a rate that replaces another: earlier grants keep counting from when they were granted.
 
-    Within a bucket nobody knows when that was, so it counts as late as it can have been.
+    A bucket does not say when exactly, so its grants count as late as possible.
     """
     current = _current(old, meter, now)
     if old.window == new.window:

@@ -6,15 +6,15 @@ import msgspec
 
 
 class _Keywords(msgspec.StructMeta):
-    """Makes the fields of every record keyword-only, which a struct would not inherit by itself."""
+    """Make the fields of every record keyword-only; a struct does not inherit that option."""
 
-    def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> Any:  # noqa: ANN401 - whatever a struct takes
+    def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> Any:  # noqa: ANN401 - any option of a struct
         return super().__new__(mcs, name, bases, namespace, **{"kw_only": True, **options})
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
 class Record(msgspec.Struct, metaclass=_Keywords, frozen=True, rename="camel", omit_defaults=True, gc=False):
-    """A value: what it is made of is all that it is.
+    """An immutable value, compared by its fields.
 
-    Nothing in it leads back to it, so the garbage collector need not look for cycles.
+    A record never refers to itself, so the garbage collector need not track it.
     """

@@ -1,7 +1,7 @@
-"""Redaction: texts for logs and lists without the secrets in them.
+"""Redaction: remove secrets from texts for logs and lists.
 
-Rather too much is hidden than too little. Only so many characters are read, and every repetition in the patterns is
-bounded, so the time grows with the length of the text and with nothing else.
+When in doubt, a text is hidden. Only `MAX_TEXT_CHARS` are read, and every repetition in the patterns is bounded, so
+the time is linear in the length of the text.
 """
 
 import re
@@ -27,10 +27,10 @@ _SCHEME = r"(?:(?:Bearer|Basic|Digest|Token)\s{1,3})?"
 _URL_PASSWORD = re.compile(r"(://[^\s:@/'\"]{0,100}:)(?!\d{1,5}/)[^\s'\"]{1,500}@")
 _NAMED_VALUE = re.compile(rf"({_NAME}{_IS})(?:{_LITERAL}|{_SCHEME}[^\s,;&)\]}}\"']{{1,1000}})", re.IGNORECASE)
 _HEADER = re.compile(r"\b((?:set-)?cookie|(?:proxy-)?authorization)(\s{0,3}:\s{0,3})[^\n\"']{1,2000}", re.IGNORECASE)
-"""A header is one secret up to its end, whatever its parts are called."""
+"""The whole value of such a header is secret."""
 
 _LOGIN = re.compile(r"(\blogin\s?\(|\bauth\s?=\s?\()[^)\n]{0,500}", re.IGNORECASE)
-"""What a line of source hands to a login: who it is shows as little as the password beside it."""
+"""Arguments of a login in a line of source: the user name is hidden like the password."""
 
 _NAMED_LITERAL = re.compile(rf"({_NAME}{_IS}){_LITERAL}", re.IGNORECASE)
 _CREDENTIALS = re.compile(
@@ -49,24 +49,24 @@ _KNOWN_SHAPE = re.compile(
 
 _USER = re.compile(r"(?<=://)([^:@]*:).*@", re.DOTALL)
 _QUERY = re.compile(r"([?&][^=&]*(?:passw|secret|token|key|listen)[^=&]*=)[^&#]*", re.IGNORECASE)
-"""`listen` is a URL inside of the URL, with a password of its own."""
+"""`listen` is a URL inside the URL, with a password of its own."""
 
 
 _NAMES = ("pass", "pwd", "secret", "token", "credential", "authorization", "cookie", "key")
 _SHAPES = ("akia", "asia", "gh", "k-", "k_", "xox", "aiza", "sg.", "eyj", "-----begin")
 _SCHEMES = ("bearer", "basic", "digest")
-"""What a text holds, in lower case, if one of the patterns can match: most texts hold nothing of it."""
+"""Substrings, in lower case, without which no pattern can match; most texts have none of them."""
 
 
 def redact(text: str) -> str:
-    """Return a text without the passwords, tokens and keys that it shows, and cut to `MAX_TEXT_CHARS`."""
+    """Return a text without passwords, tokens and keys, cut to `MAX_TEXT_CHARS`."""
     return _redact(text[:MAX_TEXT_CHARS])
 
 
 def redact_source(line: str) -> str:
-    """Return a line of source code without the secrets that are written in it.
+    """Return a line of source code without the secrets in it.
 
-    Only literals are hidden: `password=settings.password` gives nothing away.
+    Only literals are hidden: `password=settings.password` is not a secret.
     """
     return _hide(_LOGIN.sub(_hide_literals, line[:MAX_TEXT_CHARS]), _NAMED_LITERAL)
 
@@ -78,19 +78,19 @@ def _hide_literals(call: re.Match[str]) -> str:
 
 
 def mask_url(url: str) -> str:
-    """Return a URL, cut to `MAX_URL_CHARS`, without its password and whatever else in it looks like a secret."""
+    """Return a URL, cut to `MAX_URL_CHARS`, without its password and other values that may be secret."""
     hidden = _QUERY.sub(rf"\1{HIDDEN}", _USER.sub(rf"\1{HIDDEN}@", url))
     return "".join(letter if letter.isprintable() else "?" for letter in hidden[:MAX_URL_CHARS])
 
 
 @lru_cache(maxsize=512)
 def _redact(text: str) -> str:
-    # Failures come in crowds that say the same.
+    # Many failures have the same message.
     return _hide(text, _NAMED_VALUE)
 
 
 def _hide(text: str, named: re.Pattern[str]) -> str:
-    """Hide what follows the name of a secret, and what is a secret by its looks."""
+    """Hide values that follow the name of a secret, and values in the format of a known secret."""
     lower = text.lower()
     if "cookie" in lower or "authorization" in lower:
         text = _HEADER.sub(rf"\1\2{HIDDEN}", text)

@@ -1,4 +1,4 @@
-"""A rule: which failures it matches, what they are, and how a policy treats them."""
+"""A rule: which failures it matches, how it classifies them, and how a policy treats them."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -14,22 +14,22 @@ from reprieve.errors import ContradictoryRules, InvalidRule
 
 
 class Rules(Protocol):
-    """A table of classification: anything that can judge a failure, a module with a `judge` as well."""
+    """A classification table: any object or module with a `judge` function."""
 
     def judge(self, failure: Failure, /) -> Verdict | None:
-        """Return what the failure is, or None when this table does not know it."""
+        """Return the verdict on a failure, or None when this table does not know it."""
         ...
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class Rule:
-    """Matches failures by code, exception, message and dependency (all that are given), and says what follows.
+    """Matches failures by code, exception, message and dependency (all that are given), and says how to treat them.
 
     `code` and `dependency` are patterns with `*`; `exception` is a class or its name, with or without its
-    module, and matches subclasses; `message` is a regular expression, searched in any case of letters.
+    module, and matches subclasses; `message` is a regular expression that ignores case.
     `kind`, `scope`, `retry_after` and `is_unavailable` classify; `backoff` and `max_attempts` replace those of the
-    policy. `is_unavailable` says that the dependency refused service before it looked at the request, so that one job
-    alone is spared such failures; see `Verdict`.
+    policy. `is_unavailable` says that the dependency refused service before it read the request, so that even a
+    single job is spared such failures; see `Verdict`.
     """
 
     code: str
@@ -43,7 +43,7 @@ class Rule:
     backoff: Backoff | None
     max_attempts: int | None
 
-    def __init__(  # noqa: PLR0913 - four ways to match, six things to say: all keywords, most left out
+    def __init__(  # noqa: PLR0913 - four matchers and six effects: all keywords, most left out
         self,
         *,
         code: str | int = "",
@@ -57,7 +57,7 @@ class Rule:
         backoff: Backoff | None = None,
         max_attempts: int | None = None,
     ) -> None:
-        """Accept classes, bare codes and durations as people write them."""
+        """Accept exception classes, bare codes and durations as people write them."""
         name = exception if isinstance(exception, str) else class_name(exception)
         wait = None if retry_after is None else seconds(retry_after, "retry_after")
         facts: dict[str, object] = {
@@ -74,15 +74,15 @@ class Rule:
         }
         for field, value in facts.items():
             object.__setattr__(self, field, value)
-        self._require_sense()
+        self._require_consistent()
 
     @property
     def matchers(self) -> tuple[str, str, str, str]:
-        """What it matches by: two rules with the same speak of the same failures."""
+        """What the rule matches by: rules with equal matchers match the same failures."""
         return self.code, self.exception, self.message, self.dependency
 
     def matches(self, failure: Failure) -> bool:
-        """Whether everything that this rule names is found in the failure."""
+        """Whether the failure has everything that this rule matches by."""
         return (
             (not self.code or any(fnmatchcase(code, self.code) for code in (failure.code, failure.enhanced) if code))
             and (not self.exception or any(_same_class(name, self.exception) for name in failure.types))
@@ -98,7 +98,7 @@ class Rule:
             kind=self.kind,
             scope=self.scope or "job",
             code=failure.code or failure.type,
-            # The other side's push-back is never shortened, not even by a rule.
+            # A rule may lengthen a push-back, never shorten it.
             retry_after=max(
                 (wait for wait in (failure.retry_after, self.retry_after) if wait is not None), default=None
             ),
@@ -107,7 +107,7 @@ class Rule:
         )
 
     def without(self, *, backoff: bool, max_attempts: bool) -> "Rule | None":
-        """Return this rule without some of its treatment; None when nothing is left of it."""
+        """Return this rule without its backoff or max_attempts; None when nothing is left of it."""
         kept_backoff = None if backoff else self.backoff
         kept_attempts = None if max_attempts else self.max_attempts
         if self.kind is None and kept_backoff is None and kept_attempts is None:
@@ -123,27 +123,27 @@ class Rule:
         names = ("code", "exception", "message", "dependency")
         return {name: getattr(self, name) for name in names}
 
-    def _require_sense(self) -> None:
+    def _require_consistent(self) -> None:
         if not any(self._matchers().values()):
             _refuse("a rule needs a code, an exception, a message or a dependency to match")
         if self.kind is None and self.backoff is None and self.max_attempts is None:
-            _refuse(f"{self} says nothing; give it a kind, a backoff or max_attempts")
+            _refuse(f"{self} has no effect; give it a kind, a backoff or max_attempts")
         if self.kind is not None and self.kind not in get_args(Kind):
-            _refuse(f"{self} has kind {self.kind!r}; the kinds are {', '.join(get_args(Kind))}")
+            _refuse(f"kind of {self} must be one of {', '.join(get_args(Kind))}, got {self.kind!r}")
         if self.kind is None and (self.scope is not None or self.retry_after is not None):
-            _refuse(f"{self} has a scope or a retry_after, which classify, and no kind; give it one")
+            _refuse(f"{self} has a scope or a retry_after but no kind; give it a kind")
         if self.is_unavailable and (self.scope != "dependency" or self.kind != "transient"):
-            _refuse(f'{self} is unavailable, which only a dependency can be; add kind="transient", scope="dependency"')
+            _refuse(f'{self} has is_unavailable, which needs kind="transient" and scope="dependency"')
         if self.scope is not None and self.scope not in get_args(Scope):
-            _refuse(f"{self} has scope {self.scope!r}; the scopes are {', '.join(get_args(Scope))}")
+            _refuse(f"scope of {self} must be one of {', '.join(get_args(Scope))}, got {self.scope!r}")
         if self.max_attempts is not None and self.max_attempts < 1:
-            _refuse(f"{self} allows {self.max_attempts} attempts; give 1 or more")
+            _refuse(f"max_attempts of {self} must be 1 or more, got {self.max_attempts}")
         try:
             re.compile(self.message)
         except re.error as error:
-            _refuse(f"message {self.message!r} is not a regular expression: {error}")
+            _refuse(f"message of a rule must be a regular expression, got {self.message!r}: {error}")
         if self.kind in ("permanent", "poison") and (self.backoff or self.max_attempts or self.retry_after):
-            text = f"{self} is {self.kind} and yet says how to retry; keep one of the two"
+            text = f"{self} is {self.kind} but also says how to retry; keep one of the two"
             raise ContradictoryRules(text)
 
 
@@ -160,26 +160,30 @@ _CONFIGURABLE: dict[str, tuple[type, ...]] = {
 }
 
 
+def _types(name: str) -> str:
+    return " or ".join(kind.__name__ for kind in _CONFIGURABLE[name])
+
+
 def parse_rules(tables: Iterable[Mapping[str, object]]) -> tuple[Rule, ...]:
-    """Read an operator's rules from configuration, where all values are texts and numbers."""
+    """Return the rules of a configuration file, whose values are strings, numbers and booleans."""
     parsed = []
     for table in tables:
         for name, value in table.items():
             if name not in _CONFIGURABLE:
-                _refuse(f"a rule knows no {name!r}")
+                _refuse(f"a rule has no field {name!r}; the fields are {', '.join(_CONFIGURABLE)}")
             if not isinstance(value, _CONFIGURABLE[name]):
-                _refuse(f"{name} {value!r} of a rule cannot be read")
+                _refuse(f"{name} of a rule must be {_types(name)}, got {value!r}")
         parsed.append(Rule(**table))  # type: ignore[arg-type]  # checked above, name by name
     require_agreement(parsed)
     return tuple(parsed)
 
 
 def require_agreement(rules: Iterable[object]) -> None:
-    """Refuse two rules that match exactly the same and say different things."""
+    """Raise `ContradictoryRules` if two rules match the same failures and differ in effect."""
     seen: dict[tuple[str, ...], Rule] = {}
     for rule in rules:
         if isinstance(rule, Rule) and seen.setdefault(rule.matchers, rule) != rule:
-            text = f"two rules match {rule} and disagree; keep one of them"
+            text = f"two rules have the same matchers and different effects: {rule}; keep one of them"
             raise ContradictoryRules(text)
 
 

@@ -1,4 +1,4 @@
-"""How a job looks to people: a view derived from its state, the clock and the gates; nothing of it is stored."""
+"""The status that people see: derived from a job's state, the clock and the gates, and never stored."""
 
 from typing import Literal, TypeAlias, assert_never, get_args
 
@@ -11,7 +11,7 @@ Status: TypeAlias = Literal[
     "ready", "scheduled", "retrying", "parked", "running", "stuck", "succeeded", "dead", "cancelled"
 ]
 
-STUCK_AFTER = 30 * 60.0
+STUCK_AFTER_SECONDS = 30 * 60.0
 """Seconds after which a running job counts as stuck, unless its task says otherwise."""
 
 _WAITING: frozenset[Status] = frozenset({"ready", "scheduled", "retrying", "parked"})
@@ -30,11 +30,11 @@ ALIASES: dict[str, frozenset[Status]] = {
     "permanently_failed": frozenset({"dead"}),
     "canceled": frozenset({"cancelled"}),
 }
-"""Words of other systems, and the statuses that they mean."""
+"""Status names of other systems, and the statuses that they stand for."""
 
 
-def status_of(job: Job, now: int, *, held: bool = False, stuck_after: float = STUCK_AFTER) -> Status:
-    """Return how the job stands; `held` says that its gate lets nothing through."""
+def status_of(job: Job, now: int, *, held: bool = False, stuck_after: float = STUCK_AFTER_SECONDS) -> Status:
+    """Return the status of a job; `held` says that its gate is held."""
     match job.state:
         case "running":
             return "stuck" if is_stuck(job, now, stuck_after) else "running"
@@ -45,21 +45,21 @@ def status_of(job: Job, now: int, *, held: bool = False, stuck_after: float = ST
 
 
 def is_stuck(job: Job, now: int, stuck_after: float) -> bool:
-    """Whether the job runs for longer than anybody expects, its task included."""
+    """Whether the job has been running for longer than `stuck_after` seconds and its task's timeout."""
     expected = max(stuck_after, job.timeout or 0.0)
     return job.leased_at is not None and now - job.leased_at >= milliseconds(expected)
 
 
 def matching(word: str) -> frozenset[Status]:
-    """Return the statuses that a word of a filter means: a status itself, or one of its many other names."""
+    """Return the statuses that a word in a filter stands for: a status, or a name from another system."""
     wanted = word.lower()
     if wanted in ALIASES:
         return ALIASES[wanted]
     found = frozenset(status for status in get_args(Status) if status == wanted)
     if not found:
         close = nearest(word, (*get_args(Status), *ALIASES))
-        known = f"the statuses are {', '.join(get_args(Status))}; the words of other systems are {', '.join(ALIASES)}"
-        message = f"{word!r} is no status; {known if close is None else f'did you mean {close}?'}"
+        known = f"the statuses are {', '.join(get_args(Status))}; other systems' names are {', '.join(ALIASES)}"
+        message = f"{word!r} is not a status; {known if close is None else f'did you mean {close}?'}"
         raise ValidationError(message)
     return found
 

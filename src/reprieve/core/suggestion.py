@@ -1,13 +1,13 @@
-"""Suggestions: the known word that a mistyped one is nearest to."""
+"""Suggestions for mistyped words: "did you mean …?"."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
 
 
 def nearest(word: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
-    """Return the known word that is most like this one, or None if none is like it.
+    """Return the known word that is most similar to this one, or None if no word is similar enough.
 
-    Case does not count, and neither does a dotted path before either of the two. `likeness` goes from 0 to 1.
+    Case and a dotted prefix are ignored in both words. `likeness` is the least similarity, from 0 to 1.
     """
     by_form: dict[str, str] = {}
     for one in known:
@@ -21,7 +21,7 @@ def nearest(word: str, known: Iterable[str], likeness: float = 0.6) -> str | Non
 
 
 def suggest(word: str, known: Iterable[str], what: str) -> str:
-    """Return "did you mean …?", or else the list of what is known: "the settings are …"."""
+    """Return "did you mean …?", or the list of known words: "the settings are …"."""
     words = list(known)
     close = nearest(word, words)
     if close is not None:

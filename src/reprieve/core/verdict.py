@@ -1,15 +1,15 @@
-"""What we make of a failure: its kind, whose fault it is, and which rule said so."""
+"""The classification of a failure: its kind, its scope, and the rule that decided."""
 
 from typing import Literal, TypeAlias
 
 from reprieve.core.record import Record
 
 Kind: TypeAlias = Literal["transient", "throttled", "permanent", "poison", "unknown"]
-"""Transient passes by itself; throttled asks us to slow down; permanent never passes; poison kills its
-worker; unknown is retried like transient, but blames nobody."""
+"""Transient passes by itself; throttled asks us to slow down; permanent never passes; poison kills its worker; unknown
+is retried like transient, but is not counted against the dependency."""
 
 Scope: TypeAlias = Literal["job", "tenant", "dependency"]
-"""Who else would fail in the same way now: nobody, the tenant's other jobs, or everybody who calls it."""
+"""Which jobs would fail in the same way now: this one, all of its tenant, or all that call the dependency."""
 
 
 class Verdict(Record):
@@ -21,8 +21,8 @@ class Verdict(Record):
     retry_after: float | None = None
     rule: str = "unknown"
     is_unavailable: bool = False
-    """Whether the dependency could not be reached, or refused service before it looked at the request: no job could
-    have fared better, so one job is enough to say it."""
+    """Whether the dependency could not be reached, or refused service before it read the request: every job would have
+    failed, so a single job is enough evidence."""
 
     @property
     def is_retryable(self) -> bool:

@@ -1,4 +1,4 @@
-"""Retry windows: hours of the week in which no retry may start, in the time zone of the people who said so."""
+"""Retry windows: hours of the week in which no retry may start, in a given time zone."""
 
 import re
 from collections.abc import Iterable
@@ -17,44 +17,44 @@ _SPAN = re.compile(r"(?:([a-z]{3})(?:-([a-z]{3}))? )?(\d\d):(\d\d)-(\d\d):(\d\d)
 
 @dataclass(frozen=True, slots=True, init=False)
 class Window:
-    """When retries may start: always but in the `closed` spans, or only in the `open` ones.
+    """When retries may start: outside the `closed` spans, or only inside the `open` ones.
 
-    A span is `"mon-fri 09:00-17:00"`, `"sun 00:00-24:00"`, or without days every day; one that ends before
+    A span is `"mon-fri 09:00-17:00"` or `"sun 00:00-24:00"`; without days it holds every day. A span that ends before
     it begins runs past midnight.
     """
 
     zone: str
     closed: tuple[tuple[int, int], ...]
-    """Minutes of the week, half open, in order, not touching each other; the last may run past Sunday."""
+    """Half-open ranges of minutes of the week, ordered and disjoint; the last may run past Sunday."""
 
     def __init__(
         self,
         *,
         closed: str | Iterable[str] = (),
-        open: str | Iterable[str] = (),  # noqa: A002 - the word that people mean
+        open: str | Iterable[str] = (),  # noqa: A002 - the opposite of `closed`
         zone: str = "UTC",
     ) -> None:
-        """Read the spans; both kinds at once would contradict each other."""
+        """Parse the spans; `closed` and `open` exclude each other."""
         shut = _minutes(closed)
         if spans := _minutes(open):
             if shut:
-                message = "a window is closed at some times or open at some times; give one of the two"
+                message = "a window takes closed spans or open spans, not both"
                 raise InvalidWindow(message)
             shut = set(range(_WEEK)) - spans
         if len(shut) == _WEEK:
-            message = "the window never opens, so a retry would wait for ever; leave some time open"
+            message = "the window never opens, so a retry would wait forever; leave some time open"
             raise WindowNeverOpens(message)
         _load_zone(zone)
         object.__setattr__(self, "zone", zone)
         object.__setattr__(self, "closed", _spans_of(shut))
 
     def opens_at(self, at: int) -> int:
-        """Return the first moment from `at` on at which a retry may start."""
+        """Return the first time from `at` on at which a retry may start."""
         local = datetime.fromtimestamp(at / 1_000, _load_zone(self.zone))
         opening = local
         while (end := self._end_of_span(opening)) is not None:
             days, minute = divmod(end - opening.weekday() * _DAY, _DAY)
-            # The fold stays: in the second run of an hour that happens twice, its second end is meant.
+            # Keep the fold: in the second pass of a repeated hour, the span ends in that pass.
             opening = (opening + timedelta(days=days)).replace(
                 hour=minute // 60, minute=minute % 60, second=0, microsecond=0, fold=opening.fold
             )
@@ -113,10 +113,10 @@ def _load_zone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        message = f'no time zone {name!r} is known; name one like "Europe/Lisbon" or "UTC"'
+        message = f'zone must be a time zone such as "Europe/Lisbon" or "UTC", got {name!r}'
         raise UnknownTimeZone(message) from error
 
 
 def _refuse(text: str) -> NoReturn:
-    message = f'{text!r} is not a span of time; write it like "mon-fri 09:00-17:00" or "22:00-06:00"'
+    message = f'a span must look like "mon-fri 09:00-17:00" or "22:00-06:00", got {text!r}'
     raise InvalidWindow(message)

@@ -1,4 +1,4 @@
-"""The application of the demo: one task that sends an e-mail over SMTP, as an application of anybody's would."""
+"""The application of the demo: one task that sends an e-mail over SMTP."""
 
 import os
 import smtplib
@@ -11,7 +11,7 @@ from reprieve.core.backoff import Exponential
 from reprieve.core.policy import Policy
 
 PORT = "REPRIEVE_DEMO_PORT"
-"""The variable that says where the provider listens."""
+"""The environment variable with the port of the provider."""
 
 app = Reprieve()
 
@@ -25,7 +25,7 @@ mail = Policy(
 
 @app.task(name="send_mail", queue="mail", policy=mail, dependency="smtp", timeout="10s")
 def send_mail(recipient: str, subject: str) -> None:
-    """Send one e-mail. Its Message-ID is the same in every attempt, so a provider can recognise it."""
+    """Send one e-mail. Its Message-ID is the same in every attempt, so that the provider can recognise duplicates."""
     job = current_job()
     message = EmailMessage()
     message["From"] = "shop@example.org"

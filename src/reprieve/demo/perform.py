@@ -1,4 +1,4 @@
-"""Performing the demo: a story on a screen, in a folder that goes afterwards."""
+"""Run the demo on a screen, in a temporary folder."""
 
 import tempfile
 from pathlib import Path
@@ -11,11 +11,11 @@ from reprieve.worker.loop import run
 
 
 def perform(console: Console, *, jobs: int, seed: int) -> bool:
-    """Play the demo; answer whether every job ended as it should."""
+    """Run the demo; return whether every job ended as expected."""
     screen = Screen(console)
     with tempfile.TemporaryDirectory(prefix="reprieve-demo-") as folder:
         story = Story(Path(folder), jobs=jobs, seed=seed, tell=screen.tell)
-        with screen.lit():
+        with screen.live():
             ending = run(story.play(screen.show))
     screen.close(ending)
     return ending.is_good

@@ -1,29 +1,29 @@
-"""A scene: what the audience sees at one moment, as plain values."""
+"""A scene: the state of the demo at one time, as plain values."""
 
 from reprieve.core.record import Record
 
 STATUSES = ("ready", "scheduled", "retrying", "parked", "running", "succeeded", "dead")
-"""What is counted, in the order in which it is shown."""
+"""The statuses that are counted, in display order."""
 
 
 class Scene(Record):
-    """One moment of the demo."""
+    """The state of the demo at one time."""
 
     seconds: float
     health: str
     gate: str
     calls: int
-    """Calls that reached the provider, from the beginning."""
+    """Calls that have reached the provider so far."""
     tenants: dict[str, dict[str, int]]
     """Jobs by tenant and status."""
 
     def count(self, status: str) -> int:
-        """Return how many jobs of all tenants stand so."""
+        """Return how many jobs of all tenants have this status."""
         return sum(counts.get(status, 0) for counts in self.tenants.values())
 
 
 class Ending(Record):
-    """The figures at the end, counted and not assumed."""
+    """The totals at the end, counted in the store and the provider."""
 
     jobs: int
     attempts: int
@@ -32,18 +32,18 @@ class Ending(Record):
     retried: int
     """Jobs that failed and were tried again."""
     parked: int
-    """Jobs that waited for the provider without spending an attempt."""
+    """Jobs that waited for the provider without using up an attempt."""
     dead: int
     came_back: int
-    """Dead jobs that a person retried, and that succeeded."""
+    """Dead jobs that were retried manually and succeeded."""
     sent_again: int
-    """Mails that came twice because the worker was killed before it could say that it had sent them."""
+    """Mails that were sent twice because the worker was killed before it could settle the job."""
     lost: int
     doubled: int
-    """Mails that came twice though nothing had gone wrong."""
+    """Mails that were sent twice without a crash."""
     seconds: float
 
     @property
     def is_good(self) -> bool:
-        """Whether every job ended as it should."""
+        """Whether every job ended as expected."""
         return not (self.lost or self.doubled or self.dead) and self.came_back > 0

@@ -30,36 +30,36 @@ COLOURS = {
     "probing": "yellow",
 }
 BARS = " ▁▂▃▄▅▆▇█"
-SHOWN = 60
-"""Columns of the picture of calls, and scenes that it remembers."""
+CHART_COLUMNS = 60
+"""Columns of the chart of calls, one per scene."""
 
-SAY_EVERY = 2.0
-"""Seconds between two lines where there is no terminal."""
+PRINT_SECONDS = 2.0
+"""The interval between lines where there is no terminal."""
 
 
 class Screen:
-    """Shows scenes as they come."""
+    """Shows scenes and lines as they come."""
 
     def __init__(self, console: Console) -> None:
-        """Take where to show them."""
+        """Create a screen on a console."""
         self._console = console
         self._live: Live | None = None
         self._scene: Scene | None = None
         self._lines: deque[str] = deque(maxlen=7)
-        self._calls: deque[int] = deque([0], maxlen=SHOWN + 1)
-        self._said_at = -SAY_EVERY
+        self._calls: deque[int] = deque([0], maxlen=CHART_COLUMNS + 1)
+        self._printed_at = -PRINT_SECONDS
 
     @contextmanager
-    def lit(self) -> Iterator[None]:
-        """Show something for as long as this lasts."""
+    def live(self) -> Iterator[None]:
+        """Show a live table inside this context, if the console is a terminal."""
         if not self._console.is_terminal:
             yield
             return
-        with Live(console=self._console, refresh_per_second=8, get_renderable=self._picture) as self._live:
+        with Live(console=self._console, refresh_per_second=8, get_renderable=self._render) as self._live:
             yield
 
     def tell(self, line: str) -> None:
-        """Say what has just happened."""
+        """Show a line about what has just happened."""
         stamp = f"{self._scene.seconds if self._scene else 0.0:5.1f} s"
         self._lines.append(f"{stamp}  {line}")
         if self._live is None:
@@ -69,22 +69,22 @@ class Screen:
         """Show a scene."""
         self._scene = scene
         self._calls.append(scene.calls)
-        if self._live is None and scene.seconds - self._said_at >= SAY_EVERY:
-            self._said_at = scene.seconds
+        if self._live is None and scene.seconds - self._printed_at >= PRINT_SECONDS:
+            self._printed_at = scene.seconds
             counts = "  ".join(f"{status} {scene.count(status)}" for status in STATUSES)
             line = f"{scene.seconds:5.1f} s  provider {scene.health}  gate {scene.gate}  {counts}"
             self._console.print(line, highlight=False, soft_wrap=True)
 
     def close(self, ending: Ending) -> None:
-        """Show the figures at the end."""
-        table = Table(box=SIMPLE_HEAD, show_header=False, title="What became of the jobs", title_justify="left")
+        """Show the totals at the end."""
+        table = Table(box=SIMPLE_HEAD, show_header=False, title="Results", title_justify="left")
         table.add_column(justify="right")
         table.add_column()
-        for figure, meaning in _figures(ending):
-            table.add_row(figure, meaning)
+        for total, meaning in _totals(ending):
+            table.add_row(total, meaning)
         self._console.print(table)
 
-    def _picture(self) -> Group:
+    def _render(self) -> Group:
         scene = self._scene
         if scene is None:
             return Group(Text("starting the worker …"))
@@ -103,21 +103,21 @@ class Screen:
     def _bars(self) -> str:
         calls = list(self._calls)
         steps = [after - before for before, after in pairwise(calls)]
-        most = max([*steps, 1])
-        return "".join(BARS[-(-step * (len(BARS) - 1) // most)] for step in steps)
+        highest = max([*steps, 1])
+        return "".join(BARS[-(-step * (len(BARS) - 1) // highest)] for step in steps)
 
 
 def _number(count: int) -> str:
     return f"{count:,}" if count else "[dim]·[/]"
 
 
-def _figures(ending: Ending) -> Iterator[tuple[str, str]]:
+def _totals(ending: Ending) -> Iterator[tuple[str, str]]:
     yield f"{ending.jobs:,}", f"jobs, in {ending.attempts:,} attempts and {ending.calls:,} calls"
     yield f"[green]{ending.succeeded:,}[/]", "succeeded"
     yield f"{ending.retried:,}", "were retried after a failure of their own"
-    yield f"{ending.parked:,}", "waited for the provider without spending an attempt"
-    yield f"{ending.came_back:,}", "were dead and came back by a manual retry"
-    yield f"{ending.sent_again:,}", "sent again after the kill, and recognised by their Message-ID"
+    yield f"{ending.parked:,}", "waited for the provider without using up an attempt"
+    yield f"{ending.came_back:,}", "were dead and succeeded after a manual retry"
+    yield f"{ending.sent_again:,}", "were sent again after the kill, and recognised by their Message-ID"
     for count, word in ((ending.dead, "dead"), (ending.lost, "lost"), (ending.doubled, "doubled")):
         colour = "red" if count else "green"
         yield f"[{colour}]{count}[/]", word

@@ -1,4 +1,4 @@
-"""The story of the demo: what happens to the provider and to the worker, and what becomes of the jobs."""
+"""The script of the demo: what happens to the provider, the worker and the jobs."""
 
 import asyncio
 import contextlib
@@ -24,33 +24,33 @@ from reprieve.stores.walk import find_all
 TENANTS = {"acme": 0.6, "bolt": 0.3, "cozy": 0.1}
 """Three tenants, and their shares of the jobs."""
 
-PRODUCING = 14.0
-"""Seconds over which the jobs come."""
+ENQUEUE_SECONDS = 14.0
+"""The time over which the jobs are enqueued."""
 
 KILL_AT, BROWN_OUT_AT, DOWN_AT, BACK_AT = 3.0, 5.0, 9.0, 14.0
-"""When, in seconds, what happens."""
+"""Seconds from the start."""
 
 FULL_MAILBOXES = 3
-"""Recipients whose mailbox is full until somebody does something about it."""
+"""Recipients whose mailbox is full until the operator empties it."""
 
-LONGEST = 90.0
-"""Seconds after which the story is over, whatever has happened."""
+MAX_SECONDS = 90.0
+"""The demo fails if it takes longer than this."""
 
-EVERY = 0.2
-"""Seconds between two scenes."""
+SCENE_SECONDS = 0.2
+"""The interval between scenes."""
 
 Tell: TypeAlias = Callable[[str], None]
-"""Takes a line about what has just happened."""
+"""Shows a line about what has just happened."""
 
 
 class Story:
-    """One performance, in a folder of its own."""
+    """One run of the demo, in a folder of its own."""
 
     def __init__(self, folder: Path, *, jobs: int, seed: int, tell: Tell) -> None:
-        """Prepare everything; nothing is started yet."""
+        """Prepare a run; `play` starts it."""
         self._folder = folder
         self._jobs = jobs
-        self._rng = random.Random(seed)  # noqa: S311 - chance of a demo
+        self._rng = random.Random(seed)  # noqa: S311 - randomness of a demo
         self._provider = Provider(seed)
         self._tell = tell
         self._ids: list[str] = []
@@ -59,7 +59,7 @@ class Story:
         self._environ: dict[str, str] = {}
 
     async def play(self, show: Callable[[Scene], None]) -> Ending:
-        """Play the story from the first job to the last, and count."""
+        """Run the demo from the first job to the last; return the totals."""
         await self._provider.start()
         url = f"sqlite:///{self._folder / 'demo.db'}"
         app.settings = replace(app.settings, url=url)
@@ -70,14 +70,14 @@ class Story:
         }
         try:
             async with self._worker():
-                async with asyncio.timeout(LONGEST), asyncio.TaskGroup() as group:
+                async with asyncio.timeout(MAX_SECONDS), asyncio.TaskGroup() as group:
                     watching = group.create_task(self._watch(show))
                     mails = iter(self._mails())
                     await self._enqueue(next(mails))
-                    # However long the worker takes to start: the story begins with its first call.
+                    # Start the script with the worker's first call, however long the worker takes to start.
                     await self._provider.called.wait()
                     self._began = ticks()
-                    await asyncio.gather(self._produce(mails), self._misfortune())
+                    await asyncio.gather(self._produce(mails), self._disturb())
                     await self._finish()
                     watching.cancel()
                 show(await self._scene())
@@ -88,7 +88,7 @@ class Story:
 
     @contextlib.asynccontextmanager
     async def _worker(self) -> AsyncIterator[None]:
-        """Run a worker with two processes, as anybody would."""
+        """Run a worker with two processes."""
         with (self._folder / "worker.log").open("wb") as log:
             worker = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "reprieve", "worker", "reprieve.demo.mail:app"),
@@ -105,7 +105,7 @@ class Story:
             await worker.wait()
 
     def _mails(self) -> list[tuple[str, str]]:
-        """Return whose mails go to whom, and fill a few mailboxes."""
+        """Return the tenants and recipients of the mails; fill a few mailboxes."""
         tenants = self._rng.choices(list(TENANTS), list(TENANTS.values()), k=self._jobs)
         mails = [(tenant, f"{tenant}-{number}@example.org") for number, tenant in enumerate(tenants)]
         self._provider.refused = {recipient for _, recipient in self._rng.sample(mails[1:], FULL_MAILBOXES)}
@@ -117,33 +117,33 @@ class Story:
         self._ids.append(receipt.id)
 
     async def _produce(self, mails: Iterator[tuple[str, str]]) -> None:
-        """Enqueue the jobs, a few at a time."""
+        """Enqueue the jobs over `ENQUEUE_SECONDS`."""
         for number, mail in enumerate(mails):
             await self._enqueue(mail)
-            await asyncio.sleep(max(0.0, self._began + number * PRODUCING / self._jobs - ticks()))
+            await asyncio.sleep(max(0.0, self._began + number * ENQUEUE_SECONDS / self._jobs - ticks()))
 
-    async def _misfortune(self) -> None:
-        """Let happen what happens in production."""
+    async def _disturb(self) -> None:
+        """Kill a worker process and take the provider down."""
         self._tell(f"three tenants, {self._jobs:,} mails, and a healthy provider")
         await self._until(KILL_AT)
         self._kill_a_child()
         await self._until(BROWN_OUT_AT)
         await self._provider.become("brown-out")
-        self._tell("the provider browns out: it turns away a third of the mails with 451")
+        self._tell("the provider browns out: it refuses a third of the mails with 451")
         await self._until(DOWN_AT)
         await self._provider.become("down")
         self._tell("the provider is down: connections are refused")
         await self._until(BACK_AT)
         await self._provider.become("healthy")
-        self._tell("the provider is back; parked jobs come up the ramp 1, 2, 4 … 64")
+        self._tell("the provider is back; parked jobs return along the ramp 1, 2, 4 … 64")
 
     def _kill_a_child(self) -> None:
         process = max(self._provider.workers, key=self._provider.workers.__getitem__)
         os.kill(process, signal.SIGKILL)
-        self._tell(f"kill -9 of worker process {process}, in the middle of its work")
+        self._tell(f"kill -9 of worker process {process} while it works")
 
     async def _finish(self) -> None:
-        """Wait until only the dead are left, empty their mailboxes, and retry them as an operator would."""
+        """Wait until all jobs have ended, empty the full mailboxes, and retry the dead jobs."""
         await self._until_ended()
         dead = await find_all(app.store, Filter(statuses=frozenset({"dead"})), app.clock.now())
         self._tell(f"{len(dead)} jobs are dead: 550 mailbox full; an operator empties the mailboxes and retries them")
@@ -159,17 +159,15 @@ class Story:
             counts = await app.store.tally("status", Filter(), app.clock.now())
             if counts.get("succeeded", 0) + counts.get("dead", 0) >= len(self._ids):
                 return
-            await app.store.wait((), EVERY)
+            await app.store.wait((), SCENE_SECONDS)
 
     async def _watch(self, show: Callable[[Scene], None]) -> None:
         while True:
             show(await self._scene())
-            await asyncio.sleep(EVERY)
+            await asyncio.sleep(SCENE_SECONDS)
 
     async def _until(self, moment: float) -> None:
         await asyncio.sleep(max(0.0, self._began + moment - ticks()))
-
-    # looking
 
     async def _scene(self) -> Scene:
         now = app.clock.now()
@@ -185,8 +183,8 @@ class Story:
 
     async def _count(self) -> Ending:
         jobs = {job.id: job for job in await find_all(app.store, Filter(), app.clock.now())}
-        taken = self._provider.taken
-        again = {name: times - 1 for name, times in taken.items() if times > 1}
+        accepted = self._provider.accepted
+        again = {name: times - 1 for name, times in accepted.items() if times > 1}
         excused = {name: await self._interruptions(name) for name in again}
         known = [jobs[name] for name in self._ids if name in jobs]
         return Ending(
@@ -199,12 +197,14 @@ class Story:
             dead=sum(job.state == "dead" for job in known),
             came_back=sum(jobs[name].state == "succeeded" for name in self._retried if name in jobs),
             sent_again=sum(again.values()),
-            lost=sum(name not in jobs or (jobs[name].state == "succeeded" and not taken[name]) for name in self._ids),
+            lost=sum(
+                name not in jobs or (jobs[name].state == "succeeded" and not accepted[name]) for name in self._ids
+            ),
             doubled=sum(max(0, times - excused[name]) for name, times in again.items()),
             seconds=ticks() - self._began,
         )
 
     async def _interruptions(self, job_id: str) -> int:
-        """Return how often a worker lost the job before it could say that it had sent the mail."""
+        """Return how often the job was returned before its attempt was settled."""
         events = await app.store.events(job_id=job_id)
         return sum(isinstance(event.move, Return) for _, event in events)

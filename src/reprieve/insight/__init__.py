@@ -1,1 +1,1 @@
-"""What can be learned from failures: so far the simulator, which plays outages in virtual time."""
+"""Analysis of failures: the simulator of outages in virtual time."""

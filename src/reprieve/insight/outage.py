@@ -1,7 +1,7 @@
 """An outage in virtual time: a backlog of jobs against a dependency that is down, decided by the production code.
 
-Nothing here knows a policy: jobs are leased, classified, decided and moved by the core, as in a worker. Only the
-clock, the workers' slots and the dependency are make-believe.
+The core leases, classifies and settles the jobs, as in a worker. Only the clock, the workers' slots and the dependency
+are simulated.
 """
 
 import heapq
@@ -25,47 +25,47 @@ from reprieve.core.record import Record
 
 
 class Scenario(Record):
-    """How much work there is, how fast it goes, and how long the dependency is down, from the start on."""
+    """The backlog, the speed of calls, and how long the dependency is down from the start."""
 
     jobs: int = 10_000
     slots: int = 50
     call: float = 0.1
-    """Seconds of a call that succeeds."""
+    """Seconds that a successful call takes."""
     refusal: float = 0.02
-    """Seconds of a call that fails."""
+    """Seconds that a failing call takes."""
     down_for: float = 60.0
     seed: int = 1
 
 
 class Report(Record):
-    """What became of the backlog."""
+    """The result of a simulation."""
 
     calls: int
     succeeded: int
     dead: int
     ended_after: float
-    """Seconds from the end of the outage until the last job ended; below zero when all were dead before it."""
+    """Seconds from the end of the outage until the last job ended; negative when all were dead before it."""
     calls_by_second: dict[int, int]
 
 
-def play(policy: Policy, scenario: Scenario, *, park: bool) -> Report:
-    """Play the backlog through the outage, with the dependency's gate or without it."""
-    return _Play(policy, scenario, park=park).run()
+def simulate(policy: Policy, scenario: Scenario, *, park: bool) -> Report:
+    """Return the result of the outage, with the dependency's gate or without it."""
+    return _Simulation(policy, scenario, park=park).run()
 
 
-class _Play:
-    """The moving parts of one run. Moments are milliseconds from the beginning of the outage."""
+class _Simulation:
+    """The state of one simulation. Times are milliseconds from the beginning of the outage."""
 
     def __init__(self, policy: Policy, scenario: Scenario, *, park: bool) -> None:
         self.policy = policy
         self.scenario = scenario
-        self.rng = random.Random(scenario.seed)  # noqa: S311 - chance of a simulation
+        self.rng = random.Random(scenario.seed)  # noqa: S311 - randomness of a simulation
         self.down_until = milliseconds(scenario.down_for)
         self.gate = Gate(dependency="ses") if park else None
         self.failed = _failed("421 4.3.2 service not available")
         self.ready = deque(self._backlog())
         self.agenda: list[tuple[int, int, Job, bool]] = []
-        """What happens next: the moment, a tie-breaker, a job, and whether its call ends then (else it is due)."""
+        """A heap of future events: the time, a tie-breaker, a job, and whether its call ends then (else it is due)."""
         self.under_way = 0
         self.calls: Counter[int] = Counter()
         self.ended: Counter[str] = Counter()
@@ -75,7 +75,7 @@ class _Play:
         now = 0
         self._start_calls(now)
         while self.agenda or self.ready:
-            now = self._next_moment(now)
+            now = self._next_time(now)
             while self.agenda and self.agenda[0][0] <= now:
                 _, _, job, is_call = heapq.heappop(self.agenda)
                 if is_call:
@@ -97,11 +97,11 @@ class _Play:
         for number in range(self.scenario.jobs):
             yield Job(id=make_id(0, number), task="send", dependency="ses", created_at=0, due_at=0)
 
-    def _next_moment(self, now: int) -> int:
-        moments = [self.agenda[0][0]] if self.agenda else []
+    def _next_time(self, now: int) -> int:
+        times = [self.agenda[0][0]] if self.agenda else []
         if self.gate is not None and self.gate.probe_at is not None:
-            moments.append(self.gate.probe_at)
-        return max(now, min(moments))
+            times.append(self.gate.probe_at)
+        return max(now, min(times))
 
     def _start_calls(self, now: int) -> None:
         permits = None if self.gate is None else self.gate.permits(self.under_way)
@@ -109,7 +109,7 @@ class _Play:
         for _ in range(min(len(self.ready), free if permits is None else min(free, permits))):
             job = change.lease(self.ready.popleft(), "worker", now).job
             length = self.scenario.refusal if now < self.down_until else self.scenario.call
-            self._note(now + milliseconds(length), job, is_call=True)
+            self._schedule(now + milliseconds(length), job, is_call=True)
             self.under_way += 1
             self.calls[now // 1_000] += 1
 
@@ -126,12 +126,12 @@ class _Play:
         conditions = Conditions(now=now, u=self.rng.random(), gate=self.gate)
         job = change.settle(job, decide(job, outcome, self.policy, conditions), now).job
         if job.state == "waiting":
-            self._note(job.due_at, job, is_call=False)
+            self._schedule(job.due_at, job, is_call=False)
         else:
             self.ended[job.state] += 1
             self.last_end = now
 
-    def _note(self, at: int, job: Job, *, is_call: bool) -> None:
+    def _schedule(self, at: int, job: Job, *, is_call: bool) -> None:
         heapq.heappush(self.agenda, (at, self.rng.getrandbits(62), job, is_call))
 
 

@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from reprieve.app import Reprieve
 from reprieve.context import Running
 from reprieve.core.change import Change
-from reprieve.core.duration import LONGEST, Duration, milliseconds, seconds
+from reprieve.core.duration import MAX_DURATION_SECONDS, Duration, milliseconds, seconds
 from reprieve.core.job import Job
 from reprieve.core.outcome import Interrupted, Outcome
 from reprieve.errors import EndlessDrain, ReprieveError
@@ -78,7 +78,7 @@ async def adrain(
     """
     with nullcontext() if clock is None else app.override(clock=clock):
         now = app.clock.now()
-        until = now + milliseconds(LONGEST if within is None else seconds(within, "within"))
+        until = now + milliseconds(MAX_DURATION_SECONDS if within is None else seconds(within, "within"))
         drained = await run_due(app, until=until, at_most=at_most, raises=raises)
         if within is not None and isinstance(app.clock, FakeClock):
             app.clock.set(max(until, app.clock.now()))
@@ -125,7 +125,7 @@ class Drain:
 
     async def open(self) -> None:
         """Open the session, with a lease that no jump of the clock ends."""
-        heartbeat = Heartbeat(session=self._session, now=self._clock.now(), lease=LONGEST, slots=1, is_new=True)
+        heartbeat = Heartbeat(session=self._session, now=self._clock.now(), lease=MAX_DURATION_SECONDS, slots=1, is_new=True)
         await patiently(lambda: self._store.heartbeat(heartbeat))
         await patiently(self._parts.gates.refresh)
         await self._find_more()

@@ -47,7 +47,7 @@ class Settlement:
             self._record(job, outcome)
         now = self._clock.next()
         complain = partial(log_broken_policy, job)
-        conditions = Conditions(now=now, u=draw(), gate=self._gates.of(job.dependency), complain=complain)
+        conditions = Conditions(now=now, u=draw(), gate=self._gates.of(job.dependency), on_error=complain)
         decision = decide(job, outcome, self._registry.policy_of(job), conditions)
         settled = change.settle(job, decision, now)
         if not isinstance(outcome, Succeeded) or outcome.result is None:

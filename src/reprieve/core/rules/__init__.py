@@ -1,4 +1,4 @@
-"""The shipped tables of classification: each module judges the failures of one protocol or library."""
+"""The built-in classification tables: each module judges the failures of one protocol or library."""
 
 from reprieve.core.rules import http, python, ses, smtp
 

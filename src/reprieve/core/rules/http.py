@@ -1,4 +1,4 @@
-"""HTTP status codes, as the caller of somebody else's service sees them."""
+"""HTTP status codes, as the client of an external service sees them."""
 
 from http import HTTPStatus
 
@@ -25,7 +25,7 @@ _KNOWN = {str(status.value) for status in HTTPStatus}
 
 
 def judge(failure: Failure) -> Verdict | None:
-    """Judge an HTTP status; a bare number counts as one when HTTP knows it."""
+    """Return the verdict on an HTTP status; a bare number counts as one when HTTP defines it."""
     code = failure.code
     if failure.protocol != "http" and (failure.protocol or code not in _KNOWN):
         return None
@@ -41,5 +41,5 @@ def judge(failure: Failure) -> Verdict | None:
 
 
 def _by_class(code: str) -> tuple[Kind, Scope]:
-    # Below 500 the request itself is at fault: a redirect nobody follows is no better the second time.
+    # Below 500 the request itself is at fault, and a redirect that was not followed fails again.
     return ("transient", "dependency") if code >= "500" else ("permanent", "job")

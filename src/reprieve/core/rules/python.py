@@ -39,9 +39,9 @@ _JUDGEMENTS: dict[str, tuple[Kind, Scope]] = {
     name: judgement for judgement, names in _CLASSES.items() for name in names.split()
 }
 _NAMES: dict[str, tuple[Kind, Scope]] = {
-    # Every library has a ValidationError of its own, and none passes by trying again.
+    # Every library has its own ValidationError, and no retry cures one.
     "ValidationError": ("permanent", "job"),
-    # The names that Python's database interface gives to what every driver raises.
+    # The names of PEP 249, which every database driver uses.
     "IntegrityError": ("permanent", "job"),
     "ProgrammingError": ("permanent", "job"),
     "DataError": ("permanent", "job"),
@@ -69,7 +69,7 @@ _NETWORK = re.compile(
 
 
 def judge(failure: Failure) -> Verdict | None:
-    """Judge by the classes of the exception, then by the words that network errors use."""
+    """Return the verdict by the classes of the exception, then by the wording of network errors."""
     if _CERTIFICATE.search(failure.message):
         return _verdict(("permanent", "job"), failure, "python:certificate")
     for name in failure.types:
@@ -79,7 +79,7 @@ def judge(failure: Failure) -> Verdict | None:
             # Some network errors have no class of their own.
             return unreachable(failure)
         if judgement is not None:
-            # Of a class that speaks of the network the text may say more; of any other it may quote anything.
+            # The message of a network error may tell more; that of any other class may quote anything.
             network = failure.network or network_error_in(failure.message)
             return _verdict(judgement, failure, f"python:{short}", network)
     if words := _NETWORK.search(failure.message):
@@ -88,7 +88,7 @@ def judge(failure: Failure) -> Verdict | None:
 
 
 def unreachable(failure: Failure) -> Verdict:
-    """Return the verdict on a failure behind which there is no connection, whatever its class."""
+    """Return the verdict on a failure to connect, whatever the class of the exception."""
     return _verdict(("transient", "dependency"), failure, f"python:{failure.network}")
 
 
@@ -109,7 +109,7 @@ def _is_unavailable(failure: Failure, network: str) -> bool:
     """Whether no connection was made: refused, unreachable, or what its library calls a connect timeout."""
     if network in UNREACHABLE or network == CONNECT_TIMEOUT:
         return True
-    # An older urllib3 counts every connection that cannot be made as a connect timeout, an unknown host as well.
+    # Older versions of urllib3 report every failed connection as a connect timeout, even an unknown host.
     if network not in ("", "ETIMEDOUT"):
         return False
     cause = failure.cause

@@ -1,4 +1,4 @@
-"""Amazon SES and the other AWS services: errors by the name of their code."""
+"""Amazon SES and the other AWS services: errors by their code."""
 
 from reprieve.core.failure import Failure
 from reprieve.core.verdict import Kind, Scope, Verdict
@@ -32,7 +32,7 @@ _JUDGEMENTS: dict[str, tuple[Kind, Scope]] = {
 
 
 def judge(failure: Failure) -> Verdict | None:
-    """Judge an AWS error code, with or without the ending that its exception class carries."""
+    """Return the verdict on an AWS error code, with or without the suffix Exception or Error."""
     code = failure.code
     if failure.protocol not in ("", "aws") or not code:
         return None

@@ -1,7 +1,7 @@
 """SMTP replies: RFC 5321 codes and RFC 3463 enhanced status codes.
 
-The class of the enhanced status decides first (4 passes, 5 does not), else the first digit of the code.
-What the tables below add is whose fault it is: a full mailbox is one recipient's, a full server everybody's.
+The class of the enhanced status decides (4 is transient, 5 permanent), else the first digit of the code. The tables
+below add the scope: a full mailbox concerns one recipient, a full server all of them.
 """
 
 import re
@@ -41,7 +41,7 @@ _REPLIES: dict[str, Scope] = {
 _HTTP_ONLY = {str(status.value) for status in HTTPStatus} - set(_REPLIES)
 
 _RECIPIENTS = {("5", "3"), ("7", "1")}
-"""Too many recipients, and what most servers say of a greylisted one."""
+"""Too many recipients, and the status that most servers give a greylisted recipient."""
 
 _GREETINGS = {
     "smtplib.SMTPConnectError",
@@ -49,12 +49,12 @@ _GREETINGS = {
     "aiosmtplib.errors.SMTPConnectResponseError",
     "aiosmtplib.errors.SMTPHeloError",
 }
-"""What libraries raise before a transaction begins: the server has not heard of any mail yet."""
+"""What libraries raise before a mail transaction begins: the server has not seen a mail yet."""
 
 _GREYLISTED = re.compile(r"gr[ae]y-?list", re.IGNORECASE)
 
 GREYLISTED_SECONDS = 300.0
-"""How long a greylisted mail waits when the server names no time: servers turn the first tries of minutes away."""
+"""How long a greylisted mail waits when the server names no time: servers reject retries in the first minutes."""
 
 _RATE = re.compile(
     r"too many (?:connections|messages|requests|emails|mails|concurrent)|\brate\b|throttl|slow down"
@@ -64,7 +64,7 @@ _RATE = re.compile(
 
 
 def judge(failure: Failure) -> Verdict | None:
-    """Judge an SMTP reply; a bare number counts as one unless only HTTP knows it."""
+    """Return the verdict on an SMTP reply; a bare number counts as one unless only HTTP defines it."""
     code = failure.code
     if failure.protocol not in ("", "smtp") or not _is_reply(failure):
         return None
@@ -88,14 +88,14 @@ def _is_reply(failure: Failure) -> bool:
     code = failure.code
     if failure.enhanced or failure.protocol == "smtp":
         return code[:1] in ("4", "5")
-    # Unmarked, a number is ambiguous: 503 is a refused command here and an outage in HTTP. SMTP's own come
-    # first, then HTTP's, and what neither defines goes by its first digit.
+    # A bare number is ambiguous: 503 is a refused command here and an outage in HTTP. The codes of SMTP come
+    # first, then those of HTTP; a code that neither defines goes by its first digit.
     return code in _REPLIES or (code.isdigit() and code[:1] in ("4", "5") and code not in _HTTP_ONLY)
 
 
 def _scope(failure: Failure, *, is_rate: bool, is_greylisted: bool) -> Scope:
     _, subject, detail = failure.enhanced.split(".") if failure.enhanced else ("", "", "")
-    # A greylisted recipient, a full mailbox, a busy user: nobody else waits for that.
+    # A greylisted recipient, a full mailbox or a busy user concerns no other job.
     if subject in ("1", "2") or (subject, detail) in _RECIPIENTS or is_greylisted:
         return "job"
     if is_rate or subject in ("3", "4", "7"):

@@ -13,7 +13,7 @@ from reprieve.core.events import Event, replay
 from reprieve.core.job import Cause, Job
 from reprieve.core.move import LEGAL, Return, Start
 from reprieve.core.rate import Rate
-from reprieve.core.status import STUCK_AFTER, Status, status_of
+from reprieve.core.status import STUCK_AFTER_SECONDS, Status, status_of
 from reprieve.errors import InvalidCursor
 from reprieve.stores.protocol import Filter, LimitState, LimitUpdate, Store, Subject, Tally
 from reprieve.testing.conformance.expect import expect, expect_equal, expect_error, expect_ids, expect_job
@@ -268,7 +268,7 @@ async def check_tally_follows_every_move(store: Store) -> None:
     expect_equal(await _statuses(store, START), wanted, "the tally by status")
     wanted = {"ready": 3, "stuck": 1, "succeeded": 1, "dead": 1}
     expect_equal(await _statuses(store, START + HOUR), wanted, "the tally an hour later")
-    retry = change.retry(death.job, OPERATOR, START, STUCK_AFTER)
+    retry = change.retry(death.job, OPERATOR, START, STUCK_AFTER_SECONDS)
     await store.apply([retry], START)
     wanted = {"ready": 3, "running": 1, "succeeded": 1, "retrying": 1}
     expect_equal(await _statuses(store, START), wanted, "the tally after the dead job was retried")
@@ -306,7 +306,7 @@ async def check_events_rebuild_the_job(store: Store) -> None:
         leased = await worker.one(at=at)
         last = ending(leased, at + number)
         await worker.settle(last, at=at)
-    retry = change.retry(last.job, OPERATOR, at, STUCK_AFTER)
+    retry = change.retry(last.job, OPERATOR, at, STUCK_AFTER_SECONDS)
     cancel = change.cancel(retry.job, OPERATOR, at + 1)
     for item in (retry, cancel):
         await store.apply([item], at)

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from reprieve.core import change
 from reprieve.core.move import Return
-from reprieve.core.status import STUCK_AFTER
+from reprieve.core.status import STUCK_AFTER_SECONDS
 from reprieve.stores.protocol import LimitUpdate, Store, Subject
 from reprieve.testing.conformance.expect import expect_equal, expect_ids, expect_job
 from reprieve.testing.conformance.stage import (
@@ -97,7 +97,7 @@ async def check_jobs_that_return_to_a_held_lane_stay_there(store: Store) -> None
     await update_limits(store, LimitUpdate(subject="dependency", name="ses", permits=0))
     death = kill(dead)
     await worker.settle(make(returned, Return()), fail(failed, due_at=START + SECOND), death)
-    await store.apply([change.retry(death.job, OPERATOR, START, STUCK_AFTER)], START)
+    await store.apply([change.retry(death.job, OPERATOR, START, STUCK_AFTER_SECONDS)], START)
     at = START + 2 * SECOND
     expect_equal(await worker.take(10, at), [], "jobs leased of a held lane that jobs returned to")
     await update_limits(store, LimitUpdate(subject="dependency", name="ses", permits=None), at=at)

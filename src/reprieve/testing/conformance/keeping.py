@@ -5,7 +5,7 @@ import asyncio
 
 from reprieve.core import change
 from reprieve.core.job import Job
-from reprieve.core.status import STUCK_AFTER
+from reprieve.core.status import STUCK_AFTER_SECONDS
 from reprieve.stores.protocol import Entry, Filter, LimitUpdate, Pruned, Retention, Store
 from reprieve.testing.conformance.expect import expect, expect_equal, expect_ids, expect_job
 from reprieve.testing.conformance.stage import (
@@ -168,7 +168,7 @@ async def check_dead_job_goes_only_when_it_was_archived(store: Store) -> None:
     archived, retried, kept = await worker.exactly(3)
     deaths = [kill(job) for job in (archived, retried, kept)]
     await worker.settle(*deaths)
-    await store.apply([change.retry(deaths[1].job, OPERATOR, START, STUCK_AFTER)], START)
+    await store.apply([change.retry(deaths[1].job, OPERATOR, START, STUCK_AFTER_SECONDS)], START)
     named = tuple(death.job for death in deaths[:2])
     pruned = await store.prune(Retention(now=START + MINUTE, archived=named))
     expect_equal(pruned.dead, 1, "dead jobs that went")

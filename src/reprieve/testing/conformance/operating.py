@@ -6,7 +6,7 @@ import asyncio
 from msgspec.structs import replace
 
 from reprieve.core import change
-from reprieve.core.status import STUCK_AFTER
+from reprieve.core.status import STUCK_AFTER_SECONDS
 from reprieve.stores.protocol import Store
 from reprieve.testing.conformance.expect import expect_equal, expect_ids, expect_job
 from reprieve.testing.conformance.settling import LATER, dead_job, running_job
@@ -29,7 +29,7 @@ from reprieve.testing.conformance.stage import (
 
 async def check_person_retries_a_dead_job(store: Store) -> None:
     worker, dead = await dead_job(store)
-    wanted = change.retry(dead, OPERATOR, START, STUCK_AFTER)
+    wanted = change.retry(dead, OPERATOR, START, STUCK_AFTER_SECONDS)
     expect_equal(await store.apply([wanted], START), ["applied"], "the answer to a manual retry")
     expect_job(await get(store, dead), wanted.job, "the job after a manual retry")
     again = await worker.one()
@@ -42,7 +42,7 @@ async def check_person_retries_a_job_among_the_delayed(store: Store) -> None:
     await enqueue(store, *others)
     failed = fail(leased, due_at=START + 550 * SECOND)
     await worker.settle(failed)
-    await store.apply([change.retry(failed.job, OPERATOR, LATER, STUCK_AFTER)], LATER)
+    await store.apply([change.retry(failed.job, OPERATOR, LATER, STUCK_AFTER_SECONDS)], LATER)
     again = await worker.one(10, LATER)
     expect_equal((again.id, again.attempt), (leased.id, 2), "the job that a person retried")
     await worker.settle(succeed(again, LATER), at=LATER)
@@ -52,7 +52,7 @@ async def check_person_retries_a_job_among_the_delayed(store: Store) -> None:
 async def check_manual_retry_may_wait(store: Store) -> None:
     worker, dead = await dead_job(store)
     request = replace(OPERATOR, delay=60.0)
-    await store.apply([change.retry(dead, request, START, STUCK_AFTER)], START)
+    await store.apply([change.retry(dead, request, START, STUCK_AFTER_SECONDS)], START)
     claimed = await worker.ask(1)
     expect_equal((claimed.jobs, claimed.next_at), ((), START + 60 * SECOND), "jobs and next time before the retry")
     expect_equal(len(await worker.take(at=START + 60 * SECOND)), 1, "jobs leased at the time of the retry")
@@ -76,7 +76,7 @@ async def check_job_that_left_the_queue_is_not_leased_in_place_of_the_next(store
     expect_ids(await worker.take(10), [second], "jobs leased after the first of two was cancelled")
     third, fourth = await enqueued(store), await enqueued(store)
     cancel = change.cancel(third, OPERATOR, START)
-    retry = change.retry(cancel.job, replace(OPERATOR, delay=60.0), START, STUCK_AFTER)
+    retry = change.retry(cancel.job, replace(OPERATOR, delay=60.0), START, STUCK_AFTER_SECONDS)
     answers = [await store.apply([one], START) for one in (cancel, retry)]
     expect_equal(answers, [["applied"], ["applied"]], "the answers to a cancel and a retry that waits")
     expect_ids(await worker.take(10), [fourth], "jobs leased while the one before waits for its retry")
@@ -86,7 +86,7 @@ async def check_job_that_left_the_queue_is_not_leased_in_place_of_the_next(store
 async def check_person_takes_a_stuck_job_from_its_session(store: Store) -> None:
     worker, leased = await running_job(store)
     at = START + 31 * 60 * SECOND
-    retry = change.retry(leased, OPERATOR, at, STUCK_AFTER)
+    retry = change.retry(leased, OPERATOR, at, STUCK_AFTER_SECONDS)
     expect_equal(await store.apply([retry], at), ["applied"], "the answer to the retry of a stuck job")
     again = await worker.one(at=at)
     expect_equal(await worker.settle(succeed(leased, at), at=at), ["refused"], "the result of the stuck attempt")
@@ -103,7 +103,7 @@ async def check_dead_job_is_revived(store: Store) -> None:
 
 async def check_of_two_operators_exactly_one_is_heard(store: Store) -> None:
     _, dead = await dead_job(store)
-    retries = [change.retry(dead, request, START, STUCK_AFTER) for request in (OPERATOR, ANOTHER)]
+    retries = [change.retry(dead, request, START, STUCK_AFTER_SECONDS) for request in (OPERATOR, ANOTHER)]
     answers = await asyncio.gather(*(store.apply([retry], START) for retry in retries))
     expect_equal(sorted(answer for (answer,) in answers), ["applied", "refused"], "the answers to two operators")
     winner = retries[[answer for (answer,) in answers].index("applied")]
@@ -128,7 +128,7 @@ async def check_of_two_operators_in_one_batch_the_first_is_heard(store: Store) -
         death = kill(await worker.one())
         await worker.settle(death)
         requests = [replace(request, delay=seconds) for request in (OPERATOR, ANOTHER, OPERATOR)]
-        retries = [change.retry(death.job, request, START, STUCK_AFTER) for request in requests]
+        retries = [change.retry(death.job, request, START, STUCK_AFTER_SECONDS) for request in requests]
         answers = await store.apply(retries, START)
         expect_equal(answers, ["applied", "refused", "already"], "the answers to two operators, one of them twice")
         expect_job(await get(store, death.job), retries[0].job, "the job after both")

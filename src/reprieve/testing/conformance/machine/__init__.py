@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from reprieve.core import change
 from reprieve.core.change import Change
 from reprieve.core.job import Job
-from reprieve.core.status import STUCK_AFTER
+from reprieve.core.status import STUCK_AFTER_SECONDS
 from reprieve.errors import ConcurrentModification, IllegalMove, InvalidRetryState
 from reprieve.stores.capabilities import FaultPoint
 from reprieve.stores.protocol import LimitUpdate, Store
@@ -164,9 +164,9 @@ class StoreMachine(RuleBasedStateMachine):
                 case 1:
                     return change.revive(job, now)
                 case 2:
-                    return change.retry(job, REQUESTS[2], now, STUCK_AFTER)
+                    return change.retry(job, REQUESTS[2], now, STUCK_AFTER_SECONDS)
                 case _:
-                    return change.retry(job, REQUESTS[person], now, STUCK_AFTER if kind == 3 else 0.0)  # noqa: PLR2004 - one kind of five
+                    return change.retry(job, REQUESTS[person], now, STUCK_AFTER_SECONDS if kind == 3 else 0.0)  # noqa: PLR2004 - one kind of five
         except (ConcurrentModification, InvalidRetryState, IllegalMove):
             return None
 

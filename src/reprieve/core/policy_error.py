@@ -1,4 +1,4 @@
-"""Complaints: how a decision tells its caller of code of the application that raised, and that it went on without."""
+"""Errors in a policy: how a decision reports application code that raised, and goes on without it."""
 
 from collections.abc import Callable
 from typing import Literal, TypeAlias
@@ -6,8 +6,8 @@ from typing import Literal, TypeAlias
 Part: TypeAlias = Literal["rules", "backoff"]
 """The part of a policy that raised."""
 
-Complain: TypeAlias = Callable[[Part, Exception], None]
+OnError: TypeAlias = Callable[[Part, Exception], None]
 
 
 def ignore(_: Part, __: Exception) -> None:
-    """Go on without a word."""
+    """Do nothing."""
