@@ -39,10 +39,10 @@ def test_every_number_is_that_of_the_code() -> None:
         ("at most 1 day", Settings().succeeded_kept_for == seconds("1d")),
         ("| cancelled jobs | 7 days |", RETENTION.cancelled_for == seconds("7d")),
         ("| 7 days; on Redis", RETENTION.events_for == seconds("7d")),
-        ("the last 100,000", lua_number("events", r"MOST_EVENTS = (\d+)") == 100_000),
+        ("the last 100,000", lua_number("events", r"MAX_EVENTS = (\d+)") == 100_000),
         ("at least 1 day from the enqueue", seconds("1d") == KEY_RETENTION_SECONDS),
         ("10 minutes at least on PostgreSQL", postgres.REPEATED == 600_000),
-        ("at most 1,000 entries", lua_number("prune", r"local left = (\d+)") == 1_000),
+        ("at most 1,000 entries", lua_number("prune", r"MAX_ENTRIES = (\d+)") == 1_000),
         ("2,000 rows of each kind", sqlite.MOST_ROWS == postgres.MOST_ROWS == 2_000),
     ):
         assert text in PAGE

@@ -178,7 +178,7 @@ class Shop:
         """Return what the store remembers of what has landed, in seconds from now."""
         with redis.Redis.from_url(self.url.partition("?")[0]) as client:
             now = client.time()[0]
-            found = client.zrange(f"{{{self.prefix}:0}}:o", 0, -1, withscores=True)
+            found = client.zrange(f"{{{self.prefix}:0}}:relayed", 0, -1, withscores=True)
         return {raw: until / 1_000 - now for raw, until in found}
 
     async def forget_all(self) -> None:
@@ -188,7 +188,7 @@ class Shop:
             pass
         with redis.Redis.from_url(self.url.partition("?")[0]) as client:
             # Ids of succeeded jobs are remembered for minutes, by the server's own time.
-            for key in client.scan_iter(f"{{{self.prefix}:0}}:f:*"):
+            for key in client.scan_iter(f"{{{self.prefix}:0}}:forgotten:*"):
                 client.delete(key)
 
     async def close(self) -> None:

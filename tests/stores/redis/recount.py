@@ -25,11 +25,11 @@ class Books:
         self._client = client
         self._tag = tag.encode()
         self.keys = {key[len(self._tag) :]: client.type(key) for key in client.scan_iter(self._pattern(), count=1_000)}
-        self.records: dict[bytes, bytes] = self.hash(b":j")
-        self.lanes = {name: _decode(data) for name, data in self.hash(b":s").items()}
-        self.tenants = {name: _decode(data) for name, data in self.hash(b":tn").items()}
-        self.limiters = {name: _decode(data) for name, data in self.hash(b":g").items()}
-        self.queues = {name: _decode(data) for name, data in self.hash(b":q").items()}
+        self.records: dict[bytes, bytes] = self.hash(b":jobs")
+        self.lanes = {name: _decode(data) for name, data in self.hash(b":lanes").items()}
+        self.tenants = {name: _decode(data) for name, data in self.hash(b":tenants").items()}
+        self.limiters = {name: _decode(data) for name, data in self.hash(b":limiters").items()}
+        self.queues = {name: _decode(data) for name, data in self.hash(b":queues").items()}
 
     def _pattern(self) -> bytes:
         return self._tag + b":*"
@@ -69,7 +69,7 @@ def _standing(books: Books) -> tuple[defaultdict[bytes, list[str]], Counter[byte
     """Return where every id stands, and the leftovers in lanes."""
     found: defaultdict[bytes, list[str]] = defaultdict(list)
     leftovers: Counter[bytes] = Counter()
-    for key, lane in books.named(b":l:"):
+    for key, lane in books.named(b":ready:"):
         for entry in books.list(key):
             record = books.records.get(entry[:16], _NONE)
             is_valid = record[4] == WAITING and record[2:4] == entry[16:] and _lane_in(record) == lane
@@ -77,14 +77,14 @@ def _standing(books: Books) -> tuple[defaultdict[bytes, list[str]], Counter[byte
                 found[entry[:16]].append("ready")
             else:
                 leftovers[entry[:16]] += 1
-    for key, _ in books.named(b":d:"):
+    for key, _ in books.named(b":delayed:"):
         for raw in books.zset(key):
             found[raw].append(("scheduled", "scheduled", "retrying", "parked", "parked")[books.records[raw][5]])
-    for prefix, word in ((b":x:", "dead"), (b":c:", "cancelled"), (b":ok:", "succeeded")):
+    for prefix, word in ((b":dead:", "dead"), (b":cancelled:", "cancelled"), (b":succeeded:", "succeeded")):
         for key, _ in books.named(prefix):
             for raw in books.zset(key):
                 found[raw].append(word)
-    for raw in itertools.chain(*(books.hash(key) for key, _ in books.named(b":y:"))):
+    for raw in itertools.chain(*(books.hash(key) for key, _ in books.named(b":leases:"))):
         found[raw].append("running")
     return found, leftovers
 
@@ -107,7 +107,7 @@ def _places(books: Books) -> Iterator[str]:
         wanted = [counted[name][word] for word in words]
         if kept != wanted:
             yield f"lane {name!r} counts {kept}, and there are {wanted}"
-    noted = {raw: int(count) for raw, count in books.hash(b":lo").items()}
+    noted = {raw: int(count) for raw, count in books.hash(b":leftovers").items()}
     if noted != dict(leftovers):
         yield f"leftovers are {dict(leftovers)}, and noted are {noted}"
 
@@ -115,7 +115,7 @@ def _places(books: Books) -> Iterator[str]:
 def _running(books: Books) -> Iterator[str]:
     tenants: Counter[bytes] = Counter()
     limiters: Counter[bytes] = Counter()
-    for key, _ in books.named(b":y:"):
+    for key, _ in books.named(b":leases:"):
         for lease in books.hash(key).values():
             queue, tenant, task, dependency, group, _ = lease[20:].split(b"\0")
             tenants[queue + b"\0" + tenant] += 1
@@ -140,7 +140,7 @@ def _rings(books: Books) -> Iterator[str]:
     for key, tenant in books.tenants.items():
         weight, running, finish, _, _, count, alone, blocked = tenant[:8]
         queue, _, name = key.partition(b"\0")
-        listed = {alone.encode()} if alone else set(books.zset(b":r:" + key))
+        listed = {alone.encode()} if alone else set(books.zset(b":open_lanes:" + key))
         if listed != opened[key] or count != len(opened[key]):
             yield f"tenant {key!r} lists {count}, {listed}, and open are {opened[key]}"
         if count and not blocked:
@@ -149,7 +149,7 @@ def _rings(books: Books) -> Iterator[str]:
         elif running:
             weights[queue][1] += round(weight * 1_000)
     for queue, state in books.queues.items():
-        ring = set(books.zset(b":t:" + queue))
+        ring = set(books.zset(b":candidates:" + queue))
         if ring != rings[queue]:
             yield f"the ring of {queue!r} is {ring}, and should be {rings[queue]}"
         if state[6:8] != weights[queue]:
@@ -166,12 +166,12 @@ def _asides(books: Books) -> Iterator[str]:
     for name, lane in books.lanes.items():
         if len(lane) > 7 and lane[7]:
             wanted[lane[7].encode() + b"\0" + b"\0".join(name.split(b"\0")[:2])].add(name)
-    found = {name: books.members(key) for key, name in books.named(b":a:")}
+    found = {name: books.members(key) for key, name in books.named(b":blocked_lanes:")}
     if found != dict(wanted):
         yield f"set aside are {dict(wanted)}, and listed are {found}"
-    waiting = books.zset(b":w")
+    waiting = books.zset(b":rechecks")
     for name, limiter in books.limiters.items():
-        tenants = set(books.zset(b":h:" + name))
+        tenants = set(books.zset(b":blocked_tenants:" + name))
         if limiter[1] != len(tenants):
             yield f"limiter {name!r} counts {limiter[1]} tenants, and {tenants} wait"
         running, _, permits, most, count = (*limiter, None, None, None, None, None)[:5]
@@ -182,12 +182,12 @@ def _asides(books: Books) -> Iterator[str]:
 
 
 def _sessions(books: Books) -> Iterator[str]:
-    sessions = {name: msgspec.msgpack.decode(_text_free(data)) for name, data in books.hash(b":ss").items()}
-    living, dead = set(books.zset(b":sx")), set(books.zset(b":sd"))
+    sessions = {name: msgspec.msgpack.decode(_text_free(data)) for name, data in books.hash(b":sessions").items()}
+    living, dead = set(books.zset(b":live_sessions")), set(books.zset(b":dead_sessions"))
     if living & dead or living | dead != sessions.keys():
         yield f"sessions are {sessions.keys()}, living {living}, dead {dead}"
     slots = sum(state[1] for name, state in sessions.items() if name in living)
-    kept = int(books.hash(b":m").get(b"slots", 0))
+    kept = int(books.hash(b":meta").get(b"slots", 0))
     if slots != kept:
         yield f"{slots} slots live, and {kept} are counted"
 

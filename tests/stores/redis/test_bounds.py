@@ -163,9 +163,9 @@ async def test_events_beyond_the_most_go_by_their_number(store: RedisStore, clie
         await enqueue(store, *jobs)
         for job in jobs[:10]:
             await store.apply([change.cancel(job, OPERATOR, START)], START)
-        client.hset(f"{TAG}:m", "told", 100_000)
+        client.hset(f"{TAG}:meta", "event_count", 100_000)
         await store.apply([change.cancel(job, OPERATOR, START) for job in jobs[10:]], START)
-        assert int(client.hget(f"{TAG}:m", "told") or 0) <= 100_000
+        assert int(client.hget(f"{TAG}:meta", "event_count") or 0) <= 100_000
     await store.close()
 
 

@@ -49,10 +49,10 @@ def test_every_danger_is_found(settings: dict[str, str], name: str, level: str) 
 
 def test_key_of_another_kind_and_a_newer_layout_are_found(safe: servers.Server) -> None:
     with safe.client() as client:
-        client.hset("{reprieve:0}:m", "layout", 99)
+        client.hset("{reprieve:0}:meta", "schema_version", 99)
         assert findings(safe.url)["layout"] == "bad"
-        client.delete("{reprieve:0}:m")
-        client.set("{reprieve:0}:j", "somebody else's")
+        client.delete("{reprieve:0}:meta")
+        client.set("{reprieve:0}:jobs", "somebody else's")
         assert findings(safe.url)["keys"] == "bad"
 
 

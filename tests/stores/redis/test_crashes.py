@@ -142,7 +142,7 @@ async def test_strict_call_is_answered_when_a_replica_has_heard_it(
     for number in range(20):
         await enqueue(store, *new_jobs(store, 5))
         with replica.client() as client:
-            assert client.hlen("{reprieve:0}:j") == 5 * (number + 1)
+            assert client.hlen("{reprieve:0}:jobs") == 5 * (number + 1)
     replica.signal(signal.SIGSTOP)
     unheard = new_jobs(store, 5)
     with pytest.raises(StoreUnreachable, match="replica"):
@@ -170,7 +170,7 @@ async def test_strict_call_waits_for_no_replica_where_there_is_none(
     primary.wait_for_replica()
     await enqueue(store, *new_jobs(store, 5))
     with replica.client() as client:
-        assert client.hlen("{reprieve:0}:j") == 20
+        assert client.hlen("{reprieve:0}:jobs") == 20
     await store.close()
 
 

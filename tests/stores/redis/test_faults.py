@@ -259,7 +259,7 @@ async def test_flushed_scripts_are_loaded_again(server: servers.Server) -> None:
     await store.close()
 
 
-@pytest.mark.parametrize("suffix", [":j", ":s", ":tn", ":q", ":u", ":l:default\0\0send\0\0\0005"])
+@pytest.mark.parametrize("suffix", [":j", ":s", ":tn", ":q", ":unique_keys", ":l:default\0\0send\0\0\0005"])
 async def test_key_of_another_kind_is_told_and_nothing_is_half_done(suffix: str, server: servers.Server) -> None:
     with server.client() as client:
         client.set(TAG + suffix, "somebody else's")
@@ -301,7 +301,7 @@ async def test_connection_that_was_closed_under_a_writer_counts_as_broken() -> N
 
 async def test_layout_of_a_newer_release_is_refused(server: servers.Server) -> None:
     with server.client() as client:
-        client.hset(f"{TAG}:m", "layout", 99)
+        client.hset(f"{TAG}:meta", "schema_version", 99)
     await fails(server.url, NewerSchema, "99")
 
 
@@ -311,7 +311,7 @@ async def test_full_server_takes_no_job_and_gives_up_all_it_has() -> None:
         worker = await Worker.open(store)
         with pytest.raises(StoreFull, match="%"):
             await fill(store, 250)
-        stored = client.hlen(f"{TAG}:j")
+        stored = client.hlen(f"{TAG}:jobs")
         used = client.info("memory")["used_memory"] / (12 << 20)
         assert 0.85 < used < 1.0
         # Even when there is no room at all, what is there can be worked off.

@@ -32,7 +32,7 @@ def server() -> Iterator[servers.Server]:
 def lives(server: servers.Server) -> list[int]:
     """Return for how many seconds ids are remembered."""
     with server.client() as client:
-        return [client.ttl(key) for key in client.scan_iter("{reprieve:0}:f:*")]
+        return [client.ttl(key) for key in client.scan_iter("{reprieve:0}:forgotten:*")]
 
 
 async def work_off(worker: Worker, at: int = START) -> int:

@@ -86,7 +86,7 @@ async def test_session_that_ends_after_growth_ends_everywhere(opened: Open, redi
     assert await worker.heartbeat()
     assert not await worker.heartbeat(lease=0)
     with Redis.from_url(redis_url) as client:
-        assert [client.zcard(f"{tag_of(prefix, number)}:sx") for number in range(3)] == [0, 0, 0]
+        assert [client.zcard(f"{tag_of(prefix, number)}:live_sessions") for number in range(3)] == [0, 0, 0]
 
 
 async def test_dead_session_stays_dead_after_growth(opened: Open) -> None:
@@ -194,7 +194,7 @@ async def test_repeat_of_a_claim_after_growth_leases_nothing_more(opened: Open, 
     jobs = (await worker.again(10)).jobs
     assert len(jobs) == 10
     with Redis.from_url(redis_url) as client:
-        held = [client.hlen(f"{tag_of(prefix, number)}:y:{worker.session}") for number in range(4)]
+        held = [client.hlen(f"{tag_of(prefix, number)}:leases:{worker.session}") for number in range(4)]
     assert held == [10, 0, 0, 0]
     assert await worker.settle(*map(succeed, jobs)) == ["applied"] * 10
     assert len(await worker.take(100)) == 50

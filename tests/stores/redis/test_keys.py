@@ -117,7 +117,7 @@ async def test_large_batch_keeps_few_keys_reserved_at_a_time(store: RedisStore, 
     reserved: list[int] = []
 
     async def carry(partition: Partition, jobs: Sequence[Job], now: int, *, has_keys: bool) -> list[str]:
-        values = itertools.chain(*(client.hvals(f"{{{prefix}:k{place}}}:u") for place in range(PLACES)))
+        values = itertools.chain(*(client.hvals(f"{{{prefix}:k{place}}}:unique_keys") for place in range(PLACES)))
         reserved.append(sum(value[24] == 0 for value in values))
         return await partition.enqueue(jobs, now, has_keys=has_keys)
 
@@ -141,7 +141,7 @@ async def test_producer_that_stopped_for_a_minute_looks_whether_it_still_has_the
         if time:
             # While it stood still, somebody else has taken over the key.
             value = pack(">16sdBd", id_to_bytes(quick.id), START + DAY, 1, START + 60_500)
-            client.hset(f"{{{prefix}:k{place_of(slow)}}}:u", key_of(slow), value)
+            client.hset(f"{{{prefix}:k{place_of(slow)}}}:unique_keys", key_of(slow), value)
         return time
 
     monkeypatch.setattr("reprieve.stores.redis.fleet.ticks", ticks)

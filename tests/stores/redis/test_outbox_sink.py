@@ -61,7 +61,7 @@ async def test_a_repeat_is_known_when_the_job_is_not_any_more(url: str, store: R
     await run_and_forget(store)
     with Redis.from_url(url.partition("?")[0]) as client:
         # By themselves, ids of jobs that have ended are remembered for minutes.
-        client.delete(*client.scan_iter(f"{{{url.partition('prefix=')[2].partition('&')[0]}:*}}:f:*"))
+        client.delete(*client.scan_iter(f"{{{url.partition('prefix=')[2].partition('&')[0]}:*}}:forgotten:*"))
     assert await known(store) == set()
     await sink.deliver([job], START + DAY)
     assert await known(store) == set()

@@ -87,7 +87,7 @@ async def test_full_server_with_a_shared_limit_gives_up_all_it_has() -> None:
             worker = await Worker.open(store)
             with pytest.raises(StoreFull):
                 await fill(store)
-            stored = sum(client.hlen(f"{tag_of('reprieve', number)}:j") for number in range(PARTITIONS))
+            stored = sum(client.hlen(f"{tag_of('reprieve', number)}:jobs") for number in range(PARTITIONS))
             client.config_set("maxmemory", "4mb")
             done = 0
             claimed = await worker.ask(100)
@@ -107,11 +107,11 @@ async def test_deal_that_fails_takes_nothing_from_a_claim_or_a_heartbeat(
         await spread(store, 10)
         worker = await Worker.open(store)
         # A key of another kind fails every script that looks for what is wanted.
-        wanted = client.dump(f"{tag_of('reprieve', 0)}:want")
+        wanted = client.dump(f"{tag_of('reprieve', 0)}:wanted_limits")
         assert wanted is not None
-        client.set(f"{tag_of('reprieve', 0)}:want", "somebody else's")
+        client.set(f"{tag_of('reprieve', 0)}:wanted_limits", "somebody else's")
         assert 0 < len((await worker.ask(100)).jobs) <= 8
-        client.restore(f"{tag_of('reprieve', 0)}:want", 0, wanted, replace=True)
+        client.restore(f"{tag_of('reprieve', 0)}:wanted_limits", 0, wanted, replace=True)
         assert await worker.heartbeat()
 
 
@@ -210,8 +210,8 @@ async def test_changes_made_at_once_are_all_kept(server: servers.Server, client:
             for limit_state in await one.limit_states("dependency")
         }
         assert found == {(0, 5, Rate(count=3, window=60.0))}
-        heeds = {client.hget(f"{tag_of('reprieve', number)}:m", "heeds") for number in range(PARTITIONS)}
-        assert heeds == {client.hget(f"{tag_of('reprieve', 0)}:m", "wants")}
+        heeds = {client.hget(f"{tag_of('reprieve', number)}:meta", "applied_state") for number in range(PARTITIONS)}
+        assert heeds == {client.hget(f"{tag_of('reprieve', 0)}:meta", "wanted_state")}
 
 
 async def test_limiter_whose_holder_died_on_the_way_is_held_everywhere(
@@ -243,7 +243,7 @@ async def test_state_that_a_server_has_forgotten_is_told_anew(server: servers.Se
         for update in (HELD, OPEN, HELD):
             await update_limits(store, update)
         # The server of the first partition failed over to one that knew only the beginning.
-        client.hset(f"{tag_of('reprieve', 0)}:m", mapping={"wants": 1, "heeds": 1})
+        client.hset(f"{tag_of('reprieve', 0)}:meta", mapping={"wanted_state": 1, "applied_state": 1})
         await update_limits(store, OPEN)
         worker = await Worker.open(store)
         assert len(await worker.take(100)) == 5 * PARTITIONS

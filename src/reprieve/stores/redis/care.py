@@ -20,7 +20,16 @@ SKEW_MS = 1_000
 SLOW, TOO_SLOW = 0.005, 0.05
 """Seconds of a round trip at which a worker is slowed down, and at which hardly anything comes through."""
 
-KINDS = {"j": "hash", "s": "hash", "tn": "hash", "g": "hash", "q": "hash", "ss": "hash", "m": "hash", "e": "stream"}
+KINDS = {
+    "jobs": "hash",
+    "lanes": "hash",
+    "tenants": "hash",
+    "limiters": "hash",
+    "queues": "hash",
+    "sessions": "hash",
+    "meta": "hash",
+    "events": "stream",
+}
 """Some of our keys, and what they are."""
 
 
@@ -67,11 +76,11 @@ class RedisCare:
                 seen = f"the key {self._tag}:{name} is a {found}, and ours is a {kind}"
                 fix = "remove it, or choose another prefix with ?prefix=name"
                 return Finding(name="keys", level="bad", seen=seen, fix=fix)
-        jobs = client.hlen(f"{self._tag}:j")
+        jobs = client.hlen(f"{self._tag}:jobs")
         return Finding(name="keys", level="ok", seen=f"{jobs:,} jobs under the prefix {self._address.prefix}")
 
     def _layout(self, client: Any) -> Finding:  # noqa: ANN401 - of three kinds
-        stored = int(client.hget(f"{self._tag}:m", "layout") or 0)
+        stored = int(client.hget(f"{self._tag}:meta", "schema_version") or 0)
         if stored > LAYOUT:
             seen = f"layout {stored}, of a newer release; this one knows {LAYOUT}"
             return Finding(name="layout", level="bad", seen=seen, fix="update reprieve")
@@ -81,7 +90,7 @@ class RedisCare:
         """Return the layout of the keys."""
         client = self._address.connect()
         try:
-            stored = int(client.hget(f"{self._tag}:m", "layout") or 0)
+            stored = int(client.hget(f"{self._tag}:meta", "schema_version") or 0)
         except FAULTS as error:
             raise translate(error, self._address.shown) from error
         finally:
@@ -96,7 +105,7 @@ class RedisCare:
             raise NewerSchema(message)
         client = self._address.connect()
         try:
-            client.hset(f"{self._tag}:m", "layout", LAYOUT)
+            client.hset(f"{self._tag}:meta", "schema_version", LAYOUT)
         except FAULTS as error:
             raise translate(error, self._address.shown) from error
         finally:

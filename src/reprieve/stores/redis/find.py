@@ -24,7 +24,7 @@ PAGE = 200
 """Jobs that one script looks at."""
 
 _COUNTERS = ("ready", "scheduled", "retrying", "parked", "dead", "cancelled")
-_ENDED: dict[str, Status] = {"x": "dead", "c": "cancelled"}
+_ENDED: tuple[Status, ...] = ("dead", "cancelled")
 
 
 def _is_hex(part: Key) -> bool:
@@ -55,7 +55,7 @@ class Look:
         self._links = links
         self._tag = tag
         self._now = now
-        self._held = limit_states.held(links.command("HGETALL", f"{tag}:g"))
+        self._held = limit_states.held(links.command("HGETALL", f"{tag}:limiters"))
 
     def status(self, job: Job, lane: int = 0) -> Status:  # noqa: ARG002 - a job knows where it stands
         """Return how a job looks to people."""
@@ -71,7 +71,7 @@ class Look:
         """Return jobs by their ids."""
         for start in range(0, len(ids), PAGE):
             raw = b"".join(map(id_to_bytes, ids[start : start + PAGE]))
-            yield from ((job, 0) for _, job in _jobs(self._links.read("look", self._tag, raw)))
+            yield from ((job, 0) for _, job in _jobs(self._links.read("find_by_ids", self._tag, raw)))
 
     def walk(self, source: Source, after: Sequence[Key], wanted: Filter) -> Iterator[Step]:
         """Return the jobs of one source after a key."""
@@ -88,7 +88,7 @@ class Look:
     def _living(self, after: Sequence[Key], parts: Sequence[str]) -> Iterator[Step]:
         cursor, last = (str(after[0]), bytes.fromhex(str(after[1]))) if after else ("0", b"")
         while True:
-            following, *found = self._links.read("scan", self._tag, cursor, PAGE)
+            following, *found = self._links.read("scan_jobs", self._tag, cursor, PAGE)
             for raw, job in _jobs(found, parts):
                 if raw > last and job.state != "succeeded":
                     yield [cursor, raw.hex()], job, 0
@@ -99,7 +99,7 @@ class Look:
 
     def _running(self, after: Sequence[Key], only: str = "") -> Iterator[Step]:
         session, last = (str(after[0]), bytes.fromhex(str(after[1]))) if after else ("", b"")
-        while found := self._links.read("held", self._tag, session, last, PAGE, only):
+        while found := self._links.read("find_running", self._tag, session, last, PAGE, only):
             for raw, job in _jobs(found):
                 session, last = job.session or "", raw
                 yield [session, raw.hex()], job, 0
@@ -107,12 +107,12 @@ class Look:
     def _queues(self, wanted: Filter) -> list[str]:
         if wanted.queue:
             return [wanted.queue]
-        return sorted(name.decode() for name in self._links.command("HKEYS", f"{self._tag}:q"))
+        return sorted(name.decode() for name in self._links.command("HKEYS", f"{self._tag}:queues"))
 
     def _ended(self, after: Sequence[Key], wanted: Filter) -> Iterator[Step]:
-        kinds = [kind for kind, status in _ENDED.items() if not wanted.statuses or status in wanted.statuses]
+        kinds = [status for status in _ENDED if not wanted.statuses or status in wanted.statuses]
         if wanted.death is not None:
-            kinds = ["x"]
+            kinds = ["dead"]
         for queue in self._queues(wanted):
             for kind in kinds:
                 place: list[Key] = [0, ""]
@@ -128,12 +128,12 @@ class Look:
             if after and queue < str(after[0]):
                 continue
             place: list[Key] = list(after[1:]) if after and queue == after[0] else [wanted.finished_since or 0, ""]
-            for at, raw, job in self._in_order("ok", queue, place):
+            for at, raw, job in self._in_order("succeeded", queue, place):
                 yield [queue, at, raw.hex()], job, 0
 
     def _in_order(self, kind: str, queue: str, place: Sequence[Key]) -> Iterator[tuple[int, bytes, Job]]:
         at, last = int(place[0]), bytes.fromhex(str(place[1]))
-        while found := self._links.read("ended", self._tag, kind, queue, at, last, PAGE):
+        while found := self._links.read("find_finished", self._tag, kind, queue, at, last, PAGE):
             for start in range(0, len(found), 7):
                 at, last = int(found[start]), found[start + 1]
                 for raw, job in _jobs(found[start + 1 : start + 7]):
@@ -158,17 +158,17 @@ class Look:
                 yield self.status(job), job, 1
 
     def _counted(self) -> tuple[dict[bytes, list[int]], dict[str, int], list[tuple[bytes, int]]]:
-        parts: Iterator[Any] = iter(self._links.read("counts", self._tag, self._now))
-        lanes = {next(parts): next(parts) for _ in range(next(parts))}
-        queues = {next(parts).decode(): next(parts) for _ in range(next(parts))}
-        return lanes, queues, [(queue, next(parts)) for queue in parts]
+        lanes, queues, due = self._links.read("count_jobs", self._tag, self._now)
+        counters = dict(zip(lanes[::2], lanes[1::2], strict=True))
+        succeeded = {queue.decode(): count for queue, count in zip(queues[::2], queues[1::2], strict=True)}
+        return counters, succeeded, list(zip(due[::2], due[1::2], strict=True))
 
     def _due(self, queues: Iterable[tuple[bytes, int]]) -> dict[bytes, Counter[str]]:
         """Count what is due in these queues and waits, and was not promoted yet, by lane."""
         due: dict[bytes, Counter[str]] = defaultdict(Counter)
         for queue, wait in queues:
             for skip in itertools.count(step=PAGE):
-                found = self._links.read("due", self._tag, self._now, queue, wait, skip, PAGE)
+                found = self._links.read("find_due", self._tag, self._now, queue, wait, skip, PAGE)
                 for lane, kind in zip(found[::2], found[1::2], strict=True):
                     due[lane][COUNTERS[kind or 1]] += 1
                 if len(found) < 2 * PAGE:
@@ -195,9 +195,9 @@ def _jobs(found: Sequence[Any], parts: Sequence[str] = ()) -> Iterator[tuple[byt
         raw, record, how, session, at, wish = found[start : start + 6]
         if not has_part(raw.hex(), parts):
             continue
-        if how == b"r":
+        if how == b"running":
             yield raw, unpack_running(raw, record, session.decode(), int(at), wish)
-        elif how == b"s":
+        elif how == b"succeeded":
             yield raw, unpack_succeeded(raw, record, int(at))
         else:
             yield raw, unpack(raw, record)

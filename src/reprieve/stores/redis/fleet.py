@@ -117,7 +117,7 @@ class Fleet:
         await self._links.here().admit()
         return self._all()
 
-    async def _knows(self, ids: Sequence[str]) -> list[int]:
+    async def _knows(self, ids: Sequence[str]) -> list[str]:
         return await self._spread(ids, partition_of, lambda partition, some: partition.knows(some))
 
     async def _spread(

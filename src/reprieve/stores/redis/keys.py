@@ -29,7 +29,7 @@ FRESH = 20.0
 
 _OLD: Final = Struct(">16sd")
 
-Knows = Callable[[Sequence[str]], Awaitable[list[int]]]
+Knows = Callable[[Sequence[str]], Awaitable[list[str]]]
 """Answers for each job whether it is stored, was and is remembered, or is not known."""
 
 
@@ -43,7 +43,7 @@ class Keys:
 
     async def _run(self, place: int, word: str, now: int, *parts: Argument) -> list[Any]:
         tag = f"{{{self._links.address.prefix}:k{place}}}"
-        return list(await self._links.here().run("keys", tag, word, now, *parts))
+        return list(await self._links.here().run("unique_keys", tag, word, now, *parts))
 
     async def _ask(self, word: str, now: int, items: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Hand each item to the place of its key, which it begins with; answer one answer for each, in their order."""
@@ -82,7 +82,7 @@ class Keys:
 
     async def _old_holders(self, firsts: dict[bytes, Job], now: int) -> dict[bytes, str]:
         """Return who has keys from the time when there was one partition."""
-        values = await self._links.here().command("HMGET", f"{self._links.tag(0)}:u", *firsts)
+        values = await self._links.here().command("HMGET", f"{self._links.tag(0)}:unique_keys", *firsts)
         old = {key: _OLD.unpack_from(value) for key, value in zip(firsts, values, strict=True) if value is not None}
         holders = {key: (id_from_bytes(raw), until) for key, (raw, until) in old.items()}
         known = await self._knows([holder for holder, _ in holders.values()])
@@ -134,7 +134,7 @@ class Keys:
         stored = []
         doubtful = []
         for (key, holder, is_open), how in zip(rows, known, strict=True):
-            if is_open and how != UNKNOWN:
+            if is_open == b"reserved" and how != UNKNOWN:
                 stored.append((key, holder))
             else:
                 doubtful.append((key, holder, int(how == HERE), now - PATIENCE))

@@ -257,7 +257,7 @@ class Link:
 
     async def _agree_on(self, asked: int, first: int = 1) -> int:
         """Learn how many partitions there are: so many as are asked for, at the least; answer the layout."""
-        layout, partitions = await self._evaluate(script("agree"), self._links.tag(0), (LAYOUT, asked, first))
+        layout, partitions = await self._evaluate(script("register"), self._links.tag(0), (LAYOUT, asked, first))
         self._links.partitions = max(self._links.partitions, int(partitions))
         self._links.look_at = self._loop.time() + LOOK_EVERY
         return int(layout)
@@ -332,7 +332,7 @@ class Link:
         """Return who listens to a partition's bell."""
         ear = self._ears.get(tag)
         if ear is None:
-            ear = self._ears[tag] = Ear(self._client, f"{tag}:b")
+            ear = self._ears[tag] = Ear(self._client, f"{tag}:notifications")
         return ear
 
     async def _keep(self) -> None:

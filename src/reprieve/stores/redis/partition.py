@@ -49,7 +49,7 @@ MOST_CHANGES = 250
 MOST_ASKED = 1_000
 """Jobs that one call of a script is asked about."""
 
-UNKNOWN, REMEMBERED, HERE = 0, 1, 2
+UNKNOWN, REMEMBERED, HERE = "unknown", "remembered", "stored"
 """What a partition knows of a job: nothing, that it was here, or all."""
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -64,10 +64,10 @@ class Grown(Exception):
 class State(NamedTuple):
     """What is wanted of all partitions, as one of them is told of it: see update_limits.lua."""
 
-    how: Literal["note", "change", "next", "whole"]
+    step: Literal["record", "record_and_apply", "apply_next", "apply_all"]
     number: int
     seen: int = 0
-    ruled: int = -1
+    seen_direct: int = -1
     fields: tuple[str | bytes, ...] = ()
 
 
@@ -102,19 +102,19 @@ class Partition:
         """Make the next write fail before it is sent, or after it was answered."""
         self._fault = point
 
-    async def knows(self, ids: Sequence[str]) -> list[int]:
+    async def knows(self, ids: Sequence[str]) -> list[str]:
         """Return of each job whether it is here, whatever has become of it, or was and is remembered."""
-        known: list[int] = []
+        known: list[str] = []
         for start in range(0, len(ids), MOST_ASKED):
             some = b"".join(map(id_to_bytes, ids[start : start + MOST_ASKED]))
-            known += await self._links.here().run("has", self.tag, some)
+            known += (word.decode() for word in await self._links.here().run("has_jobs", self.tag, some))
         return known
 
     async def quota(
-        self, word: str, now: int, epoch: int = 0, items: Sequence[tuple[object, ...]] = (), number: int = 0
+        self, word: str, now: int, epoch: int = 0, items: Sequence[dict[str, object]] = (), number: int = 0
     ) -> list[Any] | None:
         """Read, freeze or grant shares; None when somebody else was later than we."""
-        answer = await self._write("quota", _encode((word, now, epoch, items, number)))
+        answer = await self._write("limit_shares", _encode((word, now, epoch, items, number)))
         return None if answer[0] == b"stale" else list(answer[1:])
 
     async def _write(self, name: str, *arguments: Argument) -> Any:  # noqa: ANN401 - as the script answers
@@ -154,7 +154,7 @@ class Partition:
     async def landed(self, ids: Sequence[str]) -> list[bool]:
         """Return of each job whether it has come here out of an outbox, and is still remembered."""
         raw = map(id_to_bytes, ids)
-        return [until is not None for until in await self._links.here().command("ZMSCORE", f"{self.tag}:o", *raw)]
+        return [until is not None for until in await self._links.here().command("ZMSCORE", f"{self.tag}:relayed", *raw)]
 
     async def deliver(
         self, jobs: Sequence[Job], now: int, crossing: Crossing, *, has_keys: bool
@@ -178,7 +178,7 @@ class Partition:
         """Settle and claim."""
         head = (request.now, request.session, request.number, request.limit, request.queues)
         changes = settle.encode(request.changes, request.session, request.now)
-        word, *answer = await self._write("work", _encode(head), *changes)
+        word, *answer = await self._write("settle_and_claim", _encode(head), *changes)
         if word == b"dead":
             self._heard.pop(request.session, None)
             self._hands.pop(request.session, None)
@@ -215,14 +215,14 @@ class Partition:
         hand.number = request.number if request.changes or leased else before
         if not has_forgotten:
             return
-        held = await self._links.here().command("HKEYS", f"{self.tag}:y:{request.session}")
+        held = await self._links.here().command("HKEYS", f"{self.tag}:leases:{request.session}")
         strangers = b"".join(raw for raw in held if raw not in hand.ids)
         if strangers:
-            found = await self._links.here().run("look", self.tag, strangers)
+            found = await self._links.here().run("find_by_ids", self.tag, strangers)
             lost = [
                 changes_of.settle(unpack_running(raw, record, session.decode(), int(at), wish), Return(), request.now)
                 for raw, record, how, session, at, wish in _rows(found, 6)
-                if how == b"r"
+                if how == b"running"
             ]
             await self.apply(lost, request.now)
 
@@ -231,7 +231,7 @@ class Partition:
         answers: list[ChangeResult] = []
         for start in range(0, max(1, len(changes)), MOST_CHANGES):
             some = settle.encode(changes[start : start + MOST_CHANGES], "", now)
-            answer = await self._write("work", _encode((now, "", 0, 0, ())), *some)
+            answer = await self._write("settle_and_claim", _encode((now, "", 0, 0, ())), *some)
             answers += settle.decode(answer[1])
         return answers
 
@@ -239,7 +239,7 @@ class Partition:
         """Keep a session alive, or open it."""
         until = heartbeat.now + milliseconds(heartbeat.lease)
         head = _encode((heartbeat.session, until, heartbeat.slots, heartbeat.is_new, heartbeat.lease <= 0))
-        is_alive = bool(await self._write("heartbeat", head))
+        is_alive = await self._write("heartbeat", head) == b"alive"
         if not is_alive or heartbeat.lease <= 0:
             self._heard.pop(heartbeat.session, None)
             self._hands.pop(heartbeat.session, None)
@@ -264,7 +264,7 @@ class Partition:
 
     async def progress(self, job_id: str) -> bytes | None:
         """Return the progress of a running job."""
-        annotation = await self._links.here().command("HGET", f"{self.tag}:mk", id_to_bytes(job_id))
+        annotation = await self._links.here().command("HGET", f"{self.tag}:annotations", id_to_bytes(job_id))
         start = 2 + int.from_bytes(annotation[:2], "big") if annotation else 0
         return bytes(annotation[start + 1 :]) if annotation and len(annotation) > start else None
 
@@ -275,7 +275,8 @@ class Partition:
     async def _update_limits(
         self, updates: Sequence[LimitUpdate], now: int, state: State | None, entry: tuple[Argument, ...]
     ) -> tuple[bytes, bytes]:
-        head = _encode((now, tuple(map(_facts, updates)), state[:4] if state else False))
+        told = dict(zip(State._fields[:4], state, strict=False)) if state else False
+        head = _encode((now, tuple(map(_facts, updates)), told))
         word, version = await self._write("update_limits", head, *entry, *(state.fields if state else ()))
         if word == b"overtaken":
             message = "somebody else has just changed what is wanted of all partitions; repeat the call"
@@ -325,17 +326,17 @@ class Partition:
     async def events(self, after: int, limit: int, job_id: str) -> tuple[int, list[tuple[int, Event]]]:
         """Return the server's time, and events in the order in which they happened."""
         raw = id_to_bytes(job_id) if job_id else b""
-        time, *found = await self._links.here().run("told", self.tag, after, limit, raw)
+        time, *found = await self._links.here().run("read_events", self.tag, after, limit, raw)
         return time, [(int(place), unpack_event(raw, data)) for place, raw, data in _rows(found, 3)]
 
     async def result(self, job_id: str) -> bytes | None:
         """Return what a succeeded job returned."""
-        found: bytes | None = await self._links.here().command("HGET", f"{self.tag}:rs", id_to_bytes(job_id))
+        found: bytes | None = await self._links.here().command("HGET", f"{self.tag}:results", id_to_bytes(job_id))
         return found
 
     async def entries(self, prefix: str) -> list[Entry]:
         """Return the entries whose key begins so."""
-        found = await self._links.here().command("HGETALL", f"{self.tag}:k")
+        found = await self._links.here().command("HGETALL", f"{self.tag}:entries")
         entries = (
             Entry(key=key.decode(), version=limit_states.version_of(value), value=value[16:])
             for key, value in found.items()
@@ -345,10 +346,10 @@ class Partition:
     async def limit_states(self, subject: Subject, queue: str) -> list[LimitState]:
         """Return what is known of every queue, tenant, task, dependency or group."""
         link = self._links.here()
-        queues = await link.command("HGETALL", f"{self.tag}:q")
+        queues = await link.command("HGETALL", f"{self.tag}:queues")
         if subject == "tenant":
-            return limit_states.tenants(await link.command("HGETALL", f"{self.tag}:tn"), queues, queue)
-        return limit_states.limiters(subject, await link.command("HGETALL", f"{self.tag}:g"), queues, queue)
+            return limit_states.tenants(await link.command("HGETALL", f"{self.tag}:tenants"), queues, queue)
+        return limit_states.limiters(subject, await link.command("HGETALL", f"{self.tag}:limiters"), queues, queue)
 
     async def wait(self, queues: Sequence[str], at_most: float, session: str) -> bool:
         """Wait for the bell."""
@@ -369,23 +370,18 @@ def _running(parts: Sequence[Any], session: str) -> list[Job]:
     return [unpack_running(raw, record, session, int(at)) for raw, at, record in _rows(parts, 3)]
 
 
-def _facts(update: LimitUpdate) -> tuple[object, ...]:
-    r = update
-    rate = None if r.rate is UNSET else r.rate
-    return (
-        LETTERS[r.subject],
-        r.name,
-        r.queue,
-        r.permits is not UNSET,
-        False if r.permits is UNSET or r.permits is None else r.permits,
-        r.max_running is not UNSET,
-        False if r.max_running is UNSET or r.max_running is None else r.max_running,
-        r.rate is not UNSET,
-        False if rate is None else rate.count,
-        False if rate is None else rate.window,
-        False if rate is None else rate.bucket,
-        r.weight is not UNSET,
-        1.0 if r.weight is UNSET else r.weight,
-        r.pauses is not UNSET,
-        0 if r.pauses is UNSET else sum(_PAUSES[pause] for pause in set(r.pauses)),
-    )
+def _facts(update: LimitUpdate) -> dict[str, object]:
+    """Return what an update changes: None is False, and what it leaves alone is missing."""
+    facts: dict[str, object] = {"subject": LETTERS[update.subject], "name": update.name, "queue": update.queue}
+    if update.permits is not UNSET:
+        facts["permits"] = False if update.permits is None else update.permits
+    if update.max_running is not UNSET:
+        facts["max_running"] = False if update.max_running is None else update.max_running
+    if update.rate is not UNSET:
+        rate = update.rate
+        facts["rate"] = rate is not None and {"count": rate.count, "window": rate.window, "bucket": rate.bucket}
+    if update.weight is not UNSET and update.subject == "tenant":
+        facts["weight"] = update.weight
+    if update.pauses is not UNSET and update.subject == "queue":
+        facts["pauses"] = sum(_PAUSES[pause] for pause in set(update.pauses))
+    return facts

@@ -119,10 +119,10 @@ class Quotas:
 
     @property
     def _key(self) -> str:
-        return f"{self._links.tag(0)}:want"
+        return f"{self._links.tag(0)}:wanted_limits"
 
     def _meta(self, number: int) -> str:
-        return f"{self._links.tag(number)}:m"
+        return f"{self._links.tag(number)}:meta"
 
     async def wants(self) -> dict[Name, Want]:
         """Return what is wanted for the whole fleet."""
@@ -132,7 +132,7 @@ class Quotas:
 
     async def _state(self) -> tuple[int, dict[Name, Want]]:
         """Return the number of a state, and what is wanted, which may be newer: whoever acts on it is overtaken."""
-        number = int(await self._links.here().command("HGET", self._meta(0), "wants") or 0)
+        number = int(await self._links.here().command("HGET", self._meta(0), "wanted_state") or 0)
         return number, await self.wants()
 
     async def adopt(self, first: Partition) -> None:
@@ -140,7 +140,7 @@ class Quotas:
         link = self._links.here()
         while not await link.command("EXISTS", self._key):
             # Whoever knows of one partition only may change what it honours until this is written down.
-            found = await link.command("HMGET", self._meta(0), "ruled", "wants")
+            found = await link.command("HMGET", self._meta(0), "direct_updates", "wanted_state")
             ruled, number = (int(value or 0) for value in found)
             wants = [
                 want
@@ -149,7 +149,7 @@ class Quotas:
                 if (want := _honoured(limit_state)) != Want(subject, limit_state.name, limit_state.queue)
             ]
             with contextlib.suppress(Overtaken):
-                await first.update_limits((), 0, State("note", number + 1, number, ruled, ("", "", *_fields(wants))))
+                await first.update_limits((), 0, State("record", number + 1, number, ruled, ("", "", *_fields(wants))))
 
     async def change(
         self,
@@ -167,7 +167,7 @@ class Quotas:
         await self.remind(partitions, now)
         while True:
             seen, wants = await self._state()
-            state = State("change", seen + 1, seen, fields=tuple(_fields(_merged(wants, updates))))
+            state = State("record_and_apply", seen + 1, seen, fields=tuple(_fields(_merged(wants, updates))))
             try:
                 answer = await write(state)
                 break
@@ -175,7 +175,7 @@ class Quotas:
                 await self.remind(partitions, now)
         if answer is not None:
             try:
-                await together(one.update_limits(updates, now, State("next", state.number)) for one in others)
+                await together(one.update_limits(updates, now, State("apply_next", state.number)) for one in others)
             except Overtaken:
                 await self.remind(partitions, now)
             await self.deal(partitions, now, is_forced=True)
@@ -184,19 +184,19 @@ class Quotas:
     async def remind(self, partitions: Sequence[Partition], now: int) -> None:
         """Tell everything to partitions that are new, or that somebody who died on the way did not come to."""
         link = self._links.here()
-        heeds = await together(link.command("HGET", self._meta(one.number), "heeds") for one in partitions)
+        heeds = await together(link.command("HGET", self._meta(one.number), "applied_state") for one in partitions)
         heeded = [int(number or 0) for number in heeds]
         newest, wants = await self._state()
         if max(heeded) > newest:
             # The first partition's server has forgotten a state: what it knows is told anew, under a number of its own.
             with contextlib.suppress(Overtaken):
-                await partitions[0].update_limits((), now, State("note", max(heeded) + 1, newest, fields=("", "")))
+                await partitions[0].update_limits((), now, State("record", max(heeded) + 1, newest, fields=("", "")))
             newest, wants = await self._state()
         behind = [one for one, number in zip(partitions, heeded, strict=True) if number < newest]
         if not behind:
             return
         told = [want.update for want in wants.values()]
-        await together(one.update_limits(told, now, State("whole", newest)) for one in behind)
+        await together(one.update_limits(told, now, State("apply_all", newest)) for one in behind)
         await self.deal(partitions, now, is_forced=True)
 
     async def deal_if_due(self, partitions: Sequence[Partition], now: int) -> None:
@@ -228,7 +228,9 @@ class Quotas:
         self.is_needed = bool(wants)
         if not wants:
             return
-        items = [(LETTERS[want.subject], want.name, want.queue) for want in wants]
+        items: list[dict[str, object]] = [
+            {"subject": LETTERS[want.subject], "name": want.name, "queue": want.queue} for want in wants
+        ]
         if not is_forced:
             looks = await together(partition.quota("read", now, 0, items) for partition in partitions)
             seen = [_read(parts) for parts in looks]
@@ -253,7 +255,7 @@ class Quotas:
         dealt = [_deal(want, [shares[number] for shares in frozen], favoured) for number, want in enumerate(wants)]
         grants = [
             [
-                (*item, *(part[place] if part else False for part in parts))
+                item | {name: part[place] for name, part in parts.items()}
                 for item, parts in zip(items, dealt, strict=True)
             ]
             for place in range(len(partitions))
@@ -320,13 +322,16 @@ def _is_free(want: Want, shares: Sequence[Share]) -> bool:
     return all(used < limit for limit, used in limits if limit is not None)
 
 
-def _deal(want: Want, shares: Sequence[Share], favoured: int) -> tuple[list[int] | None, ...]:
+def _deal(want: Want, shares: Sequence[Share], favoured: int) -> dict[str, list[int]]:
     """Deal out the permits, the running jobs and the rate of one want."""
     wanting = [bool(share.wants) for share in shares]
     running, granted = [share.running for share in shares], [share.granted for share in shares]
     favour = shares[favoured] if favoured >= 0 else Share(0, 0, False, 0, 0, 0)  # noqa: FBT003 - a row, not a call
-    return (
-        deal(want.permits, running, wanting, favoured, favour.permits) if want.permits else None,
-        deal(want.max_running, running, wanting, favoured, favour.max_running) if want.max_running else None,
-        deal(want.rate.count, granted, wanting, favoured, favour.count) if want.rate else None,
-    )
+    dealt = {}
+    if want.permits:
+        dealt["permits"] = deal(want.permits, running, wanting, favoured, favour.permits)
+    if want.max_running:
+        dealt["max_running"] = deal(want.max_running, running, wanting, favoured, favour.max_running)
+    if want.rate:
+        dealt["count"] = deal(want.rate.count, granted, wanting, favoured, favour.count)
+    return dealt

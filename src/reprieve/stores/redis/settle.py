@@ -16,7 +16,12 @@ from reprieve.stores.redis.records import lane_of, pack
 
 _HEAD: Final = Struct(">B16sIdB")
 _STATES: Final = {"waiting": WAITING, "dead": DEAD, "cancelled": CANCELLED, "succeeded": -1}
-_LETTERS: Final[dict[str, ChangeResult]] = {"a": "applied", "y": "already", "r": "refused", "m": "missing"}
+_RESULTS: Final[dict[bytes, ChangeResult]] = {
+    b"applied": "applied",
+    b"already": "already",
+    b"refused": "refused",
+    b"missing": "missing",
+}
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -59,6 +64,6 @@ def _details(change: Change, raw: bytes, now: int) -> tuple[bytes, bytes, bytes,
     )
 
 
-def decode(letters: bytes) -> list[ChangeResult]:
-    """Return the words of a call's letters."""
-    return [_LETTERS[letter] for letter in letters.decode()]
+def decode(results: bytes) -> list[ChangeResult]:
+    """Return the results of changes, which a script separates by spaces."""
+    return [_RESULTS[word] for word in results.split()]

@@ -1,26 +1,33 @@
--- Part of every script: the partition, and calls with any number of arguments.
--- KEYS[1]: the partition's hash tag, with which all of its keys begin.
+-- The partition's hash tag, and commands with any number of arguments.
+-- KEYS[1] of every script is the hash tag that all keys of the partition begin with.
+--
+-- exports: tag, call, floor, max, min, concat, sub, format
+-- exports: MAX_ARGUMENTS, call_many, fetch_fields, split, list_in, server_time, write_even_when_full, notify
 
-local P = KEYS[1]
-local call, floor, max, min = redis.call, math.floor, math.max, math.min
-local concat, sub, format = table.concat, string.sub, string.format
-local SLICE = 1000 -- arguments of one call: `unpack` fails near 8,000
+tag = KEYS[1]
+call, floor, max, min = redis.call, math.floor, math.max, math.min
+concat, sub, format = table.concat, string.sub, string.format
+MAX_ARGUMENTS = 1000 -- of one command: `unpack` fails near 8,000
 
-local function many(command, key, list)
-  for first = 1, #list, SLICE do
-    call(command, key, unpack(list, first, min(first + SLICE - 1, #list)))
+local MAX_NOTIFICATIONS = 64 -- that the stream keeps; the Python listener knows this number
+
+-- Runs a command with all items of a list, in as many calls as that takes.
+function call_many(command, key, list)
+  for first = 1, #list, MAX_ARGUMENTS do
+    call(command, key, unpack(list, first, min(first + MAX_ARGUMENTS - 1, #list)))
   end
 end
 
-local function fetch(key, fields)
+-- Returns the values of any number of fields of a hash; false for a field that is missing.
+function fetch_fields(key, fields)
   if #fields == 0 then
     return {}
-  elseif #fields <= SLICE then
+  elseif #fields <= MAX_ARGUMENTS then
     return call('HMGET', key, unpack(fields))
   end
   local values = {}
-  for first = 1, #fields, SLICE do
-    local slice = call('HMGET', key, unpack(fields, first, min(first + SLICE - 1, #fields)))
+  for first = 1, #fields, MAX_ARGUMENTS do
+    local slice = call('HMGET', key, unpack(fields, first, min(first + MAX_ARGUMENTS - 1, #fields)))
     for number = 1, #slice do
       values[first + number - 1] = slice[number]
     end
@@ -28,7 +35,8 @@ local function fetch(key, fields)
   return values
 end
 
-local function split(joined, width)
+-- Cuts joined items of one width apart.
+function split(joined, width)
   local parts = {}
   for first = 1, #joined, width do
     parts[#parts + 1] = sub(joined, first, first + width - 1)
@@ -36,7 +44,29 @@ local function split(joined, width)
   return parts
 end
 
--- Wakes whoever waits for the bell, and says which queue it rings for; '*' is everything.
-local function ring(queue)
-  call('XADD', P .. ':b', 'MAXLEN', 64, '*', 'q', queue)
+-- Returns the list under a key of a table, and makes it if there is none.
+function list_in(lists, key)
+  local list = lists[key]
+  if not list then
+    list = {}
+    lists[key] = list
+  end
+  return list
+end
+
+-- Returns the server's time in milliseconds.
+function server_time()
+  local time = call('TIME')
+  return tonumber(time[1]) * 1000 + floor(tonumber(time[2]) / 1000)
+end
+
+-- Makes the script's first write one that a server without memory allows. Such a server checks only the first write of
+-- a script, so all that follow are allowed too: what is stored can always be worked off.
+function write_even_when_full()
+  call('HDEL', tag .. ':meta', '')
+end
+
+-- Wakes the workers that wait for jobs of a queue; '*' wakes those of every queue.
+function notify(queue)
+  call('XADD', tag .. ':notifications', 'MAXLEN', MAX_NOTIFICATIONS, '*', 'q', queue)
 end

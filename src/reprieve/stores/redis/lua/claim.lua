@@ -1,4 +1,16 @@
--- Part: the claim of one queue: promote what is due, let return what may, choose, and lease.
+-- The claim of one queue: promote what is due, let return what may, choose, and lease.
+--
+-- needs calls: tag, call, max, min, sub, call_many, fetch_fields
+-- needs record: WAITING, EXPIRED, lane_in, finish, ending, entry_of
+-- needs limits: is_free, room_of, give_back, back_at
+-- needs tenants: tenants, queue_of, load_tenants, unblock
+-- needs limiters: limiters, load_limiters, recheck_at
+-- needs lanes: lanes, load_lanes, turn_of, relist
+-- needs waiting: delayed_key, delayed_counter, new_waiting, add_waiting, write_waiting
+-- needs events: record_events
+-- needs sessions: pack_lease
+-- needs plan: MOST_ASIDE, AT_ONCE, new_plan, read_candidates, pick
+-- exports: return_blocked, claim_from_queue
 
 local MOST_LEFTOVERS = 500 -- leftovers that one claim clears away at the most; the next goes on
 local leftovers = MOST_LEFTOVERS
@@ -11,25 +23,25 @@ local function promote(queue, now, limit)
       local key = delayed_key(queue.name, wait)
       local due = call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT', 0, limit)
       if due[1] then
-        line = line or new_line()
-        local records, names = fetch(P .. ':j', due), {}
+        line = line or new_waiting(now)
+        local records, names = fetch_fields(tag .. ':jobs', due), {}
         for number = 1, #due do
           names[number] = lane_in(records[number])
         end
-        meet_lanes(names)
+        load_lanes(names)
         for number, id in ipairs(due) do
           local version, _, kind = struct.unpack('>I4BB', records[number])
           local lane = lanes[names[number]]
-          local counter = COUNTERS[kind == 0 and 1 or kind]
+          local counter = delayed_counter(kind)
           lane[counter] = lane[counter] - 1
-          stand(line, lane, id, version, kind, 0, now, false)
+          add_waiting(line, lane, {id = id, version = version, wait = kind, due = 0}, false)
         end
-        many('ZREM', key, due)
+        call_many('ZREM', key, due)
       end
     end
   end
   if line then
-    form(line)
+    write_waiting(line)
   end
 end
 
@@ -37,17 +49,17 @@ end
 local function return_lanes(limiter, now)
   local room = room_of(limiter, now)
   if room == 0 then
-    look_again(limiter, back_at(limiter, now))
+    recheck_at(limiter, back_at(limiter, now))
     return
   end
-  local held = P .. ':h:' .. limiter.name
+  local held = tag .. ':blocked_tenants:' .. limiter.name
   local count = min(MOST_ASIDE, room and room + 1 or MOST_ASIDE)
   local names, left = {}, MOST_ASIDE
   for _, tenant in ipairs(call('ZRANGE', held, 0, count - 1)) do
     if left <= 0 then
       break
     end
-    local key = P .. ':a:' .. limiter.name .. '\0' .. tenant
+    local key = tag .. ':blocked_lanes:' .. limiter.name .. '\0' .. tenant
     local members = call('SPOP', key, left)
     left = left - #members
     for _, name in ipairs(members) do
@@ -55,29 +67,29 @@ local function return_lanes(limiter, now)
     end
     if call('EXISTS', key) == 0 then
       call('ZREM', held, tenant)
-      limiter.aside = limiter.aside - 1
+      limiter.blocked_tenants = limiter.blocked_tenants - 1
       limiter.is_changed = true
     end
   end
-  meet_lanes(names)
+  load_lanes(names)
   for _, name in ipairs(names) do
-    lanes[name].aside = false
+    lanes[name].blocked_by = false
     relist(lanes[name])
   end
-  look_again(limiter, limiter.aside > 0 and 0 or nil)
+  recheck_at(limiter, limiter.blocked_tenants > 0 and 0 or nil)
 end
 
-local function return_all(now)
+function return_blocked(now)
   local keys, names = {}, {}
-  for _, member in ipairs(call('ZRANGEBYSCORE', P .. ':w', '-inf', now, 'LIMIT', 0, 16)) do
+  for _, member in ipairs(call('ZRANGEBYSCORE', tag .. ':rechecks', '-inf', now, 'LIMIT', 0, 16)) do
     if sub(member, 1, 1) == 't' then
       keys[#keys + 1] = sub(member, 2)
     else
       names[#names + 1] = member
     end
   end
-  meet_tenants(keys)
-  meet_limiters(names)
+  load_tenants(keys)
+  load_limiters(names)
   for _, key in ipairs(keys) do
     unblock(tenants[key])
   end
@@ -91,20 +103,20 @@ end
 local function put_aside(plan)
   for _, pair in ipairs(plan.asides) do
     local lane, limiter = pair[1], pair[2]
-    if not lane.aside and lane.ready > 0 then
-      lane.aside = limiter.name
+    if not lane.blocked_by and lane.ready > 0 then
+      lane.blocked_by = limiter.name
       relist(lane)
-      local key = P .. ':a:' .. limiter.name .. '\0' .. lane.tenant.key
+      local key = tag .. ':blocked_lanes:' .. limiter.name .. '\0' .. lane.tenant.key
       call('SADD', key, lane.name)
-      local seq = call('HINCRBY', P .. ':m', 'asides', 1)
-      if call('ZADD', P .. ':h:' .. limiter.name, 'NX', seq, lane.tenant.key) == 1 then
-        limiter.aside = limiter.aside + 1
+      local seq = call('HINCRBY', tag .. ':meta', 'blocked_count', 1)
+      if call('ZADD', tag .. ':blocked_tenants:' .. limiter.name, 'NX', seq, lane.tenant.key) == 1 then
+        limiter.blocked_tenants = limiter.blocked_tenants + 1
       end
       limiter.is_changed = true
       if room_of(limiter, plan.now) == 0 then
-        look_again(limiter, back_at(limiter, plan.now))
+        recheck_at(limiter, back_at(limiter, plan.now))
       else
-        look_again(limiter, 0)
+        recheck_at(limiter, 0)
       end
     end
   end
@@ -114,7 +126,7 @@ local function undo(plan, lane)
   give_back(lane.tenant)
   unblock(lane.tenant)
   give_back(plan.limiter)
-  for _, name in ipairs(lane.place.limiters) do
+  for _, name in ipairs(lane.ref.limiters) do
     if limiters[name] ~= plan.limiter then
       give_back(limiters[name])
     end
@@ -126,7 +138,7 @@ end
 local function pop_entries(wanted)
   local ids, entries, from = {}, {}, {}
   for name, count in pairs(wanted) do
-    for _, entry in ipairs(call('LPOP', P .. ':l:' .. name, count) or {}) do
+    for _, entry in ipairs(call('LPOP', tag .. ':ready:' .. name, count) or {}) do
       local place = #ids + 1
       ids[place], entries[place], from[place] = sub(entry, 1, 16), entry, name
     end
@@ -146,7 +158,7 @@ local function pop_jobs(plan, expired)
     if not ids[1] then
       break
     end
-    for place, record in ipairs(fetch(P .. ':j', ids)) do
+    for place, record in ipairs(fetch_fields(tag .. ':jobs', ids)) do
       local id, name = ids[place], from[place]
       local version, state, _, deadline = 0, -1, 0, 0
       if record then
@@ -154,8 +166,8 @@ local function pop_jobs(plan, expired)
       end
       if state ~= WAITING or entries[place] ~= entry_of(id, version) then
         leftovers = leftovers - 1
-        if call('HINCRBY', P .. ':lo', id, -1) <= 0 then
-          call('HDEL', P .. ':lo', id)
+        if call('HINCRBY', tag .. ':leftovers', id, -1) <= 0 then
+          call('HDEL', tag .. ':leftovers', id)
         end
       else
         wanted[name] = wanted[name] > 1 and wanted[name] - 1 or nil
@@ -182,16 +194,16 @@ local function bury(plan, expired)
     records[#records + 1], records[#records + 2] = id, finish(record, EXPIRED, plan.now)
     events[#events + 1], events[#events + 2] = id, ending(record, 'X', plan.now, '')
     lane.dead = lane.dead + 1
-    local key = P .. ':x:' .. lane.place.queue
+    local key = tag .. ':dead:' .. lane.ref.queue
     by_key[key] = by_key[key] or {}
     table.insert(by_key[key], plan.now)
     table.insert(by_key[key], id)
   end
-  many('HSET', P .. ':j', records)
+  call_many('HSET', tag .. ':jobs', records)
   for key, list in pairs(by_key) do
-    many('ZADD', key, list)
+    call_many('ZADD', key, list)
   end
-  tell(events, plan.now)
+  record_events(events, plan.now)
 end
 
 -- Carries out a plan: answers the jobs in the order of their picks, and leases them.
@@ -199,7 +211,7 @@ local function carry_out(plan, session, number, leases, out)
   local expired, reached = {}, {}
   for name, lane in pairs(plan.taken) do
     reached[name] = 0
-    for _, limiter in ipairs(lane.place.limiters) do
+    for _, limiter in ipairs(lane.ref.limiters) do
       local limits = limiters[limiter]
       if limits ~= plan.limiter and is_free(limits) then
         limits.running = limits.running + lane.picked
@@ -222,7 +234,7 @@ local function carry_out(plan, session, number, leases, out)
       end
       local lease = of_lane[version]
       if not lease then
-        lease = struct.pack('>ddI4', number, plan.now, version + 1) .. name
+        lease = pack_lease(number, plan.now, version + 1, name)
         of_lane[version] = lease
       end
       leases[#leases + 1], leases[#leases + 2] = job[1], lease
@@ -236,8 +248,8 @@ local function carry_out(plan, session, number, leases, out)
   for name, lane in pairs(plan.taken) do
     lane.picked = false
     relist(lane)
-    if lane.is_listed and not lane.tenant.alone then
-      call('ZADD', P .. ':r:' .. lane.tenant.key, 'XX', turn_of(lane), name)
+    if lane.is_listed and not lane.tenant.only_lane then
+      call('ZADD', tag .. ':open_lanes:' .. lane.tenant.key, 'XX', turn_of(lane), name)
     end
   end
   put_aside(plan)
@@ -258,14 +270,14 @@ local function next_due(queue)
 end
 
 -- Takes up to so many jobs of a queue. Answers when there may be more, if it is known.
-local function visit(name, session, number, now, slots, limit, leases, out)
+function claim_from_queue(name, session, number, now, slots, limit, leases, out)
   local queue = queue_of(name)
   if not queue.is_known then
     return
   end
   local before = #out.ids
   promote(queue, now, max(50, limit))
-  meet_limiters({'q' .. name})
+  load_limiters({'q' .. name})
   local plan = new_plan(queue, slots, now)
   local moment
   local function note(at)
@@ -289,7 +301,7 @@ local function visit(name, session, number, now, slots, limit, leases, out)
   end
   if #out.ids - before < limit then
     note(next_due(queue))
-    local soonest = call('ZRANGE', P .. ':w', 0, 0, 'WITHSCORES')[2]
+    local soonest = call('ZRANGE', tag .. ':rechecks', 0, 0, 'WITHSCORES')[2]
     note(soonest and tonumber(soonest))
   end
   return moment

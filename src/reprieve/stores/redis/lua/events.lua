@@ -1,102 +1,121 @@
--- Part: what happened. Every call that has events writes one entry with all of them, or several if there are many.
+-- Events of jobs. A call that has events writes one entry of the stream `:events` with all of them, or several if there
+-- are many. The entry's id is the position of its last event. Positions grow with the server's time, by 64 a
+-- millisecond or more, so that the events of several partitions can be put in order.
 --
---   :e  stream: the place of the entry's last event → 't' and the time of the latest, job and event, job and event, …
---   :ej hash: job → the places of its events, 6 bytes each
---   :m  hash: events = the last place, told = how many are kept. Places grow with the server's time, 64 a millisecond or
---       more if there are more, so that those of several partitions can be put in order
+-- needs calls: tag, call, max, min, concat, sub, format, server_time
+-- needs calls: MAX_ARGUMENTS, call_many, fetch_fields, split, list_in
+-- exports: last_position, record_events, forget_events, has_event
 
-local MOST_EVENTS = 100000 -- kept at the most, however young
-local REPEATS = 16 -- events of a job among which a repeat is looked for: it comes soon after the first time, or not at all
+local MAX_EVENTS = 100000 -- kept at most, however recent
+local MAX_REPEAT_EVENTS = 16 -- latest events of a job that a repeat is compared with: it comes soon, or not at all
+local POSITIONS_PER_MS = 64
 
-local function index_events(jobs, first)
-  local known, order = {}, {}
-  for number, id in ipairs(jobs) do
-    if not known[id] then
-      known[id] = {}
-      order[#order + 1] = id
-    end
-    table.insert(known[id], struct.pack('>I6', first + number - 1))
-  end
-  local set = {}
-  for number, before in ipairs(fetch(P .. ':ej', order)) do
-    set[#set + 1] = order[number]
-    set[#set + 1] = (before or '') .. concat(known[order[number]])
-  end
-  many('HSET', P .. ':ej', set)
+-- Returns the position of the last event of a stream entry.
+function last_position(entry_id)
+  return tonumber(string.match(entry_id, '^(%d+)'))
 end
 
--- Forgets an entry of the stream, by the place of its last event; answers how many events it had.
-local function forget_entry(last, fields)
-  local jobs, order = {}, {}
-  for number = 3, #fields, 2 do
-    local id = fields[number]
-    if not jobs[id] then
-      jobs[id] = true
+local function index_events(jobs, first)
+  local positions, order = {}, {}
+  for number, id in ipairs(jobs) do
+    if not positions[id] then
       order[#order + 1] = id
     end
+    local list = list_in(positions, id)
+    list[#list + 1] = struct.pack('>I6', first + number - 1)
   end
+  local set = {}
+  for number, before in ipairs(fetch_fields(tag .. ':event_index', order)) do
+    set[#set + 1] = order[number]
+    set[#set + 1] = (before or '') .. concat(positions[order[number]])
+  end
+  call_many('HSET', tag .. ':event_index', set)
+end
+
+-- Removes the events of an entry, and all before it, from the index of their jobs.
+local function unindex_events(last, jobs)
   local set, gone = {}, {}
-  for number, index in ipairs(fetch(P .. ':ej', order)) do
+  for number, index in ipairs(fetch_fields(tag .. ':event_index', jobs)) do
     local kept = {}
-    for _, place in ipairs(split(index or '', 6)) do
-      if struct.unpack('>I6', place) > last then
-        kept[#kept + 1] = place
+    for _, position in ipairs(split(index or '', 6)) do
+      if struct.unpack('>I6', position) > last then
+        kept[#kept + 1] = position
       end
     end
     if kept[1] then
-      set[#set + 1], set[#set + 2] = order[number], concat(kept)
+      set[#set + 1], set[#set + 2] = jobs[number], concat(kept)
     else
-      gone[#gone + 1] = order[number]
+      gone[#gone + 1] = jobs[number]
     end
   end
-  many('HSET', P .. ':ej', set)
-  many('HDEL', P .. ':ej', gone)
-  call('XDEL', P .. ':e', format('%.0f-0', last))
-  call('HINCRBY', P .. ':m', 'told', 1 - #fields / 2)
-  return #fields / 2 - 1
+  call_many('HSET', tag .. ':event_index', set)
+  call_many('HDEL', tag .. ':event_index', gone)
 end
 
-local function last_place(entry)
-  return tonumber(string.match(entry, '^(%d+)'))
+-- Deletes an entry of the stream; returns how many events it had.
+local function forget_entry(entry)
+  local last, fields, seen, jobs = last_position(entry[1]), entry[2], {}, {}
+  for number = 3, #fields, 2 do
+    local id = fields[number]
+    if not seen[id] then
+      seen[id] = true
+      jobs[#jobs + 1] = id
+    end
+  end
+  unindex_events(last, jobs)
+  call('XDEL', tag .. ':events', format('%.0f-0', last))
+  local count = #fields / 2 - 1
+  call('HINCRBY', tag .. ':meta', 'event_count', -count)
+  return count
 end
 
--- Puts events on record: job and event in turn, the latest of them of this time.
-local function tell(events, at)
+-- Deletes the oldest entries until so many events are gone, or the next is after a moment; returns how many went.
+function forget_events(count, before)
+  local gone = 0
+  while gone < count do
+    local entry = call('XRANGE', tag .. ':events', '-', '+', 'COUNT', 1)[1]
+    if not entry or before and tonumber(entry[2][2]) > before then
+      break
+    end
+    gone = gone + forget_entry(entry)
+  end
+  return gone
+end
+
+-- Records events: job and event in turn, the latest of them of this time.
+function record_events(events, at)
   local count = #events / 2
   if count == 0 then
     return
   end
-  local time = call('TIME')
-  local earliest = (tonumber(time[1]) * 1000 + floor(tonumber(time[2]) / 1000)) * 64
-  local first = max(tonumber(call('HGET', P .. ':m', 'events') or 0), earliest) + 1
-  call('HSET', P .. ':m', 'events', format('%.0f', first + count - 1))
-  for start = 1, #events, SLICE do
-    local stop = min(start + SLICE - 1, #events)
-    call('XADD', P .. ':e', format('%.0f-0', first + stop / 2 - 1), 't', format('%.0f', at), unpack(events, start, stop))
+  local earliest = server_time() * POSITIONS_PER_MS
+  local first = max(tonumber(call('HGET', tag .. ':meta', 'last_event') or 0), earliest) + 1
+  call('HSET', tag .. ':meta', 'last_event', format('%.0f', first + count - 1))
+  for start = 1, #events, MAX_ARGUMENTS do
+    local stop = min(start + MAX_ARGUMENTS - 1, #events)
+    call('XADD', tag .. ':events', format('%.0f-0', first + stop / 2 - 1), 't', format('%.0f', at),
+      unpack(events, start, stop))
   end
   local jobs = {}
   for number = 1, #events, 2 do
     jobs[#jobs + 1] = events[number]
   end
   index_events(jobs, first)
-  local excess = call('HINCRBY', P .. ':m', 'told', count) - MOST_EVENTS
-  -- As many as came, and a few more: if there are far too many, the next calls go on.
-  excess = min(excess, 2 * count)
-  while excess > 0 do
-    local entry = call('XRANGE', P .. ':e', '-', '+', 'COUNT', 1)[1]
-    excess = excess - (entry and forget_entry(last_place(entry[1]), entry[2]) or excess)
-  end
+  local excess = call('HINCRBY', tag .. ':meta', 'event_count', count) - MAX_EVENTS
+  -- Twice as many as came at most: if there are far too many, the next calls go on.
+  forget_events(min(excess, 2 * count))
 end
 
--- Whether this very event is on record.
-local function is_told(id, event)
-  local places = split(sub(call('HGET', P .. ':ej', id) or '', -6 * REPEATS), 6)
-  for latest = #places, 1, -1 do
-    local place = struct.unpack('>I6', places[latest])
-    local entry = call('XRANGE', P .. ':e', format('%.0f', place), '+', 'COUNT', 1)[1]
+-- Whether a job has this very event.
+function has_event(id, event)
+  local index = call('HGET', tag .. ':event_index', id) or ''
+  local positions = split(sub(index, -6 * MAX_REPEAT_EVENTS), 6)
+  for latest = #positions, 1, -1 do
+    local position = struct.unpack('>I6', positions[latest])
+    local entry = call('XRANGE', tag .. ':events', format('%.0f', position), '+', 'COUNT', 1)[1]
     if entry then
       local fields = entry[2]
-      local number = #fields - 2 * (last_place(entry[1]) - place)
+      local number = #fields - 2 * (last_position(entry[1]) - position)
       if fields[number] == event then
         return true
       end

@@ -1,12 +1,13 @@
--- Part: jobs whose records have gone. Their ids are remembered for a while, so that a repeat of their enqueue, whose reply
--- was lost, does not make them anew.
+-- Ids of jobs whose records are deleted. They are remembered for a while, so that a repeated enqueue, whose first reply
+-- was lost, does not create the job again.
 --
---   :f:<5 bytes of an id> set: what else tells ids apart that were made in the same quarter of a second
+-- needs calls: tag, call, floor, max, min, sub, call_many
+-- exports: remember_ids, remembered_ids
 
-local SHORTEST, LONGEST = 30, 600 -- seconds
-local MOST = 150000 -- seconds times ids of a quarter of a second: ten minutes of a thousand jobs a second
+local MIN_REMEMBERED_SECONDS, MAX_REMEMBERED_SECONDS = 30, 600
+local MAX_ID_SECONDS = 150000 -- ids of a quarter of a second × seconds: ten minutes at a thousand jobs a second
 
--- Returns the ids by the quarters of a second in which they were made: for each the rest of them, and their numbers.
+-- Groups ids by the quarter of a second in which they were made: the rest of each id, and its number in the list.
 local function by_quarter(ids)
   local quarters = {}
   for number, id in ipairs(ids) do
@@ -23,22 +24,23 @@ local function by_quarter(ids)
   return quarters
 end
 
-local function remember(ids)
+function remember_ids(ids)
   for time, quarter in pairs(by_quarter(ids)) do
-    local key = P .. ':f:' .. time
-    many('SADD', key, quarter.rests)
-    call('EXPIRE', key, max(SHORTEST, min(LONGEST, floor(MOST / call('SCARD', key)))))
+    local key = tag .. ':forgotten:' .. time
+    call_many('SADD', key, quarter.rests)
+    local seconds = floor(MAX_ID_SECONDS / call('SCARD', key))
+    call('EXPIRE', key, max(MIN_REMEMBERED_SECONDS, min(MAX_REMEMBERED_SECONDS, seconds)))
   end
 end
 
--- Returns which of the ids are remembered, by their numbers.
-local function forgotten(ids)
+-- Returns which ids are remembered, by their numbers in the list.
+function remembered_ids(ids)
   local found = {}
   for time, quarter in pairs(by_quarter(ids)) do
-    local answers = call('SMISMEMBER', P .. ':f:' .. time, unpack(quarter.rests))
-    for place, is_known in ipairs(answers) do
-      if is_known == 1 then
-        found[quarter.numbers[place]] = true
+    local is_member = call('SMISMEMBER', tag .. ':forgotten:' .. time, unpack(quarter.rests))
+    for index, number in ipairs(quarter.numbers) do
+      if is_member[index] == 1 then
+        found[number] = true
       end
     end
   end

@@ -1,27 +1,28 @@
 -- Keeps a session alive, opens it, or ends it.
 --
--- needs: calls
--- KEYS  1: the partition
--- ARGV  1: session, until when it lives, slots, whether it is new, whether it is over (msgpack)
--- Returns: 1 or 0, whether it lives
+-- needs calls: tag, call, write_even_when_full
+-- needs sessions: read_session, write_session, end_session
+-- KEYS     1: the partition
+-- ARGV     1: session, until when it lives, slots, whether it is new, whether it is over (msgpack)
+-- Returns: 'alive' or 'dead'
 
-local session, expires_at, slots, is_new, is_over = unpack(cmsgpack.unpack(ARGV[1]))
-call('HDEL', P .. ':m', '')
-local packed = call('HGET', P .. ':ss', session)
-local f = packed and cmsgpack.unpack(packed) or {0, 0, 0, '', false, '', 0}
-if f[1] == 1 or not (packed or is_new) then
-  return 0
+local name, expires_at, slots, is_new, is_over = unpack(cmsgpack.unpack(ARGV[1]))
+write_even_when_full()
+local stored = read_session(name)
+if stored and stored.is_dead or not (stored or is_new) then
+  return 'dead'
 end
-slots = is_over and 0 or slots
-if slots ~= f[2] or is_over or not packed then
-  call('HINCRBY', P .. ':m', 'slots', slots - f[2])
-  f[1], f[2] = is_over and 1 or 0, slots
-  call('HSET', P .. ':ss', session, cmsgpack.pack(f))
-end
+local session = stored or {
+  name = name, is_dead = false, slots = 0, number = 0, results = '', next_at = false, ids = '', previous = 0,
+}
 if is_over then
-  call('ZREM', P .. ':sx', session)
-  call('ZADD', P .. ':sd', expires_at, session)
-  return 0
+  end_session(session, expires_at)
+  return 'dead'
 end
-call('ZADD', P .. ':sx', expires_at, session)
-return 1
+if slots ~= session.slots or not stored then
+  call('HINCRBY', tag .. ':meta', 'slots', slots - session.slots)
+  session.slots = slots
+  write_session(session)
+end
+call('ZADD', tag .. ':live_sessions', expires_at, name)
+return 'alive'

@@ -1,12 +1,18 @@
--- Part: what a limiter or a tenant may have under way, and has.
--- Limits have `running`, and may have `permits`, `max_running`, and a rate: `count`, `window`, `bucket`, `meter`.
+-- How many jobs a limiter or a tenant may have running, and has.
+-- Limits are a table with `running`, and if they are set `permits`, `max_running` and a rate: `count`, `window`,
+-- `bucket`, `meter`.
+--
+-- needs calls: max, min
+-- needs rate: granted, spend, refund, opens_at
+-- exports: is_free, room_of, take_slot, give_back, back_at, pack_limits
 
-local function is_free(limits)
+-- Whether nothing limits it.
+function is_free(limits)
   return not (limits.permits or limits.max_running or limits.count)
 end
 
--- How many more may start; nil is any number.
-local function room_of(limits, now)
+-- Returns how many more jobs may start; nil: any number.
+function room_of(limits, now)
   local room
   if limits.permits then
     room = limits.permits - limits.running
@@ -21,7 +27,7 @@ local function room_of(limits, now)
   return room and max(0, room)
 end
 
-local function take_slot(limits, now)
+function take_slot(limits, now)
   limits.running = limits.running + 1
   limits.is_changed = true
   if limits.count then
@@ -29,8 +35,8 @@ local function take_slot(limits, now)
   end
 end
 
--- What was taken came to nothing.
-local function give_back(limits)
+-- Undoes `take_slot` for a job that did not start.
+function give_back(limits)
   limits.running = limits.running - 1
   limits.is_changed = true
   if limits.count then
@@ -38,16 +44,16 @@ local function give_back(limits)
   end
 end
 
--- When to look again if there is no room; nil when only an end or a person makes some.
-local function back_at(limits, now)
-  -- A count of 0 is a share that somebody else has: no time brings it.
+-- Returns when a full limit has room again; nil: when a job ends or a limit changes.
+function back_at(limits, now)
+  -- A count of 0 is a share that another partition has: no time brings it.
   if limits.count and limits.count > 0 and granted(limits, now) >= limits.count then
     return opens_at(limits, now)
   end
 end
 
--- Nothing is written for what nothing limits.
-local function write_limits(fields, first, limits)
+-- Adds limits to the fields of a stored state, from a position on; nothing where nothing is limited.
+function pack_limits(fields, first, limits)
   if not is_free(limits) then
     fields[first], fields[first + 1] = limits.permits or false, limits.max_running or false
     fields[first + 2], fields[first + 3] = limits.count or false, limits.window or false

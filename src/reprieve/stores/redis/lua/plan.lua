@@ -1,11 +1,19 @@
--- Part: whose jobs a claim takes. The rules are those of `core.fairness` and `core.lane`, for a whole batch at a time.
+-- Whose jobs a claim takes. The rules are those of `core.fairness` and `core.lane`, for a whole batch at a time.
+--
+-- needs calls: tag, call, floor, max, min, sub, format
+-- needs rate: granted
+-- needs limits: is_free, room_of, take_slot, back_at
+-- needs tenants: LOAD_UNIT, FULL, SPENT, HELD, tenants, load_of, weight_of, is_candidate, load_tenants, arrive
+-- needs limiters: limiters
+-- needs lanes: PRIORITY, lanes, load_lanes
+-- exports: MOST_ASIDE, AT_ONCE, new_plan, read_candidates, pick
 
 local MOST_IN_A_ROW, MOST_SLOTS, OLDEST_EVERY = 3, 0.9, 16
 local MINUTE = 60000
-local MOST_ASIDE = 64 -- lanes that one claim puts aside; the next goes on
+MOST_ASIDE = 64 -- lanes that one claim puts aside; the next goes on
 local LANES = 64 -- open lanes of a tenant that a claim reads at once
 local NONE = {} -- most lanes go through no limiter that limits anything
-local AT_ONCE = 24 -- tenants that a claim reads at once
+AT_ONCE = 24 -- tenants that a claim reads at once
 
 local function is_before(one, other)
   if one.load ~= other.load then
@@ -56,7 +64,7 @@ local function pop(heap)
 end
 
 -- Tenants that were read stand in line as the ring has them; those that were served, or met before, in a heap beside it.
-local function new_plan(queue, slots, now)
+function new_plan(queue, slots, now)
   return {
     queue = queue, limiter = limiters['q' .. queue.name], slots = slots, now = now, ceiling = max(1, floor(slots * MOST_SLOTS)),
     line = {}, first = 1, heap = {}, seen = {}, read = 0, picks = {}, taken = {}, asides = {},
@@ -74,57 +82,59 @@ local function step_up(plan)
   return top and pop(plan.heap)
 end
 
+-- Returns names of a tenant's open lanes: the first of them, and if there are more the first of each priority.
+local function open_lane_names(tenant)
+  if tenant.only_lane then
+    return {tenant.only_lane}
+  end
+  local key = tag .. ':open_lanes:' .. tenant.key
+  local names = call('ZRANGE', key, 0, LANES)
+  if #names > LANES then
+    names[#names] = nil
+    tenant.has_more = true
+    -- Of each priority the first is the one that was served longest ago.
+    for priority = 1, 9 do
+      local from, to = format('%.17g', priority * PRIORITY), format('(%.17g', (priority + 1) * PRIORITY)
+      names[#names + 1] = call('ZRANGEBYSCORE', key, from, to, 'LIMIT', 0, 1)[1]
+    end
+  end
+  return names
+end
+
+-- Returns the limiters of a lane that limit anything, but for that of its queue, which is asked for all at once.
+local function limits_of_lane(lane)
+  local names, limits = lane.ref.limiters, NONE
+  for index = 2, #names do
+    local limiter = limiters[names[index]]
+    if not is_free(limiter) then
+      limits = limits == NONE and {} or limits
+      limits[#limits + 1] = limiter
+    end
+  end
+  return limits
+end
+
 -- Reads lanes of tenants that were not read yet.
 local function read_lanes(candidates)
   local names, lists = {}, {}
   for number, tenant in ipairs(candidates) do
-    local list
-    if tenant.alone then
-      list = {tenant.alone}
-    else
-      list = call('ZRANGE', P .. ':r:' .. tenant.key, 0, LANES)
-      if #list > LANES then
-        list[#list] = nil
-        tenant.has_more = true
-        -- Of each priority the first is the one that was served longest ago.
-        for priority = 1, 9 do
-          local key, from = P .. ':r:' .. tenant.key, format('%.17g', priority * PRIORITY)
-          local to = format('(%.17g', (priority + 1) * PRIORITY)
-          local oldest = call('ZRANGEBYSCORE', key, from, to, 'LIMIT', 0, 1)[1]
-          if oldest then
-            list[#list + 1] = oldest
-          end
-        end
-      end
-    end
-    lists[number] = list
-    for _, name in ipairs(list) do
+    lists[number] = open_lane_names(tenant)
+    for _, name in ipairs(lists[number]) do
       names[#names + 1] = name
     end
   end
-  meet_lanes(names)
+  load_lanes(names)
   for number, tenant in ipairs(candidates) do
     local open, known, list = {}, tenant.has_more and {}, lists[number]
     for place = 1, #list do
       local name = list[place]
-      local lane = lanes[name]
       if not (known and known[name]) then
         if known then
           known[name] = true
         end
+        local lane = lanes[name]
         open[#open + 1] = lane
-        if not lane.limits then
-          local through, limits = lane.place.limiters, nil
-          -- The first limiter is that of the queue, which is asked for all its tenants at once.
-          for place = 2, #through do
-            local limiter = limiters[through[place]]
-            if not is_free(limiter) then
-              limits = limits or {}
-              limits[#limits + 1] = limiter
-            end
-          end
-          lane.limits = limits or NONE
-        end
+        lane.limits = lane.limits or limits_of_lane(lane)
       end
     end
     tenant.lanes = open
@@ -132,14 +142,14 @@ local function read_lanes(candidates)
 end
 
 -- Reads tenants that may be next. Those that this call has met already are where their numbers say, not the ring.
-local function read_candidates(plan, count)
-  local members = call('ZRANGE', P .. ':t:' .. plan.queue.name, plan.read, plan.read + count - 1)
+function read_candidates(plan, count)
+  local members = call('ZRANGE', tag .. ':candidates:' .. plan.queue.name, plan.read, plan.read + count - 1)
   local keys, fresh = {}, {}
   for _, member in ipairs(members) do
     local key = plan.queue.name .. '\0' .. sub(member, 17)
     keys[#keys + 1] = key
   end
-  meet_tenants(keys)
+  load_tenants(keys)
   plan.read = plan.read + #members
   plan.last = nil
   if #members == count then
@@ -147,9 +157,9 @@ local function read_candidates(plan, count)
     plan.last = {load = load, finish = finish, name = sub(members[count], 17)}
   end
   local function join(tenant, is_in_order)
-    if not plan.seen[tenant.key] and is_in_ring(tenant) then
+    if not plan.seen[tenant.key] and is_candidate(tenant) then
       plan.seen[tenant.key] = true
-      if not tenant.was and not tenant.has_arrived then
+      if not tenant.stored_member and not tenant.has_arrived then
         tenant.has_arrived = true
         arrive(tenant)
       end
@@ -203,10 +213,10 @@ local function has_company(plan, tenant)
     local waiting, active = plan.queue.waiting, plan.queue.active
     for _, other in pairs(tenants) do
       if other.queue == plan.queue.name then
-        local waits = is_in_ring(other)
+        local waits = is_candidate(other)
         local weight = weight_of(other)
-        waiting = waiting - other.waited + (waits and weight or 0)
-        active = active - other.ran + (not waits and other.running > 0 and weight or 0)
+        waiting = waiting - other.stored_waiting + (waits and weight or 0)
+        active = active - other.stored_active + (not waits and other.running > 0 and weight or 0)
       end
     end
     plan.waiting_weight, plan.active_weight = waiting, active
@@ -236,7 +246,7 @@ local function may_run(plan, tenant)
     tenant.is_changed = true
     local at = back_at(tenant, plan.now)
     if at then
-      call('ZADD', P .. ':w', at, 't' .. tenant.key)
+      call('ZADD', tag .. ':rechecks', at, 't' .. tenant.key)
     end
     return false
   end
@@ -332,7 +342,7 @@ local function take_one(plan, tenant, lane, place)
     queue.last, queue.streak = tenant.name, 1
   end
   queue.last_at = max(queue.last_at, now)
-  tenant.finish = tenant.finish + floor(ROUND / tenant.weight + 0.5)
+  tenant.finish = tenant.finish + floor(LOAD_UNIT / tenant.weight + 0.5)
   lane.served = tenant.served
   lane.ready = lane.ready - 1
   lane.picked = (lane.picked or 0) + 1
@@ -352,7 +362,7 @@ local function take_one(plan, tenant, lane, place)
 end
 
 -- Picks jobs until the limit, or until there is nothing that may run.
-local function pick(plan, limit)
+function pick(plan, limit)
   local room = room_of(plan.limiter, plan.now)
   limit = room and min(limit, room) or limit
   while true do

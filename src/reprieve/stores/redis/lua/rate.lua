@@ -1,7 +1,11 @@
--- Part: rates, as `core.rate` has them. A meter is a flat list of buckets, oldest first: number, grants, number, …
+-- Rate limits, by the rules of `core.rate`. A meter is a flat list of buckets, oldest first: number, grants, number, …
+--
+-- needs calls: floor, max, min
+-- exports: granted, spend, refund, opens_at, change_rate
 
 local BUCKETS = 64
 
+-- Drops the buckets that have left the window, and returns the meter.
 local function current(limits, now)
   local meter, oldest = limits.meter, floor(now / limits.bucket) - BUCKETS
   if not meter[1] or meter[1] >= oldest then
@@ -17,7 +21,8 @@ local function current(limits, now)
   return kept
 end
 
-local function granted(limits, now)
+-- Returns how many starts the window holds.
+function granted(limits, now)
   local meter, sum = current(limits, now), 0
   for number = 2, #meter, 2 do
     sum = sum + meter[number]
@@ -25,7 +30,7 @@ local function granted(limits, now)
   return sum
 end
 
-local function spend(limits, now, grants)
+function spend(limits, now, grants)
   local meter = current(limits, now)
   local count, bucket = #meter, floor(now / limits.bucket)
   if count > 0 and meter[count - 1] >= bucket then
@@ -35,7 +40,8 @@ local function spend(limits, now, grants)
   end
 end
 
-local function refund(limits, grants)
+-- Takes back the latest grants.
+function refund(limits, grants)
   local meter = limits.meter
   while grants > 0 and #meter > 0 do
     local last = meter[#meter]
@@ -50,7 +56,8 @@ local function refund(limits, grants)
   end
 end
 
-local function opens_at(limits, now)
+-- Returns when the next start is allowed.
+function opens_at(limits, now)
   local meter, at = current(limits, now), now
   local excess = granted(limits, now) - limits.count + 1
   for number = 1, #meter, 2 do
@@ -63,8 +70,8 @@ local function opens_at(limits, now)
   return at
 end
 
--- Gives limits another rate: what was granted goes on counting, as late as it can have been.
-local function carry(limits, count, window, bucket, now)
+-- Sets another rate. What was granted still counts, at the latest moment at which it can have been granted.
+function change_rate(limits, count, window, bucket, now)
   local old = limits.count and {bucket = limits.bucket, meter = limits.meter}
   local is_same = old and limits.window == window
   limits.count, limits.window, limits.bucket = count, window, bucket

@@ -1,138 +1,151 @@
--- Sets an entry, if one is named, and changes what the claim honours; nothing if the entry has another version.
--- With several partitions all of them come to honour the same: what is wanted is written down in the first, as a state
--- with a number, and the others are told one state after the other. Of a limit that is shared nobody has anything until
--- shares are dealt.
+-- Sets an entry, if one is named, and changes limits, weights and pauses; nothing if the entry has another version.
 --
--- needs: calls record rate limits places line
--- KEYS  1: the partition
--- ARGV  1: now, updates, state (msgpack); an update is subject letter, name, queue, and for each of permits,
---          max_running, rate (count, window in ms, bucket), weight and pauses whether it is set, and to what.
---          A state is false for a store of one partition, else how, its number, and for 'note' and 'change' the number
---          that was seen, and how often one partition had been ruled alone (or -1):
---          'note' writes it down; 'change' does that and makes the change here as well, both in the first partition;
---          'next' is what came to the state before; 'whole' is all there is
---       2: 'entry' or ''  3: its key  4: the version seen  5: 'set' or 'delete'  6: the value  7: 8 bytes that tell this
---          call from any other, so that a repeat is answered as the first
---       8 …: for 'note' and 'change': fields of `:want`, each with its value
--- Returns: {word, version}: 'ok' and the version of the entry now; 'lost'; or, and nothing was done, 'overtaken': somebody
---          else has changed what is wanted, or the partition does not know the states before
+-- With several partitions all of them come to apply the same limits. The limits that are wanted are recorded in the first
+-- partition as a numbered state, and every partition applies one state after the other. Of a limit that is shared a
+-- partition has a share of 0 until shares are granted.
 --
---   :k  hash: entry → version (8 bytes), the call that set it (8 bytes), value
---   :kd:<call> string, for a minute: that call has deleted an entry
---   :want hash, of the first partition: subject \0 name \0 queue → what is wanted (msgpack); '' → ''
---   :m  hash: wants = the number of that state; heeds = that of the state which this partition honours;
---       ruled = how often it was limited as the only one
+-- needs calls: tag, call, sub, format, call_many, write_even_when_full, notify
+-- needs rate: change_rate
+-- needs tenants: queue_of
+-- needs lanes: flush
+-- needs subjects: load_subjects, limits_of, allow
+-- KEYS     1: the partition
+-- ARGV     1: now, updates, state (msgpack)
+--             An update is a subject, see subjects.lua, with what is to change: `permits`, `max_running`, `rate` (a map
+--             with `count`, `window` in ms and `bucket`), each false for none; a tenant's `weight`; a queue's `pauses`
+--             A state is false for a store of one partition, else a map with `number` and `step`:
+--             'record' writes the wanted limits, 'record_and_apply' also changes them here, both in the first partition
+--             if its wanted state is `seen` (and `seen_direct` is how often it was changed as the only partition, or -1);
+--             'apply_next' is the change from the state before; 'apply_all' is everything that is wanted
+--          2: 'entry' or ''  3: its key  4: the version seen  5: 'set' or 'delete'  6: the value  7: 8 bytes that tell
+--             this call from any other, so that a repeat gets the same reply
+--          8 …: for 'record' and 'record_and_apply': fields of `:wanted_limits`, each with its value
+-- Returns: {word, version}: 'ok' and the entry's version now; 'lost': the entry has another version; 'overtaken': the
+--          wanted limits have changed, or the partition has not applied the state before. But for 'ok' nothing was done
+
+local DELETION_MS = 60000 -- for which a repeated delete is recognised
 
 local now, updates, state = unpack(cmsgpack.unpack(ARGV[1]))
-call('HDEL', P .. ':m', '')
-local version = '0'
-if ARGV[2] == 'entry' then
-  local found = call('HGET', P .. ':k', ARGV[3])
-  local seen = found and struct.unpack('>d', found) or 0
-  if found and ARGV[5] == 'set' and sub(found, 9, 16) == ARGV[7] then
-    return {'ok', tostring(seen)}
-  elseif ARGV[5] == 'delete' and call('EXISTS', P .. ':kd:' .. ARGV[7]) == 1 then
-    return {'ok', '0'}
-  elseif seen ~= tonumber(ARGV[4]) then
+local entry = ARGV[2] == 'entry' and {
+  key = ARGV[3], version = tonumber(ARGV[4]), is_deleted = ARGV[5] == 'delete', value = ARGV[6], call_id = ARGV[7],
+}
+
+-- Returns the reply of a call that is a repeat, or has seen another version of the entry.
+local function early_reply()
+  local found = call('HGET', tag .. ':entries', entry.key)
+  local version = found and struct.unpack('>d', found) or 0
+  if entry.is_deleted then
+    if call('EXISTS', tag .. ':entry_deletion:' .. entry.call_id) == 1 then
+      return {'ok', '0'}
+    end
+  elseif found and sub(found, 9, 16) == entry.call_id then
+    return {'ok', tostring(version)}
+  end
+  if version ~= entry.version then
     return {'lost', '0'}
   end
 end
 
--- Everything is read before anything is written: a key of another kind fails the whole.
-local keys, names = {}, {}
-for _, r in ipairs(updates) do
-  if r[1] == 't' then
-    keys[#keys + 1] = r[3] .. '\0' .. r[2]
-    queue_of(r[3])
-  else
-    names[#names + 1] = r[1] .. r[2]
-    if r[1] == 'q' then
-      queue_of(r[2])
-    end
+-- Writes the entry; returns its version.
+local function write_entry()
+  if entry.is_deleted then
+    call('HDEL', tag .. ':entries', entry.key)
+    call('SET', tag .. ':entry_deletion:' .. entry.call_id, '', 'PX', DELETION_MS)
+    return '0'
   end
-end
-meet_tenants(keys)
-meet_limiters(names)
-local wants, heeds, ruled = unpack(call('HMGET', P .. ':m', 'wants', 'heeds', 'ruled'))
-wants, heeds, ruled = tonumber(wants or 0), tonumber(heeds or 0), tonumber(ruled or 0)
-if state then
-  local how, number, seen, seen_ruled = unpack(state)
-  if how == 'note' and (wants ~= seen or seen_ruled >= 0 and seen_ruled ~= ruled)
-    or how == 'change' and (wants ~= seen or heeds ~= seen)
-    or how == 'next' and heeds < number - 1 then
-    return {'overtaken', '0'}
-  elseif how ~= 'note' and heeds >= number then
-    return {'ok', '0'}
-  end
-  if how == 'note' or how == 'change' then
-    local fields = {}
-    for place = 8, #ARGV do
-      fields[#fields + 1] = ARGV[place]
-    end
-    many('HSET', P .. ':want', fields)
-    call('HSET', P .. ':m', 'wants', format('%.0f', number))
-  end
-  if how ~= 'note' then
-    call('HSET', P .. ':m', 'heeds', format('%.0f', number))
-  end
-elseif wants > 0 and updates[1] then
-  return {'overtaken', '0'}
-elseif updates[1] then
-  call('HINCRBY', P .. ':m', 'ruled', 1)
+  -- Versions come from one counter, so that an entry which was deleted and set again never has an old one.
+  local version = call('HINCRBY', tag .. ':meta', 'last_entry_version', 1)
+  call('HSET', tag .. ':entries', entry.key, struct.pack('>d', version) .. entry.call_id .. entry.value)
+  return tostring(version)
 end
 
-if ARGV[2] == 'entry' then
-  if ARGV[5] == 'delete' then
-    call('HDEL', P .. ':k', ARGV[3])
-    call('SET', P .. ':kd:' .. ARGV[7], '', 'PX', 60000)
-  else
-    -- Versions come from one counter, so that an entry which was deleted and made again never looks like the old one.
-    local newest = call('HINCRBY', P .. ':m', 'entries', 1)
-    call('HSET', P .. ':k', ARGV[3], struct.pack('>d', newest) .. ARGV[7] .. ARGV[6])
-    version = tostring(newest)
+local function record_wanted()
+  local fields = {}
+  for index = 8, #ARGV do
+    fields[#fields + 1] = ARGV[index]
+  end
+  call_many('HSET', tag .. ':wanted_limits', fields)
+  call('HSET', tag .. ':meta', 'wanted_state', format('%.0f', state.number))
+end
+
+-- Moves the numbers of the wanted and the applied state on. Returns 'overtaken' or 'ok' if nothing else is to be done.
+local function advance_state()
+  local found = call('HMGET', tag .. ':meta', 'wanted_state', 'applied_state', 'direct_updates')
+  local wanted, applied, direct = tonumber(found[1] or 0), tonumber(found[2] or 0), tonumber(found[3] or 0)
+  if not state then
+    if wanted > 0 and updates[1] then
+      return 'overtaken'
+    elseif updates[1] then
+      call('HINCRBY', tag .. ':meta', 'direct_updates', 1)
+    end
+    return
+  end
+  local step = state.step
+  if step == 'record' and (wanted ~= state.seen or state.seen_direct >= 0 and state.seen_direct ~= direct)
+    or step == 'record_and_apply' and (wanted ~= state.seen or applied ~= state.seen)
+    or step == 'apply_next' and applied < state.number - 1 then
+    return 'overtaken'
+  elseif step ~= 'record' and applied >= state.number then
+    return 'ok'
+  end
+  if step == 'record' or step == 'record_and_apply' then
+    record_wanted()
+  end
+  if step ~= 'record' then
+    call('HSET', tag .. ':meta', 'applied_state', format('%.0f', state.number))
   end
 end
 
--- A share of a limit that several partitions have.
+-- Returns the share of a limit: all of it in a store of one partition.
 local function share(limit)
   return limit and (state and 0 or limit)
 end
 
-for _, r in ipairs(updates) do
-  local limits = r[1] == 't' and tenants[r[3] .. '\0' .. r[2]] or limiters[r[1] .. r[2]]
+local function apply(update)
+  local limits = limits_of(update)
   limits.is_changed = true
-  if r[4] then
-    limits.permits = share(r[5])
+  if update.permits ~= nil then
+    limits.permits = share(update.permits)
   end
-  if r[6] then
-    limits.max_running = share(r[7])
+  if update.max_running ~= nil then
+    limits.max_running = share(update.max_running)
   end
-  if r[8] then
-    carry(limits, share(r[9]), r[10], r[11], now)
+  if update.rate ~= nil then
+    local rate = update.rate or {count = false, window = false, bucket = false}
+    change_rate(limits, share(rate.count), rate.window, rate.bucket, now)
   end
-  if r[1] == 't' then
-    if r[12] then
-      limits.weight = r[13]
-    end
-    unblock(limits)
-    local queue = queue_of(limits.queue)
+  limits.weight = update.weight or limits.weight
+  allow(update)
+  if update.subject == 't' or update.subject == 'q' then
+    local queue = queue_of(update.subject == 't' and update.queue or update.name)
     queue.is_changed = true
-  else
-    if limits.aside > 0 then
-      look_again(limits, 0)
-    end
-    if r[1] == 'q' then
-      local queue = queue_of(r[2])
-      queue.is_changed = true
-      if r[14] then
-        queue.pauses = r[15]
-      end
-    end
+    queue.pauses = update.pauses or queue.pauses
   end
 end
+
+write_even_when_full()
+local reply = entry and early_reply()
+if reply then
+  return reply
+end
+-- All is read before anything is written: a key of another type fails the call as a whole.
+load_subjects(updates)
+for _, update in ipairs(updates) do
+  if update.subject == 't' or update.subject == 'q' then
+    queue_of(update.subject == 't' and update.queue or update.name)
+  end
+end
+local word = advance_state()
+if word then
+  return {word, '0'}
+end
+local version = entry and write_entry() or '0'
+for _, update in ipairs(updates) do
+  apply(update)
+end
 flush()
--- Workers of every queue read what the fleet agrees on as soon as it changes.
-if updates[1] or ARGV[2] == 'entry' then
-  ring('*')
+-- Workers of every queue read limits and entries again as soon as they change.
+if updates[1] or entry then
+  notify('*')
 end
 return {'ok', version}

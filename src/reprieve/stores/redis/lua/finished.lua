@@ -1,0 +1,42 @@
+-- Finished jobs: dead, cancelled and succeeded ones of a queue are listed in the order of their end.
+--
+-- needs calls: tag, call, max, min, call_many
+-- needs forgotten: remember_ids
+-- needs record: DEAD, CANCELLED, EXPIRED, GIVEN_UP
+-- needs tenants: queue_of
+-- exports: finished_key, finished_counter, keep_succeeded, forget_jobs
+
+local MIN_SUCCEEDED_KEPT = 1000 -- of each queue
+local MAX_FORGOTTEN = 2000 -- jobs that one call forgets; the next goes on
+local KEYS_OF_STATES = {
+  [DEAD] = ':dead:', [EXPIRED] = ':dead:', [CANCELLED] = ':cancelled:', [GIVEN_UP] = ':cancelled:',
+}
+local COUNTERS = {[DEAD] = 'dead', [EXPIRED] = 'dead', [CANCELLED] = 'cancelled', [GIVEN_UP] = 'cancelled'}
+
+-- Returns the sorted set of the dead or cancelled jobs of a queue.
+function finished_key(state, queue)
+  return tag .. KEYS_OF_STATES[state] .. queue
+end
+
+-- Returns the lane's counter of jobs in this state.
+function finished_counter(state)
+  return COUNTERS[state]
+end
+
+-- Deletes records, and remembers the ids.
+function forget_jobs(ids)
+  call_many('HDEL', tag .. ':jobs', ids)
+  remember_ids(ids)
+end
+
+-- Lists succeeded jobs, each with its time before it, and forgets the oldest beyond what the last prune was told to keep.
+function keep_succeeded(queue, times_and_ids)
+  local key = tag .. ':succeeded:' .. queue
+  call_many('ZADD', key, times_and_ids)
+  local excess = call('ZCARD', key) - max(MIN_SUCCEEDED_KEPT, queue_of(queue).kept)
+  if excess > 0 then
+    local gone = call('ZRANGE', key, 0, min(excess, MAX_FORGOTTEN) - 1)
+    call('ZREMRANGEBYRANK', key, 0, #gone - 1)
+    forget_jobs(gone)
+  end
+end

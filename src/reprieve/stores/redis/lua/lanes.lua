@@ -1,0 +1,169 @@
+-- Lanes: the jobs of one queue, tenant, task, dependency, group and priority. Each lane is read once, with its tenant
+-- and its limiters, changed in memory, and written once by `flush`.
+--
+-- A lane is open if it has ready jobs and no limiter blocks it. A tenant with one open lane names it in its own state;
+-- several are listed in `:open_lanes:<queue \0 tenant>`, by priority and by how long ago they were served.
+--
+-- needs calls: tag, call, sub, call_many, fetch_fields
+-- needs tenants: FULL, tenants, load_tenants, unblock, flush_tenants, flush_queues
+-- needs limiters: limiters, load_limiters, recheck_at, flush_limiters
+-- exports: PRIORITY, lanes, lane_ref, load_lane_refs, load_lanes, lane_of, turn_of, relist, release, flush
+
+PRIORITY = 2 ^ 44 -- turns of a priority: more than a tenant is ever served
+lanes = {}
+
+local refs = {}
+
+-- Returns what a lane's name says: its queue, tenant, limiters and priority.
+function lane_ref(name)
+  local ref = refs[name]
+  if not ref then
+    -- queue \0 tenant \0 task \0 dependency \0 group \0 priority
+    local one = string.find(name, '\0', 1, true)
+    local two = string.find(name, '\0', one + 1, true)
+    local three = string.find(name, '\0', two + 1, true)
+    local four = string.find(name, '\0', three + 1, true)
+    local five = #name - 1
+    local queue = sub(name, 1, one - 1)
+    local names = {'q' .. queue, 'k' .. sub(name, two + 1, three - 1)}
+    if four > three + 1 then
+      names[#names + 1] = 'd' .. sub(name, three + 1, four - 1)
+    end
+    if five > four + 1 then
+      names[#names + 1] = 'g' .. sub(name, four + 1, five - 1)
+    end
+    ref = {queue = queue, tenant = sub(name, 1, two - 1), limiters = names, priority = string.byte(name, -1) - 48}
+    refs[name] = ref
+  end
+  return ref
+end
+
+-- Reads the tenants and limiters of lanes.
+function load_lane_refs(names)
+  local tenant_keys, limiter_names, known = {}, {}, {}
+  for number = 1, #names do
+    local ref = lane_ref(names[number])
+    tenant_keys[number] = ref.tenant
+    for index = 1, #ref.limiters do
+      local limiter = ref.limiters[index]
+      if not known[limiter] then
+        known[limiter] = true
+        limiter_names[#limiter_names + 1] = limiter
+      end
+    end
+  end
+  load_tenants(tenant_keys)
+  load_limiters(limiter_names)
+end
+
+-- Reads lanes that this script has not read yet, with their tenants and limiters.
+function load_lanes(names)
+  load_lane_refs(names)
+  local unread = {}
+  for number = 1, #names do
+    local name = names[number]
+    if not lanes[name] then
+      lanes[name] = true
+      unread[#unread + 1] = name
+    end
+  end
+  local states = fetch_fields(tag .. ':lanes', unread)
+  for number = 1, #unread do
+    local name, packed = unread[number], states[number]
+    local ref = lane_ref(name)
+    local f = packed and cmsgpack.unpack(packed) or {}
+    local tenant = tenants[ref.tenant]
+    local ready, blocked_by = f[1] or 0, f[8] or false
+    lanes[name] = {
+      name = name, ref = ref, tenant = tenant, priority = ref.priority,
+      ready = ready, scheduled = f[2] or 0, retrying = f[3] or 0, parked = f[4] or 0, dead = f[5] or 0,
+      cancelled = f[6] or 0, served = f[7] or tenant.served, blocked_by = blocked_by,
+      is_listed = ready > 0 and not blocked_by, limits = false, picked = false, is_changed = false,
+    }
+  end
+end
+
+function lane_of(name)
+  load_lanes({name})
+  return lanes[name]
+end
+
+function turn_of(lane)
+  return lane.priority * PRIORITY + lane.served
+end
+
+-- Lists a lane among its tenant's open lanes, or removes it, after its ready jobs or its limiter have changed.
+function relist(lane)
+  lane.is_changed = true
+  local is_open = lane.ready > 0 and not lane.blocked_by
+  if is_open == lane.is_listed then
+    return
+  end
+  lane.is_listed = is_open
+  local tenant = lane.tenant
+  tenant.is_changed = true
+  local key = tag .. ':open_lanes:' .. tenant.key
+  if not is_open then
+    tenant.open = tenant.open - 1
+    if tenant.only_lane then
+      tenant.only_lane = false
+    else
+      call('ZREM', key, lane.name)
+    end
+  elseif tenant.open == 0 then
+    tenant.open, tenant.only_lane = 1, lane.name
+  else
+    if tenant.only_lane then
+      call('ZADD', key, turn_of(lane_of(tenant.only_lane)), tenant.only_lane)
+      tenant.only_lane = false
+    end
+    call('ZADD', key, turn_of(lane), lane.name)
+    tenant.open = tenant.open + 1
+  end
+end
+
+-- Gives back the slots that jobs of a lane held; what was full may go on.
+function release(ref, count)
+  local tenant = tenants[ref.tenant]
+  tenant.running = tenant.running - count
+  tenant.is_changed = true
+  if tenant.blocked == FULL then
+    unblock(tenant)
+  end
+  for number = 1, #ref.limiters do
+    local limiter = limiters[ref.limiters[number]]
+    limiter.running = limiter.running - count
+    limiter.is_changed = true
+    if limiter.blocked_tenants > 0 then
+      recheck_at(limiter, 0)
+    end
+  end
+end
+
+local function flush_lanes()
+  local set, gone = {}, {}
+  for name, lane in pairs(lanes) do
+    if lane.is_changed then
+      local jobs = lane.ready + lane.scheduled + lane.retrying + lane.parked + lane.dead + lane.cancelled
+      if jobs == 0 and not lane.blocked_by then
+        gone[#gone + 1] = name
+      else
+        set[#set + 1] = name
+        set[#set + 1] = cmsgpack.pack({
+          lane.ready, lane.scheduled, lane.retrying, lane.parked, lane.dead, lane.cancelled, lane.served,
+          lane.blocked_by or nil,
+        })
+      end
+    end
+  end
+  call_many('HSET', tag .. ':lanes', set)
+  call_many('HDEL', tag .. ':lanes', gone)
+end
+
+-- Writes all lanes, tenants, limiters and queues that have changed.
+function flush()
+  flush_lanes()
+  flush_tenants()
+  flush_limiters()
+  flush_queues()
+end

@@ -1,0 +1,119 @@
+-- A session settles what it finished and claims more jobs; or changes are applied without a session.
+--
+-- needs calls: tag, call, min, concat, format, call_many, fetch_fields, split, write_even_when_full, notify
+-- needs lanes: flush
+-- needs sessions: read_session, write_session, unpack_lease
+-- needs settle: read_changes, settle
+-- needs claim: return_blocked, claim_from_queue
+-- KEYS     1: the partition
+-- ARGV     1: now, session ('' for none), number of the call, limit, queues (msgpack)
+--          2: heads of the changes, and from 3 on what some of them need: see settle.lua
+-- Returns: {'dead'}: the session is not open; nothing was done
+--          {'stale', number of the session's last call}; nothing was done
+--          {'ok', results (words separated by spaces), next time or '', id of the last notification,
+--           number of the session's call before, ids of the jobs (16 bytes each), record, record, …}
+--          {'again', …}: the call repeats the last one. As 'ok', but with the jobs that the session still holds of that
+--           call, instead of ids and records: '', then id, when it was leased, record, …
+
+local now, session_name, number, limit, queue_names = unpack(cmsgpack.unpack(ARGV[1]))
+local heads = ARGV[2]
+
+local function last_notification()
+  local last = call('XREVRANGE', tag .. ':notifications', '+', '-', 'COUNT', 1)[1]
+  return last and last[1] or '0-0'
+end
+
+local function reply(word, results, next_at, previous, ids)
+  return {word, results, next_at and format('%.0f', next_at) or '', last_notification(), previous, ids}
+end
+
+local function repeated(session)
+  local answer = reply('again', session.results, session.next_at, session.previous, '')
+  -- A dead session learns what became of its changes; its jobs belong to others.
+  local ids = session.is_dead and {} or split(session.ids, 16)
+  local records = fetch_fields(tag .. ':jobs', ids)
+  for index, lease in ipairs(fetch_fields(tag .. ':leases:' .. session.name, ids)) do
+    local leased_by, at = 0, 0
+    if lease then
+      leased_by, at = unpack_lease(lease)
+    end
+    if leased_by == number then
+      answer[#answer + 1], answer[#answer + 2] = ids[index], format('%.0f', at)
+      answer[#answer + 1] = records[index]
+    end
+  end
+  return answer
+end
+
+-- Leases jobs of the queues, in their order. Returns their ids, their records, and when there may be more.
+local function claim_jobs(session)
+  local claimed, leases, next_at = {ids = {}, records = {}}, {}, nil
+  if return_blocked(now) then
+    next_at = now
+  end
+  local slots = tonumber(call('HGET', tag .. ':meta', 'slots') or 0)
+  for _, name in ipairs(queue_names) do
+    local left = limit - #claimed.ids
+    if left > 0 then
+      local more_at = claim_from_queue(name, session.name, number, now, slots, left, leases, claimed)
+      if more_at then
+        next_at = min(next_at or math.huge, more_at)
+      end
+    end
+  end
+  call_many('HSET', tag .. ':leases:' .. session.name, leases)
+  return claimed.ids, claimed.records, #claimed.ids >= limit and now or next_at
+end
+
+-- Wakes other workers for what this call made ready or released, and did not take itself.
+local function notify_others(ready_queues, released_queues, is_filled)
+  if is_filled then
+    for name in pairs(released_queues) do
+      ready_queues[name] = ready_queues[name] or call('EXISTS', tag .. ':candidates:' .. name) == 1 or nil
+    end
+    if next(released_queues) and call('ZCOUNT', tag .. ':rechecks', '-inf', now) > 0 then
+      ready_queues = {['*'] = true}
+    end
+  end
+  for name in pairs(ready_queues) do
+    notify(name)
+  end
+end
+
+local session
+if session_name ~= '' then
+  session = read_session(session_name)
+  if not session then
+    return {'dead'}
+  elseif number < session.number then
+    return {'stale', format('%.0f', session.number)}
+  elseif number == session.number then
+    return repeated(session)
+  elseif session.is_dead and heads == '' then
+    return {'dead'}
+  end
+end
+
+write_even_when_full()
+local results, ready_queues, released_queues = '', {}, {}
+if heads ~= '' then
+  results, ready_queues, released_queues = settle(read_changes(heads, session_name, ARGV, 3), now)
+end
+local ids, records, next_at = {}, {}, nil
+if session and not session.is_dead and limit > 0 then
+  ids, records, next_at = claim_jobs(session)
+end
+flush()
+local previous = session and session.number or 0
+if session and (heads ~= '' or ids[1]) then
+  -- A call that did nothing is not noted: it can be made again as it is.
+  session.number, session.results, session.next_at, session.ids = number, results, next_at or false, concat(ids)
+  session.previous = previous
+  write_session(session)
+end
+notify_others(ready_queues, released_queues, limit == 0 or #ids >= limit)
+local answer = reply('ok', results, next_at, previous, concat(ids))
+for index = 1, #records do
+  answer[#answer + 1] = records[index]
+end
+return answer

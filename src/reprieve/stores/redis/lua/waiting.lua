@@ -1,0 +1,66 @@
+-- Waiting jobs: a ready job stands in its lane, one that is due later in a sorted set of its queue and wait.
+-- Jobs are collected in a batch (`new_waiting`, `add_waiting`) and written at once (`write_waiting`).
+--
+-- needs calls: tag, call, floor, call_many, list_in
+-- needs record: entry_of
+-- needs lanes: lanes, relist
+-- exports: delayed_key, delayed_counter, new_waiting, add_waiting, write_waiting
+
+-- By the number that a record has for what its job waits for: turn, schedule, retry, gate, budget.
+local COUNTERS = {[0] = 'scheduled', 'scheduled', 'retrying', 'parked', 'parked'}
+local DELAYS = {[0] = 1, 1, 2, 3, 3}
+
+function delayed_key(queue, wait)
+  return tag .. ':delayed:' .. queue .. '\0' .. DELAYS[wait]
+end
+
+-- Returns the lane's counter of jobs that are due later and wait for this.
+function delayed_counter(wait)
+  return COUNTERS[wait]
+end
+
+function new_waiting(now)
+  return {now = now, returned = {}, added = {}, delayed = {}, ready_queues = {}}
+end
+
+-- Adds a job: a table with `id`, `version`, `wait` and `due`. A job that returns stands before those that are new.
+function add_waiting(waiting, lane, job, is_returned)
+  local queue = lane.ref.queue
+  if job.due > waiting.now then
+    local list = list_in(waiting.delayed, delayed_key(queue, job.wait))
+    list[#list + 1], list[#list + 2] = job.due, job.id
+    local counter = COUNTERS[job.wait]
+    lane[counter] = lane[counter] + 1
+    lane.is_changed = true
+  else
+    local lists = is_returned and waiting.returned or waiting.added
+    local list = lists[lane.name]
+    if not list then
+      -- Fails before anything is written if the key holds another type.
+      call('LLEN', tag .. ':ready:' .. lane.name)
+      list = {}
+      lists[lane.name] = list
+    end
+    list[#list + 1] = entry_of(job.id, job.version)
+    lane.ready = lane.ready + 1
+    waiting.ready_queues[queue] = true
+  end
+end
+
+function write_waiting(waiting)
+  for name, entries in pairs(waiting.returned) do
+    for first = 1, floor(#entries / 2) do
+      local last = #entries + 1 - first
+      entries[first], entries[last] = entries[last], entries[first]
+    end
+    call_many('LPUSH', tag .. ':ready:' .. name, entries)
+    relist(lanes[name])
+  end
+  for name, entries in pairs(waiting.added) do
+    call_many('RPUSH', tag .. ':ready:' .. name, entries)
+    relist(lanes[name])
+  end
+  for key, list in pairs(waiting.delayed) do
+    call_many('ZADD', key, list)
+  end
+end
