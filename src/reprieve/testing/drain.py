@@ -125,7 +125,9 @@ class Drain:
 
     async def open(self) -> None:
         """Open the session, with a lease that no jump of the clock ends."""
-        heartbeat = Heartbeat(session=self._session, now=self._clock.now(), lease=MAX_DURATION_SECONDS, slots=1, is_new=True)
+        heartbeat = Heartbeat(
+            session=self._session, now=self._clock.now(), lease=MAX_DURATION_SECONDS, slots=1, is_new=True
+        )
         await patiently(lambda: self._store.heartbeat(heartbeat))
         await patiently(self._parts.gates.refresh)
         await self._find_more()

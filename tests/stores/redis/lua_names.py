@@ -14,7 +14,29 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _WORDS = frozenset(
-    "and break do else elseif end false for function if in local nil not or repeat return then true until while".split()
+    [
+        "and",
+        "break",
+        "do",
+        "else",
+        "elseif",
+        "end",
+        "false",
+        "for",
+        "function",
+        "if",
+        "in",
+        "local",
+        "nil",
+        "not",
+        "or",
+        "repeat",
+        "return",
+        "then",
+        "true",
+        "until",
+        "while",
+    ]
 )
 
 
