@@ -131,7 +131,7 @@ def test_a_retry_and_a_cancel_need_who_and_why(app: Reprieve, charge: Task[[int]
     job = charge.enqueue(1)
     drain(app, within=0)
     for act in (job.retry, job.cancel):
-        with pytest.raises(ValidationError, match="needs who makes it") as refused:
+        with pytest.raises(ValidationError, match="needs a name") as refused:
             act(by=by, reason=reason)
         assert refused.value.code == "validation_error"
 
