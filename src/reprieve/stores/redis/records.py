@@ -49,9 +49,9 @@ class Rest(msgspec.Struct, array_like=True, frozen=True):
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Rest).decode
 _decode_event = msgspec.msgpack.Decoder(Event).decode
-_decode_wish = msgspec.msgpack.Decoder(CancelRequest).decode
+_decode_cancel_request = msgspec.msgpack.Decoder(CancelRequest).decode
 _ENDING: Final = Struct(">dH")
-"""When a script ended a job, and the length of the wish that it did so by."""
+"""When a script ended a job, and the length of the cancel request."""
 
 
 def lane_of(job: Job) -> str:
@@ -90,7 +90,7 @@ def pack(job: Job, raw: bytes) -> bytes:
 
 
 @lru_cache(maxsize=8_192)
-def place_of(lane: bytes) -> Job:
+def lane_model(lane: bytes) -> Job:
     """Return the model of a lane's jobs, which they are copied from: so they are made six times as fast."""
     queue, tenant, task, dependency, group, priority = lane.decode().split("\0")
     return Job(
@@ -124,27 +124,27 @@ def unpack_event(raw: bytes, data: bytes) -> Event:
         return _decode_event(data)
     at, length = _ENDING.unpack_from(data, 1)
     start = 1 + _ENDING.size
-    wish = unpack_wish(data[start : start + length])
-    return _ended(unpack(raw, data[start + length :]), int(at), wish).event
+    cancel_request = unpack_cancel_request(data[start : start + length])
+    return _ended(unpack(raw, data[start + length :]), int(at), cancel_request).event
 
 
-def _ended(job: Job, at: int, wish: CancelRequest | None) -> Change:
-    if wish is None:
+def _ended(job: Job, at: int, cancel_request: CancelRequest | None) -> Change:
+    if cancel_request is None:
         return change.expire(job, at)
-    return change.make(job, Cancel(by=wish.by, reason=wish.reason), at)
+    return change.make(job, Cancel(by=cancel_request.by, reason=cancel_request.reason), at)
 
 
-def pack_wish(wish: CancelRequest | None) -> bytes:
+def pack_cancel_request(cancel_request: CancelRequest | None) -> bytes:
     """Pack who asks a job to stop, and why."""
-    return b"" if wish is None else _encode(wish)
+    return b"" if cancel_request is None else _encode(cancel_request)
 
 
-def unpack_wish(data: bytes) -> CancelRequest | None:
+def unpack_cancel_request(data: bytes) -> CancelRequest | None:
     """Rebuild who asked a job to stop, and why."""
-    return _decode_wish(data) if data else None
+    return _decode_cancel_request(data) if data else None
 
 
-def unpack_running(raw: bytes, record: bytes, session: str, at: int, wish: bytes = b"") -> Job:
+def unpack_running(raw: bytes, record: bytes, session: str, at: int, cancel_request: bytes = b"") -> Job:
     """Rebuild a job that runs: the lease counts as an attempt and a version, as `change.lease` has it."""
     version, _, _, deadline = _HEAD.unpack_from(record)
     model, rest = _split(record, _HEAD.size)
@@ -158,7 +158,7 @@ def unpack_running(raw: bytes, record: bytes, session: str, at: int, wish: bytes
         attempt=1,
         session=session,
         leased_at=at,
-        cancel_request=unpack_wish(wish),
+        cancel_request=unpack_cancel_request(cancel_request),
     )
 
 
@@ -173,7 +173,7 @@ def unpack_succeeded(raw: bytes, record: bytes, at: int) -> Job:
 def _split(record: bytes, start: int) -> tuple[Job, Rest]:
     (length,) = _LENGTH.unpack_from(record, start)
     start += _LENGTH.size
-    return place_of(record[start : start + length]), _decode(record[start + length :])
+    return lane_model(record[start : start + length]), _decode(record[start + length :])
 
 
 def _copy(model: Job, raw: bytes, rest: Rest, version: int, deadline: float, **facts: object) -> Job:
