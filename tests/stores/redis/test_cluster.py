@@ -13,8 +13,8 @@ from reprieve.core.ids import partition_of
 from reprieve.errors import ForeignStore, ReprieveError, StoreError, StoreLocked
 from reprieve.stores.protocol import Filter, LimitUpdate, Store
 from reprieve.stores.redis import RedisStore
-from reprieve.stores.redis.partition import Point
 from reprieve.stores.redis.limit_shares import divide
+from reprieve.stores.redis.partition import Point
 from reprieve.stores.redis.tags import tag_of
 from reprieve.testing.conformance import CHECKS
 from reprieve.testing.conformance.stage import (

@@ -57,7 +57,7 @@ def shard_of(job: Job) -> int:
 async def store_and_die(store: RedisStore, job: Job) -> None:
     """Do what a producer does that dies before it can say that its job is stored."""
     await store._enqueuer._keys.reserve([job], START)  # noqa: SLF001 - as far as it gets
-    await store._partitions[partition_of(job.id)].enqueue([job], START, has_keys=False)
+    await store._partitions[partition_of(job.id)].enqueue([job], START, has_keys=False)  # noqa: SLF001 - as above
 
 
 async def run_and_forget(store: RedisStore) -> None:
