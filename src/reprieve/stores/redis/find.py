@@ -12,7 +12,7 @@ from reprieve.stores.record import COUNTERS
 from reprieve.stores.redis import limit_states
 from reprieve.stores.redis.connections import Connections
 from reprieve.stores.redis.records import lane_model
-from reprieve.stores.redis.replies import FinishedJob, StoredJob, pairs, rows
+from reprieve.stores.redis.replies import StoredJob, pairs, read_finished, rows
 from reprieve.stores.search import Key, Placed, Shapes, Source, Step, has_part, is_in, is_number, name_of
 
 MAX_JOBS_PER_PAGE = 200
@@ -131,9 +131,9 @@ class PartitionSearch:
     def _in_order(self, kind: str, queue: str, place: Sequence[Key]) -> Iterator[tuple[int, bytes, Job]]:
         at, last = int(place[0]), bytes.fromhex(str(place[1]))
         while found := self._connections.read("find_finished", self._tag, kind, queue, at, last, MAX_JOBS_PER_PAGE):
-            for one in rows(FinishedJob, found):
-                at, last = int(one.ended_at), one.id
-                yield at, last, one.job()
+            for at, stored in read_finished(found):
+                last = stored.id
+                yield at, last, stored.job()
 
     def counts(self) -> Iterator[tuple[Status, Placed, int]]:
         """Return status, lane and number of all jobs that have not succeeded."""

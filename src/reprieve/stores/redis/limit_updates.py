@@ -27,7 +27,7 @@ Step = Literal["record", "record_and_apply", "apply_next", "apply_all"]
 
 
 class WantedState(NamedTuple):
-    """A state of the limits that are wanted in all partitions, as one of them is told of it: see update_limits.lua."""
+    """A state of the limits that are wanted in all partitions, as one of them gets it: see update_limits.lua."""
 
     step: Step
     number: int
@@ -42,13 +42,13 @@ class Overtaken(StoreError):
 
 def encode(updates: Sequence[LimitUpdate], now: int, state: WantedState | None) -> bytes:
     """Return the first argument of the script."""
-    told = state is not None and {
+    packed = state is not None and {
         "step": state.step,
         "number": state.number,
         "seen": state.seen,
         "seen_direct": state.seen_direct,
     }
-    return _encode((now, tuple(map(_changes, updates)), told))
+    return _encode((now, tuple(map(_changes, updates)), packed))
 
 
 def subject_of(subject: Subject, name: str, queue: str) -> dict[str, object]:

@@ -52,19 +52,18 @@ class StoredJob(NamedTuple):
 
 
 class FinishedJob(NamedTuple):
-    """A job with the time of its end before it: see find_finished.lua."""
+    """A job and when it ended: see find_finished.lua."""
 
-    ended_at: bytes
-    id: bytes
-    record: bytes
-    state: bytes
-    session: bytes
-    at: bytes
-    cancel_request: bytes
+    ended_at: int
+    stored: StoredJob
 
-    def job(self) -> Job:
-        """Return the job."""
-        return StoredJob(*self[1:]).job()
+
+def read_finished(reply: Reply) -> Iterator[FinishedJob]:
+    """Yield jobs that have ended."""
+    width = 1 + len(StoredJob._fields)
+    for start in range(0, len(reply), width):
+        ended_at, *fields = reply[start : start + width]
+        yield FinishedJob(int(ended_at), StoredJob(*fields))
 
 
 class HeldJob(NamedTuple):
