@@ -129,7 +129,7 @@ async def test_partitions_are_shared_evenly_by_the_nodes(url: str, nodes: list[s
     counts = []
     for node in nodes:
         with node.client() as client:
-            counts.append(sum(client.hlen(key) for key in client.scan_iter("*:j")))
+            counts.append(sum(client.hlen(key) for key in client.scan_iter("*:jobs")))
     assert sum(counts) == 240
     assert max(counts) <= 1.3 * 240 / len(nodes)
     await store.close()
