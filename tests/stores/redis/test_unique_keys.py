@@ -75,7 +75,7 @@ async def test_key_of_a_producer_that_died_stays_with_the_job_that_it_stored(
     await run_and_forget(store)
     assert await enqueue(store, new_job(store, key="k"), at=START + 61_000) == [job.id]
     # Whoever found it has confirmed it, so that it stays when nobody remembers the job any more.
-    for key in client.scan_iter(f"{{{prefix}:*:f:*"):
+    for key in client.scan_iter(f"{{{prefix}:*:forgotten:*"):
         client.delete(key)
     assert await enqueue(store, new_job(store, key="k"), at=START + DAY - 1) == [job.id]
     after = new_job(store, key="k")
@@ -98,7 +98,7 @@ async def test_key_of_a_producer_that_died_is_confirmed_though_nobody_asks_for_i
     await store._enqueuer._keys.reserve([lost], START)  # noqa: SLF001 - as far as it gets
     assert (await store.prune(Retention(now=START + 10_000))).is_all
     await run_and_forget(store)
-    for key in client.scan_iter(f"{{{prefix}:*:f:*"):
+    for key in client.scan_iter(f"{{{prefix}:*:forgotten:*"):
         client.delete(key)
     assert (await store.prune(Retention(now=START + 60_000))).is_all
     assert (await store.prune(Retention(now=START + 61_000))).keys == 1, "that of the one that stored nothing"
