@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reprieve.stores.redis import guard
+from reprieve.stores.redis import memory_check
 from tests.docs.page import ROOT, code, table, text_of
 
 PAGE = text_of("docs/operate/capacity.md")
@@ -56,7 +56,7 @@ def test_every_formula_is_above_what_was_measured_and_not_by_much(store: str, si
 
 
 def test_the_levels_are_those_of_the_code() -> None:
-    for text, level in (("from 80 %", guard.ALERT), ("from 90 %", guard.FULL)):
+    for text, level in (("from 80 %", memory_check.WARN_SHARE), ("from 90 %", memory_check.FULL_SHARE)):
         assert text in PAGE
         assert f"{level:.0%}".replace("%", " %") in text
 

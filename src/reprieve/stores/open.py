@@ -103,9 +103,9 @@ def care_for(url: str, *, shared: bool = False) -> Care:
     if scheme in _REDIS:
         with _extra("redis"):
             from reprieve.stores.redis import address as redis  # noqa: PLC0415 - as above
-            from reprieve.stores.redis.care import RedisCare  # noqa: PLC0415 - as above
+            from reprieve.stores.redis.diagnostics import RedisDiagnostics  # noqa: PLC0415 - as above
 
-        return RedisCare(redis.address_of(url))
+        return RedisDiagnostics(redis.address_of(url))
     raise _unanswered(url)
 
 

@@ -14,29 +14,10 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _WORDS = frozenset(
-    [
-        "and",
-        "break",
-        "do",
-        "else",
-        "elseif",
-        "end",
-        "false",
-        "for",
-        "function",
-        "if",
-        "in",
-        "local",
-        "nil",
-        "not",
-        "or",
-        "repeat",
-        "return",
-        "then",
-        "true",
-        "until",
-        "while",
-    ]
+    re.findall(
+        r"\w+",
+        "and break do else elseif end false for function if in local nil not or repeat return then true until while",
+    )
 )
 
 
@@ -113,6 +94,11 @@ class _Reader:
                 self._take()
             case "do" | "then" | "repeat":
                 self._blocks.append(_Block(set()))
+            case _:
+                self._step_on(token)
+
+    def _step_on(self, token: Token) -> None:
+        match token.text:
             case "else":
                 self._blocks[-1] = _Block(set())
             case "elseif":

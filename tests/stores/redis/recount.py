@@ -56,7 +56,7 @@ class Books:
 def complaints(client: redis.Redis | redis.RedisCluster, tag: str) -> list[str]:
     """Return what is wrong with a partition."""
     books = Books(client, tag)
-    return [*_places(books), *_running(books), *_rings(books), *_asides(books), *_sessions(books)]
+    return [*_places(books), *_running(books), *_candidates(books), *_blocked(books), *_sessions(books)]
 
 
 def _lane_in(record: bytes) -> bytes:
@@ -129,29 +129,29 @@ def _running(books: Books) -> Iterator[str]:
             yield f"limiter {name!r} counts {books.limiters.get(name)}, and {limiters[name]} run"
 
 
-def _rings(books: Books) -> Iterator[str]:
-    """Tenants with open lanes stand in the ring, where their numbers say, and list them."""
+def _candidates(books: Books) -> Iterator[str]:
+    """Tenants with open lanes are candidates, where their numbers say, and list them."""
     opened: defaultdict[bytes, set[bytes]] = defaultdict(set)
     for name, lane in books.lanes.items():
         if lane[0] > 0 and not (len(lane) > 7 and lane[7]):
             opened[b"\0".join(name.split(b"\0")[:2])].add(name)
-    rings: defaultdict[bytes, set[bytes]] = defaultdict(set)
+    candidates: defaultdict[bytes, set[bytes]] = defaultdict(set)
     weights: defaultdict[bytes, list[int]] = defaultdict(lambda: [0, 0])
     for key, tenant in books.tenants.items():
-        weight, running, finish, _, _, count, alone, blocked = tenant[:8]
+        weight, running, finish, _, _, count, only_lane, blocked = tenant[:8]
         queue, _, name = key.partition(b"\0")
-        listed = {alone.encode()} if alone else set(books.zset(b":open_lanes:" + key))
+        listed = {only_lane.encode()} if only_lane else set(books.zset(b":open_lanes:" + key))
         if listed != opened[key] or count != len(opened[key]):
             yield f"tenant {key!r} lists {count}, {listed}, and open are {opened[key]}"
         if count and not blocked:
-            rings[queue].add(_member(running, weight, finish) + name)
+            candidates[queue].add(_member(running, weight, finish) + name)
             weights[queue][0] += round(weight * 1_000)
         elif running:
             weights[queue][1] += round(weight * 1_000)
     for queue, state in books.queues.items():
-        ring = set(books.zset(b":candidates:" + queue))
-        if ring != rings[queue]:
-            yield f"the ring of {queue!r} is {ring}, and should be {rings[queue]}"
+        found = set(books.zset(b":candidates:" + queue))
+        if found != candidates[queue]:
+            yield f"the candidates of {queue!r} are {found}, and should be {candidates[queue]}"
         if state[6:8] != weights[queue]:
             yield f"queue {queue!r} weighs {state[6:8]}, and its tenants {weights[queue]}"
 
@@ -160,15 +160,15 @@ def _member(running: int, weight: float, finish: float) -> bytes:
     return pack(">dd", running * _ROUND // weight, finish)
 
 
-def _asides(books: Books) -> Iterator[str]:
-    """What is set aside is listed under its limiter, and somebody will look at it."""
+def _blocked(books: Books) -> Iterator[str]:
+    """A blocked lane is listed under its limiter, and the limiter is checked again."""
     wanted: defaultdict[bytes, set[bytes]] = defaultdict(set)
     for name, lane in books.lanes.items():
         if len(lane) > 7 and lane[7]:
             wanted[lane[7].encode() + b"\0" + b"\0".join(name.split(b"\0")[:2])].add(name)
     found = {name: books.members(key) for key, name in books.named(b":blocked_lanes:")}
     if found != dict(wanted):
-        yield f"set aside are {dict(wanted)}, and listed are {found}"
+        yield f"blocked are {dict(wanted)}, and listed are {found}"
     waiting = books.zset(b":rechecks")
     for name, limiter in books.limiters.items():
         tenants = set(books.zset(b":blocked_tenants:" + name))
@@ -178,7 +178,7 @@ def _asides(books: Books) -> Iterator[str]:
         limits = [limit for limit in (permits, most) if limit is not None and limit is not False]
         has_room = all(running < limit for limit in limits)
         if tenants and has_room and name not in waiting:
-            yield f"limiter {name!r} has room for {tenants}, and nobody will look (rate {count})"
+            yield f"limiter {name!r} has room for {tenants}, and no recheck (rate {count})"
 
 
 def _sessions(books: Books) -> Iterator[str]:

@@ -8,8 +8,8 @@ import redis
 from reprieve.core import change
 from reprieve.stores.protocol import Filter, Retention
 from reprieve.stores.redis import RedisStore
-from reprieve.stores.redis.find import PAGE
-from reprieve.stores.redis.store import FEWEST_JOBS, MOST_JOBS
+from reprieve.stores.redis.find import MAX_JOBS_PER_PAGE
+from reprieve.stores.redis.store import MAX_JOBS_PER_CLAIM, MAX_TENANTS_PER_CLAIM
 from reprieve.testing.conformance.stage import (
     OPERATOR,
     START,
@@ -54,12 +54,12 @@ def calls(client: redis.Redis, command: str) -> int:
 
 
 async def test_claim_leases_so_many_at_a_time_and_says_that_there_is_more(store: RedisStore) -> None:
-    await enqueue(store, *new_jobs(store, 2 * MOST_JOBS + 1))
+    await enqueue(store, *new_jobs(store, 2 * MAX_JOBS_PER_CLAIM + 1))
     worker = await Worker.open(store)
     first = await worker.ask(10_000)
-    assert (len(first.jobs), first.next_at) == (MOST_JOBS, START)
+    assert (len(first.jobs), first.next_at) == (MAX_JOBS_PER_CLAIM, START)
     assert (await worker.again(10_000)).jobs == first.jobs
-    assert len(await worker.take(10_000)) == MOST_JOBS
+    assert len(await worker.take(10_000)) == MAX_JOBS_PER_CLAIM
     last = await worker.ask(10_000)
     assert (len(last.jobs), last.next_at) == (1, None)
     await store.close()
@@ -70,7 +70,7 @@ async def test_claim_leases_fewer_when_every_job_is_another_tenants(store: Redis
     worker = await Worker.open(store)
     jobs = await worker.take(250)
     claimed = await worker.ask(250, changes=map(succeed, jobs))
-    assert (len(claimed.jobs), claimed.next_at) == (FEWEST_JOBS, START)
+    assert (len(claimed.jobs), claimed.next_at) == (MAX_TENANTS_PER_CLAIM, START)
     await store.close()
 
 
@@ -86,15 +86,15 @@ async def test_thousands_that_expire_at_once_are_all_buried(store: RedisStore) -
 
 
 async def test_what_is_due_and_was_not_promoted_is_counted_page_by_page(store: RedisStore, client: redis.Redis) -> None:
-    await enqueue(store, *new_jobs(store, 2 * PAGE + 50, due_at=START + 1_000, tenant="a"))
+    await enqueue(store, *new_jobs(store, 2 * MAX_JOBS_PER_PAGE + 50, due_at=START + 1_000, tenant="a"))
     await enqueue(store, *new_jobs(store, 10, due_at=START + 1_000, tenant="b"))
     await enqueue(store, *new_jobs(store, 5, due_at=START + 9_000, tenant="b"))
     calls(client, "evalsha")
     counts = await store.tally("status", Filter(), START + 1_000)
-    assert (counts["ready"], counts["scheduled"]) == (2 * PAGE + 60, 5)
+    assert (counts["ready"], counts["scheduled"]) == (2 * MAX_JOBS_PER_PAGE + 60, 5)
     assert calls(client, "evalsha") > 3
     assert await store.tally("tenant", Filter(statuses=frozenset({"ready"})), START + 1_000) == {
-        "a": 2 * PAGE + 50,
+        "a": 2 * MAX_JOBS_PER_PAGE + 50,
         "b": 10,
     }
     await store.close()
@@ -180,9 +180,8 @@ async def test_session_that_has_ended_is_forgotten(
         await worker.settle(*map(succeed, await worker.take(10)))
         await store.wait(("default",), 0.0, worker.session)
         await worker.heartbeat(lease=0)
-    fleet = store._fleet  # noqa: SLF001 - not to be seen
-    parts = [fleet.partition(number) for number in range(partitions)]
-    kept: list[Sized] = [fleet._tours, fleet._opened, fleet._idles]  # noqa: SLF001 - as above
-    kept += [part._hands for part in parts] + [part._heard for part in parts]  # noqa: SLF001 - as above
+    parts = store._partitions.all()  # noqa: SLF001 - not to be seen from outside
+    kept: list[Sized] = [store._sessions._states]  # noqa: SLF001 - as above
+    kept += [part._sessions for part in parts]  # noqa: SLF001 - as above
     assert [len(sessions) for sessions in kept] == [0] * len(kept)
     await store.close()

@@ -13,8 +13,8 @@ from reprieve.core.ids import partition_of
 from reprieve.errors import ForeignStore, ReprieveError, StoreError, StoreLocked
 from reprieve.stores.protocol import Filter, LimitUpdate, Store
 from reprieve.stores.redis import RedisStore
+from reprieve.stores.redis.limit_shares import divide
 from reprieve.stores.redis.partition import Point
-from reprieve.stores.redis.quotas import deal
 from reprieve.stores.redis.tags import tag_of
 from reprieve.testing.conformance import CHECKS
 from reprieve.testing.conformance.stage import (
@@ -129,7 +129,7 @@ async def test_partitions_are_shared_evenly_by_the_nodes(url: str, nodes: list[s
     counts = []
     for node in nodes:
         with node.client() as client:
-            counts.append(sum(client.hlen(key) for key in client.scan_iter("*:j")))
+            counts.append(sum(client.hlen(key) for key in client.scan_iter("*:jobs")))
     assert sum(counts) == 240
     assert max(counts) <= 1.3 * 240 / len(nodes)
     await store.close()
@@ -191,7 +191,7 @@ async def test_key_that_was_reserved_by_a_producer_that_died_is_free_after_a_min
     store = RedisStore(f"{url}?partitions=4")
     dead, living = new_job(store, key="k"), new_job(store, key="k")
     await enqueued(store)
-    await store._fleet._keys.reserve([dead], START)  # noqa: SLF001 - as far as it got
+    await store._enqueuer._keys.reserve([dead], START)  # noqa: SLF001 - as far as it got
     with pytest.raises(StoreLocked):
         await enqueue(store, living)
     assert await enqueue(store, living, at=START + 61_000) == [living.id]
@@ -199,7 +199,7 @@ async def test_key_that_was_reserved_by_a_producer_that_died_is_free_after_a_min
     await store.close()
 
 
-async def test_limit_holds_for_the_whole_fleet(url: str) -> None:
+async def test_limit_holds_for_all_partitions_together(url: str) -> None:
     store = RedisStore(f"{url}?partitions=4")
     await update_limits(store, LimitUpdate(subject="dependency", name="ses", max_running=7))
     await enqueue(store, *new_jobs(store, 60, dependency="ses"))
@@ -228,13 +228,14 @@ async def test_who_waits_at_four_bells_and_hears_one_leaves_the_others(url: str)
         await enqueued(store, queue="later")
     assert await waiting
     await asyncio.sleep(0)
-    ears = [store._links.here().ear(tag_of("reprieve", number)) for number in range(4)]  # noqa: SLF001 - not to be seen
-    assert [ear._waiting for ear in ears] == [set()] * 4  # noqa: SLF001 - as above
+    connection = store._connections.current()  # noqa: SLF001 - not to be seen from outside
+    listeners = [connection.listener(tag_of("reprieve", number)) for number in range(4)]
+    assert [listener._waiting for listener in listeners] == [set()] * 4  # noqa: SLF001 - as above
     await store.close()
 
 
 @pytest.mark.parametrize("partitions", [1, 4])
-async def test_store_whose_bell_has_just_rung_closes_at_once(partitions: int, url: str) -> None:
+async def test_store_that_was_just_notified_closes_at_once(partitions: int, url: str) -> None:
     for _ in range(5):
         store = RedisStore(f"{url}?partitions={partitions}")
         await enqueued(store)
@@ -252,17 +253,17 @@ async def test_threads_that_read_at_once_share_one_client(url: str) -> None:
 
     def read() -> object:
         ready.wait()
-        return store._links._client()  # noqa: SLF001 - not to be seen from outside
+        return store._connections._shared_client()  # noqa: SLF001 - not to be seen from outside
 
     assert len({id(client) for client in await asyncio.gather(*(asyncio.to_thread(read) for _ in range(4)))}) == 1
     await store.close()
 
 
-def test_deal_never_gives_more_than_there_is() -> None:
-    assert deal(7, [1, 0, 2], [True, False, False]) == [5, 0, 2]
-    assert deal(7, [0, 0, 0], [False, False, False]) == [3, 2, 2]
-    assert deal(2, [1, 1, 1], [True, True, True]) == [0, 0, 0]
-    assert sum(deal(10, [3, 0, 1], [False, True, True])) == 10
+def test_a_limit_is_never_divided_into_more_than_there_is() -> None:
+    assert divide(7, [1, 0, 2], [True, False, False]) == [5, 0, 2]
+    assert divide(7, [0, 0, 0], [False, False, False]) == [3, 2, 2]
+    assert divide(2, [1, 1, 1], [True, True, True]) == [0, 0, 0]
+    assert sum(divide(10, [3, 0, 1], [False, True, True])) == 10
 
 
 async def test_cluster_named_as_a_single_server_is_told(nodes: list[servers.Server]) -> None:

@@ -14,7 +14,7 @@ from reprieve.clock import ticks
 from reprieve.errors import StoreUnreachable, UnsafeStore
 from reprieve.stores.protocol import Filter
 from reprieve.stores.redis import RedisStore
-from reprieve.stores.redis.guard import Durability
+from reprieve.stores.redis.server_checks import Durability
 from reprieve.testing.conformance.stage import Worker, enqueue, new_jobs, succeed
 from tests.servers import redis as servers
 from tests.stores.redis.load import Load
@@ -235,7 +235,7 @@ async def test_connection_that_breaks_while_a_server_is_looked_at_is_made_again(
 ) -> None:
     with servers.own() as server:
         store = RedisStore(server.url)
-        client = store._links.here()._client  # noqa: SLF001 - whose connection breaks
+        client = store._connections.current()._client  # noqa: SLF001 - whose connection breaks
         ask = client.config_get
         broken: list[Any] = []
 

@@ -27,9 +27,9 @@ from reprieve.stores.open import open_store
 from reprieve.stores.protocol import Filter
 from reprieve.stores.redis import RedisStore
 from reprieve.stores.redis.address import address_of
-from reprieve.stores.redis.faults import FAULTS, closed_is_broken, translate
-from reprieve.stores.redis.guard import require_safe, server_of
-from reprieve.stores.redis.link import PATIENCE
+from reprieve.stores.redis.connections import RETRY_SECONDS
+from reprieve.stores.redis.error_mapping import DRIVER_ERRORS, closed_as_broken, map_error
+from reprieve.stores.redis.server_checks import require_safe, server_of
 from reprieve.testing.conformance.stage import START, Worker, enqueue, enqueued, find_all, new_job, new_jobs, succeed
 from tests.servers import redis as servers
 from tests.stores.redis.recount import complaints
@@ -259,7 +259,9 @@ async def test_flushed_scripts_are_loaded_again(server: servers.Server) -> None:
     await store.close()
 
 
-@pytest.mark.parametrize("suffix", [":j", ":s", ":tn", ":q", ":unique_keys", ":l:default\0\0send\0\0\0005"])
+@pytest.mark.parametrize(
+    "suffix", [":jobs", ":lanes", ":tenants", ":queues", ":unique_keys", ":ready:default\0\0send\0\0\0005"]
+)
 async def test_key_of_another_kind_is_told_and_nothing_is_half_done(suffix: str, server: servers.Server) -> None:
     with server.client() as client:
         client.set(TAG + suffix, "somebody else's")
@@ -282,7 +284,7 @@ async def test_server_that_stays_away_is_told_once_for_all_who_wait() -> None:
         began = asyncio.get_running_loop().time()
         answers = await asyncio.gather(*(enqueue(store, new_job(store)) for _ in range(20)), return_exceptions=True)
         assert {type(answer) for answer in answers} == {StoreUnreachable}
-        assert asyncio.get_running_loop().time() - began < 2.5 * PATIENCE
+        assert asyncio.get_running_loop().time() - began < 2.5 * RETRY_SECONDS
         await store.close()
 
 
@@ -292,10 +294,10 @@ async def test_connection_that_was_closed_under_a_writer_counts_as_broken() -> N
     async with server:
         _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
         writer.close()
-        with contextlib.suppress(*FAULTS), closed_is_broken():
+        with contextlib.suppress(*DRIVER_ERRORS), closed_as_broken():
             writer.writelines([b"PING\r\n"])
         await writer.wait_closed()
-        with contextlib.suppress(*FAULTS), closed_is_broken():
+        with contextlib.suppress(*DRIVER_ERRORS), closed_as_broken():
             writer.writelines([b"PING\r\n"])
 
 
@@ -333,8 +335,8 @@ async def test_server_that_runs_full_at_once_refuses_whole_calls() -> None:
         store = RedisStore(server.url)
         await enqueued(store)
         client.config_set("maxmemory", client.info("memory")["used_memory"] + 300_000)
-        store._guard._looked_at = asyncio.get_running_loop().time() + 3_600  # noqa: SLF001 - it looks the other way
-        store._guard._fullness = 0.0  # noqa: SLF001 - as above
+        store._memory._checked_at = asyncio.get_running_loop().time() + 3_600  # noqa: SLF001 - it looks the other way
+        store._memory._fullness = 0.0  # noqa: SLF001 - as above
         with pytest.raises(StoreFull):
             await fill(store, 200)
         assert complaints(client, TAG) == []
@@ -343,7 +345,7 @@ async def test_server_that_runs_full_at_once_refuses_whole_calls() -> None:
 
 def met(line: str) -> ReprieveError:
     """Return our error for what a server says."""
-    return translate(_RESP2Parser.parse_error(line))  # type: ignore[no-untyped-call]  # the driver's
+    return map_error(_RESP2Parser.parse_error(line))  # type: ignore[no-untyped-call]  # the driver's
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,9 @@ from reprieve.errors import InvalidUrl, StoreError
 from reprieve.stores.protocol import Claim, Filter, LimitUpdate, Retention
 from reprieve.stores.redis import RedisStore
 from reprieve.stores.redis.address import address_of
-from reprieve.stores.redis.link import LOOK_EVERY, Links
+from reprieve.stores.redis.connections import Connections
 from reprieve.stores.redis.tags import tag_of
+from reprieve.stores.redis.topology import CHECK_PARTITIONS_SECONDS, Topology
 from reprieve.testing.conformance.stage import (
     DAY,
     OPERATOR,
@@ -106,7 +107,7 @@ async def test_who_never_heartbeats_learns_of_growth_within_a_second(opened: Ope
     assert await opener.heartbeat()
     jobs = new_jobs(large, 8)
     await enqueue(large, *jobs)
-    await asyncio.sleep(LOOK_EVERY)
+    await asyncio.sleep(CHECK_PARTITIONS_SECONDS)
     assert {job.id for job in await worker.take(100)} == {job.id for job in jobs}
     await update_limits(producer, LimitUpdate(subject="dependency", name="ses", permits=0))
     await enqueue(large, *new_jobs(large, 8, dependency="ses"))
@@ -122,7 +123,7 @@ async def test_child_that_learns_of_growth_before_its_session_is_open_there_goes
     large = await grow(opened, 4)
     jobs = new_jobs(large, 8)
     await enqueue(large, *jobs)
-    await child._links.here().look_for_more()  # noqa: SLF001 - as a second later
+    await child._partitions.refresh()  # noqa: SLF001 - as a second later
     claimed = await worker.ask(100)
     assert {partition_of(job.id) for job in claimed.jobs} == {0}
     assert claimed.next_at is not None
@@ -156,7 +157,7 @@ async def test_producer_that_has_not_heard_of_growth_makes_no_duplicate(opened: 
     assert await enqueue(large, new_job(large, key="other")) == [other.id]
 
 
-async def test_landing_that_has_not_heard_of_growth_makes_no_duplicate(opened: Open) -> None:
+async def test_outbox_sink_that_has_not_heard_of_growth_makes_no_duplicate(opened: Open) -> None:
     small = opened(1)
     late = new_job(small, key="k")
     sink = small.outbox_sink()
@@ -225,11 +226,11 @@ async def test_repeat_of_a_claim_after_many_millions_answers_the_same_jobs(
 async def test_two_who_begin_at_once_agree_on_the_larger_number(redis_url: str) -> None:
     for _ in range(20):
         url = f"{redis_url}?prefix=grow{uuid4().hex[:12]}"
-        links = [Links(address_of(f"{url}&partitions={count}")) for count in (8, 6, 7)]
-        await asyncio.gather(*(one.here().admit() for one in links))
-        await asyncio.gather(*(one.here().look_for_more() for one in links))
-        assert [one.partitions for one in links] == [8, 8, 8]
-        for one in links:
+        many = [Connections(Topology(address_of(f"{url}&partitions={count}"))) for count in (8, 6, 7)]
+        await asyncio.gather(*(one.current().ensure_admitted() for one in many))
+        await asyncio.gather(*(one.current().refresh_partitions() for one in many))
+        assert [one.topology.partitions for one in many] == [8, 8, 8]
+        for one in many:
             await one.close()
 
 

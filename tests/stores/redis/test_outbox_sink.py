@@ -12,9 +12,10 @@ from reprieve.stores.checked import checked
 from reprieve.stores.protocol import Filter, Retention
 from reprieve.stores.redis import RedisStore
 from reprieve.stores.redis.address import address_of
-from reprieve.stores.redis.enqueue import Crossing
-from reprieve.stores.redis.link import Links
-from reprieve.stores.redis.partition import HERE, UNKNOWN, Partition
+from reprieve.stores.redis.connections import Connections
+from reprieve.stores.redis.enqueue import RelayReceipt
+from reprieve.stores.redis.partition import STORED, UNKNOWN, Partition
+from reprieve.stores.redis.topology import Topology
 from reprieve.testing.conformance.stage import START, Worker, find_all, new_job, new_jobs, succeed
 
 DAY = 86_400_000
@@ -65,7 +66,7 @@ async def test_a_repeat_is_known_when_the_job_is_not_any_more(url: str, store: R
     assert await known(store) == set()
     await sink.deliver([job], START + DAY)
     assert await known(store) == set()
-    # One that never landed is another matter.
+    # One that was never delivered is another matter.
     await sink.deliver([new_job(store)], START + DAY)
     assert len(await known(store)) == 1
 
@@ -90,18 +91,18 @@ async def test_a_repeat_does_not_take_a_key_that_was_free_again(store: RedisStor
 
 
 async def test_what_was_taken_half_a_minute_ago_is_refused(redis_url: str) -> None:
-    links = Links(address_of(f"{redis_url}?prefix=land{uuid4().hex[:12]}"))
-    partition = Partition(links, 0)
+    connections = Connections(Topology(address_of(f"{redis_url}?prefix=sink{uuid4().hex[:12]}")))
+    partition = Partition(connections, 0)
     (job,) = new_jobs(RedisStore(redis_url), 1)
-    clock, ids = await partition.deliver([job], START, Crossing(heard=0), has_keys=True)
+    clock, ids = await partition.deliver([job], START, RelayReceipt(taken_at=0), has_keys=True)
     assert ids is None
-    _, ids = await partition.deliver([job], START, Crossing(heard=clock - 30_100), has_keys=True)
+    _, ids = await partition.deliver([job], START, RelayReceipt(taken_at=clock - 30_100), has_keys=True)
     assert ids is None
-    assert await partition.knows([job.id]) == [UNKNOWN]
-    _, ids = await partition.deliver([job], START, Crossing(heard=clock - 20_000), has_keys=True)
+    assert await partition.has_jobs([job.id]) == [UNKNOWN]
+    _, ids = await partition.deliver([job], START, RelayReceipt(taken_at=clock - 20_000), has_keys=True)
     assert ids == [job.id]
-    assert await partition.knows([job.id]) == [HERE]
-    await links.close()
+    assert await partition.has_jobs([job.id]) == [STORED]
+    await connections.close()
 
 
 async def test_what_an_outbox_sink_has_not_prepared_for_is_refused(store: RedisStore) -> None:

@@ -1,4 +1,4 @@
-"""Where the server is: what a URL says, and clients that connect to it.
+"""Addresses: what a URL says of the servers, and clients that connect to them.
 
 `redis://user:password@host:port/database`, `rediss://` with TLS, `redis+sentinel://host:port,host:port/service` and
 `redis+cluster://host:port,host:port`, each with `?prefix=name`. Sentinels have passwords of their own:
@@ -36,15 +36,15 @@ _SCHEMES: dict[str, tuple[Mode, bool]] = {
 }
 SCHEMES = tuple(_SCHEMES)
 _PORTS: dict[Mode, int] = {"single": 6379, "sentinel": 26379, "cluster": 6379}
-_OF_SENTINELS = {"sentinel_username", "sentinel_password"}
-_CONNECTS = 2.0
-"""Seconds to connect in."""
-_ANSWERS = 10.0
-"""Seconds to answer in; more than the bell keeps a call."""
+_SENTINEL_OPTIONS = {"sentinel_username", "sentinel_password"}
+_CONNECT_SECONDS = 2.0
+"""How long connecting may take."""
+_REPLY_SECONDS = 10.0
+"""How long a reply may take; longer than the listener lets the server block."""
 
 
 class Address(Record):
-    """Where the server is, and how to speak to it."""
+    """Where the servers are, and how to connect to them."""
 
     mode: Mode
     hosts: tuple[tuple[str, int], ...]
@@ -60,7 +60,7 @@ class Address(Record):
     shown: str = ""
 
     def connect_async(self) -> Any:  # noqa: ANN401 - a client of one of three kinds
-        """Make a client for an event loop. It repeats nothing by itself: that is the link's."""
+        """Return a client for an event loop. It repeats no call: `Connection` does."""
         options = self._options() | {"retry": AsyncRetry(NoBackoff(), 0)}
         match self.mode:
             case "single":
@@ -73,10 +73,10 @@ class Address(Record):
                 return sentinels.master_for(self.service, db=self.database, **options)
             case "cluster":
                 nodes = [redis.asyncio.cluster.ClusterNode(*host) for host in self.hosts]
-                return _staying(redis.asyncio.RedisCluster(startup_nodes=nodes, **options))
+                return _without_redirects(redis.asyncio.RedisCluster(startup_nodes=nodes, **options))
 
     def connect(self) -> Any:  # noqa: ANN401 - as above
-        """Make a client for threads."""
+        """Return a client for threads."""
         options = self._options() | {"retry": Retry(NoBackoff(), 0)}
         match self.mode:
             case "single":
@@ -87,15 +87,15 @@ class Address(Record):
                 return sentinels.master_for(self.service, db=self.database, **options)  # type: ignore[no-untyped-call]  # as above
             case "cluster":
                 nodes = [redis.cluster.ClusterNode(*host) for host in self.hosts]  # type: ignore[no-untyped-call]  # as above
-                return _staying(redis.RedisCluster(startup_nodes=nodes, **options))
+                return _without_redirects(redis.RedisCluster(startup_nodes=nodes, **options))
 
     def _options(self) -> dict[str, Any]:
         return {
             "username": self.username,
             "password": self.password,
             "ssl": self.tls,
-            "socket_timeout": _ANSWERS,
-            "socket_connect_timeout": _CONNECTS,
+            "socket_timeout": _REPLY_SECONDS,
+            "socket_connect_timeout": _CONNECT_SECONDS,
             "socket_keepalive": True,
             "protocol": 2,
         }
@@ -104,23 +104,23 @@ class Address(Record):
         return options | {"username": self.sentinel_username, "password": self.sentinel_password}
 
 
-def _staying(client: Any) -> Any:  # noqa: ANN401 - for an event loop or for threads
-    """Keep a client of a Cluster from going where a node sends it, until the call is repeated.
+def _without_redirects(client: Any) -> Any:  # noqa: ANN401 - for an event loop or for threads
+    """Keep a client of a Cluster from following a redirect before the call is repeated.
 
-    While a slot is moved, its old node sends those on who ask for a key that is not there: a script, which builds the
-    names of its keys, would begin the partition anew on the node that is about to receive it.
+    While a slot is moved, its old node redirects calls for a key that it does not have. A script declares its hash tag
+    alone, so all scripts would be redirected, and start the partition anew on the node that is to receive it.
     """
     client.RedisClusterRequestTTL = 1
     return client
 
 
 def address_of(url: str) -> Address:
-    """Read a URL."""
+    """Return the address that a URL names."""
     scheme, separator, _ = url.partition("://")
     if not separator or scheme not in _SCHEMES:
         raise _unreadable(url)
     mode, tls = _SCHEMES[scheme]
-    # What could not be read may be a piece of the password: it is not shown as the cause either.
+    # The unreadable part may belong to the password, so the cause is not shown either.
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -136,7 +136,7 @@ def address_of(url: str) -> Address:
     except ValueError:
         raise _unreadable(url) from None
     known = {"prefix", "partitions", "db"}
-    unknown = options.keys() - (known | _OF_SENTINELS if mode == "sentinel" else known)
+    unknown = options.keys() - (known | _SENTINEL_OPTIONS if mode == "sentinel" else known)
     is_wrong = unknown or not where or (mode == "single" and len(where) > 1) or (mode == "sentinel" and not path)
     if partitions is not None and not 1 <= partitions <= PARTITIONS:
         message = f"{masked(url)!r} asks for {partitions} partitions; a store has from 1 to {PARTITIONS:,}"
@@ -172,4 +172,4 @@ def _host(text: str, port: int) -> tuple[str, int]:
 
 def _unreadable(url: str) -> InvalidUrl:
     forms = "redis://host:6379/0, redis+sentinel://host:26379/service or redis+cluster://host:6379"
-    return InvalidUrl(f"{masked(url)!r} names no Redis; write {forms}, with ?prefix=name if you like")
+    return InvalidUrl(f"{masked(url)!r} is not the URL of a Redis; write {forms}, with ?prefix=name if you like")

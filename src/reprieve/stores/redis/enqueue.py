@@ -1,4 +1,4 @@
-"""New jobs as the script reads them."""
+"""New jobs as enqueue.lua reads them."""
 
 from collections.abc import Sequence
 from struct import Struct
@@ -14,8 +14,8 @@ from reprieve.stores.protocol import KEY_RETENTION_SECONDS
 from reprieve.stores.record import NUMBERS, key_of
 from reprieve.stores.redis.records import lane_of, pack
 
-MOST = 250
-"""Jobs of one call of the script: more would keep everybody else waiting for too long."""
+MAX_JOBS_PER_CALL = 250
+"""More in one script would block the server for too long."""
 
 _HEAD: Final = Struct(">16sHBdH")
 _KEY: Final = Struct(">H16sd")
@@ -23,21 +23,21 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def kept_until(job: Job, now: int) -> int:
-    """Return until when a job's key is kept, at the least."""
+    """Return until when a job's unique key is kept at least."""
     return now + milliseconds(KEY_RETENTION_SECONDS if job.key_ttl is None else job.key_ttl)
 
 
-class Crossing(Record):
+class RelayReceipt(Record):
     """What a call says of jobs that come out of an outbox."""
 
-    heard: int
-    """What the server's clock said before they were taken."""
-    gone: bytes = b""
-    """Ids of jobs whose rows are gone from the outbox."""
+    taken_at: int
+    """The server's time before the jobs were taken out of the outbox."""
+    removed: bytes = b""
+    """Ids of jobs whose rows are deleted from the outbox."""
 
 
-def encode(jobs: Sequence[Job], now: int, *, has_keys: bool = True, crossing: Crossing | None = None) -> list[bytes]:
-    """Return the arguments of a call; with several partitions keys are kept elsewhere."""
+def encode(jobs: Sequence[Job], now: int, *, has_keys: bool = True, receipt: RelayReceipt | None = None) -> list[bytes]:
+    """Return the arguments of a call; with several partitions unique keys are kept elsewhere."""
     lanes: dict[str, int] = {}
     heads: list[bytes] = []
     keys: list[bytes] = []
@@ -50,6 +50,6 @@ def encode(jobs: Sequence[Job], now: int, *, has_keys: bool = True, crossing: Cr
         if job.key and has_keys:
             keys.append(_KEY.pack(number, key_of(job), kept_until(job, now)))
     parts = [b"".join(heads), b"".join(keys), *records]
-    if crossing is None:
+    if receipt is None:
         return [_encode((now, tuple(lanes))), *parts]
-    return [_encode((now, tuple(lanes), crossing.heard)), *parts, crossing.gone]
+    return [_encode((now, tuple(lanes), receipt.taken_at)), *parts, receipt.removed]

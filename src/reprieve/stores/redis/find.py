@@ -1,9 +1,8 @@
-"""Looking: jobs by what is known of them, and how many there are. In threads, a page at a time."""
+"""Search: jobs by what is known of them, and how many there are. In threads, a page at a time."""
 
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 from reprieve.core.ids import id_to_bytes
 from reprieve.core.job import Job
@@ -11,17 +10,13 @@ from reprieve.core.status import Status, status_of
 from reprieve.stores.protocol import Filter, Tally
 from reprieve.stores.record import COUNTERS
 from reprieve.stores.redis import limit_states
-from reprieve.stores.redis.link import Links
-from reprieve.stores.redis.records import (
-    place_of,
-    unpack,
-    unpack_running,
-    unpack_succeeded,
-)
+from reprieve.stores.redis.connections import Connections
+from reprieve.stores.redis.records import lane_model
+from reprieve.stores.redis.replies import StoredJob, pairs, read_finished, rows
 from reprieve.stores.search import Key, Placed, Shapes, Source, Step, has_part, is_in, is_number, name_of
 
-PAGE = 200
-"""Jobs that one script looks at."""
+MAX_JOBS_PER_PAGE = 200
+"""Jobs that one script reads."""
 
 _COUNTERS = ("ready", "scheduled", "retrying", "parked", "dead", "cancelled")
 _ENDED: tuple[Status, ...] = ("dead", "cancelled")
@@ -47,18 +42,18 @@ SHAPES: Shapes = {
 }
 
 
-class Look:
-    """One look at a partition."""
+class PartitionSearch:
+    """One search of a partition."""
 
-    def __init__(self, links: Links, tag: str, now: int) -> None:
-        """Read what every look needs: which limiters are held."""
-        self._links = links
+    def __init__(self, connections: Connections, tag: str, now: int) -> None:
+        """Read what every search needs: which limiters are held."""
+        self._connections = connections
         self._tag = tag
         self._now = now
-        self._held = limit_states.held(links.command("HGETALL", f"{tag}:limiters"))
+        self._held = limit_states.held(connections.command("HGETALL", f"{tag}:limiters"))
 
     def status(self, job: Job, lane: int = 0) -> Status:  # noqa: ARG002 - a job knows where it stands
-        """Return how a job looks to people."""
+        """Return a job's status."""
         return status_of(job, self._now, held=self._is_held(job))
 
     def _is_held(self, job: Placed) -> bool:
@@ -69,9 +64,11 @@ class Look:
 
     def by_ids(self, ids: Sequence[str]) -> Iterable[tuple[Job, int]]:
         """Return jobs by their ids."""
-        for start in range(0, len(ids), PAGE):
-            raw = b"".join(map(id_to_bytes, ids[start : start + PAGE]))
-            yield from ((job, 0) for _, job in _jobs(self._links.read("find_by_ids", self._tag, raw)))
+        for start in range(0, len(ids), MAX_JOBS_PER_PAGE):
+            raw = b"".join(map(id_to_bytes, ids[start : start + MAX_JOBS_PER_PAGE]))
+            yield from (
+                (one.job(), 0) for one in rows(StoredJob, self._connections.read("find_by_ids", self._tag, raw))
+            )
 
     def walk(self, source: Source, after: Sequence[Key], wanted: Filter) -> Iterator[Step]:
         """Return the jobs of one source after a key."""
@@ -88,10 +85,10 @@ class Look:
     def _living(self, after: Sequence[Key], parts: Sequence[str]) -> Iterator[Step]:
         cursor, last = (str(after[0]), bytes.fromhex(str(after[1]))) if after else ("0", b"")
         while True:
-            following, *found = self._links.read("scan_jobs", self._tag, cursor, PAGE)
-            for raw, job in _jobs(found, parts):
-                if raw > last and job.state != "succeeded":
-                    yield [cursor, raw.hex()], job, 0
+            following, *found = self._connections.read("scan_jobs", self._tag, cursor, MAX_JOBS_PER_PAGE)
+            for one in rows(StoredJob, found):
+                if one.id > last and has_part(one.id.hex(), parts) and one.state != b"succeeded":
+                    yield [cursor, one.id.hex()], one.job(), 0
             cursor, last = following.decode(), b""
             if cursor == "0":
                 return
@@ -99,15 +96,15 @@ class Look:
 
     def _running(self, after: Sequence[Key], only: str = "") -> Iterator[Step]:
         session, last = (str(after[0]), bytes.fromhex(str(after[1]))) if after else ("", b"")
-        while found := self._links.read("find_running", self._tag, session, last, PAGE, only):
-            for raw, job in _jobs(found):
-                session, last = job.session or "", raw
-                yield [session, raw.hex()], job, 0
+        while found := self._connections.read("find_running", self._tag, session, last, MAX_JOBS_PER_PAGE, only):
+            for one in rows(StoredJob, found):
+                session, last = one.session.decode(), one.id
+                yield [session, last.hex()], one.job(), 0
 
     def _queues(self, wanted: Filter) -> list[str]:
         if wanted.queue:
             return [wanted.queue]
-        return sorted(name.decode() for name in self._links.command("HKEYS", f"{self._tag}:queues"))
+        return sorted(name.decode() for name in self._connections.command("HKEYS", f"{self._tag}:queues"))
 
     def _ended(self, after: Sequence[Key], wanted: Filter) -> Iterator[Step]:
         kinds = [status for status in _ENDED if not wanted.statuses or status in wanted.statuses]
@@ -133,19 +130,18 @@ class Look:
 
     def _in_order(self, kind: str, queue: str, place: Sequence[Key]) -> Iterator[tuple[int, bytes, Job]]:
         at, last = int(place[0]), bytes.fromhex(str(place[1]))
-        while found := self._links.read("find_finished", self._tag, kind, queue, at, last, PAGE):
-            for start in range(0, len(found), 7):
-                at, last = int(found[start]), found[start + 1]
-                for raw, job in _jobs(found[start + 1 : start + 7]):
-                    yield at, raw, job
+        while found := self._connections.read("find_finished", self._tag, kind, queue, at, last, MAX_JOBS_PER_PAGE):
+            for at, stored in read_finished(found):
+                last = stored.id
+                yield at, last, stored.job()
 
     def counts(self) -> Iterator[tuple[Status, Placed, int]]:
-        """Return status, place and number of everything that has not succeeded."""
+        """Return status, lane and number of all jobs that have not succeeded."""
         lanes, _, queues = self._counted()
         due = self._due(queues)
         for lane, counters in lanes.items():
-            place, number = place_of(lane), Counter(dict(zip(_COUNTERS, counters, strict=False)))
-            # What became due and came after the counters were read is not in them.
+            place, number = lane_model(lane), Counter(dict(zip(_COUNTERS, counters, strict=False)))
+            # Jobs that came after the counters were read are not in them.
             late = due[lane] & number
             yield ("parked" if self._is_held(place) else "ready"), place, number["ready"] + late.total()
             yield "scheduled", place, number["scheduled"] - late["scheduled"]
@@ -158,20 +154,18 @@ class Look:
                 yield self.status(job), job, 1
 
     def _counted(self) -> tuple[dict[bytes, list[int]], dict[str, int], list[tuple[bytes, int]]]:
-        lanes, queues, due = self._links.read("count_jobs", self._tag, self._now)
-        counters = dict(zip(lanes[::2], lanes[1::2], strict=True))
-        succeeded = {queue.decode(): count for queue, count in zip(queues[::2], queues[1::2], strict=True)}
-        return counters, succeeded, list(zip(due[::2], due[1::2], strict=True))
+        lanes, queues, due = self._connections.read("count_jobs", self._tag, self._now)
+        return dict(pairs(lanes)), {queue.decode(): count for queue, count in pairs(queues)}, list(pairs(due))
 
     def _due(self, queues: Iterable[tuple[bytes, int]]) -> dict[bytes, Counter[str]]:
         """Count what is due in these queues and waits, and was not promoted yet, by lane."""
         due: dict[bytes, Counter[str]] = defaultdict(Counter)
         for queue, wait in queues:
-            for skip in itertools.count(step=PAGE):
-                found = self._links.read("find_due", self._tag, self._now, queue, wait, skip, PAGE)
-                for lane, kind in zip(found[::2], found[1::2], strict=True):
+            for skip in itertools.count(step=MAX_JOBS_PER_PAGE):
+                found = self._connections.read("find_due", self._tag, self._now, queue, wait, skip, MAX_JOBS_PER_PAGE)
+                for lane, kind in pairs(found):
                     due[lane][COUNTERS[kind or 1]] += 1
-                if len(found) < 2 * PAGE:
+                if len(found) < 2 * MAX_JOBS_PER_PAGE:
                     break
         return due
 
@@ -187,17 +181,3 @@ class Look:
             if job is not None and is_in(job, wanted):
                 counts[name_of(by, "succeeded", job)] += 1
         return counts
-
-
-def _jobs(found: Sequence[Any], parts: Sequence[str] = ()) -> Iterator[tuple[bytes, Job]]:
-    """Rebuild jobs from what a script answers: id, record, how, session, when, the wish that it stops."""
-    for start in range(0, len(found), 6):
-        raw, record, how, session, at, wish = found[start : start + 6]
-        if not has_part(raw.hex(), parts):
-            continue
-        if how == b"running":
-            yield raw, unpack_running(raw, record, session.decode(), int(at), wish)
-        elif how == b"succeeded":
-            yield raw, unpack_succeeded(raw, record, int(at))
-        else:
-            yield raw, unpack(raw, record)

@@ -1,63 +1,106 @@
-"""Limit states, from the packed states of queues, tenants and limiters."""
+"""Limit states and entries, from what scripts store of queues, tenants, limiters and entries."""
 
 from collections.abc import Mapping
 from struct import Struct
-from typing import Any, Final
+from typing import Final, TypeAlias
 
 import msgspec
 
 from reprieve.core.rate import Rate
-from reprieve.stores.protocol import LimitState, Subject
+from reprieve.stores.protocol import Entry, LimitState, Subject
+from reprieve.stores.redis.limit_updates import PAUSE_BITS, SUBJECT_LETTERS
 
-_NUMBER: Final = Struct(">d")
-_ROUND: Final = 1_000_000
-_LETTERS: Final[dict[Subject, bytes]] = {"queue": b"q", "task": b"k", "dependency": b"d", "group": b"g"}
-_PAUSES: Final = (("schedule", 1), ("retry", 2))
-_decode = msgspec.msgpack.Decoder(list[Any]).decode
+_LOAD_UNIT: Final = 1_000_000
+"""Virtual time of one job of a tenant with weight 1: see tenants.lua."""
 
+_VERSION: Final = Struct(">d")
+_ENTRY_HEAD_BYTES: Final = 16
 
-def number_of(data: bytes) -> float:
-    """Read a number of 8 bytes."""
-    (number,) = _NUMBER.unpack(data)
-    return float(number)
+Maybe: TypeAlias = int | bool
+"""A number, or False for none."""
 
 
-def version_of(entry: bytes) -> int:
-    """Read the version of a packed entry."""
-    return int(number_of(entry[:8]))
+class QueueState(msgspec.Struct, array_like=True, frozen=True):
+    """A queue, as `flush_queues` stores it; the rest is not needed here."""
+
+    clock: float = 0
+    last: str = ""
+    streak: int = 0
+    last_at: float = 0
+    other_at: float = 0
+    pauses: int = 0
 
 
-def _limits(fields: list[Any]) -> dict[str, Any]:
-    permits, max_running, count, window = (*fields, None, None, None, None)[:4]
-    return {
-        "permits": None if permits is False else permits,
-        "max_running": None if max_running is False else max_running,
-        "rate": Rate(count=count, window=window) if count else None,
-    }
+class TenantState(msgspec.Struct, array_like=True, frozen=True):
+    """A tenant, as `flush_tenants` stores it."""
+
+    weight: float
+    running: int
+    finish: float
+    served: int
+    served_at: Maybe
+    open_lanes: int
+    only_lane: str | bool
+    blocked: int
+    permits: Maybe = False
+    max_running: Maybe = False
+    count: Maybe = False
+    window: Maybe = False
+
+
+class LimiterState(msgspec.Struct, array_like=True, frozen=True):
+    """A limiter, as `flush_limiters` stores it."""
+
+    running: int = 0
+    blocked_tenants: int = 0
+    permits: Maybe = False
+    max_running: Maybe = False
+    count: Maybe = False
+    window: Maybe = False
+
+
+_decode_queue = msgspec.msgpack.Decoder(QueueState).decode
+_decode_tenant = msgspec.msgpack.Decoder(TenantState).decode
+_decode_limiter = msgspec.msgpack.Decoder(LimiterState).decode
+
+
+def unpack_entry(key: bytes, data: bytes) -> Entry:
+    """Return an entry: its version and the call that set it stand before its value."""
+    (version,) = _VERSION.unpack_from(data)
+    return Entry(key=key.decode(), version=int(version), value=data[_ENTRY_HEAD_BYTES:])
+
+
+def _number(stored: Maybe) -> int | None:
+    return None if stored is False else int(stored)
+
+
+def _rate(state: TenantState | LimiterState) -> Rate | None:
+    return Rate(count=int(state.count), window=int(state.window)) if state.count else None
 
 
 def tenants(packed: Mapping[bytes, bytes], queues: Mapping[bytes, bytes], only: str) -> list[LimitState]:
     """Return the limit states of tenants, of one queue or of all."""
-    turns = {name: _decode(data) for name, data in queues.items()}
+    queue_states = {name: _decode_queue(data) for name, data in queues.items()}
     found: list[LimitState] = []
     for key, data in packed.items():
         queue, _, name = key.partition(b"\0")
         if only and queue.decode() != only:
             continue
-        weight, running, finish, served, served_at, _, _, _, *limits = _decode(data)
-        clock, last, streak = turns.get(queue, [0, "", 0])[:3]
+        tenant, queue_state = _decode_tenant(data), queue_states.get(queue, QueueState())
         found.append(
             LimitState(
                 subject="tenant",
                 name=name.decode(),
                 queue=queue.decode(),
-                running=running,
-                weight=float(weight),
-                served=served,
-                served_at=None if served_at is False else int(served_at),
-                streak=streak if last == name.decode() else 0,
-                rounds=max(0, int((clock - finish) // _ROUND)),
-                **_limits(limits),
+                running=tenant.running,
+                weight=tenant.weight,
+                served=tenant.served,
+                served_at=_number(tenant.served_at),
+                streak=queue_state.streak if queue_state.last == name.decode() else 0,
+                rounds=max(0, int((queue_state.clock - tenant.finish) // _LOAD_UNIT)),
+                permits=_number(tenant.permits),
+                max_running=_number(tenant.max_running),
+                rate=_rate(tenant),
             )
         )
     return sorted(found, key=lambda limit_state: (limit_state.queue, limit_state.name))
@@ -67,22 +110,24 @@ def limiters(
     subject: Subject, packed: Mapping[bytes, bytes], queues: Mapping[bytes, bytes], only: str
 ) -> list[LimitState]:
     """Return the limit states of queues, tasks, dependencies or groups."""
-    letter = _LETTERS[subject]
-    states = {key[1:]: _decode(data) for key, data in packed.items() if key[:1] == letter}
+    letter = SUBJECT_LETTERS[subject].encode()
+    states = {key[1:]: _decode_limiter(data) for key, data in packed.items() if key[:1] == letter}
     if subject == "queue":
-        # A queue that nothing runs in and nothing limits has no limiter, but is one all the same.
-        states = {name: [0, 0] for name in queues} | states
+        # A queue without running jobs and limits has no limiter, but is listed all the same.
+        states = {name: LimiterState() for name in queues} | states
     found: list[LimitState] = []
-    for name, (running, _, *limits) in states.items():
-        pauses = _decode(queues[name])[5] if subject == "queue" and name in queues else 0
+    for name, limiter in states.items():
+        queue = _decode_queue(queues[name]) if subject == "queue" and name in queues else QueueState()
         if subject != "queue" or only in ("", name.decode()):
             found.append(
                 LimitState(
                     subject=subject,
                     name=name.decode(),
-                    running=running,
-                    pauses=tuple(word for word, bit in _PAUSES if pauses & bit),
-                    **_limits(limits),
+                    running=limiter.running,
+                    pauses=tuple(pause for pause, bit in PAUSE_BITS.items() if queue.pauses & bit),
+                    permits=_number(limiter.permits),
+                    max_running=_number(limiter.max_running),
+                    rate=_rate(limiter),
                 )
             )
     return sorted(found, key=lambda limit_state: limit_state.name)
@@ -90,5 +135,4 @@ def limiters(
 
 def held(packed: Mapping[bytes, bytes]) -> frozenset[str]:
     """Return the limiters that let nothing through, by letter and name."""
-    states = {key.decode(): _decode(data) for key, data in packed.items()}
-    return frozenset(key for key, (_, _, *limits) in states.items() if _limits(limits)["permits"] == 0)
+    return frozenset(key.decode() for key, data in packed.items() if _number(_decode_limiter(data).permits) == 0)

@@ -1,8 +1,9 @@
-"""The outbox sink: where jobs out of an outbox arrive, each once, however often and however late it is brought.
+"""The outbox sink: stores the jobs of an outbox, each once, however often and however late a relay brings it.
 
-Every job that lands leaves a trace in its partition, in the same write. The trace stays until the job's row is gone
-from the outbox, and then for longer than anybody may hold what they took before: a repeat finds the trace, or comes too
-late. What is too late the server's own clock tells, so that no process that stopped in between can be wrong about it.
+Every job that a relay brings leaves a relayed-job record in its partition, in the same write. The record stays until
+the job's row is deleted from the outbox, and then for longer than a relay may hold rows that it took before: a repeated
+delivery finds the record, or is too late. The server's own clock decides what is too late, so a relay that was stopped
+in between cannot be wrong.
 """
 
 import math
@@ -14,85 +15,93 @@ from reprieve.clock import ticks
 from reprieve.core.ids import id_to_bytes, partition_of
 from reprieve.core.job import Job
 from reprieve.errors import StoreError
-from reprieve.stores.redis.enqueue import MOST, Crossing
-from reprieve.stores.redis.fleet import Carry, Fleet
+from reprieve.stores.redis.enqueue import MAX_JOBS_PER_CALL, RelayReceipt
 from reprieve.stores.redis.partition import Partition
+from reprieve.stores.redis.partitioned_enqueue import WriteJobs
+from reprieve.stores.redis.partitions import Partitions
 
-HEARD_FOR: Final = 10.0
-"""Seconds after which a server's clock is asked again; what lands half a minute after it was heard is refused."""
+READ_CLOCK_SECONDS: Final = 10.0
+"""How long a reading of a server's clock is used. Jobs are refused half a minute after the reading."""
 
-NEVER: Final = Crossing(heard=0)
+NO_RECEIPT: Final = RelayReceipt(taken_at=0)
+"""The receipt of a call that only reads the clock."""
 
-Bring: TypeAlias = Callable[[Sequence[Job], int, Carry], Awaitable[list[str]]]
-"""Stores new jobs in another way than ever."""
+Enqueue: TypeAlias = Callable[[Sequence[Job], int, WriteJobs], Awaitable[list[str]]]
+"""Stores new jobs with a given way to write them to a partition."""
 
 
 class RedisOutboxSink:
-    """Brings the jobs of one relay to a store."""
+    """Stores the jobs that one relay brings."""
 
-    def __init__(self, fleet: Fleet, bring: Bring) -> None:
-        """Take the partitions, and what brings jobs to them."""
-        self._fleet = fleet
-        self._bring = bring
-        self._latest: dict[int, tuple[float, int]] = {}
-        """When the clock of each partition's server was heard last, and what it said."""
-        self._heard: dict[int, int] = {}
-        """What they had said when jobs were taken out of the outbox."""
-        self._gone: defaultdict[int, list[bytes]] = defaultdict(list)
-        """Jobs of each partition whose traces may go."""
+    def __init__(self, partitions: Partitions, enqueue: Enqueue) -> None:
+        """Take the partitions, and what stores new jobs."""
+        self._partitions = partitions
+        self._enqueue = enqueue
+        self._clocks: dict[int, tuple[float, int]] = {}
+        """When the clock of each partition's server was read last, and its time."""
+        self._taken_at: dict[int, int] = {}
+        """The servers' times before the jobs were taken out of the outbox."""
+        self._removed: defaultdict[int, list[bytes]] = defaultdict(list)
+        """Jobs of each partition whose rows are deleted from the outbox."""
 
     async def prepare(self) -> None:
-        """Hear the servers' clocks; what is taken out of the outbox from now on can land for a while."""
-        for partition in await self._fleet.known():
-            at, _ = self._latest.get(partition.number, (-math.inf, 0))
-            if ticks() - at > HEARD_FOR:
-                await self._call(partition, (), 0, NEVER)
-        self._heard = {number: clock for number, (_, clock) in self._latest.items()}
+        """Read the servers' clocks; what is taken out of the outbox from now on can be delivered for a while."""
+        for partition in await self._partitions.load():
+            at, _ = self._clocks.get(partition.number, (-math.inf, 0))
+            if ticks() - at > READ_CLOCK_SECONDS:
+                await self._call(partition, (), 0, NO_RECEIPT)
+        self._taken_at = {number: clock for number, (_, clock) in self._clocks.items()}
 
     async def deliver(self, jobs: Sequence[Job], now: int) -> list[str]:
-        """Store jobs that were taken since `prepare`; answer for each the id under which it is known."""
-        landed = await self._landed(jobs)
-        fresh = [job for job in jobs if job.id not in landed] if landed else jobs
-        known = dict(zip((job.id for job in fresh), await self._bring(fresh, now, self._carry), strict=True))
+        """Store jobs that were taken since `prepare`; return for each the id under which it is known."""
+        relayed = await self._relayed(jobs)
+        fresh = [job for job in jobs if job.id not in relayed] if relayed else jobs
+        known = dict(zip((job.id for job in fresh), await self._enqueue(fresh, now, self._write), strict=True))
         return [known.get(job.id, job.id) for job in jobs]
 
-    async def _landed(self, jobs: Sequence[Job]) -> set[str]:
-        """Return which jobs have landed before whose keys, kept apart from their partitions, would be taken anew."""
+    async def _relayed(self, jobs: Sequence[Job]) -> set[str]:
+        """Return jobs that were delivered before, if their keys are kept apart and would be taken again."""
         keyed = [job.id for job in jobs if job.key]
-        if self._fleet.is_one or not keyed:
+        if self._partitions.is_one or not keyed:
             return set()
-        return {job_id for job_id, is_there in zip(keyed, await self._fleet.landed(keyed), strict=True) if is_there}
+        return {
+            job_id
+            for job_id, is_relayed in zip(keyed, await self._partitions.is_relayed(keyed), strict=True)
+            if is_relayed
+        }
 
     def note_removed(self, ids: Sequence[str]) -> None:
-        """Note that the rows of these jobs are gone from the outbox, for good."""
+        """Note that the rows of these jobs are deleted from the outbox, for good."""
         for job_id in ids:
-            self._gone[partition_of(job_id)].append(id_to_bytes(job_id))
+            self._removed[partition_of(job_id)].append(id_to_bytes(job_id))
 
     async def close(self) -> None:
-        """Tell the servers what is gone, so that they need not remember it for months."""
+        """Tell the servers which rows are deleted, so that they need not remember the jobs for months."""
         await self.prepare()
-        for number, gone in self._gone.items():
-            while gone:
-                await self._carry(self._fleet.partition(number), (), 0, has_keys=False)
+        for number, removed in self._removed.items():
+            while removed:
+                await self._write(self._partitions[number], (), 0, has_keys=False)
 
-    async def _carry(self, partition: Partition, jobs: Sequence[Job], now: int, *, has_keys: bool) -> list[str]:
+    async def _write(self, partition: Partition, jobs: Sequence[Job], now: int, *, has_keys: bool) -> list[str]:
         ids: list[str] = []
-        for start in range(0, len(jobs) or 1, MOST):
-            gone = self._gone[partition.number][:MOST]
-            # A partition that was added since the jobs were taken had said nothing yet.
-            crossing = Crossing(heard=self._heard.get(partition.number, NEVER.heard), gone=b"".join(gone))
-            landed = await self._call(partition, jobs[start : start + MOST], now, crossing, has_keys=has_keys)
-            if landed is None:
+        for start in range(0, len(jobs) or 1, MAX_JOBS_PER_CALL):
+            removed = self._removed[partition.number][:MAX_JOBS_PER_CALL]
+            # The clock of a partition that was added since the jobs were taken has not been read.
+            taken_at = self._taken_at.get(partition.number, NO_RECEIPT.taken_at)
+            receipt = RelayReceipt(taken_at=taken_at, removed=b"".join(removed))
+            some = jobs[start : start + MAX_JOBS_PER_CALL]
+            delivered = await self._call(partition, some, now, receipt, has_keys=has_keys)
+            if delivered is None:
                 message = "the jobs were taken out of the outbox too long ago; take them again"
                 raise StoreError(message)
-            del self._gone[partition.number][: len(gone)]
-            ids += landed
+            del self._removed[partition.number][: len(removed)]
+            ids += delivered
         return ids
 
     async def _call(
-        self, partition: Partition, jobs: Sequence[Job], now: int, crossing: Crossing, *, has_keys: bool = False
+        self, partition: Partition, jobs: Sequence[Job], now: int, receipt: RelayReceipt, *, has_keys: bool = False
     ) -> list[str] | None:
         at = ticks()
-        clock, ids = await partition.deliver(jobs, now, crossing, has_keys=has_keys)
-        self._latest[partition.number] = at, clock
+        clock, ids = await partition.deliver(jobs, now, receipt, has_keys=has_keys)
+        self._clocks[partition.number] = at, clock
         return ids

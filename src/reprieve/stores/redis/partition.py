@@ -1,285 +1,228 @@
-"""A partition: a whole store under one hash tag. Every operation on it is one script, and so atomic."""
+"""A partition: a whole store under one hash tag. Every write to it is one script, and so atomic."""
 
-import asyncio
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any
 
 import msgspec
-from msgspec import UNSET
 
 from reprieve.core import change as changes_of
 from reprieve.core.change import Change
 from reprieve.core.duration import milliseconds
-from reprieve.core.events import Event
 from reprieve.core.ids import id_from_bytes, id_to_bytes
 from reprieve.core.job import Job
 from reprieve.core.move import Return
 from reprieve.errors import SessionDead, StaleCall, StoreError
 from reprieve.rng import bits
-from reprieve.stores import search
+from reprieve.stores.capabilities import FaultPoint
 from reprieve.stores.protocol import (
     Annotation,
     ChangeResult,
     Claim,
     Claimed,
     Entry,
-    Filter,
     Heartbeat,
-    LimitState,
     LimitUpdate,
-    Page,
     Pruned,
     Retention,
-    Subject,
-    Tally,
 )
-from reprieve.stores.redis import enqueue, limit_states, settle
-from reprieve.stores.redis.ear import Place, place_of
-from reprieve.stores.redis.enqueue import Crossing
-from reprieve.stores.redis.find import SHAPES, Look
-from reprieve.stores.redis.link import Argument, Links
-from reprieve.stores.redis.records import pack_wish, unpack_event, unpack_running
-from reprieve.stores.redis.tour import MOST_VISITS
+from reprieve.stores.redis import enqueue, limit_updates, settle
+from reprieve.stores.redis.connection import Argument
+from reprieve.stores.redis.connections import Connections
+from reprieve.stores.redis.enqueue import MAX_JOBS_PER_CALL, RelayReceipt
+from reprieve.stores.redis.limit_updates import Overtaken, WantedState
+from reprieve.stores.redis.listener import StreamId
+from reprieve.stores.redis.partition_reads import PartitionReads
+from reprieve.stores.redis.partitioned_claim import MAX_CALLS_PER_CLAIM
+from reprieve.stores.redis.records import pack_cancel_request
+from reprieve.stores.redis.replies import ClaimReply, HeldJob, StoredJob, pairs, read_claim, rows
 
-Point: TypeAlias = Literal["before", "after"]
+MAX_CHANGES_PER_CALL = 250
+MAX_IDS_PER_CALL = 1_000
 
-MOST_CHANGES = 250
-"""Changes of one call of a script."""
-
-MOST_ASKED = 1_000
-"""Jobs that one call of a script is asked about."""
-
-UNKNOWN, REMEMBERED, HERE = "unknown", "remembered", "stored"
-"""What a partition knows of a job: nothing, that it was here, or all."""
+UNKNOWN, REMEMBERED, STORED = "unknown", "remembered", "stored"
+"""What a partition knows of a job: nothing; that it was stored and is deleted; all."""
 
 _encode = msgspec.msgpack.Encoder().encode
-LETTERS: dict[Subject, str] = {"queue": "q", "tenant": "t", "task": "k", "dependency": "d", "group": "g"}
-_PAUSES = {"schedule": 1, "retry": 2}
 
 
 class Grown(Exception):
-    """There is more than one partition by now, so keys are kept elsewhere; nothing was done."""
+    """There is more than one partition now, so unique keys are kept elsewhere; nothing was done."""
 
 
-class State(NamedTuple):
-    """What is wanted of all partitions, as one of them is told of it: see update_limits.lua."""
+class SessionView:
+    """What this process knows of a session in a partition."""
 
-    step: Literal["record", "record_and_apply", "apply_next", "apply_all"]
-    number: int
-    seen: int = 0
-    seen_direct: int = -1
-    fields: tuple[str | bytes, ...] = ()
-
-
-class Overtaken(StoreError):
-    """Somebody else was first, or a state is missing: look again."""
-
-
-class Hand:
-    """What a session has in hand, as this process knows, and the number of the last call that changed it."""
-
-    __slots__ = ("ids", "number")
+    __slots__ = ("held", "last_notification", "number")
 
     def __init__(self) -> None:
-        """Begin with nothing."""
-        self.ids: set[bytes] = set()
+        """Know nothing yet."""
+        self.held: set[bytes] = set()
+        """Ids of the jobs that it holds."""
         self.number = 0
+        """The number of its last call that did anything."""
+        self.last_notification: StreamId | None = None
 
 
 class Partition:
     """One partition of a store."""
 
-    def __init__(self, links: Links, number: int) -> None:
-        """Take the links; the number is part of the hash tag, and of the ids of the jobs in it."""
+    def __init__(self, connections: Connections, number: int) -> None:
+        """Take the connections; the number is part of the hash tag, and of the ids of the partition's jobs."""
         self.number = number
-        self.tag = links.tag(number)
-        self._links = links
-        self._heard: dict[str, Place] = {}
-        self._hands: dict[str, Hand] = {}
-        self._fault: Point | None = None
+        self.tag = connections.topology.tag(number)
+        self._connections = connections
+        self.reads = PartitionReads(connections, self.tag)
+        self._sessions: dict[str, SessionView] = {}
+        self._fault: FaultPoint | None = None
 
-    def inject(self, point: Point) -> None:
-        """Make the next write fail before it is sent, or after it was answered."""
+    def inject(self, point: FaultPoint) -> None:
+        """Make the next write fail before it is sent, or after the reply has come."""
         self._fault = point
 
-    async def knows(self, ids: Sequence[str]) -> list[str]:
-        """Return of each job whether it is here, whatever has become of it, or was and is remembered."""
-        known: list[str] = []
-        for start in range(0, len(ids), MOST_ASKED):
-            some = b"".join(map(id_to_bytes, ids[start : start + MOST_ASKED]))
-            known += (word.decode() for word in await self._links.here().run("has_jobs", self.tag, some))
-        return known
-
-    async def quota(
-        self, word: str, now: int, epoch: int = 0, items: Sequence[dict[str, object]] = (), number: int = 0
-    ) -> list[Any] | None:
-        """Read, freeze or grant shares; None when somebody else was later than we."""
-        answer = await self._write("limit_shares", _encode((word, now, epoch, items, number)))
-        return None if answer[0] == b"stale" else list(answer[1:])
-
-    async def _write(self, name: str, *arguments: Argument) -> Any:  # noqa: ANN401 - as the script answers
-        link = self._links.here()
+    async def _write(self, name: str, *arguments: Argument) -> Any:  # noqa: ANN401 - as the script replies
         fault, self._fault = self._fault, None
         if fault == "before":
             message = "this write was to fail before it is sent"
             raise StoreError(message)
-        answer = await link.run(name, self.tag, *arguments)
+        reply = await self.reads.run(name, *arguments)
         if fault == "after":
             message = "the reply to this write was to be lost"
             raise StoreError(message)
-        return answer
+        return reply
+
+    async def has_jobs(self, ids: Sequence[str]) -> list[str]:
+        """Return for each job whether it is stored, remembered or unknown."""
+        known: list[str] = []
+        for start in range(0, len(ids), MAX_IDS_PER_CALL):
+            some = b"".join(map(id_to_bytes, ids[start : start + MAX_IDS_PER_CALL]))
+            known += (word.decode() for word in await self.reads.run("has_jobs", some))
+        return known
 
     async def enqueue(self, jobs: Sequence[Job], now: int, *, has_keys: bool = True) -> list[str]:
-        """Store new jobs, some at a time. Raises `Grown` if keys are no longer to be kept here."""
+        """Store new jobs, some at a time; return the id under which each is known. Raises `Grown`."""
         ids = [job.id for job in jobs]
-        for start in range(0, len(jobs), enqueue.MOST):
-            some = jobs[start : start + enqueue.MOST]
+        for start in range(0, len(jobs), MAX_JOBS_PER_CALL):
+            some = jobs[start : start + MAX_JOBS_PER_CALL]
             taken = await self._write("enqueue", *enqueue.encode(some, now, has_keys=has_keys))
             if taken == [b"grown"]:
                 raise Grown
-            _take_over(ids, taken, start)
+            _use_holders(ids, taken, start)
         return ids
 
     def enqueue_here(self, job: Job, now: int) -> str | None:
-        """Store a new job from the calling thread; None if that takes more than one trip, or did not succeed."""
+        """Store a new job from the calling thread; None if that takes more than one round trip, or failed."""
         if self._fault is not None:
             return None
-        taken = self._links.at_once("enqueue", self.tag, *enqueue.encode((job,), now))
+        taken = self._connections.run_once("enqueue", self.tag, *enqueue.encode((job,), now))
         if taken is None or taken == [b"grown"]:
             return None
         ids = [job.id]
-        _take_over(ids, taken)
+        _use_holders(ids, taken)
         return ids[0]
 
-    async def landed(self, ids: Sequence[str]) -> list[bool]:
-        """Return of each job whether it has come here out of an outbox, and is still remembered."""
-        raw = map(id_to_bytes, ids)
-        return [until is not None for until in await self._links.here().command("ZMSCORE", f"{self.tag}:relayed", *raw)]
-
     async def deliver(
-        self, jobs: Sequence[Job], now: int, crossing: Crossing, *, has_keys: bool
+        self, jobs: Sequence[Job], now: int, receipt: RelayReceipt, *, has_keys: bool
     ) -> tuple[int, list[str] | None]:
-        """Store jobs out of an outbox, no more than one call takes; answer the server's clock, and the ids.
+        """Store jobs from an outbox, no more than one call takes; return the server's time, and their ids.
 
-        None instead of ids says that nothing was done: they were taken too long ago.
+        None instead of ids: nothing was done, the jobs were taken too long ago. Raises `Grown`.
         """
-        arguments = enqueue.encode(jobs, now, has_keys=has_keys, crossing=crossing)
-        word, *rest = await self._write("enqueue", *arguments)
+        word, *rest = await self._write("enqueue", *enqueue.encode(jobs, now, has_keys=has_keys, receipt=receipt))
         if word == b"grown":
             raise Grown
         clock, *taken = rest
         if word == b"late":
             return int(clock), None
         ids = [job.id for job in jobs]
-        _take_over(ids, taken)
+        _use_holders(ids, taken)
         return int(clock), ids
+
+    async def is_relayed(self, ids: Sequence[str]) -> list[bool]:
+        """Return for each job whether it came here out of an outbox, and that is still remembered."""
+        return [until is not None for until in await self.reads.command("ZMSCORE", "relayed", *map(id_to_bytes, ids))]
 
     async def claim(self, request: Claim) -> Claimed:
         """Settle and claim."""
         head = (request.now, request.session, request.number, request.limit, request.queues)
         changes = settle.encode(request.changes, request.session, request.now)
-        word, *answer = await self._write("settle_and_claim", _encode(head), *changes)
-        if word == b"dead":
-            self._heard.pop(request.session, None)
-            self._hands.pop(request.session, None)
-            message = f"session {request.session!r} is not open, or dead: its time was up, and others have its jobs"
-            raise SessionDead(message)
-        if word == b"stale":
-            number, last = request.number // MOST_VISITS, int(answer[0]) // MOST_VISITS
-            message = f"call {number} of session {request.session!r} comes after call {last}"
-            raise StaleCall(message)
-        letters, next_at, bell, before, ids, *records = answer
-        self._heard[request.session] = place_of(bell)
-        await self._compare_hands(request, int(before), b"".join(records[::3]) if word == b"again" else ids)
-        if word == b"again":
-            jobs = _running(records, request.session)
-        else:
-            jobs = [
-                unpack_running(ids[16 * place : 16 * place + 16], record, request.session, request.now)
-                for place, record in enumerate(records)
-            ]
-        return Claimed(
-            results=tuple(settle.decode(letters)), jobs=tuple(jobs), next_at=int(next_at) if next_at else None
-        )
+        reply = await self._write("settle_and_claim", _encode(head), *changes)
+        if reply[0] == b"dead":
+            self._sessions.pop(request.session, None)
+            raise session_dead(request.session)
+        if reply[0] == b"stale":
+            raise stale_call(
+                request.session, request.number // MAX_CALLS_PER_CLAIM, int(reply[1]) // MAX_CALLS_PER_CLAIM
+            )
+        claimed = read_claim(reply, request.session, request.now)
+        await self._check_held(request, claimed)
+        return Claimed(results=tuple(claimed.results), jobs=tuple(claimed.jobs), next_at=claimed.next_at)
 
-    async def _compare_hands(self, request: Claim, before: int, leased: bytes) -> None:
-        """Keep count of what a session holds, and look whether the server agrees if it has lost a call of the session.
+    async def _check_held(self, request: Claim, claimed: ClaimReply) -> None:
+        """Note what a session holds; if the server has lost one of its calls, give back what it does not know of.
 
-        A server that crashed, or failed over, may have forgotten that jobs were settled. Nobody runs them, and their
-        session lives, so nobody would ever take them back.
+        A server that crashed or failed over may have lost a settlement. Then it holds jobs for a session that lives and
+        does not run them, so they would never be recovered.
         """
-        hand = self._hands.setdefault(request.session, Hand())
-        hand.ids.difference_update(id_to_bytes(change.job.id) for change in request.changes)
-        hand.ids.update(leased[start : start + 16] for start in range(0, len(leased), 16))
-        has_forgotten = before < hand.number
-        hand.number = request.number if request.changes or leased else before
-        if not has_forgotten:
+        session = self._sessions.setdefault(request.session, SessionView())
+        session.last_notification = claimed.last_notification
+        session.held.difference_update(id_to_bytes(change.job.id) for change in request.changes)
+        session.held.update(claimed.ids)
+        has_lost_call = claimed.previous < session.number
+        session.number = request.number if request.changes or claimed.ids else claimed.previous
+        if not has_lost_call:
             return
-        held = await self._links.here().command("HKEYS", f"{self.tag}:leases:{request.session}")
-        strangers = b"".join(raw for raw in held if raw not in hand.ids)
-        if strangers:
-            found = await self._links.here().run("find_by_ids", self.tag, strangers)
-            lost = [
-                changes_of.settle(unpack_running(raw, record, session.decode(), int(at), wish), Return(), request.now)
-                for raw, record, how, session, at, wish in _rows(found, 6)
-                if how == b"running"
-            ]
+        leased = await self.reads.command("HKEYS", f"leases:{request.session}")
+        unknown = b"".join(raw for raw in leased if raw not in session.held)
+        if unknown:
+            found = rows(StoredJob, await self.reads.run("find_by_ids", unknown))
+            lost = [changes_of.settle(one.job(), Return(), request.now) for one in found if one.is_running]
             await self.apply(lost, request.now)
 
     async def apply(self, changes: Sequence[Change], now: int) -> list[ChangeResult]:
-        """Carry out changes that no session makes."""
-        answers: list[ChangeResult] = []
-        for start in range(0, max(1, len(changes)), MOST_CHANGES):
-            some = settle.encode(changes[start : start + MOST_CHANGES], "", now)
-            answer = await self._write("settle_and_claim", _encode((now, "", 0, 0, ())), *some)
-            answers += settle.decode(answer[1])
-        return answers
+        """Apply changes that no session makes."""
+        results: list[ChangeResult] = []
+        for start in range(0, max(1, len(changes)), MAX_CHANGES_PER_CALL):
+            some = settle.encode(changes[start : start + MAX_CHANGES_PER_CALL], "", now)
+            _, words, *_ = await self._write("settle_and_claim", _encode((now, "", 0, 0, ())), *some)
+            results += settle.decode(words)
+        return results
 
     async def heartbeat(self, heartbeat: Heartbeat) -> bool:
-        """Keep a session alive, or open it."""
-        until = heartbeat.now + milliseconds(heartbeat.lease)
-        head = _encode((heartbeat.session, until, heartbeat.slots, heartbeat.is_new, heartbeat.lease <= 0))
-        is_alive = await self._write("heartbeat", head) == b"alive"
-        if not is_alive or heartbeat.lease <= 0:
-            self._heard.pop(heartbeat.session, None)
-            self._hands.pop(heartbeat.session, None)
+        """Keep a session alive, or open it; return whether it lives."""
+        is_over = heartbeat.lease <= 0
+        expires_at = heartbeat.now + milliseconds(heartbeat.lease)
+        head = _encode((heartbeat.session, expires_at, heartbeat.slots, heartbeat.is_new, is_over))
+        is_alive: bool = await self._write("heartbeat", head) == b"alive"
+        if not is_alive:
+            self._sessions.pop(heartbeat.session, None)
         return is_alive
 
     async def recover(self, now: int, limit: int) -> list[Job]:
-        """Declare the dead, and answer what they hold."""
-        found = await self._write("recover", now, limit)
-        return [
-            unpack_running(raw, record, session.decode(), int(at), wish)
-            for session, raw, at, wish, record in _rows(found, 5)
-        ]
+        """Expire sessions past their lease; return the jobs they hold."""
+        return [held.job() for held in rows(HeldJob, await self._write("recover", now, limit))]
 
     async def annotate(self, annotations: Sequence[Annotation]) -> list[bool]:
-        """Request a cancel or note progress."""
+        """Request a cancel or note progress; return for each whether its job runs."""
         heads = tuple((annotation.session, annotation.progress is not None) for annotation in annotations)
         ids = b"".join(id_to_bytes(annotation.job_id) for annotation in annotations)
         parts = (
-            part for annotation in annotations for part in (pack_wish(annotation.cancel), annotation.progress or b"")
+            part
+            for annotation in annotations
+            for part in (pack_cancel_request(annotation.cancel), annotation.progress or b"")
         )
-        return [bool(answer) for answer in await self._write("annotate", _encode(heads), ids, *parts)]
+        return [bool(is_running) for is_running in await self._write("annotate", _encode(heads), ids, *parts)]
 
-    async def progress(self, job_id: str) -> bytes | None:
-        """Return the progress of a running job."""
-        annotation = await self._links.here().command("HGET", f"{self.tag}:annotations", id_to_bytes(job_id))
-        start = 2 + int.from_bytes(annotation[:2], "big") if annotation else 0
-        return bytes(annotation[start + 1 :]) if annotation and len(annotation) > start else None
-
-    async def update_limits(self, updates: Sequence[LimitUpdate], now: int, state: State | None = None) -> None:
-        """Change limiters, limits, weights and pauses. Raises `Overtaken`, and nothing was done."""
+    async def update_limits(self, updates: Sequence[LimitUpdate], now: int, state: WantedState | None = None) -> None:
+        """Change limits, weights and pauses. Raises `Overtaken`, and nothing was done."""
         await self._update_limits(updates, now, state, ("", "", 0, "", b"", b""))
 
     async def _update_limits(
-        self, updates: Sequence[LimitUpdate], now: int, state: State | None, entry: tuple[Argument, ...]
+        self, updates: Sequence[LimitUpdate], now: int, state: WantedState | None, entry: tuple[Argument, ...]
     ) -> tuple[bytes, bytes]:
-        told = dict(zip(State._fields[:4], state, strict=False)) if state else False
-        head = _encode((now, tuple(map(_facts, updates)), told))
-        word, version = await self._write("update_limits", head, *entry, *(state.fields if state else ()))
+        fields = state.fields if state else ()
+        word, version = await self._write("update_limits", limit_updates.encode(updates, now, state), *entry, *fields)
         if word == b"overtaken":
-            message = "somebody else has just changed what is wanted of all partitions; repeat the call"
+            message = "another process has just changed the limits of all partitions; repeat the call"
             raise Overtaken(message)
         return word, version
 
@@ -290,17 +233,24 @@ class Partition:
         value: bytes | None,
         updates: Sequence[LimitUpdate],
         now: int,
-        state: State | None = None,
+        state: WantedState | None = None,
     ) -> Entry | None:
-        """Set or delete an entry if nobody was first, together with updates. Raises `Overtaken` as `update_limits`."""
-        how = "delete" if value is None else "set"
-        call = bits(64).to_bytes(8, "big")
-        entry = ("entry", key, version, how, value or b"", call)
+        """Set or delete an entry if it has this version, together with updates. Raises `Overtaken`, as above."""
+        step = "delete" if value is None else "set"
+        call_id = bits(64).to_bytes(8, "big")
+        entry = ("entry", key, version, step, value or b"", call_id)
         word, newest = await self._update_limits(updates, now, state, entry)
         return Entry(key=key, version=int(newest), value=value or b"") if word == b"ok" else None
 
+    async def limit_shares(
+        self, step: str, now: int, epoch: int = 0, items: Sequence[dict[str, object]] = (), number: int = 0
+    ) -> list[Any] | None:
+        """Begin, read, freeze or grant shares; None: another process has frozen the partition since."""
+        word, *shares = await self._write("limit_shares", _encode((step, now, epoch, items, number)))
+        return None if word == b"stale" else shares
+
     async def prune(self, retention: Retention) -> Pruned:
-        """Forget what has ended long enough ago."""
+        """Forget what has ended long enough ago; return how much."""
         now = retention.now
         head = (
             now,
@@ -313,75 +263,24 @@ class Partition:
         succeeded, cancelled, dead, events, keys, results = await self._write("prune", _encode(head), archived)
         return Pruned(succeeded=succeeded, cancelled=cancelled, dead=dead, events=events, keys=keys, results=results)
 
-    async def find(self, wanted: Filter, now: int, cursor: str, limit: int) -> Page:
-        """Return jobs as they are, looked for in a thread: unpacking many of them takes time."""
-        return await asyncio.to_thread(
-            lambda: search.find(Look(self._links, self.tag, now), wanted, cursor, limit, SHAPES)
-        )
-
-    async def tally(self, by: Tally, wanted: Filter, now: int) -> dict[str, int]:
-        """Count jobs by something."""
-        return await asyncio.to_thread(lambda: search.tally(Look(self._links, self.tag, now), by, wanted))
-
-    async def events(self, after: int, limit: int, job_id: str) -> tuple[int, list[tuple[int, Event]]]:
-        """Return the server's time, and events in the order in which they happened."""
-        raw = id_to_bytes(job_id) if job_id else b""
-        time, *found = await self._links.here().run("read_events", self.tag, after, limit, raw)
-        return time, [(int(place), unpack_event(raw, data)) for place, raw, data in _rows(found, 3)]
-
-    async def result(self, job_id: str) -> bytes | None:
-        """Return what a succeeded job returned."""
-        found: bytes | None = await self._links.here().command("HGET", f"{self.tag}:results", id_to_bytes(job_id))
-        return found
-
-    async def entries(self, prefix: str) -> list[Entry]:
-        """Return the entries whose key begins so."""
-        found = await self._links.here().command("HGETALL", f"{self.tag}:entries")
-        entries = (
-            Entry(key=key.decode(), version=limit_states.version_of(value), value=value[16:])
-            for key, value in found.items()
-        )
-        return sorted((entry for entry in entries if entry.key.startswith(prefix)), key=lambda entry: entry.key)
-
-    async def limit_states(self, subject: Subject, queue: str) -> list[LimitState]:
-        """Return what is known of every queue, tenant, task, dependency or group."""
-        link = self._links.here()
-        queues = await link.command("HGETALL", f"{self.tag}:queues")
-        if subject == "tenant":
-            return limit_states.tenants(await link.command("HGETALL", f"{self.tag}:tenants"), queues, queue)
-        return limit_states.limiters(subject, await link.command("HGETALL", f"{self.tag}:limiters"), queues, queue)
-
     async def wait(self, queues: Sequence[str], at_most: float, session: str) -> bool:
-        """Wait for the bell."""
-        return await self._links.here().ear(self.tag).wait(queues, self._heard.get(session), at_most)
+        """Wait for a notification since the session's last call; return whether one came."""
+        view = self._sessions.get(session, SessionView())
+        listener = self._connections.current().listener(self.tag)
+        return await listener.wait(queues, view.last_notification, at_most)
 
 
-def _rows(parts: Sequence[Any], width: int) -> list[Sequence[Any]]:
-    return [parts[start : start + width] for start in range(0, len(parts), width)]
+def session_dead(session: str) -> SessionDead:
+    """Return the error of a session that is not open, or dead."""
+    return SessionDead(f"session {session!r} is not open, or dead: its lease is over, and its jobs belong to others")
 
 
-def _take_over(ids: list[str], taken: Sequence[Any], start: int = 0) -> None:
-    """Put the ids of those who have the keys in the place of others."""
-    for number, holder in _rows(taken, 2):
+def stale_call(session: str, number: int, last: int) -> StaleCall:
+    """Return the error of a call that comes after a later one."""
+    return StaleCall(f"call {number} of session {session!r} comes after call {last}")
+
+
+def _use_holders(ids: list[str], taken: Sequence[Any], start: int = 0) -> None:
+    """Replace ids of jobs whose unique key is taken by those of the jobs that have it."""
+    for number, holder in pairs(taken):
         ids[start + number - 1] = id_from_bytes(holder)
-
-
-def _running(parts: Sequence[Any], session: str) -> list[Job]:
-    return [unpack_running(raw, record, session, int(at)) for raw, at, record in _rows(parts, 3)]
-
-
-def _facts(update: LimitUpdate) -> dict[str, object]:
-    """Return what an update changes: None is False, and what it leaves alone is missing."""
-    facts: dict[str, object] = {"subject": LETTERS[update.subject], "name": update.name, "queue": update.queue}
-    if update.permits is not UNSET:
-        facts["permits"] = False if update.permits is None else update.permits
-    if update.max_running is not UNSET:
-        facts["max_running"] = False if update.max_running is None else update.max_running
-    if update.rate is not UNSET:
-        rate = update.rate
-        facts["rate"] = rate is not None and {"count": rate.count, "window": rate.window, "bucket": rate.bucket}
-    if update.weight is not UNSET and update.subject == "tenant":
-        facts["weight"] = update.weight
-    if update.pauses is not UNSET and update.subject == "queue":
-        facts["pauses"] = sum(_PAUSES[pause] for pause in set(update.pauses))
-    return facts

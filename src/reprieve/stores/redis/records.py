@@ -30,9 +30,9 @@ How = Literal["w", "r", "s"]
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_event = msgspec.msgpack.Decoder(Event).decode
-_decode_wish = msgspec.msgpack.Decoder(CancelRequest).decode
+_decode_cancel_request = msgspec.msgpack.Decoder(CancelRequest).decode
 _ENDING: Final = Struct(">dH")
-"""When a script ended a job, and the length of the wish that it did so by."""
+"""When a script ended a job, and the length of the cancel request."""
 
 
 def lane_of(job: Job) -> str:
@@ -63,7 +63,7 @@ def pack(job: Job, raw: bytes) -> bytes:
 
 
 @lru_cache(maxsize=8_192)
-def place_of(lane: bytes) -> Job:
+def lane_model(lane: bytes) -> Job:
     """Return the model of a lane's jobs."""
     queue, tenant, task, dependency, group, priority = lane.decode().split("\0")
     return record.model_of(queue, tenant, task, dependency, group, int(priority))
@@ -87,30 +87,30 @@ def unpack_event(raw: bytes, data: bytes) -> Event:
         return _decode_event(data)
     at, length = _ENDING.unpack_from(data, 1)
     start = 1 + _ENDING.size
-    wish = unpack_wish(data[start : start + length])
-    return _ended(unpack(raw, data[start + length :]), int(at), wish).event
+    cancel_request = unpack_cancel_request(data[start : start + length])
+    return _ended(unpack(raw, data[start + length :]), int(at), cancel_request).event
 
 
-def _ended(job: Job, at: int, wish: CancelRequest | None) -> Change:
-    if wish is None:
+def _ended(job: Job, at: int, cancel_request: CancelRequest | None) -> Change:
+    if cancel_request is None:
         return change.expire(job, at)
-    return change.make(job, Cancel(by=wish.by, reason=wish.reason), at)
+    return change.make(job, Cancel(by=cancel_request.by, reason=cancel_request.reason), at)
 
 
-def pack_wish(wish: CancelRequest | None) -> bytes:
+def pack_cancel_request(cancel_request: CancelRequest | None) -> bytes:
     """Pack who asks a job to stop, and why."""
-    return b"" if wish is None else _encode(wish)
+    return b"" if cancel_request is None else _encode(cancel_request)
 
 
-def unpack_wish(data: bytes) -> CancelRequest | None:
+def unpack_cancel_request(data: bytes) -> CancelRequest | None:
     """Rebuild who asked a job to stop, and why."""
-    return _decode_wish(data) if data else None
+    return _decode_cancel_request(data) if data else None
 
 
-def unpack_running(raw: bytes, data: bytes, session: str, at: int, wish: bytes = b"") -> Job:
+def unpack_running(raw: bytes, data: bytes, session: str, at: int, cancel_request: bytes = b"") -> Job:
     """Rebuild a job that runs."""
     model, rest = _split(data)
-    return _copy(record.lease_model(model, Lease(session, at, unpack_wish(wish))), raw, data, rest)
+    return _copy(record.lease_model(model, Lease(session, at, unpack_cancel_request(cancel_request))), raw, data, rest)
 
 
 def unpack_succeeded(raw: bytes, data: bytes, at: int) -> Job:
@@ -123,7 +123,7 @@ def _split(data: bytes) -> tuple[Job, bytes]:
     """Return the model of the lane, and the record behind its name."""
     (length,) = _LENGTH.unpack_from(data, _HEAD.size)
     start = _HEAD.size + _LENGTH.size
-    return place_of(data[start : start + length]), data[start + length :]
+    return lane_model(data[start : start + length]), data[start + length :]
 
 
 def _copy(model: Job, raw: bytes, data: bytes, packed: bytes) -> Job:

@@ -1,4 +1,4 @@
-"""Changes as scripts read them."""
+"""Changes as settle.lua reads them."""
 
 from collections.abc import Sequence
 from struct import Struct
@@ -26,7 +26,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def encode(changes: Sequence[Change], session: str, now: int) -> list[bytes]:
-    """Return the arguments of a call: a head for each change, and what those need that are no plain success."""
+    """Return the arguments of a call: a head for each change, and details of all but plain successes."""
     heads: list[bytes] = []
     rest: list[bytes] = []
     for change in changes:
@@ -52,7 +52,7 @@ def _details(change: Change, raw: bytes, now: int) -> tuple[bytes, bytes, bytes,
         job.version,
         False if change.result is None else now + milliseconds(change.result_ttl),
         lane_of(job),
-        # Whether the job, asked to stop, would be cancelled instead: see `change.give_up`.
+        # Whether a cancel request ends the job instead: see `change.give_up`.
         job.state == "waiting" and not isinstance(event.move, ManualRetry),
     )
     is_silent = isinstance(event.move, Start | Succeed)

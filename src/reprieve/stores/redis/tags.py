@@ -1,9 +1,8 @@
 """Hash tags: they decide on which node of a Cluster a partition lies.
 
-Chance alone would put two of four partitions on the same node nine times out of ten. So a tag is chosen for its slot:
-that of the first partition is where it is, the second lies half the Cluster away from it, the next two in the gaps, and
-so on. However many nodes share the slots in equal ranges, each has its part of the partitions, and it stays so when
-there are more of either.
+With random slots two of four partitions would lie on the same node nine times out of ten. So a tag is chosen for its
+slot: the second partition lies half the Cluster away from the first, the next two in the gaps, and so on. However many
+nodes share the slots in equal ranges, each has its part of the partitions, also after more of either are added.
 """
 
 import itertools
@@ -13,10 +12,10 @@ from typing import Final
 from redis.crc import key_slot
 
 SLOTS: Final = 16_384
-"""Of a Cluster."""
+"""Slots of a Cluster."""
 
-NEAR: Final = 16
-"""Slots by which a tag may miss its place: about a thousand tries, once."""
+MAX_MISSED_SLOTS: Final = 16
+"""Slots by which a tag may miss its place: finding one takes about a thousand tries, once."""
 
 
 @cache
@@ -25,9 +24,9 @@ def tag_of(prefix: str, number: int) -> str:
     first = f"{{{prefix}:0}}"
     if number == 0:
         return first
-    wanted = key_slot(first.encode()) + _place(number)
+    wanted = key_slot(first.encode()) + _distance(number)
     tags = (f"{{{prefix}:{number}.{count}}}" for count in itertools.count())
-    return next(tag for tag in tags if (key_slot(tag.encode()) - wanted) % SLOTS < NEAR)
+    return next(tag for tag in tags if (key_slot(tag.encode()) - wanted) % SLOTS < MAX_MISSED_SLOTS)
 
 
 def partitions_for(nodes: int) -> int:
@@ -37,11 +36,11 @@ def partitions_for(nodes: int) -> int:
     return 1 << (least - 1).bit_length()
 
 
-def _place(number: int) -> int:
-    """Return how far from the first a partition lies: the bits of its number, read from the end, as a fraction."""
-    place, step = 0, SLOTS
+def _distance(number: int) -> int:
+    """Return how many slots after the first a partition lies: the bits of its number, reversed, as a fraction."""
+    distance, step = 0, SLOTS
     while number:
         step //= 2
-        place += step * (number & 1)
+        distance += step * (number & 1)
         number >>= 1
-    return place
+    return distance

@@ -2,7 +2,7 @@
 -- KEYS[1] of every script is the hash tag that all keys of the partition begin with.
 --
 -- exports: tag, call, floor, max, min, concat, sub, format
--- exports: MAX_ARGUMENTS, call_many, fetch_fields, split, list_in, server_time, write_even_when_full, notify
+-- exports: MAX_ARGUMENTS, call_many, fetch_fields, split, list_in, unread_names, server_time, write_even_when_full, notify
 
 tag = KEYS[1]
 call, floor, max, min = redis.call, math.floor, math.max, math.min
@@ -52,6 +52,19 @@ function list_in(lists, key)
     lists[key] = list
   end
   return list
+end
+
+-- Returns the names that are missing in a cache, each once, and reserves their places in it.
+function unread_names(cache, names)
+  local unread = {}
+  for number = 1, #names do
+    local name = names[number]
+    if not cache[name] then
+      cache[name] = true
+      unread[#unread + 1] = name
+    end
+  end
+  return unread
 end
 
 -- Returns the server's time in milliseconds.

@@ -4,7 +4,7 @@
 -- A lane is open if it has ready jobs and no limiter blocks it. A tenant with one open lane names it in its own state;
 -- several are listed in `:open_lanes:<queue \0 tenant>`, by priority and by how long ago they were served.
 --
--- needs calls: tag, call, sub, call_many, fetch_fields
+-- needs calls: tag, call, sub, call_many, fetch_fields, unread_names
 -- needs tenants: FULL, tenants, load_tenants, unblock, flush_tenants, flush_queues
 -- needs limiters: limiters, load_limiters, recheck_at, flush_limiters
 -- exports: PRIORITY, lanes, lane_ref, load_lane_refs, load_lanes, lane_of, turn_of, relist, release, flush
@@ -59,14 +59,7 @@ end
 -- Reads lanes that this script has not read yet, with their tenants and limiters.
 function load_lanes(names)
   load_lane_refs(names)
-  local unread = {}
-  for number = 1, #names do
-    local name = names[number]
-    if not lanes[name] then
-      lanes[name] = true
-      unread[#unread + 1] = name
-    end
-  end
+  local unread = unread_names(lanes, names)
   local states = fetch_fields(tag .. ':lanes', unread)
   for number = 1, #unread do
     local name, packed = unread[number], states[number]

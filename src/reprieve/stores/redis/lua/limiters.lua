@@ -1,7 +1,7 @@
 -- Limiters: the limits of a queue, a task, a dependency or a group. Each is read once, changed in memory, and written
 -- once by `flush_limiters`. A limiter's name is a letter and a name: q<queue>, k<task>, d<dependency>, g<group>.
 --
--- needs calls: tag, call, call_many, fetch_fields
+-- needs calls: tag, call, call_many, fetch_fields, unread_names
 -- needs limits: is_free, pack_limits
 -- exports: limiters, load_limiters, recheck_at, flush_limiters
 
@@ -9,13 +9,7 @@ limiters = {}
 
 -- Reads limiters that this script has not read yet.
 function load_limiters(names)
-  local unread = {}
-  for _, name in ipairs(names) do
-    if not limiters[name] then
-      limiters[name] = true
-      unread[#unread + 1] = name
-    end
-  end
+  local unread = unread_names(limiters, names)
   for number, packed in ipairs(fetch_fields(tag .. ':limiters', unread)) do
     local f = packed and cmsgpack.unpack(packed) or {}
     limiters[unread[number]] = {

@@ -4,7 +4,7 @@
 -- `:candidates:<queue>` begin with the tenant's load and finish time as big-endian numbers (8 bytes each), so their
 -- order is the order of the fair choice.
 --
--- needs calls: tag, call, floor, max, sub, call_many, fetch_fields, list_in
+-- needs calls: tag, call, floor, max, sub, call_many, fetch_fields, list_in, unread_names
 -- needs limits: pack_limits
 -- exports: LOAD_UNIT, FULL, SPENT, HELD, tenants, queue_of, load_of, weight_of, is_candidate, load_tenants
 -- exports: arrive, unblock, flush_tenants, flush_queues
@@ -49,14 +49,7 @@ end
 
 -- Reads tenants, by <queue \0 tenant>, that this script has not read yet.
 function load_tenants(keys)
-  local unread = {}
-  for number = 1, #keys do
-    local key = keys[number]
-    if not tenants[key] then
-      tenants[key] = true
-      unread[#unread + 1] = key
-    end
-  end
+  local unread = unread_names(tenants, keys)
   local states = fetch_fields(tag .. ':tenants', unread)
   for number = 1, #unread do
     local key, packed = unread[number], states[number]

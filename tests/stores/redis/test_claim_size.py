@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from reprieve import Reprieve
 from reprieve.stores.protocol import Claim, Claimed, Heartbeat
 from reprieve.stores.redis import RedisStore
-from reprieve.stores.redis.store import MOST_JOBS
+from reprieve.stores.redis.store import MAX_JOBS_PER_CLAIM
 from reprieve.worker.isolation import Processes
 from reprieve.worker.worker import Worker
 from tests.servers import redis as servers
 
-JOBS = 2 * MOST_JOBS + 50
+JOBS = 2 * MAX_JOBS_PER_CLAIM + 50
 
 
 class Overheard(RedisStore):

@@ -14,9 +14,9 @@ from reprieve.errors import StoreLocked
 from reprieve.stores.protocol import Filter, Retention
 from reprieve.stores.record import key_of
 from reprieve.stores.redis import RedisStore
-from reprieve.stores.redis.enqueue import MOST
-from reprieve.stores.redis.keys import PLACES
+from reprieve.stores.redis.enqueue import MAX_JOBS_PER_CALL
 from reprieve.stores.redis.partition import Partition
+from reprieve.stores.redis.unique_keys import SHARDS
 from reprieve.testing.conformance.stage import (
     DAY,
     HOUR,
@@ -50,15 +50,14 @@ def client(redis_url: str) -> Iterator[Redis]:
         yield client
 
 
-def place_of(job: Job) -> int:
-    return int.from_bytes(key_of(job)[:4], "big") % PLACES
+def shard_of(job: Job) -> int:
+    return int.from_bytes(key_of(job)[:4], "big") % SHARDS
 
 
 async def store_and_die(store: RedisStore, job: Job) -> None:
     """Do what a producer does that dies before it can say that its job is stored."""
-    fleet = store._fleet  # noqa: SLF001 - as far as it gets
-    await fleet._keys.reserve([job], START)  # noqa: SLF001 - as above
-    await fleet.partition(partition_of(job.id)).enqueue([job], START, has_keys=False)
+    await store._enqueuer._keys.reserve([job], START)  # noqa: SLF001 - as far as it gets
+    await store._partitions[partition_of(job.id)].enqueue([job], START, has_keys=False)  # noqa: SLF001 - as above
 
 
 async def run_and_forget(store: RedisStore) -> None:
@@ -76,7 +75,7 @@ async def test_key_of_a_producer_that_died_stays_with_the_job_that_it_stored(
     await run_and_forget(store)
     assert await enqueue(store, new_job(store, key="k"), at=START + 61_000) == [job.id]
     # Whoever found it has confirmed it, so that it stays when nobody remembers the job any more.
-    for key in client.scan_iter(f"{{{prefix}:*:f:*"):
+    for key in client.scan_iter(f"{{{prefix}:*:forgotten:*"):
         client.delete(key)
     assert await enqueue(store, new_job(store, key="k"), at=START + DAY - 1) == [job.id]
     after = new_job(store, key="k")
@@ -96,14 +95,14 @@ async def test_key_of_a_producer_that_died_is_confirmed_though_nobody_asks_for_i
 ) -> None:
     job, lost = new_job(store, key="k"), new_job(store, key="lost")
     await store_and_die(store, job)
-    await store._fleet._keys.reserve([lost], START)  # noqa: SLF001 - as far as it gets
+    await store._enqueuer._keys.reserve([lost], START)  # noqa: SLF001 - as far as it gets
     assert (await store.prune(Retention(now=START + 10_000))).is_all
     await run_and_forget(store)
-    for key in client.scan_iter(f"{{{prefix}:*:f:*"):
+    for key in client.scan_iter(f"{{{prefix}:*:forgotten:*"):
         client.delete(key)
     assert (await store.prune(Retention(now=START + 60_000))).is_all
     assert (await store.prune(Retention(now=START + 61_000))).keys == 1, "that of the one that stored nothing"
-    assert list(client.scan_iter(f"{{{prefix}:*:ur")) == []
+    assert list(client.scan_iter(f"{{{prefix}:*:unique_key_reservations")) == []
     assert await enqueue(store, new_job(store, key="k"), at=START + HOUR) == [job.id]
 
 
@@ -116,16 +115,16 @@ async def test_same_key_twice_in_a_batch_is_one_job(store: RedisStore) -> None:
 async def test_large_batch_keeps_few_keys_reserved_at_a_time(store: RedisStore, client: Redis, prefix: str) -> None:
     reserved: list[int] = []
 
-    async def carry(partition: Partition, jobs: Sequence[Job], now: int, *, has_keys: bool) -> list[str]:
-        values = itertools.chain(*(client.hvals(f"{{{prefix}:k{place}}}:unique_keys") for place in range(PLACES)))
+    async def write(partition: Partition, jobs: Sequence[Job], now: int, *, has_keys: bool) -> list[str]:
+        values = itertools.chain(*(client.hvals(f"{{{prefix}:k{shard}}}:unique_keys") for shard in range(SHARDS)))
         reserved.append(sum(value[24] == 0 for value in values))
         return await partition.enqueue(jobs, now, has_keys=has_keys)
 
-    jobs = [new_job(store, key=str(number)) for number in range(2 * MOST + 10)]
+    jobs = [new_job(store, key=str(number)) for number in range(2 * MAX_JOBS_PER_CALL + 10)]
     plain = new_jobs(store, 10)
-    ids = await store._fleet.enqueue([*plain, *jobs], START, carry)  # noqa: SLF001 - to look in between
+    ids = await store._enqueuer.enqueue([*plain, *jobs], START, write)  # noqa: SLF001 - to look in between
     assert ids == [job.id for job in [*plain, *jobs]]
-    assert max(reserved) == MOST
+    assert max(reserved) == MAX_JOBS_PER_CALL
     assert reserved[-1] == 0
     assert len(await find_all(store, Filter(queue="default"), limit=1_000)) == len(ids)
 
@@ -141,17 +140,17 @@ async def test_producer_that_stopped_for_a_minute_looks_whether_it_still_has_the
         if time:
             # While it stood still, somebody else has taken over the key.
             value = pack(">16sdBd", id_to_bytes(quick.id), START + DAY, 1, START + 60_500)
-            client.hset(f"{{{prefix}:k{place_of(slow)}}}:unique_keys", key_of(slow), value)
+            client.hset(f"{{{prefix}:k{shard_of(slow)}}}:unique_keys", key_of(slow), value)
         return time
 
-    monkeypatch.setattr("reprieve.stores.redis.fleet.ticks", ticks)
+    monkeypatch.setattr("reprieve.stores.redis.partitioned_enqueue.ticks", ticks)
     assert await enqueue(store, slow) == [quick.id]
     assert await find_all(store, Filter(queue="default")) == []
 
 
 async def test_repeat_has_a_minute_of_its_own(store: RedisStore) -> None:
     slow, other = new_job(store, key="k"), new_job(store, key="k")
-    keys = store._fleet._keys  # noqa: SLF001 - as far as it gets
+    keys = store._enqueuer._keys  # noqa: SLF001 - as far as it gets
     await keys.reserve([slow], START)
     await keys.reserve([slow], START + 59_000)
     with pytest.raises(StoreLocked, match="'k' of task send"):
@@ -160,7 +159,7 @@ async def test_repeat_has_a_minute_of_its_own(store: RedisStore) -> None:
 
 
 async def test_keys_whose_jobs_stay_keep_no_others_from_being_forgotten(store: RedisStore) -> None:
-    names = (name for name in map(str, itertools.count()) if place_of(new_job(store, key=name)) == 0)
+    names = (name for name in map(str, itertools.count()) if shard_of(new_job(store, key=name)) == 0)
     staying = [new_job(store, key=next(names), key_ttl=1.0, queue="staying") for _ in range(120)]
     going = new_job(store, key=next(names), key_ttl=2.0)
     await enqueue(store, *staying, going)

@@ -52,7 +52,7 @@ def cluster() -> Iterator[servers.Cluster]:
 async def test_partition_whose_slot_is_moved_waits_and_is_never_split(cluster: servers.Cluster) -> None:
     url = f"{cluster.url}?partitions=1"
     store, hasty = RedisStore(url), RedisStore(url)
-    hasty._links._patience = 0.1  # noqa: SLF001 - not to wait for five seconds
+    hasty._connections._retry_seconds = 0.1  # noqa: SLF001 - not to wait for five seconds
     await enqueue(store, *new_jobs(store, 5))
     worker = await Worker.open(store)
     running = await worker.take(2)

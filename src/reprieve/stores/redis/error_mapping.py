@@ -1,4 +1,4 @@
-"""What Redis says when it cannot, in words that help."""
+"""Error mapping: errors of Redis and of its driver become errors of ours, with what to do about them."""
 
 import re
 from collections.abc import Iterator
@@ -19,19 +19,19 @@ from reprieve.errors import (
 )
 from reprieve.stores.url import unreachable
 
-FAULTS = (redis_errors.RedisError, redis_errors.RedisClusterException, OSError)
-"""Whatever the client raises when the server does not answer as it should."""
+DRIVER_ERRORS = (redis_errors.RedisError, redis_errors.RedisClusterException, OSError)
+"""Everything that the driver raises when a call fails."""
 
 
 _CLOSED = ("'NoneType' object has no attribute", "'NoneType' object is not callable", "the handler is closed")
-"""What the client, asyncio and uvloop say of a connection that was closed while another task took it up."""
+"""What the driver, asyncio and uvloop say of a connection that was closed while another task began to use it."""
 
 
 @contextmanager
-def closed_is_broken() -> Iterator[None]:
-    """Say of a connection that was closed while somebody took it up what the client says of any other that broke.
+def closed_as_broken() -> Iterator[None]:
+    """Raise the driver's `ConnectionError` for a connection that was closed while the call began to use it.
 
-    When a call fails, the client of a Cluster closes connections to its node that it may just have given to others.
+    When a call fails, the driver of a Cluster closes connections to its node that other calls may have just been given.
     """
     try:
         yield
@@ -41,10 +41,12 @@ def closed_is_broken() -> Iterator[None]:
         raise
 
 
-_FULL = "the server is full; not all of this call may be stored, and it can be repeated with the same ids"
+_FULL = "the server is full; a part of this call may be stored, and it can be repeated with the same ids"
+
+_REFUSED = "the server does not take this user and password; check those in the URL"
 
 _IN_SCRIPT = re.compile(r"^(?:ERR )?Error running script \(call to \w+\): (?:@?user_script:\s?\d+: )*-?")
-"""What Redis 6.2 puts before the words of an error that a script met."""
+"""What Redis 6.2 puts before the text of an error inside a script."""
 
 _WORDS: tuple[tuple[str, type[StoreError], str], ...] = (
     ("OOM", StoreFull, f"{_FULL}: raise maxmemory, or let workers drain it"),
@@ -52,27 +54,25 @@ _WORDS: tuple[tuple[str, type[StoreError], str], ...] = (
     ("READONLY", StoreError, "this is a replica, which takes no writes; name its primary, or use redis+sentinel://"),
     ("NOREPLICAS", StoreError, "too few replicas follow the primary for it to take writes (min-replicas-to-write)"),
     ("LOADING", StoreError, "the server still reads its data from disk"),
-    ("BUSY", StoreError, "a script of somebody else keeps the server busy"),
+    ("BUSY", StoreError, "a script of another application keeps the server busy"),
     ("MASTERDOWN", StoreError, "this replica has lost its primary"),
-    ("CLUSTERDOWN", StoreError, "the Cluster is down: some of its slots are served by nobody"),
+    ("CLUSTERDOWN", StoreError, "the Cluster is down: no node serves some of its slots"),
     ("MOVED", ForeignStore, "this is a node of a Cluster; name it as redis+cluster://"),
     ("CROSSSLOT", ForeignStore, "this is a node of a Cluster; name it as redis+cluster://"),
     ("WRONGTYPE", ForeignStore, "a key that begins as ours is of another kind; choose another prefix, or remove it"),
     ("NOAUTH", StoreRefused, "the server wants a password; write it in the URL: redis://:password@host"),
-    ("WRONGPASS", StoreRefused, "the server does not take this user and password; check those in the URL"),
+    ("WRONGPASS", StoreRefused, _REFUSED),
     ("NOPERM", StoreRefused, "the user may not do this; give it the commands and keys that deploy/redis.acl lists"),
     ("DENIED", StoreRefused, "the server is in protected mode and refuses other hosts; set a password"),
 )
-
-"""What an error begins with, what it is, and what to do."""
+"""The first word of an error, what it becomes, and what to do."""
 
 _PHRASES: tuple[tuple[str, type[StoreError], str], ...] = (
     ("luster mode is not enabled", ForeignStore, "this is a single server; name it as redis://"),
     ("TTL exhausted", StoreError, "the slot of this partition is being moved to another node, or has just been"),
 )
-"""What the client of a Cluster says somewhere in its words."""
+"""Phrases in errors of the Cluster driver, what the error becomes, and what it means."""
 
-_REFUSED = "the server does not take this user and password; check those in the URL"
 _KINDS: tuple[tuple[type[Exception], type[StoreError], str], ...] = (
     (redis_errors.OutOfMemoryError, StoreFull, _FULL),
     (redis_errors.BusyLoadingError, StoreError, "the server still reads its data from disk"),
@@ -81,26 +81,26 @@ _KINDS: tuple[tuple[type[Exception], type[StoreError], str], ...] = (
     (redis_errors.AuthorizationError, StoreRefused, _REFUSED),
     (redis_errors.NoPermissionError, StoreRefused, "the user may not do this; give it what deploy/redis.acl lists"),
 )
-"""Errors that the client knows, whatever they say."""
+"""Error types of the driver, whatever their text."""
 
 _AWAY = (redis_errors.ConnectionError, redis_errors.TimeoutError, redis_errors.RedisClusterException, OSError)
 
 
-def translate(error: Exception, shown: str = "") -> ReprieveError:
-    """Return an error of ours for an error of Redis or its client; `shown` is the URL of the server, masked."""
+def map_error(error: Exception, shown: str = "") -> ReprieveError:
+    """Return our error for an error of Redis or of its driver; `shown` is the URL of the server, masked."""
     if isinstance(error, ReprieveError):
         return error
-    translated: StoreError
+    mapped: StoreError
     if isinstance(error, msgspec.MsgspecError | UnicodeDecodeError):
-        translated = StoreCorrupt(f"a record of the store cannot be read; restore it from a backup ({error})")
+        mapped = StoreCorrupt(f"a record of the store cannot be read; restore it from a backup ({error})")
     else:
-        translated = _translated(error, str(error), shown)
-    translated.__cause__ = error
-    return translated
+        mapped = _mapped(error, str(error), shown)
+    mapped.__cause__ = error
+    return mapped
 
 
-def _translated(error: Exception, text: str, shown: str) -> StoreError:
-    # The client cuts off the words that it knows, and remembers them.
+def _mapped(error: Exception, text: str, shown: str) -> StoreError:
+    # The driver removes first words that it knows from the text, and keeps them apart.
     first = getattr(error, "status_code", None), _IN_SCRIPT.sub("", text).partition(" ")[0]
     known = next((known[1:] for known in _WORDS if known[0] in first), None)
     known = known or next((known[1:] for known in _PHRASES if known[0] in text), None)
@@ -113,8 +113,8 @@ def _translated(error: Exception, text: str, shown: str) -> StoreError:
     return StoreError(f"Redis failed: {type(error).__name__}: {text}")
 
 
-def may_pass(error: Exception) -> bool:
-    """Whether the same call may succeed in a moment: the server restarts, fails over, or the connection broke."""
+def is_transient(error: Exception) -> bool:
+    """Whether the same call may soon succeed: the server restarts, fails over, or the connection broke."""
     if isinstance(error, redis_errors.AuthenticationError | redis_errors.AuthorizationError):
         return False
     passing = (

@@ -15,7 +15,7 @@ from reprieve.core.rate import Rate
 from reprieve.errors import StoreClosed, StoreError, StoreFull
 from reprieve.stores.protocol import LimitState, LimitUpdate, Subject
 from reprieve.stores.redis import RedisStore
-from reprieve.stores.redis.quotas import Quotas
+from reprieve.stores.redis.shared_limits import SharedLimits
 from reprieve.stores.redis.tags import tag_of
 from reprieve.testing.conformance.stage import START, Worker, enqueue, new_jobs, succeed, update_limits
 from tests.servers import redis as servers
@@ -64,7 +64,7 @@ async def taken(store: RedisStore, session: str) -> int:
 def replace_telling(store: RedisStore, numbers: range, tell: Callable[..., Any]) -> None:
     """Let something happen when a process tells partitions what is wanted."""
     for number in numbers:
-        partition = store._fleet.partition(number)  # noqa: SLF001 - where it is told
+        partition = store._partitions[number]  # noqa: SLF001 - where it is told
         partition.update_limits = partial(tell, partition.update_limits)  # type: ignore[method-assign]
 
 
@@ -99,7 +99,7 @@ async def test_full_server_with_a_shared_limit_gives_up_all_it_has() -> None:
             assert done == stored
 
 
-async def test_deal_that_fails_takes_nothing_from_a_claim_or_a_heartbeat(
+async def test_division_that_fails_takes_nothing_from_a_claim_or_a_heartbeat(
     server: servers.Server, client: redis.Redis
 ) -> None:
     async with stores(server, 1) as (store,):
@@ -115,7 +115,7 @@ async def test_deal_that_fails_takes_nothing_from_a_claim_or_a_heartbeat(
         assert await worker.heartbeat()
 
 
-async def test_rate_is_not_exceeded_before_it_is_dealt_out(
+async def test_rate_is_not_exceeded_before_it_is_divided(
     server: servers.Server, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert client.dbsize() == 0
@@ -124,7 +124,7 @@ async def test_rate_is_not_exceeded_before_it_is_dealt_out(
         worker = await Worker.open(living)
         assert await worker.heartbeat()
         with monkeypatch.context() as patched:
-            patched.setattr(Quotas, "deal", die)
+            patched.setattr(SharedLimits, "divide", die)
             with pytest.raises(StoreError):
                 await update_limits(
                     dying, LimitUpdate(subject="dependency", name="ses", rate=Rate(count=8, window=60.0))
@@ -221,7 +221,7 @@ async def test_limiter_whose_holder_died_on_the_way_is_held_everywhere(
     async with stores(server, 2) as (dying, living):
         await spread(living, 5)
         await update_limits(dying, OPEN)
-        first = dying._fleet.partition(0)  # noqa: SLF001 - the last that it speaks to
+        first = dying._partitions[0]  # noqa: SLF001 - the last that it speaks to
         compare_and_set = first.compare_and_set
 
         async def swap_and_die(*call: Any) -> Any:  # noqa: ANN401 - as it answers
@@ -269,7 +269,7 @@ async def test_limiter_that_is_held_while_partitions_are_added_is_held_in_all(
     await update_limits(small, OPEN)
     async with stores(server, 1) as (large,):
         await spread(large, 5)
-        first = large._fleet.partition(0)  # noqa: SLF001 - whose rules are adopted
+        first = large._partitions[0].reads  # noqa: SLF001 - whose rules are adopted
         limit_states = first.limit_states
         seen: list[str] = []
 
@@ -295,18 +295,18 @@ async def test_deletion_whose_answer_was_lost_is_answered_as_the_first(
     store = RedisStore(f"{server.url}?partitions={partitions}")
     entry = await store.compare_and_set("leader", 0, b"me")
     assert entry is not None
-    link = store._links.here()  # noqa: SLF001 - where answers get lost
-    evaluate = link._evaluate  # noqa: SLF001 - as above
+    connection = store._connections.current()  # noqa: SLF001 - where replies get lost
+    run = connection._run  # noqa: SLF001 - as above
     lost: list[Any] = []
 
     async def lose(*call: Any) -> Any:  # noqa: ANN401 - as the script answers
-        answer = await evaluate(*call)
+        reply = await run(*call)
         if not lost:
-            lost.append(answer)
+            lost.append(reply)
             raise redis.ConnectionError
-        return answer
+        return reply
 
-    monkeypatch.setattr(link, "_evaluate", lose)
+    monkeypatch.setattr(connection, "_run", lose)
     assert await store.compare_and_set("leader", entry.version, None) is not None
     assert lost
     assert await store.compare_and_set("leader", entry.version, None) is None

@@ -1,4 +1,4 @@
-"""The ear when its connection breaks: whoever waits looks for themselves, once."""
+"""The listener when its connection breaks: every waiter is woken, once."""
 
 import asyncio
 import threading
@@ -17,8 +17,8 @@ def server() -> Iterator[servers.Server]:
         yield server
 
 
-def deafen(server: servers.Server) -> None:
-    """Break the connection over which somebody listens, as soon as somebody does."""
+def disconnect(server: servers.Server) -> None:
+    """Break the connection of the listener, as soon as it reads."""
     with server.client() as client:
         while not (listening := [entry["id"] for entry in client.client_list() if entry["cmd"] == "xread"]):
             threading.Event().wait(0.01)
@@ -26,29 +26,29 @@ def deafen(server: servers.Server) -> None:
             client.client_kill_filter(_id=number)
 
 
-async def test_broken_connection_wakes_whoever_waits_and_nobody_afterwards(server: servers.Server) -> None:
+async def test_broken_connection_wakes_a_waiter_and_none_afterwards(server: servers.Server) -> None:
     store = RedisStore(server.url)
     await enqueued(store)
     worker = await Worker.open(store)
     assert len(await worker.take(10)) == 1
     await worker.take(10)
     waiting = asyncio.create_task(store.wait(("default",), 30.0, worker.session))
-    await asyncio.to_thread(deafen, server)
-    assert await waiting, "something may have rung that nobody heard"
+    await asyncio.to_thread(disconnect, server)
+    assert await waiting, "a notification may have been missed"
     assert await worker.take(10) == []
     assert not await store.wait(("default",), 0.5, worker.session)
     await store.close()
 
 
-async def test_what_rings_while_nobody_hears_is_not_missed(server: servers.Server) -> None:
+async def test_notification_while_the_listener_is_away_is_not_missed(server: servers.Server) -> None:
     store = RedisStore(server.url)
     worker = await Worker.open(store)
     await enqueued(store)
     assert len(await worker.take(10)) == 1
     await worker.take(10)
     waiting = asyncio.create_task(store.wait(("default",), 30.0, worker.session))
-    await asyncio.to_thread(deafen, server)
+    await asyncio.to_thread(disconnect, server)
     await enqueued(store)
     assert await waiting
-    assert await store.wait(("default",), 30.0, worker.session), "the session has not looked since"
+    assert await store.wait(("default",), 30.0, worker.session), "the session has not claimed since"
     await store.close()

@@ -1,4 +1,4 @@
-"""Where a session asks among several partitions: alone where there is plenty, everywhere where there is not."""
+"""Which partitions a session claims from: one while claims are filled, all while they are not."""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
@@ -90,7 +90,7 @@ async def test_partitions_that_were_empty_are_served_as_soon_as_they_are_filled(
     await work(worker, 2, 50, 5)
     await enqueue(store, *others)
     leased = {job.id for job in await work(worker, 30, 50, 5)}
-    # Nobody has heard the bell since, and the first partition has plenty all the time.
+    # No notification has come since, and the first partition has plenty all the time.
     assert {job.id for job in others} <= leased
 
 

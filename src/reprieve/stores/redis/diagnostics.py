@@ -1,4 +1,4 @@
-"""Care for a Redis: what it is set to, how full and how quick it is, and whose keys are in it."""
+"""Diagnostics of a Redis: its settings, memory, disk, latency and clock, and the keys under our prefix."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -9,18 +9,19 @@ from redis import exceptions as redis_errors
 from reprieve.errors import NewerSchema, ReprieveError
 from reprieve.stores.care import Finding, Layout, Level, Migration, local_clock, measure_skew
 from reprieve.stores.redis.address import Address
-from reprieve.stores.redis.faults import FAULTS, translate
-from reprieve.stores.redis.guard import ALERT, FULL, OLDEST, Server, client_of, server_of, version_of
-from reprieve.stores.redis.link import LAYOUT
+from reprieve.stores.redis.error_mapping import DRIVER_ERRORS, map_error
+from reprieve.stores.redis.memory_check import FULL_SHARE, WARN_SHARE
+from reprieve.stores.redis.server_checks import MIN_VERSION, Server, client_of, server_of, version_of
 from reprieve.stores.redis.tags import tag_of
+from reprieve.stores.redis.topology import SCHEMA_VERSION
 
-SKEW_MS = 1_000
-"""Milliseconds that a clock may differ from the server's."""
+MAX_SKEW_MS = 1_000
+"""How far our clock may be from the server's."""
 
-SLOW, TOO_SLOW = 0.005, 0.05
-"""Seconds of a round trip at which a worker is slowed down, and at which hardly anything comes through."""
+SLOW_SECONDS, TOO_SLOW_SECONDS = 0.005, 0.05
+"""Round trips that slow a worker down, and with which it hardly works."""
 
-KINDS = {
+KEY_TYPES = {
     "jobs": "hash",
     "lanes": "hash",
     "tenants": "hash",
@@ -30,19 +31,19 @@ KINDS = {
     "meta": "hash",
     "events": "stream",
 }
-"""Some of our keys, and what they are."""
+"""Types of some of our keys."""
 
 
-class RedisCare:
-    """Looks after one server, a pair with Sentinels, or a Cluster."""
+class RedisDiagnostics:
+    """Examines one server, a pair with Sentinels, or a Cluster."""
 
     def __init__(self, address: Address) -> None:
-        """Take where it is."""
+        """Take the address."""
         self._address = address
         self._tag = tag_of(address.prefix, 0)
 
     def examine(self, now: int) -> Iterator[Finding]:
-        """Look at the server, its settings, its memory, its disk and our keys."""
+        """Yield findings about the servers, their settings, memory and disk, and our keys."""
         local = local_clock(now)
         try:
             client = self._address.connect()
@@ -58,8 +59,8 @@ class RedisCare:
                 yield self._layout(client)
             finally:
                 client.close()
-        except (*FAULTS, ReprieveError) as error:
-            seen, _, fix = str(translate(error, self._address.shown)).partition("; ")
+        except (*DRIVER_ERRORS, ReprieveError) as error:
+            seen, _, fix = str(map_error(error, self._address.shown)).partition("; ")
             yield Finding(name="server", level="bad", seen=seen, fix=fix or "start it, and check its address")
 
     def _servers(self, client: Any) -> Iterator[tuple[str, dict[str, Any], dict[str, str]]]:  # noqa: ANN401 - of three kinds
@@ -70,7 +71,7 @@ class RedisCare:
             yield f" of {node.name}", client.info(target_nodes=node), _config(client, target_nodes=node)
 
     def _keys(self, client: Any) -> Finding:  # noqa: ANN401 - of three kinds
-        for name, kind in KINDS.items():
+        for name, kind in KEY_TYPES.items():
             found = client.type(f"{self._tag}:{name}").decode()
             if found not in ("none", kind):
                 seen = f"the key {self._tag}:{name} is a {found}, and ours is a {kind}"
@@ -81,39 +82,41 @@ class RedisCare:
 
     def _layout(self, client: Any) -> Finding:  # noqa: ANN401 - of three kinds
         stored = int(client.hget(f"{self._tag}:meta", "schema_version") or 0)
-        if stored > LAYOUT:
-            seen = f"layout {stored}, of a newer release; this one knows {LAYOUT}"
+        if stored > SCHEMA_VERSION:
+            seen = f"schema version {stored}, of a newer release; this one knows {SCHEMA_VERSION}"
             return Finding(name="layout", level="bad", seen=seen, fix="update reprieve")
-        return Finding(name="layout", level="ok", seen=f"layout {stored}" if stored else "no layout yet")
+        return Finding(
+            name="layout", level="ok", seen=f"schema version {stored}" if stored else "no schema version yet"
+        )
 
     def layout(self) -> Layout:
-        """Return the layout of the keys."""
+        """Return the schema version of the store."""
         client = self._address.connect()
         try:
             stored = int(client.hget(f"{self._tag}:meta", "schema_version") or 0)
-        except FAULTS as error:
-            raise translate(error, self._address.shown) from error
+        except DRIVER_ERRORS as error:
+            raise map_error(error, self._address.shown) from error
         finally:
             client.close()
-        return Layout(stored=stored, known=LAYOUT)
+        return Layout(stored=stored, known=SCHEMA_VERSION)
 
     def migrate(self) -> Layout:
-        """Bring the layout up to date: there is but one so far."""
+        """Write the schema version; there is only one so far."""
         layout = self.layout()
         if layout.stored > layout.known:
-            message = f"the store has layout {layout.stored}, of a newer release; this one knows {layout.known}"
+            message = f"the store has schema version {layout.stored}, of a newer release; this one knows {layout.known}"
             raise NewerSchema(message)
         client = self._address.connect()
         try:
-            client.hset(f"{self._tag}:meta", "schema_version", LAYOUT)
-        except FAULTS as error:
-            raise translate(error, self._address.shown) from error
+            client.hset(f"{self._tag}:meta", "schema_version", SCHEMA_VERSION)
+        except DRIVER_ERRORS as error:
+            raise map_error(error, self._address.shown) from error
         finally:
             client.close()
-        return Layout(stored=LAYOUT, known=LAYOUT)
+        return Layout(stored=SCHEMA_VERSION, known=SCHEMA_VERSION)
 
     def migrations(self) -> list[Migration]:
-        """Return nothing: keys are made when they are needed."""
+        """Return no migrations: keys are made when they are needed."""
         return []
 
 
@@ -130,7 +133,7 @@ def _config(client: Any, **where: Any) -> dict[str, str]:  # noqa: ANN401 - of t
 def _examine(
     server: Server, info: dict[str, Any], config: dict[str, str], where: str, client: str
 ) -> Iterator[Finding]:
-    is_old = version_of(server.version) < OLDEST
+    is_old = version_of(server.version) < MIN_VERSION
     kind = "Valkey " + str(info["valkey_version"]) if "valkey_version" in info else "Redis " + server.version
     yield _finding("version" + where, "bad" if is_old else "ok", kind, "update it: scripts need 6.2" if is_old else "")
     if server.role != "master":
@@ -163,7 +166,7 @@ def _fsync(server: Server, where: str) -> Finding:
         case "everysec":
             return _finding("fsync" + where, "ok", "appendfsync everysec: a crash may lose the last two seconds")
         case None:
-            return _finding("fsync" + where, "warn", "not for us to see", "let the user run CONFIG GET")
+            return _finding("fsync" + where, "warn", "the user may not read it", "let the user run CONFIG GET")
         case other:
             return _finding("fsync" + where, "bad", f"appendfsync {other}", "set everysec, or always")
 
@@ -173,8 +176,8 @@ def _memory(server: Server, where: str) -> Finding:
         seen = f"{server.used >> 20:,} MiB used, without a limit"
         return _finding("memory" + where, "warn", seen, "set maxmemory, or the system ends the server when it is short")
     seen = f"{server.fullness:.0%} of {server.maxmemory >> 20:,} MiB used"
-    level: Level = "bad" if server.fullness >= FULL else "warn" if server.fullness >= ALERT else "ok"
-    fix = "" if level == "ok" else f"raise maxmemory, or drain it: above {FULL:.0%} no job is taken"
+    level: Level = "bad" if server.fullness >= FULL_SHARE else "warn" if server.fullness >= WARN_SHARE else "ok"
+    fix = "" if level == "ok" else f"raise maxmemory, or drain it: above {FULL_SHARE:.0%} no job is taken"
     return _finding("memory" + where, level, seen, fix)
 
 
@@ -200,13 +203,13 @@ def _troubles(info: dict[str, Any], config: dict[str, str], where: str) -> Itera
 def _slots(client: Any) -> Finding:  # noqa: ANN401 - of a Cluster
     moved: set[int] = set()
     for node in client.get_primaries():
-        # Each node knows of its own slots alone.
+        # Each node knows its own slots only.
         for known in client.execute_command("CLUSTER NODES", target_nodes=node).values():
             moved |= {int(slot["slot"]) for slot in known["migrations"]}
     if not moved:
         return _finding("slots", "ok", "none is being moved")
     seen = f"{', '.join(map(str, sorted(moved)))} {'is' if len(moved) == 1 else 'are'} being moved"
-    return _finding("slots", "warn", seen, "let the move end: whoever needs a partition in such a slot waits for it")
+    return _finding("slots", "warn", seen, "let the move end: calls to a partition in such a slot wait for it")
 
 
 def _latency(client: Any) -> Finding:  # noqa: ANN401 - of three kinds
@@ -216,7 +219,7 @@ def _latency(client: Any) -> Finding:  # noqa: ANN401 - of three kinds
         client.ping()
         trips.append(time.perf_counter() - began)
     trip = sorted(trips)[len(trips) // 2]
-    level: Level = "bad" if trip >= TOO_SLOW else "warn" if trip >= SLOW else "ok"
+    level: Level = "bad" if trip >= TOO_SLOW_SECONDS else "warn" if trip >= SLOW_SECONDS else "ok"
     fix = "" if level == "ok" else "bring workers and server closer together"
     return _finding("latency", level, f"{trip * 1_000:.2f} ms there and back", fix)
 
@@ -228,7 +231,7 @@ def _clock(client: Any, local: Callable[[], float]) -> Finding:  # noqa: ANN401 
         return float(seconds * 1_000 + microseconds / 1_000)
 
     apart = round(measure_skew(ask, local))
-    if abs(apart) < SKEW_MS:
+    if abs(apart) < MAX_SKEW_MS:
         return _finding("server time", "ok", f"{apart} ms from ours")
     return _finding(
         "server time",

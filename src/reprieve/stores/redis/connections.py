@@ -1,0 +1,155 @@
+"""The connections of a store: one for each event loop, one that threads share, one for single calls of a thread."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import redis
+from redis import exceptions as redis_errors
+
+from reprieve.errors import StoreClosed
+from reprieve.stores.redis.connection import MAX_PAUSE_SECONDS, MIN_PAUSE_SECONDS, Argument, Connection
+from reprieve.stores.redis.error_mapping import DRIVER_ERRORS, is_transient, map_error
+from reprieve.stores.redis.replica_ack import node_of
+from reprieve.stores.redis.scripts import Script, script
+from reprieve.stores.redis.topology import Topology
+
+RETRY_SECONDS = 5.0
+"""How long a call is repeated while the server is away."""
+
+Client = redis.Redis | redis.RedisCluster
+
+
+class Connections:
+    """The connections of one store: made when they are needed, closed with it."""
+
+    def __init__(self, topology: Topology, retry_seconds: float = RETRY_SECONDS) -> None:
+        """Take where the servers are; nothing is connected yet."""
+        self.topology = topology
+        self._retry_seconds = retry_seconds
+        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, Connection] = WeakKeyDictionary()
+        self._client: Client | None = None
+        self._connecting = threading.Lock()
+        self._single: Any = None
+        """The connection for single calls."""
+        self._single_call = threading.Lock()
+        self._is_closed = False
+
+    def current(self) -> Connection:
+        """Return the connection of the running event loop."""
+        self.require_open()
+        loop = asyncio.get_running_loop()
+        connection = self._loops.get(loop)
+        if connection is None:
+            connection = self._loops[loop] = Connection(self.topology, self._retry_seconds)
+        return connection
+
+    async def time(self) -> int:
+        """Return the time of the first partition's server, in microseconds since 1970; not repeated on failure."""
+        connection = self.current()
+        if self.topology.address.mode == "cluster":
+            # The loop's client of a Cluster leaks connections when a node dies under two calls at once.
+            seconds, microseconds = await asyncio.to_thread(self._time)
+        else:
+            seconds, microseconds = await connection.time()
+        return int(seconds) * 1_000_000 + int(microseconds)
+
+    def _time(self) -> tuple[int, int]:
+        self.require_open()
+        try:
+            client: Any = self._shared_client()
+            found: tuple[int, int] = client.time(**node_of(client, self.topology.tag(0)).target)
+        except DRIVER_ERRORS as error:
+            raise map_error(error, self.topology.address.shown) from error
+        return found
+
+    def read(self, name: str, tag: str, *arguments: Argument) -> Any:  # noqa: ANN401 - as the script replies
+        """Run a script that only reads, in a thread."""
+        return self._retry(lambda client: _run(client, script(name), tag, arguments))
+
+    def command(self, *parts: Argument) -> Any:  # noqa: ANN401 - as the server replies
+        """Run a command that only reads, in a thread."""
+        return self._retry(lambda client: client.execute_command(*parts))  # type: ignore[no-untyped-call]
+
+    def run_once(self, name: str, tag: str, *arguments: Argument) -> Any:  # noqa: ANN401 - as above
+        """Run a script that writes, in the calling thread, if one round trip does it; else return None.
+
+        That is so on a single server that was checked a short while ago, for one thread at a time: the calls of several
+        threads share a round trip of an event loop. A call that fails returns None too: the caller repeats it on an
+        event loop, which retries and raises a clear error.
+        """
+        self.require_open()
+        topology, now = self.topology, time.monotonic()
+        is_simple = topology.is_admitted and topology.address.mode == "single" and topology.durability != "strict"
+        if not is_simple or now >= topology.partitions_until or not topology.is_checked("", now):
+            return None
+        if not self._single_call.acquire(blocking=False):
+            return None
+        try:
+            self.require_open()
+            if self._single is None:
+                client: Any = self._shared_client()
+                self._single = client.connection_pool.make_connection()
+            self._single.send_command("EVALSHA", script(name).sha, 1, tag, *arguments)
+            return self._single.read_response()
+        except BaseException as error:
+            # A late reply must not be taken for that of the next call.
+            if self._single is not None:
+                self._single.disconnect()
+            if isinstance(error, DRIVER_ERRORS):
+                topology.forget_checks()
+                return None
+            raise
+        finally:
+            if self._is_closed and self._single is not None:
+                self._single.disconnect()
+            self._single_call.release()
+
+    def _retry(self, call: Callable[[Client], Any]) -> Any:  # noqa: ANN401 - as above
+        self.require_open()
+        give_up_at = time.monotonic() + self._retry_seconds
+        pause = MIN_PAUSE_SECONDS
+        while True:
+            try:
+                return call(self._shared_client())
+            except DRIVER_ERRORS as error:
+                if not is_transient(error) or time.monotonic() >= give_up_at:
+                    raise map_error(error, self.topology.address.shown) from error
+            time.sleep(pause)  # noqa: TID251 - in a thread of its own
+            pause = min(2 * pause, MAX_PAUSE_SECONDS)
+
+    def _shared_client(self) -> Client:
+        """Return the client that all threads share; that of a Cluster connects when it is made."""
+        with self._connecting:
+            if self._client is None:
+                self._client = self.topology.address.connect()
+            return self._client
+
+    async def close(self) -> None:
+        """Close the connections; those of other loops close when these run."""
+        self._is_closed = True
+        connection = self._loops.pop(asyncio.get_running_loop(), None)
+        if connection is not None:
+            await connection.close()
+        for other in self._loops.values():
+            other.close_from_outside()
+        if self._single is not None:
+            # A thread that waits for its reply gets an error, and repeats the call on an event loop.
+            self._single.disconnect()
+        if self._client is not None:
+            self._client.close()
+
+    def require_open(self) -> None:
+        """Raise `StoreClosed` if the store was closed."""
+        if self._is_closed:
+            raise StoreClosed
+
+
+def _run(client: Client, wanted: Script, tag: str, arguments: tuple[Argument, ...]) -> Any:  # noqa: ANN401 - as the script replies
+    try:
+        return client.execute_command("EVALSHA", wanted.sha, 1, tag, *arguments)  # type: ignore[no-untyped-call]
+    except redis_errors.NoScriptError:
+        return client.execute_command("EVAL", wanted.text, 1, tag, *arguments)  # type: ignore[no-untyped-call]

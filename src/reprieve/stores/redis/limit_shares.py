@@ -1,0 +1,189 @@
+"""Shares of limits: how a limit that holds for all partitions is divided among them."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
+
+import msgspec
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from reprieve.core.rate import Rate
+from reprieve.stores.protocol import LimitState, LimitUpdate, Subject
+from reprieve.stores.redis.limit_updates import subject_of
+from reprieve.stores.redis.replies import rows
+
+Pause: TypeAlias = Literal["schedule", "retry"]
+Name: TypeAlias = tuple[Subject, str, str]
+"""Subject, name and, for a tenant, queue."""
+
+
+class WantedLimit(msgspec.Struct, array_like=True, frozen=True):
+    """The limits of one queue, tenant, task, dependency or group that hold for all partitions together."""
+
+    subject: Subject
+    name: str
+    queue: str
+    permits: int | None = None
+    max_running: int | None = None
+    rate: Rate | None = None
+    weight: float = 1.0
+    pauses: tuple[Pause, ...] = ()
+
+    @property
+    def update(self) -> LimitUpdate:
+        """The update for a partition that knows nothing of it."""
+        update = LimitUpdate(
+            subject=self.subject,
+            name=self.name,
+            queue=self.queue,
+            permits=self.permits,
+            max_running=self.max_running,
+            rate=self.rate,
+        )
+        if self.subject == "tenant":
+            return replace(update, weight=self.weight)
+        return replace(update, pauses=self.pauses) if self.subject == "queue" else update
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether there is anything to divide."""
+        return bool(self.permits or self.max_running or self.rate)
+
+    @property
+    def item(self) -> dict[str, object]:
+        """How scripts name its subject."""
+        return subject_of(self.subject, self.name, self.queue)
+
+
+class Share(NamedTuple):
+    """What a partition has of one limit, and whether it wants more: see limit_shares.lua."""
+
+    running: int
+    granted: int
+    wants_more: int
+    permits: int
+    max_running: int
+    rate_count: int
+
+
+_NO_SHARE: Final = Share(0, 0, 0, 0, 0, 0)
+_encode = msgspec.msgpack.Encoder().encode
+decode_wanted = msgspec.msgpack.Decoder(WantedLimit).decode
+
+
+def read_shares(reply: list[Any] | None) -> list[Share]:
+    """Return the shares of a partition, one for each item that was asked for."""
+    return list(rows(Share, reply or ()))
+
+
+def encode_fields(wanted: Iterable[WantedLimit]) -> Iterable[str | bytes]:
+    """Yield the fields of `:wanted_limits`, each with its value."""
+    for limit in wanted:
+        yield f"{limit.subject}\0{limit.name}\0{limit.queue}"
+        yield _encode(limit)
+
+
+def wanted_from_state(state: LimitState) -> WantedLimit:
+    """Return what a single partition has applied so far."""
+    return WantedLimit(
+        state.subject,
+        state.name,
+        state.queue,
+        state.permits,
+        state.max_running,
+        state.rate,
+        state.weight,
+        tuple(pause for pause in get_args(Pause) if pause in state.pauses),
+    )
+
+
+def updated(wanted: dict[Name, WantedLimit], updates: Sequence[LimitUpdate]) -> list[WantedLimit]:
+    """Return the wanted limits that updates change, as they are afterwards."""
+    merged: dict[Name, WantedLimit] = {}
+    for update in updates:
+        name = (update.subject, update.name, update.queue)
+        changed = {
+            fact: value
+            for fact in ("permits", "max_running", "rate", "weight", "pauses")
+            if (value := getattr(update, fact)) is not UNSET
+        }
+        merged[name] = replace(merged.get(name) or wanted.get(name) or WantedLimit(*name), **changed)
+    return list(merged.values())
+
+
+def divide(total: int, used: Sequence[int], wanting: Sequence[bool], favoured: int = -1, kept: int = 0) -> list[int]:
+    """Divide a limit: each partition keeps what is in use, and the rest goes to those that want more, or to all.
+
+    The favoured partition also keeps `kept`, even unused, and gets the first of the rest: a job goes through several
+    limits, and a partition must not lose the shares that it has while it waits for the others.
+    """
+    shares = list(used)
+    rest = total - sum(used)
+    if rest < 0:
+        # More is in use than the limit allows: nothing starts until enough has ended.
+        return [0] * len(shares)
+    if favoured >= 0:
+        extra = min(rest, max(0, kept - shares[favoured]))
+        shares[favoured] += extra
+        rest -= extra
+    takers = [number for number, wants in enumerate(wanting) if wants] or list(range(len(used)))
+    takers.sort(key=lambda number: number != favoured)
+    for index, number in enumerate(takers):
+        shares[number] += rest // len(takers) + (index < rest % len(takers))
+    return shares
+
+
+def new_shares(
+    wanted: Sequence[WantedLimit], frozen: Sequence[Sequence[Share]], turn: int
+) -> list[list[dict[str, object]]]:
+    """Return the items of a grant for each partition; `turn` chooses the favoured one among those that want more."""
+    favoured = _favoured(wanted, frozen, turn)
+    divided = [_divided(limit, [shares[index] for shares in frozen], favoured) for index, limit in enumerate(wanted)]
+    return [
+        [
+            limit.item | {name: shares[number] for name, shares in parts.items()}
+            for limit, parts in zip(wanted, divided, strict=True)
+        ]
+        for number in range(len(frozen))
+    ]
+
+
+def _favoured(wanted: Sequence[WantedLimit], frozen: Sequence[Sequence[Share]], turn: int) -> int:
+    """Return the favoured partition, or -1.
+
+    It is one that waits for a limit which is not used up. A partition that waits only for what others have in use must
+    not keep anything from those that can go on.
+    """
+    free = [_has_room(limit, [shares[index] for shares in frozen]) for index, limit in enumerate(wanted)]
+    wanting = [
+        number
+        for number, shares in enumerate(frozen)
+        if any(share.wants_more and has_room for share, has_room in zip(shares, free, strict=True))
+    ]
+    return wanting[turn % len(wanting)] if wanting else -1
+
+
+def _has_room(limit: WantedLimit, shares: Sequence[Share]) -> bool:
+    """Whether a limit allows more than what is in use."""
+    running, granted = sum(share.running for share in shares), sum(share.granted for share in shares)
+    limits = (
+        (limit.permits, running),
+        (limit.max_running, running),
+        (limit.rate.count if limit.rate else None, granted),
+    )
+    return all(used < most for most, used in limits if most is not None)
+
+
+def _divided(limit: WantedLimit, shares: Sequence[Share], favoured: int) -> dict[str, list[int]]:
+    """Return the new shares of permits, running jobs and rate of one limit, by partition."""
+    wanting = [bool(share.wants_more) for share in shares]
+    running, granted = [share.running for share in shares], [share.granted for share in shares]
+    kept = shares[favoured] if favoured >= 0 else _NO_SHARE
+    divided = {}
+    if limit.permits:
+        divided["permits"] = divide(limit.permits, running, wanting, favoured, kept.permits)
+    if limit.max_running:
+        divided["max_running"] = divide(limit.max_running, running, wanting, favoured, kept.max_running)
+    if limit.rate:
+        divided["count"] = divide(limit.rate.count, granted, wanting, favoured, kept.rate_count)
+    return divided

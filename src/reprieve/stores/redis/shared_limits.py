@@ -1,0 +1,213 @@
+"""Shared limits: limits that hold for all partitions together, leased to them in shares.
+
+The limits that are wanted are recorded in the first partition, as a state whose number only grows, and every partition
+applies one state after the other. A partition that misses a state, because a process died, is told everything by the
+next process.
+
+The shares of a limit, with what is in use, never add up to more than the limit. Once a second a process moves shares to
+where they are wanted: all partitions are frozen at what they have in use, then the rest is divided anew. A partition
+that stays frozen, because a process died, gets its share from the next process.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeVar, get_args
+
+import structlog
+from msgspec.structs import replace
+
+from reprieve.errors import StoreError
+from reprieve.stores.protocol import Entry, LimitState, LimitUpdate, Subject
+from reprieve.stores.redis.bounded_gather import bounded_gather
+from reprieve.stores.redis.limit_shares import (
+    Name,
+    WantedLimit,
+    decode_wanted,
+    encode_fields,
+    new_shares,
+    read_shares,
+    updated,
+    wanted_from_state,
+)
+from reprieve.stores.redis.limit_updates import Overtaken, WantedState
+from reprieve.stores.redis.partition import Partition
+from reprieve.stores.redis.partitions import Partitions
+
+DIVIDE_SECONDS: Final = 1.0
+"""From one division of the limits to the next."""
+
+T = TypeVar("T")
+Write = Callable[[WantedState | None], Awaitable[T]]
+"""Writes to the first partition, which applies a state in the same step."""
+
+log = structlog.get_logger("reprieve")
+
+
+class SharedLimits:
+    """The limits of a store, of one partition or of several."""
+
+    def __init__(self, partitions: Partitions) -> None:
+        """Take the partitions."""
+        self._partitions = partitions
+        self._divided_at: float | None = None
+        self._is_failing = False
+        self.is_needed = False
+        """Whether any limit is shared, as far as this process knows."""
+
+    async def update(self, updates: Sequence[LimitUpdate], now: int) -> None:
+        """Change limits, weights and pauses of all partitions."""
+
+        async def write(state: WantedState | None) -> bool:
+            await self._partitions[0].update_limits(updates, now, state)
+            return True
+
+        await self._update(updates, now, write)
+
+    async def compare_and_set(
+        self, key: str, version: int, value: bytes | None, updates: Sequence[LimitUpdate], now: int
+    ) -> Entry | None:
+        """Set or delete an entry of the first partition if it has this version, together with updates of all."""
+        first = self._partitions[0]
+        return await self._update(
+            updates, now, lambda state: first.compare_and_set(key, version, value, updates, now, state)
+        )
+
+    async def _update(self, updates: Sequence[LimitUpdate], now: int, write: Write[T]) -> T:
+        partitions = await self._partitions.load()
+        if len(partitions) == 1 or not updates:
+            with contextlib.suppress(Overtaken):
+                return await write(None)
+            # Another process has added partitions.
+            await self._partitions.refresh()
+        return await self._update_all(self._partitions.all(), updates, now, write)
+
+    async def _update_all(
+        self, partitions: Sequence[Partition], updates: Sequence[LimitUpdate], now: int, write: Write[T]
+    ) -> T:
+        """Record the wanted limits in one step with a write to the first partition, and tell the others.
+
+        If the write returns None nothing was done.
+        """
+        first, *others = partitions
+        await self.adopt(first)
+        await self.catch_up(partitions, now)
+        while True:
+            seen, wanted = await self._wanted()
+            fields = tuple(encode_fields(updated(wanted, updates)))
+            state = WantedState("record_and_apply", seen + 1, seen, fields=fields)
+            try:
+                written = await write(state)
+                break
+            except Overtaken:
+                await self.catch_up(partitions, now)
+        if written is not None:
+            following = WantedState("apply_next", state.number)
+            try:
+                await bounded_gather(one.update_limits(updates, now, following) for one in others)
+            except Overtaken:
+                await self.catch_up(partitions, now)
+            await self.divide(partitions, now, is_forced=True)
+        return written
+
+    async def _wanted(self) -> tuple[int, dict[Name, WantedLimit]]:
+        """Return the wanted limits, and the number of a state: the limits may be newer, then a write is overtaken."""
+        reads = self._partitions[0].reads
+        number = int(await reads.command("HGET", "meta", "wanted_state") or 0)
+        found = await reads.command("HGETALL", "wanted_limits")
+        wanted = (decode_wanted(data) for name, data in found.items() if name)
+        return number, {(limit.subject, limit.name, limit.queue): limit for limit in wanted}
+
+    async def adopt(self, first: Partition) -> None:
+        """Record the limits of what was the only partition, before others apply any."""
+        while not await first.reads.command("EXISTS", "wanted_limits"):
+            # A process that knows of one partition only may change its limits until they are recorded.
+            found = await first.reads.command("HMGET", "meta", "direct_updates", "wanted_state")
+            direct, number = (int(value or 0) for value in found)
+            wanted = [
+                limit
+                for subject in get_args(Subject)
+                for state in await first.reads.limit_states(subject, "")
+                if (limit := wanted_from_state(state)) != WantedLimit(subject, state.name, state.queue)
+            ]
+            fields = ("", "", *encode_fields(wanted))
+            with contextlib.suppress(Overtaken):
+                await first.update_limits((), 0, WantedState("record", number + 1, number, direct, fields))
+
+    async def catch_up(self, partitions: Sequence[Partition], now: int) -> None:
+        """Tell all wanted limits to partitions that are new, or that miss a state."""
+        states = await bounded_gather(one.reads.command("HGET", "meta", "applied_state") for one in partitions)
+        applied = [int(number or 0) for number in states]
+        newest, wanted = await self._wanted()
+        if max(applied) > newest:
+            # The first partition's server has lost a state: what it has becomes a new state.
+            with contextlib.suppress(Overtaken):
+                lost = WantedState("record", max(applied) + 1, newest, fields=("", ""))
+                await partitions[0].update_limits((), now, lost)
+            newest, wanted = await self._wanted()
+        behind = [one for one, number in zip(partitions, applied, strict=True) if number < newest]
+        if not behind:
+            return
+        updates = [limit.update for limit in wanted.values()]
+        await bounded_gather(one.update_limits(updates, now, WantedState("apply_all", newest)) for one in behind)
+        await self.divide(partitions, now, is_forced=True)
+
+    async def divide_if_due(self, partitions: Sequence[Partition], now: int) -> None:
+        """Divide the limits unless this process did so in the last second."""
+        at = asyncio.get_running_loop().time()
+        if self._divided_at is None or at - self._divided_at >= DIVIDE_SECONDS:
+            self._divided_at = at
+            await self.divide(partitions, now)
+
+    async def divide(self, partitions: Sequence[Partition], now: int, *, is_forced: bool = False) -> bool:
+        """Move shares to where they are wanted; return whether that was possible.
+
+        The caller asked for something else, so a failure is logged and not raised. Then shares stay as they were, or
+        frozen, until the next division.
+        """
+        try:
+            await self._divide(partitions, now, is_forced=is_forced)
+        except StoreError as error:
+            if not self._is_failing:
+                log.warning("shares of limits could not be moved", error=str(error))
+            self._is_failing = True
+            return False
+        self._is_failing = False
+        return True
+
+    async def _divide(self, partitions: Sequence[Partition], now: int, *, is_forced: bool) -> None:
+        state, known = await self._wanted()
+        wanted = [limit for limit in known.values() if limit.is_shared]
+        self.is_needed = bool(wanted)
+        if wanted and not is_forced:
+            wanted = await self._asked_for(partitions, now, wanted)
+        if not wanted:
+            return
+        items = [limit.item for limit in wanted]
+        (epoch,) = await partitions[0].limit_shares("begin", now) or [0]
+        replies = await bounded_gather(one.limit_shares("freeze", now, epoch, items, state) for one in partitions)
+        frozen = [read_shares(reply) for reply in replies]
+        if not all(frozen):
+            return  # another process divides
+        grants = zip(partitions, new_shares(wanted, frozen, now // 1_000), strict=True)
+        await bounded_gather(one.limit_shares("grant", now, epoch, shares, state) for one, shares in grants)
+
+    @staticmethod
+    async def _asked_for(partitions: Sequence[Partition], now: int, wanted: list[WantedLimit]) -> list[WantedLimit]:
+        """Return the limits of which a partition wants more; the shares of others stay where they are."""
+        items = [limit.item for limit in wanted]
+        replies = await bounded_gather(one.limit_shares("read", now, 0, items) for one in partitions)
+        shares = [read_shares(reply) for reply in replies]
+        return [
+            limit for index, limit in enumerate(wanted) if any(found[index].wants_more for found in shares if found)
+        ]
+
+    async def with_whole_limits(self, limit_states: list[LimitState]) -> list[LimitState]:
+        """Return limit states with the limits of the whole store in the place of shares."""
+        _, wanted = await self._wanted()
+        return [
+            replace(limit_state, permits=limit.permits, max_running=limit.max_running, rate=limit.rate)
+            if (limit := wanted.get((limit_state.subject, limit_state.name, limit_state.queue)))
+            else limit_state
+            for limit_state in limit_states
+        ]
