@@ -1,4 +1,4 @@
-"""`reprieve migrate`: what layout a store has, and how it gets the newest; never a traceback."""
+"""`reprieve migrate`: the schema version of a store, and how it gets the newest; never a traceback."""
 
 import sqlite3
 from contextlib import closing
@@ -13,7 +13,7 @@ from tests.cli.shell import answer, complaint, reprieve
 def test_a_store_that_does_not_exist_has_no_layout_and_is_not_made(tmp_path: Path) -> None:
     assert "none yet" in reprieve("migrate", "status", "sqlite:///jobs.db").stdout
     told = answer("migrate", "status", "sqlite:///jobs.db")
-    assert told == {"url": "sqlite:///jobs.db", "layout": {"stored": 0, "known": 1}, "isCurrent": False}
+    assert told == {"url": "sqlite:///jobs.db", "schema": {"stored": 0, "known": 1}, "isCurrent": False}
     assert list(tmp_path.iterdir()) == []
 
 
@@ -24,7 +24,7 @@ def test_up_makes_the_store_and_a_second_time_does_nothing() -> None:
 
 
 def test_up_says_what_it_did() -> None:
-    assert reprieve("migrate", "up").stdout == "sqlite:///reprieve.db has layout 1 now, after none\n"
+    assert reprieve("migrate", "up").stdout == "sqlite:///reprieve.db has schema version 1 now, before: none\n"
 
 
 def test_the_store_is_the_argument_then_the_environment_then_the_file(
@@ -41,7 +41,7 @@ def test_the_store_is_the_argument_then_the_environment_then_the_file(
     assert target("sqlite:///argument.db") == "sqlite:///argument.db"
 
 
-def test_the_sql_run_by_hand_makes_the_newest_layout(tmp_path: Path) -> None:
+def test_the_sql_run_by_hand_makes_the_newest_schema(tmp_path: Path) -> None:
     script = reprieve("migrate", "sql").stdout
     assert script.startswith("-- 0001.sql\n")
     with closing(sqlite3.connect(tmp_path / "hand.db")) as connection:
@@ -57,10 +57,10 @@ def test_memory_has_what_its_process_knows() -> None:
 @pytest.mark.parametrize("command", ["status", "up"])
 def test_bad_files_are_refused_with_a_line_and_left_alone(command: str, tmp_path: Path) -> None:
     cases = [
-        (files.foreign(tmp_path / "foreign.db"), "is a database of something else"),
+        (files.foreign(tmp_path / "foreign.db"), "is a database of another program"),
         (files.no_database(tmp_path / "none.db"), "no SQLite database"),
-        (files.newer(tmp_path / "newer.db"), "layout 99, and this release knows 1; update"),
-        (files.speechless(tmp_path / "speechless.db"), "does not say which layout"),
+        (files.newer(tmp_path / "newer.db"), "schema version 99, and this release knows 1; update"),
+        (files.speechless(tmp_path / "speechless.db"), "has no schema version"),
     ]
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
     for path, words in cases:
@@ -70,7 +70,7 @@ def test_bad_files_are_refused_with_a_line_and_left_alone(command: str, tmp_path
 
 def test_a_database_of_an_application_is_shared_when_it_is_said_to_be(tmp_path: Path) -> None:
     files.foreign(tmp_path / "app.db")
-    assert answer("migrate", "status", "sqlite:///app.db", "--shared")["layout"]["stored"] == 0
+    assert answer("migrate", "status", "sqlite:///app.db", "--shared")["schema"]["stored"] == 0
     assert answer("migrate", "up", "sqlite:///app.db", "--shared")["after"] == 1
     assert answer("migrate", "status", "sqlite:///app.db")["isCurrent"] is True
 
@@ -88,7 +88,7 @@ def test_the_settings_may_say_that_a_database_is_shared(
 @pytest.mark.parametrize("command", ["status", "up"])
 def test_places_that_are_no_file_are_refused(command: str, tmp_path: Path) -> None:
     (tmp_path / "folder.db").mkdir()
-    assert "is no file" in complaint("migrate", command, "sqlite:///folder.db", status=1)
+    assert "is not a file" in complaint("migrate", command, "sqlite:///folder.db", status=1)
 
 
 def test_a_missing_folder_is_reported() -> None:

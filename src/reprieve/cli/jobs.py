@@ -122,7 +122,7 @@ def tail(  # noqa: PLR0913 - one parameter an option
 
     async def watch(store: "Store") -> None:
         from reprieve.admin.resolve import resolve
-        from reprieve.stores.url import masked
+        from reprieve.core.redact import mask_url
         from reprieve.views.tasks import resolve_stored
 
         watched = Watch(
@@ -135,7 +135,7 @@ def tail(  # noqa: PLR0913 - one parameter an option
             length=length,
         )
         end = "" if length is not None else "; Ctrl-C ends it"
-        click.echo(f"watching {watched.describe()} in {masked(choice.settings.url)}{end}", err=True)
+        click.echo(f"watching {watched.describe()} in {mask_url(choice.settings.url)}{end}", err=True)
         await follow(store, watched, as_json=as_json)
 
     read(choice, watch)

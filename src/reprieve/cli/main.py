@@ -16,7 +16,7 @@ COMMANDS = {
     "classify": Entry("reprieve.cli.classify:classify", "Say what an error is, and what would follow."),
     "config": Entry("reprieve.cli.config:config", "Show every setting, and where it comes from."),
     "doctor": Entry("reprieve.cli.doctor:doctor", "Examine this machine and its store."),
-    "migrate": Entry("reprieve.cli.migrate:migrate", "Look at the layout of a store, and bring it up to date."),
+    "migrate": Entry("reprieve.cli.migrate:migrate", "Show the schema version of a store, and bring it up to date."),
     "demo": Entry("reprieve.cli.demo:demo", "Send e-mails while everything fails, and see that none is lost."),
     "simulate": Entry("reprieve.cli.simulate:simulate", "Play an outage in virtual time, with and without Park."),
     "version": Entry("reprieve.cli.version:version", "Say which releases are at work here."),

@@ -1,4 +1,4 @@
-"""`reprieve migrate`: the layout of a store. Opening a store brings it up to date as well; this says so, or does it."""
+"""`reprieve migrate`: shows the schema version of a store and migrates it, as opening the store does."""
 
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ shared_option = click.option("--shared", is_flag=True, help="The store stands in
 
 @click.group(cls=Group)
 def migrate() -> None:
-    """Look at the layout of a store, and bring it up to date."""
+    """Show the schema version of a store, and bring it up to date."""
 
 
 @migrate.command(
@@ -29,21 +29,23 @@ def migrate() -> None:
 @shared_option
 @output.json_option
 def status(*, place: str | None, target: str | None, url: str | None, shared: bool, as_json: bool) -> None:
-    """Say which layout the store has, and which this release knows. Nothing is created."""
-    from reprieve.stores.open import care_for
-    from reprieve.stores.url import masked
+    """Show the schema version of the store, and the one that this release knows. Nothing is created."""
+    from reprieve.core.redact import mask_url
+    from reprieve.stores.open import diagnostics_for
 
     settings = _settings(place, target, url)
-    layout = care_for(settings.url, shared=shared or settings.shared).layout()
+    version = diagnostics_for(settings.url, shared=shared or settings.shared).schema_version()
     if as_json:
-        output.print_json({"url": masked(settings.url), "layout": layout, "isCurrent": layout.stored == layout.known})
+        output.print_json(
+            {"url": mask_url(settings.url), "schema": version, "isCurrent": version.stored == version.known}
+        )
         return
-    output.print_line((masked(settings.url), "bold"))
+    output.print_line((mask_url(settings.url), "bold"))
     output.print_facts(
         [
-            ("layout", str(layout.stored) if layout.stored else "none yet"),
-            ("this release", str(layout.known)),
-            ("to do", "nothing" if layout.stored == layout.known else "reprieve migrate up"),
+            ("schema version", str(version.stored) if version.stored else "none yet"),
+            ("this release", str(version.known)),
+            ("to do", "nothing" if version.stored == version.known else "reprieve migrate up"),
         ]
     )
 
@@ -57,21 +59,22 @@ def status(*, place: str | None, target: str | None, url: str | None, shared: bo
 @shared_option
 @output.json_option
 def up(*, place: str | None, target: str | None, url: str | None, shared: bool, as_json: bool) -> None:
-    """Bring the layout up to date; make the store if it is missing."""
-    from reprieve.stores.open import care_for
-    from reprieve.stores.url import masked
+    """Bring the schema up to date; create the store if it is missing."""
+    from reprieve.core.redact import mask_url
+    from reprieve.stores.open import diagnostics_for
 
     settings = _settings(place, target, url)
-    care = care_for(settings.url, shared=shared or settings.shared)
-    before = care.layout()
-    with output.working("bringing the layout up to date"):
-        after = care.migrate()
+    diagnostics = diagnostics_for(settings.url, shared=shared or settings.shared)
+    before = diagnostics.schema_version()
+    with output.working("bringing the schema up to date"):
+        after = diagnostics.migrate()
+    shown = mask_url(settings.url)
     if as_json:
-        output.print_json({"url": masked(settings.url), "before": before.stored, "after": after.stored})
+        output.print_json({"url": shown, "before": before.stored, "after": after.stored})
     elif before == after:
-        output.print_line(f"{masked(settings.url)} has layout {after.stored}: nothing to do")
+        output.print_line(f"{shown} has schema version {after.stored}: nothing to do")
     else:
-        output.print_line(f"{masked(settings.url)} has layout {after.stored} now, after {before.stored or 'none'}")
+        output.print_line(f"{shown} has schema version {after.stored} now, before: {before.stored or 'none'}")
 
 
 @migrate.command()
@@ -79,9 +82,9 @@ def up(*, place: str | None, target: str | None, url: str | None, shared: bool, 
 @output.json_option
 def sql(*, place: str | None, target: str | None, url: str | None, as_json: bool) -> None:
     """Print the SQL of every step, to be read or to be run by hand."""
-    from reprieve.stores.open import care_for
+    from reprieve.stores.open import diagnostics_for
 
-    migrations = care_for(_settings(place, target, url).url).migrations()
+    migrations = diagnostics_for(_settings(place, target, url).url).migrations()
     if as_json:
         output.print_json(migrations)
         return

@@ -8,7 +8,7 @@ import msgspec
 from reprieve.core.ids import created_at, is_id
 from reprieve.core.job import Job
 from reprieve.core.record import Record
-from reprieve.stores.care import Finding
+from reprieve.stores.diagnostics import Finding
 from reprieve.stores.protocol import Transactional
 
 LATE = 60_000

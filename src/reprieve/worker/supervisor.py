@@ -17,6 +17,7 @@ import structlog
 from reprieve.clock import ticks
 from reprieve.core.job import Job
 from reprieve.core.outcome import Crashed, Interrupted, Outcome, overran
+from reprieve.core.redact import mask_url
 from reprieve.core.suggestion import nearest
 from reprieve.errors import (
     ForeignStore,
@@ -28,9 +29,8 @@ from reprieve.errors import (
     UnsafeStore,
 )
 from reprieve.rng import bits
+from reprieve.stores.paginate import find_all
 from reprieve.stores.protocol import Filter, Heartbeat, Retention
-from reprieve.stores.url import masked
-from reprieve.stores.walk import find_all
 from reprieve.worker import board, recovery
 from reprieve.worker.board import Board
 from reprieve.worker.child import Child, Duty
@@ -131,7 +131,7 @@ class Supervisor:
         log.info(
             "worker started",
             target=plan.target,
-            store=masked(plan.url),
+            store=mask_url(plan.url),
             queues=list(plan.queues),
             tasks=len(list(registry)),
             processes=plan.processes,

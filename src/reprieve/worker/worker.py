@@ -22,8 +22,8 @@ from reprieve.core.job import Job
 from reprieve.core.move import Succeed
 from reprieve.core.outcome import Failed, Interrupted, Outcome, Succeeded, overran
 from reprieve.errors import SessionDead, StoreError
+from reprieve.stores.paginate import find_all
 from reprieve.stores.protocol import Filter
-from reprieve.stores.walk import find_all
 from reprieve.worker.attempt import Attempt, Why
 from reprieve.worker.bell import rings
 from reprieve.worker.board import Board

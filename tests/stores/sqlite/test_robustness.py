@@ -141,7 +141,7 @@ async def test_folder_that_cannot_be_reached_is_reported() -> None:
 
 
 async def test_many_calls_on_a_locked_file_share_one_patience(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file, "PATIENCE", 200)
+    monkeypatch.setattr(file, "LOCK_TIMEOUT_MS", 200)
     store = SqliteStore(path)
     worker = await Worker.open(store)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:

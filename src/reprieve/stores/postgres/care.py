@@ -8,7 +8,15 @@ import psycopg
 
 from reprieve.errors import ReprieveError
 from reprieve.stores import outbox
-from reprieve.stores.care import Finding, Layout, Migration, local_clock, measure_skew
+from reprieve.stores.diagnostics import (
+    Finding,
+    Migration,
+    SchemaVersion,
+    error_finding,
+    local_clock,
+    measure_skew,
+    schema_finding,
+)
 from reprieve.stores.postgres import layout
 from reprieve.stores.postgres.address import READ, Address
 from reprieve.stores.postgres.bell import DEAF_LOOKS
@@ -48,22 +56,21 @@ class PostgresCare:
             with closing(self._address.connect()) as connection, self._address.transaction(connection, READ):
                 yield from self._state(connection, now, local)
         except (psycopg.Error, msgspec.MsgspecError, ReprieveError) as error:
-            seen, _, fix = str(translate(error, self._address.shown)).partition("; ")
-            yield Finding(name="store", level="bad", seen=seen, fix=fix)
+            yield error_finding("store", translate(error, self._address.shown))
 
-    def layout(self) -> Layout:
+    def schema_version(self) -> SchemaVersion:
         """Return the layout of the schema; a missing or empty one has none."""
         known = len(layout.migrations())
         try:
             with closing(self._address.connect()) as connection, self._address.transaction(connection, READ):
-                return Layout(stored=layout.layout_of(connection, self._address), known=known)
+                return SchemaVersion(stored=layout.layout_of(connection, self._address), known=known)
         except psycopg.Error as error:
             raise translate(error, self._address.shown) from error
 
-    def migrate(self) -> Layout:
+    def migrate(self) -> SchemaVersion:
         """Do what using the schema for the first time does."""
         layout.prepare(self._address)
-        return self.layout()
+        return self.schema_version()
 
     def migrations(self) -> list[Migration]:
         """Return the steps, each as a script that makes what it needs and notes itself."""
@@ -82,11 +89,9 @@ class PostgresCare:
         yield _connections(connection)
         yield _transactions(connection)
         stored, known = layout.layout_of(connection, self._address), len(layout.migrations())
+        yield schema_finding(SchemaVersion(stored=stored, known=known))
         if stored != known:
-            seen = f"{stored}, and this release knows {known}" if stored else "none yet"
-            yield Finding(name="layout", level="warn", seen=seen, fix="reprieve migrate up brings it up to date")
             return
-        yield Finding(name="layout", level="ok", seen=f"{stored}, the newest")
         yield _rights(connection, self._address)
         yield _indexes(connection)
         yield _lanes(connection)

@@ -7,7 +7,15 @@ from typing import Any
 from redis import exceptions as redis_errors
 
 from reprieve.errors import NewerSchema, ReprieveError
-from reprieve.stores.care import Finding, Layout, Level, Migration, local_clock, measure_skew
+from reprieve.stores.diagnostics import (
+    Finding,
+    Level,
+    Migration,
+    SchemaVersion,
+    error_finding,
+    local_clock,
+    measure_skew,
+)
 from reprieve.stores.redis.address import Address
 from reprieve.stores.redis.faults import FAULTS, translate
 from reprieve.stores.redis.guard import ALERT, FULL, OLDEST, Server, client_of, server_of, version_of
@@ -50,8 +58,8 @@ class RedisCare:
             finally:
                 client.close()
         except (*FAULTS, ReprieveError) as error:
-            seen, _, fix = str(translate(error, self._address.shown)).partition("; ")
-            yield Finding(name="server", level="bad", seen=seen, fix=fix or "start it, and check its address")
+            fix = "start it, and check its address"
+            yield error_finding("server", translate(error, self._address.shown), fix)
 
     def _servers(self, client: Any) -> Iterator[tuple[str, dict[str, Any], dict[str, str]]]:  # noqa: ANN401 - of three kinds
         if self._address.mode != "cluster":
@@ -74,10 +82,10 @@ class RedisCare:
         stored = int(client.hget(f"{self._tag}:m", "layout") or 0)
         if stored > LAYOUT:
             seen = f"layout {stored}, of a newer release; this one knows {LAYOUT}"
-            return Finding(name="layout", level="bad", seen=seen, fix="update reprieve")
-        return Finding(name="layout", level="ok", seen=f"layout {stored}" if stored else "no layout yet")
+            return Finding(name="schema", level="bad", seen=seen, fix="update reprieve")
+        return Finding(name="schema", level="ok", seen=f"layout {stored}" if stored else "no layout yet")
 
-    def layout(self) -> Layout:
+    def schema_version(self) -> SchemaVersion:
         """Return the layout of the keys."""
         client = self._address.connect()
         try:
@@ -86,11 +94,11 @@ class RedisCare:
             raise translate(error, self._address.shown) from error
         finally:
             client.close()
-        return Layout(stored=stored, known=LAYOUT)
+        return SchemaVersion(stored=stored, known=LAYOUT)
 
-    def migrate(self) -> Layout:
+    def migrate(self) -> SchemaVersion:
         """Bring the layout up to date: there is but one so far."""
-        layout = self.layout()
+        layout = self.schema_version()
         if layout.stored > layout.known:
             message = f"the store has layout {layout.stored}, of a newer release; this one knows {layout.known}"
             raise NewerSchema(message)
@@ -101,7 +109,7 @@ class RedisCare:
             raise translate(error, self._address.shown) from error
         finally:
             client.close()
-        return Layout(stored=LAYOUT, known=LAYOUT)
+        return SchemaVersion(stored=LAYOUT, known=LAYOUT)
 
     def migrations(self) -> list[Migration]:
         """Return nothing: keys are made when they are needed."""

@@ -21,7 +21,7 @@ from reprieve.stores.protocol import MAX_PAYLOAD_BYTES
 from reprieve.stores.sqlite.bell import Bell
 from reprieve.stores.sqlite.callers import joined
 from reprieve.stores.sqlite.faults import translate
-from reprieve.stores.sqlite.file import connect, keep_wal_small, lay, layout_of, prepare
+from reprieve.stores.sqlite.file import connect, keep_wal_small, migrate_in, prepare, schema_version_of
 from reprieve.stores.sqlite.statements import run, statements
 from reprieve.stores.sqlite.writer import Writer
 
@@ -50,7 +50,7 @@ class SqliteOutbox:
         check_jobs(jobs, self._largest_payload)
         with joined(connection, self._path) as cursor:
             # The first of all makes our tables here: opened beside this transaction, the file would wait for its end.
-            lay(cursor)
+            migrate_in(cursor)
             run(cursor, statements("outbox")["send"], [(job.id, pack(job)) for job in jobs])
         return [job.id for job in jobs]
 
@@ -68,7 +68,7 @@ class SqliteOutbox:
             return False
         try:
             with closing(sqlite3.connect(self._path)) as connection:
-                if not layout_of(connection):
+                if not schema_version_of(connection):
                     return False
                 return connection.execute(statements("outbox")["holds"], (job_id,)).fetchone() is not None
         except sqlite3.Error as error:

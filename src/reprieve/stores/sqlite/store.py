@@ -43,7 +43,7 @@ from reprieve.stores.sqlite import annotations, enqueue, entries, find, prune, s
 from reprieve.stores.sqlite.bell import Bell
 from reprieve.stores.sqlite.callers import joined
 from reprieve.stores.sqlite.claim import claim
-from reprieve.stores.sqlite.file import Durability, connect, keep_wal_small, prepare, take_number
+from reprieve.stores.sqlite.file import Durability, connect, keep_wal_small, prepare, take_node_number
 from reprieve.stores.sqlite.places import Places
 from reprieve.stores.sqlite.rows import Ids, is_row_id
 from reprieve.stores.sqlite.writer import Point, Writer
@@ -112,7 +112,7 @@ class SqliteStore:
                 self._ids.renumber(number.result())
 
         self._is_numbered = True
-        self._writer.submit(take_number, is_lasting=False).add_done_callback(taken)
+        self._writer.submit(take_node_number, is_lasting=False).add_done_callback(taken)
 
     @property
     def is_in_memory(self) -> bool:

@@ -237,7 +237,7 @@ class Writer:
 
 def _take_turn(descriptor: int) -> None:
     """Wait for the other processes, as long as for a foreign transaction."""
-    deadline = time.monotonic() + file.PATIENCE / 1_000
+    deadline = time.monotonic() + file.LOCK_TIMEOUT_MS / 1_000
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -182,4 +182,4 @@ create index reprieve_event_job on reprieve_event (job, version);
 create table reprieve_entry (key text primary key, version integer not null, value blob not null) strict, without rowid;
 
 create table reprieve_counter (name text primary key, value integer not null) strict, without rowid;
-insert into reprieve_counter values ('layout', 0), ('node', 0), ('session', 0), ('entry', 0), ('finished', 0);
+insert into reprieve_counter values ('schema', 0), ('node', 0), ('session', 0), ('entry', 0), ('finished', 0);

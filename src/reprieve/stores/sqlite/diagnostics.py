@@ -1,4 +1,4 @@
-"""Care for a SQLite file: the place it lies in, its state, its layout, and who works on it."""
+"""Diagnostics of a SQLite file: its folder and disk, its pages and log, its schema version, and its sessions."""
 
 import os
 import shutil
@@ -12,102 +12,102 @@ import msgspec
 
 from reprieve.errors import ForeignStore, ReprieveError
 from reprieve.stores import outbox
-from reprieve.stores.care import Finding, Layout, Level, Migration
+from reprieve.stores.diagnostics import Finding, Level, Migration, SchemaVersion, error_finding, schema_finding
 from reprieve.stores.sqlite.faults import translate
 from reprieve.stores.sqlite.file import (
-    NETWORKS,
-    OLDEST,
-    PATIENCE,
-    WAL_LIMIT,
+    LOCK_TIMEOUT_MS,
+    MAX_WAL_BYTES,
+    MIN_SQLITE_VERSION,
+    NETWORK_FILE_SYSTEMS,
     closed_on_error,
     file_system_of,
-    layout_of,
     migrations,
     prepare,
     require_known,
     require_ours,
+    schema_version_of,
 )
 from reprieve.stores.sqlite.outbox import contents_of
 from reprieve.stores.sqlite.statements import statements
 
-SPARE, SCANT = 1 << 30, 100 << 20
-"""Bytes of free disk below which there is something to do soon, and at once."""
+LOW_DISK_BYTES, FULL_DISK_BYTES = 1 << 30, 100 << 20
+"""Free disk below which there is something to do soon, and at once."""
 
-SWOLLEN = 4 * WAL_LIMIT
-"""Bytes of a write-ahead log that somebody keeps from beginning anew."""
+LARGE_WAL_BYTES = 4 * MAX_WAL_BYTES
+"""Size of a write-ahead log that a long read transaction keeps from starting over."""
 
-AHEAD = 60_000
-"""Milliseconds that the newest event may be ahead of the clock: machines are never quite of one mind."""
+MAX_CLOCK_SKEW_MS = 60_000
+"""How far the newest event may be ahead of the local clock: clocks of machines differ a little."""
 
 _MOUNTS = Path("/proc/self/mountinfo")
 _decode_lease = msgspec.msgpack.Decoder(dict[int, tuple[int, int]]).decode
 
 
-class SqliteCare:
-    """Looks after one file, or after memory, where there is nothing to look after."""
+class SqliteDiagnostics:
+    """Checks one file; there is nothing to check in memory."""
 
     def __init__(self, path: Path | None, *, shared: bool = False) -> None:
-        """Take the file; `shared` says that it is an application's, whose tables stay beside ours."""
+        """Take the file; `shared` allows one that has tables of an application."""
         self._path = path
         self._shared = shared
 
     def examine(self, now: int) -> Iterator[Finding]:
-        """Look at the library, the place, the file, its pages and the sessions."""
+        """Check the library, the folder, the file, its pages and the sessions."""
         yield _library()
         if self._path is None:
-            yield Finding(name="file", level="ok", seen="in memory, gone with its process")
+            yield Finding(name="file", level="ok", seen="in memory, lost when the process ends")
             return
-        is_place_good = True
-        for finding in _place(self._path):
-            is_place_good = is_place_good and finding.level != "bad"
+        is_usable = True
+        for finding in _location(self._path):
+            is_usable = is_usable and finding.level != "bad"
             yield finding
-        if not is_place_good or not self._path.exists():
+        if not is_usable or not self._path.exists():
             return
         try:
-            with closing(_look(self._path)) as connection:
-                yield from self._state(connection, self._path, now)
+            with closing(_open_to_read(self._path)) as connection:
+                yield from self._contents(connection, self._path, now)
         except (sqlite3.Error, OSError, msgspec.MsgspecError, ReprieveError) as error:
-            yield Finding(name="store", level="bad", **_in_two(translate(error)))
+            yield error_finding("store", translate(error))
 
-    def layout(self) -> Layout:
-        """Return the layout of the file; a missing or empty one has none."""
+    def schema_version(self) -> SchemaVersion:
+        """Return the schema version of the file; a missing or empty file has none."""
         known = len(migrations())
         if self._path is None or not self._path.exists():
-            # Memory has whatever layout the process knows that uses it.
-            return Layout(stored=known if self._path is None else 0, known=known)
+            # A store in memory has the schema of the process that opens it.
+            return SchemaVersion(stored=known if self._path is None else 0, known=known)
         if not self._path.is_file():
-            message = f"{self._path} is no file; name one"
+            message = f"{self._path} is not a file; name one"
             raise ForeignStore(message)
         try:
-            with closing(_look(self._path)) as connection:
+            with closing(_open_to_read(self._path)) as connection:
                 require_ours(connection, self._path, shared=self._shared)
-                stored = layout_of(connection)
+                stored = schema_version_of(connection)
         except (sqlite3.Error, OSError) as error:
             raise translate(error) from error
         require_known(stored, known)
-        return Layout(stored=stored, known=known)
+        return SchemaVersion(stored=stored, known=known)
 
-    def migrate(self) -> Layout:
-        """Do what opening the file does, once it is known to be ours."""
-        self.layout()
+    def migrate(self) -> SchemaVersion:
+        """Migrate the file as opening it does, unless it belongs to another program."""
+        self.schema_version()
         prepare(self._path, "full", shared=self._shared)
-        return self.layout()
+        return self.schema_version()
 
     def migrations(self) -> list[Migration]:
-        """Return the steps, each with the line that notes it in the file."""
+        """Return the steps, each with the statement that records it in the file."""
         folder = files(__package__ or "") / "migrations"
         steps = sorted(folder.iterdir(), key=lambda step: step.name)
         return [
-            Migration(name=step.name, sql=f"{step.read_text('utf-8').rstrip()}\n{_noted(number)}")
+            Migration(name=step.name, sql=f"{step.read_text('utf-8').rstrip()}\n{_record_step(number)}")
             for number, step in enumerate(steps, start=1)
         ]
 
-    def _state(self, connection: sqlite3.Connection, path: Path, now: int) -> Iterator[Finding]:
+    def _contents(self, connection: sqlite3.Connection, path: Path, now: int) -> Iterator[Finding]:
         require_ours(connection, path, shared=self._shared)
         yield _journal(connection)
-        stored, known = layout_of(connection), len(migrations())
+        stored, known = schema_version_of(connection), len(migrations())
         require_known(stored, known)
-        yield _layout(stored, known)
+        yield schema_finding(SchemaVersion(stored=stored, known=known))
         yield _pages(connection)
         yield _log(path)
         if stored == known:
@@ -116,46 +116,46 @@ class SqliteCare:
             yield outbox.find(contents_of(connection), now)
 
 
-def _noted(layout: int) -> str:
-    return f"update reprieve_counter set value = {layout} where name = 'layout';\n"  # noqa: S608 - a number of ours
+def _record_step(number: int) -> str:
+    return f"update reprieve_counter set value = {number} where name = 'schema';\n"  # noqa: S608 - a number of ours
 
 
-def _look(path: Path) -> sqlite3.Connection:
-    """Open a file that exists, to read. Whoever may only read leaves a log behind that the next writer must own."""
+def _open_to_read(path: Path) -> sqlite3.Connection:
+    """Open a file that exists, to read. A connection with mode=ro could not remove the log that it leaves behind."""
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None)
     with closed_on_error(connection):
-        connection.execute(f"pragma busy_timeout = {PATIENCE}")
+        connection.execute(f"pragma busy_timeout = {LOCK_TIMEOUT_MS}")
         connection.execute("pragma query_only = on")
     return connection
 
 
 def _library() -> Finding:
-    if sqlite3.sqlite_version_info < OLDEST:
-        oldest = ".".join(map(str, OLDEST[:2]))
+    if sqlite3.sqlite_version_info < MIN_SQLITE_VERSION:
+        oldest = ".".join(map(str, MIN_SQLITE_VERSION[:2]))
         return Finding(
             name="sqlite", level="bad", seen=sqlite3.sqlite_version, fix=f"update it: Reprieve needs {oldest} or newer"
         )
     return Finding(name="sqlite", level="ok", seen=sqlite3.sqlite_version)
 
 
-def _place(path: Path) -> Iterator[Finding]:
+def _location(path: Path) -> Iterator[Finding]:
     folder = path.absolute().parent
     if not folder.is_dir():
         yield Finding(name="folder", level="bad", seen=f"{folder} does not exist", fix=f"mkdir -p {folder}")
         return
     yield _access("folder", folder)
     kind = file_system_of(folder.resolve(), _MOUNTS.read_text()) if _MOUNTS.exists() else ""
-    if kind in NETWORKS:
-        fix = "move the file to a local disk, or use PostgreSQL: the locks of a network lose jobs"
+    if kind in NETWORK_FILE_SYSTEMS:
+        fix = "move the file to a local disk, or use PostgreSQL: locks of a network file system lose jobs"
         yield Finding(name="file system", level="bad", seen=kind, fix=fix)
     else:
-        yield Finding(name="file system", level="ok", seen=kind or "local, as far as can be told")
-    yield _room(folder)
+        yield Finding(name="file system", level="ok", seen=kind or "unknown, taken for local")
+    yield _free_space(folder)
     if not path.exists():
-        fix = "reprieve migrate up makes it, and so does the first worker"
+        fix = "reprieve migrate up creates it, and so does the first worker"
         yield Finding(name="file", level="warn", seen=f"{path.absolute()} does not exist yet", fix=fix)
     elif not path.is_file():
-        yield Finding(name="file", level="bad", seen=f"{path} is no file", fix="name a file")
+        yield Finding(name="file", level="bad", seen=f"{path} is not a file", fix="name a file")
     else:
         yield _access("file", path)
 
@@ -168,9 +168,9 @@ def _access(name: str, path: Path) -> Finding:
     return Finding(name=name, level="bad", seen=f"{path} cannot be {lacks}", fix=fix)
 
 
-def _room(folder: Path) -> Finding:
+def _free_space(folder: Path) -> Finding:
     free = shutil.disk_usage(folder).free
-    level: Level = "bad" if free < SCANT else "warn" if free < SPARE else "ok"
+    level: Level = "bad" if free < FULL_DISK_BYTES else "warn" if free < LOW_DISK_BYTES else "ok"
     return Finding(name="disk", level=level, seen=f"{_bytes(free)} free", fix="" if level == "ok" else "make room")
 
 
@@ -181,40 +181,35 @@ def _journal(connection: sqlite3.Connection) -> Finding:
     return Finding(name="journal", level="warn", seen=f"{mode}, not wal", fix="reprieve migrate up sets it")
 
 
-def _layout(stored: int, known: int) -> Finding:
-    if stored == known:
-        return Finding(name="layout", level="ok", seen=f"{stored}, the newest")
-    seen = f"{stored}, and this release knows {known}" if stored else "none yet"
-    return Finding(name="layout", level="warn", seen=seen, fix="reprieve migrate up brings it up to date")
-
-
 def _pages(connection: sqlite3.Connection) -> Finding:
-    """Look at every page: on a large file this takes a while."""
-    complaints = [row[0] for row in connection.execute("pragma quick_check(3)")]
-    if complaints == ["ok"]:
+    """Check every page: on a large file this takes a while."""
+    problems = [row[0] for row in connection.execute("pragma quick_check(3)")]
+    if problems == ["ok"]:
         return Finding(name="pages", level="ok", seen="sound")
     fix = 'stop the workers and restore a backup, or sqlite3 FILE ".recover"'
-    return Finding(name="pages", level="bad", seen="; ".join(map(str, complaints)), fix=fix)
+    return Finding(name="pages", level="bad", seen="; ".join(map(str, problems)), fix=fix)
 
 
 def _log(path: Path) -> Finding:
     wal = path.with_name(path.name + "-wal")
     size = wal.stat().st_size if wal.exists() else 0
-    if size <= SWOLLEN:
+    if size <= LARGE_WAL_BYTES:
         return Finding(name="log", level="ok", seen=_bytes(size))
-    return Finding(name="log", level="warn", seen=_bytes(size), fix="end whoever reads in one long transaction")
+    return Finding(
+        name="log", level="warn", seen=_bytes(size), fix="end the process that has a long read transaction open"
+    )
 
 
 def _events(connection: sqlite3.Connection, now: int) -> Finding:
-    newest = connection.execute(statements("care")["newest"]).fetchone()[0]
-    if newest is None or newest <= now + AHEAD:
+    newest = connection.execute(statements("diagnostics")["newest"]).fetchone()[0]
+    if newest is None or newest <= now + MAX_CLOCK_SKEW_MS:
         return Finding(name="events", level="ok", seen="none" if newest is None else "none from the future")
     seen = f"the newest is {(newest - now) // 1_000:,} s ahead of this clock"
     return Finding(name="events", level="warn", seen=seen, fix="set the clocks of all machines by NTP")
 
 
 def _sessions(connection: sqlite3.Connection, now: int) -> Finding:
-    sql = statements("care")
+    sql = statements("diagnostics")
     sessions = connection.execute(sql["sessions"], (now,)).fetchall()
     dead = [session for session, is_dead in sessions if is_dead]
     orphans = 0
@@ -224,13 +219,9 @@ def _sessions(connection: sqlite3.Connection, now: int) -> Finding:
     seen = f"{len(sessions) - len(dead)} alive, {len(dead)} dead with {orphans} jobs"
     if not orphans:
         return Finding(name="sessions", level="ok", seen=seen)
-    return Finding(name="sessions", level="warn", seen=seen, fix="start a worker: it takes back the jobs of the dead")
-
-
-def _in_two(error: ReprieveError) -> dict[str, str]:
-    """Part a message into what was seen and what to do, as all of ours are written."""
-    seen, _, fix = str(error).partition("; ")
-    return {"seen": seen, "fix": fix}
+    return Finding(
+        name="sessions", level="warn", seen=seen, fix="start a worker: it recovers the jobs of dead sessions"
+    )
 
 
 def _bytes(count: float) -> str:
