@@ -67,7 +67,7 @@ def test_without_an_argument_the_settings_name_the_store(monkeypatch: pytest.Mon
 def test_bad_files_are_bad_and_left_alone(tmp_path: Path) -> None:
     cases = {
         "foreign.db": "is a database of another program",
-        "none.db": "the file is no SQLite database",
+        "none.db": "the file is not a SQLite database",
         "newer.db": "schema version 99",
         "speechless.db": "has no schema version",
     }

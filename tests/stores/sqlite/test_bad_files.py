@@ -252,7 +252,7 @@ def test_text_file_is_left_alone(tmp_path: Path, text: str) -> None:
     path = tmp_path / "letter.txt"
     path.write_text(text)
     before = fingerprints(tmp_path)
-    with pytest.raises(ForeignStore, match="no SQLite database; name another one"):
+    with pytest.raises(ForeignStore, match="not a SQLite database; name another one"):
         SqliteStore(path)
     assert fingerprints(tmp_path) == before
 

@@ -14,10 +14,11 @@ from reprieve.stores.plan import Lane, Limits, Place, Plan, Tenant, Turn, load_o
 from reprieve.stores.protocol import ChangeResult, Claim, Claimed
 from reprieve.stores.record import COUNTERS, Lease, lease_model
 from reprieve.stores.sqlite import settle
-from reprieve.stores.sqlite.places import Places
+from reprieve.stores.sqlite.lane_cache import LaneCache
 from reprieve.stores.sqlite.rows import Row, copy, unpack
 from reprieve.stores.sqlite.sessions import held
 from reprieve.stores.sqlite.statements import run, statements
+from reprieve.stores.sqlite.write_batch import Released
 
 FEW = 4
 """Lanes that give at most so many jobs are read apart from the others: the limit of a read is that of its largest."""
@@ -46,7 +47,7 @@ class Called(msgspec.Struct, array_like=True):
     next_at: int | None
 
 
-def claim(tx: sqlite3.Connection, places: Places, request: Claim) -> Claimed:
+def claim(tx: sqlite3.Connection, places: LaneCache, request: Claim) -> Claimed:
     """Carry out a claim."""
     sql = statements("claim")
     row = tx.execute(sql["session"], {"session": request.session}).fetchone()
@@ -79,7 +80,7 @@ def claim(tx: sqlite3.Connection, places: Places, request: Claim) -> Claimed:
 
 
 def _claim(
-    tx: sqlite3.Connection, places: Places, request: Claim, session: int, slots: int, released: settle.Released
+    tx: sqlite3.Connection, places: LaneCache, request: Claim, session: int, slots: int, released: Released
 ) -> tuple[list[Job], int | None]:
     """Take jobs from each queue in its turn; answer them and the next moment at which there may be more."""
     taken: list[Job] = []
@@ -103,11 +104,11 @@ class _Visit:
     def __init__(
         self,
         tx: sqlite3.Connection,
-        places: Places,
+        places: LaneCache,
         request: Claim,
         slots: int,
         name: str,
-        released: settle.Released,
+        released: Released,
     ) -> None:
         self.tx = tx
         self.released = released
@@ -187,7 +188,7 @@ class _Visit:
                 more = self.tx.execute(self.sql["returning"], (limiter.id, 0, count - len(tenants)))
                 tenants += [row[0] for row in more if row[0] <= cursor]
             self.tx.execute(self.sql["return_lanes"], (limiter.id, msgspec.json.encode(tenants).decode()))
-            run(self.tx, statements("enqueue")["ring"], [(tenant,) for tenant in tenants])
+            run(self.tx, statements("enqueue")["make_candidates"], [(tenant,) for tenant in tenants])
             is_left = self.tx.execute(self.sql["returning"], (limiter.id, 0, 1)).fetchone() is not None
             back = {
                 "limiter": limiter.id,
@@ -301,7 +302,7 @@ class _Visit:
         rows = [(lane.id, row.id) for lane in plan.taken.values() for row, _ in found[lane.id][: lane.taken]]
         run(self.tx, self.sql["unready"], rows)
         lease = Lease(self.session, self.now)
-        models = {lane: lease_model(self.places.model(lane), lease) for lane in found}
+        models = {lane: lease_model(self.places[lane].model, lease) for lane in found}
         next_of = {lane: iter(rows) for lane, rows in found.items()}
         jobs: list[Job] = []
         lost: list[tuple[Lane, Job]] = []
@@ -378,7 +379,7 @@ class _Visit:
         run(self.tx, self.sql["limiters_taken"], rows)
 
 
-def promote(tx: sqlite3.Connection, places: Places, queue: int, due: Sequence[Sequence[int]]) -> None:
+def promote(tx: sqlite3.Connection, places: LaneCache, queue: int, due: Sequence[Sequence[int]]) -> None:
     """Move jobs that wait for a time to their lanes: rows of wait, due, id and lane."""
     sql = statements("claim")
     run(tx, sql["undelay"], [(queue, wait, at, row) for wait, at, row, _ in due])
@@ -390,7 +391,7 @@ def promote(tx: sqlite3.Connection, places: Places, queue: int, due: Sequence[Se
     run(tx, statements("enqueue")["open"], [(lane,) for lane in counts])
     places.load(tx, counts)
     tenants = {places[lane].tenant_id for lane in counts}
-    run(tx, statements("enqueue")["ring"], [(tenant,) for tenant in tenants])
+    run(tx, statements("enqueue")["make_candidates"], [(tenant,) for tenant in tenants])
 
 
 def _limits(row: Sequence[Any]) -> Limits:

@@ -13,7 +13,7 @@ import msgspec
 from reprieve.errors import ForeignStore, ReprieveError
 from reprieve.stores import outbox
 from reprieve.stores.diagnostics import Finding, Level, Migration, SchemaVersion, error_finding, schema_finding
-from reprieve.stores.sqlite.faults import translate
+from reprieve.stores.sqlite.error_mapping import translate
 from reprieve.stores.sqlite.file import (
     LOCK_TIMEOUT_MS,
     MAX_WAL_BYTES,
@@ -27,6 +27,7 @@ from reprieve.stores.sqlite.file import (
     require_ours,
     schema_version_of,
 )
+from reprieve.stores.sqlite.leases import lease_ids, unpack_lease
 from reprieve.stores.sqlite.outbox import contents_of
 from reprieve.stores.sqlite.statements import statements
 
@@ -40,7 +41,6 @@ MAX_CLOCK_SKEW_MS = 60_000
 """How far the newest event may be ahead of the local clock: clocks of machines differ a little."""
 
 _MOUNTS = Path("/proc/self/mountinfo")
-_decode_lease = msgspec.msgpack.Decoder(dict[int, tuple[int, int]]).decode
 
 
 class SqliteDiagnostics:
@@ -214,8 +214,8 @@ def _sessions(connection: sqlite3.Connection, now: int) -> Finding:
     dead = [session for session, is_dead in sessions if is_dead]
     orphans = 0
     for session in dead:
-        leases = connection.execute(sql["leases"], (session << 32, session << 32 | 0xFFFF_FFFF))
-        orphans += sum(len(_decode_lease(jobs)) for (jobs,) in leases)
+        leases = connection.execute(sql["leases"], lease_ids(session))
+        orphans += sum(len(unpack_lease(jobs)) for (jobs,) in leases)
     seen = f"{len(sessions) - len(dead)} alive, {len(dead)} dead with {orphans} jobs"
     if not orphans:
         return Finding(name="sessions", level="ok", seen=seen)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from reprieve.errors import ForeignStore, NewerSchema, StoreCorrupt, StoreError, StoreNotFound, StoreReadOnly
-from reprieve.stores.sqlite.faults import is_busy, translate
+from reprieve.stores.sqlite.error_mapping import is_busy, translate
 from reprieve.stores.sqlite.statements import Tx
 
 Durability: TypeAlias = Literal["full", "fast"]

@@ -40,11 +40,11 @@ from reprieve.stores.protocol import (
     Tally,
 )
 from reprieve.stores.sqlite import annotations, enqueue, entries, find, prune, sessions, settle, update_limits
-from reprieve.stores.sqlite.bell import Bell
 from reprieve.stores.sqlite.callers import joined
 from reprieve.stores.sqlite.claim import claim
 from reprieve.stores.sqlite.file import Durability, connect, keep_wal_small, prepare, take_node_number
-from reprieve.stores.sqlite.places import Places
+from reprieve.stores.sqlite.lane_cache import LaneCache
+from reprieve.stores.sqlite.notifier import Notifier
 from reprieve.stores.sqlite.rows import Ids, is_row_id
 from reprieve.stores.sqlite.writer import Point, Writer
 
@@ -71,27 +71,27 @@ class SqliteStore:
         self.clock = SystemClock()
         """The clock of the machine, which all processes share."""
         self._largest_payload = largest_payload
-        self._places = Places()
+        self._places = LaneCache()
         self._is_closed = False
         self._ids_lock = threading.Lock()
         self._path = path
         node = prepare(path, durability, shared=shared, may_wait=may_wait)
         lock = None if path is None else path.with_name(path.name + "-lock")
         with ExitStack() as opened:
-            self._bell = Bell(path)
+            self._bell = Notifier(path)
             opened.callback(self._bell.close)
             self._writer = Writer(
                 lambda: connect(path, durability),
                 lock,
-                self._bell.ring,
-                self._places.forget,
+                self._bell.notify,
+                self._places.clear,
                 upkeep=_nothing if path is None else lambda connection: keep_wal_small(connection, path),
             )
             opened.callback(self._writer.close)
             self._reader, self._shown = self._writer, self._places
             if path is not None:
                 # Looking at many jobs must not keep anybody from working on them.
-                self._shown = Places()
+                self._shown = LaneCache()
                 self._reader = Writer(lambda: connect(path, durability), None, _nothing, _nothing, "deferred")
             opened.pop_all()
         # Chance keeps processes apart until this one has a number of its own.
@@ -145,7 +145,7 @@ class SqliteStore:
         check_jobs(jobs, self._largest_payload, is_row_id)
         with joined(connection, self._path) as cursor:
             # What this transaction makes may be rolled back without our knowing, so nothing of it is remembered.
-            known = enqueue.enqueue(cursor, Places(), jobs, now)
+            known = enqueue.enqueue(cursor, LaneCache(), jobs, now)
         if not self._is_numbered:
             # Not before: a commit of ours would refuse the write of a transaction that has read.
             self._take_number()
@@ -156,7 +156,7 @@ class SqliteStore:
         self._require_open()
         for change in request.changes:
             check_size(change.result or b"", "result", self._largest_payload)
-        self._bell.look(request.session)
+        self._bell.snapshot(request.session)
         # A lease alone need not outlive a loss of power, which ends whoever holds it as well.
         return await self._write(lambda tx: claim(tx, self._places, request), is_lasting=bool(request.changes))
 
