@@ -13,6 +13,9 @@ from reprieve.errors import ReprieveError
 CLOCK_SAMPLES = 5
 """Times that a server is asked for its time: the fastest response is the most exact."""
 
+MAX_CLOCK_SKEW_MS = 60_000
+"""How far the newest event may be ahead of the local clock: clocks of machines differ a little."""
+
 Level: TypeAlias = Literal["ok", "warn", "bad"]
 """Nothing to do; something to do soon; jobs are not safe until it is fixed."""
 
@@ -72,6 +75,23 @@ def error_finding(name: str, error: ReprieveError, fix: str = "") -> Finding:
     """Return the finding about an error; its message says what happened, and after a semicolon what to do."""
     seen, _, told = str(error).partition("; ")
     return Finding(name=name, level="bad", seen=seen, fix=told or fix)
+
+
+def events_finding(newest_at: int | None, now: int) -> Finding:
+    """Return the finding about the time of the newest event, None if there is none."""
+    if newest_at is None or newest_at <= now + MAX_CLOCK_SKEW_MS:
+        return Finding(name="events", level="ok", seen="none" if newest_at is None else "none from the future")
+    seen = f"the newest is {(newest_at - now) // 1_000:,} s ahead of this clock"
+    return Finding(name="events", level="warn", seen=seen, fix="set the clocks of all machines by NTP")
+
+
+def sessions_finding(alive: int, dead: int, orphans: int) -> Finding:
+    """Return the finding about sessions; orphans are the jobs that dead ones hold."""
+    seen = f"{alive} alive, {dead} dead with {orphans} jobs"
+    if not orphans:
+        return Finding(name="sessions", level="ok", seen=seen)
+    fix = "start a worker: it recovers the jobs of dead sessions"
+    return Finding(name="sessions", level="warn", seen=seen, fix=fix)
 
 
 def measure_skew(ask: Callable[[], float], local: Callable[[], float] = local_now) -> float:

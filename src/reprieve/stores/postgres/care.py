@@ -13,9 +13,11 @@ from reprieve.stores.diagnostics import (
     Migration,
     SchemaVersion,
     error_finding,
+    events_finding,
     local_clock,
     measure_skew,
     schema_finding,
+    sessions_finding,
 )
 from reprieve.stores.postgres import layout
 from reprieve.stores.postgres.address import READ, Address
@@ -25,9 +27,6 @@ from reprieve.stores.postgres.leases import unpack_lease
 from reprieve.stores.postgres.line import Line
 from reprieve.stores.postgres.outbox import contents_of
 from reprieve.stores.postgres.statements import statements
-
-AHEAD = 60_000
-"""Milliseconds that the newest event may be ahead of the clock: machines are never quite of one mind."""
 
 SKEW = 1_000
 """Milliseconds that a clock may differ from the server's."""
@@ -199,10 +198,7 @@ def _flushes(connection: psycopg.Connection) -> Finding:
 
 def _events(connection: psycopg.Connection, now: int) -> Finding:
     (newest,) = connection.execute(statements("care")["newest"]).fetchone() or (None,)
-    if newest is None or newest <= now + AHEAD:
-        return Finding(name="events", level="ok", seen="none" if newest is None else "none from the future")
-    seen = f"the newest is {(newest - now) // 1_000:,} s ahead of this clock"
-    return Finding(name="events", level="warn", seen=seen, fix="set the clocks of all machines by NTP")
+    return events_finding(newest, now)
 
 
 def _sessions(connection: psycopg.Connection, now: int) -> Finding:
@@ -210,10 +206,7 @@ def _sessions(connection: psycopg.Connection, now: int) -> Finding:
     alive, dead = connection.execute(sql["sessions"], {"now": now}).fetchone() or (0, 0)
     leases = connection.execute(sql["orphans"], {"now": now})
     orphans = sum(len(unpack_lease(jobs)) for (jobs,) in leases)
-    seen = f"{alive} alive, {dead} dead with {orphans} jobs"
-    if not orphans:
-        return Finding(name="sessions", level="ok", seen=seen)
-    return Finding(name="sessions", level="warn", seen=seen, fix="start a worker: it takes back the jobs of the dead")
+    return sessions_finding(alive, dead, orphans)
 
 
 def _transactions(connection: psycopg.Connection) -> Finding:

@@ -12,7 +12,16 @@ import msgspec
 
 from reprieve.errors import ForeignStore, ReprieveError
 from reprieve.stores import outbox
-from reprieve.stores.diagnostics import Finding, Level, Migration, SchemaVersion, error_finding, schema_finding
+from reprieve.stores.diagnostics import (
+    Finding,
+    Level,
+    Migration,
+    SchemaVersion,
+    error_finding,
+    events_finding,
+    schema_finding,
+    sessions_finding,
+)
 from reprieve.stores.sqlite.error_mapping import translate
 from reprieve.stores.sqlite.file import (
     LOCK_TIMEOUT_MS,
@@ -36,9 +45,6 @@ LOW_DISK_BYTES, FULL_DISK_BYTES = 1 << 30, 100 << 20
 
 LARGE_WAL_BYTES = 4 * MAX_WAL_BYTES
 """Size of a write-ahead log that a long read transaction keeps from starting over."""
-
-MAX_CLOCK_SKEW_MS = 60_000
-"""How far the newest event may be ahead of the local clock: clocks of machines differ a little."""
 
 _MOUNTS = Path("/proc/self/mountinfo")
 
@@ -111,7 +117,7 @@ class SqliteDiagnostics:
         yield _pages(connection)
         yield _log(path)
         if stored == known:
-            yield _events(connection, now)
+            yield events_finding(connection.execute(statements("diagnostics")["newest"]).fetchone()[0], now)
             yield _sessions(connection, now)
             yield outbox.find(contents_of(connection), now)
 
@@ -200,14 +206,6 @@ def _log(path: Path) -> Finding:
     )
 
 
-def _events(connection: sqlite3.Connection, now: int) -> Finding:
-    newest = connection.execute(statements("diagnostics")["newest"]).fetchone()[0]
-    if newest is None or newest <= now + MAX_CLOCK_SKEW_MS:
-        return Finding(name="events", level="ok", seen="none" if newest is None else "none from the future")
-    seen = f"the newest is {(newest - now) // 1_000:,} s ahead of this clock"
-    return Finding(name="events", level="warn", seen=seen, fix="set the clocks of all machines by NTP")
-
-
 def _sessions(connection: sqlite3.Connection, now: int) -> Finding:
     sql = statements("diagnostics")
     sessions = connection.execute(sql["sessions"], (now,)).fetchall()
@@ -216,12 +214,7 @@ def _sessions(connection: sqlite3.Connection, now: int) -> Finding:
     for session in dead:
         leases = connection.execute(sql["leases"], lease_ids(session))
         orphans += sum(len(unpack_lease(jobs)) for (jobs,) in leases)
-    seen = f"{len(sessions) - len(dead)} alive, {len(dead)} dead with {orphans} jobs"
-    if not orphans:
-        return Finding(name="sessions", level="ok", seen=seen)
-    return Finding(
-        name="sessions", level="warn", seen=seen, fix="start a worker: it recovers the jobs of dead sessions"
-    )
+    return sessions_finding(len(sessions) - len(dead), len(dead), orphans)
 
 
 def _bytes(count: float) -> str:

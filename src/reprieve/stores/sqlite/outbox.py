@@ -119,7 +119,8 @@ class SqliteOutbox:
 
     async def _open(self) -> "_Connections":
         self._require_open()
-        return self._connections or await asyncio.to_thread(self._connect)
+        file = self._connections
+        return await asyncio.to_thread(self._connect) if file is None else file
 
     def _connect(self) -> "_Connections":
         with self._opening:
