@@ -31,12 +31,12 @@ def no_database(path: Path) -> Path:
 def newer(path: Path) -> Path:
     """Make a store of a release to come."""
     sound(path)
-    change(path, "update reprieve_counter set value = 99 where name = 'layout'")
+    change(path, "update reprieve_counter set value = 99 where name = 'schema'")
     return path
 
 
 def speechless(path: Path) -> Path:
-    """Make a store that does not say its layout."""
+    """Make a store that has no schema version."""
     sound(path)
     change(path, "delete from reprieve_counter")
     return path

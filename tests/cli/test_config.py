@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from reprieve.config import Settings
-from reprieve.stores.url import masked
+from reprieve.core.redact import mask_url
 from tests.cli.shell import answer, complaint, reprieve
 
 TOML = """
@@ -86,7 +86,7 @@ def test_a_password_in_the_url_is_hidden(monkeypatch: pytest.MonkeyPatch) -> Non
     ],
 )
 def test_urls_are_shown_without_their_secrets(url: str, shown: str) -> None:
-    assert masked(url) == shown
+    assert mask_url(url) == shown
 
 
 def test_settings_that_make_no_sense_are_refused_with_status_2(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from reprieve.clock import now
 from reprieve.stores.protocol import Claim, Heartbeat
-from reprieve.stores.sqlite import SqliteStore, care
+from reprieve.stores.sqlite import SqliteStore, diagnostics
 from reprieve.testing.conformance.stage import new_job
 from tests.cli import files
 from tests.cli.shell import answer, process, reprieve
@@ -38,7 +38,7 @@ def test_a_sound_store_is_well_in_every_respect(tmp_path: Path) -> None:
     assert {finding["level"] for finding in found.values()} == {"ok"}
     assert list(found) == [
         *("python", "uvloop", "psycopg", "redis", "clock", "settings", "sqlite", "folder", "file system", "disk"),
-        *("file", "journal", "layout", "pages", "log", "events", "sessions", "outbox"),
+        *("file", "journal", "schema", "pages", "log", "events", "sessions", "outbox"),
     ]
     assert hashes(tmp_path) == before
 
@@ -54,7 +54,7 @@ def test_people_get_a_line_for_each_finding_and_one_for_each_fix(tmp_path: Path)
     lines = reprieve("doctor", URL).stdout.splitlines()
     assert re.fullmatch(r"ok    python        CPython 3\.\d+\.\d+.*", lines[0])
     assert f"warn  file          {tmp_path / 'jobs.db'} does not exist yet" in lines
-    assert lines[-1].strip() == "→ reprieve migrate up makes it, and so does the first worker"
+    assert lines[-1].strip() == "→ reprieve migrate up creates it, and so does the first worker"
     files.sound(tmp_path / "jobs.db")
     assert all(line.startswith("ok ") for line in reprieve("doctor", URL).stdout.splitlines())
 
@@ -66,10 +66,10 @@ def test_without_an_argument_the_settings_name_the_store(monkeypatch: pytest.Mon
 
 def test_bad_files_are_bad_and_left_alone(tmp_path: Path) -> None:
     cases = {
-        "foreign.db": "is a database of something else",
-        "none.db": "the file is no SQLite database",
-        "newer.db": "layout 99",
-        "speechless.db": "does not say which layout",
+        "foreign.db": "is a database of another program",
+        "none.db": "the file is not a SQLite database",
+        "newer.db": "schema version 99",
+        "speechless.db": "has no schema version",
     }
     files.foreign(tmp_path / "foreign.db")
     files.no_database(tmp_path / "none.db")
@@ -91,16 +91,16 @@ def test_damaged_pages_are_bad(tmp_path: Path) -> None:
 
 def test_an_old_layout_is_a_warning_with_its_fix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files.sound(tmp_path / "jobs.db")
-    monkeypatch.setattr(care, "migrations", lambda: ["first", "second"])
+    monkeypatch.setattr(diagnostics, "migrations", lambda: ["first", "second"])
     found = findings()
-    assert (found["layout"]["level"], found["layout"]["seen"]) == ("warn", "1, and this release knows 2")
+    assert (found["schema"]["level"], found["schema"]["seen"]) == ("warn", "version 1, and this release knows 2")
     assert "sessions" not in found
 
 
 def test_an_empty_file_has_no_layout_and_no_log_yet(tmp_path: Path) -> None:
     (tmp_path / "jobs.db").touch()
     found = findings()
-    assert (found["layout"]["level"], found["layout"]["seen"]) == ("warn", "none yet")
+    assert (found["schema"]["level"], found["schema"]["seen"]) == ("warn", "none yet")
     assert (found["journal"]["level"], found["journal"]["seen"]) == ("warn", "delete, not wal")
 
 
@@ -112,13 +112,13 @@ def test_a_missing_folder_is_bad() -> None:
 
 def test_a_folder_in_place_of_the_file_is_bad(tmp_path: Path) -> None:
     (tmp_path / "jobs.db").mkdir()
-    assert findings(status=1)["file"]["seen"] == "jobs.db is no file"
+    assert findings(status=1)["file"]["seen"] == "jobs.db is not a file"
 
 
 def test_a_network_file_system_is_bad(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     mounts = tmp_path / "mountinfo"
     mounts.write_text(f"1 2 0:3 / {tmp_path} rw - nfs4 server:/export rw\n")
-    monkeypatch.setattr(care, "_MOUNTS", mounts)
+    monkeypatch.setattr(diagnostics, "_MOUNTS", mounts)
     found = findings(status=1)
     assert (found["file system"]["level"], found["file system"]["seen"]) == ("bad", "nfs4")
 
@@ -142,7 +142,7 @@ async def test_jobs_of_dead_sessions_are_counted(tmp_path: Path) -> None:
     found = findings()["sessions"]
     await store.close()
     assert found["seen"] == "1 alive, 1 dead with 2 jobs"
-    assert (found["level"], found["fix"]) == ("warn", "start a worker: it takes back the jobs of the dead")
+    assert (found["level"], found["fix"]) == ("warn", "start a worker: it recovers the jobs of dead sessions")
 
 
 def test_events_from_the_future_are_told(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_events_from_the_future_are_told(tmp_path: Path) -> None:
 
 
 async def test_a_log_that_cannot_begin_anew_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(care, "SWOLLEN", 1_000)
+    monkeypatch.setattr(diagnostics, "LARGE_WAL_BYTES", 1_000)
     store = SqliteStore(tmp_path / "jobs.db")
     await store.enqueue([new_job(store)], now())
     found = findings()["log"]
@@ -165,8 +165,8 @@ async def test_a_log_that_cannot_begin_anew_is_told(tmp_path: Path, monkeypatch:
     assert found["level"] == "warn"
 
 
-def test_memory_needs_no_care() -> None:
-    assert findings("sqlite://:memory:")["file"]["seen"] == "in memory, gone with its process"
+def test_memory_needs_no_diagnostics() -> None:
+    assert findings("sqlite://:memory:")["file"]["seen"] == "in memory, lost when the process ends"
 
 
 def test_settings_that_make_no_sense_are_a_finding(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_a_url_that_names_no_store_is_a_finding() -> None:
 
 
 def test_an_sqlite_that_is_too_old_is_bad(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(care, "OLDEST", (99, 1, 0))
+    monkeypatch.setattr(diagnostics, "MIN_SQLITE_VERSION", (99, 1, 0))
     assert findings(status=1)["sqlite"]["fix"] == "update it: Reprieve needs 99.1 or newer"
 
 

@@ -34,14 +34,14 @@ BUGS = (
     Bug(
         "the fencing token is not compared",
         "settle.py",
-        "if held is not None and held[1] == version:",
-        "if held is not None:",
+        "if leased is not None and leased.version == version:",
+        "if leased is not None:",
         "refused_change_frees_no_slot",
     ),
     Bug(
         "the version of a waiting job is not compared",
         "settle.py",
-        "if found is None or found[2] != change.version:",
+        "if found is None or found.version != change.version:",
         "if found is None:",
         "change_with_a_future_version_is_refused",
     ),
@@ -68,7 +68,7 @@ BUGS = (
     ),
     Bug(
         "limits of tasks, dependencies and groups leak a slot",
-        "settle.py",
+        "write_batch.py",
         "limiters[limiter] += count",
         "pass",
         "limit_leaks_no_slot_however_an_attempt_ends",
@@ -76,7 +76,7 @@ BUGS = (
     Bug(
         "keys are forgotten",
         "enqueue.py",
-        'run(tx, sql["take_keys"], list(taken.values()))',
+        'run(tx, sql["acquire_keys"], list(acquired.values()))',
         "pass",
         "key_that_is_taken_answers_the_job_that_has_it",
     ),
@@ -89,7 +89,7 @@ BUGS = (
     ),
     Bug(
         "events are lost",
-        "settle.py",
+        "write_batch.py",
         'run(tx, sql["events"], self._events)',
         "pass",
         "events_are_stored_with_their_change",
@@ -138,15 +138,15 @@ BUGS = (
     ),
     Bug(
         "a cancel request is lost when the attempt fails",
-        "settle.py",
-        "cancel = changes_of.give_up(change, wish)",
+        "write_batch.py",
+        "cancel = changes_of.give_up(change, request)",
         "cancel = None",
         "job_that_was_asked_to_stop_never_waits_again",
     ),
     Bug(
         "a failure that a cancel followed leaves no event",
-        "settle.py",
-        "self._note(row, cancel.event)",
+        "write_batch.py",
+        "self._add_event(row, cancel.event)",
         "self._events[-1:] = [(cancel.event.at, row, cancel.event.version, _encode(cancel.event))]",
         "job_that_was_asked_to_stop_never_waits_again",
     ),
@@ -223,7 +223,7 @@ BUGS = (
     Bug(
         "the counters of a lane drift",
         "settle.py",
-        'ledger.counts[lane]["dead"] -= 1',
+        'batch.counts[lane.id]["dead"] -= 1',
         "pass",
         "tally_follows_every_move",
     ),

@@ -73,7 +73,7 @@ class File:
 
     def spoil(self, job_id: str) -> None:
         with self.transaction() as connection:
-            connection.execute("update reprieve_outbox set rec = x'00' where id = ?", [job_id])
+            connection.execute("update reprieve_outbox set record = x'00' where id = ?", [job_id])
 
 
 class Schema:

@@ -204,10 +204,11 @@ def test_a_lease_counts_as_an_attempt_and_a_version() -> None:
 def test_a_row_of_sqlite_keeps_a_job(name: str) -> None:
     job, _ = GOLDEN[name]
     row, middle = sqlite.split_id(job.id)
-    place = sqlite.Place(job.queue, job.tenant, job.task, job.dependency, job.group, job.priority, 1, 2, (3,))
+    names = (job.queue, job.tenant, job.task, job.dependency, job.group, job.priority)
+    lane = sqlite.LaneRef(1, *names, 2, 3, (4,), record.model_of(*names))
     numbers = {state: number for number, state in record.STATES.items()}
     columns = sqlite.Row(row, numbers[job.state], job.version, record.NUMBERS[job.waiting_for], job.due_at)
-    assert sqlite.unpack(columns, sqlite.pack(job, row, middle), place) == job
+    assert sqlite.unpack(columns, sqlite.pack(job, row, middle), lane) == job
 
 
 @pytest.mark.parametrize("name", GOLDEN)

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from reprieve.stores.care import SAMPLES, local_clock, measure_skew
+from reprieve.stores.diagnostics import CLOCK_SAMPLES, local_clock, measure_skew
 
 
 def test_the_quickest_answer_counts_and_its_middle_is_compared() -> None:
-    delays: Iterator[int] = iter([900, 40, 2, 300, 70][:SAMPLES])
+    delays: Iterator[int] = iter([900, 40, 2, 300, 70][:CLOCK_SAMPLES])
     time = [1_000.0]
 
     def ask() -> float:

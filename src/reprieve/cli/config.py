@@ -69,11 +69,11 @@ def _with_app(loaded: "Loaded", target: str | None) -> "Loaded":
 
 def _value(settings: "Settings", name: str) -> object:
     """Return a setting for JSON: durations in seconds, policies as numbers."""
-    from reprieve.stores.url import masked
+    from reprieve.core.redact import mask_url
 
     match name:
         case "url" | "outbox":
-            return masked(getattr(settings, name))
+            return mask_url(getattr(settings, name))
         case "rules":
             return [_facts(rule) for rule in settings.rules]
         case "policies":

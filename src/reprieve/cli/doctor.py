@@ -14,7 +14,7 @@ from reprieve.cli.group import examples
 from reprieve.cli.store import choose, one_of, store_argument
 
 if TYPE_CHECKING:  # stores are imported when the command runs
-    from reprieve.stores.care import Finding
+    from reprieve.stores.diagnostics import Finding
 
 EXTRAS = {
     "uvloop": ("fast", "a faster event loop"),
@@ -71,10 +71,10 @@ def _with_spinner(findings: Iterator["Finding"]) -> Iterator["Finding"]:
 
 def _examine(target: str | None, url: str | None, *, shared: bool) -> Iterator["Finding"]:
     from reprieve.clock import now
+    from reprieve.core.redact import mask_url
     from reprieve.errors import ReprieveError
-    from reprieve.stores.care import Finding
-    from reprieve.stores.open import care_for
-    from reprieve.stores.url import masked
+    from reprieve.stores.diagnostics import Finding
+    from reprieve.stores.open import diagnostics_for
 
     yield _python()
     yield from _extras()
@@ -82,11 +82,11 @@ def _examine(target: str | None, url: str | None, *, shared: bool) -> Iterator["
     try:
         choice = choose(target, url)
         settings = choice.settings
-        care = care_for(settings.url, shared=shared or settings.shared)
+        diagnostics = diagnostics_for(settings.url, shared=shared or settings.shared)
         whose = f", of the app {choice.target}" if choice.target and url is None else ""
-        yield Finding(name="settings", level="ok", seen=f"the store is {masked(settings.url)}{whose}")
+        yield Finding(name="settings", level="ok", seen=f"the store is {mask_url(settings.url)}{whose}")
         # Read the clock as late as possible: the store compares it with its own.
-        yield from care.examine(now())
+        yield from diagnostics.examine(now())
         if settings.outbox and url is None:
             yield from _outbox(settings.outbox)
     except ReprieveError as error:
@@ -104,9 +104,9 @@ def _outbox(url: str) -> Iterator["Finding"]:
     from msgspec.structs import replace
 
     from reprieve.clock import now
-    from reprieve.stores.open import care_for
+    from reprieve.stores.open import diagnostics_for
 
-    for finding in care_for(url, shared=True).examine(now()):
+    for finding in diagnostics_for(url, shared=True).examine(now()):
         if finding.name == "outbox":
             yield finding
         elif finding.level != "ok":
@@ -116,7 +116,7 @@ def _outbox(url: str) -> Iterator["Finding"]:
 def _python() -> "Finding":
     import platform
 
-    from reprieve.stores.care import Finding
+    from reprieve.stores.diagnostics import Finding
 
     return Finding(name="python", level="ok", seen=f"{platform.python_implementation()} {platform.python_version()}")
 
@@ -124,7 +124,7 @@ def _python() -> "Finding":
 def _extras() -> Iterator["Finding"]:
     from importlib.metadata import PackageNotFoundError, version
 
-    from reprieve.stores.care import Finding
+    from reprieve.stores.diagnostics import Finding
 
     for package, (extra, purpose) in EXTRAS.items():
         try:
@@ -139,7 +139,7 @@ def _clock(at: int) -> "Finding":
     from datetime import UTC, datetime
     from pathlib import Path
 
-    from reprieve.stores.care import Finding
+    from reprieve.stores.diagnostics import Finding
 
     installed_at = int(Path(__file__).stat().st_mtime * 1_000)
     seen = f"{datetime.fromtimestamp(at / 1_000, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -121,7 +121,7 @@ def tail(  # noqa: PLR0913 - one parameter per option
 
     async def watch(store: "Store") -> None:
         from reprieve.admin.resolve import resolve
-        from reprieve.stores.url import masked
+        from reprieve.core.redact import mask_url
         from reprieve.views.tasks import resolve_stored
 
         watched = Watch(
@@ -134,7 +134,7 @@ def tail(  # noqa: PLR0913 - one parameter per option
             length=length,
         )
         end = "" if length is not None else "; stop with Ctrl-C"
-        click.echo(f"watching {watched.describe()} in {masked(choice.settings.url)}{end}", err=True)
+        click.echo(f"watching {watched.describe()} in {mask_url(choice.settings.url)}{end}", err=True)
         await follow(store, watched, as_json=as_json)
 
     read(choice, watch)

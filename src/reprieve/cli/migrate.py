@@ -30,22 +30,22 @@ def migrate() -> None:
 @output.json_option
 def status(*, place: str | None, target: str | None, url: str | None, shared: bool, as_json: bool) -> None:
     """Show the schema version of the store, and that of this release. Nothing is created."""
-    from reprieve.stores.open import care_for
-    from reprieve.stores.url import masked
+    from reprieve.core.redact import mask_url
+    from reprieve.stores.open import diagnostics_for
 
     settings = _settings(place, target, url)
-    layout = care_for(settings.url, shared=shared or settings.shared).layout()
+    version = diagnostics_for(settings.url, shared=shared or settings.shared).schema_version()
     if as_json:
         output.print_json(
-            {"url": masked(settings.url), "schemaVersion": layout, "isCurrent": layout.stored == layout.known}
+            {"url": mask_url(settings.url), "schemaVersion": version, "isCurrent": version.stored == version.known}
         )
         return
-    output.print_line((masked(settings.url), "bold"))
+    output.print_line((mask_url(settings.url), "bold"))
     output.print_facts(
         [
-            ("schema version", str(layout.stored) if layout.stored else "none yet"),
-            ("this release", str(layout.known)),
-            ("to do", "nothing" if layout.stored == layout.known else "reprieve migrate up"),
+            ("schema version", str(version.stored) if version.stored else "none yet"),
+            ("this release", str(version.known)),
+            ("to do", "nothing" if version.stored == version.known else "reprieve migrate up"),
         ]
     )
 
@@ -60,21 +60,21 @@ def status(*, place: str | None, target: str | None, url: str | None, shared: bo
 @output.json_option
 def up(*, place: str | None, target: str | None, url: str | None, shared: bool, as_json: bool) -> None:
     """Migrate the store to the schema version of this release; create the store if it is missing."""
-    from reprieve.stores.open import care_for
-    from reprieve.stores.url import masked
+    from reprieve.core.redact import mask_url
+    from reprieve.stores.open import diagnostics_for
 
     settings = _settings(place, target, url)
-    care = care_for(settings.url, shared=shared or settings.shared)
-    before = care.layout()
+    diagnostics = diagnostics_for(settings.url, shared=shared or settings.shared)
+    before = diagnostics.schema_version()
     with output.working("migrating"):
-        after = care.migrate()
+        after = diagnostics.migrate()
     if as_json:
-        output.print_json({"url": masked(settings.url), "before": before.stored, "after": after.stored})
+        output.print_json({"url": mask_url(settings.url), "before": before.stored, "after": after.stored})
     elif before == after:
-        output.print_line(f"{masked(settings.url)} has schema version {after.stored}: nothing to do")
+        output.print_line(f"{mask_url(settings.url)} has schema version {after.stored}: nothing to do")
     else:
         output.print_line(
-            f"{masked(settings.url)} has schema version {after.stored} now (before: {before.stored or 'none'})"
+            f"{mask_url(settings.url)} has schema version {after.stored} now (before: {before.stored or 'none'})"
         )
 
 
@@ -83,9 +83,9 @@ def up(*, place: str | None, target: str | None, url: str | None, shared: bool, 
 @output.json_option
 def sql(*, place: str | None, target: str | None, url: str | None, as_json: bool) -> None:
     """Print the SQL of every migration."""
-    from reprieve.stores.open import care_for
+    from reprieve.stores.open import diagnostics_for
 
-    migrations = care_for(_settings(place, target, url).url).migrations()
+    migrations = diagnostics_for(_settings(place, target, url).url).migrations()
     if as_json:
         output.print_json(migrations)
         return

@@ -18,8 +18,8 @@ from reprieve.demo.mail import PORT, app, send_mail
 from reprieve.demo.provider import Provider
 from reprieve.demo.scene import Ending, Scene
 from reprieve.stores.gates import read_gate
+from reprieve.stores.paginate import find_all
 from reprieve.stores.protocol import Filter
-from reprieve.stores.walk import find_all
 
 TENANTS = {"acme": 0.6, "bolt": 0.3, "cozy": 0.1}
 """Three tenants, and their shares of the jobs."""

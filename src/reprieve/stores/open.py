@@ -4,12 +4,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
 
+from reprieve.core.redact import mask_url
 from reprieve.errors import InvalidUrl, MissingExtra, StoreNotFound
-from reprieve.stores.care import Care
 from reprieve.stores.checked import checked
+from reprieve.stores.diagnostics import Diagnostics
 from reprieve.stores.outbox import Outbox
 from reprieve.stores.protocol import MAX_PAYLOAD_BYTES, Store
-from reprieve.stores.url import masked, path_of
+from reprieve.stores.url import path_of
 
 _POSTGRES = ("postgresql", "postgres")
 _REDIS = (
@@ -82,18 +83,18 @@ def open_outbox(url: str, *, largest_payload: int = MAX_PAYLOAD_BYTES) -> Outbox
 
         return PostgresOutbox(url, largest_payload=largest_payload)
     message = (
-        f"no outbox answers to {masked(url)!r}; write postgresql://user:password@host/database or sqlite:///app.db"
+        f"no outbox answers to {mask_url(url)!r}; write postgresql://user:password@host/database or sqlite:///app.db"
     )
     raise InvalidUrl(message)
 
 
-def care_for(url: str, *, shared: bool = False) -> Care:
-    """Return the care of the store that a URL names; it is looked at from outside, and need not exist yet."""
+def diagnostics_for(url: str, *, shared: bool = False) -> Diagnostics:
+    """Return the diagnostics of the store that a URL names, which need not exist yet."""
     scheme, _, _ = url.partition("://")
     if scheme == "sqlite":
-        from reprieve.stores.sqlite.care import SqliteCare  # noqa: PLC0415 - as above
+        from reprieve.stores.sqlite.diagnostics import SqliteDiagnostics  # noqa: PLC0415 - as above
 
-        return SqliteCare(path_of(url), shared=shared)
+        return SqliteDiagnostics(path_of(url), shared=shared)
     if scheme in _POSTGRES:
         with _extra("postgres"):
             from reprieve.stores.postgres.address import address_of  # noqa: PLC0415 - as above
@@ -115,10 +116,10 @@ def _require_store(url: str, *, shared: bool) -> None:
     if url.startswith("sqlite://") and path is None:
         message = f"{url} is gone with the process that opened it; to look at jobs from outside, keep them in a file"
         raise StoreNotFound(message)
-    if care_for(url, shared=shared).layout().stored:
+    if diagnostics_for(url, shared=shared).schema_version().stored:
         return
     if path is None:
-        where = f"{masked(url)} has no store yet"
+        where = f"{mask_url(url)} has no store yet"
     else:
         where = f"{path.absolute()} {'holds no jobs yet' if path.exists() else 'does not exist'}"
     message = (
@@ -142,6 +143,6 @@ def _unanswered(url: str) -> InvalidUrl:
     dialect, plus, _ = url.partition("://")[0].partition("+")
     if plus and dialect in ("sqlite", *_POSTGRES, *_REDIS):
         # SQLAlchemy names its driver there.
-        return InvalidUrl(f"{masked(url)!r} names a driver; write {dialect}:// without it")
+        return InvalidUrl(f"{mask_url(url)!r} names a driver; write {dialect}:// without it")
     forms = "sqlite:///jobs.db, sqlite://:memory:, postgresql://user:password@host/database or redis://host:6379/0"
-    return InvalidUrl(f"no store answers to {masked(url)!r}; write {forms}")
+    return InvalidUrl(f"no store answers to {mask_url(url)!r}; write {forms}")

@@ -9,7 +9,7 @@ from reprieve.core.ids import created_at, is_id
 from reprieve.core.job import Job
 from reprieve.core.record import Record
 from reprieve.stores.capabilities import Transactional
-from reprieve.stores.care import Finding
+from reprieve.stores.diagnostics import Finding
 
 LATE = 60_000
 """Milliseconds after which a job that waits in an outbox should have been fetched."""

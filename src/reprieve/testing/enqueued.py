@@ -11,8 +11,8 @@ from reprieve.core.duration import spell
 from reprieve.core.job import Job
 from reprieve.errors import UndecodablePayload
 from reprieve.portal import Portal
+from reprieve.stores.paginate import find_all
 from reprieve.stores.protocol import Filter
-from reprieve.stores.walk import find_all
 from reprieve.task import Task
 
 SHOWN = 20

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 
 from reprieve.clock import Clock
+from reprieve.stores.paginate import find_all
 from reprieve.stores.protocol import Filter, Store
-from reprieve.stores.walk import find_all
 from reprieve.worker.attempts import Attempts
 from reprieve.worker.notifier import wake_ups
 

@@ -14,12 +14,12 @@ import socket
 import structlog
 
 from reprieve.clock import ticks
+from reprieve.core.redact import mask_url
 from reprieve.core.suggestion import nearest
 from reprieve.errors import LifespanFailed
 from reprieve.rng import bits
+from reprieve.stores.paginate import find_all
 from reprieve.stores.protocol import Filter
-from reprieve.stores.url import masked
-from reprieve.stores.walk import find_all
 from reprieve.worker import in_flight
 from reprieve.worker.child_process import ChildConfiguration, ChildProcess
 from reprieve.worker.configuration import WorkerConfiguration
@@ -95,7 +95,7 @@ class Supervisor:
         log.info(
             "worker started",
             target=configuration.target,
-            store=masked(configuration.url),
+            store=mask_url(configuration.url),
             queues=list(configuration.queues),
             tasks=len(list(registry)),
             processes=configuration.processes,

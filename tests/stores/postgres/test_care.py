@@ -9,8 +9,8 @@ import pytest
 
 from reprieve import clock
 from reprieve.errors import StoreReadOnly
-from reprieve.stores.care import Finding
-from reprieve.stores.open import care_for
+from reprieve.stores.diagnostics import Finding
+from reprieve.stores.open import diagnostics_for
 from reprieve.stores.postgres import PostgresStore
 from reprieve.stores.protocol import Filter, Retention
 from reprieve.testing.conformance.stage import DAY, START, Worker, enqueue, fail, kill, new_job, succeed
@@ -22,18 +22,18 @@ def levels(findings: list[Finding]) -> dict[str, str]:
 
 
 def test_schema_that_does_not_exist_yet_is_no_fault(url: str) -> None:
-    care = care_for(url)
+    care = diagnostics_for(url)
     found = levels(list(care.examine(clock.now())))
-    assert {name for name, level in found.items() if level != "ok"} == {"layout"}
-    assert (care.layout().stored, care.layout().known) == (0, 1)
+    assert {name for name, level in found.items() if level != "ok"} == {"schema"}
+    assert (care.schema_version().stored, care.schema_version().known) == (0, 1)
 
 
 async def test_store_that_is_well_is_found_well(url: str, store: PostgresStore) -> None:
     await store.tally("status", Filter(), START)
-    found = levels(list(care_for(url).examine(clock.now())))
+    found = levels(list(diagnostics_for(url).examine(clock.now())))
     assert set(found.values()) == {"ok"}
     assert {"server", "way", "durability", "skew", "autovacuum", "connections", "rights", "indexes"} < found.keys()
-    assert care_for(url).layout().stored == 1
+    assert diagnostics_for(url).schema_version().stored == 1
 
 
 async def test_jobs_of_the_dead_and_clocks_ahead_are_seen(url: str, store: PostgresStore) -> None:
@@ -41,23 +41,23 @@ async def test_jobs_of_the_dead_and_clocks_ahead_are_seen(url: str, store: Postg
     worker = await Worker.open(store, lease=10.0)
     first, _ = await worker.exactly(2)
     await worker.settle(fail(first))
-    assert levels(list(care_for(url).examine(START - DAY)))["events"] == "warn"
-    (sessions,) = [finding for finding in care_for(url).examine(START + DAY) if finding.name == "sessions"]
+    assert levels(list(diagnostics_for(url).examine(START - DAY)))["events"] == "warn"
+    (sessions,) = [finding for finding in diagnostics_for(url).examine(START + DAY) if finding.name == "sessions"]
     assert (sessions.level, sessions.seen) == ("warn", "0 alive, 1 dead with 1 jobs")
 
 
 def test_server_that_is_down_is_bad_news() -> None:
-    (finding,) = care_for("postgresql://ana:secret@127.0.0.1:9/jobs").examine(START)
+    (finding,) = diagnostics_for("postgresql://ana:secret@127.0.0.1:9/jobs").examine(START)
     assert (finding.level, finding.fix[:18]) == ("bad", "check that it runs")
     assert "secret" not in finding.seen + finding.fix
 
 
 async def test_migrations_can_be_run_by_hand(url: str) -> None:
-    care = care_for(url)
+    care = diagnostics_for(url)
     with psycopg.connect(url.partition("?")[0], autocommit=True) as admin:
         for step in care.migrations():
             admin.execute(step.sql)
-    assert care.layout().stored == care.layout().known
+    assert care.schema_version().stored == care.schema_version().known
     store = PostgresStore(url)
     job = new_job(store)
     await enqueue(store, job)
@@ -66,8 +66,8 @@ async def test_migrations_can_be_run_by_hand(url: str) -> None:
 
 
 def test_migrating_makes_the_schema_and_doing_it_again_changes_nothing(url: str) -> None:
-    assert care_for(url).migrate().stored == 1
-    assert care_for(url).migrate().stored == 1
+    assert diagnostics_for(url).migrate().stored == 1
+    assert diagnostics_for(url).migrate().stored == 1
 
 
 @contextmanager
@@ -97,24 +97,24 @@ def as_role(url: str, role: str) -> str:
     ],
 )
 def test_what_somebody_changed_is_seen(url: str, statement: str, name: str, level: str, fix: str) -> None:
-    care_for(url).migrate()
+    diagnostics_for(url).migrate()
     with changed(url, statement):
-        (found,) = [finding for finding in care_for(url).examine(clock.now()) if finding.name == name]
+        (found,) = [finding for finding in diagnostics_for(url).examine(clock.now()) if finding.name == name]
     assert found.level == level
     assert fix in found.fix
 
 
 def test_transaction_that_is_open_for_long_is_seen(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("reprieve.stores.postgres.care.LONG", 0)
-    care_for(url).migrate()
+    diagnostics_for(url).migrate()
     with psycopg.connect(url.partition("?")[0]) as reader:
         reader.execute("select 1")
-        (found,) = [finding for finding in care_for(url).examine(clock.now()) if finding.name == "transactions"]
+        (found,) = [finding for finding in diagnostics_for(url).examine(clock.now()) if finding.name == "transactions"]
     assert (found.level, found.fix[:6]) == ("warn", "end it")
 
 
 def test_clock_that_is_wrong_is_seen(url: str) -> None:
-    (found,) = [finding for finding in care_for(url).examine(clock.now() + DAY) if finding.name == "skew"]
+    (found,) = [finding for finding in diagnostics_for(url).examine(clock.now() + DAY) if finding.name == "skew"]
     assert found.level == "warn"
 
 
@@ -144,7 +144,7 @@ def grants(url: str, role: str) -> list[str]:
 
 
 async def test_role_with_the_least_rights_does_all_work(url: str, role: str) -> None:
-    care_for(url).migrate()
+    diagnostics_for(url).migrate()
     with changed(url, *grants(url, role)):
         store = PostgresStore(as_role(url, role))
         await enqueue(store, new_job(store, key="k"), new_job(store, due_at=START + 5))
@@ -152,12 +152,12 @@ async def test_role_with_the_least_rights_does_all_work(url: str, role: str) -> 
         await worker.settle(fail(await worker.one()))
         await store.prune(Retention(now=START))
         await store.close()
-        assert levels(list(care_for(as_role(url, role)).examine(clock.now())))["rights"] == "ok"
+        assert levels(list(diagnostics_for(as_role(url, role)).examine(clock.now())))["rights"] == "ok"
 
 
 @pytest.mark.parametrize("call", ["forget_day(9223372036854775807)", "prepare_days(1700000000000, 50)"])
 def test_role_that_may_only_look_changes_no_history(url: str, role: str, call: str) -> None:
-    care_for(url).migrate()
+    diagnostics_for(url).migrate()
     with changed(url, *grants(url, role)[:2], f"grant select on all tables in schema {schema_of(url)} to {role}"):
         before = days(url)
         with (
@@ -167,13 +167,13 @@ def test_role_that_may_only_look_changes_no_history(url: str, role: str, call: s
             reader.execute(f"select {schema_of(url)}.{call}")
         assert days(url) == before
         (found,) = [
-            finding for finding in care_for(as_role(url, role)).examine(clock.now()) if finding.name == "rights"
+            finding for finding in diagnostics_for(as_role(url, role)).examine(clock.now()) if finding.name == "rights"
         ]
         assert "forget_day, job" in found.seen
 
 
 def test_days_are_made_and_dropped_only_by_the_clock_of_the_server(url: str) -> None:
-    care_for(url).migrate()
+    diagnostics_for(url).migrate()
     before = days(url)
     assert len(before) == 4
     with changed(url, "select prepare_days(9223372036854775807, 1000000)"):
@@ -183,7 +183,7 @@ def test_days_are_made_and_dropped_only_by_the_clock_of_the_server(url: str) -> 
 
 
 def test_what_the_owner_does_for_others_touches_no_table_of_theirs(url: str, role: str) -> None:
-    care_for(url).migrate()
+    diagnostics_for(url).migrate()
     with (
         changed(url, *grants(url, role)),
         psycopg.connect(as_role(url, role).partition("?")[0], autocommit=True) as worker,
@@ -195,10 +195,10 @@ def test_what_the_owner_does_for_others_touches_no_table_of_theirs(url: str, rol
 
 
 async def test_rights_that_are_missing_are_named(url: str, role: str) -> None:
-    care_for(url).migrate()
+    diagnostics_for(url).migrate()
     with changed(url, *grants(url, role), f"revoke delete on {schema_of(url)}.job from {role}"):
         (found,) = [
-            finding for finding in care_for(as_role(url, role)).examine(clock.now()) if finding.name == "rights"
+            finding for finding in diagnostics_for(as_role(url, role)).examine(clock.now()) if finding.name == "rights"
         ]
         assert (found.level, found.seen) == ("bad", f"{role} may not work with job")
         store = PostgresStore(as_role(url, role))

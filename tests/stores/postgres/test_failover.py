@@ -9,8 +9,8 @@ import pytest
 
 from reprieve import clock
 from reprieve.errors import StoreReadOnly
-from reprieve.stores.care import Finding
-from reprieve.stores.open import care_for
+from reprieve.stores.diagnostics import Finding
+from reprieve.stores.open import diagnostics_for
 from reprieve.stores.postgres import PostgresStore
 from reprieve.stores.protocol import Filter
 from reprieve.testing.conformance.stage import START, Worker, new_job
@@ -20,7 +20,7 @@ from tests.servers import postgres, proxy
 @pytest.fixture(scope="module")
 def primary() -> Iterator[postgres.Server]:
     with postgres.own() as server:
-        care_for(server.url).migrate()
+        diagnostics_for(server.url).migrate()
         yield server
 
 
@@ -57,9 +57,9 @@ async def test_replica_is_not_connected_to(replica: postgres.Server) -> None:
             await store.tally("status", Filter(), START)
     finally:
         await store.close()
-    (found,) = care_for(replica.url).examine(clock.now())
+    (found,) = diagnostics_for(replica.url).examine(clock.now())
     assert (found.level, found.fix[:23]) == ("bad", "name the primary server")
-    found = next(care_for(f"{replica.url}?target_session_attrs=any").examine(clock.now()))
+    found = next(diagnostics_for(f"{replica.url}?target_session_attrs=any").examine(clock.now()))
     assert (found.level, found.fix[:23]) == ("bad", "name the primary server")
 
 
@@ -101,7 +101,7 @@ def test_slot_of_a_replica_that_is_far_behind_is_seen(
     primary: postgres.Server, slot: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def transactions() -> Finding:
-        (found,) = [one for one in care_for(primary.url).examine(clock.now()) if one.name == "transactions"]
+        (found,) = [one for one in diagnostics_for(primary.url).examine(clock.now()) if one.name == "transactions"]
         return found
 
     assert transactions().level == "ok"

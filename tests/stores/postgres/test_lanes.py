@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from reprieve import clock
-from reprieve.stores.open import care_for
+from reprieve.stores.open import diagnostics_for
 from reprieve.stores.postgres import PostgresStore
 from reprieve.stores.postgres.address import address_of
 from reprieve.stores.protocol import LimitUpdate, Subject
@@ -35,7 +35,7 @@ async def test_lane_with_the_number_of_another_stops_nobody(url: str, store: Pos
     right = new_job(store)
     await store.enqueue([right], START)
     assert {job.id for job in await worker.take(10, at=START + 1)} == {between.id, right.id}
-    (found,) = [finding for finding in care_for(url).examine(clock.now()) if finding.name == "lanes"]
+    (found,) = [finding for finding in diagnostics_for(url).examine(clock.now()) if finding.name == "lanes"]
     assert found.level == "bad"
     assert "2 enqueues put aside, of task 'send' and tenant 'somebody else'" in found.seen
 
@@ -78,5 +78,5 @@ async def test_number_of_a_tenant_or_a_limiter_that_another_has_stops_nobody(
         await store.enqueue([job], START)
     worker = await Worker.open(store)
     assert [job.id for job in await worker.take(10, queues=("default", "mine"))] == [right.id]
-    (found,) = [finding for finding in care_for(url).examine(clock.now()) if finding.name == "lanes"]
+    (found,) = [finding for finding in diagnostics_for(url).examine(clock.now()) if finding.name == "lanes"]
     assert found.level == "bad"

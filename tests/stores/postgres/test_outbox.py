@@ -12,7 +12,7 @@ from reprieve import Reprieve
 from reprieve.config import Settings
 from reprieve.core.job import Job
 from reprieve.errors import StoreClosed, StoreError
-from reprieve.stores.open import care_for
+from reprieve.stores.open import diagnostics_for
 from reprieve.stores.outbox import Entry
 from reprieve.stores.postgres import PostgresStore
 from reprieve.stores.postgres.address import address_of
@@ -256,7 +256,7 @@ async def test_the_doctor_tells_of_the_outbox(url: str, outbox: PostgresOutbox, 
     made_at = jobs[0].created_at
 
     def found(now: int) -> tuple[str, str]:
-        (finding,) = (one for one in care_for(url).examine(now) if one.name == "outbox")
+        (finding,) = (one for one in diagnostics_for(url).examine(now) if one.name == "outbox")
         return finding.level, finding.seen
 
     assert found(made_at + 5_000) == ("ok", "3 waiting, the first for 5 s")

@@ -10,7 +10,7 @@ from psycopg.rows import dict_row
 from reprieve import Reprieve
 from reprieve.errors import InvalidName, StoreError, ValidationError
 from reprieve.stores.capabilities import Transactional
-from reprieve.stores.open import care_for
+from reprieve.stores.open import diagnostics_for
 from reprieve.stores.postgres import PostgresStore
 from reprieve.stores.postgres.address import address_of
 from reprieve.stores.protocol import Filter
@@ -112,7 +112,7 @@ async def test_temporary_tables_of_the_same_names_are_no_tables_of_ours(
 
 
 def test_sessions_of_ours_see_no_temporary_table(url: str) -> None:
-    care_for(url).migrate()
+    diagnostics_for(url).migrate()
     with address_of(url).connect() as connection:
         shadow(connection, url)
         found = connection.execute("select relnamespace::regnamespace::text from pg_class where oid = 'job'::regclass")
@@ -125,9 +125,9 @@ async def test_migration_by_hand_makes_no_use_of_temporary_tables(url: str, shop
     shop.execute("create temp table ledger (lane text)")
     shop.commit()
     shop.autocommit = True
-    for step in care_for(url).migrations():
+    for step in diagnostics_for(url).migrations():
         shop.execute(step.sql)
-    assert care_for(url).layout().stored == care_for(url).layout().known
+    assert diagnostics_for(url).schema_version().stored == diagnostics_for(url).layout().known
 
 
 async def test_connection_without_a_transaction_is_refused(url: str, store: PostgresStore) -> None:

@@ -11,10 +11,10 @@ import redis
 from reprieve.clock import ticks
 from reprieve.core.ids import partition_of
 from reprieve.errors import ForeignStore, ReprieveError, StoreError, StoreLocked
+from reprieve.stores.capabilities import FaultPoint
 from reprieve.stores.protocol import Filter, LimitUpdate, Store
 from reprieve.stores.redis import RedisStore
 from reprieve.stores.redis.limit_shares import divide
-from reprieve.stores.redis.partition import Point
 from reprieve.stores.redis.tags import tag_of
 from reprieve.testing.conformance import CHECKS
 from reprieve.testing.conformance.stage import (
@@ -136,7 +136,9 @@ async def test_partitions_are_shared_evenly_by_the_nodes(url: str, nodes: list[s
 
 
 @pytest.mark.parametrize("point", ["before", "after"])
-async def test_claim_that_failed_in_one_partition_and_is_repeated_leases_no_job_twice(url: str, point: Point) -> None:
+async def test_claim_that_failed_in_one_partition_and_is_repeated_leases_no_job_twice(
+    url: str, point: FaultPoint
+) -> None:
     store = RedisStore(f"{url}?partitions=4")
     await enqueue(store, *new_jobs(store, 40))
     worker = await Worker.open(store)

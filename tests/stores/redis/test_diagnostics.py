@@ -8,7 +8,7 @@ import pytest
 
 from reprieve import clock
 from reprieve.errors import StoreReadOnly
-from reprieve.stores.open import care_for
+from reprieve.stores.open import diagnostics_for
 from reprieve.stores.protocol import Filter, LimitUpdate, Retention
 from reprieve.stores.redis import RedisStore
 from reprieve.testing.conformance.stage import START, Worker, enqueued, fail, find_all, succeed, update_limits
@@ -19,7 +19,7 @@ DEPLOY = Path(__file__).parents[3] / "deploy"
 
 
 def findings(url: str) -> dict[str, str]:
-    return {finding.name: finding.level for finding in care_for(url).examine(clock.now())}
+    return {finding.name: finding.level for finding in diagnostics_for(url).examine(clock.now())}
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_every_danger_is_found(settings: dict[str, str], name: str, level: str) 
 def test_key_of_another_kind_and_a_newer_layout_are_found(safe: servers.Server) -> None:
     with safe.client() as client:
         client.hset("{reprieve:0}:meta", "schema_version", 99)
-        assert findings(safe.url)["layout"] == "bad"
+        assert findings(safe.url)["schema"] == "bad"
         client.delete("{reprieve:0}:meta")
         client.set("{reprieve:0}:jobs", "somebody else's")
         assert findings(safe.url)["keys"] == "bad"
@@ -67,11 +67,11 @@ def test_replica_is_found(safe: servers.Server) -> None:
 
 
 def test_layout_is_made_and_told(safe: servers.Server) -> None:
-    care = care_for(safe.url)
-    assert (care.layout().stored, care.layout().known) == (0, 1)
-    assert care.migrate().stored == 1
-    assert care.layout().stored == 1
-    assert care.migrations() == []
+    diagnostics = diagnostics_for(safe.url)
+    assert (diagnostics.schema_version().stored, diagnostics.schema_version().known) == (0, 1)
+    assert diagnostics.migrate().stored == 1
+    assert diagnostics.schema_version().stored == 1
+    assert diagnostics.migrations() == []
 
 
 def test_cluster_is_examined_node_by_node() -> None:

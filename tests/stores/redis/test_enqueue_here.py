@@ -12,8 +12,8 @@ import pytest
 from reprieve import Reprieve, Task
 from reprieve.errors import StoreClosed, StoreFull
 from reprieve.stores.capabilities import Immediate
+from reprieve.stores.paginate import find_all
 from reprieve.stores.protocol import Filter
-from reprieve.stores.walk import find_all
 from tests.servers import redis as servers
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from reprieve import clock
 from reprieve.errors import StoreError
-from reprieve.stores.open import care_for
+from reprieve.stores.open import diagnostics_for
 from reprieve.stores.protocol import Filter
 from reprieve.stores.redis import RedisStore
 from reprieve.testing.conformance.stage import Worker, enqueue, find_all, new_jobs, succeed
@@ -76,7 +76,7 @@ async def test_partition_whose_slot_is_moved_waits_and_is_never_split(cluster: s
 
 async def test_doctor_tells_of_slots_that_are_moved(cluster: servers.Cluster) -> None:
     def found() -> list[tuple[str, str]]:
-        findings = care_for(cluster.url).examine(clock.now())
+        findings = diagnostics_for(cluster.url).examine(clock.now())
         return [(finding.level, finding.seen) for finding in findings if finding.name == "slots"]
 
     assert found() == [("ok", "none is being moved")]

@@ -9,12 +9,12 @@ from pathlib import Path
 import msgspec
 
 from reprieve.core.job import Job
+from reprieve.stores.sqlite.leases import unpack_lease
 from reprieve.stores.sqlite.rows import id_of, row_id
 
 _decode_jobs = msgspec.msgpack.Decoder(list[Job]).decode
-_decode_lease = msgspec.msgpack.Decoder(dict[int, tuple[int, int]]).decode
 
-# Each answers the rows that break a promise; with its words they make the complaint.
+# Each selects the rows that break a promise, which is described by its key.
 _RULES = {
     "a lane's counters are not its rows": """
         select * from (
@@ -71,7 +71,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def complaints(path: Path) -> list[str]:
-    """Return what is wrong with a file, in words; nothing when all is well. Others may go on writing meanwhile."""
+    """Return the broken promises of a file, one line each; other processes may write meanwhile."""
     with closing(_connect(path)) as tx:
         tx.execute("begin")
         found = [f"integrity: {row[0]}" for row in tx.execute("pragma integrity_check") if row[0] != "ok"]
@@ -85,7 +85,7 @@ def stored_ids(path: Path) -> set[str]:
     """Return the public id of every job that a file holds, those that succeeded as well."""
     with closing(_connect(path)) as tx:
         tx.execute("begin")
-        living = {id_of(row, rec) for row, rec in tx.execute("select id, rec from job")}
+        living = {id_of(row, record) for row, record in tx.execute("select id, record from job")}
         return living | {job.id for (jobs,) in tx.execute("select jobs from finished") for job in _decode_jobs(jobs)}
 
 
@@ -100,8 +100,8 @@ def content(path: Path) -> dict[str, list[tuple[object, ...]]]:
 def _leased(tx: sqlite3.Connection) -> Iterator[tuple[int, int, int]]:
     """Return lease, job and lane of everything that is leased."""
     for lease, jobs in tx.execute("select id, jobs from lease"):
-        for job, (lane, _) in _decode_lease(jobs).items():
-            yield lease, job, lane
+        for job, leased in unpack_lease(jobs).items():
+            yield lease, job, leased.lane
 
 
 def _lease_complaints(tx: sqlite3.Connection, leased: list[tuple[int, int, int]]) -> Iterator[str]:
@@ -117,7 +117,7 @@ def _lease_complaints(tx: sqlite3.Connection, leased: list[tuple[int, int, int]]
             yield f"job {row} waits or runs in {places[row]} places"
     for (row,) in tx.execute("select id from annotation"):
         if not times[row]:
-            yield f"a annotation of job {row}, which does not run"
+            yield f"an annotation of job {row}, which does not run"
 
 
 def _running_complaints(tx: sqlite3.Connection, leased: list[tuple[int, int, int]]) -> Iterator[str]:

@@ -73,7 +73,7 @@ async def filled(path: Path, count: int = 300) -> set[str]:
 
 
 async def test_file_that_stays_locked_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file, "PATIENCE", 100)
+    monkeypatch.setattr(file, "LOCK_TIMEOUT_MS", 100)
     path = tmp_path / "jobs.db"
     store = SqliteStore(path)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
@@ -88,7 +88,7 @@ async def test_file_that_stays_locked_is_reported(tmp_path: Path, monkeypatch: p
 
 
 async def test_file_that_stays_locked_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file, "PATIENCE", 100)
+    monkeypatch.setattr(file, "LOCK_TIMEOUT_MS", 100)
     path = tmp_path / "jobs.db"
     await filled(path)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
@@ -131,7 +131,7 @@ async def test_read_only_file_or_folder_is_reported(shared_folder: Path, of_file
 
 
 def test_missing_folder_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(StoreReadOnly, match="does not exist; make it"):
+    with pytest.raises(StoreReadOnly, match="does not exist; create it"):
         SqliteStore(tmp_path / "missing" / "jobs.db")
     assert names(tmp_path) == set()
 
@@ -248,7 +248,7 @@ def test_text_file_is_left_alone(tmp_path: Path, text: str) -> None:
     path = tmp_path / "letter.txt"
     path.write_text(text)
     before = fingerprints(tmp_path)
-    with pytest.raises(ForeignStore, match="no SQLite database; name another one"):
+    with pytest.raises(ForeignStore, match="not a SQLite database; name another one"):
         SqliteStore(path)
     assert fingerprints(tmp_path) == before
 
@@ -262,7 +262,7 @@ def test_database_of_something_else_is_left_alone(tmp_path: Path, mode: str) -> 
         shop.execute("insert into reprieve_job values (1, 'baker')")
         shop.commit()
     before = fingerprints(tmp_path)
-    with pytest.raises(ForeignStore, match="database of something else; name another file"):
+    with pytest.raises(ForeignStore, match="database of another program; name another file"):
         SqliteStore(path)
     assert fingerprints(tmp_path) == before
 
@@ -271,11 +271,13 @@ async def test_store_of_a_newer_release_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
     await filled(path)
     with closing(sqlite3.connect(path)) as newer:
-        version = newer.execute("select value from reprieve_counter where name = 'layout'").fetchone()[0]
-        newer.execute("update reprieve_counter set value = value + 1 where name = 'layout'")
+        version = newer.execute("select value from reprieve_counter where name = 'schema'").fetchone()[0]
+        newer.execute("update reprieve_counter set value = value + 1 where name = 'schema'")
         newer.commit()
     before = fingerprints(tmp_path)
-    with pytest.raises(NewerSchema, match=f"has layout {version + 1}, and this release knows {version}; update"):
+    with pytest.raises(
+        NewerSchema, match=f"has schema version {version + 1}, and this release knows {version}; update"
+    ):
         SqliteStore(path)
     assert fingerprints(tmp_path) == before
 
@@ -310,7 +312,7 @@ def test_network_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
     mounts = tmp_path / "mountinfo"
     mounts.write_text(f"{MOUNTS}41 22 0:33 / {tmp_path.resolve()} rw - nfs4 files:/jobs rw\n")
     # The machine's own mounts cannot be changed by a test.
-    monkeypatch.setattr(file, "_require_place", partial(file._require_place, mounts=mounts))  # noqa: SLF001
+    monkeypatch.setattr(file, "_require_usable", partial(file._require_usable, mounts=mounts))  # noqa: SLF001
     with pytest.raises(StoreError, match=r"network file system \(nfs4\).*use a local disk or PostgreSQL"):
         SqliteStore(tmp_path / "jobs.db")
     assert names(tmp_path) == {"mountinfo"}

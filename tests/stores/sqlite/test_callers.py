@@ -170,7 +170,7 @@ def test_what_is_no_connection_is_refused(store: SqliteStore, thing: object) -> 
 
 
 def test_an_asynchronous_session_is_refused_with_what_to_do(store: SqliteStore) -> None:
-    with pytest.raises(ValidationError, match="AsyncSession of sqlalchemy runs in a thread of its own"):
+    with pytest.raises(ValidationError, match="AsyncSession of sqlalchemy uses its connection in another thread"):
         store.enqueue_in(AsyncSession(), [new_job(store)], START)
 
 

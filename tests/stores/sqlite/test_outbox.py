@@ -11,7 +11,7 @@ import pytest
 from reprieve.core.ids import make_id
 from reprieve.core.job import Job
 from reprieve.errors import NewerSchema, StoreClosed
-from reprieve.stores.open import care_for
+from reprieve.stores.open import diagnostics_for
 from reprieve.stores.sqlite.outbox import SqliteOutbox
 from reprieve.testing.conformance.stage import START
 
@@ -61,7 +61,7 @@ async def test_the_first_transaction_that_sends_makes_our_tables_and_waits_for_n
     assert tables(shop) == {"orders"}
     send(outbox, shop, 1)
     assert [entry.job for entry in await outbox.take(10)] == [job(1)]
-    assert care_for(f"sqlite:///{path}").layout().stored == 1
+    assert diagnostics_for(f"sqlite:///{path}").schema_version().stored == 1
 
 
 async def test_a_row_that_was_removed_gives_its_place_to_no_other(
@@ -90,7 +90,7 @@ async def test_a_failure_leaves_the_rest_of_the_transaction_alone(
     outbox: SqliteOutbox, shop: sqlite3.Connection
 ) -> None:
     send(outbox, shop, 1)
-    shop.execute("update reprieve_counter set value = 99 where name = 'layout'")
+    shop.execute("update reprieve_counter set value = 99 where name = 'schema'")
     shop.execute("begin immediate")
     shop.execute("insert into orders values ('bread')")
     with pytest.raises(NewerSchema):

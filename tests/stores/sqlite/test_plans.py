@@ -11,8 +11,8 @@ from reprieve.stores.sqlite import SqliteStore
 from reprieve.stores.sqlite.statements import statements
 from reprieve.testing.conformance.stage import START, Worker, new_jobs
 
-LARGE = {"job", "ready", "delayed", "lane", "tenant", "limiter", "event", "finished", "ended", "uniq", "result"}
-HOT = ("enqueue", "claim", "settle", "finished", "places", "sessions")
+LARGE = {"job", "ready", "delayed", "lane", "tenant", "limiter", "event", "finished", "ended", "unique_key", "result"}
+HOT = ("enqueue", "claim", "settle", "finished", "lanes", "sessions", "jobs")
 CLAIM, PARTS = statements("claim"), ("in_turn", "by_id")
 STATEMENTS = [(file, name) for file in HOT for name in statements(file) if name not in ("candidates", *PARTS)]
 CANDIDATES = [CLAIM["candidates"].replace("{tenants}", CLAIM[part]) for part in PARTS]

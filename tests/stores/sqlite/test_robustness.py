@@ -82,7 +82,7 @@ async def test_idle_claim_of_a_tenant_at_the_ceiling_wakes_nobody(store: SqliteS
     assert not await store.wait(("default",), 0.1)
 
 
-LOOK_WHILE_WAITING = """
+CLAIM_WHILE_WAITING = """
 import asyncio, sys
 from pathlib import Path
 from reprieve.stores.sqlite import SqliteStore
@@ -94,7 +94,7 @@ async def main():
     await worker.ask(1)
     waiting = asyncio.create_task(store.wait(("default",), 5.0))
     await asyncio.sleep(0)
-    # A commit whose ring is on its way to the loop when somebody else looks.
+    # A commit whose wake-up is on its way to the loop when another session claims.
     store.submit(lambda tx: tx.execute("update reprieve_counter set value = value + 1 where name = 'entry'")).result()
     await worker.ask(1, queues=("other",))
     print(await waiting)
@@ -103,8 +103,8 @@ asyncio.run(main())
 """
 
 
-def test_look_of_another_does_not_take_the_ring_from_who_waits(path: Path) -> None:
-    assert run_script(LOOK_WHILE_WAITING, path) == "True\n"
+def test_claim_of_another_session_does_not_take_the_wake_up_of_a_waiting_one(path: Path) -> None:
+    assert run_script(CLAIM_WHILE_WAITING, path) == "True\n"
 
 
 OPEN = "import sys; from pathlib import Path; from reprieve.stores.sqlite import SqliteStore\n"
@@ -137,7 +137,7 @@ async def test_folder_that_cannot_be_reached_is_reported() -> None:
 
 
 async def test_many_calls_on_a_locked_file_share_one_patience(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file, "PATIENCE", 200)
+    monkeypatch.setattr(file, "LOCK_TIMEOUT_MS", 200)
     store = SqliteStore(path)
     worker = await Worker.open(store)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:

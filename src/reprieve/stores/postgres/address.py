@@ -16,9 +16,9 @@ from psycopg.pq import Conninfo, Format
 from psycopg.types.numeric import Int8Dumper
 
 from reprieve.core.ids import id_from_bytes
+from reprieve.core.redact import mask_url
 from reprieve.errors import InvalidUrl
 from reprieve.stores.postgres.line import LOOKS, PATIENCE, Line
-from reprieve.stores.url import masked
 
 Durability: TypeAlias = Literal["full", "fast"]
 """Full waits until the server has flushed; fast may lose the last moments when the server crashes, nothing else."""
@@ -196,7 +196,7 @@ def address_of(url: str, schema: str | None = None, durability: Durability = "fu
         conninfo = _conninfo("?".join((base, "&".join(theirs))) if theirs else base)
         ears = _conninfo(ours["listen"]) if ours.get("listen") else ""
     except (ValueError, psycopg.Error):
-        message = f"{masked(url)!r} cannot be read; write postgresql://user:password@host/database"
+        message = f"{mask_url(url)!r} cannot be read; write postgresql://user:password@host/database"
         # What libpq says of it quotes it, with the password.
         raise InvalidUrl(message) from None
     name = schema or ours.get("schema", SCHEMA)

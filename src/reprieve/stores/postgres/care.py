@@ -8,7 +8,17 @@ import psycopg
 
 from reprieve.errors import ReprieveError
 from reprieve.stores import outbox
-from reprieve.stores.care import Finding, Layout, Migration, local_clock, measure_skew
+from reprieve.stores.diagnostics import (
+    Finding,
+    Migration,
+    SchemaVersion,
+    error_finding,
+    events_finding,
+    local_clock,
+    measure_skew,
+    schema_finding,
+    sessions_finding,
+)
 from reprieve.stores.postgres import layout
 from reprieve.stores.postgres.address import READ, Address
 from reprieve.stores.postgres.bell import DEAF_LOOKS
@@ -17,9 +27,6 @@ from reprieve.stores.postgres.leases import unpack_lease
 from reprieve.stores.postgres.line import Line
 from reprieve.stores.postgres.outbox import contents_of
 from reprieve.stores.postgres.statements import statements
-
-AHEAD = 60_000
-"""Milliseconds that the newest event may be ahead of the clock: machines are never quite of one mind."""
 
 SKEW = 1_000
 """Milliseconds that a clock may differ from the server's."""
@@ -48,22 +55,21 @@ class PostgresCare:
             with closing(self._address.connect()) as connection, self._address.transaction(connection, READ):
                 yield from self._state(connection, now, local)
         except (psycopg.Error, msgspec.MsgspecError, ReprieveError) as error:
-            seen, _, fix = str(translate(error, self._address.shown)).partition("; ")
-            yield Finding(name="store", level="bad", seen=seen, fix=fix)
+            yield error_finding("store", translate(error, self._address.shown))
 
-    def layout(self) -> Layout:
+    def schema_version(self) -> SchemaVersion:
         """Return the layout of the schema; a missing or empty one has none."""
         known = len(layout.migrations())
         try:
             with closing(self._address.connect()) as connection, self._address.transaction(connection, READ):
-                return Layout(stored=layout.layout_of(connection, self._address), known=known)
+                return SchemaVersion(stored=layout.layout_of(connection, self._address), known=known)
         except psycopg.Error as error:
             raise translate(error, self._address.shown) from error
 
-    def migrate(self) -> Layout:
+    def migrate(self) -> SchemaVersion:
         """Do what using the schema for the first time does."""
         layout.prepare(self._address)
-        return self.layout()
+        return self.schema_version()
 
     def migrations(self) -> list[Migration]:
         """Return the steps, each as a script that makes what it needs and notes itself."""
@@ -82,11 +88,9 @@ class PostgresCare:
         yield _connections(connection)
         yield _transactions(connection)
         stored, known = layout.layout_of(connection, self._address), len(layout.migrations())
+        yield schema_finding(SchemaVersion(stored=stored, known=known))
         if stored != known:
-            seen = f"{stored}, and this release knows {known}" if stored else "none yet"
-            yield Finding(name="layout", level="warn", seen=seen, fix="reprieve migrate up brings it up to date")
             return
-        yield Finding(name="layout", level="ok", seen=f"{stored}, the newest")
         yield _rights(connection, self._address)
         yield _indexes(connection)
         yield _lanes(connection)
@@ -194,10 +198,7 @@ def _flushes(connection: psycopg.Connection) -> Finding:
 
 def _events(connection: psycopg.Connection, now: int) -> Finding:
     (newest,) = connection.execute(statements("care")["newest"]).fetchone() or (None,)
-    if newest is None or newest <= now + AHEAD:
-        return Finding(name="events", level="ok", seen="none" if newest is None else "none from the future")
-    seen = f"the newest is {(newest - now) // 1_000:,} s ahead of this clock"
-    return Finding(name="events", level="warn", seen=seen, fix="set the clocks of all machines by NTP")
+    return events_finding(newest, now)
 
 
 def _sessions(connection: psycopg.Connection, now: int) -> Finding:
@@ -205,10 +206,7 @@ def _sessions(connection: psycopg.Connection, now: int) -> Finding:
     alive, dead = connection.execute(sql["sessions"], {"now": now}).fetchone() or (0, 0)
     leases = connection.execute(sql["orphans"], {"now": now})
     orphans = sum(len(unpack_lease(jobs)) for (jobs,) in leases)
-    seen = f"{alive} alive, {dead} dead with {orphans} jobs"
-    if not orphans:
-        return Finding(name="sessions", level="ok", seen=seen)
-    return Finding(name="sessions", level="warn", seen=seen, fix="start a worker: it takes back the jobs of the dead")
+    return sessions_finding(alive, dead, orphans)
 
 
 def _transactions(connection: psycopg.Connection) -> Finding:

@@ -7,7 +7,7 @@ from importlib.resources import files
 import psycopg
 
 from reprieve.errors import ForeignStore, NewerSchema, StoreCorrupt, StoreError
-from reprieve.stores.care import Migration
+from reprieve.stores.diagnostics import Migration
 from reprieve.stores.postgres.address import READ, Address
 from reprieve.stores.postgres.faults import translate
 from reprieve.stores.postgres.line import Line

@@ -18,8 +18,8 @@ from redis.retry import Retry
 
 from reprieve.core.ids import PARTITIONS
 from reprieve.core.record import Record
+from reprieve.core.redact import mask_url
 from reprieve.errors import InvalidUrl
-from reprieve.stores.url import masked
 
 Mode: TypeAlias = Literal["single", "sentinel", "cluster"]
 
@@ -139,13 +139,13 @@ def address_of(url: str) -> Address:
     unknown = options.keys() - (known | _SENTINEL_OPTIONS if mode == "sentinel" else known)
     is_wrong = unknown or not where or (mode == "single" and len(where) > 1) or (mode == "sentinel" and not path)
     if partitions is not None and not 1 <= partitions <= PARTITIONS:
-        message = f"{masked(url)!r} asks for {partitions} partitions; a store has from 1 to {PARTITIONS:,}"
+        message = f"{mask_url(url)!r} asks for {partitions} partitions; a store has from 1 to {PARTITIONS:,}"
         raise InvalidUrl(message)
     if is_wrong:
         raise _unreadable(url)
     prefix = options.get("prefix", PREFIX)
     if not prefix or not prefix.isprintable() or "{" in prefix or "}" in prefix:
-        message = f"{masked(url)!r} has no usable prefix; write ?prefix=name, a name without braces, or leave it out"
+        message = f"{mask_url(url)!r} has no usable prefix; write ?prefix=name, a name without braces, or leave it out"
         raise InvalidUrl(message)
     return Address(
         mode=mode,
@@ -159,7 +159,7 @@ def address_of(url: str) -> Address:
         partitions=partitions,
         sentinel_username=options.get("sentinel_username") or None,
         sentinel_password=options.get("sentinel_password") or None,
-        shown=masked(url),
+        shown=mask_url(url),
     )
 
 
@@ -172,4 +172,4 @@ def _host(text: str, port: int) -> tuple[str, int]:
 
 def _unreadable(url: str) -> InvalidUrl:
     forms = "redis://host:6379/0, redis+sentinel://host:26379/service or redis+cluster://host:6379"
-    return InvalidUrl(f"{masked(url)!r} is not the URL of a Redis; write {forms}, with ?prefix=name if you like")
+    return InvalidUrl(f"{mask_url(url)!r} is not the URL of a Redis; write {forms}, with ?prefix=name if you like")

@@ -7,7 +7,14 @@ from typing import Any
 from redis import exceptions as redis_errors
 
 from reprieve.errors import NewerSchema, ReprieveError
-from reprieve.stores.care import Finding, Layout, Level, Migration, local_clock, measure_skew
+from reprieve.stores.diagnostics import (
+    Finding,
+    Level,
+    Migration,
+    SchemaVersion,
+    local_clock,
+    measure_skew,
+)
 from reprieve.stores.redis.address import Address
 from reprieve.stores.redis.error_mapping import DRIVER_ERRORS, map_error
 from reprieve.stores.redis.memory_check import FULL_SHARE, WARN_SHARE
@@ -56,7 +63,7 @@ class RedisDiagnostics:
                 yield _latency(client)
                 yield _clock(client, local)
                 yield self._keys(client)
-                yield self._layout(client)
+                yield self._schema(client)
             finally:
                 client.close()
         except (*DRIVER_ERRORS, ReprieveError) as error:
@@ -80,16 +87,16 @@ class RedisDiagnostics:
         jobs = client.hlen(f"{self._tag}:jobs")
         return Finding(name="keys", level="ok", seen=f"{jobs:,} jobs under the prefix {self._address.prefix}")
 
-    def _layout(self, client: Any) -> Finding:  # noqa: ANN401 - of three kinds
+    def _schema(self, client: Any) -> Finding:  # noqa: ANN401 - of three kinds
         stored = int(client.hget(f"{self._tag}:meta", "schema_version") or 0)
         if stored > SCHEMA_VERSION:
             seen = f"schema version {stored}, of a newer release; this one knows {SCHEMA_VERSION}"
-            return Finding(name="layout", level="bad", seen=seen, fix="update reprieve")
+            return Finding(name="schema", level="bad", seen=seen, fix="update reprieve")
         return Finding(
-            name="layout", level="ok", seen=f"schema version {stored}" if stored else "no schema version yet"
+            name="schema", level="ok", seen=f"schema version {stored}" if stored else "no schema version yet"
         )
 
-    def layout(self) -> Layout:
+    def schema_version(self) -> SchemaVersion:
         """Return the schema version of the store."""
         client = self._address.connect()
         try:
@@ -98,13 +105,15 @@ class RedisDiagnostics:
             raise map_error(error, self._address.shown) from error
         finally:
             client.close()
-        return Layout(stored=stored, known=SCHEMA_VERSION)
+        return SchemaVersion(stored=stored, known=SCHEMA_VERSION)
 
-    def migrate(self) -> Layout:
+    def migrate(self) -> SchemaVersion:
         """Write the schema version; there is only one so far."""
-        layout = self.layout()
-        if layout.stored > layout.known:
-            message = f"the store has schema version {layout.stored}, of a newer release; this one knows {layout.known}"
+        version = self.schema_version()
+        if version.stored > version.known:
+            message = (
+                f"the store has schema version {version.stored}, of a newer release; this one knows {version.known}"
+            )
             raise NewerSchema(message)
         client = self._address.connect()
         try:
@@ -113,7 +122,7 @@ class RedisDiagnostics:
             raise map_error(error, self._address.shown) from error
         finally:
             client.close()
-        return Layout(stored=SCHEMA_VERSION, known=SCHEMA_VERSION)
+        return SchemaVersion(stored=SCHEMA_VERSION, known=SCHEMA_VERSION)
 
     def migrations(self) -> list[Migration]:
         """Return no migrations: keys are made when they are needed."""

@@ -1,6 +1,6 @@
-"""Connections of callers: what is stored through one is part of its transaction, whose rest a failure leaves alone.
+"""Connections of callers: jobs written through one are part of its transaction, inside a savepoint.
 
-They are told apart by what they can do and where they were made, so that nothing has to be installed that is not used.
+A connection of SQLAlchemy or Django is recognised by its module and attributes, so that neither must be installed.
 """
 
 import os
@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from reprieve.errors import StoreError, ValidationError
-from reprieve.stores.sqlite.faults import translate
+from reprieve.stores.sqlite.error_mapping import translate
 
 _ASYNCHRONOUS = (
-    "{kind} runs in a thread of its own, which a job cannot join; use a connection of sqlite3 or a Session of "
-    "SQLAlchemy, or enqueue after the commit, without connection="
+    "{kind} uses its connection in another thread, where no job can be written; use a connection of sqlite3 or a "
+    "Session of SQLAlchemy, or enqueue after the commit, without connection="
 )
 
 
 @contextmanager
 def joined(connection: object, path: Path | None) -> Iterator[sqlite3.Cursor]:
-    """Join the caller's open transaction on the file of the jobs, inside a savepoint."""
+    """Open a savepoint in the caller's transaction, which must be on the file of the jobs; a failure rolls it back."""
     own = _unwrapped(connection)
     if not own.in_transaction:
         message = "the connection has no open transaction; begin one, best with BEGIN IMMEDIATE"
@@ -64,7 +64,7 @@ def _of_sqlalchemy(connection: Any) -> Any:  # noqa: ANN401 - SQLAlchemy's own
 
 
 def _begun(connection: Any) -> sqlite3.Connection:  # noqa: ANN401 - the driver's own
-    """Begin the transaction that SQLAlchemy has open, if Python's driver leaves that to the first write."""
+    """Begin the transaction that SQLAlchemy takes for open: the sqlite3 module delays it until the first write."""
     own = _required(connection)
     if not own.in_transaction and own.isolation_level is not None:
         try:
@@ -76,7 +76,7 @@ def _begun(connection: Any) -> sqlite3.Connection:  # noqa: ANN401 - the driver'
 
 def _required(connection: Any) -> sqlite3.Connection:  # noqa: ANN401 - any object
     if hasattr(connection, "in_transaction") and hasattr(connection, "cursor"):
-        return connection  # type: ignore[no-any-return]  # a driver that works as sqlite3 does will do
+        return connection  # type: ignore[no-any-return]  # any driver with the interface of sqlite3
     message = (
         f"connection= must be a connection with an open transaction to the file of the jobs, of sqlite3, SQLAlchemy "
         f"(Session or Connection) or Django, got {connection!r:.100}"
@@ -85,15 +85,15 @@ def _required(connection: Any) -> sqlite3.Connection:  # noqa: ANN401 - any obje
 
 
 def _require_file(cursor: sqlite3.Cursor, path: Path | None) -> None:
-    """Refuse a connection to another file: its transaction cannot hold jobs of this store."""
+    """Raise an error for a connection to another file, whose transaction cannot hold jobs of this store."""
     if path is None:
         message = (
-            "the jobs are in memory, where no transaction of yours can reach them; "
+            "the jobs are in memory, where no other connection reaches them; "
             "keep both in one file, or leave connection out"
         )
         raise ValidationError(message)
     rows = cursor.execute("pragma database_list").fetchall()
-    # A connection may be told to return texts as bytes.
+    # The connection may have a text_factory that returns bytes.
     file = next((os.fsdecode(row[2] or "") for row in rows if os.fsdecode(row[1]) == "main"), "")
     if not _is_same(file, path):
         message = (

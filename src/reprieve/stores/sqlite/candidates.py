@@ -12,6 +12,7 @@ from reprieve.core.limits import Limits
 from reprieve.core.rate import Meter, Rate
 from reprieve.stores.sqlite import settle
 from reprieve.stores.sqlite.statements import statements
+from reprieve.stores.sqlite.write_batch import Released
 
 
 class LimitsRow(msgspec.Struct, array_like=True, frozen=True):
@@ -100,7 +101,7 @@ def read_queue(tx: sqlite3.Connection, name: str) -> QueueRow | None:
 class Candidates:
     """Reads the candidates of a queue, as often as a claim needs more of them."""
 
-    def __init__(self, tx: sqlite3.Connection, queue: int, released: settle.Released) -> None:
+    def __init__(self, tx: sqlite3.Connection, queue: int, released: Released) -> None:
         """Take the slots that the claim's changes released; a tenant that is read has them already."""
         self._tx = tx
         self._sql = statements("claim")

@@ -24,10 +24,11 @@ from reprieve.stores.protocol import ChangeResult, Claim, Claimed
 from reprieve.stores.record import COUNTERS, Lease, lease_model
 from reprieve.stores.sqlite import settle
 from reprieve.stores.sqlite.candidates import Candidates, LimiterRow, QueueRow, read_queue
-from reprieve.stores.sqlite.places import Places
+from reprieve.stores.sqlite.lane_cache import LaneCache
 from reprieve.stores.sqlite.rows import Row, copy, unpack
 from reprieve.stores.sqlite.sessions import held
 from reprieve.stores.sqlite.statements import run, statements
+from reprieve.stores.sqlite.write_batch import Released
 
 FEW_JOBS = 4
 """Lanes that give at most so many jobs are read apart from the others: the limit of a read is that of its largest."""
@@ -72,7 +73,7 @@ class Called(msgspec.Struct, array_like=True):
     next_at: int | None
 
 
-def claim(tx: sqlite3.Connection, places: Places, request: Claim) -> Claimed:
+def claim(tx: sqlite3.Connection, lanes: LaneCache, request: Claim) -> Claimed:
     """Settle the changes of a session and lease jobs to it; a call that is repeated returns what it returned before."""
     sql = statements("claim")
     session = _open_session(tx, request)
@@ -80,13 +81,13 @@ def claim(tx: sqlite3.Connection, places: Places, request: Claim) -> Claimed:
         called = msgspec.msgpack.decode(session.answers or b"", type=Called)
         # A dead session learns what became of its changes; its jobs belong to other sessions.
         since = {"since": session.number, "up_to": session.number}
-        jobs = held(tx, places, session.id, request.session, **since) if session.is_alive else []
+        jobs = held(tx, lanes, session.id, request.session, **since) if session.is_alive else []
         return Claimed(results=tuple(called.results), jobs=tuple(jobs), next_at=called.next_at)
-    results, released = settle.settle(tx, places, request.changes, request.now)
+    results, released = settle.settle(tx, lanes, request.changes, request.now)
     leased: list[Job] = []
     next_at = None
     if session.is_alive and request.limit > 0:
-        leased, next_at = _lease(tx, places, request, session, released)
+        leased, next_at = _lease(tx, lanes, request, session, released)
     for tenants in released.values():
         settle.release(tx, tenants)
     if request.changes or leased:
@@ -112,7 +113,7 @@ def _open_session(tx: sqlite3.Connection, request: Claim) -> SessionRow:
 
 
 def _lease(
-    tx: sqlite3.Connection, places: Places, request: Claim, session: SessionRow, released: settle.Released
+    tx: sqlite3.Connection, lanes: LaneCache, request: Claim, session: SessionRow, released: Released
 ) -> tuple[list[Job], int | None]:
     """Take jobs from each queue in turn; return them, and the next moment at which there may be more."""
     jobs: list[Job] = []
@@ -121,7 +122,7 @@ def _lease(
     for name in request.queues:
         queue = read_queue(tx, name) if len(jobs) < request.limit else None
         if queue is not None:
-            work = _QueueClaim(tx, places, request, queue, session.slots)
+            work = _QueueClaim(tx, lanes, request, queue, session.slots)
             jobs += work.take(request.limit - len(jobs), released)
             moments += work.moments
             leases |= work.leases
@@ -135,10 +136,10 @@ def _lease(
 class _QueueClaim:
     """The part of a claim that concerns one queue."""
 
-    def __init__(self, tx: sqlite3.Connection, places: Places, request: Claim, queue: QueueRow, slots: int) -> None:
+    def __init__(self, tx: sqlite3.Connection, lanes: LaneCache, request: Claim, queue: QueueRow, slots: int) -> None:
         self.tx = tx
         self.sql = statements("claim")
-        self.places = places
+        self.lanes = lanes
         self.now = request.now
         self.session = request.session
         self.queue = queue
@@ -148,7 +149,7 @@ class _QueueClaim:
         self.leases: dict[int, tuple[int, int]] = {}
         """The lane and the version of each job that was leased."""
 
-    def take(self, limit: int, released: settle.Released) -> list[Job]:
+    def take(self, limit: int, released: Released) -> list[Job]:
         """Lease up to so many jobs of the queue."""
         due_until = self._due_until()
         self._promote(limit, due_until)
@@ -157,10 +158,10 @@ class _QueueClaim:
         choice = self._choose(limit, Candidates(self.tx, self.queue.queue, released))
         jobs, expired = self._take_picks(choice)
         for lane, _ in expired:
-            choice.give_back(self.places[lane].tenant_id, choice.taken[lane])
+            choice.give_back(self.lanes[lane].tenant_id, choice.taken[lane])
         self._write_back(choice)
         if expired:
-            settle.bury(self.tx, self.places, expired, self.now)
+            settle.bury(self.tx, self.lanes, expired, self.now)
         self._note_moments(choice, due_until, is_done=len(jobs) < limit, is_cut=bool(expired))
         return jobs
 
@@ -186,8 +187,8 @@ class _QueueClaim:
         ]
         run(self.tx, self.sql["promote"], promoted)
         run(self.tx, enqueue["open"], [(lane,) for lane in counts])
-        self.places.load(self.tx, counts)
-        tenants = {self.places[lane].tenant_id for lane in counts}
+        self.lanes.load(self.tx, counts)
+        tenants = {self.lanes[lane].tenant_id for lane in counts}
         run(self.tx, enqueue["make_candidates"], [(tenant,) for tenant in tenants])
 
     def _return_blocked_lanes(self) -> None:
@@ -236,11 +237,11 @@ class _QueueClaim:
     def _take_picks(self, choice: Choice) -> tuple[list[Job], list[tuple[int, Job]]]:
         """Take the picked jobs off their lanes; return those to run, and by lane those past their deadline."""
         rows = self._read_picks(choice)
-        self.places.load(self.tx, rows)
+        self.lanes.load(self.tx, rows)
         taken = [(lane.id, row.id) for lane in choice.taken.values() for row, _ in rows[lane.id][: lane.taken]]
         run(self.tx, self.sql["take_off"], taken)
         lease = Lease(self.session, self.now)
-        models = {lane: lease_model(self.places.model(lane), lease) for lane in rows}
+        models = {lane: lease_model(self.lanes[lane].model, lease) for lane in rows}
         next_of = {lane: iter(found) for lane, found in rows.items()}
         jobs: list[Job] = []
         expired: list[tuple[int, Job]] = []
@@ -249,7 +250,7 @@ class _QueueClaim:
             row, record = next(next_of[lane])
             job = copy(models[lane], row, record)
             if job.deadline_at is not None and job.deadline_at <= self.now:
-                expired.append((lane, unpack(row, record, self.places[lane])))
+                expired.append((lane, unpack(row, record, self.lanes[lane])))
             else:
                 self.leases[row.id] = (lane, job.version)
                 jobs.append(job)

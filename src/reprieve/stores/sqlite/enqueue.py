@@ -1,4 +1,4 @@
-"""New jobs: their rows, their place in line, and the counters of their lanes."""
+"""Enqueue: writes the rows of new jobs, adds them to their lanes, and acquires their unique keys."""
 
 from collections.abc import Sequence
 
@@ -10,80 +10,80 @@ from reprieve.errors import StoreError
 from reprieve.stores.protocol import KEY_RETENTION_SECONDS
 from reprieve.stores.record import COUNTERS, NUMBERS, key_of
 from reprieve.stores.sqlite.finished import finished_jobs
-from reprieve.stores.sqlite.places import Places
+from reprieve.stores.sqlite.lane_cache import LaneCache
 from reprieve.stores.sqlite.rows import id_of, pack, split_id
 from reprieve.stores.sqlite.statements import Tx, run, statements
 
-_COLUMNS = tuple(dict.fromkeys(COUNTERS))
+_COUNTERS = tuple(dict.fromkeys(COUNTERS))
 
 
-def enqueue(tx: Tx, places: Places, jobs: Sequence[Job], now: int) -> list[str]:
-    """Store new jobs, and answer the id under which each is known."""
+def enqueue(tx: Tx, lanes: LaneCache, jobs: Sequence[Job], now: int) -> list[str]:
+    """Store new jobs; return the id of each: its own, or that of the job that holds its unique key."""
     ids = [split_id(job.id) for job in jobs]
     rows = [row for row, _ in ids]
     stored = _stored(tx, rows, jobs)
-    known = _take_keys(tx, jobs, rows, stored, now) if any(job.key for job in jobs) else {}
+    known = _acquire_keys(tx, jobs, rows, stored, now) if any(job.key for job in jobs) else {}
     fresh = []
     for number, ((row, middle), job) in enumerate(zip(ids, jobs, strict=True)):
         if row not in stored and number not in known:
             stored.add(row)
             fresh.append((row, middle, job))
-    _insert(tx, places, fresh, now)
+    _insert(tx, lanes, fresh, now)
     return [known.get(number, job.id) for number, job in enumerate(jobs)] if known else [job.id for job in jobs]
 
 
-def _insert(tx: Tx, places: Places, fresh: Sequence[tuple[int, bytes, Job]], now: int) -> None:
+def _insert(tx: Tx, lanes: LaneCache, fresh: Sequence[tuple[int, bytes, Job]], now: int) -> None:
     sql = statements("enqueue")
     job_rows, ready_rows, delayed_rows = [], [], []
     counts: dict[int, list[int]] = {}
     tenants: set[int] = set()
     for row, middle, job in fresh:
-        lane, place = places.of_job(tx, job)
+        lane = lanes.of_job(tx, job)
         wait = NUMBERS[job.waiting_for]
-        job_rows.append((row, lane, job.version, wait, job.due_at, pack(job, row, middle)))
-        count = counts.get(lane)
+        job_rows.append((row, lane.id, job.version, wait, job.due_at, pack(job, row, middle)))
+        count = counts.get(lane.id)
         if count is None:
-            count = counts[lane] = [0] * len(_COLUMNS)
+            count = counts[lane.id] = [0] * len(_COUNTERS)
         if job.due_at <= now:
-            ready_rows.append((lane, row))
+            ready_rows.append((lane.id, row))
             count[0] += 1
-            tenants.add(place.tenant_id)
+            tenants.add(lane.tenant_id)
         else:
-            # A job that is due later waits for its time, whatever else its caller said.
+            # A job that is due later is scheduled, also if it came without a reason to wait.
             wait = wait or NUMBERS["schedule"]
-            delayed_rows.append((place.queue_id, wait, job.due_at, row, lane))
-            count[_COLUMNS.index(COUNTERS[wait])] += 1
+            delayed_rows.append((lane.queue_id, wait, job.due_at, row, lane.id))
+            count[_COUNTERS.index(COUNTERS[wait])] += 1
     run(tx, sql["jobs"], job_rows)
     run(tx, sql["ready"], ready_rows)
     run(tx, sql["delayed"], delayed_rows)
-    run(tx, sql["count"], [(lane, *count) for lane, count in counts.items()])
-    run(tx, sql["open"], [(lane,) for lane, (ready, *_) in counts.items() if ready])
+    run(tx, sql["count"], [(lane_id, *count) for lane_id, count in counts.items()])
+    run(tx, sql["open"], [(lane_id,) for lane_id, (ready, *_) in counts.items() if ready])
     run(tx, sql["make_candidates"], [(tenant,) for tenant in tenants])
 
 
 def _stored(tx: Tx, ids: list[int], jobs: Sequence[Job]) -> set[int]:
-    """Return which of the jobs are stored already: this is a repeat."""
+    """Return the rows that are stored already, because this enqueue repeats an earlier one."""
     sql = statements("enqueue")
-    # Ids grow with time, so only one that is not newer than all others can itself be stored, or have finished.
+    # Ids grow with time, so a row can only be stored, or have finished, if its id is not newer than all of those.
     newest, newest_finished = tx.execute(sql["newest"]).fetchone()
-    suspects = [row for row in ids if row <= newest]
+    older = [row for row in ids if row <= newest]
     stored: dict[int, str] = {}
-    if suspects:
-        found = tx.execute(sql["known"], (msgspec.json.encode(suspects).decode(),)).fetchall()
-        stored = {row: id_of(row, rec) for row, rec in found}
+    if older:
+        found = tx.execute(sql["known"], (msgspec.json.encode(older).decode(),)).fetchall()
+        stored = {row: id_of(row, record) for row, record in found}
     for row in ids:
         for job in finished_jobs(tx, row) if row <= newest_finished else ():
             stored[row] = job.id
     for row, job in zip(ids, jobs, strict=True) if stored else ():
-        # The same short id under another public id: two processes have drawn the same number, and were unlucky.
+        # Another public id with the same row id: two processes have the same node number.
         if stored.get(row, job.id) != job.id:
-            message = f"job id {job.id} collides with another, {stored[row]}; make a new one"
+            message = f"job id {job.id} collides with another, {stored[row]}; make a new id"
             raise StoreError(message)
     return set(stored)
 
 
-def _take_keys(tx: Tx, jobs: Sequence[Job], ids: list[int], stored: set[int], now: int) -> dict[int, str]:
-    """Take the keys of new jobs; answer, for those whose key is taken, the id of the job that has it."""
+def _acquire_keys(tx: Tx, jobs: Sequence[Job], ids: list[int], stored: set[int], now: int) -> dict[int, str]:
+    """Acquire the unique keys of new jobs; return the id of the holder for each job whose key is held already."""
     sql = statements("enqueue")
     keyed = {number: key_of(job) for number, job in enumerate(jobs) if job.key and ids[number] not in stored}
     holders: dict[bytes, str] = {}
@@ -91,14 +91,14 @@ def _take_keys(tx: Tx, jobs: Sequence[Job], ids: list[int], stored: set[int], no
         part = list(keyed.values())[start : start + 500]
         placeholders = ",".join("?" * len(part))
         rows = tx.execute(sql["keys"].replace("{placeholders}", placeholders), part).fetchall()
-        # Somebody else's connection may be told to answer texts as bytes.
+        # The caller's connection may have a text_factory that returns bytes.
         holders |= {
             key: holder if isinstance(holder, str) else bytes(holder).decode()
-            for key, holder, expires, is_stored in rows
-            if expires > now or is_stored
+            for key, holder, expires_at, is_stored in rows
+            if expires_at > now or is_stored
         }
     known: dict[int, str] = {}
-    taken: dict[bytes, tuple[bytes, str, int, int]] = {}
+    acquired: dict[bytes, tuple[bytes, str, int, int]] = {}
     for number, key in keyed.items():
         job = jobs[number]
         if key in holders:
@@ -106,6 +106,6 @@ def _take_keys(tx: Tx, jobs: Sequence[Job], ids: list[int], stored: set[int], no
         else:
             holders[key] = job.id
             ttl = KEY_RETENTION_SECONDS if job.key_ttl is None else job.key_ttl
-            taken[key] = (key, job.id, ids[number], now + milliseconds(ttl))
-    run(tx, sql["take_keys"], list(taken.values()))
+            acquired[key] = (key, job.id, ids[number], now + milliseconds(ttl))
+    run(tx, sql["acquire_keys"], list(acquired.values()))
     return known

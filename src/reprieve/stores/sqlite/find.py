@@ -13,10 +13,11 @@ from reprieve.stores import search
 from reprieve.stores.protocol import Filter, Page, Tally
 from reprieve.stores.record import COUNTERS, Lease
 from reprieve.stores.search import EXAMINED, Key, Source, Step, is_in, is_number, name_of
-from reprieve.stores.sqlite.annotations import cancels
+from reprieve.stores.sqlite.annotations import cancel_requests
 from reprieve.stores.sqlite.finished import finished_jobs, unpack_jobs
-from reprieve.stores.sqlite.places import Places
-from reprieve.stores.sqlite.rows import Place, Row, may_have_part, row_id, unpack
+from reprieve.stores.sqlite.lane_cache import LaneCache
+from reprieve.stores.sqlite.leases import unpack_lease
+from reprieve.stores.sqlite.rows import LaneRef, Row, may_have_part, row_id, unpack
 from reprieve.stores.sqlite.statements import statements
 
 _SHAPES: search.Shapes = {
@@ -26,23 +27,22 @@ _SHAPES: search.Shapes = {
     "succeeded": [is_number] * 2,
 }
 _LARGEST = (1 << 63) - 1
-_decode_lease = msgspec.msgpack.Decoder(dict[int, tuple[int, int]]).decode
 _decode_event = msgspec.msgpack.Decoder(Event).decode
 
 
 class Search:
     """One look at the store."""
 
-    def __init__(self, tx: sqlite3.Connection, places: Places, now: int) -> None:
+    def __init__(self, tx: sqlite3.Connection, places: LaneCache, now: int) -> None:
         """Read what every look needs: who holds which job, and which limiters are held."""
         sql = statements("find")
         self._tx = tx
         self._places = places
         self._now = now
-        wishes = cancels(tx)
+        wishes = cancel_requests(tx)
         self._leased: dict[int, Lease] = {}
         for _, name, at, jobs in tx.execute(sql["leases"]):
-            self._leased |= {row: Lease(name, at, wishes.get(row)) for row in _decode_lease(jobs)}
+            self._leased |= {row: Lease(name, at, wishes.get(row)) for row in unpack_lease(jobs)}
         self._held = {limiter for (limiter,) in tx.execute(sql["held"])}
 
     def status(self, job: Job, lane: int) -> Status:
@@ -99,7 +99,7 @@ class Search:
 
     def _ended(self, after: Sequence[Key], wanted: Filter) -> Iterator[Step]:
         sql = statements("find")
-        queue = self._tx.execute(statements("places")["queue"], (wanted.queue,)).fetchone()
+        queue = self._tx.execute(statements("lanes")["queue"], (wanted.queue,)).fetchone()
         parameters = {
             "wanted": None if not wanted.queue else queue[0] if queue else -1,
             "death": wanted.death or "",
@@ -140,7 +140,7 @@ class Search:
                     yield [found[0], number], job, 0
             seq, place = found[0] - 1, _LARGEST
 
-    def counts(self) -> Iterator[tuple[Status, Place, int]]:
+    def counts(self) -> Iterator[tuple[Status, LaneRef, int]]:
         """Return status, place and number of everything that has not succeeded, from the counters that are kept."""
         sql = statements("find")
         due: dict[int, Counter[str]] = {}
@@ -157,7 +157,7 @@ class Search:
             yield "parked", place, parked - late["parked"]
             yield "dead", place, dead
         for lane, number in self._tx.execute(sql["cancelled"]).fetchall():
-            yield "cancelled", self._places.at(self._tx, lane), number
+            yield "cancelled", self._places.get(self._tx, lane), number
         for _, job, lane in self._running(()):
             if job is not None:
                 yield self.status(job, lane), self._places[lane], 1
@@ -180,12 +180,12 @@ class Search:
         return unpack(Row(*row), rec, self._places[lane], self._leased.get(row[0])), lane
 
 
-def find(tx: sqlite3.Connection, places: Places, wanted: Filter, now: int, cursor: str, limit: int) -> Page:
+def find(tx: sqlite3.Connection, places: LaneCache, wanted: Filter, now: int, cursor: str, limit: int) -> Page:
     """Return a page of jobs."""
     return search.find(Search(tx, places, now), wanted, cursor, limit, _SHAPES)
 
 
-def tally(tx: sqlite3.Connection, places: Places, by: Tally, wanted: Filter, now: int) -> dict[str, int]:
+def tally(tx: sqlite3.Connection, places: LaneCache, by: Tally, wanted: Filter, now: int) -> dict[str, int]:
     """Count jobs by something."""
     return search.tally(Search(tx, places, now), by, wanted)
 

@@ -1,6 +1,6 @@
-"""An outbox in a SQLite file of an application: its own transactions send, and a relay takes what was committed.
+"""An outbox in a SQLite file of an application: its transactions add jobs, and a relay moves them to the store.
 
-Whoever only sends does not open the file: it is the caller's connection that writes.
+A process that only enqueues does not open the file: the caller's connection writes.
 """
 
 import asyncio
@@ -18,48 +18,49 @@ from reprieve.errors import InvalidUrl, StoreClosed
 from reprieve.stores.check import check_jobs
 from reprieve.stores.outbox import Contents, Entry, made_at, pack, unpack
 from reprieve.stores.protocol import MAX_PAYLOAD_BYTES
-from reprieve.stores.sqlite.bell import Bell
 from reprieve.stores.sqlite.callers import joined
-from reprieve.stores.sqlite.faults import translate
-from reprieve.stores.sqlite.file import connect, keep_wal_small, lay, layout_of, prepare
+from reprieve.stores.sqlite.error_mapping import translate
+from reprieve.stores.sqlite.file import connect, keep_wal_small, migrate_in, prepare, schema_version_of
+from reprieve.stores.sqlite.notifier import Notifier
 from reprieve.stores.sqlite.statements import run, statements
 from reprieve.stores.sqlite.writer import Writer
 
 T = TypeVar("T")
 
-_ME = "relay"
+_SESSION = "relay"
+"""The name under which the relay waits for commits."""
 
 
 class SqliteOutbox:
-    """Jobs that wait in a file, beside the tables of its application."""
+    """Jobs in a file, beside the tables of its application, until a relay moves them."""
 
     def __init__(self, path: Path | None, *, largest_payload: int = MAX_PAYLOAD_BYTES) -> None:
         """Take the file; it is opened when a relay needs it."""
         if path is None:
-            message = "an outbox in memory is one that no relay can see; name a file: sqlite:///app.db"
+            message = "no relay can read an outbox in memory; name a file: sqlite:///app.db"
             raise InvalidUrl(message)
         self._path = path
         self._largest_payload = largest_payload
         self._opening = threading.Lock()
-        self._desk: _Desk | None = None
+        self._connections: _Connections | None = None
         self._is_closed = False
 
     def enqueue_in(self, connection: object, jobs: Sequence[Job], now: int) -> list[str]:  # noqa: ARG002 - the jobs themselves say when they are due
-        """Send jobs in the caller's own transaction: they wait here after its commit, or never."""
+        """Add jobs in the caller's open transaction; they exist once it commits."""
         self._require_open()
         check_jobs(jobs, self._largest_payload)
         with joined(connection, self._path) as cursor:
-            # The first of all makes our tables here: opened beside this transaction, the file would wait for its end.
-            lay(cursor)
+            # Create the tables if they are missing; another connection would wait for the end of this transaction.
+            migrate_in(cursor)
             run(cursor, statements("outbox")["send"], [(job.id, pack(job)) for job in jobs])
         return [job.id for job in jobs]
 
     async def open(self) -> None:
-        """Open the file, and make our tables if they are missing."""
+        """Open the file, and create the tables if they are missing."""
         await self._open()
 
     async def holds(self, job_id: str) -> bool:
-        """Return whether a job lies here. The file is only read, and stays as it is."""
+        """Return whether a job is in the outbox. The file is only read."""
         self._require_open()
         return await asyncio.to_thread(self._holds, job_id)
 
@@ -68,21 +69,21 @@ class SqliteOutbox:
             return False
         try:
             with closing(sqlite3.connect(self._path)) as connection:
-                if not layout_of(connection):
+                if not schema_version_of(connection):
                     return False
                 return connection.execute(statements("outbox")["holds"], (job_id,)).fetchone() is not None
         except sqlite3.Error as error:
             raise translate(error) from error
 
     async def take(self, limit: int) -> list[Entry]:
-        """Read the first jobs. Other relays may read them as well: nobody but they themselves keeps them apart."""
-        desk = await self._open()
-        desk.bell.look(_ME)
-        rows = await desk.read(lambda tx: tx.execute(statements("outbox")["take"], (limit,)).fetchall())
-        return [Entry(place=str(seq), job=unpack(rec)) for seq, rec in rows]
+        """Read the oldest jobs. Other relays may read the same ones; the store takes each job once."""
+        file = await self._open()
+        file.notifier.snapshot(_SESSION)
+        rows = await file.read(lambda tx: tx.execute(statements("outbox")["take"], (limit,)).fetchall())
+        return [Entry(place=str(seq), job=unpack(record)) for seq, record in rows]
 
     async def settle(self, gone: Sequence[Entry], refused: Mapping[str, str]) -> None:
-        """Remove and refuse what was taken."""
+        """Remove jobs that have arrived, and mark those that the store refuses."""
         sql = statements("outbox")
         places = encode([int(entry.place) for entry in gone]).decode()
 
@@ -94,37 +95,38 @@ class SqliteOutbox:
         await (await self._open()).write(work)
 
     async def give_back(self) -> None:
-        """Change nothing: nobody was kept from anything."""
+        """Do nothing: reading jobs does not lock them."""
 
     async def readmit(self) -> int:
-        """Let those wait again that were refused."""
-        desk = await self._open()
-        return await desk.write(lambda tx: tx.execute(statements("outbox")["readmit"]).rowcount)
+        """Let refused jobs wait again; return how many."""
+        file = await self._open()
+        return await file.write(lambda tx: tx.execute(statements("outbox")["readmit"]).rowcount)
 
     async def look(self) -> Contents:
-        """Return what lies there."""
+        """Return how many jobs wait and how many are refused."""
         return await (await self._open()).read(contents_of)
 
     async def wait(self, at_most: float) -> bool:
-        """Wait for somebody to write to the file."""
-        return await (await self._open()).bell.wait(_ME, at_most)
+        """Wait for a commit to the file; return False if there is none in `at_most` seconds."""
+        return await (await self._open()).notifier.wait(_SESSION, at_most)
 
     async def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._is_closed = True
-        desk, self._desk = self._desk, None
-        if desk is not None:
-            await asyncio.to_thread(desk.close)
+        file, self._connections = self._connections, None
+        if file is not None:
+            await asyncio.to_thread(file.close)
 
-    async def _open(self) -> "_Desk":
+    async def _open(self) -> "_Connections":
         self._require_open()
-        desk = self._desk
-        return await asyncio.to_thread(self._make_desk) if desk is None else desk
+        file = self._connections
+        return await asyncio.to_thread(self._connect) if file is None else file
 
-    def _make_desk(self) -> "_Desk":
+    def _connect(self) -> "_Connections":
         with self._opening:
-            desk = self._desk = self._desk or _Desk(self._path)
-        return desk
+            if self._connections is None:
+                self._connections = _Connections(self._path)
+            return self._connections
 
     def _require_open(self) -> None:
         if self._is_closed:
@@ -132,19 +134,19 @@ class SqliteOutbox:
             raise StoreClosed(message)
 
 
-class _Desk:
-    """The file, opened for a relay."""
+class _Connections:
+    """The file, opened for a relay: a writer, a reader, and a notifier of commits."""
 
     def __init__(self, path: Path) -> None:
-        # What was removed must stay so: the store where it has arrived does not remember it for ever.
+        # Durable, so that a removed job stays removed: the store that has it does not recognise it for ever.
         prepare(path, "full", shared=True)
         with ExitStack() as opened:
-            self.bell = Bell(path)
-            opened.callback(self.bell.close)
+            self.notifier = Notifier(path)
+            opened.callback(self.notifier.close)
             self._writer = Writer(
                 lambda: connect(path, "full"),
                 path.with_name(path.name + "-lock"),
-                self.bell.ring,
+                self.notifier.notify,
                 _nothing,
                 upkeep=lambda connection: keep_wal_small(connection, path),
             )
@@ -161,11 +163,11 @@ class _Desk:
     def close(self) -> None:
         self._reader.close()
         self._writer.close()
-        self.bell.close()
+        self.notifier.close()
 
 
 def contents_of(connection: sqlite3.Connection) -> Contents:
-    """Return what lies in the outbox of a file."""
+    """Return the contents of the outbox in a file."""
     waiting, oldest, refused, reason = connection.execute(statements("outbox")["contents"]).fetchone()
     return Contents(
         waiting=waiting,
@@ -176,4 +178,4 @@ def contents_of(connection: sqlite3.Connection) -> Contents:
 
 
 def _nothing() -> None:
-    """Nobody has to hear of a look."""
+    """Do nothing: a read notifies no session."""

@@ -1,4 +1,4 @@
-"""Jobs as rows: the short integer id inside a public id, and the record that a row carries."""
+"""Jobs as rows: the integer id inside a public id, and the job that a row and its record hold."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -9,9 +9,10 @@ from reprieve.core.ids import id_from_bytes, is_id, make_id
 from reprieve.core.job import Job
 from reprieve.stores import record
 from reprieve.stores.record import Lease
+from reprieve.stores.sqlite.statements import Tx, statements
 
 EPOCH: Final = 1_577_836_800_000
-"""2020 began: counted from here, 41 bits of milliseconds last until 2089."""
+"""The start of 2020 in milliseconds: counted from here, 41 bits of milliseconds last until 2089."""
 
 _LOW_BITS: Final = 22
 _LOW: Final = (1 << _LOW_BITS) - 1
@@ -23,27 +24,27 @@ _MIDDLE: Final = (1 << 8 * _MIDDLE_BYTES) - 1
 
 
 class Ids:
-    """Makes ids whose low bits no other process on this file makes in the same millisecond."""
+    """Makes public ids whose low 22 bits no other process with this file makes in the same millisecond."""
 
     def __init__(self, node: int) -> None:
-        """Take a number that no other open process has."""
+        """Take the node number of this process."""
         self._node = (node % _NODES) << 12
         self._last = 0
         self._made = 0
         self._count = 0
         self._head = ""
-        """What the ids of the same millisecond begin with."""
+        """The first 19 characters of the ids of the current millisecond."""
 
     def renumber(self, node: int) -> None:
-        """Take another number, and go on counting."""
+        """Take another node number, and continue to count."""
         self._node = (node % _NODES) << 12
 
     def make(self, now: int, chance: int) -> str:
-        """Make an id for a moment; `chance` fills the bits that nobody counts."""
+        """Make an id for a moment; `chance` is 62 random bits, of which the low 22 are replaced."""
         if now > self._last:
             self._begin(now, chance)
         elif self._made == _COUNT - 1:
-            # More than 4,096 in a millisecond: borrow from the next.
+            # More than 4,096 ids in a millisecond: use the next millisecond.
             self._begin(self._last + 1, chance)
         else:
             self._made += 1
@@ -53,7 +54,7 @@ class Ids:
 
     def _begin(self, moment: int, chance: int) -> None:
         self._last, self._made = moment, 0
-        # Each millisecond begins somewhere else, should another process have drawn the same number after all.
+        # Each millisecond starts at a random count, in case another process has the same node number.
         self._count = (chance >> 40) % _COUNT
         self._head = make_id(moment, 0)[:19]
 
@@ -63,19 +64,19 @@ _LATEST: Final = make_id(EPOCH + (1 << 41) - 1, 0)[:13]
 
 
 def is_row_id(job_id: str) -> bool:
-    """Whether a text is a job id in its one form, and of a time that a row can tell."""
+    """Whether a text is a job id in its canonical form, with a time that fits into a row's id."""
     return is_id(job_id) and _EARLIEST <= job_id[:13] <= _LATEST
 
 
 def row_id(job_id: str) -> int:
-    """Return the integer by which a file knows a job."""
+    """Return the id of a job's row."""
     return split_id(job_id)[0]
 
 
 def may_have_part(row: int, parts: Sequence[str]) -> bool:
-    """Whether a job's id may begin or end with any of these hex digits, as far as its row's id tells.
+    """Whether a job's public id may begin or end with any of these hex digits, judged by its row's id alone.
 
-    That holds the moment, the first 12 digits of the id, and its last 5, so most rows need not be unpacked.
+    A row's id holds the first 12 digits, which are the moment, and the last 5, so most rows need not be unpacked.
     """
     if not parts:
         return True
@@ -100,9 +101,10 @@ def pack(job: Job, row: int, middle: bytes) -> bytes:
     return middle + record.pack(job, moment_of(row))
 
 
-class Place(msgspec.Struct, frozen=True):
-    """What the jobs of a lane have in common, with the ids of their rows."""
+class LaneRef(msgspec.Struct, frozen=True):
+    """A lane: its names, the ids of its rows, and the model of which its jobs are copies."""
 
+    id: int
     queue: str
     tenant: str
     task: str
@@ -112,6 +114,8 @@ class Place(msgspec.Struct, frozen=True):
     queue_id: int
     tenant_id: int
     limiters: tuple[int, ...]
+    """Of its task, its dependency and its group."""
+    model: Job
 
 
 class Row(msgspec.Struct, array_like=True, frozen=True):
@@ -124,9 +128,17 @@ class Row(msgspec.Struct, array_like=True, frozen=True):
     due: int
 
 
-def model_of(place: Place) -> Job:
-    """Return the model of a lane's jobs."""
-    return record.model_of(place.queue, place.tenant, place.task, place.dependency, place.group, place.priority)
+class StoredJob(Row, array_like=True, frozen=True):
+    """A job's row with its lane and its record."""
+
+    lane: int
+    record: bytes
+
+
+def read_job(tx: Tx, row: int) -> StoredJob | None:
+    """Return the row of a job that has not succeeded."""
+    found = tx.execute(statements("jobs")["job"], (row,)).fetchone()
+    return None if found is None else StoredJob(*found)
 
 
 def copy(model: Job, row: Row, data: bytes) -> Job:
@@ -135,9 +147,9 @@ def copy(model: Job, row: Row, data: bytes) -> Job:
     return record.unpack(data[_MIDDLE_BYTES:], model, job_id, row.version, moment_of(row.id), row.due)
 
 
-def unpack(row: Row, data: bytes, place: Place, lease: Lease | None = None) -> Job:
+def unpack(row: Row, data: bytes, lane: LaneRef, lease: Lease | None = None) -> Job:
     """Rebuild a job in any state."""
-    return copy(record.state_model(model_of(place), row.state, row.wait, lease), row, data)
+    return copy(record.state_model(lane.model, row.state, row.wait, lease), row, data)
 
 
 def id_of(row: int, data: bytes) -> str:

@@ -1,23 +1,21 @@
-"""Sessions: who is alive, what they hold, and what becomes of the jobs of the dead."""
+"""Sessions: their heartbeats, the jobs that they hold, and the recovery of the jobs of dead sessions."""
 
 import sqlite3
 
-import msgspec
-
 from reprieve.core.duration import milliseconds
 from reprieve.core.job import Job
+from reprieve.errors import StoreCorrupt
 from reprieve.stores.protocol import Heartbeat
 from reprieve.stores.record import Lease
-from reprieve.stores.sqlite.annotations import cancels
-from reprieve.stores.sqlite.places import Places
-from reprieve.stores.sqlite.rows import Row, unpack
+from reprieve.stores.sqlite.annotations import cancel_requests
+from reprieve.stores.sqlite.lane_cache import LaneCache
+from reprieve.stores.sqlite.leases import MAX_CLAIM_NUMBER, lease_ids, unpack_lease
+from reprieve.stores.sqlite.rows import read_job, unpack
 from reprieve.stores.sqlite.statements import statements
-
-_decode_lease = msgspec.msgpack.Decoder(dict[int, tuple[int, int]]).decode
 
 
 def heartbeat(tx: sqlite3.Connection, request: Heartbeat) -> bool:
-    """Keep a session alive, open it, or end it; answer whether it lives."""
+    """Open a session, extend its lease or end it; return whether it is alive."""
     sql = statements("sessions")
     expires_at = request.now + milliseconds(request.lease)
     if request.is_new:
@@ -30,40 +28,43 @@ def heartbeat(tx: sqlite3.Connection, request: Heartbeat) -> bool:
 
 def held(  # noqa: PLR0913 - which of a session's jobs
     tx: sqlite3.Connection,
-    places: Places,
+    lanes: LaneCache,
     session: int,
     name: str,
     *,
     since: int = 0,
-    up_to: int = 0xFFFF_FFFF,
+    up_to: int = MAX_CLAIM_NUMBER,
     limit: int = 0,
 ) -> list[Job]:
-    """Return jobs that a session holds, by the numbers of the claims that brought them; at most `limit`, if given."""
+    """Return the jobs that a session holds from claims of these numbers; at most `limit` jobs, 0: all of them."""
     sql = statements("sessions")
-    first = session << 32
-    marked = cancels(tx)
+    requests = cancel_requests(tx)
     jobs: list[Job] = []
-    for at, packed in tx.execute(sql["leases"], (first | since, first | up_to)).fetchall():
-        lease = _decode_lease(packed)
-        places.load(tx, {lane for lane, _ in lease.values()})
-        for row, (lane, _) in lease.items():
-            found = tx.execute(sql["job"], (row,)).fetchone()
-            place = places[lane]
-            jobs.append(unpack(Row(*found[:5]), found[5], place, Lease(name, at, marked.get(row))))
+    for at, packed in tx.execute(sql["leases"], lease_ids(session, since, up_to)).fetchall():
+        leased = unpack_lease(packed)
+        lanes.load(tx, {job.lane for job in leased.values()})
+        for row, job in leased.items():
+            stored = read_job(tx, row)
+            if stored is None:
+                message = (
+                    f"a lease of session {name!r} holds job {row}, which has no row; restore the file from a backup"
+                )
+                raise StoreCorrupt(message)
+            jobs.append(unpack(stored, stored.record, lanes[job.lane], Lease(name, at, requests.get(row))))
             if len(jobs) == limit:
                 return jobs
     return jobs
 
 
-def recover(tx: sqlite3.Connection, places: Places, now: int, limit: int) -> list[Job]:
-    """Declare sessions dead whose time is up; answer jobs that the dead still hold."""
+def recover(tx: sqlite3.Connection, lanes: LaneCache, now: int, limit: int) -> list[Job]:
+    """Expire sessions past their lease; return the jobs that dead sessions still hold."""
     sql = statements("sessions")
-    tx.execute(sql["bury"], (now,))
+    tx.execute(sql["expire"], (now,))
     jobs: list[Job] = []
     for session, name in tx.execute(sql["dead"]).fetchall():
         if len(jobs) >= limit:
             break
-        found = held(tx, places, session, name, limit=limit - len(jobs))
+        found = held(tx, lanes, session, name, limit=limit - len(jobs))
         if not found:
             tx.execute(sql["close"], (session,))
         jobs += found

@@ -1,4 +1,4 @@
-"""SQL from the files beside this module, each a list of named statements, and rows as parameters."""
+"""Named SQL statements, read from the files in `sql/`, and statements that run on many rows at once."""
 
 import sqlite3
 from bisect import bisect_left
@@ -9,9 +9,9 @@ from itertools import chain
 from typing import TypeAlias
 
 Tx: TypeAlias = sqlite3.Connection | sqlite3.Cursor
-"""Where statements are run: a connection of ours, or a cursor on somebody else's."""
+"""Where statements run: a connection of the store, or a cursor of the caller's connection."""
 
-_SIZES = (1, 2, 4, 8, 16, 32, 64, 100, 128, 192, 256, 384, 512)
+_ROW_COUNTS = (1, 2, 4, 8, 16, 32, 64, 100, 128, 192, 256, 384, 512)
 
 
 @cache
@@ -24,21 +24,21 @@ def statements(name: str) -> dict[str, str]:
 
 @cache
 def _filled(sql: str, rows: int, width: int) -> str:
-    # The text itself is kept, since SQLite's module looks a statement up by it: a new one would be hashed every time.
+    # Cached, because the sqlite3 module finds a prepared statement by its text: a new string is hashed every time.
     row = "(" + ",".join("?" * width) + ")"
     return sql.replace("{values}", ",".join([row] * rows))
 
 
 def run(tx: Tx, sql: str, rows: Sequence[Sequence[object]]) -> None:
-    """Run a statement on many rows at once, which stand in place of `{values}`.
+    """Run a statement on many rows, which replace `{values}` as a list of row values.
 
-    A step of a statement gives up the interpreter's lock, so there must be few of them; and a statement that was seen
-    before needs no parsing, so rows are padded with nulls to a few sizes. The statement must ignore rows of nulls.
+    Every step of a statement releases the interpreter's lock, so few steps are fast. A statement whose text is known
+    needs no parsing, so the list is padded to one of a few lengths with rows of nulls, which the statement must ignore.
     """
     width = len(rows[0]) if rows else 0
-    for start in range(0, len(rows), _SIZES[-1]):
-        part = rows[start : start + _SIZES[-1]]
-        size = _SIZES[bisect_left(_SIZES, len(part))]
+    for start in range(0, len(rows), _ROW_COUNTS[-1]):
+        part = rows[start : start + _ROW_COUNTS[-1]]
+        size = _ROW_COUNTS[bisect_left(_ROW_COUNTS, len(part))]
         parameters = list(chain.from_iterable(part))
         parameters += [None] * (width * (size - len(part)))
         tx.execute(_filled(sql, size, width), parameters)

@@ -34,11 +34,11 @@ from reprieve.stores.protocol import (
     Tally,
 )
 from reprieve.stores.sqlite import annotations, enqueue, entries, find, prune, sessions, settle, update_limits
-from reprieve.stores.sqlite.bell import Bell
 from reprieve.stores.sqlite.callers import joined
 from reprieve.stores.sqlite.claim import claim
-from reprieve.stores.sqlite.file import Durability, connect, keep_wal_small, prepare, take_number
-from reprieve.stores.sqlite.places import Places
+from reprieve.stores.sqlite.file import Durability, connect, keep_wal_small, prepare, take_node_number
+from reprieve.stores.sqlite.lane_cache import LaneCache
+from reprieve.stores.sqlite.notifier import Notifier
 from reprieve.stores.sqlite.rows import Ids, is_row_id
 from reprieve.stores.sqlite.writer import Writer
 
@@ -70,26 +70,26 @@ class SqliteStore:
         """
         self.clock = SystemClock()
         """The clock of the machine, which all processes of the file share."""
-        self._places = Places()
+        self._lanes = LaneCache()
         self._ids_lock = threading.Lock()
         self._path = path
         node = prepare(path, durability, shared=shared, may_wait=may_wait)
         lock = None if path is None else path.with_name(path.name + "-lock")
         with ExitStack() as opened:
-            self._bell = Bell(path)
-            opened.callback(self._bell.close)
+            self._notifier = Notifier(path)
+            opened.callback(self._notifier.close)
             self._writer = Writer(
                 lambda: connect(path, durability),
                 lock,
-                self._bell.ring,
-                self._places.forget,
+                self._notifier.notify,
+                self._lanes.clear,
                 upkeep=_nothing if path is None else lambda connection: keep_wal_small(connection, path),
             )
             opened.callback(self._writer.close)
-            self._reader, self._shown = self._writer, self._places
+            self._reader, self._shown = self._writer, self._lanes
             if path is not None:
                 # A long search must not block the writer.
-                self._shown = Places()
+                self._shown = LaneCache()
                 self._reader = Writer(lambda: connect(path, durability), None, _nothing, _nothing, "deferred")
             opened.pop_all()
         # A random number keeps the ids of processes apart until this one has a number from the file.
@@ -109,7 +109,7 @@ class SqliteStore:
                 self._ids.renumber(number.result())
 
         self._is_numbered = True
-        self._writer.submit(take_number, is_lasting=False).add_done_callback(taken)
+        self._writer.submit(take_node_number, is_lasting=False).add_done_callback(taken)
 
     @property
     def is_in_memory(self) -> bool:
@@ -123,11 +123,11 @@ class SqliteStore:
 
     async def enqueue(self, jobs: Sequence[Job], now: int) -> list[str]:
         """Store new jobs; return the id of each."""
-        return await self._write(lambda tx: enqueue.enqueue(tx, self._places, jobs, now))
+        return await self._write(lambda tx: enqueue.enqueue(tx, self._lanes, jobs, now))
 
     def enqueue_sync(self, jobs: Sequence[Job], now: int) -> list[str]:
         """Store new jobs, blocking the calling thread; concurrent calls of other threads share the flush."""
-        return self.submit(lambda tx: enqueue.enqueue(tx, self._places, jobs, now)).result()
+        return self.submit(lambda tx: enqueue.enqueue(tx, self._lanes, jobs, now)).result()
 
     def enqueue_in(self, connection: object, jobs: Sequence[Job], now: int) -> list[str]:
         """Store new jobs in the caller's open transaction; they exist once it commits.
@@ -136,7 +136,7 @@ class SqliteStore:
         """
         with joined(connection, self._path) as cursor:
             # The caller may roll back what this transaction creates, so none of it is cached.
-            known = enqueue.enqueue(cursor, Places(), jobs, now)
+            known = enqueue.enqueue(cursor, LaneCache(), jobs, now)
         if not self._is_numbered:
             # Not before: a commit here would make the write of the caller's transaction fail if it has read.
             self._take_number()
@@ -144,24 +144,24 @@ class SqliteStore:
 
     async def claim(self, request: Claim) -> Claimed:
         """Apply changes, then choose and lease jobs."""
-        self._bell.look(request.session)
+        self._notifier.snapshot(request.session)
         # A lease alone need not survive a loss of power, which also ends the session that holds it.
-        return await self._write(lambda tx: claim(tx, self._places, request), is_lasting=bool(request.changes))
+        return await self._write(lambda tx: claim(tx, self._lanes, request), is_lasting=bool(request.changes))
 
     async def apply(self, changes: Sequence[Change], now: int) -> list[ChangeResult]:
         """Carry out changes that no session makes."""
-        return await self._write(lambda tx: settle.apply(tx, self._places, changes, now))
+        return await self._write(lambda tx: settle.apply(tx, self._lanes, changes, now))
 
     async def heartbeat(self, heartbeat: Heartbeat) -> bool:
         """Open a session or extend its lease; return whether it is alive."""
         is_alive = await self._write(lambda tx: sessions.heartbeat(tx, heartbeat), is_lasting=False)
         if not is_alive:
-            self._bell.forget(heartbeat.session)
+            self._notifier.forget(heartbeat.session)
         return is_alive
 
     async def recover(self, now: int, limit: int = 100) -> list[Job]:
         """Expire sessions past their lease; return the jobs they hold."""
-        return await self._write(lambda tx: sessions.recover(tx, self._places, now, limit))
+        return await self._write(lambda tx: sessions.recover(tx, self._lanes, now, limit))
 
     async def annotate(self, requests: Sequence[Annotation]) -> list[bool]:
         """Request cancels and note progress."""
@@ -228,13 +228,13 @@ class SqliteStore:
 
     async def wait(self, queues: Sequence[str], at_most: float, session: str = "") -> bool:  # noqa: ARG002 - every commit notifies all
         """Wait until notified."""
-        return await self._bell.wait(session, at_most)
+        return await self._notifier.wait(session, at_most)
 
     async def close(self) -> None:
         """Finish the calls under way, then close the file."""
         await asyncio.to_thread(self._reader.close)
         await asyncio.to_thread(self._writer.close)
-        self._bell.close()
+        self._notifier.close()
 
     def inject(self, point: FaultPoint) -> None:
         """Make the next transaction fail before or after its commit."""
@@ -250,17 +250,17 @@ class SqliteStore:
         """Close the file while this process forks, which SQLite does not support. See `Writer.pause`."""
         self._writer.pause()
         self._reader.pause()
-        self._bell.pause()
+        self._notifier.pause()
 
     def resume(self) -> None:
         """Open the file again."""
-        self._bell.resume()
+        self._notifier.resume()
         self._reader.resume()
         self._writer.resume()
 
     def leave(self) -> None:
         """Leave the file closed, in the forked child of the process that opened this store."""
-        self._bell.leave()
+        self._notifier.leave()
         self._reader.resume()
         self._writer.resume()
 

@@ -6,7 +6,7 @@ from msgspec import UNSET
 
 from reprieve.stores.limit_update import bits_of, carried, columns_of, limiters_of, tenants_of
 from reprieve.stores.protocol import LimitState, LimitUpdate, Subject
-from reprieve.stores.sqlite.places import limiter_of, queue_of, tenant_of
+from reprieve.stores.sqlite.lane_cache import limiter_of, queue_of, tenant_of
 from reprieve.stores.sqlite.statements import statements
 
 

@@ -1,7 +1,7 @@
-"""The thread that owns a connection: whatever waits for it is done in one transaction (group commit).
+"""The thread that owns a connection and runs all pending requests in one transaction (group commit).
 
-Processes take turns by a lock on a file beside the database: SQLite's own lock is no queue, and whoever waits for it
-sleeps for up to a tenth of a second between tries.
+Processes that write exclude each other by a lock on a file beside the database. They could wait for SQLite's own lock,
+but SQLite sleeps up to a tenth of a second between two tries.
 """
 
 import fcntl
@@ -17,31 +17,34 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from reprieve.errors import ReprieveError, StoreClosed, StoreError, StoreLocked
 from reprieve.stores.sqlite import file
-from reprieve.stores.sqlite.faults import is_busy, translate
+from reprieve.stores.sqlite.error_mapping import is_busy, translate
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
-"""Something to do in a transaction. It may raise a ReprieveError only before it has written anything."""
+"""A function that runs in a transaction. It may raise a ReprieveError only before it has written anything."""
 
 UPKEEP_EVERY = 16
-"""Transactions between two looks at the file itself."""
+"""Transactions from one call of `upkeep` to the next."""
 
 Point = Literal["before", "after"]
 
 _FULL = 2
+"""What SQLite calls `synchronous = full`."""
+
+_LOCK_RETRY_SECONDS = 0.0005
 
 
-class Errand(NamedTuple, Generic[T]):
-    """What somebody wants done, and waits for."""
+class Request(NamedTuple, Generic[T]):
+    """Work that a caller has submitted, and the future of its result."""
 
     work: Work[T]
     future: Future[T]
     is_lasting: bool
-    """Whether it must outlive a loss of power before it is answered."""
+    """Whether it must survive a loss of power once the future has its result."""
 
 
 class Writer:
-    """Runs work on one connection, in one thread, all that waits at a time in one transaction."""
+    """Runs work on one connection, in one thread, everything that is pending in one transaction."""
 
     def __init__(
         self,
@@ -52,9 +55,10 @@ class Writer:
         begin: Literal["immediate", "deferred"] = "immediate",
         upkeep: Callable[[sqlite3.Connection], None] = lambda _: None,
     ) -> None:
-        """Start the thread; `lock` is the file that processes take turns by, None where nobody has to.
+        """Start the thread; `lock` is the file by which processes exclude each other; None: they need not.
 
-        A deferred transaction only reads, and disturbs no writer.
+        A deferred transaction takes no write lock, so it only reads and blocks no writer. `upkeep` is called now and
+        then between two transactions.
         """
         self._begin = f"begin {begin}"
         self._process = os.getpid()
@@ -64,15 +68,15 @@ class Writer:
         self._lock = lock
         self._on_commit = on_commit
         self._on_rollback = on_rollback
-        self._waiting: queue.SimpleQueue[Errand[Any] | None] = queue.SimpleQueue()
+        self._pending: queue.SimpleQueue[Request[Any] | None] = queue.SimpleQueue()
         self._is_closed = False
-        self._door = threading.Lock()
-        """Nobody comes in while the last one closes it: whatever was let in is answered."""
-        self._at_work = threading.Lock()
+        self._submitting = threading.Lock()
+        """Held to submit and to close: nothing is submitted after the end mark, so every request gets a result."""
+        self._working = threading.Lock()
         """Held for every batch, and while this process forks."""
         self._connection: sqlite3.Connection | None = None
         self._may_flush = self._is_flushed = False
-        """Whether commits may wait for the disk, as the connection was opened, and whether they now do."""
+        """Whether the connection was opened to flush its commits to the disk, and whether it does so now."""
         self._fault: Point | None = None
         self._is_changed = False
         self._ready: Future[None] = Future()
@@ -81,46 +85,46 @@ class Writer:
         self._ready.result()
 
     def submit(self, work: Work[T], *, is_lasting: bool = True) -> Future[T]:
-        """Have something done; the answer comes when it is durable.
+        """Run work in a transaction; the future has its result when it is durable.
 
-        What is not lasting is written at once, where it outlives this process, and reaches the disk with whatever
-        comes next.
+        Work that is not lasting is written at once, so that it survives the end of this process, but is flushed to the
+        disk only with the next commit that is.
         """
         future: Future[T] = Future()
         if os.getpid() != self._process:
             future.set_exception(StoreError("the store was opened before this process was forked; open it here again"))
             return future
-        with self._door:
+        with self._submitting:
             if self._is_closed:
                 future.set_exception(StoreClosed())
             else:
-                self._waiting.put(Errand(work, future, is_lasting))
+                self._pending.put(Request(work, future, is_lasting))
         return future
 
     def inject(self, point: Point) -> None:
-        """Make the next transaction fail before or after its commit, as a crash or a lost reply would."""
+        """Make the next transaction fail before or after its commit, as a crash or a lost response would."""
         self._fault = point
 
     def close(self) -> None:
-        """Finish what waits, and end the thread."""
-        with self._door:
+        """Finish the pending requests, then end the thread."""
+        with self._submitting:
             if not self._is_closed:
                 self._is_closed = True
-                self._waiting.put(None)
+                self._pending.put(None)
         self._thread.join()
 
     def pause(self) -> None:
         """Close the connection, and open none before `resume`.
 
-        SQLite keeps its locks by process. A fork has a copy of what an open connection knows but none of its locks: the
-        next process to close the file would take it for unused, and throw away what the fork has yet to write.
+        SQLite's locks belong to the process. A forked child would have a copy of the open connection without its locks:
+        the next process to close the file would take the file for unused, and delete the log with the child's writes.
         """
-        self._at_work.acquire()
+        self._working.acquire()
         self._disconnect()
 
     def resume(self) -> None:
-        """Go on; the connection is opened again when it is needed."""
-        self._at_work.release()
+        """Continue; the next batch opens the connection again."""
+        self._working.release()
 
     def _run(self) -> None:
         try:
@@ -132,30 +136,30 @@ class Writer:
             return
         self._ready.set_result(None)
         while (batch := self._next_batch()) is not None:
-            # Who has given up before the work began gets none; who gives up later gets it done all the same.
-            batch = [errand for errand in batch if errand.future.set_running_or_notify_cancel()]
-            with self._at_work:
-                self._serve(descriptor, batch)
+            # A request that was cancelled by now is dropped; from here on it can no longer be cancelled.
+            batch = [request for request in batch if request.future.set_running_or_notify_cancel()]
+            with self._working:
+                self._run_batch(descriptor, batch)
         if descriptor is not None:
             os.close(descriptor)
-        with self._at_work:
+        with self._working:
             self._disconnect()
 
-    def _serve(self, descriptor: int | None, batch: list[Errand[Any]]) -> None:
+    def _run_batch(self, descriptor: int | None, batch: list[Request[Any]]) -> None:
         try:
             connection = self._connected()
         except Exception as error:  # noqa: BLE001 - a thread that dies would hang every caller
-            for errand in batch:
-                errand.future.set_exception(translate(error))
+            for request in batch:
+                request.future.set_exception(translate(error))
             return
         self._since_upkeep += 1
         if self._since_upkeep == UPKEEP_EVERY:
             self._since_upkeep = 0
             self._upkeep(connection)
         if batch and not self._attempt(connection, descriptor, batch):
-            # Something spoiled the transaction for all: each stands alone now, and only the guilty fails.
-            for errand in batch:
-                self._attempt(connection, descriptor, [errand])
+            # One request made the transaction fail: run each in a transaction of its own, so that only that one fails.
+            for request in batch:
+                self._attempt(connection, descriptor, [request])
 
     def _connected(self) -> sqlite3.Connection:
         if self._connection is None:
@@ -168,41 +172,41 @@ class Writer:
             self._connection.close()
             self._connection = None
 
-    def _next_batch(self) -> list[Errand[Any]] | None:
-        first = self._waiting.get()
+    def _next_batch(self) -> list[Request[Any]] | None:
+        first = self._pending.get()
         batch = [] if first is None else [first]
-        while not self._waiting.empty() and first is not None:
-            errand = self._waiting.get()
-            if errand is None:
-                self._waiting.put(None)
+        while not self._pending.empty() and first is not None:
+            request = self._pending.get()
+            if request is None:
+                self._pending.put(None)
                 break
-            batch.append(errand)
+            batch.append(request)
         return batch or None
 
-    def _attempt(self, connection: sqlite3.Connection, descriptor: int | None, batch: list[Errand[Any]]) -> bool:
-        """Do a batch in one transaction. Return False when it has to be done again, one by one."""
+    def _attempt(self, connection: sqlite3.Connection, descriptor: int | None, batch: list[Request[Any]]) -> bool:
+        """Run a batch in one transaction. Return False if its requests must be run again, one by one."""
         try:
-            self._flush(connection, is_wanted=any(errand.is_lasting for errand in batch))
-            answers = self._transact(connection, descriptor, [errand.work for errand in batch])
+            self._flush(connection, is_wanted=any(request.is_lasting for request in batch))
+            results = self._transact(connection, descriptor, [request.work for request in batch])
         except Exception as error:  # noqa: BLE001 - a thread that dies would hang every caller
-            # Who was locked out once would only be locked out again, one after the other.
+            # While another process holds the lock, each of them would wait and fail again, one after the other.
             if len(batch) > 1 and not is_busy(error):
                 return False
-            for errand in batch:
-                errand.future.set_exception(translate(error))
+            for request in batch:
+                request.future.set_exception(translate(error))
             return True
-        # Whoever looked and found nothing has changed nothing, and must not wake those who look as well.
+        # A claim that found no job has changed nothing, and must not wake the sessions that wait for one.
         if self._is_changed:
             self._on_commit()
-        for errand, answer in zip(batch, answers, strict=True):
-            if isinstance(answer, ReprieveError):
-                errand.future.set_exception(answer)
+        for request, result in zip(batch, results, strict=True):
+            if isinstance(result, ReprieveError):
+                request.future.set_exception(result)
             else:
-                errand.future.set_result(answer)
+                request.future.set_result(result)
         return True
 
     def _flush(self, connection: sqlite3.Connection, *, is_wanted: bool) -> None:
-        """Wait for the disk at the next commit, or not. A commit that waits takes what was written before along."""
+        """Flush the next commit to the disk, or not. A flushed commit takes along what was written before it."""
         if self._may_flush and is_wanted != self._is_flushed:
             connection.execute(f"pragma synchronous = {'full' if is_wanted else 'normal'}")
             self._is_flushed = is_wanted
@@ -210,15 +214,15 @@ class Writer:
     def _transact(self, connection: sqlite3.Connection, descriptor: int | None, works: list[Work[Any]]) -> list[object]:
         before = connection.total_changes
         if descriptor is not None:
-            _take_turn(descriptor)
+            _acquire_lock(descriptor)
         try:
             connection.execute(self._begin)
-            answers: list[object] = []
+            results: list[object] = []
             for work in works:
                 try:
-                    answers.append(work(connection))
-                except ReprieveError as refusal:
-                    answers.append(refusal)
+                    results.append(work(connection))
+                except ReprieveError as error:
+                    results.append(error)
             fault, self._fault = self._fault, None
             _fail("before", fault)
             connection.execute("commit")
@@ -232,28 +236,28 @@ class Writer:
             if descriptor is not None:
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
         self._is_changed = connection.total_changes != before
-        return answers
+        return results
 
 
-def _take_turn(descriptor: int) -> None:
-    """Wait for the other processes, as long as for a foreign transaction."""
-    deadline = time.monotonic() + file.PATIENCE / 1_000
+def _acquire_lock(descriptor: int) -> None:
+    """Wait until no other process holds the lock; raise `StoreLocked` after the time that SQLite would wait."""
+    deadline = time.monotonic() + file.LOCK_TIMEOUT_MS / 1_000
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > deadline:
-                message = "another process has held the store's turn for too long; end it if it is stopped"
+                message = "another process has held the store's lock for too long; end it if it is stopped"
                 raise StoreLocked(message) from None
-            _PAUSE.wait(0.0005)
+            _NEVER_SET.wait(_LOCK_RETRY_SECONDS)
         else:
             return
 
 
-_PAUSE = threading.Event()
+_NEVER_SET = threading.Event()
 
 
 def _fail(here: Point, wanted: Point | None) -> None:
     if here == wanted:
-        message = f"the transaction failed {here} its commit, as it was told to"
+        message = f"the transaction failed {here} its commit, as injected"
         raise StoreError(message)

@@ -1,5 +1,5 @@
--- The first layout. Its tables may stand beside those of an application, so all of them say whose they are. Ids of queues, tenants, limiters and lanes never change and are never used again, so that
--- processes may remember them.
+-- Schema version 1. The tables may stand beside those of an application, so their names begin with reprieve_. Ids of queues,
+-- tenants, limiters and lanes never change and are never used again, so a process may cache them.
 
 create table reprieve_queue (
     id              integer primary key,
@@ -54,7 +54,7 @@ create index reprieve_tenant_candidates on reprieve_tenant (queue, load, finish,
 create index reprieve_tenant_busy on reprieve_tenant (queue, weight) where running > 0 and is_candidate = 0;
 create index reprieve_tenant_reopens on reprieve_tenant (reopens_at) where reopens_at is not null;
 
-create table reprieve_lane (                          -- the jobs of one priority in a lane, counted
+create table reprieve_lane (                  -- a lane, with the number of its jobs in each state
     id         integer primary key,
     queue      integer not null,
     tenant     integer not null,
@@ -81,12 +81,12 @@ create index reprieve_lane_blocked on reprieve_lane (blocked_by, tenant) where b
 
 create table reprieve_job (
     id      integer primary key,              -- the time and the low bits of its public id
-    lane   integer not null,
+    lane    integer not null,
     state   integer not null,                 -- 0: waiting or running, 1: dead, 2: cancelled
     version integer not null,                 -- not counting a lease
     wait    integer not null,                 -- what it waits for; may lag behind `ready`
     due     integer not null,
-    rec     blob    not null
+    record  blob    not null                  -- the middle of its public id, and the packed job: stores/record.py
 ) strict;
 
 create table reprieve_ready (lane integer not null, id integer not null, primary key (lane, id)) strict, without rowid;
@@ -96,15 +96,15 @@ create table reprieve_delayed (
     wait  integer not null,
     due   integer not null,
     id    integer not null,
-    lane integer not null,
+    lane  integer not null,
     primary key (queue, wait, due, id)
 ) strict, without rowid;
 
-create table reprieve_outbox (                         -- jobs on their way to another store
-    seq    integer primary key autoincrement,  -- never used again: whoever removes a row removes no other
+create table reprieve_outbox (                -- jobs on their way to another store
+    seq    integer primary key autoincrement, -- never used again, so that a relay cannot remove another row by mistake
     id     text    not null,
-    rec    blob    not null,                  -- the whole job
-    reason text                               -- why the other store refuses it; null: it waits
+    record blob    not null,                  -- the whole job, as a msgpack map
+    reason text                               -- why the other store refuses the job; null: it waits
 ) strict;
 create index reprieve_outbox_refused on reprieve_outbox (seq) where reason is not null;
 
@@ -114,54 +114,53 @@ create table reprieve_session (
     expires_at integer not null,
     slots      integer not null,
     is_dead    integer not null default 0,
-    number     integer not null default 0,    -- of the last claim
-    answers    blob                           -- and what its changes were answered with
+    number     integer not null default 0,    -- of its last claim
+    answers    blob                           -- the results of the changes in its last claim, for a repeat of the call
 ) strict;
 
-create table reprieve_lease (                          -- one row for each claim
-    id   integer primary key,                 -- session << 32 | number
+create table reprieve_lease (                 -- one row for each claim that has jobs which still run
+    id   integer primary key,                 -- session << 32 | number of the claim
     at   integer not null,
     jobs blob    not null                     -- {job: [lane, version]}
 ) strict;
 
-create table reprieve_ended (                          -- the dead and the cancelled
+create table reprieve_ended (                 -- dead and cancelled jobs, by the time at which they ended
     queue       integer not null,
     state       integer not null,
     at          integer not null,
     id          integer not null,
-    lane       integer not null,
+    lane        integer not null,
     death       text    not null,
     code        text    not null,
     fingerprint text    not null,
     primary key (queue, state, at, id)
 ) strict, without rowid;
 
-create table reprieve_finished (                       -- succeeded jobs, one row for each settlement
-    seq   integer primary key,
-    queue integer not null,
-    at    integer not null,
-    count integer not null,
-    lo     integer not null,                  -- the smallest and
-    hi     integer not null,                  -- the largest id in it
-    newest integer not null,                  -- the largest id in this and all rows before it
-    ids   blob    not null,                   -- 8 bytes each
-    jobs  blob    not null
+create table reprieve_finished (              -- succeeded jobs, one row for each settlement
+    seq     integer primary key,
+    queue   integer not null,
+    at      integer not null,
+    count   integer not null,
+    lowest  integer not null,                 -- the smallest id in this row
+    highest integer not null,                 -- the largest id in this row
+    newest  integer not null,                 -- the largest id in this and all rows before it
+    ids     blob    not null,                 -- 8 bytes each
+    jobs    blob    not null                  -- a msgpack array of whole jobs
 ) strict;
 create index reprieve_finished_queue on reprieve_finished (queue, seq);
-create index reprieve_finished_ids on reprieve_finished (hi, lo);
+create index reprieve_finished_ids on reprieve_finished (highest, lowest);
 
-create table reprieve_uniq (
-    key     blob    primary key,
-    id      text    not null,                 -- the public id of the job that has it
-    job     integer not null,
-    expires integer not null
+create table reprieve_unique_key (
+    key        blob    primary key,           -- the hash of the key, its task and its tenant
+    id         text    not null,              -- the public id of the job that has it
+    job        integer not null,              -- the id of that job's row
+    expires_at integer not null               -- when the key is free again, unless the job's row is still there
 ) strict, without rowid;
+create index reprieve_unique_key_expires on reprieve_unique_key (expires_at);
 
-create index reprieve_uniq_expires on reprieve_uniq (expires);
-
-create table reprieve_annotation (
+create table reprieve_annotation (            -- of running jobs
     id       integer primary key,
-    cancel   blob,                            -- who wants it cancelled, and why
+    cancel   blob,                            -- the cancel request: who asks for it, and why
     progress blob
 ) strict;
 
@@ -182,4 +181,4 @@ create index reprieve_event_job on reprieve_event (job, version);
 create table reprieve_entry (key text primary key, version integer not null, value blob not null) strict, without rowid;
 
 create table reprieve_counter (name text primary key, value integer not null) strict, without rowid;
-insert into reprieve_counter values ('layout', 0), ('node', 0), ('session', 0), ('entry', 0), ('finished', 0);
+insert into reprieve_counter values ('schema', 0), ('node', 0), ('session', 0), ('entry', 0), ('finished', 0);

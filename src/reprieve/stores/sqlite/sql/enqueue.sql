@@ -1,20 +1,21 @@
 -- name: known
-select job.id, job.rec from reprieve_job as job where job.id in (select value from json_each(?));
+select job.id, job.record from reprieve_job as job where job.id in (select value from json_each(?));
 
 -- name: newest
 select coalesce((select max(id) from reprieve_job), 0),
        coalesce((select newest from reprieve_finished where seq = (select max(seq) from reprieve_finished)), 0);
 
 -- name: keys
-select key, id, expires, exists (select 1 from reprieve_job as job where job.id = uniq.job) from reprieve_uniq as uniq where key in ({placeholders});
+select key, id, expires_at, exists (select 1 from reprieve_job as job where job.id = unique_key.job)
+from reprieve_unique_key as unique_key where key in ({placeholders});
 
--- name: take_keys
-insert into reprieve_uniq (key, id, job, expires)
+-- name: acquire_keys
+insert into reprieve_unique_key (key, id, job, expires_at)
 select column1, column2, column3, column4 from (values {values}) where column1 is not null
-on conflict (key) do update set id = excluded.id, job = excluded.job, expires = excluded.expires;
+on conflict (key) do update set id = excluded.id, job = excluded.job, expires_at = excluded.expires_at;
 
 -- name: jobs
-insert into reprieve_job (id, lane, state, version, wait, due, rec)
+insert into reprieve_job (id, lane, state, version, wait, due, record)
 select column1, column2, 0, column3, column4, column5, column6 from (values {values}) where column1 is not null;
 
 -- name: ready

@@ -1,15 +1,15 @@
 -- name: jobs
 select id, state, version, wait, due, lane,
-       case when :lanes is null or lane in (select value from json_each(:lanes)) then rec end
+       case when :lanes is null or lane in (select value from json_each(:lanes)) then record end
 from reprieve_job as job where id > :after order by id limit :most;
 
 -- name: jobs_newest
 select id, state, version, wait, due, lane,
-       case when :lanes is null or lane in (select value from json_each(:lanes)) then rec end
+       case when :lanes is null or lane in (select value from json_each(:lanes)) then record end
 from reprieve_job as job where id < :after order by id desc limit :most;
 
 -- name: job
-select id, state, version, wait, due, lane, rec from reprieve_job as job where id = ?;
+select id, state, version, wait, due, lane, record from reprieve_job as job where id = ?;
 
 -- name: ended
 select queue, state, at, id from reprieve_ended as ended

@@ -1,8 +1,8 @@
 -- name: send
-insert into reprieve_outbox (id, rec) select column1, column2 from (values {values}) where column1 is not null;
+insert into reprieve_outbox (id, record) select column1, column2 from (values {values}) where column1 is not null;
 
 -- name: take
-select seq, rec from reprieve_outbox as outbox where reason is null order by seq limit ?;
+select seq, record from reprieve_outbox as outbox where reason is null order by seq limit ?;
 
 -- name: remove
 delete from reprieve_outbox where seq in (select value from json_each(?));

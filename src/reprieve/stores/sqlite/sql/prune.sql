@@ -1,14 +1,14 @@
--- name: queues
+-- name: queues_with_finished
 select id from reprieve_queue as queue
 where exists (select 1 from reprieve_finished as finished where finished.queue = queue.id);
 
--- name: too_many
+-- name: newest_finished
 select seq, count from reprieve_finished as finished where queue = ? order by seq desc;
 
 -- name: finished
 delete from reprieve_finished as finished where seq in (
     select seq from reprieve_finished as old where queue = :queue and (seq <= :oldest or at < :before)
-    order by seq limit :most
+    order by seq limit :max_rows
 ) returning count;
 
 -- name: all_queues
@@ -17,35 +17,35 @@ select id from reprieve_queue;
 -- name: cancelled
 delete from reprieve_ended where (queue, state, at, id) in (
     select queue, state, at, id from reprieve_ended as old where queue = :queue and state = 2 and at < :before
-    order by at limit :most
+    order by at limit :max_rows
 ) returning id;
 
 -- name: dead
 select job.lane, lane.queue from reprieve_job as job join reprieve_lane as lane on lane.id = job.lane
 where job.id = ? and job.state = 1 and job.version = ?;
 
--- name: unlist
+-- name: delete_ended
 delete from reprieve_ended where queue = ? and state = 1 and at = ? and id = ?;
 
 -- name: uncount
 update reprieve_lane set dead = dead - 1 where id = ?;
 
--- name: forget
+-- name: delete_jobs
 delete from reprieve_job as job where id in (select value from json_each(?));
 
 -- name: events
 delete from reprieve_event as event where seq in (
-    select seq from reprieve_event as old where at < :before order by at limit :most
+    select seq from reprieve_event as old where at < :before order by at limit :max_rows
 );
 
 -- name: keys
-delete from reprieve_uniq as uniq where key in (
-    select key from reprieve_uniq as old
-    where expires <= :now and not exists (select 1 from reprieve_job as job where job.id = old.job)
-    order by expires limit :most
+delete from reprieve_unique_key as unique_key where key in (
+    select key from reprieve_unique_key as old
+    where expires_at <= :now and not exists (select 1 from reprieve_job as job where job.id = old.job)
+    order by expires_at limit :max_rows
 );
 
 -- name: results
 delete from reprieve_result as result where id in (
-    select id from reprieve_result as old where expires_at <= :now order by expires_at limit :most
+    select id from reprieve_result as old where expires_at <= :now order by expires_at limit :max_rows
 );

@@ -9,7 +9,7 @@ update reprieve_session as session
 set expires_at = :expires_at, slots = :slots, is_dead = :is_dead
 where name = :name and is_dead = 0;
 
--- name: bury
+-- name: expire
 update reprieve_session as session set is_dead = 1 where is_dead = 0 and expires_at < ?;
 
 -- name: dead
@@ -20,6 +20,3 @@ delete from reprieve_session as session where id = ?;
 
 -- name: leases
 select at, jobs from reprieve_lease as lease where id between ? and ?;
-
--- name: job
-select id, state, version, wait, due, rec from reprieve_job as job where id = ?;

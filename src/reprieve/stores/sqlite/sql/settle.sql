@@ -10,10 +10,7 @@ update reprieve_lease as lease set jobs = ? where id = ?;
 -- name: release_all
 delete from reprieve_lease as lease where id = ?;
 
--- name: job
-select id, state, version, wait, due, lane, rec from reprieve_job as job where id = ?;
-
--- name: forget
+-- name: delete_jobs
 delete from reprieve_job as job where id in (select value from json_each(?));
 
 -- name: undelay
@@ -27,7 +24,7 @@ delete from reprieve_ended as ended where queue = ? and state = ? and at = ? and
 
 -- name: rewrite
 -- Replacing a row whole writes it once; an update from values would first copy them all aside, records included.
-insert or replace into reprieve_job (id, lane, state, version, wait, due, rec)
+insert or replace into reprieve_job (id, lane, state, version, wait, due, record)
 select column1, column2, column3, column4, column5, column6, column7 from (values {values}) where column1 is not null;
 
 -- name: end
@@ -53,10 +50,10 @@ from (values {values}) as v where tenant.id = v.column1;
 update reprieve_limiter as limiter set running = running - v.column2, reopens_at = case when blocked_lanes > 0 then 0 else reopens_at end
 from (values {values}) as v where limiter.id = v.column1;
 
--- name: is_marked
+-- name: is_annotated
 select 1 from reprieve_annotation limit 1;
 
--- name: unmark
+-- name: delete_annotations
 delete from reprieve_annotation as annotation where id in (select value from json_each(?));
 
 -- name: results

@@ -1,4 +1,4 @@
-"""What SQLite says when it cannot, in words that help."""
+"""The mapping of SQLite's errors to ours, with advice."""
 
 import msgspec
 
@@ -21,33 +21,28 @@ _KINDS: dict[str, tuple[type[StoreError], str]] = {
     "SQLITE_FULL": (StoreFull, "the disk is full; make room, nothing of this call was stored"),
     "SQLITE_IOERR": (StoreFull, "the file system refused to write; check the disk, nothing of this call was stored"),
     "SQLITE_CORRUPT": (StoreCorrupt, "the file is damaged; restore it from a backup, or recover it with sqlite3"),
-    "SQLITE_NOTADB": (ForeignStore, "the file is no SQLite database; name another one"),
+    "SQLITE_NOTADB": (ForeignStore, "the file is not a SQLite database; name another one"),
 }
 
 
 def translate(error: Exception) -> ReprieveError:
-    """Return an error of ours for an error of SQLite's."""
+    """Return the `ReprieveError` for an error of SQLite, the file system or a record."""
     if isinstance(error, ReprieveError):
         return error
     name = getattr(error, "sqlite_errorname", "") or ""
-    for prefix, (kind, advice) in _KINDS.items():
-        if name.startswith(prefix):
-            translated: StoreError = kind(f"{advice} ({error})")
-            translated.__cause__ = error
-            return translated
-    if isinstance(error, msgspec.MsgspecError):
-        damaged = StoreCorrupt(f"a record of the store cannot be read; restore the file from a backup ({error})")
-        damaged.__cause__ = error
-        return damaged
-    if isinstance(error, OSError):
-        unusable = StoreReadOnly(f"the file cannot be used; check its name and its permissions ({error})")
-        unusable.__cause__ = error
-        return unusable
-    unknown = StoreError(f"SQLite failed: {type(error).__name__}: {error}")
-    unknown.__cause__ = error
-    return unknown
+    translated = next(
+        (kind(f"{advice} ({error})") for prefix, (kind, advice) in _KINDS.items() if name.startswith(prefix)), None
+    )
+    if translated is None and isinstance(error, msgspec.MsgspecError):
+        translated = StoreCorrupt(f"a record of the store cannot be read; restore the file from a backup ({error})")
+    elif translated is None and isinstance(error, OSError):
+        translated = StoreReadOnly(f"the file cannot be used; check its name and its permissions ({error})")
+    elif translated is None:
+        translated = StoreError(f"SQLite failed: {type(error).__name__}: {error}")
+    translated.__cause__ = error
+    return translated
 
 
 def is_busy(error: Exception) -> bool:
-    """Whether somebody else was in the way for as long as anybody waits."""
+    """Whether another transaction held a lock for longer than a call waits."""
     return isinstance(translate(error), StoreLocked)

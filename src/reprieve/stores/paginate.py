@@ -1,11 +1,11 @@
-"""Walking through every page of an answer, for those who want all of it and know that it is not much."""
+"""Reading every page of a search, for callers that need all of it and know that it is small."""
 
 from reprieve.core.job import Job
 from reprieve.stores.protocol import Filter, Store
 
 
 async def find_all(store: Store, wanted: Filter, now: int) -> list[Job]:
-    """Return all the jobs that are meant, as they are."""
+    """Return all jobs that match a filter."""
     jobs: list[Job] = []
     cursor = ""
     while True:

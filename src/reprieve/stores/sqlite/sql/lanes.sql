@@ -15,7 +15,7 @@ join reprieve_lane as lane on lane.tenant = tenant.id
     and lane.task = ? and lane.dependency = ? and lane."group" = ? and lane.priority = ?
 where queue.name = ?;
 
--- name: make_lane
+-- name: create_lane
 insert into reprieve_lane
     (queue, tenant, task, dependency, "group", priority, task_limiter, dependency_limiter, group_limiter)
 values (?, ?, ?, ?, ?, ?, ?, ?, ?);
@@ -23,17 +23,17 @@ values (?, ?, ?, ?, ?, ?, ?, ?, ?);
 -- name: queue
 select id from reprieve_queue where name = ?;
 
--- name: make_queue
+-- name: create_queue
 insert into reprieve_queue (name, limiter) values (?, ?);
 
 -- name: tenant
 select id from reprieve_tenant where queue = ? and name = ?;
 
--- name: make_tenant
+-- name: create_tenant
 insert into reprieve_tenant (queue, name) values (?, ?);
 
 -- name: limiter
 select id from reprieve_limiter where subject = ? and name = ?;
 
--- name: make_limiter
+-- name: create_limiter
 insert into reprieve_limiter (subject, name) values (?, ?);

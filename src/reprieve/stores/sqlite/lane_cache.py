@@ -1,0 +1,105 @@
+"""The lane cache: the lanes that this process has read or created, by their ids and by their names.
+
+Ids of lanes, tenants, limiters and queues never change, so an entry stays valid. After a rollback the cache is cleared,
+since SQLite assigns an id that was rolled back again.
+"""
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+from reprieve.core.job import Job
+from reprieve.stores.record import model_of
+from reprieve.stores.sqlite.rows import LaneRef
+from reprieve.stores.sqlite.statements import Tx, statements
+
+Names: TypeAlias = tuple[str, str, str, str, str, int]
+"""Queue, tenant, task, dependency, group and priority."""
+
+
+class LaneCache:
+    """The lanes that this process knows."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._by_names: dict[Names, LaneRef] = {}
+        self._by_id: dict[int, LaneRef] = {}
+
+    def clear(self) -> None:
+        """Drop all lanes, because a transaction was rolled back."""
+        self._by_names.clear()
+        self._by_id.clear()
+
+    def of_job(self, tx: Tx, job: Job) -> LaneRef:
+        """Return the lane of a job, and create it if it is missing."""
+        names = (job.queue, job.tenant, job.task, job.dependency, job.group, job.priority)
+        lane = self._by_names.get(names)
+        if lane is None:
+            row = tx.execute(statements("lanes")["by_names"], (*names[1:], names[0])).fetchone()
+            lane = self._create(tx, names) if row is None else self._add(row)
+        return lane
+
+    def __getitem__(self, lane: int) -> LaneRef:
+        """Return a lane that was loaded, by its id."""
+        return self._by_id[lane]
+
+    def get(self, tx: Tx, lane: int) -> LaneRef:
+        """Return a lane by its id; read it if it was not loaded."""
+        if lane not in self._by_id:
+            self.load(tx, (lane,))
+        return self._by_id[lane]
+
+    def load(self, tx: Tx, lanes: Iterable[int]) -> None:
+        """Read lanes by their ids, unless they were loaded before."""
+        missing = [lane for lane in set(lanes) if lane not in self._by_id]
+        for start in range(0, len(missing), 500):
+            part = missing[start : start + 500]
+            placeholders = ",".join("?" * len(part))
+            for row in tx.execute(
+                statements("lanes")["by_ids"].replace("{placeholders}", placeholders), part
+            ).fetchall():
+                self._add(row)
+
+    def _add(self, row: tuple[int, str, str, str, str, str, int, int, int, int, int, int]) -> LaneRef:
+        lane, queue, tenant, task, dependency, group, priority, queue_id, tenant_id, *limiters = row
+        names = (queue, tenant, task, dependency, group, priority)
+        ref = LaneRef(lane, *names, queue_id, tenant_id, tuple(filter(None, limiters)), model_of(*names))
+        self._by_id[lane] = self._by_names[names] = ref
+        return ref
+
+    def _create(self, tx: Tx, names: Names) -> LaneRef:
+        queue, tenant, task, dependency, group, priority = names
+        queue_id = queue_of(tx, queue)
+        tenant_id = tenant_of(tx, queue_id, tenant)
+        limiters = (
+            limiter_of(tx, "task", task),
+            limiter_of(tx, "dependency", dependency) if dependency else 0,
+            limiter_of(tx, "group", group) if group else 0,
+        )
+        row = (queue_id, tenant_id, task, dependency, group, priority, *limiters)
+        lane = _insert(tx, statements("lanes")["create_lane"], *row)
+        return self._add((lane, *names, queue_id, tenant_id, *limiters))
+
+
+def queue_of(tx: Tx, name: str) -> int:
+    """Return the id of a queue, and create it if it is missing."""
+    sql = statements("lanes")
+    found = tx.execute(sql["queue"], (name,)).fetchone()
+    return int(found[0]) if found else _insert(tx, sql["create_queue"], name, limiter_of(tx, "queue", name))
+
+
+def tenant_of(tx: Tx, queue: int, name: str) -> int:
+    """Return the id of a tenant of a queue, and create it if it is missing."""
+    sql = statements("lanes")
+    found = tx.execute(sql["tenant"], (queue, name)).fetchone()
+    return int(found[0]) if found else _insert(tx, sql["create_tenant"], queue, name)
+
+
+def limiter_of(tx: Tx, subject: str, name: str) -> int:
+    """Return the id of a limiter, and create it if it is missing."""
+    sql = statements("lanes")
+    found = tx.execute(sql["limiter"], (subject, name)).fetchone()
+    return int(found[0]) if found else _insert(tx, sql["create_limiter"], subject, name)
+
+
+def _insert(tx: Tx, statement: str, *values: object) -> int:
+    return tx.execute(statement, values).lastrowid or 0

@@ -1,0 +1,141 @@
+"""The write batch: gathers what a number of changes writes, so that each table is written once."""
+
+import sqlite3
+from collections import Counter, defaultdict
+from functools import cached_property
+from typing import TypeAlias
+
+import msgspec
+
+from reprieve.core import change as changes_of
+from reprieve.core.change import Change
+from reprieve.core.duration import milliseconds
+from reprieve.core.events import Event
+from reprieve.core.job import CancelRequest, Job
+from reprieve.core.move import Start, Succeed
+from reprieve.stores.record import CANCELLED, COUNTERS, DEAD, NUMBERS, WAITING
+from reprieve.stores.sqlite.annotations import cancel_requests
+from reprieve.stores.sqlite.finished import keep
+from reprieve.stores.sqlite.lane_cache import LaneCache
+from reprieve.stores.sqlite.rows import LaneRef, pack
+from reprieve.stores.sqlite.statements import run, statements
+
+_SILENT = (Start, Succeed)
+"""Moves that leave no event: those of a job that succeeds at once."""
+
+_COUNTERS = ("ready", "scheduled", "retrying", "parked", "dead")
+_encode = msgspec.msgpack.Encoder().encode
+
+Released: TypeAlias = dict[int, Counter[int]]
+"""Slots that tenants release, by queue and tenant."""
+
+
+class WriteBatch:
+    """What a batch of changes writes."""
+
+    def __init__(self, tx: sqlite3.Connection, lanes: LaneCache, now: int) -> None:
+        """Start empty."""
+        self._tx = tx
+        self._lanes = lanes
+        self._now = now
+        self.counts: dict[int, Counter[str]] = defaultdict(Counter)
+        """What is added to the counters of each lane."""
+        self.released: Released = defaultdict(Counter)
+        self._ran: list[int] = []
+        self._ran_on: dict[int, int] = {}
+        self._candidates: set[int] = set()
+        """Tenants that have a ready job."""
+        self._succeeded: dict[int, dict[int, Job]] = defaultdict(dict)
+        self._rows: list[tuple[object, ...]] = []
+        self._ready: list[tuple[int, int]] = []
+        self._delayed: list[tuple[int, int, int, int, int]] = []
+        self._ended: list[tuple[object, ...]] = []
+        self._events: list[tuple[int, int, int, bytes]] = []
+        self._results: list[tuple[int, int, bytes]] = []
+
+    def add(self, ids: tuple[int, bytes], lane: int, change: Change, *, was_running: bool) -> None:
+        """Add one change of a job that was on this lane, or leased from it; `ids` are the parts of its public id."""
+        job = change.job
+        row, middle = ids
+        if was_running:
+            self._ran.append(row)
+            self._ran_on[lane] = self._ran_on.get(lane, 0) + 1
+        self._add_event(row, change.event)
+        if change.result is not None:
+            self._results.append((row, self._now + milliseconds(change.result_ttl), change.result))
+        if was_running and job.state == "waiting" and (request := self._cancel_requests.get(row)) is not None:
+            cancel = changes_of.give_up(change, request)
+            if cancel is not None:
+                self._add_event(row, cancel.event)
+                job = cancel.job
+        if job.state == "succeeded":
+            self._succeeded[self._lanes.get(self._tx, lane).queue_id][row] = job
+            return
+        target = self._lanes.of_job(self._tx, job)
+        state = self._put_on_lane(row, target, job)
+        wait = NUMBERS[job.waiting_for]
+        self._rows.append((row, target.id, state, job.version, wait, job.due_at, pack(job, row, middle)))
+
+    @cached_property
+    def _cancel_requests(self) -> dict[int, CancelRequest]:
+        """The cancel requests for running jobs, read only when a job that ran would wait again."""
+        return cancel_requests(self._tx)
+
+    def _add_event(self, row: int, event: Event) -> None:
+        if type(event.move) not in _SILENT:
+            self._events.append((event.at, row, event.version, _encode(event)))
+
+    def _put_on_lane(self, row: int, lane: LaneRef, job: Job) -> int:
+        """Add a job that has not succeeded to where it now belongs; return the number of its state."""
+        if job.state in ("dead", "cancelled"):
+            state = DEAD if job.state == "dead" else CANCELLED
+            if state == DEAD:
+                self.counts[lane.id]["dead"] += 1
+            code = job.cause.code if job.cause else ""
+            fingerprint = job.cause.fingerprint if job.cause else ""
+            at = job.finished_at or self._now
+            self._ended.append((lane.queue_id, state, at, row, lane.id, job.death or "", code, fingerprint))
+            return state
+        if job.due_at > self._now:
+            wait = NUMBERS[job.waiting_for] or NUMBERS["schedule"]
+            self._delayed.append((lane.queue_id, wait, job.due_at, row, lane.id))
+            self.counts[lane.id][COUNTERS[wait]] += 1
+        else:
+            self._ready.append((lane.id, row))
+            self.counts[lane.id]["ready"] += 1
+            self._candidates.add(lane.tenant_id)
+        return WAITING
+
+    def write(self) -> None:
+        """Write everything that was added; the slots of tenants stay in `released`."""
+        tx, sql, enqueue = self._tx, statements("settle"), statements("enqueue")
+        for queue, jobs in self._succeeded.items():
+            tx.execute(sql["delete_jobs"], (msgspec.json.encode(list(jobs)).decode(),))
+            keep(tx, queue, jobs, self._now)
+        run(tx, sql["rewrite"], self._rows)
+        run(tx, enqueue["ready"], self._ready)
+        run(tx, enqueue["delayed"], self._delayed)
+        run(tx, sql["end"], self._ended)
+        run(tx, sql["events"], self._events)
+        run(tx, sql["results"], self._results)
+        run(tx, sql["count"], [(lane, *(count[name] for name in _COUNTERS)) for lane, count in self.counts.items()])
+        run(tx, sql["limiters"], list(self._release().items()))
+        run(tx, enqueue["open"], [(lane,) for lane in {lane for lane, _ in self._ready}])
+        run(tx, enqueue["make_candidates"], [(tenant,) for tenant in self._candidates])
+        if self._ran and tx.execute(sql["is_annotated"]).fetchone():
+            tx.execute(sql["delete_annotations"], (msgspec.json.encode(self._ran).decode(),))
+
+    def _release(self) -> Counter[int]:
+        """Add the slots that tenants release to `released`; return those of the limiters."""
+        sql = statements("settle")
+        limiters: Counter[int] = Counter()
+        queues: Counter[str] = Counter()
+        for lane_id, count in self._ran_on.items():
+            lane = self._lanes.get(self._tx, lane_id)
+            self.released[lane.queue_id][lane.tenant_id] += count
+            queues[lane.queue] += count
+            for limiter in lane.limiters:
+                limiters[limiter] += count
+        for queue, count in queues.items():
+            limiters[self._tx.execute(sql["queue_limiter"], (queue,)).fetchone()[0]] += count
+        return limiters
