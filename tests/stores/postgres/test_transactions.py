@@ -127,7 +127,7 @@ async def test_migration_by_hand_makes_no_use_of_temporary_tables(url: str, shop
     shop.autocommit = True
     for step in diagnostics_for(url).migrations():
         shop.execute(step.sql)
-    assert diagnostics_for(url).schema_version().stored == diagnostics_for(url).layout().known
+    assert diagnostics_for(url).schema_version().stored == diagnostics_for(url).schema_version().known
 
 
 async def test_connection_without_a_transaction_is_refused(url: str, store: PostgresStore) -> None:
