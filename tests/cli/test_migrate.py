@@ -57,7 +57,7 @@ def test_memory_has_what_its_process_knows() -> None:
 @pytest.mark.parametrize("command", ["status", "up"])
 def test_bad_files_are_refused_with_a_line_and_left_alone(command: str, tmp_path: Path) -> None:
     cases = [
-        (files.foreign(tmp_path / "foreign.db"), "is a database of something else"),
+        (files.foreign(tmp_path / "foreign.db"), "is a database of another program"),
         (files.no_database(tmp_path / "none.db"), "no SQLite database"),
         (files.newer(tmp_path / "newer.db"), "layout 99, and this release knows 1; update"),
         (files.speechless(tmp_path / "speechless.db"), "does not say which layout"),
@@ -88,7 +88,7 @@ def test_the_settings_may_say_that_a_database_is_shared(
 @pytest.mark.parametrize("command", ["status", "up"])
 def test_places_that_are_no_file_are_refused(command: str, tmp_path: Path) -> None:
     (tmp_path / "folder.db").mkdir()
-    assert "is no file" in complaint("migrate", command, "sqlite:///folder.db", status=1)
+    assert "is not a file" in complaint("migrate", command, "sqlite:///folder.db", status=1)
 
 
 def test_a_missing_folder_is_reported() -> None:

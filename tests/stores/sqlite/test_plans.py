@@ -13,7 +13,7 @@ from reprieve.testing.conformance.stage import START, Worker, new_jobs
 
 LARGE = {"job", "ready", "delayed", "lane", "tenant", "limiter", "event", "finished", "ended", "unique_key", "result"}
 HOT = ("enqueue", "claim", "settle", "finished", "lanes", "sessions", "jobs")
-CLAIM, PARTS = statements("claim"), ("in_turn", "by_id")
+CLAIM, PARTS = statements("claim"), ("in_order", "released")
 STATEMENTS = [(file, name) for file in HOT for name in statements(file) if name not in ("candidates", *PARTS)]
 CANDIDATES = [CLAIM["candidates"].replace("{tenants}", CLAIM[part]) for part in PARTS]
 
