@@ -11,7 +11,7 @@ from typing import Self, TypeVar, Unpack, overload
 from msgspec.structs import replace
 
 from reprieve import config
-from reprieve.admin import cancel, look, retry
+from reprieve.admin import cancel, lookup, retry
 from reprieve.admin.cancel import Cancelled
 from reprieve.admin.outbox import explained
 from reprieve.admin.retry import Retried
@@ -151,7 +151,7 @@ class Reprieve:
     async def ajob(self, job_id: str) -> Job:
         """Return a job as it is; raises `JobNotFound`."""
         async with explained(self._outbox_in_use(), job_id):
-            return await look.get(self.store, self.clock, job_id)
+            return await lookup.get_job(self.store, self.clock, job_id)
 
     def job(self, job_id: str) -> Job:
         """Return a job as it is, from code without a loop."""
