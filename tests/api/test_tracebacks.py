@@ -46,13 +46,19 @@ def test_own_frames_have_their_source_and_library_frames_are_folded() -> None:
     assert lines[-1].startswith("json.decoder.JSONDecodeError: Expecting property name")
 
 
+def forget_rendered() -> None:
+    """Clear what is cached: a process has one working folder, this test has its own."""
+    tracebacks._frame.cache_clear()  # noqa: SLF001 - as above
+    tracebacks._render.cache_clear()  # noqa: SLF001 - as above
+
+
 def test_paths_below_the_working_folder_are_relative(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(Path(__file__).parent)
-    tracebacks._lines.clear()  # noqa: SLF001 - a process has one working folder, a test has its own
+    forget_rendered()
     try:
         assert f'File "{HERE}", line ' in describe(raised(parse))
     finally:
-        tracebacks._lines.clear()  # noqa: SLF001 - a process has one working folder, a test has its own
+        forget_rendered()
 
 
 def test_what_led_to_an_exception_is_shown_before_it() -> None:

@@ -222,7 +222,7 @@ def test_a_part_that_several_jobs_have_is_answered_with_them() -> None:
 
 def test_a_part_that_no_job_has_is_not_found() -> None:
     fill(new(1), new(2))
-    assert "(looked at 2)" in complaint("jobs", "show", "ffffffff", *STORE, status=3)
+    assert "(2 jobs searched)" in complaint("jobs", "show", "ffffffff", *STORE, status=3)
 
 
 @pytest.mark.parametrize("text", ["abc", "hello-world", "", "0192f0c8-7a10-4000-8000-2f6e11c40ae1"])

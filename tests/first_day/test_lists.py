@@ -112,7 +112,7 @@ def test_a_terminal_shows_short_ids_that_every_command_takes(user: User, url: st
     subject = ["shop.mail.send_text", "acme"]
     assert columns == [[*subject, "job", "cancelled"], [*subject, "retry", "requested"]]
     missing = user.reprieve("jobs", "show", "00000000ffff", *store)
-    assert (missing.status, "(looked at 3)" in missing.stderr) == (3, True)
+    assert (missing.status, "(3 jobs searched)" in missing.stderr) == (3, True)
     # All of one moment begin alike.
     ambiguous = user.reprieve("jobs", "show", jobs["other"][:6], *store)
     assert (ambiguous.status, "is the id of several jobs" in ambiguous.stderr) == (2, True)

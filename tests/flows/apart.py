@@ -1,4 +1,4 @@
-"""Tasks that run in processes of their own, and what they do to those. The app names a store that nobody should use."""
+"""Tasks that run in processes of their own, and what they do to those. The app names a store that must not be used."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ from reprieve.backoff import fixed
 from reprieve.config import Settings
 
 FAR_TOO_LONG = 600
-"""Seconds that nobody waits for."""
+"""Seconds, more than any test takes."""
 
 app = Reprieve("sqlite:///nobody-should-use-this.db", settings=Settings(), policy=Policy(backoff=fixed("200ms")))
 
@@ -58,7 +58,7 @@ def leave(status: int) -> None:
 
 @app.task(executor="process")
 async def press_a_key() -> None:
-    """Raise what nobody should catch."""
+    """Raise what no code should catch."""
     raise KeyboardInterrupt
 
 

@@ -25,9 +25,9 @@ from reprieve.stores.protocol import Filter
 from reprieve.worker import recovery
 from reprieve.worker.configuration import WorkerConfiguration
 from reprieve.worker.logs import Logs
-from tests.flows import crew
-from tests.flows.crew import Line
+from tests.flows import workload
 from tests.flows.ground import Ground, Grounds
+from tests.flows.workload import Line
 
 ROOT = Path(__file__).parents[2]
 SOON = 3.0
@@ -83,7 +83,7 @@ class Tree:
         self._process.send_signal(number)
 
     def send_all(self, number: signal.Signals) -> None:
-        """Send a signal to everybody at once: the supervisor leads a process group of its own."""
+        """Send a signal to the supervisor and all its children: it leads a process group of its own."""
         with suppress(ProcessLookupError):
             os.killpg(self.pid, number)
 
@@ -108,13 +108,13 @@ class Tree:
         return entries
 
     def end(self) -> None:
-        """Kill everybody."""
+        """Kill the supervisor and all its children."""
         self.send_all(signal.SIGKILL)
         self._process.communicate()
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process lives; one that has ended and that nobody has asked after does not."""
+    """Whether a process lives; one that has ended and whose status is not read yet does not."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -143,7 +143,7 @@ class Stage:
     def open_app(self, settings: Settings | None = None, outbox: str = "") -> Reprieve:
         """Make an app on this store that knows every task, as another process would have one."""
         app = Reprieve(self.ground.url, outbox=outbox, settings=settings or Settings())
-        for declaration in crew.app.registry:
+        for declaration in workload.app.registry:
             app.registry.add(declaration)
         return app
 
@@ -152,7 +152,7 @@ class Stage:
     def hire(self, *, environ: dict[str, str] | None = None, **changes: Any) -> Tree:  # noqa: ANN401 - any field of the configuration
         """Start a worker."""
         defaults: dict[str, Any] = {
-            "target": "tests.flows.crew:app",
+            "target": "tests.flows.workload:app",
             "url": self.ground.url,
             "processes": 1,
             "slots": 4,
@@ -167,7 +167,7 @@ class Stage:
             "REPRIEVE_URL": configuration.url,
             "REPRIEVE_LEASE": str(configuration.lease),
             "REPRIEVE_HEARTBEAT": str(configuration.heartbeat),
-            crew.LOG: str(self.log),
+            workload.LOG: str(self.log),
         }
         output = self.folder / f"worker-{next(self._numbers)}"
         tree = Tree(configuration, variables | (environ or {}), output, self.lines)
@@ -175,7 +175,7 @@ class Stage:
         return tree
 
     async def freeze(self, send: Callable[[signal.Signals], None]) -> None:
-        """Stop whoever a signal reaches, at a moment when none of them holds the store: everybody would wait."""
+        """Stop the processes that a signal reaches, when none of them holds the store: all others would wait."""
         while True:
             send(signal.SIGSTOP)
             if await asyncio.to_thread(self.ground.is_free):
@@ -294,11 +294,11 @@ class Stage:
         await asyncio.sleep(seconds)
 
     async def let_the_dead_be_buried(self) -> None:
-        """Let pass as much time as it takes until whoever is taken for dead is buried."""
+        """Wait until sessions that are taken for dead have been expired."""
         await self.let_pass(self.terms.heartbeat + 2 * recovery.RECOVERY_INTERVAL_SECONDS + 0.5)
 
     def story(self) -> str:
-        """Tell what happened, for whoever has to find out why."""
+        """Return what happened, to find out why a test failed."""
         lines = [
             f"{line.at:.3f} {line.pid} {line.what} {line.task[-20:]} {line.job[-6:]} {line.attempt} {line.how}"
             for line in self.lines()[-60:]

@@ -1,4 +1,4 @@
-"""Where a stage stands: a store of each kind, and how to keep everybody else from writing to it."""
+"""Where a stage stands: a store of each kind, and how to keep every other process from writing to it."""
 
 import fcntl
 import sqlite3
@@ -21,11 +21,11 @@ class Ground(Protocol):
     url: str
 
     def is_free(self) -> bool:
-        """Whether nobody is in the middle of a write, or will be out of it in a moment."""
+        """Whether no process is in the middle of a write, or will be out of it in a moment."""
         ...
 
     def locked(self) -> AbstractContextManager[None]:
-        """Let nobody write for as long as this lasts."""
+        """Lock the store while the context lasts."""
         ...
 
 
@@ -68,7 +68,7 @@ class Schema:
         self._server = server
 
     def is_free(self) -> bool:
-        """Whoever stops in the middle is thrown out after seconds, in which everybody waits."""
+        """A process that stops in a transaction is disconnected after seconds, in which all others wait."""
         busy = (
             "select exists (select 1 from pg_locks join pg_class on pg_class.oid = relation "
             "where relnamespace = to_regnamespace(%s))"
@@ -102,7 +102,7 @@ class Keys:
         self._servers = servers
 
     def is_free(self) -> bool:
-        """Whoever stops holds nothing: a script that has begun ends without them."""
+        """A process that stops holds nothing: a script that has begun ends without it."""
         return True
 
     @contextmanager
@@ -142,7 +142,7 @@ def in_a_schema(server: str) -> Generator[Ground]:
 
 @contextmanager
 def in_keys(server: redis.Server) -> Generator[Ground]:
-    """Stand on the keys of a server that nobody else uses: it can be locked only as a whole."""
+    """Use a server of its own: it can be locked only as a whole."""
     yield Keys(server.url, [server])
 
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from reprieve.clock import ticks
-from tests.flows import crew
-from tests.flows.crew import WrongClock, fail_once, nap, stay
+from tests.flows import workload
 from tests.flows.fleet import PATIENCE, Stage, Terms, calls, flow, on_all_terms, play
 from tests.flows.ground import Grounds
+from tests.flows.workload import WrongClock, fail_once, nap, stay
 
 HOUR = 3_600_000
 
@@ -22,11 +22,11 @@ async def test_a_jump_of_the_clock_loses_and_doubles_nothing(
     async def scene(stage: Stage) -> None:
         wrong = stage.folder / "clock"
         wrong.write_text("0")
-        trees = [stage.hire(slots=2, environ={crew.CLOCK: str(wrong)}) for _ in range(2)]
+        trees = [stage.hire(slots=2, environ={workload.CLOCK: str(wrong)}) for _ in range(2)]
         with stage.app.override(clock=WrongClock(wrong)):
             long = await stage.enqueue(*calls(stay, 4, stage.mark("end")))
             await stage.running(*long)
-            await stage.until(lambda: all(tree.children() for tree in trees), "everybody is there")
+            await stage.until(lambda: all(tree.children() for tree in trees), "all children run")
             set_to(wrong, jump)
             await stage.until(lambda: all(tree.said("clock jumped") for tree in trees), "the jump was noticed")
             more = await stage.enqueue(*calls(nap, 10))
@@ -42,7 +42,7 @@ async def test_a_jump_of_the_clock_loses_and_doubles_nothing(
 @on_all_terms
 @pytest.mark.parametrize("grounds", ["postgres", "redis"], indirect=True)
 @pytest.mark.parametrize("error", [HOUR, -HOUR], ids=["ahead", "behind"])
-async def test_one_machine_whose_clock_is_wrong_harms_nobody(
+async def test_one_machine_whose_clock_is_wrong_harms_no_job(
     error: int, terms: Terms, tmp_path: Path, grounds: Grounds
 ) -> None:
     async def scene(stage: Stage) -> None:
@@ -51,7 +51,7 @@ async def test_one_machine_whose_clock_is_wrong_harms_nobody(
         right = stage.hire(slots=2)
         ours = await stage.enqueue(*calls(stay, 2, stage.mark("end")))
         await stage.running(*ours)
-        odd = stage.hire(slots=4, environ={crew.CLOCK: str(wrong)})
+        odd = stage.hire(slots=4, environ={workload.CLOCK: str(wrong)})
         theirs = await stage.enqueue(*calls(stay, 2, stage.mark("end")))
         await stage.running(*theirs)
         enqueued = ticks()
@@ -75,7 +75,7 @@ async def test_one_machine_whose_clock_is_wrong_harms_nobody(
 
 
 def set_to(wrong: Path, error: int) -> None:
-    """Set a clock at one moment for everybody who reads it."""
+    """Set a clock at one moment for every process that reads it."""
     new = wrong.with_name("new clock")
     new.write_text(str(error))
     new.rename(wrong)

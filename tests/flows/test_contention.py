@@ -6,9 +6,9 @@ from pathlib import Path
 import psycopg
 
 from reprieve.clock import ticks
-from tests.flows.crew import nap
 from tests.flows.fleet import PATIENCE, Stage, Terms, calls, on_all_terms, play
 from tests.flows.ground import in_a_schema
+from tests.flows.workload import nap
 
 
 def once(terms: Terms) -> Terms:
@@ -34,7 +34,7 @@ async def test_eight_processes_share_one_queue_without_a_deadlock(
     async def scene(stage: Stage) -> None:
         before = deadlocks(postgres_url)
         tree = stage.hire(processes=8, slots=4)
-        await stage.until(lambda: len(tree.children()) == 8, "everybody is there")
+        await stage.until(lambda: len(tree.children()) == 8, "all children run")
         until = ticks() + (600.0 if terms.is_default else 3.0)
         ids: list[str] = []
         while ticks() < until:
@@ -50,7 +50,7 @@ async def test_eight_processes_share_one_queue_without_a_deadlock(
 
 
 @on_all_terms
-async def test_an_open_transaction_with_a_job_in_it_stops_nobody(
+async def test_an_open_transaction_with_a_job_in_it_blocks_no_worker(
     tmp_path: Path, terms: Terms, postgres_url: str
 ) -> None:
     async def scene(stage: Stage) -> None:

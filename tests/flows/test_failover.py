@@ -1,4 +1,4 @@
-"""A failover: a primary of a Cluster dies under load, its replica takes its place, and everybody goes on.
+"""A failover: a primary of a Cluster dies under load, its replica takes its place, and all workers go on.
 
 A replica hears of what was written a moment later. What the primary had acknowledged just before it died is therefore
 lost with it, or runs again; with strict durability nothing is acknowledged before a replica knows it.
@@ -16,9 +16,9 @@ from reprieve.clock import ticks
 from reprieve.config import Settings
 from reprieve.errors import StoreUnreachable
 from reprieve.stores.protocol import Filter
-from tests.flows.crew import nap
 from tests.flows.fleet import PATIENCE, Stage, Terms, on_all_terms, play
 from tests.flows.ground import Nodes, in_a_cluster
+from tests.flows.workload import nap
 
 BEHIND = 1.0
 """Seconds by which a replica is behind its primary at the most."""
@@ -35,7 +35,7 @@ async def produce(stage: Stage, settings: Settings, until: asyncio.Event) -> dic
             try:
                 (handle,) = await app.aenqueue_many([nap.call(0.005)])
             except StoreUnreachable:
-                continue  # it may be stored all the same, and nobody was told so
+                continue  # it may be stored all the same, without a reply
             acknowledged[handle.id] = ticks()
             await asyncio.sleep(0.002)
     return acknowledged

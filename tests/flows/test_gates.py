@@ -131,7 +131,7 @@ async def test_a_hold_is_unconfirmed_until_the_fleet_has_been_asked(store: Fault
     assert (process.gates.is_unconfirmed("ses"), process.gates.is_held("ses")) == (False, True)
 
 
-async def test_whoever_waits_for_the_fleet_is_told_what_it_says(store: FaultyStore, clock: FakeClock) -> None:
+async def test_a_change_of_the_fleets_gate_is_reported(store: FaultyStore, clock: FakeClock) -> None:
     process, told = Process(store, clock), Counter[str]()
     process.gates.on_change = lambda: told.update([process.mode()])
     process.hear(REFUSED, 30)
@@ -152,14 +152,14 @@ async def test_what_is_heard_while_others_are_heard_is_not_forgotten(store: Faul
 
 
 class Refusing(FaultyStore):
-    """A store that does not take what it is given, and says so in words that nobody expects."""
+    """A store that does not take what it is given, and raises an unexpected error."""
 
     async def compare_and_set(self, *_: object, **__: object) -> Entry | None:
         message = "no such thing"
         raise ValueError(message)
 
 
-async def test_nobody_waits_for_a_hold_that_can_never_be_shared(store: FaultyStore, clock: FakeClock) -> None:
+async def test_a_hold_that_can_never_be_shared_is_dropped(store: FaultyStore, clock: FakeClock) -> None:
     process = Process(Refusing(store), clock)
     process.hear(REFUSED, 30)
     with pytest.raises(ValueError, match="no such thing"):
@@ -263,7 +263,7 @@ async def test_a_gate_that_was_held_in_error_is_not_held_again(store: FaultyStor
     await sound.gates.refresh()
     await open_again(sound, clock)
     await broken.gates.refresh()
-    # Nobody has seen a failure since, and still both tell what they see.
+    # No process has seen a failure since, and still both share their successes.
     for _ in range(10):
         sound.hear(None, 10)
         await sound.gates.share_all()
@@ -305,7 +305,7 @@ async def test_a_process_knows_at_once_what_succeeded_in_it(store: FaultyStore, 
     assert answered_at(process) == clock.now()
 
 
-async def test_a_call_that_took_long_says_only_that_it_was_answered_when_it_began(
+async def test_a_long_call_shows_only_that_the_dependency_responded_when_it_began(
     store: FaultyStore, clock: FakeClock
 ) -> None:
     process = Process(store, clock)
@@ -374,7 +374,7 @@ async def test_a_entry_that_was_forgotten_says_nothing_about_successes(store: Fa
     assert answered_at(one) is None
 
 
-async def test_answers_of_many_dependencies_are_not_kept_for_ever(
+async def test_the_last_successes_of_many_dependencies_are_not_kept_for_ever(
     store: FaultyStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gates, "MAX_KNOWN_SUCCESSES", 10)
@@ -403,7 +403,7 @@ async def test_a_gate_that_is_well_again_leaves_nothing_behind(store: FaultyStor
     assert process.known() == []
 
 
-async def test_a_gate_that_nobody_speaks_of_any_more_is_forgotten(store: FaultyStore, clock: FakeClock) -> None:
+async def test_a_gate_without_calls_is_forgotten(store: FaultyStore, clock: FakeClock) -> None:
     one, other = Process(store, clock), Process(store, clock)
     one.hear(REFUSED, 2)
     await one.gates.share_all()

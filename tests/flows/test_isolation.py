@@ -29,7 +29,7 @@ TARGET = "tests.flows.apart:app"
 async def gone(pid: int) -> None:
     """Wait for the end of a process."""
     async with asyncio.timeout(PATIENCE):
-        while is_alive(pid):  # noqa: ASYNC110 - the process of somebody else tells nobody of its end
+        while is_alive(pid):  # noqa: ASYNC110 - no event tells of the end of another process's child
             await asyncio.sleep(0.01)
 
 
@@ -126,7 +126,7 @@ async def test_an_exit_is_an_ordinary_failure(house: House) -> None:
     assert await house.pid() == first
 
 
-async def test_the_death_of_an_idle_process_is_charged_to_nobody(house: House) -> None:
+async def test_the_death_of_an_idle_process_charges_no_job(house: House) -> None:
     first = await house.pid()
     os.kill(first, signal.SIGKILL)
     # Its end has not been heard of yet when the next job comes.
@@ -183,7 +183,7 @@ async def test_a_cancelled_attempt_ends_with_whatever_it_has_started(house: Hous
         await gone(pid)
 
 
-async def test_a_process_whose_start_nobody_waits_for_is_kept_for_the_next(house: House) -> None:
+async def test_a_process_whose_caller_was_cancelled_is_kept_for_the_next_attempt(house: House) -> None:
     before = children()
     attempt = asyncio.create_task(house.run(apart.send))
     await asyncio.sleep(0)

@@ -4,13 +4,13 @@ import os
 import signal
 
 from reprieve.clock import ticks
-from tests.flows.crew import nap, stay, toil
 from tests.flows.fleet import PATIENCE, SOON, Stage, calls, flow, is_alive
+from tests.flows.workload import nap, stay, toil
 
 
 @flow
 async def test_a_job_of_a_killed_child_runs_again_within_a_second(stage: Stage) -> None:
-    # With a lease so long that nobody but its supervisor can have taken the job back.
+    # With a lease so long that only its supervisor can have taken the job back.
     stage.hire(lease=60.0)
     job = await stage.enqueue_one(stay.call(stage.mark("end")))
     (first,) = await stage.running(job)
@@ -61,7 +61,7 @@ async def test_jobs_of_a_killed_worker_run_elsewhere_when_its_lease_is_over(stag
     killed = ticks()
     victim.send_all(signal.SIGKILL)
     first = (await stage.until(lambda: stage.began(*long)[4:], "a job runs again", stage.terms.lease + PATIENCE))[0]
-    stage.figure(f"run again after a kill of everybody, lease {stage.terms.lease:g} s", first.at - killed)
+    stage.figure(f"run again after a kill of the whole worker, lease {stage.terms.lease:g} s", first.at - killed)
     # Those that may have been to blame run one after the other, so that the second begins when the first has ended.
     stage.release("end")
     after = await stage.succeeded(*long)
@@ -92,7 +92,7 @@ async def test_children_die_with_their_supervisor(stage: Stage) -> None:
     orphans = [*tree.children(), begun.pid]
     assert len(set(orphans)) == 3
     tree.send(signal.SIGKILL)
-    await stage.until(lambda: not any(map(is_alive, orphans)), "everybody is dead", within=SOON)
+    await stage.until(lambda: not any(map(is_alive, orphans)), "all processes are gone", within=SOON)
 
 
 @flow

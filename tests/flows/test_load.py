@@ -7,8 +7,8 @@ from contextlib import closing
 from reprieve import clock
 from reprieve.clock import ticks
 from reprieve.stores.protocol import Filter
-from tests.flows.crew import Line, nap, relay
 from tests.flows.fleet import PATIENCE, Stage, calls, flow
+from tests.flows.workload import Line, nap, relay
 
 FLOOD = 5_000
 
@@ -37,12 +37,12 @@ async def test_a_flood_does_not_drown_a_small_tenant(stage: Stage) -> None:
 async def test_an_outage_costs_few_calls_and_no_job(stage: Stage) -> None:
     jobs, outage = (5_000, 20.0) if stage.terms.is_default else (3_000, 4.0)
     with closing(socket.socket()) as door:
-        # A door with an address and nobody behind it refuses every call.
+        # A bound socket that does not listen refuses every call.
         door.bind(("127.0.0.1", 0))
         port = door.getsockname()[1]
         await stage.enqueue(*calls(relay, jobs, port))
         stage.hire(processes=2, slots=20, queues=("relay",))
-        first = (await stage.until(lambda: seen(stage), "somebody calls"))[0]
+        first = (await stage.until(lambda: seen(stage), "a first call"))[0]
         await stage.until(lambda: ticks() > first.at + outage, "the outage has lasted for a while", within=outage + 1)
         made = len(seen(stage))
         back = ticks()

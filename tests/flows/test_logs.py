@@ -1,4 +1,4 @@
-"""Logs: the processes of a worker write to one place, their lines stay whole, and nobody depends on a reader."""
+"""Logs: the processes of a worker write to one place, their lines stay whole, and no process depends on a reader."""
 
 import json
 import os
@@ -32,7 +32,7 @@ from reprieve.worker import logs
 logs.configure(logs.Logs(style="json"))
 log = structlog.get_logger("reprieve")
 for number in range(3):
-    log.info("nobody reads this", number=number)
+    log.info("without a reader", number=number)
     log.warning("nor this")
 print("done")
 """

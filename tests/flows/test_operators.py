@@ -5,8 +5,8 @@ import asyncio
 from reprieve.clock import ticks
 from reprieve.core.move import ManualRetry
 from reprieve.errors import ConcurrentModification, InvalidRetryState
-from tests.flows.crew import fail_once
 from tests.flows.fleet import Stage, flow
+from tests.flows.workload import fail_once
 
 OPERATORS = 4
 
@@ -15,7 +15,7 @@ LATER = 30.0
 
 
 async def retry(stage: Stage, job: str) -> None:
-    """Let several people, each with an app of their own, retry a job at once. Whoever was let is in the audit trail."""
+    """Let several people, each with an app of their own, retry a job at once; accepted retries are in its events."""
 
     def ask(number: int) -> bool:
         with stage.open_app() as app:
@@ -53,7 +53,7 @@ async def test_several_operators_replace_the_retry_that_was_scheduled(stage: Sta
 
 
 @flow
-async def test_operators_who_race_the_automatic_retry_run_nothing_twice(stage: Stage) -> None:
+async def test_operators_that_race_the_automatic_retry_run_nothing_twice(stage: Stage) -> None:
     stage.hire()
     job = await stage.enqueue_one(fail_once.call(after=0.5))
     first = (await stage.until(lambda: stage.finished(job), "it has failed"))[0]

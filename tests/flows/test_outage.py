@@ -11,9 +11,9 @@ from reprieve import Job
 from reprieve.clock import ticks
 from reprieve.core.status import status_of
 from reprieve.views.waiting import waits_for
-from tests.flows.crew import ask, relay
 from tests.flows.fleet import ONCE, PATIENCE, Stage, calls, flow, play
 from tests.flows.ground import Grounds
+from tests.flows.workload import ask, relay
 from tests.servers.ports import free_port
 
 ATTEMPTS = 3

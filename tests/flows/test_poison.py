@@ -1,16 +1,16 @@
-"""Jobs that cannot be run: those that take their process down, and those that nobody can read."""
+"""Jobs that cannot be run: those that take their process down, and those that cannot be decoded."""
 
 from msgspec.structs import replace
 
 from reprieve import Reprieve
 from reprieve.clock import ticks
 from reprieve.config import Settings
-from tests.flows.crew import add, die, die_apart, nap
 from tests.flows.fleet import SOON, Stage, calls, flow
+from tests.flows.workload import add, die, die_apart, nap
 
 
 @flow
-async def test_a_job_that_kills_its_worker_dies_after_three_runs_and_takes_nobody_with_it(stage: Stage) -> None:
+async def test_a_job_that_kills_its_worker_dies_after_three_runs_and_alone(stage: Stage) -> None:
     tree = stage.hire(processes=2, slots=20)
     await stage.until(lambda: len(tree.children()) == 2, "both children are there")
     enqueued = ticks()
@@ -28,7 +28,7 @@ async def test_a_job_that_kills_its_worker_dies_after_three_runs_and_takes_nobod
 
 
 @flow
-async def test_a_job_that_kills_a_process_of_its_own_hurts_nobody(stage: Stage) -> None:
+async def test_a_job_that_kills_a_process_of_its_own_harms_no_other(stage: Stage) -> None:
     tree = stage.hire(slots=8)
     await stage.until(tree.children, "the child is there")
     before = tree.children()
@@ -42,7 +42,7 @@ async def test_a_job_that_kills_a_process_of_its_own_hurts_nobody(stage: Stage) 
 
 
 @flow
-async def test_a_job_that_nobody_can_read_dies_at_once_with_all_it_had(stage: Stage) -> None:
+async def test_a_job_that_cannot_be_decoded_dies_at_once_and_keeps_its_payload(stage: Stage) -> None:
     tree = stage.hire()
     await stage.until(tree.children, "the child is there")
     before = tree.children()

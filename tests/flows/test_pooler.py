@@ -8,9 +8,9 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.flows.crew import fail_once, nap
 from tests.flows.fleet import ONCE, Stage, calls, play
 from tests.flows.ground import Ground, Schema
+from tests.flows.workload import fail_once, nap
 
 
 class Pooled(Schema):

@@ -19,7 +19,7 @@ HEARTBEAT = 0.1
 LEASE = 1.0
 
 
-async def test_whoever_did_not_look_for_a_while_buries_nobody_until_all_could_heartbeat() -> None:
+async def test_after_a_standstill_no_session_is_expired_until_all_could_send_a_heartbeat() -> None:
     store, clock = SqliteStore(None), SystemClock()
     looker = Recovery(store, clock, Registry(Settings()), HEARTBEAT)
 
@@ -35,7 +35,7 @@ async def test_whoever_did_not_look_for_a_while_buries_nobody_until_all_could_he
         await store.heartbeat(heartbeat())
         assert not await looker.recover_if_steady()
         await asyncio.sleep(HEARTBEAT)
-    # As long as this nobody looks and nobody heartbeats, as when the whole machine stands still.
+    # No check and no heartbeat in this time, as when the whole machine stands still.
     await asyncio.sleep(recovery.RECOVERY_INTERVAL_SECONDS + 2 * HEARTBEAT)
     assert await looker.recover_if_steady() == 0
     again, recovered = ticks(), 0
@@ -47,7 +47,7 @@ async def test_whoever_did_not_look_for_a_while_buries_nobody_until_all_could_he
     await store.close()
 
 
-async def test_whoever_asked_while_nobody_could_write_buries_nobody_unheard(tmp_path: Path) -> None:
+async def test_after_a_lock_no_session_is_expired_before_its_heartbeat(tmp_path: Path) -> None:
     store, clock = SqliteStore(tmp_path / "jobs.db"), SystemClock()
     looker = Recovery(store, clock, Registry(Settings()), HEARTBEAT)
     heartbeat = Heartbeat(session="s", now=clock.now(), lease=LEASE, slots=1, is_new=True)

@@ -8,9 +8,9 @@ from types import ModuleType
 import pytest
 
 from reprieve.clock import ticks
-from tests.flows.crew import nap
 from tests.flows.fleet import PATIENCE, SOON, Stage, Terms, on_all_terms, play
 from tests.flows.ground import in_a_schema, in_keys
+from tests.flows.workload import nap
 from tests.servers import postgres, redis
 
 PRODUCERS = 4

@@ -5,8 +5,8 @@ import signal
 
 from reprieve.clock import ticks
 from reprieve.core.job import Job
-from tests.flows.crew import doze, nap, stay, toil
 from tests.flows.fleet import Stage, calls, flow
+from tests.flows.workload import doze, nap, stay, toil
 
 
 @flow
@@ -29,7 +29,7 @@ async def test_a_worker_that_is_told_to_stop_finishes_what_runs_and_gives_the_re
         return {job.state for job in await stage.jobs(fetched)} == {"waiting"}
 
     await stage.until(is_back, "what was fetched is back")
-    # What nobody gives back on purpose is back after a second as well, but not before.
+    # A prefetched job that is not given back goes back after a second anyway, but not before.
     assert stage.figure("fetched jobs back after SIGTERM", ticks() - told) < 0.9
     stage.hire()
     await stage.succeeded(*fetched)

@@ -1,16 +1,16 @@
-"""The store away: somebody locks everybody out, and nothing is lost, doubled or refused."""
+"""The store away: a lock keeps all workers out, and nothing is lost, doubled or refused."""
 
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from tests.flows.crew import nap, stay
 from tests.flows.fleet import PATIENCE, Stage, calls, flow
+from tests.flows.workload import nap, stay
 
 
 @asynccontextmanager
 async def locked(stage: Stage, seconds: float) -> AsyncGenerator[None]:
-    """Let nobody write until so many seconds are over, and what is done meanwhile has begun."""
+    """Lock the store for so many seconds, and until the work of the caller has begun."""
     lock = stage.ground.locked()
     await asyncio.to_thread(lock.__enter__)
     try:
@@ -42,7 +42,7 @@ async def test_a_lock_that_outlasts_the_lease_loses_and_doubles_nothing(stage: S
     trees = [stage.hire(slots=2) for _ in range(2)]
     long = await stage.enqueue(*calls(stay, 4, stage.mark("end")))
     await stage.running(*long)
-    await stage.until(lambda: all(tree.children() for tree in trees), "everybody is there")
+    await stage.until(lambda: all(tree.children() for tree in trees), "all children run")
     async with locked(stage, stage.terms.lease + 2):
         pass
     more = await stage.enqueue(*calls(nap, 4))

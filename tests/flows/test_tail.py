@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.flows import crew
+from tests.flows import workload
 from tests.flows.fleet import PATIENCE, ROOT, Stage, calls, flow
 
 
@@ -29,7 +29,7 @@ class Tail:
 
 @flow
 async def test_successes_are_shown_once_beside_what_fails(stage: Stage) -> None:
-    before = await stage.enqueue_one(crew.nap.call())
+    before = await stage.enqueue_one(workload.nap.call())
     stage.hire()
     await stage.succeeded(before)
     process = await asyncio.create_subprocess_exec(
@@ -42,14 +42,14 @@ async def test_successes_are_shown_once_beside_what_fails(stage: Stage) -> None:
         # One that the tail shows tells that it has begun.
         shown: list[str] = []
         while not any(line["jobId"] in shown for line in tail.lines):
-            shown.append(await stage.enqueue_one(crew.nap.call()))
+            shown.append(await stage.enqueue_one(workload.nap.call()))
             await stage.succeeded(shown[-1])
             try:
                 async with asyncio.timeout(1.5):
                     await tail.until(shown[-1])
             except TimeoutError:
                 continue
-        ids = await stage.enqueue(crew.fail_once.call(0.05), *calls(crew.nap, 30))
+        ids = await stage.enqueue(workload.fail_once.call(0.05), *calls(workload.nap, 30))
         await stage.succeeded(*ids)
         await tail.until(*ids)
     finally:

@@ -1,4 +1,4 @@
-"""Attempts that are ended from outside: because they take too long, or because somebody gives the job up."""
+"""Attempts that are ended from outside: because they take too long, or because a person cancels the job."""
 
 import asyncio
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from reprieve import Task
 from reprieve.clock import ticks
 from reprieve.core.move import Cancel
-from tests.flows import crew
+from tests.flows import workload
 from tests.flows.fleet import OFTEN, SOON, Stage, Terms, calls, flow, is_alive, on_all_terms, play
 from tests.flows.ground import Grounds
 
@@ -19,14 +19,14 @@ def short_name(task: Task[[], object]) -> str:
 
 @on_all_terms
 @pytest.mark.parametrize(
-    "task", [crew.overrun_asleep, crew.overrun_in_a_thread, crew.overrun_in_a_process], ids=short_name
+    "task", [workload.overrun_asleep, workload.overrun_in_a_thread, workload.overrun_in_a_process], ids=short_name
 )
 async def test_a_job_that_takes_too_long_is_stopped_beside_its_neighbours(
     task: Task[[], object], terms: Terms, tmp_path: Path, grounds: Grounds
 ) -> None:
     async def scene(stage: Stage) -> None:
         tree = stage.hire()
-        late, *neighbours = await stage.enqueue(task.call(), *calls(crew.stay, 2, stage.mark("end")))
+        late, *neighbours = await stage.enqueue(task.call(), *calls(workload.stay, 2, stage.mark("end")))
         await stage.running(late, *neighbours)
         children = tree.children()
         first, second = await stage.until(lambda: stage.began(late)[1:] and stage.began(late), "it runs again")
@@ -42,13 +42,13 @@ async def test_a_job_that_takes_too_long_is_stopped_beside_its_neighbours(
 
 
 @on_all_terms
-@pytest.mark.parametrize("task", [crew.overrun_on_the_loop, crew.overrun_with_the_interpreter], ids=short_name)
-async def test_a_job_that_lets_nobody_else_run_is_stopped_with_its_process(
+@pytest.mark.parametrize("task", [workload.overrun_on_the_loop, workload.overrun_with_the_interpreter], ids=short_name)
+async def test_a_job_that_blocks_its_process_is_stopped_with_it(
     task: Task[[], object], terms: Terms, tmp_path: Path, grounds: Grounds
 ) -> None:
     async def scene(stage: Stage) -> None:
         tree = stage.hire()
-        neighbours = await stage.enqueue(*calls(crew.stay, 2, stage.mark("end")))
+        neighbours = await stage.enqueue(*calls(workload.stay, 2, stage.mark("end")))
         await stage.running(*neighbours)
         children = tree.children()
         late = await stage.enqueue_one(task.call())
@@ -78,12 +78,12 @@ async def check(stage: Stage, late: str) -> None:
 async def test_a_child_whose_threads_do_not_end_is_replaced(tmp_path: Path, grounds: Grounds) -> None:
     async def scene(stage: Stage) -> None:
         tree = stage.hire(slots=2)
-        late = await stage.enqueue_one(crew.overrun_in_a_thread.call())
+        late = await stage.enqueue_one(workload.overrun_in_a_thread.call())
         await stage.running(late)
         children = tree.children()
         await stage.until(lambda: tree.said("child has jobs that do not end"), "the child is given up")
         await stage.until(lambda: not any(map(is_alive, children)), "the child has ended")
-        await stage.succeeded(*await stage.enqueue(*calls(crew.nap, 4)))
+        await stage.succeeded(*await stage.enqueue(*calls(workload.nap, 4)))
         await check(stage, late)
         assert len(stage.began(late)) == 2
 
@@ -93,7 +93,7 @@ async def test_a_child_whose_threads_do_not_end_is_replaced(tmp_path: Path, grou
 @flow
 async def test_running_jobs_are_cancelled_at_once(stage: Stage) -> None:
     stage.hire()
-    jobs = await stage.enqueue(crew.nap.call(60.0), crew.doze.call(60.0), crew.toil.call(60.0))
+    jobs = await stage.enqueue(workload.nap.call(60.0), workload.doze.call(60.0), workload.toil.call(60.0))
     begun = await stage.running(*jobs)
     (apart,) = [line.pid for line in begun if line.job == jobs[2]]
     asked = ticks()

@@ -1,10 +1,10 @@
-"""Zombies: a worker that was silent for longer than its lease wakes up and finds that its jobs are somebody else's."""
+"""Zombies: a worker that was silent for longer than its lease wakes up and finds that other workers have its jobs."""
 
 import signal
 
 from reprieve.core.job import Job
-from tests.flows.crew import first_stay, nap, stay
 from tests.flows.fleet import PATIENCE, Stage, Tree, calls, flow
+from tests.flows.workload import first_stay, nap, stay
 
 
 async def lose(stage: Stage, *jobs: str) -> Tree:

@@ -15,9 +15,9 @@ import pytest
 
 from reprieve.relay import BATCH
 from reprieve.testing import adrain
-from tests.flows.crew import nap
 from tests.flows.fleet import PATIENCE, ROOT, Stage, Terms, on_all_terms
 from tests.flows.ground import in_keys
+from tests.flows.workload import nap
 from tests.relay.doomed import STEPS
 from tests.relay.shop import Database, Databases, Shop
 from tests.servers import redis
@@ -96,7 +96,7 @@ class Relays:
 
     def __init__(self, stage: Stage, outbox: str) -> None:
         self._stage = stage
-        self._command = ("-m", "reprieve", "relay", "tests.flows.crew:app")
+        self._command = ("-m", "reprieve", "relay", "tests.flows.workload:app")
         self._ends = ("--store", stage.ground.url, "--outbox", outbox)
         self._count = 0
 

@@ -412,7 +412,7 @@ def test_a_drain_knows_the_gates_of_the_drain_before(app: Reprieve, clock: FakeC
     assert drain(app).succeeded == 40
 
 
-def test_what_somebody_holds_back_is_left_waiting(app: Reprieve, clock: FakeClock) -> None:
+def test_a_job_that_a_person_holds_back_is_left_waiting(app: Reprieve, clock: FakeClock) -> None:
     @app.task(dependency="ses")
     def send() -> None:
         pass
@@ -471,7 +471,7 @@ def test_a_drain_tells_what_happened(app: Reprieve) -> None:
 
 
 @pytest.mark.parametrize("kind", ["plain", "async"])
-def test_a_task_that_exits_fails_and_takes_nobody_with_it(app: Reprieve, kind: str) -> None:
+def test_a_task_that_exits_fails_and_ends_nothing_else(app: Reprieve, kind: str) -> None:
     @app.task(name="plain", policy=Policy(max_attempts=1))
     def plain() -> None:
         sys.exit(2)
@@ -482,3 +482,13 @@ def test_a_task_that_exits_fails_and_takes_nobody_with_it(app: Reprieve, kind: s
 
     (plain if kind == "plain" else coroutine).enqueue()
     assert drain(app).dead == 1
+
+
+def test_a_task_of_a_process_of_its_own_ends_at_its_timeout(app: Reprieve) -> None:
+    @app.task(executor="process", timeout="50ms", policy=Policy(max_attempts=1))
+    async def wait() -> None:
+        await asyncio.Event().wait()
+
+    wait.enqueue()
+    (attempt,) = drain(app).attempts
+    assert (attempt.ending, attempt.job.cause and attempt.job.cause.code) == ("dead", "timeout")

@@ -21,7 +21,7 @@ def app() -> Iterator[Reprieve]:
         yield app
 
 
-def test_a_job_has_run_when_its_enqueue_answers(app: Reprieve) -> None:
+def test_a_job_has_run_when_its_enqueue_returns(app: Reprieve) -> None:
     @app.task(result_ttl="1h")
     def double(number: int) -> int:
         return number * 2
@@ -91,7 +91,7 @@ def test_a_delay_is_a_delay(app: Reprieve) -> None:
         assert drain(app).succeeded == 1
 
 
-def test_what_a_task_raises_reaches_the_caller_who_asks_for_it(app: Reprieve) -> None:
+def test_what_a_task_raises_reaches_a_caller_that_asks_for_it(app: Reprieve) -> None:
     @app.task
     def fail(word: str) -> None:
         raise LookupError(word)
@@ -100,7 +100,7 @@ def test_what_a_task_raises_reaches_the_caller_who_asks_for_it(app: Reprieve) ->
         fail.enqueue("no such order")
 
 
-async def test_what_a_coroutine_raises_reaches_the_caller_who_asks_for_it(app: Reprieve) -> None:
+async def test_what_a_coroutine_raises_reaches_a_caller_that_asks_for_it(app: Reprieve) -> None:
     @app.task
     async def fail() -> None:
         raise LookupError
@@ -109,7 +109,7 @@ async def test_what_a_coroutine_raises_reaches_the_caller_who_asks_for_it(app: R
         await fail.aenqueue()
 
 
-def test_what_a_child_raises_reaches_whoever_enqueued_its_parent(app: Reprieve) -> None:
+def test_what_a_child_raises_reaches_the_caller_that_enqueued_its_parent(app: Reprieve) -> None:
     @app.task
     def child() -> None:
         raise LookupError

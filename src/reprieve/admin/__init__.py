@@ -1,1 +1,1 @@
-"""What people do to jobs, each written once for the Python API, the command line and everything else."""
+"""What people do to jobs: each action once, for the Python API, the command line and everything else."""

@@ -1,4 +1,4 @@
-"""Jobs that went into an outbox: why a store does not know them, or not yet."""
+"""Jobs of an outbox: why the store does not have them, or not yet."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,7 +10,7 @@ from reprieve.stores.outbox import Outbox
 
 @asynccontextmanager
 async def explained(outbox: Outbox | None, job_id: str) -> AsyncIterator[None]:
-    """Let a `JobNotFound` say what the outbox has to do with it, where there is one."""
+    """Add to a `JobNotFound` whether the job is still in the outbox, or may have come through it."""
     try:
         yield
     except JobNotFound as error:
@@ -19,7 +19,7 @@ async def explained(outbox: Outbox | None, job_id: str) -> AsyncIterator[None]:
         if await outbox.holds(job_id):
             message = (
                 f"job {job_id} is still in the outbox: no relay has brought it to the store yet; "
-                "see that reprieve relay runs, and look at what it logs"
+                "check that reprieve relay runs, and its log"
             )
         else:
             message = (

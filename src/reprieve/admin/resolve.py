@@ -1,4 +1,4 @@
-"""Job ids in short, as git has them: any part of an id's beginning or end that only one job has."""
+"""Short job ids, as in git: the first or last digits of an id, if only one job has them."""
 
 import re
 from collections.abc import Sequence
@@ -9,88 +9,88 @@ from reprieve.core.ids import parse_id
 from reprieve.errors import AmbiguousId, InvalidId, JobNotFound
 from reprieve.stores.protocol import Filter, Store
 
-SHORTEST = 4
-"""Hex digits of a short id at the least."""
+MIN_DIGITS = 4
+"""Hex digits that a short id must have."""
 
-SHOWN = 8
-"""Hex digits by which a job is shown: the last of its id, since ids of one moment begin alike."""
+SHOWN_DIGITS = 8
+"""Hex digits by which a job is shown: the last of its id, since ids of the same moment begin with the same digits."""
 
-MAX_LOOKED_AT = 1_000_000
-"""Jobs that are looked through for a short id; where there are more, the whole id is wanted."""
+MAX_SEARCHED_JOBS = 1_000_000
+"""Jobs of a store that is searched for a short id; where there are more, the whole id is needed."""
 
 MAX_CANDIDATES = 5
-"""Jobs that an ambiguous id is answered with."""
+"""Jobs that the error of an ambiguous id names."""
 
 Candidates: TypeAlias = dict[str, str]
-"""Jobs that a short id may mean: by their whole ids, how an error names them."""
+"""Jobs that a short id may mean: their whole ids, and how an error names each."""
 
 Unresolved: TypeAlias = InvalidId | JobNotFound | AmbiguousId
 """Why a text names no job."""
 
-_PAGE = 5_000
-_PART = re.compile(rf"[0-9a-f]{{{SHORTEST},31}}")
+_PAGE_JOBS = 5_000
+_PART = re.compile(rf"[0-9a-f]{{{MIN_DIGITS},31}}")
 
 
-def short(job_id: str, digits: int = SHOWN) -> str:
+def short(job_id: str, digits: int = SHOWN_DIGITS) -> str:
     """Return the last hex digits of an id."""
     return job_id.replace("-", "")[-digits:]
 
 
 def digits_for(job_ids: Sequence[str]) -> int:
-    """Return how many digits tell all of these ids apart; never fewer than are shown of one alone."""
+    """Return how many digits distinguish all of these ids, at least `SHOWN_DIGITS`."""
     distinct = set(job_ids)
-    digits = SHOWN
+    digits = SHOWN_DIGITS
     while len({short(job_id, digits) for job_id in distinct}) < len(distinct):
         digits += 1
     return digits
 
 
 async def resolve(store: Store, clock: Clock, texts: Sequence[str]) -> list[str]:
-    """Return the whole id for each text: an id, or 4 or more hex digits that the id of one job begins or ends with.
+    """Return the whole id for each text: an id, or 4 or more hex digits at the start or end of one job's id.
 
     Raises the first `InvalidId`, `JobNotFound` or `AmbiguousId`.
     """
     ids: list[str] = []
-    for answer in await resolve_each(store, clock, texts):
-        if isinstance(answer, Unresolved):
-            raise answer
-        ids.append(answer)
+    for resolved in await resolve_each(store, clock, texts):
+        if isinstance(resolved, Unresolved):
+            raise resolved
+        ids.append(resolved)
     return ids
 
 
 async def resolve_each(store: Store, clock: Clock, texts: Sequence[str]) -> list[str | Unresolved]:
     """Return for each text the whole id, or the error that says why it names no job.
 
-    All parts are looked for in one pass through the store.
+    One pass through the store finds all of them.
     """
     parts: dict[str, str] = {}
-    answers: dict[str, str | Unresolved] = {}
+    resolved: dict[str, str | Unresolved] = {}
     for text in texts:
         try:
             part = _part_of(text)
         except InvalidId as error:
-            answers[text] = error
+            resolved[text] = error
             continue
         if part:
             parts[text] = part
         else:
-            answers[text] = parse_id(text)
+            resolved[text] = parse_id(text)
     found: dict[str, Candidates] = {text: {} for text in parts}
     try:
-        looked_at = await _search(store, clock, parts, found) if parts else 0
+        searched = await _search(store, clock, parts, found) if parts else 0
     except JobNotFound as error:
-        answers |= dict.fromkeys(parts, error)
+        resolved |= dict.fromkeys(parts, error)
         parts = {}
     for text in parts:
         try:
-            answers[text] = _only(text, found[text], looked_at)
+            resolved[text] = _only(text, found[text], searched)
         except (AmbiguousId, JobNotFound) as error:
-            answers[text] = error
-    return [answers[text] for text in texts]
+            resolved[text] = error
+    return [resolved[text] for text in texts]
 
 
 def _part_of(text: str) -> str:
-    """Return the hex digits of a short id; empty for a text of any other kind, which is a whole id or none."""
+    """Return the hex digits of a short id, empty for a whole id; raises `InvalidId`."""
     digits = text.strip().lower().replace("-", "")
     if _PART.fullmatch(digits):
         return digits
@@ -98,7 +98,7 @@ def _part_of(text: str) -> str:
         parse_id(text)
     except InvalidId:
         message = (
-            f"{text[:80]!r} is not a job id; give a whole one, or {SHORTEST} or more of the hex digits "
+            f"{text[:80]!r} is not a job id; give a whole one, or {MIN_DIGITS} or more of the hex digits "
             "that it begins or ends with"
         )
         raise InvalidId(message) from None
@@ -106,33 +106,35 @@ def _part_of(text: str) -> str:
 
 
 async def _search(store: Store, clock: Clock, parts: dict[str, str], found: dict[str, Candidates]) -> int:
-    """Look through the store until it is known of each part which job it means; return how many jobs there are.
+    """Search the store until every part has its candidates; return how many jobs the store has.
 
-    Ids begin with the time, so a short beginning fits every job: no more candidates are kept than an error names.
+    Ids begin with the time, so a few first digits fit every job: only as many candidates are kept as an error names.
     """
     await clock.tune()
     now, cursor = clock.now(), ""
     total = sum((await store.tally("status", Filter(), now)).values())
-    if total > MAX_LOOKED_AT:
-        message = f"{total:,} jobs are too many to look through for {', '.join(parts)}; give the whole id"
+    if total > MAX_SEARCHED_JOBS:
+        message = f"{total:,} jobs are too many to search for {', '.join(parts)}; give the whole id"
         raise JobNotFound(message)
     wanted = Filter(id_parts=tuple(parts.values()))
     while True:
-        page = await store.find(wanted, now, cursor, _PAGE)
+        page = await store.find(wanted, now, cursor, _PAGE_JOBS)
         for job, status in zip(page.jobs, page.statuses, strict=True):
             digits = job.id.replace("-", "")
             for text, part in parts.items():
                 if len(found[text]) <= MAX_CANDIDATES and (digits.endswith(part) or digits.startswith(part)):
-                    # A job that moves while the pages are read may be met twice.
+                    # A job that changes while the pages are read may be on two of them.
                     found[text][job.id] = f"{job.id} ({job.task}, {status})"
         cursor = page.cursor
         if not cursor or all(len(candidates) > MAX_CANDIDATES for candidates in found.values()):
             return total
 
 
-def _only(text: str, candidates: Candidates, looked_at: int) -> str:
+def _only(text: str, candidates: Candidates, searched: int) -> str:
     if not candidates:
-        message = f"no job has an id that begins or ends with {text} (looked at {looked_at:,}); it may have been pruned"
+        message = (
+            f"no job has an id that begins or ends with {text} ({searched:,} jobs searched); it may have been pruned"
+        )
         raise JobNotFound(message)
     if len(candidates) > 1:
         shown = ", ".join([*candidates.values()][:MAX_CANDIDATES])

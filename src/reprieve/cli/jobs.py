@@ -12,7 +12,7 @@ from reprieve.cli.listing import list_jobs
 from reprieve.cli.store import choose, explaining, read, store_options
 
 if TYPE_CHECKING:  # what a command needs is imported when it runs
-    from reprieve.admin.look import Found
+    from reprieve.admin.lookup import Found
     from reprieve.core.events import Event
     from reprieve.stores.protocol import Store
 
@@ -45,12 +45,12 @@ def show(*, job_id: str, target: str | None, url: str | None, as_json: bool) -> 
     choice = choose(target, url)
 
     async def look(store: "Store") -> tuple["Found", list["Event"], bytes | None, int]:
-        from reprieve.admin.look import look
+        from reprieve.admin.lookup import find_job
         from reprieve.admin.resolve import resolve
 
         (whole,) = await resolve(store, store.clock, [job_id])
         async with explaining(choice, whole):
-            found = await look(store, store.clock, whole)
+            found = await find_job(store, store.clock, whole)
         return found, await _events(store, whole), await store.progress(whole), store.clock.now()
 
     (job, status), events, progress, now = read(choice, look)

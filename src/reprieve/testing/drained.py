@@ -1,4 +1,4 @@
-"""What a drain did, in words that read well in an assertion."""
+"""The result of a drain, for assertions."""
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, assert_never
@@ -11,15 +11,15 @@ from reprieve.errors import ReprieveError
 from reprieve.signals import Signal
 
 Ending: TypeAlias = Literal["succeeded", "retried", "parked", "dead", "cancelled", "snoozed", "returned"]
-"""What became of a job after an attempt; it is returned when its worker could not finish it."""
+"""How an attempt was settled; a job is returned when its worker could not finish it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempted:
-    """One attempt, and what followed."""
+    """One attempt, and how it was settled."""
 
     job: Job
-    """The job as the attempt left it."""
+    """The job after the attempt."""
     ending: Ending
     error: BaseException | None = None
     """What the task raised, if it did."""
@@ -35,7 +35,7 @@ class Attempted:
         return self.job.cause.reason if self.ending in ("retried", "parked", "dead") and self.job.cause else ""
 
     def __repr__(self) -> str:
-        """Tell it in a line."""
+        """Return it in one line."""
         why = f": {self.reason}" if self.reason else ""
         return f"<{self.task} {self.job.id} {self.ending} after attempt {self.job.attempt}{why}>"
 
@@ -46,10 +46,10 @@ class Drained:
 
     attempts: tuple[Attempted, ...] = ()
     waiting: int = 0
-    """Jobs that still wait: for a time that has not come, or for somebody who lets them go on."""
+    """Jobs that still wait: for a later time, or for a person to resume or release them."""
 
     def __repr__(self) -> str:
-        """Tell what happened, attempt by attempt."""
+        """Return what happened, one attempt in a line."""
         lines = "".join(f"\n  {attempt!r}" for attempt in self.attempts)
         return f"<{self.ran} ran, {self.waiting} still waiting{lines}>"
 
@@ -65,12 +65,12 @@ class Drained:
 
     @property
     def retried(self) -> int:
-        """How many attempts failed and were to be tried again."""
+        """How many attempts failed and were scheduled again."""
         return self._count("retried")
 
     @property
     def parked(self) -> int:
-        """How many attempts were put aside until their dependency is back."""
+        """How many attempts were parked until their dependency is back."""
         return self._count("parked")
 
     @property
@@ -80,7 +80,7 @@ class Drained:
 
     @property
     def cancelled(self) -> int:
-        """How many attempts ended because their job was given up."""
+        """How many attempts ended with the cancellation of their job."""
         return self._count("cancelled")
 
     @property
@@ -93,7 +93,7 @@ class Drained:
 
 
 def attempted(change: Change, error: BaseException | None) -> Attempted:
-    """Tell what an attempt was settled with."""
+    """Return an attempt by the change that settles it."""
     return Attempted(job=change.job, ending=_ending_of(change.event.move), error=error)
 
 

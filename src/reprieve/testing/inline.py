@@ -12,11 +12,11 @@ from reprieve.testing.drained import failure_of
 
 @contextmanager
 def inline(app: Reprieve, *, raises: bool = False) -> Iterator[None]:
-    """Run every job as soon as it is enqueued, and before the enqueue answers.
+    """Run every job as soon as it is enqueued, before the enqueue returns.
 
-    Time stands still: a job with a delay, and a retry, wait for their time as they always do; `drain` goes there. With
-    `raises` whatever a task raises reaches the code that enqueued it. A job in a transaction of the caller's cannot run
-    before the commit, and waits for the next enqueue or drain; with a store in memory there is nothing to wait for.
+    Time stands still: a job with a delay, and a retry, wait until their time; `drain` jumps there. With `raises`, the
+    enqueue raises what the task raises. A job in a transaction of the caller cannot run before the commit, and waits
+    for the next enqueue or drain; a store in memory has no such transactions, and runs it at once.
     """
     before = app.producer.follower
     app.producer.follower = Inline(app, raises=raises)
@@ -27,19 +27,19 @@ def inline(app: Reprieve, *, raises: bool = False) -> Iterator[None]:
 
 
 class Inline:
-    """Runs what is due after every enqueue."""
+    """Runs the jobs that are due after every enqueue."""
 
     def __init__(self, app: Reprieve, *, raises: bool) -> None:
-        """Take whose jobs to run, and whether their errors are the caller's."""
+        """Run jobs of an app; with `raises`, raise their errors in the caller."""
         self._app = app
         self._raises = raises
 
     def follow(self) -> None:
-        """Run what is due, in a loop of its own."""
+        """Run the jobs that are due, in an event loop of its own."""
         if not is_in_loop():
             asyncio.run(self.afollow())
             return
-        # A coroutine that enqueues without await holds up its own loop, as it would in production.
+        # A coroutine that enqueues without await blocks its event loop, as it would in production.
         portal = Portal()
         try:
             portal.run(self.afollow())
@@ -47,7 +47,7 @@ class Inline:
             portal.close()
 
     async def afollow(self) -> None:
-        """Run what is due, in the caller's loop."""
+        """Run the jobs that are due, in the caller's event loop."""
         drained = await run_due(self._app, until=self._app.clock.now())
         for attempt in drained.attempts if self._raises else ():
             if (failure := failure_of(attempt)) is not None:

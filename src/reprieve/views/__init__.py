@@ -1,1 +1,1 @@
-"""How things look from outside, each written once for the command line and everything else; read only."""
+"""What people see of jobs: each view once, for the command line and everything else; read only."""

@@ -1,4 +1,4 @@
-"""A job as JSON: its record, how it stands, and the fields under which other systems know the same."""
+"""A job as JSON: its record, its status, and the same facts under the names that other systems use."""
 
 import json
 from typing import Any
@@ -10,8 +10,8 @@ from reprieve.core.status import Status
 
 
 def view(job: Job, status: Status, *, progress: bytes | None = None) -> dict[str, Any]:
-    """Return everything that is known of a job; instants are in milliseconds. The status is the store's."""
-    # A record leaves out what is empty; scripts want every field.
+    """Return all fields of a job; instants are in milliseconds. The status is the store's."""
+    # An encoded record omits default values; scripts need every field.
     facts: dict[str, Any] = {
         field.encode_name: msgspec.to_builtins(getattr(job, field.name)) for field in msgspec.structs.fields(job)
     }
@@ -31,7 +31,7 @@ def view(job: Job, status: Status, *, progress: bytes | None = None) -> dict[str
 
 
 def payload_of(job: Job) -> object:
-    """Return the arguments of a job; what is no JSON is shown as text, as far as it is text."""
+    """Return the arguments of a job; a payload that is not JSON is returned as text."""
     try:
         return json.loads(job.payload)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Instants and lengths of time as people read them."""
+"""Instants and durations as people read them."""
 
 from datetime import UTC, datetime
 
@@ -17,12 +17,12 @@ def timestamp(at: int) -> str:
 
 
 def relative(at: int, now: int) -> str:
-    """Return how far an instant is from now: `in 5m`, `12s ago`."""
+    """Return the time between an instant and now: `in 5m`, `12s ago`."""
     return f"in {length(at - now)}" if at > now else f"{length(now - at)} ago"
 
 
 def roughly(at: int, now: int) -> str:
-    """Return how far an instant is from now, in its largest unit: `in 59m`, `3d ago`, `now`."""
+    """Return the time between an instant and now, in its largest unit: `in 59m`, `3d ago`, `now`."""
     distance = _largest_unit(abs(at - now))
     if not distance:
         return "now"
@@ -43,11 +43,11 @@ def _largest_unit(milliseconds: int) -> str:
 
 
 def both(at: int, now: int) -> str:
-    """Return an instant in local time, and how far it is from now."""
+    """Return an instant in local time, and the time between it and now."""
     return f"{clock_time(at, now)} ({relative(at, now)})"
 
 
 def length(milliseconds: int) -> str:
-    """Return a length of time, to the second from one second on: `0.3s`, `48s`, `1m20s`."""
+    """Return a duration, in whole seconds from one second on: `0.3s`, `48s`, `1m20s`."""
     seconds = milliseconds / 1_000
     return spell(round(seconds, 1) if seconds < 1 else float(round(seconds)))

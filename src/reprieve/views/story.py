@@ -1,4 +1,4 @@
-"""The story of a job: everything that happened to it, in order, each step as a sentence and as facts."""
+"""The story of a job: everything that happened to it, in order, each step as a sentence and as fields."""
 
 from collections.abc import Sequence
 from typing import Literal, TypeAlias, assert_never
@@ -28,8 +28,8 @@ What: TypeAlias = Literal[
     "stop_requested",
 ]
 
-_SILENT = {"running": 1, "succeeded": 2}
-"""Versions that a job in this state gained since its last event: starts and successes need not leave one."""
+_VERSIONS_WITHOUT_EVENT = {"running": 1, "succeeded": 2}
+"""Versions that a job in this state gained since its last event: starts and successes may have no event."""
 
 GIVEN_BACK = "ready again, uncharged: the worker was stopping, or had not begun it"
 """What followed an attempt that was neither finished nor failed."""
@@ -42,7 +42,7 @@ class Step(Record):
     text: str
     then: str = ""
     at: int | None = None
-    """None where the moment was not noted."""
+    """None where the moment is not known."""
     attempt: int = 0
     session: str = ""
     """The worker that made the attempt."""
@@ -56,9 +56,9 @@ class Step(Record):
 
 
 def story(job: Job, events: Sequence[Event]) -> list[Step]:
-    """Return the steps of a job's life, from what it remembers and what the store has kept of its events."""
+    """Return the steps of a job's life, from the job itself and the events that the store has kept."""
     steps = [Step(what="enqueued", text="enqueued", at=job.created_at)]
-    unknown = events[0].version - 2 if events else job.version - _SILENT.get(job.state, 0)
+    unknown = events[0].version - 2 if events else job.version - _VERSIONS_WITHOUT_EVENT.get(job.state, 0)
     if unknown > 0:
         steps.append(Step(what="forgotten", text="what happened first is no longer kept"))
     steps += map(_step, events)
@@ -66,13 +66,13 @@ def story(job: Job, events: Sequence[Event]) -> list[Step]:
 
 
 def _now(job: Job, last: Step) -> list[Step]:
-    """Return what no event tells: the attempt that is under way, and endings whose events were not kept."""
+    """Return the steps without an event: the attempt that is under way, and an end whose event was not kept."""
     match job.state:
         case "running":
             steps = [] if last.what == "started" else [_started(job.attempt, job.session, job.leased_at)]
-            if (wish := job.cancel_request) is not None:
-                text = f"asked to stop by {wish.by}: {wish.reason}"
-                steps.append(Step(what="stop_requested", text=text, reason=wish.reason, by=wish.by))
+            if (request := job.cancel_request) is not None:
+                text = f"asked to stop by {request.by}: {request.reason}"
+                steps.append(Step(what="stop_requested", text=text, reason=request.reason, by=request.by))
             return steps
         case "succeeded" if last.what != "succeeded":
             text = f"attempt {job.attempt} succeeded"
@@ -106,7 +106,7 @@ def _step(event: Event) -> Step:
 
 
 def _failed(event: Event, move: Retry | Park | Dead) -> Step:
-    """Return a failed attempt and what was decided, or the death of a job that was waiting."""
+    """Return the step of a failed attempt and what was decided, or of the death of a waiting job."""
     match move:
         case Retry(due_at=due_at):
             then = f"next attempt after {_length(event.at, due_at)}"
@@ -136,7 +136,7 @@ def _died(at: int | None, death: str, cause: Cause) -> Step:
 
 
 def _acted(event: Event) -> Step:
-    """Return what a person did, or what was done without anyone asking."""
+    """Return the step of what a person did, or of an automatic revival."""
     match event.move:
         case Cancel(by=by, reason=reason) if event.started_at is not None:
             # It was running: the attempt was stopped, or ended itself.

@@ -1,4 +1,4 @@
-"""Tasks by their names, which may be short where only one fits."""
+"""Finding tasks by name; the end of a name is enough where only one task fits."""
 
 from collections.abc import Iterable
 
@@ -24,7 +24,7 @@ def resolve(name: str, known: Iterable[str]) -> str:
 
 
 async def resolve_stored(store: Store, now: int, name: str, registered: Iterable[str]) -> str:
-    """Return the whole name of a task for a filter: of one that an app has, or of one whose jobs the store holds."""
+    """Return the whole name of a task for a filter: a task of the app, or one whose jobs the store holds."""
     names = set(registered)
     found = _match(name, sorted(names))
     return found or resolve(name, names | set(await store.tally("task", Filter(), now)))

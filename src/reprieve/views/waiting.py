@@ -1,4 +1,4 @@
-"""What a job waits for, in a sentence: for people who wonder why nothing happens."""
+"""What a parked job waits for, in a sentence."""
 
 from reprieve.core.job import Job
 from reprieve.core.status import Status
@@ -12,7 +12,7 @@ def waits_for(job: Job, status: Status, now: int) -> str:
     if job.waiting_for != "gate" or job.cause is None:
         return job.parked_on or job.dependency or job.group or job.task
     since_at = now if job.parked_since_at is None else job.parked_since_at
-    # A dependency that asks us to slow down has answered.
+    # A dependency that asks to slow down does respond.
     what = "it asks to wait since" if job.cause.kind == "throttled" else "no answer since"
     since = f"{what} {clock_time(since_at, now)} ({length(now - since_at)})"
     again = f"next try in {length(job.due_at - now)}" if job.due_at > now else "next try as soon as its gate lets it"

@@ -1,1 +1,1 @@
-"""The worker: runs jobs, settles them, and survives whatever they do."""
+"""The worker: runs jobs and settles them, whatever they do to its processes. `worker.parts` describes its parts."""

@@ -1,6 +1,6 @@
 """Logs of a worker process: lines for people on a terminal, JSON for everything else.
 
-Nobody stops working because nobody reads: a line that cannot be written is lost, and nothing else.
+A line that cannot be written is lost; the work goes on.
 """
 
 import contextlib
@@ -30,54 +30,54 @@ class Logs(Record):
     style: Style = "auto"
     colours: bool = False
     started_at: int = 0
-    """When the worker started, in milliseconds since 1970: what was logged before, its reader has not seen."""
+    """When the worker started, in milliseconds since 1970: an earlier failure is not in this log."""
 
 
-class Lines(structlog.WriteLogger):
-    """Writes each line at once, or loses it."""
+class LineWriter(structlog.WriteLogger):
+    """Writes each line at once; a line that cannot be written is lost."""
 
     def msg(self, message: str) -> None:
-        """Write a line. Whoever read them may be gone, the disk full, or the file closed."""
+        """Write a line, unless the reader is gone, the disk is full, or the file is closed."""
         try:
             super().msg(message)
         except BrokenPipeError:
-            self._let_go()
+            self._discard_all()
         except (OSError, ValueError):
             pass
 
-    # As in the class above: to a logger all levels are the same.
+    # As in the base class: the writer does not distinguish levels.
     log = debug = info = warn = warning = msg
     fatal = failure = err = error = critical = exception = msg
 
-    def _let_go(self) -> None:
-        """Write into nothing from now on: what is still in the buffer would fail again, at the latest at the end."""
+    def _discard_all(self) -> None:
+        """Write to the null device from now on: what is still in the buffer would fail again at the exit."""
         with contextlib.suppress(OSError, ValueError):
-            nothing = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nothing, self._file.fileno())
-            os.close(nothing)
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, self._file.fileno())
+            os.close(null)
 
 
 _level: int | None = None
-"""From which level on lines are shown; None while nothing is set up here."""
+"""The lowest level that is shown; None before `configure`."""
 
 _processors: list[Processor] = []
-"""What this module has set structlog up with."""
+"""The processors that `configure` has given to structlog."""
 
 _is_ours = False
-"""Whether structlog still is as this module has set it up."""
+"""Whether structlog still has these processors."""
 
 _started_at = 0
 """When the worker that this process belongs to started."""
 
-_handler: "Plain | None" = None
-"""What shows the lines of `logging`, where the application has no handler of its own."""
+_handler: "LoggingHandler | None" = None
+"""Shows the records of `logging` where the application has no handler of its own."""
 
 
 def configure(logs: Logs) -> None:
-    """Set the process up; everything goes to standard error, if there is any."""
+    """Set up the logs of this process; lines go to standard error, if it is open."""
     global _level, _handler, _started_at, _processors  # noqa: PLW0603 - a process logs in one way
     if sys.stderr is None:
-        # So Python says that it was closed before the process began.
+        # It was closed before the process began.
         sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 - for as long as the process lives
     stream = sys.stderr
     is_text = logs.style == "text" or (logs.style == "auto" and stream.isatty())
@@ -92,10 +92,10 @@ def configure(logs: Logs) -> None:
     structlog.configure(
         processors=_processors,
         wrapper_class=structlog.make_filtering_bound_logger(_level),
-        logger_factory=lambda *_: Lines(stream),
+        logger_factory=lambda *_: LineWriter(stream),
         cache_logger_on_first_use=True,
     )
-    _handler = Plain(Lines(stream), finish)
+    _handler = LoggingHandler(LineWriter(stream), finish)
 
 
 def is_configured() -> bool:
@@ -104,12 +104,12 @@ def is_configured() -> bool:
 
 
 def shows(level: Level) -> bool:
-    """Whether lines of this level are shown by what `configure` has set up."""
+    """Whether lines of this level are shown; False before `configure`."""
     return _level is not None and _level <= getattr(logging, level.upper())
 
 
 def shows_tracebacks() -> bool:
-    """Whether a failed attempt may be logged with its traceback: a death is a warning, everything else less."""
+    """Whether the log may show tracebacks of failed attempts: a death is a warning, other failures are less."""
     return _level is not None and _level <= logging.WARNING
 
 
@@ -119,11 +119,11 @@ def started_at() -> int:
 
 
 def attach() -> None:
-    """Let the application's own lines of `logging` say which job they are about.
+    """Add the running job to the application's own records of `logging`.
 
     Where the application has set `logging` up, its handlers stay as they are, and each record has the fields of
-    `job_fields`. Elsewhere lines are shown as those of the worker. To be called when the application is loaded, and
-    again when more of it may have been set up.
+    `job_fields`. Elsewhere records are shown as lines of the worker. Call it when the application is loaded, and again
+    when more of it may have set `logging` up.
     """
     global _is_ours  # noqa: PLW0603 - as above
     if _handler is None:
@@ -142,7 +142,7 @@ def attach() -> None:
 
 
 def _handlers() -> Iterator[logging.Handler]:
-    """Go through the handlers of every logger; those of libraries that do nothing do not count."""
+    """Yield the handlers of every logger, without the null handlers of libraries."""
     known = [logging.getLogger(), *logging.getLogger().manager.loggerDict.values()]
     for logger in known:
         if isinstance(logger, logging.Logger):
@@ -150,7 +150,7 @@ def _handlers() -> Iterator[logging.Handler]:
 
 
 def fields_of(running: Running | None) -> dict[str, object]:
-    """Return what a line says of the job that it is about."""
+    """Return the fields of the running job; empty values where none runs."""
     if running is None:
         return {"jobId": "", "companyId": "", "tenant": "", "task": "", "attempt": 0}
     return job_fields(running.job)
@@ -168,40 +168,40 @@ def job_fields(job: Job) -> dict[str, object]:
 
 
 def enter_job(running: Running) -> None:
-    """Let every line of structlog in this context say which job it is about.
+    """Add a job to every line of structlog in this context.
 
-    A processor of ours looks the job up when a line is written. Where the application has set structlog up, the fields
-    are bound, at a cost to every attempt.
+    Our own processor finds the running job when a line is written. Where the application has set structlog up, the
+    fields are bound, at a cost to every attempt.
     """
     if not _is_ours:
         structlog.contextvars.bind_contextvars(**job_fields(running.job))
 
 
 def _name_job(_: object, __: str, event: EventDict) -> EventDict:
-    """Name the job that runs here, unless the line names one itself."""
+    """Add the running job, unless the line names a job itself."""
     running = running_job()
     return event if running is None else {**job_fields(running.job), **event}
 
 
 def add_job(record: logging.LogRecord) -> bool:
-    """Give a record the fields of the job that runs here, unless it has fields of these names; never drops one."""
+    """Add the fields of the running job to a record, unless it has them; always True, so that no record is dropped."""
     for name, value in fields_of(running_job()).items():
         if name not in record.__dict__:
             record.__dict__[name] = value
     return True
 
 
-class Plain(logging.Handler):
-    """Shows the lines of `logging` as those of the worker."""
+class LoggingHandler(logging.Handler):
+    """Shows records of `logging` as lines of the worker."""
 
-    def __init__(self, lines: Lines, finish: list[Processor]) -> None:
-        """Take where lines go, and what completes and writes them."""
+    def __init__(self, lines: LineWriter, finish: list[Processor]) -> None:
+        """Take where lines go, and the processors that complete them."""
         super().__init__()
         self._lines = lines
         self._finish = finish
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record, with whatever was handed in as `extra`."""
+        """Write a record, with the fields of its `extra`."""
         extra = {name: value for name, value in record.__dict__.items() if name not in _RECORD}
         event: EventDict = {"event": record.getMessage(), "logger": record.name, **extra}
         for name, value in fields_of(running).items() if (running := running_job()) is not None else ():
@@ -217,7 +217,7 @@ class Plain(logging.Handler):
         self._lines.msg(str(shown))
 
     def handle(self, record: logging.LogRecord) -> bool:
-        """Write a record; a line that cannot be made is lost, as one that cannot be written."""
+        """Write a record; one that cannot be rendered is lost, as one that cannot be written."""
         with contextlib.suppress(Exception):
             return bool(super().handle(record))
         return False
@@ -229,12 +229,12 @@ _encode = msgspec.json.Encoder(enc_hook=repr).encode
 
 
 def _as_json(entry: object, **_: object) -> str:
-    """Write an entry in a third of the time that the standard library takes: every failed attempt is logged."""
+    """Return an entry as JSON, in a third of the standard library's time: every failed attempt is logged."""
     return _encode(entry).decode()
 
 
 def _name_traceback(_: object, __: str, event: EventDict) -> EventDict:
-    """Give tracebacks one name, those of failed attempts and those of `log.exception`."""
+    """Rename the traceback of `log.exception` to the field that failed attempts use."""
     if "exception" in event:
         event["traceback"] = event.pop("exception")
     return event

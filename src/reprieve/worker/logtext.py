@@ -56,7 +56,7 @@ _JOB_FIELDS: Final = ("jobId", "task", "tenant", "companyId", "attempt")
 
 
 class TextRenderer:
-    """Renders events of structlog as lines for people. The last processor of a chain."""
+    """Renders events of structlog as lines for people; the last processor of a chain."""
 
     def __init__(self, *, colours: bool, is_complete: bool = False) -> None:
         """Show lines with or without colours; a complete log shows each time that a job parks again."""
@@ -93,7 +93,7 @@ class TextRenderer:
             return []
         tenant = fields.get("tenant") or fields.get("companyId")
         whose = [self._paint(f"for {tenant}", "dim")] if tenant else []
-        # Two spaces follow, so that the eye finds where the words begin.
+        # The empty part makes two spaces before the words.
         return [part for part in (task, self._paint(_short(job_id), "dim"), *whose) if part] + [""]
 
     def _words(self, name: str, fields: Mapping[str, object]) -> str:

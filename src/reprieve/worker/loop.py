@@ -14,10 +14,10 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def _factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return what makes uvloop's event loops; None where it is not installed."""
-    # Nothing runs inside the `except`: every exception of the application would show the missing module as its context.
+    """Return the function that makes uvloop's event loops; None where it is not installed."""
+    # Nothing runs inside the `except`: the application's exceptions would show the missing module as their context.
     try:
-        import uvloop  # noqa: PLC0415 - an extra that need not be there
+        import uvloop  # noqa: PLC0415 - an optional extra
     except ImportError:
         return None
     factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop

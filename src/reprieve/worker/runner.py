@@ -61,10 +61,8 @@ class Runner:
 
         There a suspect harms no other job, and no other job can be to blame.
         """
-        if self._isolation is None:
-            return False
-        declaration = self._registry.find(job.task)
-        return declaration is not None and (declaration.executor == "process" or job.is_suspect)
+        declaration = None if self._isolation is None else self._registry.find(job.task)
+        return declaration is not None and _wants_isolation(declaration, job)
 
     async def run(self, running: Running) -> Outcome:
         """Make one attempt, and return its outcome."""
@@ -72,7 +70,7 @@ class Runner:
         declaration = self._registry.find(job.task)
         if declaration is None:
             return undecodable(self._unknown(job.task))
-        if self._isolation is not None and self.is_isolated(job):
+        if self._isolation is not None and _wants_isolation(declaration, job):
             return await self._isolation.run(declaration, running)
         return await self.run_here(declaration, running)
 
@@ -141,6 +139,10 @@ class Runner:
 
 
 DONE = Succeeded()
+
+
+def _wants_isolation(declaration: Declaration, job: Job) -> bool:
+    return declaration.executor == "process" or job.is_suspect
 
 
 def outcome_of(error: Exception, job: Job, policy: Policy, now: int) -> Outcome:

@@ -1,12 +1,14 @@
 """Short tracebacks for the log: the application's own frames with their source lines, and library frames folded.
 
-Locals are never shown, secrets are redacted, and the size is bounded whatever was raised.
+Local variables are never shown, secrets are redacted, and the size is bounded.
 """
 
 import linecache
 from collections.abc import Iterator
-from types import CodeType, TracebackType
-from typing import Final
+from functools import lru_cache
+from itertools import groupby
+from types import TracebackType
+from typing import Final, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
@@ -34,18 +36,31 @@ MAX_GROUP: Final = 3
 """Exceptions of a group that are shown."""
 
 MAX_GROUP_DEPTH: Final = 2
-"""Groups inside of groups that are opened."""
+"""Levels of groups inside of groups that are shown."""
 
-_MAX_NOTES, _MAX_LIBRARIES, _MAX_CACHED = 3, 3, 4_096
+_MAX_NOTES, _MAX_LIBRARIES = 3, 3
+_MAX_CACHED_BLOCKS, _MAX_CACHED_FRAMES = 512, 4_096
 _OUTERMOST = 2
 _HEADER = "Traceback (most recent call last):"
 _CAUSE = "The above exception was the direct cause of the following exception:"
 _CONTEXT = "During handling of the above exception, another exception occurred:"
 _EARLIER = "… earlier exceptions …"
 _RESERVED_CHARS = len(_EARLIER) + len(_CAUSE) + 8
-"""Characters that are left free for the line that says what is not shown."""
+"""Characters that are kept free for the line that says what is left out."""
 
-_Call = tuple[CodeType, int]
+
+class _Call(NamedTuple):
+    """One frame of a traceback."""
+
+    filename: str
+    line: int
+    function: str
+    library: str
+    """Empty for the application's own code."""
+
+
+_RawCall: TypeAlias = tuple[str, int, str, str]
+"""The fields of a call, as they are looked up for every failure: a named tuple takes five times as long to make."""
 
 
 def failure_of(error: BaseException, *, dependency: str = "", now: int | None = None) -> Failure:
@@ -55,7 +70,7 @@ def failure_of(error: BaseException, *, dependency: str = "", now: int | None = 
 
 
 def with_traceback(failure: Failure, error: BaseException) -> Failure:
-    """Return a failure that was not read from this exception, with the traceback of it if the log shows any."""
+    """Return a failure with the traceback of an exception, if the log shows any."""
     return replace(failure, traceback=describe(error)) if logs.shows_tracebacks() else failure
 
 
@@ -68,11 +83,11 @@ def describe(error: BaseException) -> str:
         return ""
     text, left = "", MAX_CHARS - _RESERVED_CHARS
     for number, (link, one) in enumerate(_chain(error)):
-        block = "\n".join(_block(one))
+        block = _block(one)
         if not number:
             text = block if len(block) <= left else f"…{block[1 - left :]}"
         elif number == MAX_CHAIN or len(block) + len(link) > left:
-            # The newest says what happened; of what led to it, the oldest is the first to go.
+            # The newest says what happened; of what led to it, the oldest is left out first.
             text = f"{_EARLIER}\n\n{link}\n\n{text}"
             break
         else:
@@ -82,7 +97,7 @@ def describe(error: BaseException) -> str:
 
 
 def _chain(error: BaseException) -> Iterator[tuple[str, BaseException]]:
-    """Go through an exception and what led to it, the newest first, each with how it leads to the one before."""
+    """Yield an exception and what led to it, the newest first, each with how it leads to the one before."""
     seen: set[int] = set()
     link = ""
     following: BaseException | None = error
@@ -95,29 +110,38 @@ def _chain(error: BaseException) -> Iterator[tuple[str, BaseException]]:
             link, following = _CONTEXT, None if following.__suppress_context__ else following.__context__
 
 
-def _block(error: BaseException, depth: int = 0) -> Iterator[str]:
-    """Write one exception: where it was raised, what it is, and what it says."""
-    frames = list(_frames(error.__traceback__))
-    if frames:
-        yield _HEADER
-        yield from frames
-    yield from _message(error)
-    if isinstance(error, BaseExceptionGroup):
-        if depth == MAX_GROUP_DEPTH:
-            return
-        for inner in error.exceptions[:MAX_GROUP]:
-            yield from (f"  | {line}" for part in _block(inner, depth + 1) for line in part.splitlines())
-        if len(error.exceptions) > MAX_GROUP:
-            yield f"  | … {len(error.exceptions) - MAX_GROUP} more exceptions …"
-
-
-def _message(error: BaseException) -> Iterator[str]:
-    name = class_name(type(error))
-    text = _clean(_text_of(error), MAX_MESSAGE_CHARS)
-    yield f"{name}: {text}" if text else name
+def _block(error: BaseException, depth: int = 0) -> str:
+    """Return one exception: where it was raised, what it is, and what it says."""
+    # A little more than is shown is read: a secret that is cut in two would not be recognised.
+    text = _text_of(error)[: 2 * MAX_MESSAGE_CHARS]
+    block = _render(class_name(type(error)), text, _calls(error.__traceback__))
     notes = getattr(error, "__notes__", None)
+    if notes or isinstance(error, BaseExceptionGroup):
+        return "\n".join([block, *_notes(notes), *_members(error, depth)])
+    return block
+
+
+@lru_cache(maxsize=_MAX_CACHED_BLOCKS)
+def _render(kind: str, text: str, calls: tuple[_RawCall, ...]) -> str:
+    # Failures come in crowds that are raised at the same line and say the same.
+    frames = list(_frames([_Call(*call) for call in calls]))
+    message = _clean(text, MAX_MESSAGE_CHARS)
+    return "\n".join([*([_HEADER] if frames else ()), *frames, f"{kind}: {message}" if message else kind])
+
+
+def _notes(notes: object) -> Iterator[str]:
     if isinstance(notes, list | tuple):
         yield from (_clean(str(note), MAX_SOURCE_CHARS) for note in notes[:_MAX_NOTES])
+
+
+def _members(error: BaseException, depth: int) -> Iterator[str]:
+    """Yield the exceptions of a group, indented."""
+    if not isinstance(error, BaseExceptionGroup) or depth == MAX_GROUP_DEPTH:
+        return
+    for inner in error.exceptions[:MAX_GROUP]:
+        yield from (f"  | {line}" for line in _block(inner, depth + 1).splitlines())
+    if len(error.exceptions) > MAX_GROUP:
+        yield f"  | … {len(error.exceptions) - MAX_GROUP} more exceptions …"
 
 
 def _text_of(error: BaseException) -> str:
@@ -128,68 +152,54 @@ def _text_of(error: BaseException) -> str:
 
 
 def _clean(text: str, limit: int) -> str:
-    """Redact and bound a text that was written elsewhere, and let it move no cursor."""
-    # A little more than is shown is read: a secret that is cut in two would not be recognised.
+    """Return a text without secrets and control characters, cut to a limit."""
     text = redact(text[: 2 * limit]).strip()
     if not text.isprintable():
         text = "".join(letter if letter.isprintable() or letter == "\n" else " " for letter in text)
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
-def _frames(trace: TracebackType | None) -> Iterator[str]:
-    """Write the frames of the application, and each run of library frames between them as one line."""
-    runs = _runs(trace)
-    own = sum(len(calls) for library, calls in runs if not library)
+def _calls(trace: TracebackType | None) -> tuple[_RawCall, ...]:
+    calls: list[_RawCall] = []
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        calls.append((code.co_filename, trace.tb_lineno, code.co_qualname, library_of(code.co_filename)))
+        trace = trace.tb_next
+    return tuple(calls)
+
+
+def _frames(calls: list[_Call]) -> Iterator[str]:
+    """Yield the frames of the application, and each run of library frames between them as one line."""
+    runs = [(is_library, list(run)) for is_library, run in groupby(calls, lambda call: bool(call.library))]
+    own = sum(len(run) for is_library, run in runs if not is_library)
     if own and runs[0][0]:
-        # What is outside of the application is the worker, and the same each time.
+        # Outside of the application is the worker, which is the same each time.
         del runs[0]
     hidden = max(0, own - MAX_FRAMES)
     number = 0
-    for is_library, calls in runs:
+    for is_library, run in runs:
         if is_library:
             if not hidden or number <= _OUTERMOST or number >= own - MAX_FRAMES + _OUTERMOST:
-                yield _folded(calls)
+                yield _folded(run)
             continue
-        for code, line in calls:
+        for call in run:
             number += 1
             if not hidden or number <= _OUTERMOST or number > _OUTERMOST + hidden:
-                yield _frame(code, line)
+                yield _frame(call)
             elif number == _OUTERMOST + 1:
                 yield f"  … {hidden} more frames …"
 
 
-def _runs(trace: TracebackType | None) -> list[tuple[bool, list[_Call]]]:
-    """Divide a traceback into runs of library frames and of the application's own."""
-    runs: list[tuple[bool, list[_Call]]] = []
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        is_library = bool(library_of(code.co_filename))
-        if not runs or runs[-1][0] != is_library:
-            runs.append((is_library, []))
-        runs[-1][1].append((code, trace.tb_lineno))
-        trace = trace.tb_next
-    return runs
-
-
 def _folded(calls: list[_Call]) -> str:
-    names = list(dict.fromkeys(library_of(code.co_filename) for code, _ in calls))
+    names = list(dict.fromkeys(call.library for call in calls))
     others = ", …" if len(names) > _MAX_LIBRARIES else ""
     return f"  … {len(calls)} frame{'s' * (len(calls) > 1)} in {', '.join(names[:_MAX_LIBRARIES])}{others} …"
 
 
-_lines: dict[tuple[str, int, str], str] = {}
-"""Frames as they are shown: those of failures that come in crowds are written once."""
-
-
-def _frame(code: CodeType, line: int) -> str:
-    key = (code.co_filename, line, code.co_qualname)
-    shown = _lines.get(key)
-    if shown is None:
-        if len(_lines) >= _MAX_CACHED:
-            _lines.clear()
-        source = redact_source(linecache.getline(code.co_filename, line).strip())
-        if len(source) > MAX_SOURCE_CHARS:
-            source = f"{source[: MAX_SOURCE_CHARS - 1]}…"
-        shown = f'  File "{short_path(code.co_filename)}", line {line}, in {code.co_qualname}'
-        shown = _lines[key] = f"{shown}\n    {source}" if source else shown
-    return shown
+@lru_cache(maxsize=_MAX_CACHED_FRAMES)
+def _frame(call: _Call) -> str:
+    source = redact_source(linecache.getline(call.filename, call.line).strip())
+    if len(source) > MAX_SOURCE_CHARS:
+        source = f"{source[: MAX_SOURCE_CHARS - 1]}…"
+    shown = f'  File "{short_path(call.filename)}", line {call.line}, in {call.function}'
+    return f"{shown}\n    {source}" if source else shown

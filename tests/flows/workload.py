@@ -140,7 +140,7 @@ async def first_stay(path: str, error: str, then: str = "") -> None:
 
 @app.task
 def doze(seconds: float) -> None:
-    """Take so long in a thread, and look up for nobody."""
+    """Take so long in a thread, and ignore that it should stop."""
     _rest(seconds)
 
 
@@ -173,7 +173,7 @@ async def die() -> None:
 
 @app.task(executor="process")
 def die_apart() -> None:
-    """Take the process down, which is nobody else's."""
+    """Take the process down, which runs no other job."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -221,7 +221,7 @@ def overrun_with_the_interpreter() -> None:
 
 @app.task(dependency="relay", queue="relay")
 async def relay(port: int) -> None:
-    """Call somebody who may not be there."""
+    """Call a server that may not be there."""
     write("saw", current_job(), "call")
     _, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.close()
