@@ -452,7 +452,7 @@ def test_an_argument_that_is_no_data_is_refused_at_enqueue(app: Reprieve) -> Non
 def test_arguments_that_the_function_does_not_take_are_refused_at_enqueue(
     send: Task[[int], None], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
-    with pytest.raises(UnserialisableArgument, match="cannot be called so"):
+    with pytest.raises(UnserialisableArgument, match="cannot be called with these arguments"):
         send.enqueue(*args, **kwargs)
 
 
