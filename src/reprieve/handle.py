@@ -187,7 +187,7 @@ class JobHandle(Generic[R_co]):
 
     @asynccontextmanager
     async def _explained(self) -> AsyncIterator[None]:
-        """Let a `JobNotFound` say that the transaction or the outbox may still hold the job."""
+        """Add to a `JobNotFound` that the transaction or the outbox may still hold the job."""
         try:
             async with explained(self._app.outbox_in_use, self.id):
                 yield

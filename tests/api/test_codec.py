@@ -119,7 +119,7 @@ def test_an_annotation_that_only_a_type_checker_can_read_is_ignored() -> None:
     assert codec.decode(codec.encode((1,), {})) == ([1], {})
 
 
-def test_an_annotation_that_nobody_can_read_hides_no_other() -> None:
+def test_an_annotation_that_cannot_be_read_hides_no_other() -> None:
     def task(value: "OnlyForTypes", other: "msgspec.Missing", at: datetime) -> None: ...  # type: ignore[name-defined]  # noqa: F821 - as above
 
     codec, noon = Codec(task), datetime(2030, 1, 1, 12, tzinfo=UTC)

@@ -40,7 +40,7 @@ async def events_of(steps: Iterable[Exception | None]) -> list[str]:
     return [f"{line['log_level']}: {line['event']}" for line in await persist_through(steps)]
 
 
-async def test_an_error_that_nobody_expected_is_shown_once_and_work_goes_on() -> None:
+async def test_an_unexpected_error_is_shown_once_and_work_goes_on() -> None:
     assert await events_of([ValueError("oh")] * 3) == ["error: unexpected error"]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from reprieve.clock import TUNE_EVERY, Clock, ticks
+from reprieve.clock import TUNE_EVERY_SECONDS, Clock, ticks
 from reprieve.core import change
 from reprieve.core.decide import Conditions, decide
 from reprieve.core.job import Job
@@ -93,7 +93,7 @@ class Recovery:
             if abs(jump) > JUMP:
                 log.warning("clock jumped", seconds=round(jump, 3))
                 # Others notice it when they tune their clocks.
-                self._steady_since = passed + TUNE_EVERY
+                self._steady_since = passed + TUNE_EVERY_SECONDS
             if gap > EVERY + self._heartbeat:
                 # We were frozen, or the store kept us waiting: so may the others have been.
                 self._steady_since = None
