@@ -1,4 +1,4 @@
-"""The app: tasks, a store and a clock, put together. Everything that users do begins here."""
+"""The app: tasks, a store and a clock, put together."""
 
 import asyncio
 import os
@@ -47,9 +47,9 @@ class Reprieve:
     ) -> None:
         """Make an app. Nothing is opened until it is needed.
 
-        Settings come from `REPRIEVE_*` and `reprieve.toml` unless they are given; `url`, `outbox` and `shared`
-        go over both. The outbox is a database of yours whose transactions send jobs to a store that cannot join them:
-        Redis. `shared` keeps the jobs in a SQLite file that has tables of yours.
+        Settings are read from `REPRIEVE_*` variables and `reprieve.toml` unless they are given; `url`, `outbox` and
+        `shared` override both. The outbox is a database of the application's, whose transactions send jobs to a store
+        that cannot join them: Redis. `shared` keeps the jobs in a SQLite file that has tables of the application's.
         """
         self.settings = config.load().settings if settings is None else settings
         if url is not None:
@@ -61,13 +61,13 @@ class Reprieve:
         self._clock = clock
         self.registry = Registry(self.settings, policy)
         self.middleware: list[Middleware] = []
-        """What goes around every attempt, the first outermost."""
+        """Functions that are called around every attempt, the first outermost."""
         self._lifespans = Lifespans()
         self._lock = threading.Lock()
         self._store: Store | None = None
         self._outbox: Outbox | None = None
         self.portal = Portal()
-        """Where code without a loop has its calls made."""
+        """Runs coroutines for code without a loop."""
         self.producer = Producer(self)
         _apps.add(self)
 
@@ -98,10 +98,10 @@ class Reprieve:
     # resources
 
     def lifespan(self, function: L) -> L:
-        """Register what every worker process opens before it takes jobs and closes after them: `@app.lifespan`.
+        """Register what every worker process opens before its first job and closes after its last: `@app.lifespan`.
 
         The function takes no arguments. It is an async generator that yields once, or returns an async context manager.
-        Isolated processes enter it as well, once each. Several lifespans are entered in order and left in reverse.
+        Isolated processes enter it as well, once each. Lifespans are entered in order, and left in reverse order.
         """
         self._lifespans.add(function)
         return function
@@ -109,15 +109,15 @@ class Reprieve:
     def lifespan_context(self) -> AbstractAsyncContextManager[None]:
         """Enter the lifespans of this app outside of a worker: `async with app.lifespan_context():`.
 
-        Blocks inside of each other in one event loop share one set of resources.
+        Nested blocks in one event loop share one set of resources.
         """
         return self._lifespans.entered()
 
     def resource(self, kind: type[T]) -> T:
         """Return what a lifespan has yielded, by its type: `app.resource(SmtpPool)`.
 
-        A resource of exactly this class goes before those of its subclasses. Raises `ResourceUnavailable` when there is
-        none or more than one, or where no lifespan was entered.
+        A resource of exactly this class is preferred to one of a subclass. Raises `ResourceUnavailable` when there is
+        none or more than one, or when no lifespan was entered.
         """
         return self._lifespans.find(kind)
 
@@ -151,15 +151,15 @@ class Reprieve:
 
     @property
     def clock(self) -> Clock:
-        """The clock that was handed in, or that of the store."""
+        """The clock that was passed in, or that of the store."""
         return self._clock or self.store.clock
 
     async def aopen(self) -> None:
-        """Open the store now, and make it if it is missing, instead of when it is first needed.
+        """Open the store now, and create it if it is missing, instead of when it is first needed.
 
-        Call it when a program starts: whatever is wrong with the store is raised there, and the first enqueue in a
-        transaction of yours finds the store ready. An app with an outbox opens the outbox, and leaves the store, which
-        may be down, for later. Opening again does nothing.
+        Call it when a program starts: an error of the store is raised there, and the first enqueue in a transaction of
+        the caller's finds the store ready. An app with an outbox opens the outbox only, since the store may be down.
+        Opening again does nothing.
         """
         await asyncio.to_thread(lambda: self.store)
         outbox = self.outbox_in_use
@@ -167,7 +167,7 @@ class Reprieve:
 
     async def _reach_store(self) -> None:
         await self.clock.tune()
-        # Whether a server keeps jobs safely is looked at when it is first used.
+        # The first use of a server checks whether it keeps jobs safely.
         await self.store.limit_states("queue")
 
     def open(self) -> None:
@@ -214,22 +214,22 @@ class Reprieve:
         return None if isinstance(self.store, Transactional) else self.outbox
 
     async def aclose(self) -> None:
-        """Let go of the store and the outbox; they are opened again if they are needed again."""
-        opened = self._let_go()
-        # Whoever waits in other threads is sent away first, or would open the store again.
+        """Close the store and the outbox; they are opened again if they are needed again."""
+        opened = self._detach()
+        # Calls of other threads end first: otherwise they would open the store again.
         self.portal.close()
         for one in opened:
             await one.close()
 
     def close(self) -> None:
-        """Let go of the store and the outbox, from code without a loop."""
-        opened = self._let_go()
+        """Close the store and the outbox, from code without a loop."""
+        opened = self._detach()
         self.portal.close()
         for one in opened:
             self.portal.run(one.close())
         self.portal.close()
 
-    def _let_go(self) -> list[Store | Outbox]:
+    def _detach(self) -> list[Store | Outbox]:
         opened = [one for one in (self._store, self._outbox) if one is not None]
         self._store = self._outbox = None
         return opened
@@ -238,10 +238,10 @@ class Reprieve:
     def override(
         self, *, url: str | None = None, store: Store | None = None, clock: Clock | None = None
     ) -> Iterator[Self]:
-        """Use another store or another clock for a while, as tests do; afterwards everything is as it was before.
+        """Use another store or another clock inside the block, as tests do.
 
-        A store that is opened by its `url` is closed in the end; one that is handed in stays open. The outbox of the
-        app's own store is left out meanwhile.
+        A store that is opened by its `url` is closed at the end; one that is passed in stays open. The outbox of the
+        app's own store is not used in the block.
         """
         before = self.settings, self._store, self._clock
         outbox = self._outbox
@@ -263,7 +263,7 @@ class Reprieve:
                     self.portal.close()
 
     def __enter__(self) -> Self:
-        """Use the app and close it in the end."""
+        """Use the app, and close it at the end."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -271,7 +271,7 @@ class Reprieve:
         self.close()
 
     async def __aenter__(self) -> Self:
-        """Use the app and close it in the end."""
+        """Use the app, and close it at the end."""
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -279,7 +279,7 @@ class Reprieve:
         await self.aclose()
 
     def forget(self) -> None:
-        """Forget what a fork has copied but cannot use: threads do not survive it."""
+        """Drop what a forked process cannot use: threads do not survive a fork."""
         self._lock = threading.Lock()
         self._store = self._outbox = None
         self._lifespans.forget()

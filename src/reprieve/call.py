@@ -1,4 +1,4 @@
-"""A call of a task that is to become a job: its arguments, already written, and the terms that it was made on."""
+"""A call of a task that is to be enqueued: its encoded arguments, and the options of its job."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -14,10 +14,10 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class Options(TypedDict, total=False):
-    """What can be said about one job. It never shares a namespace with the task's own arguments."""
+    """The options of one job. They never share a namespace with the task's own arguments."""
 
     tenant: str
-    """Whose job it is."""
+    """The customer or user that the job belongs to."""
     queue: str
     """Another queue than the task's."""
     delay: Duration
@@ -27,11 +27,11 @@ class Options(TypedDict, total=False):
     priority: int
     """1 is first, 9 last."""
     key: str
-    """At most one job of this task and tenant has it: enqueued again, the job that exists is the answer."""
+    """At most one job of this task and tenant has it: enqueued again, the handle is that of the job that exists."""
     key_ttl: Duration
-    """How long the key is kept, counted from the enqueue; never less than its job is."""
+    """How long the key is kept, counted from the enqueue; at least as long as its job waits or runs."""
     deadline: Duration
-    """The job must not start later than this after its enqueue."""
+    """How long after its enqueue the job may still start."""
     dependency: Dependency
     """Another dependency than the task's."""
     group: str
@@ -42,19 +42,19 @@ class Options(TypedDict, total=False):
     """Retry settings for this job alone."""
     connection: object
     """A connection with an open transaction: the job exists if that transaction commits, and not otherwise.
-    None is no connection."""
+    None: store the job at once."""
 
 
 class Terms:
-    """What a task and its options say about every job that is enqueued through them, worked out once."""
+    """What all jobs that are enqueued with the same task and options have in common, computed once."""
 
     __slots__ = ("at", "connection", "deadline", "declaration", "delay", "model", "options")
 
     def __init__(self, declaration: Declaration, options: Options) -> None:
-        """Check the options, and make the model of the jobs."""
+        """Check the options, and make the job that the others are copies of."""
         self.declaration = declaration
         if options:
-            _require_sense(options)
+            _check_options(options)
             if "dependency" in options:
                 self.declaration = replace(declaration, dependency=options["dependency"])
         self.options = options
@@ -62,9 +62,9 @@ class Terms:
         self.delay = milliseconds(seconds(options["delay"], "delay")) if "delay" in options else 0
         """Milliseconds to wait before the first attempt."""
         self.at = _moment(options["at"]) if "at" in options else None
-        """The moment before which it must not start."""
+        """The time before which it must not start, in milliseconds since 1970."""
         self.deadline = milliseconds(seconds(options["deadline"], "deadline")) if "deadline" in options else None
-        """Milliseconds after which it must not start any more; None leaves it to the policy."""
+        """Milliseconds after its enqueue in which it may start; None: as the policy says."""
         self.model = Job(
             id="",
             task=declaration.name,
@@ -87,17 +87,17 @@ class Call(Generic[R_co]):
     __slots__ = ("dependency", "payload", "terms")
 
     def __init__(self, terms: Terms, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
-        """Write the arguments, and find out what the call depends on."""
+        """Encode the arguments, and compute the dependency of the call."""
         declaration = terms.declaration
         self.terms = terms
         self.payload = declaration.codec.encode(args, kwargs)
         self.dependency = declaration.dependency_of(args, kwargs)
 
 
-def _require_sense(options: Options) -> None:
+def _check_options(options: Options) -> None:
     """Raise a `ValidationError` for an option whose value is of the wrong type, or that contradicts another."""
     if "at" in options and "delay" in options:
-        message = "at and delay say the same thing; give one of the two"
+        message = "a job has either at or delay, not both"
         raise ValidationError(message)
     for name in _TEXTS & options.keys():
         value = options[name]  # type: ignore[literal-required]  # names of options
@@ -118,7 +118,7 @@ _TEXTS = frozenset({"tenant", "queue", "key", "group"})
 
 
 def _override(options: Options) -> Override | None:
-    """Return the retry settings of a job alone; None when there are none."""
+    """Return the retry settings of this job; None when it has none."""
     if options.keys().isdisjoint(_RETRY_SETTINGS):
         return None
     return Override(

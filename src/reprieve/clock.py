@@ -1,38 +1,38 @@
-"""The clock: the only place that asks the machine what time it is."""
+"""The clock: the only module that reads the time of the machine."""
 
 import asyncio
 import math
 import time
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from reprieve.errors import StoreError
 
-TUNE_EVERY = 2.0
-"""Seconds after which a server is asked for its time again."""
+TUNE_EVERY_SECONDS = 2.0
+"""Seconds after which the time of a server is read again."""
 
-FORGET_AFTER = 60.0
-"""Seconds after which what a server said counts no more."""
+VALID_SECONDS = 60.0
+"""Seconds for which the time that was read from a server can be used."""
 
-AT_FIRST = 5
-"""Times that a server is asked at first: the first answer takes as long as it takes to connect."""
+FIRST_READS = 5
+"""How often the time of a server is read at first: the first read includes the time to connect."""
 
 DRIFT = 20e-6
-"""Seconds by which two clocks may part in a second."""
+"""Seconds by which two clocks may drift apart in a second."""
 
 _STEADY: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class Clock(Protocol):
-    """Answers the time. Tests hand in one that jumps."""
+    """A clock. Tests use one that they move."""
 
     @property
     def is_stale(self) -> bool:
-        """Whether it should be tuned."""
+        """Whether `tune` should be called."""
         ...
 
     async def tune(self) -> None:
-        """Hear the time from whoever keeps it, if that was long ago: before moments that others will read."""
+        """Synchronise with the server that keeps the time, if that was long ago; call it before dating a job."""
         ...
 
     def now(self) -> int:
@@ -50,7 +50,7 @@ class SystemClock:
     is_stale = False
 
     async def tune(self) -> None:
-        """Do nothing: nobody else keeps its time."""
+        """Do nothing: there is no server to synchronise with."""
 
     def now(self) -> int:
         """Return the time in milliseconds since 1970, rounded down."""
@@ -61,94 +61,103 @@ class SystemClock:
         return -(-time.time_ns() // 1_000_000)
 
 
-class ServerClock:
-    """The clock of a server, as well as it can be known from here.
+class _Offset(NamedTuple):
+    """By how many microseconds a server's clock is ahead of the steady clock here."""
 
-    What the server said is carried on by time that only grows, so it does not matter what time this machine thinks it
-    is. When exactly the server said it, between question and answer, nobody knows: `now` answers what has surely come,
-    and `next` what has surely not passed. What was never heard, or long ago, counts for nothing: then the machine's own
-    clock must do, and whoever tunes waits for an answer.
+    least: int
+    most: int
+    read_at: int
+    """When that was measured, by the steady clock."""
+
+
+class ServerClock:
+    """The clock of a server, as exactly as it can be known here.
+
+    The time that was read from the server is carried on with a steady clock, so the time of this machine does not
+    matter. The server read its clock at some moment between request and response; so `now` is a time that the server's
+    clock has certainly reached, and `next` one that it has certainly not passed. Without a recent read, the machine's
+    own clock is used, and `tune` waits for the server.
     """
 
-    def __init__(self, ask: Callable[[], Awaitable[int]]) -> None:
-        """Take how to ask for the server's time, in microseconds since 1970."""
-        self._ask = ask
-        self._ask_at = -math.inf
-        self._ahead: tuple[int, int, int] | None = None
-        """By how many microseconds the server is ahead of our own, at least and at most, and when that was so."""
-        self._asking: dict[asyncio.AbstractEventLoop, asyncio.Task[None]] = {}
-        """Questions that are not answered yet."""
+    def __init__(self, read: Callable[[], Awaitable[int]]) -> None:
+        """Take a function that reads the server's time, in microseconds since 1970."""
+        self._read = read
+        self._tune_at = -math.inf
+        self._offset: _Offset | None = None
+        self._reads: dict[asyncio.AbstractEventLoop, asyncio.Task[None]] = {}
+        """Reads that are under way."""
 
     @property
     def is_stale(self) -> bool:
-        """Whether the server was heard too long ago, or never."""
-        return ticks() >= self._ask_at or self._known(_microseconds()) is None
+        """Whether the server's time was read too long ago, or never."""
+        return ticks() >= self._tune_at or self._valid_offset(_microseconds()) is None
 
     async def tune(self) -> None:
-        """Ask for the time, if that was long ago; wait for the answer only if nothing is known.
+        """Read the server's time if that was long ago; wait for it only if no recent time is known.
 
-        Raises the `StoreError` that kept the server from answering then.
+        In that case it raises the `StoreError` of a server that is not reachable.
         """
         if not self.is_stale:
             return
-        self._ask_at = ticks() + TUNE_EVERY
+        self._tune_at = ticks() + TUNE_EVERY_SECONDS
         loop = asyncio.get_running_loop()
-        asking = self._asking.get(loop)
-        if asking is None:
-            asking = self._asking[loop] = loop.create_task(self._question())
-            asking.add_done_callback(self._end)
-        if self._known(_microseconds()) is None:
-            # Whoever gives up waiting must not take the answer from the others.
-            await asyncio.shield(asking)
+        read = self._reads.get(loop)
+        if read is None:
+            read = self._reads[loop] = loop.create_task(self._measure())
+            read.add_done_callback(self._end)
+        if self._valid_offset(_microseconds()) is None:
+            # A caller that is cancelled must not cancel the read for the others.
+            await asyncio.shield(read)
 
     async def close(self) -> None:
-        """Ask nothing more, before the store is closed; what other loops ask ends as soon as they come to it."""
+        """Cancel the reads, before the store is closed; those of other loops end as soon as these loops run."""
         here = asyncio.get_running_loop()
-        for loop, asking in list(self._asking.items()):
+        for loop, read in list(self._reads.items()):
             if loop is here:
-                asking.cancel()
-                await asyncio.wait({asking})
+                read.cancel()
+                await asyncio.wait({read})
             elif not loop.is_closed():
-                loop.call_soon_threadsafe(asking.cancel)
+                loop.call_soon_threadsafe(read.cancel)
 
     def now(self) -> int:
         """Return a time that the server's clock has reached, in milliseconds since 1970."""
         at = _microseconds()
-        known = self._known(at)
-        return now() if known is None else (at + known[0]) // 1_000
+        offset = self._valid_offset(at)
+        return now() if offset is None else (at + offset.least) // 1_000
 
     def next(self) -> int:
         """Return a time that the server's clock has not passed, in milliseconds since 1970."""
         at = _microseconds()
-        known = self._known(at)
-        return SystemClock().next() if known is None else -(-(at + known[1]) // 1_000)
+        offset = self._valid_offset(at)
+        return SystemClock().next() if offset is None else -(-(at + offset.most) // 1_000)
 
-    def _known(self, at: int) -> tuple[int, int, int] | None:
-        ahead = self._ahead
-        return None if ahead is None or at - ahead[2] > FORGET_AFTER * 1_000_000 else ahead
+    def _valid_offset(self, at: int) -> _Offset | None:
+        offset = self._offset
+        return None if offset is None or at - offset.read_at > VALID_SECONDS * 1_000_000 else offset
 
-    async def _question(self) -> None:
-        for _ in range(AT_FIRST if self._known(_microseconds()) is None else 1):
-            asked = _microseconds()
-            said = await self._ask()
-            self._hear(asked, said, _microseconds())
+    async def _measure(self) -> None:
+        for _ in range(FIRST_READS if self._valid_offset(_microseconds()) is None else 1):
+            sent_at = _microseconds()
+            server_time = await self._read()
+            self._note(sent_at, server_time, _microseconds())
 
-    def _end(self, asking: asyncio.Task[None]) -> None:
-        self._asking.pop(asking.get_loop(), None)
-        error = None if asking.cancelled() else asking.exception()
-        # If nobody answers, whoever wants more than the time is about to hear why; what is known does for a while.
+    def _end(self, read: asyncio.Task[None]) -> None:
+        self._reads.pop(read.get_loop(), None)
+        error = None if read.cancelled() else read.exception()
+        # An unreachable server is reported by the next call of the store; the last offset is used until then.
         if error is not None and not isinstance(error, StoreError):
-            asking.get_loop().call_exception_handler({"message": "the time was not heard", "exception": error})
+            read.get_loop().call_exception_handler({"message": "the server's time was not read", "exception": error})
 
-    def _hear(self, asked: int, said: int, heard: int) -> None:
-        least, most = said - heard, said - asked
-        if (known := self._known(heard)) is not None:
-            drift = math.ceil((heard - known[2]) * DRIFT)
-            both = max(least, known[0] - drift), min(most, known[1] + drift)
-            if both[0] <= both[1]:
-                # Otherwise it was set anew, or is another server's.
-                least, most = both
-        self._ahead = least, most, heard
+    def _note(self, sent_at: int, server_time: int, received_at: int) -> None:
+        """Narrow the offset by a read; start anew if both do not overlap."""
+        least, most = server_time - received_at, server_time - sent_at
+        if (offset := self._valid_offset(received_at)) is not None:
+            drift = math.ceil((received_at - offset.read_at) * DRIFT)
+            narrowed = max(least, offset.least - drift), min(most, offset.most + drift)
+            if narrowed[0] <= narrowed[1]:
+                # Otherwise the server's clock was set, or it is another server.
+                least, most = narrowed
+        self._offset = _Offset(least, most, received_at)
 
 
 def now() -> int:
@@ -157,10 +166,10 @@ def now() -> int:
 
 
 def ticks() -> float:
-    """Return seconds that only ever grow, whatever happens to the time of day: to measure how long something took."""
+    """Return the seconds of a steady clock, which is never set: to measure how long something took."""
     return time.monotonic()
 
 
 def _microseconds() -> int:
-    """Return microseconds that only ever grow, also while the machine sleeps, where it can tell."""
+    """Return the microseconds of a steady clock, which also counts while the machine sleeps, where there is one."""
     return time.clock_gettime_ns(_STEADY) // 1_000

@@ -1,7 +1,8 @@
 """Arguments and results to bytes and back: JSON, and never pickle.
 
-What a function says about its parameters is used to rebuild them: dataclasses, msgspec structs, pydantic models, dates,
-decimals, enums and whatever else msgspec knows arrive as what they were. Without an annotation plain JSON arrives.
+The annotations of a function are used to rebuild its arguments and its result: dataclasses, msgspec structs, pydantic
+models, dates, decimals, enums and whatever else msgspec knows arrive as what they were. Without an annotation they
+arrive as plain JSON.
 """
 
 import inspect
@@ -10,14 +11,14 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
-from types import SimpleNamespace
-from typing import Any, Optional, get_type_hints
+from types import NoneType
+from typing import Any
 
 import msgspec
 
+from reprieve.annotations import ORDINARY, FittingTypes, fitting_types, hint_of, keywords_after, resolve
 from reprieve.core.suggestion import suggest
 from reprieve.errors import InvalidArgument, UndecodablePayload, UnserialisableArgument
-from reprieve.kinds import Kinds, kinds_of
 
 
 class Payload(msgspec.Struct, array_like=True, frozen=True):
@@ -30,14 +31,21 @@ class Payload(msgspec.Struct, array_like=True, frozen=True):
 _decode = msgspec.json.Decoder(Payload).decode
 
 _UNREADABLE = (msgspec.MsgspecError, NotImplementedError, TypeError, ValueError)
-"""What is raised for data that does not fit an annotation, by msgspec, by us, and by models."""
+"""What msgspec, this module and models raise for data that does not fit an annotation."""
+
+
+_NEVER_NAN = frozenset({bool, int, str, NoneType})
+"""Types of arguments in which there is no float."""
+
+_MAX_SHAPES = 64
+"""Shapes of calls that a codec remembers; a function without annotations may be called with any number of types."""
 
 
 class Codec:
     """Writes and reads the arguments of one function."""
 
     def __init__(self, function: Callable[..., object]) -> None:
-        """Learn what the function expects."""
+        """Read the signature of the function."""
         self._function = function
         self._signature = inspect.signature(function)
         self._name = getattr(function, "__qualname__", repr(function))
@@ -46,55 +54,68 @@ class Codec:
         self._is_plain = all(parameter.kind is parameter.POSITIONAL_OR_KEYWORD for parameter in parameters)
         self._most = len(parameters)
         self._required = sum(parameter.default is parameter.empty for parameter in parameters)
-        self._keywords = _keywords_after(list(parameters))
+        self._keywords = keywords_after(list(parameters))
+        self._fitting_shapes: dict[tuple[object, ...], bool] = {}
+        """Shapes of calls that fit the signature and every annotation, and whether a value in them may be a NaN.
+
+        A shape is the types of the positional values, the keywords, and the types of their values.
+        """
 
     @cached_property
     def _hints(self) -> dict[str, Any]:
-        """What each parameter is, read when it is first needed: by then everything in the module has its name."""
-        return {name: _hint_of(self._function, parameter) for name, parameter in self._signature.parameters.items()}
+        """What each annotation stands for, read on first use: by then every name of the module is defined."""
+        return {name: hint_of(self._function, parameter) for name, parameter in self._signature.parameters.items()}
 
     @cached_property
     def _result_hint(self) -> Any:  # noqa: ANN401 - an annotation is anything
         annotation = self._signature.return_annotation
-        return Any if annotation is self._signature.empty else _resolve(self._function, annotation)
+        return Any if annotation is self._signature.empty else resolve(self._function, annotation)
 
     @cached_property
-    def _places(self) -> list[Any]:
+    def _hints_by_position(self) -> list[Any]:
         return list(self._hints.values())
 
     @cached_property
-    def _kinds(self) -> dict[str, Kinds | None]:
-        """The types that fit each parameter at a glance; None if everything does."""
-        return {name: kinds_of(hint) for name, hint in self._hints.items()}
+    def _fitting_types(self) -> dict[str, FittingTypes | None]:
+        """The types that fit each parameter without any conversion; None if everything does."""
+        return {name: fitting_types(hint) for name, hint in self._hints.items()}
 
     @cached_property
     def _exact(self) -> dict[str, frozenset[type] | None]:
-        return {name: None if kinds is None else kinds.exact for name, kinds in self._kinds.items()}
+        return {name: None if types is None else types.exact for name, types in self._fitting_types.items()}
 
     @cached_property
-    def _exact_by_place(self) -> list[frozenset[type] | None]:
+    def _exact_by_position(self) -> list[frozenset[type] | None]:
         return list(self._exact.values())
 
     def encode(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> bytes:
         """Write the arguments of a call.
 
-        Raises `UnserialisableArgument` if the function cannot be called so or JSON cannot hold them, and
-        `InvalidArgument` if one does not fit its annotation: what is stored can be read by the worker.
+        Raises `UnserialisableArgument` if the function cannot be called with them or JSON cannot hold them, and
+        `InvalidArgument` if one does not fit its annotation: a worker can read what is stored.
         """
-        if self._fits(args, kwargs):
-            return dump((args, kwargs), self._arguments)
+        shape: tuple[object, ...] = tuple(map(type, args))
+        if kwargs:
+            shape = (*shape, *kwargs, *map(type, kwargs.values()))
+        may_hold_nan = self._fitting_shapes.get(shape)
+        if may_hold_nan is None and self._fits(args, kwargs):
+            may_hold_nan = not {type(value) for value in (*args, *kwargs.values())} <= _NEVER_NAN
+            if len(self._fitting_shapes) < _MAX_SHAPES:
+                self._fitting_shapes[shape] = may_hold_nan
+        if may_hold_nan is not None:
+            return dump((args, kwargs), self._arguments, may_hold_nan=may_hold_nan)
         sent = self._pairs(args, kwargs)
         for name, value in sent:
-            kinds = self._kinds[name]
-            if kinds is not None and not kinds.may_hold(value):
-                raise self._misfit(name, value)
+            types = self._fitting_types[name]
+            if types is not None and not types.may_hold(value):
+                raise self._invalid(name, value)
         data = dump((args, kwargs), self._arguments)
         payload = _decode(data)
         for (name, value), (_, arrived) in zip(sent, self._pairs(payload.args, payload.kwargs), strict=True):
             try:
                 _convert(arrived, self._hints[name])
             except _UNREADABLE as error:
-                raise self._misfit(name, value, str(error)) from error
+                raise self._invalid(name, value, str(error)) from error
         return data
 
     def read(self, args: Sequence[str], kwargs: Mapping[str, str]) -> tuple[tuple[object, ...], dict[str, object]]:
@@ -116,7 +137,7 @@ class Codec:
         try:
             payload = _decode(data)
             if self._is_simple(payload.args, payload.kwargs):
-                pairs = zip(payload.args, self._places, strict=False)
+                pairs = zip(payload.args, self._hints_by_position, strict=False)
                 return [_convert(value, hint) for value, hint in pairs], {}
             bound = self._signature.bind(*payload.args, **payload.kwargs)
             for name, value in bound.arguments.items():
@@ -135,14 +156,14 @@ class Codec:
             raise UndecodablePayload(message) from error
 
     def _is_simple(self, args: Sequence[object], kwargs: Mapping[str, object]) -> bool:
-        """Whether the arguments fit at a glance, so that nothing has to be bound: most calls are such."""
+        """Return whether there are only positional arguments, and not too many: most calls, which need not be bound."""
         return self._is_plain and not kwargs and self._required <= len(args) <= self._most
 
     def _fits(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> bool:
-        """Whether a call fits the signature and every annotation at a glance: most calls do."""
+        """Return whether a call fits the signature and every annotation by its types alone: most calls do."""
         if not self._is_bound(args, kwargs):
             return False
-        for value, exact in zip(args, self._exact_by_place, strict=False):
+        for value, exact in zip(args, self._exact_by_position, strict=False):
             if exact is not None and type(value) not in exact:
                 return False
         for name in kwargs:
@@ -152,7 +173,7 @@ class Codec:
         return True
 
     def _is_bound(self, args: Sequence[object], kwargs: Mapping[str, object]) -> bool:
-        """Whether a call fits the signature at a glance; if not, it may fit all the same."""
+        """Return whether a call fits the signature for certain; if not, binding it tells."""
         if len(args) >= len(self._keywords):
             return False
         required, allowed = self._keywords[len(args)]
@@ -162,18 +183,18 @@ class Codec:
         try:
             return self._signature.bind(*args, **kwargs)
         except TypeError as error:
-            message = f"{self._name} cannot be called so: {self._unknown(kwargs) or error}"
+            message = f"{self._name} cannot be called with these arguments: {self._unknown(kwargs) or error}"
             raise UnserialisableArgument(message) from None
 
     def _unknown(self, kwargs: Mapping[str, object]) -> str:
-        """Say which keywords the function does not have; empty if it has or takes them all.
+        """Return a sentence about the keywords that the function does not have; empty if it takes them all.
 
-        A mistyped keyword is why a required one is missing, so it is what has to be said.
+        A mistyped keyword is often why a required one is missing, so the error is about the mistyped one.
         """
         parameters = self._signature.parameters.values()
         if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
             return ""
-        known = [parameter.name for parameter in parameters if parameter.kind in _ORDINARY]
+        known = [parameter.name for parameter in parameters if parameter.kind in ORDINARY]
         unknown = [name for name in kwargs if name not in known]
         if not unknown:
             return ""
@@ -194,7 +215,7 @@ class Codec:
                     pairs.append((name, value))
         return pairs
 
-    def _misfit(self, name: str, value: object, reason: str = "") -> InvalidArgument:
+    def _invalid(self, name: str, value: object, reason: str = "") -> InvalidArgument:
         expected = inspect.formatannotation(self._hints[name])
         got = type(value).__name__
         why = f" ({' '.join(reason.split())})" if reason else ""
@@ -213,29 +234,29 @@ class Codec:
                 return _convert(value, hint)
 
 
-def dump(value: object, what: str) -> bytes:
-    """Write a value as JSON, or say which cannot be."""
+def dump(value: object, what: str, *, may_hold_nan: bool = True) -> bytes:
+    """Write a value as JSON; raises `UnserialisableArgument` with what it is."""
     try:
         data = _encode(value)
     except (NotImplementedError, TypeError, ValueError, OverflowError, RecursionError) as error:
         message = f"the {what} cannot be stored as JSON: {error}; pass plain data, a dataclass, a struct or a model"
         raise UnserialisableArgument(message) from error
-    # JSON has no word for them, so they are written as null, and would arrive as nothing: whoever wrote them must know.
-    if b"null" in data and _has_no_number(msgspec.to_builtins(value, enc_hook=_encode_foreign)):
+    # JSON has no NaN and no infinity: they would be written as null, and arrive as None.
+    if may_hold_nan and b"null" in data and _has_nan(msgspec.to_builtins(value, enc_hook=_encode_foreign)):
         message = f"there is a NaN or an infinity in the {what}, which JSON cannot hold; use None or text"
         raise UnserialisableArgument(message)
     return data
 
 
-def _has_no_number(value: object) -> bool:
-    """Whether a float somewhere in plain data is not a number, or not a finite one."""
+def _has_nan(value: object) -> bool:
+    """Return whether a float somewhere in plain data is a NaN or an infinity."""
     match value:
         case float():
             return not math.isfinite(value)
         case list() | tuple():
-            return any(map(_has_no_number, value))
+            return any(map(_has_nan, value))
         case dict():
-            return any(map(_has_no_number, value.values()))
+            return any(map(_has_nan, value.values()))
         case _:
             return False
 
@@ -264,7 +285,7 @@ def _read(text: str, hint: Any) -> object:  # noqa: ANN401 - as above
 
 
 def _encode_foreign(value: object) -> object:
-    """Write what msgspec does not know: pydantic's models by their own method, and subclasses of text and numbers."""
+    """Return plain data for what msgspec cannot write: pydantic models, and subclasses of text and numbers."""
     dump_model = getattr(value, "model_dump", None)
     if callable(dump_model):
         return dump_model(mode="json")
@@ -277,7 +298,7 @@ def _encode_foreign(value: object) -> object:
         case float():
             return float.__float__(value)
         case _:
-            message = f"{type(value).__name__} is no plain data"
+            message = f"{type(value).__name__} is not plain data"
             raise NotImplementedError(message)
 
 
@@ -287,47 +308,6 @@ def _decode_foreign(kind: type, value: object) -> object:
         return validate(value)
     message = f"{kind.__name__} cannot be rebuilt from JSON"
     raise NotImplementedError(message)
-
-
-def _hint_of(function: Callable[..., object], parameter: inspect.Parameter) -> Any:  # noqa: ANN401 - as above
-    if parameter.annotation is parameter.empty:
-        return Any
-    hint = _resolve(function, parameter.annotation)
-    # What is None by default may be None, also where the annotation does not say so.
-    is_implicit = parameter.default is None and hint is not Any and hint is not object
-    return Optional[hint] if is_implicit else hint  # noqa: UP045 - not every annotation knows `|`
-
-
-def _resolve(function: Callable[..., object], annotation: object) -> Any:  # noqa: ANN401 - as above
-    """Return what an annotation stands for; Any for one that only a type checker can read."""
-    one = SimpleNamespace(__annotations__={"it": annotation})
-    try:
-        names = getattr(inspect.unwrap(function), "__globals__", {})
-        return get_type_hints(one, names, include_extras=True)["it"]
-    except (AttributeError, NameError, SyntaxError, TypeError):
-        return Any
-
-
-def _keywords_after(
-    parameters: Sequence[inspect.Parameter],
-) -> list[tuple[frozenset[str], frozenset[str]]]:
-    """Return which keywords a call must and may have after so many positional arguments.
-
-    Empty for a function with parameters of other kinds, whose calls have to be bound.
-    """
-    if any(parameter.kind not in _ORDINARY for parameter in parameters):
-        return []
-    places = sum(parameter.kind is parameter.POSITIONAL_OR_KEYWORD for parameter in parameters)
-    return [
-        (
-            frozenset(parameter.name for parameter in parameters[given:] if parameter.default is parameter.empty),
-            frozenset(parameter.name for parameter in parameters[given:]),
-        )
-        for given in range(places + 1)
-    ]
-
-
-_ORDINARY = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 _encode = msgspec.json.Encoder(enc_hook=_encode_foreign).encode

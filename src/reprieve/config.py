@@ -1,4 +1,4 @@
-"""Settings: from the environment, then from the files of the project, then the defaults; each knows its source."""
+"""Settings: from the environment, then from the files of the project, then the defaults; each with its source."""
 
 import os
 import tomllib
@@ -23,27 +23,27 @@ FILE = "reprieve.toml"
 PROJECT = "pyproject.toml"
 PREFIX = "REPRIEVE_"
 
-MISSPELT = 0.8
-"""How alike a variable and a setting must be for one to be taken for the other: an application may have its own."""
+MIN_SIMILARITY = 0.8
+"""How similar a variable must be to a setting to count as misspelt; others may belong to the application."""
 
 
 class Settings(Record):
-    """What an installation of Reprieve is told from outside. Durations are seconds."""
+    """The settings of an installation. Durations are in seconds."""
 
     app: str = ""
-    """The app that commands are about, as `module:name`; empty is none."""
+    """The app that commands use, as `module:name`; empty: none."""
     url: str = "sqlite:///reprieve.db"
     outbox: str = ""
-    """The database whose transactions send jobs to a store that cannot join them, as Redis; empty is none."""
+    """The database whose transactions send jobs to a store that cannot join them, such as Redis; empty: none."""
     profile: Profile = "production"
     policy: str = "standard"
-    """The preset of tasks that name no policy."""
+    """The preset for tasks without a policy."""
     durability: Literal["full", "fast", "strict"] = "full"
     shared: bool = False
     """Whether the SQLite file has tables of the application's own."""
     largest_payload: int = 256 * 1024
     processes: int = 0
-    """Worker processes; 0 is one for each core."""
+    """Worker processes; 0: one for each core."""
     slots: int = 20
     """Jobs that each worker process runs at once."""
     lease: float = 15.0
@@ -52,44 +52,44 @@ class Settings(Record):
     grace: float = 30.0
     """How long a worker that is told to stop lets running jobs finish."""
     succeeded_kept: int = 1_000
-    """Succeeded jobs of a queue that are kept at the most."""
+    """How many succeeded jobs of each queue are kept."""
     succeeded_kept_for: float = 86_400.0
     rules: tuple[Rule, ...] = ()
-    """Classification rules of the operator; they go before everything else."""
+    """Classification rules of the operator; they come before all others."""
     policies: dict[str, Policy] = msgspec.field(default_factory=dict)
-    """Policies by task, instead of those in the code."""
+    """Policies by task; they replace those in the code."""
 
     def __post_init__(self) -> None:
-        """Refuse settings that nobody could work with, or that contradict each other."""
+        """Raise `InvalidSetting` for values out of range, and for values that contradict each other."""
         for name in ("lease", "heartbeat", "stuck_after"):
             if not getattr(self, name) > 0:
-                message = f"{name} is {getattr(self, name):g} s; give it more than 0"
+                message = f"{name} must be more than 0 s, got {getattr(self, name):g} s"
                 raise InvalidSetting(message)
         for name in ("grace", "succeeded_kept_for"):
             if not getattr(self, name) >= 0:
-                message = f"{name} is {getattr(self, name):g} s; give it 0 or more"
+                message = f"{name} must be 0 s or more, got {getattr(self, name):g} s"
                 raise InvalidSetting(message)
         for name, least in (("largest_payload", 1), ("processes", 0), ("slots", 1), ("succeeded_kept", 0)):
             if getattr(self, name) < least:
-                message = f"{name} is {getattr(self, name)}; give it {least} or more"
+                message = f"{name} must be {least} or more, got {getattr(self, name)}"
                 raise InvalidSetting(message)
         if self.heartbeat * 2 > self.lease:
-            message = f"heartbeat {self.heartbeat:g} s is too slow for a lease of {self.lease:g} s; leave room for two"
+            message = f"heartbeat must be at most half of the lease of {self.lease:g} s, got {self.heartbeat:g} s"
             raise InvalidSetting(message)
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Settings, and for each the place that it came from."""
+    """Settings, and the source of each."""
 
     settings: Settings
     sources: dict[str, str]
 
 
 def load(environ: Mapping[str, str] | None = None, folder: Path | None = None) -> Loaded:
-    """Read the settings: `REPRIEVE_*` goes over `reprieve.toml`, and that over `[tool.reprieve]` in `pyproject.toml`.
+    """Read the settings: `REPRIEVE_*` overrides `reprieve.toml`, and that `[tool.reprieve]` in `pyproject.toml`.
 
-    `REPRIEVE_CONFIG` names the one file to read in the place of both.
+    `REPRIEVE_CONFIG` names one file to read instead of both.
     """
     environ = os.environ if environ is None else environ
     found: dict[str, tuple[Any, str]] = {}
@@ -106,7 +106,7 @@ def load(environ: Mapping[str, str] | None = None, folder: Path | None = None) -
             raise InvalidSetting(message)
     values = {name: _parse(name, value, source) for name, (value, source) in found.items() if name != "policies"}
     if "policies" in found:
-        # A preset may have a twin for developing: which of the two is meant depends on the profile.
+        # A preset may have a variant for development: the profile decides.
         profile = values.get("profile", "production")
         values["policies"] = _parse("policies", *found["policies"], partial(_policies, profile=profile))
     sources = {name: found[name][1] if name in found else "default" for name in _PARSERS}
@@ -114,29 +114,29 @@ def load(environ: Mapping[str, str] | None = None, folder: Path | None = None) -
 
 
 def _refuse_misspelt(environ: Mapping[str, str]) -> None:
-    """Raise `InvalidSetting` for a variable that nearly names a setting; others may be an application's own."""
+    """Raise `InvalidSetting` for a variable that is a misspelt setting."""
     for variable in environ:
         name = variable.removeprefix(PREFIX).lower()
         if variable.startswith(PREFIX) and name not in (*_PARSERS, "config"):
-            meant = nearest(name, (*_PARSERS, "config"), MISSPELT)
+            meant = nearest(name, (*_PARSERS, "config"), MIN_SIMILARITY)
             if meant is not None:
                 message = f"{variable} is not a setting; did you mean {PREFIX}{meant.upper()}?"
                 raise InvalidSetting(message)
 
 
 def _files(named: str, folder: Path) -> list[Path]:
-    """Return the files to read, the more important last."""
+    """Return the files to read; later files override earlier ones."""
     if named:
         return [Path(named)]
     return [path for path in (folder / PROJECT, folder / FILE) if path.exists()]
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Return the settings of a file; those of a `pyproject.toml` stand under `[tool.reprieve]`."""
+    """Return the settings of a file; in a `pyproject.toml` they are under `[tool.reprieve]`."""
     try:
         text = path.read_text("utf-8")
         if path.name == PROJECT and "reprieve" not in text:
-            # A project file that does not speak of us is not parsed: nothing in it may keep an app from starting.
+            # Not parsed if Reprieve is not in it: an error in it must not keep an app from starting.
             return {}
         document = tomllib.loads(text)
     except FileNotFoundError:
@@ -165,7 +165,7 @@ def _parse(name: str, value: object, source: str, parse: Callable[[object], Any]
 
 def _text(value: object) -> str:
     if not isinstance(value, str) or not value:
-        message = f"{value!r} is no text"
+        message = f"must be text that is not empty, got {value!r}"
         raise ValueError(message)
     return value
 
@@ -173,7 +173,7 @@ def _text(value: object) -> str:
 def _one_of(*words: str) -> Callable[[object], str]:
     def parse(value: object) -> str:
         if value not in words:
-            message = f"{value!r} is none of {', '.join(words)}"
+            message = f"must be one of {', '.join(words)}, got {value!r}"
             raise ValueError(message)
         return str(value)
 
@@ -187,7 +187,7 @@ def _whole(least: int) -> Callable[[object], int]:
         except ValueError:
             number = None
         if number is None or number < least:
-            message = f"{value!r} is no whole number from {least} on"
+            message = f"must be a whole number of {least} or more, got {value!r}"
             raise ValueError(message)
         return number
 
@@ -196,15 +196,15 @@ def _whole(least: int) -> Callable[[object], int]:
 
 def _yes_or_no(value: object) -> bool:
     words = {True: True, False: False, "true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-    answer = words.get(value.lower() if isinstance(value, str) else value)
-    if answer is None:
-        message = f"{value!r} is neither true nor false"
+    found = words.get(value.lower() if isinstance(value, str) else value)
+    if found is None:
+        message = f"must be true or false, got {value!r}"
         raise ValueError(message)
-    return bool(answer)
+    return bool(found)
 
 
 def _duration(value: object) -> float:
-    # In the environment everything is text, so a bare number there means seconds.
+    # Variables of the environment are text, so a number there means seconds.
     if isinstance(value, str) and value.replace(".", "", 1).isdigit():
         return seconds(float(value))
     return seconds(cast("str | float", value))
@@ -212,23 +212,23 @@ def _duration(value: object) -> float:
 
 def _rules(value: object) -> tuple[Rule, ...]:
     if not isinstance(value, list) or not all(isinstance(table, dict) for table in value):
-        message = f"{value!r} is no array of tables; write each rule under [[rules]]"
+        message = f"must be an array of tables, each rule under [[rules]], got {value!r}"
         raise ValueError(message)
     return parse_rules(value)
 
 
 def _policies(value: object, profile: Profile = "production") -> dict[str, Policy]:
     if not isinstance(value, dict) or not all(isinstance(table, dict) for table in value.values()):
-        message = f"{value!r} is no table of tables; write each task's policy under [policies.TASK]"
+        message = f"must be a table of tables, each task's policy under [policies.TASK], got {value!r}"
         raise ValueError(message)
     return {task: _policy(task, table, profile) for task, table in value.items()}
 
 
 def _policy(task: str, table: dict[str, Any], profile: Profile) -> Policy:
-    """Read one task's policy: a preset, and what is changed of it."""
+    """Read one task's policy: a preset, and the settings that override it."""
     unknown = set(table) - {"preset", "max_attempts", "retry_delay", "max_retry_delay"}
     if unknown:
-        message = f"the policy of {task!r} knows no {', '.join(sorted(map(repr, unknown)))}"
+        message = f"the policy of {task!r} has unknown settings: {', '.join(sorted(map(repr, unknown)))}"
         raise ValueError(message)
     override = Override(
         max_attempts=table.get("max_attempts"),

@@ -9,27 +9,29 @@ from reprieve.config import Settings
 from reprieve.core.job import Job
 from reprieve.errors import NotRunning, PayloadTooLarge
 
-LARGEST_PROGRESS = Settings().largest_payload
-"""Bytes of progress that a store accepts unless it is told otherwise."""
+MAX_PROGRESS_BYTES = Settings().largest_payload
+"""Bytes of progress that a store accepts by default."""
 
 
 class Running:
-    """The job that is being run, and what its task can do with it."""
+    """The job that is running, as its task sees it."""
 
-    __slots__ = ("_largest_progress", "_note", "begin", "is_stopping", "job", "thread")
+    __slots__ = ("_max_progress_bytes", "_note", "begin", "is_stopping", "job", "thread")
 
-    def __init__(self, job: Job, note: Callable[[Job, bytes], None], largest_progress: int = LARGEST_PROGRESS) -> None:
-        """Take the job as it was leased, what takes its progress, and how many bytes of it."""
+    def __init__(
+        self, job: Job, note: Callable[[Job, bytes], None], max_progress_bytes: int = MAX_PROGRESS_BYTES
+    ) -> None:
+        """Take the job as it was leased, the function that stores its progress, and the limit of that in bytes."""
         self.job = job
         self.is_stopping = False
         """Whether the attempt should end: it was cancelled, ran out of time, or the worker stops. A function in a
-        thread cannot be interrupted: one that looks at this now and then ends in good order."""
+        thread cannot be interrupted; it should check this from time to time, and return."""
         self.thread: Future[object] | None = None
-        """What runs in a thread, if the attempt does: it may outlast the attempt."""
+        """The function in its thread, if the attempt runs in one: it may outlast the attempt."""
         self.begin: Callable[[], None] | None = None
-        """What wants to know when the attempt begins in a process of its own: its time counts from there."""
+        """Called when the attempt begins in a process of its own: its timeout counts from there."""
         self._note = note
-        self._largest_progress = largest_progress
+        self._max_progress_bytes = max_progress_bytes
 
     @property
     def id(self) -> str:
@@ -38,7 +40,7 @@ class Running:
 
     @property
     def tenant(self) -> str:
-        """Whose job it is."""
+        """The tenant that the job belongs to."""
         return self.job.tenant
 
     @property
@@ -48,30 +50,30 @@ class Running:
 
     @property
     def idempotency_key(self) -> str:
-        """The same in every attempt of this job, and in no other job: hand it to whoever must not act twice."""
+        """The same in every attempt of this job, and in no other job: pass it to a service that must not act twice."""
         return self.job.id
 
     @property
     def fencing_token(self) -> int:
-        """Higher in every attempt than in those before: whoever has seen a higher one can refuse this one."""
+        """Higher in every attempt than in those before: a service that has seen a higher one can refuse this one."""
         return self.job.version
 
     def progress(self, value: object) -> None:
-        """Say how far the job has come, with anything that JSON can hold; what is said quickly is stored at times.
+        """Note how far the job has come, as anything that JSON can hold.
 
-        Raises `PayloadTooLarge` for more than the store takes.
+        Of several notes in quick succession only the last may be stored. Raises `PayloadTooLarge`.
         """
         data = dump(value, "progress")
-        if len(data) > self._largest_progress:
+        if len(data) > self._max_progress_bytes:
             message = (
                 f"the progress of job {self.id} has {len(data):,} bytes, and the store takes "
-                f"{self._largest_progress:,}; say less, or a reference to it"
+                f"{self._max_progress_bytes:,}; note less, or a reference to it"
             )
             raise PayloadTooLarge(message)
         self.note(data)
 
     def note(self, data: bytes) -> None:
-        """Say how far the job has come, in JSON."""
+        """Note how far the job has come, as encoded JSON."""
         self._note(self.job, data)
 
 
@@ -79,16 +81,16 @@ _current: ContextVar[Running] = ContextVar("reprieve_current_job")
 
 
 def current_job() -> Running:
-    """Return the job that this code runs for."""
+    """Return the job that is running; raises `NotRunning` outside of a task."""
     try:
         return _current.get()
     except LookupError:
-        message = "no job runs here; current_job() answers inside a task that a worker runs"
+        message = "no job runs here; call current_job() inside a task that a worker runs"
         raise NotRunning(message) from None
 
 
 def running_job() -> Running | None:
-    """Return the job that this code runs for; None outside of a task."""
+    """Return the job that is running; None outside of a task."""
     return _current.get(None)
 
 

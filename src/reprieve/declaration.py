@@ -1,4 +1,4 @@
-"""A declaration: what a task was declared with, as the worker and the enqueue need to know it."""
+"""A declaration: the function and the options of a task, as workers and producers need them."""
 
 import functools
 import inspect
@@ -19,14 +19,14 @@ Executor: TypeAlias = Literal["async", "thread", "process"]
 """Where a task runs: on the worker's loop, in one of its threads, or in a process of its own."""
 
 Dependency: TypeAlias = str | Callable[..., object]
-"""What a task calls: a name, or a function of the job's arguments that answers one."""
+"""What a task calls: a name, or a function of the job's arguments that returns one."""
 
 
 class TaskOptions(TypedDict, total=False):
-    """What can be said about a task."""
+    """The options of a task."""
 
     name: str
-    """What its jobs are stored under; the function's module and name unless given."""
+    """The name that its jobs are stored under; the function's module and name unless given."""
     queue: str
     policy: Policy | None
     dependency: Dependency
@@ -34,12 +34,12 @@ class TaskOptions(TypedDict, total=False):
     timeout: Duration | None
     executor: Executor | None
     result_ttl: Duration
-    """How long what it returns is kept; nothing is kept unless given."""
+    """How long its result is kept; results are not kept unless given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
-    """A function, and everything that was said about it."""
+    """A function with the options of its task."""
 
     name: str
     function: Callable[..., object]
@@ -53,31 +53,31 @@ class Declaration:
     """Whether the function has to be awaited."""
     queue: str = "default"
     policy: Policy | None = None
-    """None leaves it to the app's default."""
+    """None: the default policy of the app."""
     dependency: Dependency = ""
     priority: int = NORMAL
     timeout: float | None = None
-    """Seconds that an attempt may take; None leaves it to `stuck_after`."""
+    """Seconds that an attempt may take; None: the setting `stuck_after`."""
     result_ttl: float = 0.0
     """Seconds for which a result is kept; 0 keeps none."""
 
     def dependency_of(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> str:
-        """Return what this call depends on; asked once, at enqueue."""
+        """Return the dependency of a call; computed once, at enqueue."""
         if isinstance(self.dependency, str):
             return self.dependency
         try:
             name = self.dependency(*args, **kwargs)
         except Exception as error:
-            message = f"the dependency of {self.name} could not be told: {type(error).__name__}: {error}"
+            message = f"the dependency of {self.name} cannot be computed: {type(error).__name__}: {error}"
             raise InvalidDependency(message) from error
         if not isinstance(name, str):
-            message = f"the dependency of {self.name} is {name!r}; its function must answer a name"
+            message = f"the function of the dependency of {self.name} must return a name, got {name!r}"
             raise InvalidDependency(message)
         return name
 
 
 def require_text(value: object, what: str, of: str, error: type[ValidationError]) -> str:
-    """Return a name that was given, if it is text and not empty."""
+    """Return a name if it is text and not empty; else raise the error."""
     if not isinstance(value, str) or not value:
         message = f"{what} {of} must be text, got {value!r}"
         raise error(message)
@@ -85,22 +85,22 @@ def require_text(value: object, what: str, of: str, error: type[ValidationError]
 
 
 def require_priority(value: object, of: str, error: type[ValidationError]) -> int:
-    """Return a priority that was given, if it is one."""
+    """Return a priority if it is one; else raise the error."""
     if not isinstance(value, int) or isinstance(value, bool) or not HIGH <= value <= LOW:
-        message = f"priority {of} must be a whole number from {HIGH}, the first, to {LOW}, got {value!r}"
+        message = f"priority {of} must be {HIGH}–{LOW}, {HIGH} first, got {value!r}"
         raise error(message)
     return value
 
 
 def require_dependency(value: object, of: str) -> None:
-    """Raise `InvalidDependency` for what is neither a name nor a function."""
+    """Raise `InvalidDependency` for a value that is neither a name nor a function."""
     if not isinstance(value, str) and not callable(value):
         message = f"dependency {of} must be a name or a function of the arguments, got {value!r}"
         raise InvalidDependency(message)
 
 
 def declare(function: Callable[..., object], options: TaskOptions) -> Declaration:
-    """Check what is said about a task; an async function runs on the loop, any other in a thread, unless told."""
+    """Check the options of a task. By default an async function runs on the event loop, any other in a thread."""
     # Since Python 3.14 a partial passes for a routine.
     if isinstance(function, functools.partial) or not inspect.isroutine(function):
         raise InvalidTask(_no_function(function))
@@ -111,13 +111,13 @@ def declare(function: Callable[..., object], options: TaskOptions) -> Declaratio
     if "name" in options:
         name = require_text(options["name"], "name", f"of task {name}", InvalidTask)
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        message = f"task {name} is a generator; a task must return its result, so write a function that returns"
+        message = f"task {name} is a generator; a task must return its result"
         raise InvalidTask(message)
     is_async = inspect.iscoroutinefunction(function)
     timeout = options.get("timeout")
     limit = None if timeout is None else seconds(timeout, f"timeout of task {name}")
     if limit == 0:
-        message = f"a timeout of 0 leaves task {name} no time to run"
+        message = f"timeout of task {name} must be more than 0"
         raise InvalidTask(message)
     dependency = options.get("dependency", "")
     require_dependency(dependency, f"of task {name}")
@@ -146,7 +146,7 @@ def _no_function(thing: object) -> str:
 def _executor(executor: Executor | None, name: str, *, is_async: bool) -> Executor:
     executor = executor or ("async" if is_async else "thread")
     if executor not in get_args(Executor):
-        message = f"task {name} cannot run in {executor!r}; executors are {', '.join(get_args(Executor))}"
+        message = f"executor of task {name} must be one of {', '.join(get_args(Executor))}, got {executor!r}"
         raise InvalidTask(message)
     if (executor == "async") is not is_async and executor != "process":
         message = f"task {name} is {'an async' if is_async else 'a plain'} function and cannot run as {executor!r}"
@@ -182,16 +182,16 @@ _OF_POLICIES = {
     "max_crashes": "max_crashes={0!r}",
     "max_parked": "max_parked={0!r}",
 }
-"""What people say about a task that belongs into its policy, and how it is written there."""
+"""Options that belong to the policy of a task, and how they are written there."""
 
 _OF_JOBS = ("tenant", "key", "key_ttl", "delay", "at", "group", "connection")
 
 
 def _unknown(name: str, option: str, value: object) -> str:
-    """Say where an option belongs that a task does not have."""
+    """Return a sentence about an option that a task does not have, and where it belongs."""
     message = f"@app.task has no option {option!r} (task {name}); "
     if option in _OF_POLICIES:
-        return f"{message}it belongs into the policy: policy=Policy({_OF_POLICIES[option].format(value)})"
+        return f"{message}it belongs to the policy: policy=Policy({_OF_POLICIES[option].format(value)})"
     if option in _OF_JOBS:
         return f"{message}it belongs to a job: .using({option}=…).enqueue(…)"
     return message + suggest(option, TaskOptions.__annotations__, "options")

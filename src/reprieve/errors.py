@@ -1,7 +1,7 @@
 """Every exception that Reprieve raises, in one tree, each with a stable `code`.
 
-The codes are the words of the Python API, the HTTP API and the CLI alike. A message says what happened
-to which thing and what to do about it; the facts behind it are attributes.
+The Python API, the HTTP API and the command line use the same codes. A message says what happened to which thing and
+what to do about it; the facts are attributes.
 """
 
 from collections.abc import Sequence
@@ -33,13 +33,13 @@ class ReprieveError(Exception):
 
 
 class ValidationError(ReprieveError, ValueError):
-    """A value that a person or a program supplied makes no sense."""
+    """A value that a person or a program supplied is invalid."""
 
     code = "validation_error"
 
 
 class InvalidDuration(ValidationError):
-    """A text, number or timedelta that is no length of time."""
+    """A text, number or timedelta that is not a duration."""
 
     code = "invalid_duration"
 
@@ -51,7 +51,7 @@ class InvalidBackoff(ValidationError):
 
 
 class InvalidPolicy(ValidationError):
-    """A policy that could never run a job, or an override of one that makes no sense."""
+    """A policy that could never run a job, or an invalid override of a policy."""
 
     code = "invalid_policy"
 
@@ -63,7 +63,7 @@ class UnknownPreset(ValidationError):
 
 
 class InvalidRule(ValidationError):
-    """A classification rule that matches nothing, says nothing, or cannot be read."""
+    """A classification rule that matches nothing, decides nothing, or cannot be read."""
 
     code = "invalid_rule"
 
@@ -81,37 +81,37 @@ class InvalidWindow(ValidationError):
 
 
 class WindowNeverOpens(InvalidWindow):
-    """A retry window that would hold a job back for ever."""
+    """A retry window that is never open."""
 
     code = "window_never_opens"
 
 
 class UnknownTimeZone(InvalidWindow):
-    """A time zone that the time zone database does not know."""
+    """A time zone that is not in the time zone database."""
 
     code = "unknown_time_zone"
 
 
 class InvalidBudget(ValidationError):
-    """A retry budget whose limits make no sense."""
+    """A retry budget with invalid limits."""
 
     code = "invalid_budget"
 
 
 class InvalidId(ValidationError):
-    """A text that is no job id."""
+    """A text that is not a job id."""
 
     code = "invalid_id"
 
 
 class AmbiguousId(ValidationError):
-    """A part of a job id that several jobs have."""
+    """A part of a job id that matches several jobs."""
 
     code = "ambiguous_id"
 
 
 class InvalidDeadLetter(ValidationError):
-    """A dead-letter entry without what an entry must say, above all without a reason."""
+    """A dead-letter entry without a mandatory field, above all without a reason."""
 
     code = "invalid_dead_letter"
 
@@ -123,7 +123,7 @@ class InvalidState(ReprieveError):
 
 
 class IllegalMove(ReprieveError):
-    """A change that the life of a job does not know, such as a start of a dead job."""
+    """A change that is not allowed in the state of the job, such as a start of a dead job."""
 
     code = "illegal_move"
 
@@ -135,7 +135,7 @@ class JobNotFound(ReprieveError):
 
 
 class InvalidRetryState(ReprieveError):
-    """The job is in a state that a person cannot retry it from."""
+    """The job is in a state in which it cannot be retried by a person."""
 
     code = "invalid_retry_state"
 
@@ -147,13 +147,13 @@ class MaxRetriesExceeded(ReprieveError):
 
 
 class ConcurrentModification(ReprieveError):
-    """Somebody else holds the job, or changed it first."""
+    """A worker runs the job, or another caller changed it first."""
 
     code = "concurrent_modification"
 
 
 class InsufficientCredits(ReprieveError):
-    """The tenant cannot pay for this run of the job."""
+    """The tenant does not have the credits for this run of the job."""
 
     code = "insufficient_credits"
 
@@ -171,11 +171,11 @@ class InvalidSetting(ValidationError):
 
 
 class StoreError(ReprieveError):
-    """The store could not do what it was asked. What was not acknowledged can be repeated."""
+    """The store could not carry out a call. A call that was not acknowledged can be repeated."""
 
     code = "store_error"
     is_passing: ClassVar[bool] = True
-    """Whether the same call may succeed a little later, without anybody mending anything."""
+    """Whether the error is transient: the same call may succeed a little later."""
 
 
 class InvalidUrl(ValidationError):
@@ -197,13 +197,13 @@ class PayloadTooLarge(ValidationError):
 
 
 class InvalidCursor(ValidationError):
-    """A cursor that this store did not hand out."""
+    """A cursor that this store did not return."""
 
     code = "invalid_cursor"
 
 
 class SessionDead(StoreError):
-    """The session's time was up: whatever it holds belongs to others now."""
+    """The session is past its lease: the jobs it held may belong to other sessions."""
 
     code = "session_dead"
     is_passing = False
@@ -217,19 +217,19 @@ class StaleCall(StoreError):
 
 
 class StoreLocked(StoreError):
-    """Somebody holds the store's write lock for too long."""
+    """Another transaction has held the write lock of the store for too long."""
 
     code = "store_locked"
 
 
 class StoreUnreachable(StoreError):
-    """The store's server does not answer. What was not acknowledged may or may not be stored, and can be repeated."""
+    """The server of the store is not reachable. A call that was not acknowledged may be stored, and can be repeated."""
 
     code = "store_unreachable"
 
 
 class StoreNotFound(StoreError):
-    """There is no store where one was to be read."""
+    """No store exists at the URL."""
 
     code = "store_not_found"
     is_passing = False
@@ -243,13 +243,13 @@ class StoreReadOnly(StoreError):
 
 
 class StoreRefused(StoreReadOnly):
-    """The server refuses this user, password, database or right; the URL or the server has to be corrected."""
+    """The server refuses this user, password, database or permission; correct the URL or the server."""
 
     code = "store_refused"
 
 
 class StoreFull(StoreError):
-    """There is no room for more jobs; nothing of the call was stored."""
+    """The store is full; nothing of the call was stored."""
 
     code = "store_full"
     is_passing = False
@@ -263,7 +263,7 @@ class StoreCorrupt(StoreError):
 
 
 class ForeignStore(StoreError):
-    """The file or database belongs to something else."""
+    """The file or database belongs to another application."""
 
     code = "foreign_store"
     is_passing = False
@@ -277,7 +277,7 @@ class NewerSchema(StoreError):
 
 
 class UnsafeStore(StoreError):
-    """A server that would lose jobs without a word, as it is set up."""
+    """The configuration of the server would lose jobs silently."""
 
     code = "unsafe_store"
     is_passing = False
@@ -301,7 +301,7 @@ class UnserialisableArgument(ValidationError, TypeError):
 
 
 class InvalidArgument(ValidationError, TypeError):
-    """An argument whose type is not what the function's annotation says."""
+    """An argument that does not fit the annotation of its parameter."""
 
     code = "invalid_argument"
 
@@ -314,19 +314,19 @@ class InvalidArgument(ValidationError, TypeError):
 
 
 class UndecodablePayload(ReprieveError):
-    """A payload that does not fit its task: stored by another release, or by somebody else."""
+    """A stored payload or result that does not fit the annotations of its task."""
 
     code = "undecodable_payload"
 
 
 class InvalidTask(ValidationError):
-    """A task that is declared in a way that cannot work."""
+    """A task with invalid options, or a function that cannot be a task."""
 
     code = "invalid_task"
 
 
 class InvalidDependency(ValidationError):
-    """A dependency that its function could not tell, or that is no name."""
+    """A dependency that is not a name, or whose function failed."""
 
     code = "invalid_dependency"
 
@@ -350,7 +350,7 @@ class TaskNotImportable(ReprieveError):
 
 
 class AmbiguousTask(ValidationError):
-    """A short task name that several tasks have."""
+    """A short task name that matches several tasks."""
 
     code = "ambiguous_task"
 
@@ -362,7 +362,7 @@ class AppNotFound(ValidationError):
 
 
 class NoTasks(AppNotFound):
-    """An app that declares no task, so that a worker would have nothing to run."""
+    """An app without tasks: a worker would have nothing to run."""
 
     code = "no_tasks"
 
@@ -380,13 +380,13 @@ class EnqueueDuringImport(ReprieveError):
 
 
 class MissingExtra(ReprieveError):
-    """An optional part that is not installed."""
+    """An optional dependency that is not installed."""
 
     code = "missing_extra"
 
 
 class NotRunning(ReprieveError):
-    """Something that only a running job can do was asked for outside of one."""
+    """A function for running jobs was called outside of one."""
 
     code = "not_running"
 
@@ -398,7 +398,7 @@ class InvalidLifespan(ValidationError):
 
 
 class LifespanFailed(ReprieveError):
-    """A lifespan that raised, or took too long, when a worker process started."""
+    """A lifespan raised, or took too long, when a worker process started."""
 
     code = "lifespan_failed"
 
@@ -452,6 +452,6 @@ class JobCancelled(ResultUnavailable):
 
 
 class EndlessDrain(ReprieveError):
-    """A drain that had made all the attempts it may make while jobs were still coming."""
+    """A drain made the maximum number of attempts while jobs were still waiting."""
 
     code = "endless_drain"

@@ -1,4 +1,4 @@
-"""Whose code a frame runs: the application's own, a library's, Python's or ours; and how its file is shown."""
+"""Which code a frame belongs to (the application, a library, Python or Reprieve), and how its file is shown."""
 
 import os
 import sysconfig
@@ -22,7 +22,7 @@ _STDLIB: Final = tuple(
 _SITES: Final = ("site-packages", "dist-packages")
 
 _TYPED: Final = ("<stdin>", "<string>", "<console>", "<python-input", "<ipython-input", "<doctest", "<document>")
-"""How code is called that was typed at a prompt, or handed to `exec`."""
+"""File names of code that was typed at a prompt, or passed to `exec`."""
 
 _own_packages: set[str] = set()
 
@@ -39,7 +39,7 @@ def count_as_own(modules: Iterable[str]) -> None:
 def library_of(filename: str) -> str:
     """Return which library a file belongs to; empty for the application's own."""
     if filename.startswith("<"):
-        # What a person types has no file; what libraries generate (SQLAlchemy, attrs) names itself in brackets as well.
+        # Typed code has no file; code that libraries generate (SQLAlchemy, attrs) has a name in brackets as well.
         return "" if filename.startswith(_TYPED) else "python" if filename.startswith("<frozen") else "generated code"
     path = os.path.realpath(filename)
     if path.startswith(_PACKAGE):
@@ -56,15 +56,15 @@ def library_of(filename: str) -> str:
 
 
 def is_product(filename: str) -> bool:
-    """Whether a file is one of Reprieve's own."""
+    """Return whether a file is part of Reprieve."""
     return library_of(filename) == _PRODUCT
 
 
 def short_path(filename: str) -> str:
-    """Return a path as it is seen from the working folder, if it is below it."""
+    """Return a path relative to the working folder, if it is below it."""
     try:
         folder = os.path.join(os.getcwd(), "")  # noqa: PTH109, PTH118 - as above
     except OSError:
-        # The folder is gone.
+        # The working folder was deleted.
         return filename
     return filename.removeprefix(folder)

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Generic, Protocol, TypeVar
 
-from reprieve.admin import cancel, look, retry
+from reprieve.admin import cancel, lookup, retry
 from reprieve.admin.cancel import Cancelled
 from reprieve.admin.outbox import explained
 from reprieve.admin.retry import Retried
@@ -181,13 +181,13 @@ class JobHandle(Generic[R_co]):
         """Cancel the job, from code without a loop; see `acancel`."""
         return self._app.portal.run(self.acancel(by=by, reason=reason))
 
-    async def _find(self) -> look.Found:
+    async def _find(self) -> lookup.Found:
         async with self._explained():
-            return await look.look(self._app.store, self._app.clock, self.id)
+            return await lookup.look(self._app.store, self._app.clock, self.id)
 
     @asynccontextmanager
     async def _explained(self) -> AsyncIterator[None]:
-        """Let a `JobNotFound` say that the transaction or the outbox may still hold the job."""
+        """Add to a `JobNotFound` that the transaction or the outbox may still hold the job."""
         try:
             async with explained(self._app.outbox_in_use, self.id):
                 yield
@@ -252,7 +252,7 @@ class JobHandle(Generic[R_co]):
             cause_code="" if cause is None else cause.code,
         )
 
-    def _timeout(self, found: look.Found, limit: float) -> ResultTimeout:
+    def _timeout(self, found: lookup.Found, limit: float) -> ResultTimeout:
         doing = activity(found.job, found.status, self._app.clock.now())
         message = f"job {self.id} ({found.job.task}) has not ended within {spell(limit)}: {doing}"
         return ResultTimeout(message, status=found.status)

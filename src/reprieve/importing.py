@@ -1,4 +1,4 @@
-"""Importing an application: the names of its modules, what it must not do meanwhile, and which of its lines failed."""
+"""Importing an application: names of modules, no enqueue during the import, and the line that failed."""
 
 import inspect
 import linecache
@@ -16,7 +16,7 @@ from reprieve.frames import is_product, library_of, short_path
 
 MAIN = "__main__"
 _MAINS = (MAIN, "__mp_main__")
-"""What a program's own file is called while it runs; the second in processes that `multiprocessing` starts."""
+"""Names of the module that a program was started with; the second in processes that `multiprocessing` starts."""
 
 
 # names
@@ -36,7 +36,7 @@ def module_of(function: Callable[..., object]) -> str:
     names = _globals_of(function)
     spec = names.get("__spec__")
     if spec is not None:
-        # A folder or archive that is run as a program has a spec of this very name, and cannot be imported either.
+        # A folder or archive that is run as a program has a spec named `__main__`, and cannot be imported either.
         return str(spec.name)
     file = file_of(function)
     return MAIN if not file else _name_of_file(Path(os.path.abspath(file)))  # noqa: PTH100 - a link keeps its name
@@ -51,7 +51,7 @@ def file_of(function: Callable[..., object]) -> str:
 
 def _globals_of(function: Callable[..., object]) -> dict[str, Any]:
     names: dict[str, Any] = getattr(inspect.unwrap(function), "__globals__", {})
-    # The function may be a decorator's, defined in another module.
+    # The function may have been made by a decorator in another module.
     return names if names.get("__name__") in _MAINS else vars(sys.modules[MAIN])
 
 
@@ -62,7 +62,7 @@ def _name_of_file(path: Path) -> str:
     while (folder / "__init__.py").is_file():
         parts.insert(0, folder.name)
         folder = folder.parent
-    # A package counts only where it can be imported from; else the script's own folder is where Python looks.
+    # Only a package that can be imported counts; else Python imports the file from the script's own folder.
     return ".".join(parts) if folder in _import_folders() else path.stem
 
 
@@ -70,7 +70,7 @@ def _import_folders() -> set[Path]:
     return {Path(os.path.abspath(entry)) for entry in ("", *sys.path)}  # noqa: PTH100 - as above
 
 
-# enqueueing meanwhile
+# no enqueue during an import
 
 _lock = threading.Lock()
 _active = 0
@@ -100,7 +100,7 @@ def refuse_enqueue() -> None:
 
 def _refusal(frame: FrameType) -> str:
     frames = [_Line(one.f_code.co_filename, one.f_lineno, one.f_code.co_name) for one in _outwards(frame)]
-    # What has to be moved is the line that runs because the module is imported, not the function that it calls.
+    # The line to move is the one that runs because the module is imported, not the function that it calls.
     lines = [line for line in frames if line.is_module_level] or frames
     where = next((line for line in lines if line.is_of_user), lines[0])
     return (
@@ -119,7 +119,7 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 def explain(error: BaseException) -> str:
-    """Say in one line where an application failed while it was imported, the user's own line first, and how."""
+    """Return in one line where and how the import of an application failed; the place is the user's own line."""
     if isinstance(error, SyntaxError) and error.filename:
         what = f"{type(error).__name__}: {error.msg}"
         source = (error.text or "").strip()
@@ -149,12 +149,12 @@ class _Line(NamedTuple):
 
     @property
     def is_of_user(self) -> bool:
-        """Whether it is the application's own: neither Python's, nor an installed library's, nor ours."""
+        """Whether it is the application's own: not of Python, an installed library or Reprieve."""
         return not self.file.startswith("<") and not library_of(self.file)
 
     @property
     def is_module_level(self) -> bool:
-        """Whether it runs because a module that is not ours is imported."""
+        """Whether it runs because a module is imported that is not part of Reprieve."""
         return self.function == "<module>" and not is_product(self.file)
 
     @property

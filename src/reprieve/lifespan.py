@@ -1,6 +1,6 @@
 """Lifespans: what a process opens once before its jobs run, and closes when they have ended.
 
-A lifespan is an async context manager. What it yields is a resource, which tasks look up by its type.
+A lifespan is an async context manager. It yields a resource, which tasks find by its type.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ class Scope:
     """The resources of one event loop, open while at least one block uses them."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin without any."""
+        """Begin with none."""
         self.loop = loop
         self.resources: list[object] = []
         self.is_open = False
@@ -42,21 +42,21 @@ class Lifespans:
     """The lifespans of one app, and the resources that are open now."""
 
     def __init__(self) -> None:
-        """Begin without any."""
+        """Begin with none."""
         self._functions: list[Lifespan] = []
         self._scopes: list[Scope] = []
 
     def add(self, function: Lifespan) -> None:
-        """Add a lifespan: entered after those before it, left before them. Raises `InvalidLifespan`."""
+        """Add a lifespan; they are entered in order and left in reverse order. Raises `InvalidLifespan`."""
         _check(function)
         self._functions.append(function)
 
     @asynccontextmanager
     async def entered(self) -> AsyncIterator[None]:
-        """Enter every lifespan, in order; leave them in reverse.
+        """Enter every lifespan in order, and leave them in reverse order.
 
-        A block inside of another one in the same event loop shares the resources of the outer one. An event loop has
-        resources of its own: a connection that was opened in one loop cannot be used in another.
+        A nested block in the same event loop shares the resources of the outer one. Each event loop has its own
+        resources, since a connection that was opened in one loop cannot be used in another.
         """
         scope = self._scope()
         scope.users += 1
@@ -66,14 +66,14 @@ class Lifespans:
                     await self._open(scope)
             yield
         except BaseException as error:
-            # What ends the block is told to the lifespans: one that holds a transaction must not commit it.
+            # The lifespans see the exception: one that holds a transaction must not commit it.
             if not await self._leave(scope, error):
                 raise
         else:
             await self._leave(scope, None)
 
     def find(self, kind: type[T]) -> T:
-        """Return the resource of a type: of exactly this one if there is one, else of a subclass.
+        """Return the resource of exactly this type, or else of a subclass.
 
         Raises `ResourceUnavailable` when there is none or more than one, or when no lifespan was entered here.
         """
@@ -85,14 +85,14 @@ class Lifespans:
         if fitting:
             message = (
                 f"{len(fitting)} resources are a {_name(kind)}; the lifespans yield {known}: "
-                "ask for a class that only one of them has"
+                "name a class that only one of them has"
             )
         else:
             message = f"no resource is a {_name(kind)}; the lifespans of this app yield {known}"
         raise ResourceUnavailable(message)
 
     def forget(self) -> None:
-        """Forget what a fork has copied but cannot use."""
+        """Drop what a forked process cannot use."""
         self._scopes = []
 
     def _scope(self) -> Scope:
@@ -117,11 +117,11 @@ class Lifespans:
         scope.is_open = True
 
     async def _leave(self, scope: Scope, error: BaseException | None) -> bool:
-        """Leave the lifespans when no other block uses them; return whether one of them has dealt with the error."""
+        """Leave the lifespans if no other block uses them; return whether one of them has suppressed the error."""
         scope.users -= 1
         if scope.users:
             return False
-        # Nothing is found in it any more, and a block that begins now opens another.
+        # First: no resource is found in it any more, and a block that begins now opens another.
         self._scopes = [other for other in self._scopes if other is not scope]
         if error is None:
             await scope.stack.aclose()
@@ -129,7 +129,7 @@ class Lifespans:
         return bool(await scope.stack.__aexit__(type(error), error, error.__traceback__))
 
     def _resources(self) -> list[object]:
-        """Return the resources of the loop that runs here; in a thread without them, those that were opened last."""
+        """Return the resources of the running loop; in a thread without a loop, those that were opened last."""
         if not self._functions:
             message = f"this app has no lifespan; {_FORM}, with @app.lifespan above it"
             raise ResourceUnavailable(message)
@@ -145,7 +145,7 @@ class Lifespans:
 
 
 def name_of(function: Lifespan) -> str:
-    """Return how a lifespan is called in messages."""
+    """Return the name of a lifespan for messages."""
     return getattr(function, "__qualname__", None) or repr(function)
 
 
@@ -160,7 +160,7 @@ def _context_of(function: Lifespan) -> AbstractAsyncContextManager[object, bool 
 
 
 def _check(function: object) -> None:
-    """Refuse at once what could not be entered later."""
+    """Raise `InvalidLifespan` for a function that could not be entered."""
     if not callable(function):
         message = f"{function!r} is not a function; {_FORM}"
         raise InvalidLifespan(message)

@@ -1,4 +1,4 @@
-"""The portal: lets code without an event loop use what is written for one. One thread, one loop, for one app."""
+"""The portal: runs coroutines for code without an event loop, in one thread with one loop for each app."""
 
 import asyncio
 import threading
@@ -12,16 +12,16 @@ T = TypeVar("T")
 
 
 class Portal:
-    """A loop in a thread of its own, started when it is first used and again when it is used after its end."""
+    """An event loop in a thread of its own. It starts when it is first used, and again after `close`."""
 
     def __init__(self) -> None:
-        """Start nothing yet."""
+        """Make a portal that is not started yet."""
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the portal's loop and wait for its end; raises `StoreClosed` when `close` comes first."""
+        """Run a coroutine in the portal's loop and return its result; raises `StoreClosed` if `close` cancels it."""
         with self._lock:
             loop = self._open()
             future = asyncio.run_coroutine_threadsafe(work, loop)
@@ -30,20 +30,20 @@ class Portal:
         except CancelledError:
             if self._loop is loop:
                 raise
-            message = "the app was closed while this call was under way; make the call again to open it anew"
+            message = "the app was closed during this call; call again to open it again"
             raise StoreClosed(message) from None
         except BaseException:
-            # Whoever is interrupted while waiting must not leave the work running behind them.
+            # The caller was interrupted while it waited: the coroutine must not go on without it.
             future.cancel()
             raise
 
     def close(self) -> None:
-        """End the loop and its thread. What still runs there is cancelled, and whoever waits for it is told."""
+        """End the loop and its thread. Coroutines that still run are cancelled: their callers raise `StoreClosed`."""
         with self._lock:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None
             if loop is not None:
-                # Under the lock: whatever was handed in before is a task by the time the loop stops.
+                # Under the lock: a coroutine that was passed in before is a task by the time the loop stops.
                 loop.call_soon_threadsafe(loop.stop)
         if thread is not None:
             thread.join()

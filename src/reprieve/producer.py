@@ -2,14 +2,13 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from copy import copy
 from pathlib import Path
-from typing import Any, Protocol, Self, TypeGuard, TypeVar
+from typing import Any, Protocol, TypeGuard, TypeVar
 
 from msgspec.structs import replace
 
-from reprieve.call import Call
+from reprieve.bulk import Sending, attached
+from reprieve.call import Call, Terms
 from reprieve.clock import Clock, ticks
 from reprieve.core.job import Job
 from reprieve.errors import StoreError, TaskNotImportable, ValidationError
@@ -26,9 +25,6 @@ MAX_RETRY_SECONDS = 5.0
 
 MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.02, 0.5
 """Seconds between two tries of an enqueue."""
-
-TURNS_TO_SEND = 3
-"""Turns of the event loop that a batch needs until the store's connection has it."""
 
 BULK = 1_000
 """Jobs that `enqueue_many` sends to the store at once; other coroutines wait while they are made."""
@@ -67,10 +63,13 @@ class Producer:
         self._require_importable(call)
         if self._is_joining(call):
             return self._enqueue_in(call)
-        (handle,) = self._store_here([call])
+        store, clock = self._app.store, self._app.clock
+        self._tune(clock)
+        job = self._job(call, store, clock, clock.now())
+        (known,) = self._store_here(store, clock, (job,))
         if self.follower is not None:
             self.follower.follow()
-        return handle
+        return JobHandle(self._app, known, call.terms.declaration, known == job.id)
 
     async def aenqueue(self, call: Call[R]) -> JobHandle[R]:
         """Store one call, together with those of other callers."""
@@ -79,8 +78,7 @@ class Producer:
         if self._is_joining(call):
             return await self._aenqueue_in(call)
         store, clock = self._app.store, self._app.clock
-        if clock.is_stale:
-            await patiently(clock.tune)
+        await self._atune(clock)
         job = self._job(call, store, clock, clock.now())
         (known,) = await patiently(lambda: store.enqueue((job,), clock.now()))
         if self.follower is not None:
@@ -93,14 +91,17 @@ class Producer:
         handles: list[JobHandle[R]] = []
         is_to_follow = False
         # All but the store's own work is done in the caller's thread, which the caller's connection or iterator needs.
-        with _attached(handles):
+        with attached(handles):
             for batch in self._batches(calls):
                 if isinstance(batch, Call):
                     # Before the caller's transaction takes a lock that the follower would wait for.
                     self._follow(is_to_follow=is_to_follow)
                     handles.append(self._enqueue_in(batch))
                 else:
-                    handles += self._store_here(batch)
+                    store, clock = self._app.store, self._app.clock
+                    self._tune(clock)
+                    jobs = self._jobs(batch, store, clock)
+                    handles += self._handles(batch, jobs, self._store_here(store, clock, jobs))
                 is_to_follow = not isinstance(batch, Call)
         self._follow(is_to_follow=is_to_follow)
         return handles
@@ -110,30 +111,30 @@ class Producer:
         refuse_enqueue()
         handles: list[JobHandle[R]] = []
         is_to_follow = False
-        with _attached(handles):
-            async with _Sending(handles) as sending:
+        with attached(handles):
+            async with Sending(handles) as sending:
                 for batch in self._batches(calls):
                     if isinstance(batch, Call):
                         await sending.finish()
                         await self._afollow(is_to_follow=is_to_follow)
                         handles.append(await self._aenqueue_in(batch))
                     else:
-                        await self._atune()
-                        jobs = self._jobs(batch)
+                        store, clock = self._app.store, self._app.clock
+                        await self._atune(clock)
+                        jobs = self._jobs(batch, store, clock)
                         await sending.finish()
-                        await sending.start(self._store(batch, jobs))
+                        await sending.start(self._store(store, clock, batch, jobs))
                     is_to_follow = not isinstance(batch, Call)
         await self._afollow(is_to_follow=is_to_follow)
         return handles
 
     def job_of(self, call: Call[object]) -> Job:
         """Make the job that a call will be stored as."""
-        (job,) = self._jobs([call])
-        return job
-
-    def _jobs(self, calls: Iterable[Call[object]]) -> list[Job]:
-        """Make the jobs that calls will be stored as, all dated with this moment."""
         store, clock = self._app.store, self._app.clock
+        return self._job(call, store, clock, clock.now())
+
+    def _jobs(self, calls: Iterable[Call[object]], store: Store, clock: Clock) -> list[Job]:
+        """Make the jobs that calls will be stored as, all dated with this moment."""
         now = clock.now()
         return [self._job(call, store, clock, now) for call in calls]
 
@@ -162,14 +163,17 @@ class Producer:
     def _batches(self, calls: Iterable[Call[R]]) -> Iterator[list[Call[R]] | Call[R]]:
         """Yield calls by the thousand, and each call in a transaction of the caller's by itself."""
         batch: list[Call[R]] = []
+        checked: Terms | None = None
         for call in calls:
-            self._require_importable(call)
-            if self._is_joining(call):
-                if batch:
-                    yield batch
-                    batch = []
-                yield call
-                continue
+            if call.terms is not checked:
+                self._require_importable(call)
+                if self._is_joining(call):
+                    if batch:
+                        yield batch
+                        batch = []
+                    yield call
+                    continue
+                checked = call.terms
             batch.append(call)
             if len(batch) == BULK:
                 yield batch
@@ -204,23 +208,21 @@ class Producer:
         )
         raise TaskNotImportable(message)
 
-    def _store_here(self, calls: Sequence[Call[R]]) -> list[JobHandle[R]]:
-        """Store calls from code without a loop: in this thread, if the store can."""
-        self._tune()
-        jobs = self._jobs(calls)
-        store = self._app.store
+    def _store_here(self, store: Store, clock: Clock, jobs: Sequence[Job]) -> list[str]:
+        """Store jobs from code without a loop: in this thread, if the store can; return the ids they are known by."""
         if _is_immediate(store):
             try:
-                known = store.enqueue_sync(jobs, self._app.clock.now())
+                known = store.enqueue_sync(jobs, clock.now())
                 if known is not None:
-                    return self._handles(calls, jobs, known)
+                    return known
             except StoreError as error:
                 if not error.is_passing:
                     raise
-        return self._app.portal.run(self._store(calls, jobs))
+        return self._app.portal.run(patiently(lambda: store.enqueue(jobs, clock.now())))
 
-    async def _store(self, calls: Sequence[Call[R]], jobs: Sequence[Job]) -> list[JobHandle[R]]:
-        store, clock = self._app.store, self._app.clock
+    async def _store(
+        self, store: Store, clock: Clock, calls: Sequence[Call[R]], jobs: Sequence[Job]
+    ) -> list[JobHandle[R]]:
         # The ids are made, so a repeat after a lost reply stores nothing twice.
         return self._handles(calls, jobs, await patiently(lambda: store.enqueue(jobs, clock.now())))
 
@@ -236,7 +238,7 @@ class Producer:
         store = self._joining()
         if isinstance(self._app.store, Transactional):
             # An outbox does not wait for the store, so it goes by the clock as it is.
-            self._tune()
+            self._tune(self._app.clock)
         job = self.job_of(call)
         (known,) = store.enqueue_in(call.terms.connection, [job], self._app.clock.now())
         return self._joined(call, job, known)
@@ -244,7 +246,7 @@ class Producer:
     async def _aenqueue_in(self, call: Call[R]) -> JobHandle[R]:
         store, connection = self._joining(), call.terms.connection
         if isinstance(self._app.store, Transactional):
-            await self._atune()
+            await self._atune(self._app.clock)
         if not isinstance(store, AsyncTransactional) or not store.is_asynchronous(connection):
             return self._enqueue_in(call)
         job = self.job_of(call)
@@ -270,13 +272,12 @@ class Producer:
             raise ValidationError(message)
         return outbox
 
-    def _tune(self) -> None:
-        if self._app.clock.is_stale:
-            self._app.portal.run(self._atune())
+    def _tune(self, clock: Clock) -> None:
+        if clock.is_stale:
+            self._app.portal.run(patiently(clock.tune))
 
-    async def _atune(self) -> None:
+    async def _atune(self, clock: Clock) -> None:
         """Read the server's time again where that was long ago, before a job is dated by it."""
-        clock = self._app.clock
         if clock.is_stale:
             await patiently(clock.tune)
 
@@ -287,46 +288,6 @@ class Producer:
     async def _afollow(self, *, is_to_follow: bool) -> None:
         if self.follower is not None and is_to_follow:
             await self.follower.afollow()
-
-
-class _Sending:
-    """The batch that is being stored: at most one, so that whatever fails, what was stored before it is known."""
-
-    def __init__(self, handles: list[JobHandle[Any]]) -> None:
-        self._handles = handles
-        self._batch: asyncio.Task[list[JobHandle[Any]]] | None = None
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.finish()
-
-    async def start(self, batch: Coroutine[Any, Any, list[JobHandle[Any]]]) -> None:
-        """Begin to store a batch."""
-        self._batch = asyncio.create_task(batch)
-        for _ in range(TURNS_TO_SEND):
-            await asyncio.sleep(0)
-
-    async def finish(self) -> None:
-        """Wait until the batch is stored, if there is one."""
-        if self._batch is not None:
-            batch, self._batch = self._batch, None
-            self._handles += await batch
-
-
-@contextmanager
-def _attached(handles: list[JobHandle[Any]]) -> Iterator[None]:
-    """Attach to an exception what was stored before it."""
-    try:
-        yield
-    except BaseException as error:
-        # Callers that shared one trip to the store share its error, and have different handles.
-        own = copy(error) if isinstance(error, StoreError) else error
-        own.enqueued = handles  # type: ignore[attr-defined]  # it may be an exception of the caller's
-        if own is error:
-            raise
-        raise own.with_traceback(error.__traceback__) from error.__cause__
 
 
 def _is_immediate(store: Store) -> TypeGuard[Immediate]:

@@ -22,11 +22,15 @@ class Registry:
         self._policies: dict[str, Policy] = {}
 
     def __iter__(self) -> Iterator[Declaration]:
-        """Go through the tasks."""
+        """Iterate over the tasks."""
         return iter(self._tasks.values())
 
     def add(self, declaration: Declaration) -> None:
-        """Register a task. The same function may come again, when its module is loaded twice; another may not."""
+        """Register a task.
+
+        The same function may be registered again, when its module is loaded twice; another under its name raises
+        `DuplicateTask`.
+        """
         known = self._tasks.get(declaration.name)
         if known is not None and _origin(known) != _origin(declaration):
             message = (
@@ -38,11 +42,11 @@ class Registry:
         self._policies.pop(declaration.name, None)
 
     def find(self, name: str) -> Declaration | None:
-        """Return a task by its name."""
+        """Return a task by its name; None if there is none."""
         return self._tasks.get(name)
 
     def get(self, name: str) -> Declaration:
-        """Return a task by its name, or say which there are."""
+        """Return a task by its name; raises `UnknownTask` with the names that there are."""
         if name not in self._tasks:
             known = ", ".join(sorted(self._tasks)) or "none"
             message = f"no task is named {name!r}; the tasks are: {known}"
@@ -58,7 +62,7 @@ class Registry:
         return self.policy_for(job.task, job.override)
 
     def policy_for(self, task: str, override: Override | None) -> Policy:
-        """Return the policy in force: the job's own words over the operator's over the task's over the app's."""
+        """Return the policy in force. The job overrides the operator, the operator the task, and the task the app."""
         policy = self._policies.get(task)
         if policy is None:
             policy = self._policies[task] = self._resolve(task)
@@ -71,9 +75,9 @@ class Registry:
         rules = self._settings.rules
         if not rules:
             return policy
-        # The operator's rules go before everything that the code says, and instead of what it says about the same.
-        spoken_for = {rule.matchers for rule in rules}
-        kept = [rule for rule in policy.rules if not (isinstance(rule, Rule) and rule.matchers in spoken_for)]
+        # The operator's rules come first, and replace rules of the code that match the same failures.
+        replaced = {rule.matchers for rule in rules}
+        kept = [rule for rule in policy.rules if not (isinstance(rule, Rule) and rule.matchers in replaced)]
         return amend(policy, rules=(*rules, *kept))
 
     def timeout_of(self, task: str) -> float:

@@ -1,6 +1,6 @@
-"""What a task may raise, or return, to say what should happen to its job.
+"""Signals: what a task may raise or return to decide what happens to its job.
 
-These are not errors: a worker takes them for what they say. `Snooze` costs no attempt, `Retry` is a failure with a wait
+They are not errors. `Snooze` costs no attempt, `Retry` is a failure with a wait
 of its own, `Fail` ends the job for good, `Cancel` gives it up without calling it a failure.
 """
 
@@ -9,11 +9,11 @@ from reprieve.core.failure import clean
 
 
 class Signal(Exception):
-    """What the signals have in common: raised or returned, they say the same."""
+    """The root of the signals. Raised and returned signals mean the same."""
 
 
 class Snooze(Signal):
-    """Call me again later; this was no failure."""
+    """Run the job again later; this was not a failure."""
 
     def __init__(self, delay: Duration) -> None:
         """Take any duration."""
@@ -22,33 +22,33 @@ class Snooze(Signal):
 
 
 class Retry(Signal):
-    """This attempt failed; try again, after a wait of my choice or after the policy's."""
+    """Fail the attempt, and retry the job after the given wait or the policy's."""
 
     def __init__(self, reason: object = "", *, after: Duration | None = None) -> None:
-        """Take why, as a text or as anything that has one, and optionally when."""
+        """Take the reason, as a text or an exception, and optionally the wait."""
         self.reason = _text_of(reason, "the task asked for a retry")
         self.after = None if after is None else seconds(after, "retry after")
         super().__init__(self.reason)
 
 
 class Fail(Signal):
-    """No attempt can succeed: straight to the dead letters, with this reason."""
+    """Fail the job for good: it is dead at once, with this reason."""
 
     def __init__(self, reason: object) -> None:
-        """Take why, as a text or as anything that has one: somebody will want to know."""
+        """Take the reason, as a text or an exception."""
         self.reason = _text_of(reason, "the task gave no reason")
         super().__init__(self.reason)
 
 
 class Cancel(Signal):
-    """There is nothing left to do: give the job up, which is no failure."""
+    """Cancel the job: there is nothing left to do, and that is not a failure."""
 
     def __init__(self, reason: object = "") -> None:
-        """Take why, as a text or as anything that has one."""
-        self.reason = _text_of(reason, "the task gave up")
+        """Take the reason, as a text or an exception."""
+        self.reason = _text_of(reason, "the task cancelled its job")
         super().__init__(self.reason)
 
 
 def _text_of(reason: object, otherwise: str) -> str:
-    """Make a reason a text that every store, log and screen can take; an exception without a text is its name."""
+    """Return a reason as text that stores, logs and terminals accept; an exception without a message gives its name."""
     return clean(str(reason)) or (type(reason).__name__ if isinstance(reason, BaseException) else otherwise)

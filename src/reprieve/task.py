@@ -44,11 +44,11 @@ class Task(Generic[P, R]):
         """Name the task."""
         return f"<Task {self.name}>"
 
-    if not TYPE_CHECKING:  # a type checker is to report these names as the mistakes that they are
+    if not TYPE_CHECKING:  # a type checker reports these names as errors
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Raise an `AttributeError` that says what other systems' names for enqueueing are called here."""
-            # Not by attributes of the task: while it is being made, or copied, it has none yet.
+            """Raise an `AttributeError`; for a method of another system it names the method to use here."""
+            # Uses no attribute of the task: while it is made or copied it has none yet.
             message = f"{type(self).__name__!r} object has no attribute {name!r}"
             if name in _METHODS_ELSEWHERE:
                 message = f"a task has no method {name!r}; write {_METHODS_ELSEWHERE[name]}"
@@ -67,13 +67,13 @@ class Task(Generic[P, R]):
     def using(self, **options: Unpack[Options]) -> Self:
         """Return the same task with options for the jobs that are enqueued through it.
 
-        Raises a `ValidationError` for an option that a job does not have, and for a value that makes no sense.
+        Raises a `ValidationError` for an option that a job does not have, and for an invalid value.
         """
         if unknown := options.keys() - Options.__annotations__.keys():
             message = "; ".join(f"a job has no option {option!r}; {_hint(option)}" for option in sorted(unknown))
             raise ValidationError(message)
         task = type(self)(self._function, self.declaration, self.app, {**self._options, **options})
-        task._terms  # noqa: B018, SLF001 - worked out, and thereby checked, at the call that gives the options
+        task._terms  # noqa: B018, SLF001 - computed here, so that invalid options are an error of this call
         return task
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
@@ -129,7 +129,7 @@ _METHODS_ELSEWHERE = {
     "defer": ".enqueue(…), or await .aenqueue(…) in async code",
     "kiq": ".enqueue(…), or await .aenqueue(…) in async code",
 }
-"""What Celery, Dramatiq, Procrastinate and Taskiq call the enqueueing of a task, and what to write here."""
+"""Methods of Celery, Dramatiq, Procrastinate and Taskiq, and what to write instead."""
 
 _OPTIONS_ELSEWHERE = {
     "countdown": "delay=",
@@ -145,11 +145,11 @@ _OPTIONS_ELSEWHERE = {
     "time_limit": "timeout= of @app.task",
     "timeout": "timeout= of @app.task",
 }
-"""What other systems call the options of a job, and what to write here."""
+"""Options of other systems, and what to write instead."""
 
 
 def _hint(option: str) -> str:
-    """Say which option is meant, or which there are."""
+    """Return which option is probably meant, or which options there are."""
     if option in _OPTIONS_ELSEWHERE:
         return f"write {_OPTIONS_ELSEWHERE[option]}"
     return suggest(option, _NAMES, "options")

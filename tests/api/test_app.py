@@ -315,7 +315,7 @@ def test_a_url_of_sqlalchemy_is_told_what_to_leave_out() -> None:
         app.open()
 
 
-def test_a_task_that_nobody_knows_and_a_payload_that_does_not_fit_are_dead_at_once(app: Reprieve) -> None:
+def test_a_task_that_the_app_does_not_know_and_a_payload_that_does_not_fit_are_dead_at_once(app: Reprieve) -> None:
     newer = Reprieve("sqlite://:memory:", clock=app.clock)
     with newer.override(store=app.store):
         unknown = newer.task(name="not here")(lambda: None).enqueue()
@@ -409,7 +409,7 @@ for number in range(3):
         os._exit(0)
     children.append(child)
     note.enqueue(f"parent {number}")
-# Whoever closes a file last tidies up behind everybody: nobody else may be taken for gone.
+# The last process that closes a file removes its journal; another process must not be taken for closed.
 app.close()
 status = max(os.waitpid(child, 0)[1] for child in children)
 words = sorted(one.arguments["who"] for one in enqueued(app))

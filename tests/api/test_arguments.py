@@ -252,5 +252,5 @@ def test_text_is_read_as_the_annotation_says(annotation: object, text: str, expe
 
 def test_text_is_read_for_parameters_of_every_kind() -> None:
     assert Codec(collect).read(["1", "2"], {"at": "noon", "a": "3"}) == ((1, 2), {"at": "noon", "a": "3"})
-    with pytest.raises(UnserialisableArgument, match=r"positional cannot be called so: .*missing"):
+    with pytest.raises(UnserialisableArgument, match=r"positional cannot be called with these arguments: .*missing"):
         Codec(positional).read([], {})

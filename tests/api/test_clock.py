@@ -32,7 +32,7 @@ class Server:
     async def ask(self) -> int:
         self.asked += 1
         if self.is_away:
-            message = "nobody is there"
+            message = "there is no server"
             raise StoreUnreachable(message)
         await asyncio.sleep(self.before)
         said = self.time()
@@ -55,7 +55,7 @@ async def retune(clock: ServerClock, server: Server) -> None:
     """Tune a clock that knows something already, and wait until it has heard the answer."""
     answered = server.answered
     await clock.tune()
-    while server.answered == answered:  # noqa: ASYNC110 - nobody tells
+    while server.answered == answered:  # noqa: ASYNC110 - there is no event to wait for
         await asyncio.sleep(0)
     await asyncio.sleep(0)
 
@@ -67,8 +67,8 @@ def server() -> Server:
 
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clock, "TUNE_EVERY", 0.0)
-    monkeypatch.setattr(clock, "AT_FIRST", 1)
+    monkeypatch.setattr(clock, "TUNE_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(clock, "FIRST_READS", 1)
 
 
 async def test_a_clock_says_what_has_surely_come_and_what_has_surely_not_passed(server: Server) -> None:
@@ -111,9 +111,9 @@ async def test_a_server_is_asked_once_in_a_while_by_all_together(server: Server)
     server.after = 0.01
     await asyncio.gather(*(heard.tune() for _ in range(100)))
     await heard.tune()
-    while server.answered < server.asked:  # noqa: ASYNC110 - nobody tells
+    while server.answered < server.asked:  # noqa: ASYNC110 - there is no event to wait for
         await asyncio.sleep(0)
-    assert server.asked <= clock.AT_FIRST
+    assert server.asked <= clock.FIRST_READS
     assert not heard.is_stale
 
 
@@ -143,7 +143,7 @@ async def test_what_is_known_does_while_a_server_does_not_answer(server: Server,
     assert max(wrong(heard, server)) < 1_000
 
 
-async def test_an_error_that_nobody_expected_is_shown(server: Server, always: None) -> None:
+async def test_an_unexpected_error_is_shown(server: Server, always: None) -> None:
     heard, shown = ServerClock(server.ask), list[object]()
     await heard.tune()
     asyncio.get_running_loop().set_exception_handler(lambda _, context: shown.append(context["exception"]))
@@ -154,7 +154,7 @@ async def test_an_error_that_nobody_expected_is_shown(server: Server, always: No
     assert shown == []
     server.is_away, server.ahead = False, None  # type: ignore[assignment]  # nothing that could be added to
     await heard.tune()
-    while not shown:  # noqa: ASYNC110 - nobody tells
+    while not shown:  # noqa: ASYNC110 - there is no event to wait for
         await asyncio.sleep(0)
     assert isinstance(shown[0], TypeError)
 
@@ -172,7 +172,7 @@ async def test_a_clock_that_is_closed_asks_nothing_more(server: Server, always: 
 async def test_what_was_heard_long_ago_counts_no_more(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     heard = ServerClock(server.ask)
     await heard.tune()
-    monkeypatch.setattr(clock, "FORGET_AFTER", 0.0)
+    monkeypatch.setattr(clock, "VALID_SECONDS", 0.0)
     before = clock.now()
     assert before <= heard.now() <= clock.now()
     assert heard.is_stale

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from reprieve.codec import Codec, dump, load
-from reprieve.errors import UndecodablePayload, UnserialisableArgument
+from reprieve.errors import InvalidArgument, UndecodablePayload, UnserialisableArgument
 
 
 @dataclass
@@ -119,7 +119,7 @@ def test_an_annotation_that_only_a_type_checker_can_read_is_ignored() -> None:
     assert codec.decode(codec.encode((1,), {})) == ([1], {})
 
 
-def test_an_annotation_that_nobody_can_read_hides_no_other() -> None:
+def test_an_annotation_that_cannot_be_read_hides_no_other() -> None:
     def task(value: "OnlyForTypes", other: "msgspec.Missing", at: datetime) -> None: ...  # type: ignore[name-defined]  # noqa: F821 - as above
 
     codec, noon = Codec(task), datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -135,7 +135,7 @@ def test_annotations_are_read_when_they_are_first_needed() -> None:
 def test_a_call_that_the_function_does_not_take_is_refused_before_it_is_stored(
     args: tuple[object, ...], kwargs: dict[str, object]
 ) -> None:
-    with pytest.raises(UnserialisableArgument, match="send cannot be called so") as caught:
+    with pytest.raises(UnserialisableArgument, match="send cannot be called with these arguments") as caught:
         Codec(send).encode(args, kwargs)
     assert caught.value.code == "unserialisable_argument"
 
@@ -149,7 +149,7 @@ def test_a_call_that_the_function_does_not_take_is_refused_before_it_is_stored(
 )
 def test_a_keyword_that_the_function_does_not_have_is_named(kwargs: dict[str, object], reason: str) -> None:
     for use in (Codec(send).encode, Codec(send).read):
-        with pytest.raises(UnserialisableArgument, match=f"send cannot be called so: {reason}"):
+        with pytest.raises(UnserialisableArgument, match=f"send cannot be called with these arguments: {reason}"):
             use((), kwargs)  # type: ignore[arg-type]  # one of them reads texts
 
 
@@ -202,3 +202,37 @@ def test_a_model_that_refuses_its_data_is_a_payload_that_does_not_fit() -> None:
 
 def test_results_come_back_as_plain_data() -> None:
     assert load(dump({"to": Address("A")}, "result")) == {"to": {"street": "A", "number": 1}}
+
+
+def test_what_fitted_once_is_checked_again_where_its_type_does_not_tell() -> None:
+    def weigh(grams: float, label: str = "", *, box: int = 1) -> None: ...
+
+    codec = Codec(weigh)
+    assert codec.encode((1.5, "a"), {"box": 2}) == codec.encode((1.5, "a"), {"box": 2})
+    with pytest.raises(UnserialisableArgument, match="NaN or an infinity"):
+        codec.encode((float("nan"), "a"), {"box": 2})
+    for args, kwargs in (((True, "a"), {"box": 2}), ((1.5, "a"), {"box": "2"}), ((1.5, 2), {})):
+        with pytest.raises(InvalidArgument):
+            codec.encode(args, kwargs)
+    with pytest.raises(UnserialisableArgument, match="no parameter 'bux'"):
+        codec.encode((1.5, "a"), {"bux": 2})
+
+
+def test_more_types_than_a_codec_remembers_are_checked_all_the_same() -> None:
+    def keep(value: object) -> None: ...
+
+    codec = Codec(keep)
+    subclasses = [type(f"Text{number}", (str,), {}) for number in range(100)]
+    assert {codec.encode((kind("a"),), {}) for kind in subclasses} == {b'[["a"],{}]'}
+
+
+def test_a_result_is_read_as_the_return_annotation_says() -> None:
+    def early() -> "list[tuple[int, str]]": ...  # type: ignore[empty-body]  # only its annotation counts
+
+    def only_for_checkers() -> "Nonsense": ...  # type: ignore[name-defined]  # noqa: F821 - nothing has this name
+
+    assert Codec(early).decode_result(b'[[1,"a"]]') == [(1, "a")]
+    assert Codec(only_for_checkers).decode_result(b'{"a":1}') == {"a": 1}
+    assert Codec(lambda: None).decode_result(b"null") is None
+    with pytest.raises(UndecodablePayload, match=r"return annotation of .*early"):
+        Codec(early).decode_result(b'{"a":1}')

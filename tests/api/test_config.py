@@ -130,30 +130,30 @@ def test_the_file_may_be_named_elsewhere(tmp_path: Path) -> None:
         ("lease = ", "cannot be read"),
         ('colour = "red"', "unknown setting 'colour'"),
         ('lease = "5 minuts"', "lease from .* cannot be used"),
-        ("processes = -1", "no whole number from 0"),
-        ("processes = true", "no whole number from 0"),
-        ('slots = "many"', "slots from .* cannot be used: 'many' is no whole number from 1 on$"),
-        ("slots = 1.5", "no whole number from 1 on"),
-        ('profile = "staging"', "none of production, development"),
+        ("processes = -1", "must be a whole number of 0 or more, got -1"),
+        ("processes = true", "must be a whole number of 0 or more, got True"),
+        ('slots = "many"', "slots from .* cannot be used: must be a whole number of 1 or more, got 'many'$"),
+        ("slots = 1.5", "must be a whole number of 1 or more, got 1.5"),
+        ('profile = "staging"', "must be one of production, development, got 'staging'"),
         ('policy = "speedy"', "there is no preset"),
-        ("url = 5", "is no text"),
-        ("heartbeat = 10", "too slow for a lease of 15 s"),
+        ("url = 5", "must be text that is not empty, got 5"),
+        ("heartbeat = 10", "heartbeat must be at most half of the lease of 15 s, got 10 s"),
         ("[[rules]]\ncode = 5", "has no effect"),
-        ("[policies.x]\ncolour = 1", "knows no 'colour'"),
+        ("[policies.x]\ncolour = 1", "unknown settings: 'colour'"),
         ("[policies.x]\nmax_attempts = 0", "must be 1 or more"),
-        ("rules = 5", "5 is no array of tables; write each rule under"),
-        ('rules = ["550"]', "is no array of tables"),
-        ('rules = "550"', "is no array of tables"),
-        ("policies = 5", "5 is no table of tables; write each task's policy under"),
-        ('policies = ["pdf"]', "is no table of tables"),
-        ('[policies]\npdf = "standard"', "is no table of tables"),
-        ("lease = 0\nheartbeat = 0", "lease is 0 s; give it more than 0"),
-        ("heartbeat = 0", "heartbeat is 0 s"),
-        ("stuck_after = 0", "stuck_after is 0 s"),
-        ("slots = 0", "no whole number from 1"),
+        ("rules = 5", "must be an array of tables, each rule under .*, got 5"),
+        ('rules = ["550"]', "must be an array of tables"),
+        ('rules = "550"', "must be an array of tables"),
+        ("policies = 5", "must be a table of tables, each task's policy under .*, got 5"),
+        ('policies = ["pdf"]', "must be a table of tables"),
+        ('[policies]\npdf = "standard"', "must be a table of tables"),
+        ("lease = 0\nheartbeat = 0", "lease must be more than 0 s, got 0 s"),
+        ("heartbeat = 0", "heartbeat must be more than 0 s"),
+        ("stuck_after = 0", "stuck_after must be more than 0 s"),
+        ("slots = 0", "must be a whole number of 1 or more, got 0"),
     ],
 )
-def test_a_setting_that_makes_no_sense_is_refused(tmp_path: Path, text: str, words: str) -> None:
+def test_an_invalid_setting_is_refused(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(InvalidSetting, match=words) as caught:
         load({}, written(tmp_path, text))
     assert caught.value.code == "invalid_setting"
@@ -175,8 +175,8 @@ def test_a_setting_that_makes_no_sense_is_refused(tmp_path: Path, text: str, wor
         ("succeeded_kept", -1),
     ],
 )
-def test_settings_in_code_that_nobody_could_work_with_are_refused_too(name: str, value: float) -> None:
-    with pytest.raises(InvalidSetting, match=f"{name} is "):
+def test_invalid_settings_in_code_are_refused_too(name: str, value: float) -> None:
+    with pytest.raises(InvalidSetting, match=f"{name} must be "):
         Settings(**{name: value})  # type: ignore[arg-type]  # each of its own kind
 
 

@@ -9,6 +9,7 @@ from typing import get_origin
 import pytest
 
 import reprieve
+from reprieve import backoff
 from reprieve.context import Running
 from reprieve.worker.middleware import Middleware, Proceed
 
@@ -31,6 +32,25 @@ def test_every_public_name_is_the_thing_that_it_names(name: str) -> None:
     if get_origin(found) is None:
         assert getattr(found, "__name__", name).rpartition(".")[2] == name
     assert name in dir(reprieve)
+
+
+def test_the_top_level_stays_small() -> None:
+    assert len(reprieve.__all__) <= 25
+
+
+def test_a_name_has_one_place_to_be_imported_from() -> None:
+    for name in (*backoff.__all__, "RetryPolicy", "retry_failed_job"):
+        with pytest.raises(AttributeError):
+            getattr(reprieve, name)
+
+
+def test_modules_are_there_without_an_import_of_their_own() -> None:
+    program = "import reprieve; print(reprieve.backoff.fixed('5s').delay(1), reprieve.presets.pdf.delay(1))"
+    assert python(program) == "5.0 5.0"
+
+
+def test_the_package_says_that_it_is_typed() -> None:
+    assert Path(reprieve.__file__).with_name("py.typed").exists()
 
 
 def test_what_goes_around_attempts_has_public_names() -> None:

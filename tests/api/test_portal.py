@@ -27,7 +27,7 @@ async def double(number: int) -> int:
     return 2 * number
 
 
-def test_whoever_waits_is_told_when_the_portal_is_closed(portal: Portal) -> None:
+def test_a_call_that_waits_raises_when_the_portal_is_closed(portal: Portal) -> None:
     ended: list[str] = []
     started = threading.Barrier(4)
 
@@ -44,7 +44,7 @@ def test_whoever_waits_is_told_when_the_portal_is_closed(portal: Portal) -> None
         started.wait(PATIENCE)
         portal.close()
         for future in waiting:
-            with pytest.raises(StoreClosed, match="the app was closed while this call was under way"):
+            with pytest.raises(StoreClosed, match="the app was closed during this call"):
                 future.result(PATIENCE)
     assert ended == ["in good order"] * 3
 

@@ -12,7 +12,7 @@ def test_signals_carry_what_they_say() -> None:
     assert Snooze("5m").delay == 300
     assert (Retry().after, Retry("busy", after=2).after, Retry("busy").reason) == (None, 2, "busy")
     assert Fail("no such order").reason == "no such order"
-    assert Cancel().reason == "the task gave up"
+    assert Cancel().reason == "the task cancelled its job"
     assert all(issubclass(kind, Signal) for kind in (Snooze, Retry, Fail, Cancel))
 
 

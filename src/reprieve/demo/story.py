@@ -113,8 +113,8 @@ class Story:
 
     async def _enqueue(self, mail: tuple[str, str]) -> None:
         tenant, recipient = mail
-        receipt = await send_mail.using(tenant=tenant).aenqueue(recipient, "Welcome")
-        self._ids.append(receipt.id)
+        job = await send_mail.using(tenant=tenant).aenqueue(recipient, "Welcome")
+        self._ids.append(job.id)
 
     async def _produce(self, mails: Iterator[tuple[str, str]]) -> None:
         """Enqueue the jobs over `ENQUEUE_SECONDS`."""

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 import structlog
 
-from reprieve.clock import TUNE_EVERY, Clock, ticks
+from reprieve.clock import TUNE_EVERY_SECONDS, Clock, ticks
 from reprieve.core import change
 from reprieve.core.decide import Conditions, decide
 from reprieve.core.job import Job
@@ -107,7 +107,7 @@ class Recovery:
             if abs(jump) > CLOCK_JUMP_SECONDS:
                 log.warning("clock jumped", seconds=round(jump, 3))
                 # Other processes notice it when they tune their clocks.
-                self._steady_since = passed + TUNE_EVERY
+                self._steady_since = passed + TUNE_EVERY_SECONDS
             if gap > RECOVERY_INTERVAL_SECONDS + self._heartbeat:
                 # This process stood still, or waited for the store: other processes may have, too.
                 self._steady_since = None
