@@ -142,7 +142,7 @@ def test_what_fails_without_an_exception_is_raised_with_its_reason(app: Reprieve
         return Fail("hopeless")
 
     with inline(app, raises=True):
-        with pytest.raises(ReprieveError, match="of hang is dead: stopped after"):
+        with pytest.raises(ReprieveError, match="of hang is dead: timed out after"):
             hang.enqueue()
         with pytest.raises(Fail, match="hopeless"):
             give_up.enqueue()
