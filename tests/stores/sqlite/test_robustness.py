@@ -31,7 +31,7 @@ from reprieve.stores.open import open_store
 from reprieve.stores.protocol import MAX_PAYLOAD_BYTES, Annotation, LimitUpdate, Retention
 from reprieve.stores.sqlite import SqliteStore, file
 from reprieve.stores.sqlite.file import file_system_of
-from reprieve.testing.conformance.stage import START, WISH, Worker, get, kill, new_job, new_jobs, succeed
+from reprieve.testing.conformance.stage import CANCEL_REQUEST, START, Worker, get, kill, new_job, new_jobs, succeed
 from tests.stores.sqlite.recount import stored_ids
 from tests.stores.sqlite.test_bad_files import filled, outcome, run, set_rights
 
@@ -233,7 +233,7 @@ async def _call(store: SqliteStore, path: Path, call: str, job_id: str) -> None:
     if call == "enqueue":
         await store.enqueue([job], START)
     elif call == "annotation":
-        await store.annotate([Annotation(job_id=job_id, now=START, cancel=WISH)])
+        await store.annotate([Annotation(job_id=job_id, now=START, cancel=CANCEL_REQUEST)])
     elif call == "result":
         await store.result(job_id)
     else:
