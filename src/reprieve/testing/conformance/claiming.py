@@ -132,7 +132,7 @@ async def check_next_time_is_that_of_every_queue_named(store: Store) -> None:
     expect_equal((await worker.ask(queues=("a", "b"))).next_at, START + 4 * SECOND, "the next time of two queues")
 
 
-async def check_claim_that_left_jobs_behind_does_not_wait_for_the_bell(store: Store) -> None:
+async def check_claim_that_left_jobs_behind_does_not_wait_for_a_notification(store: Store) -> None:
     await enqueue(store, *new_jobs(store, 5))
     worker = await Worker.open(store)
     claimed = await worker.ask(3)

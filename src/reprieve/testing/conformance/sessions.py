@@ -62,7 +62,7 @@ async def check_session_lives_until_its_death_is_declared(store: Store) -> None:
     expect(not await worker.heartbeat(again + 15 * SECOND + 1, lease=LEASE), "a millisecond too late it is dead")
 
 
-async def check_session_whose_time_is_up_goes_on_while_nobody_declares_its_death(store: Store) -> None:
+async def check_session_past_its_lease_goes_on_until_recovery_declares_it_dead(store: Store) -> None:
     # After the store was unreachable for longer than a lease, all leases are over, but all workers live.
     await enqueue(store, *new_jobs(store, 2))
     worker = await Worker.open(store, lease=LEASE)
