@@ -14,11 +14,11 @@ NODE_PEERS := $(patsubst requirements/node-%.json,.node-%,$(wildcard requirement
 export PYTHON
 
 .PHONY: help
-help: ## Say what can be made
+help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: $(VENV) ## Watch jobs survive an outage
+demo: $(VENV) ## Run the demo: jobs survive an outage
 	@$(BIN)/reprieve demo
 
 .PHONY: test
@@ -26,7 +26,7 @@ test: $(VENV) servers ## Run the tests, or some of them: make test TESTS=tests/c
 	@$(PYTEST) -n 2 $(TESTS)
 
 .PHONY: pythons
-pythons: $(VENV) servers ## Run the tests on every Python that is found
+pythons: $(VENV) servers ## Run the tests on every installed Python
 	@scripts/pythons $(BIN)/python
 
 .PHONY: servers
@@ -42,11 +42,11 @@ check: $(VENV) ## Lint, check formats, types and layers, and cover every branch 
 	$(PYTEST) -n 2 tests/core --cov --cov-report=term
 
 .PHONY: bench
-bench: $(VENV) servers $(PEERS) $(NODE_PEERS) ## Measure the claims about speed, with peers beside us
+bench: $(VENV) servers $(PEERS) $(NODE_PEERS) ## Run the benchmarks, with other systems beside ours
 	@$(BIN)/python -m benchmarks
 
 .PHONY: faults
-faults: $(VENV) servers ## Run the long fault histories, and the property tests with twenty times the examples
+faults: $(VENV) servers ## Run long fault histories, bounds on time, and the property tests with twenty times the examples
 	@REPRIEVE_FAULTS=1 $(PYTEST) -n 2 -m "faults or hypothesis"
 
 .PHONY: versions
@@ -54,7 +54,7 @@ versions: $(VENV) servers .venv-servers ## Run the tests of the Redis store on t
 	@scripts/versions $(BIN)/python
 
 .PHONY: mutants
-mutants: .venv-mutants ## Change the core in small ways and count the changes that the tests notice
+mutants: .venv-mutants ## Run mutation tests of the core
 	@.venv-mutants/bin/python scripts/mutants.py
 
 .PHONY: lock

@@ -20,7 +20,7 @@ CONSTANT, EVEN = 0.10, 1.3
 
 
 async def work_off(home: RedisHome, jobs: int, tenants: int) -> tuple[float, list[float]]:
-    """Enqueue, claim and settle; answer jobs per second, and microseconds of each server for a job."""
+    """Enqueue, claim and settle; return jobs per second, and microseconds of each server for a job."""
     bench = Bench(home)
     await bench.open()
     before = home.each_cpu()

@@ -88,7 +88,7 @@ class PostgresHome:
     """Each store a schema, made anew."""
 
     def __init__(self, url: str) -> None:
-        """Connect to look at the server from outside."""
+        """Connect to the server itself."""
         import psycopg  # noqa: PLC0415 - an extra, needed here alone
 
         self._url = url
@@ -145,7 +145,7 @@ class RedisHome:
     PREFIX = "reprieve_bench"
 
     def __init__(self, url: str, servers: Sequence[str] = ()) -> None:
-        """Connect to look at the servers from outside; they are named where the URL is not that of a single one."""
+        """Connect to the servers themselves; they are named where the URL is not that of a single one."""
         import redis  # noqa: PLC0415 - an extra, needed here alone
 
         self._url = url

@@ -48,7 +48,7 @@ class Bench:
     async def fill(
         self, count: int, tenants: int = 1, *, due_in: int = 0, wait: Wait = "turn", chunk: int = 1_000
     ) -> float:
-        """Enqueue jobs in bulk; answer jobs per second."""
+        """Enqueue jobs in bulk; return jobs per second."""
         started = time.perf_counter()
         for start in track(
             range(0, count, chunk), f"enqueue {count:,}", console=console, transient=True, disable=count < 100_000
@@ -75,7 +75,7 @@ class Bench:
         )
 
     async def drain(self, count: int, batch: int, settle: Callable[[Job], Change]) -> tuple[float, float]:
-        """Claim and settle so many jobs; answer jobs per second, and microseconds of processor time for each."""
+        """Claim and settle so many jobs; return jobs per second, and microseconds of processor time for each."""
         done = 0
         changes: tuple[Change, ...] = ()
         started, cpu = time.perf_counter(), time.process_time() + self.home.cpu()
@@ -110,7 +110,7 @@ def retry(job: Job) -> Change:
 
 
 def bury(job: Job) -> Change:
-    """Settle a failure that nobody will try again."""
+    """Settle a failure that is not retried."""
     return change.settle(job, Dead(cause=CAUSE, death="permanent"), NOW)
 
 
@@ -214,7 +214,7 @@ async def enqueueing(home: Home, scale: float) -> Table:
 
 
 async def pinned(home: Home, scale: float) -> Table | None:
-    """Work off jobs while somebody holds a snapshot; answer nothing where that makes no difference."""
+    """Run jobs while a transaction holds a snapshot; return nothing where that makes no difference."""
     table = Table(
         "tenants", "first tenth: p50 ms", "last tenth", "ratio", title="Claim + settle, with a snapshot pinned"
     )
@@ -235,7 +235,7 @@ async def pinned(home: Home, scale: float) -> Table | None:
 
 
 async def _tenths(bench: Bench, count: int) -> tuple[float, float]:
-    """Claim and settle everything; answer the median seconds of a claim in the first tenth and in the last."""
+    """Claim and settle everything; return the median seconds of a claim in the first tenth and in the last."""
     times: list[float] = []
     changes: tuple[Change, ...] = ()
     for _ in range(count // 100):
@@ -298,7 +298,7 @@ async def _enqueue_many(bench: Bench, count: int) -> None:
 
 
 async def _bulk(bench: Bench, calls: int) -> float:
-    """Enqueue in bulk; answer jobs per second, without the time that it takes to build them."""
+    """Enqueue in bulk; return jobs per second, without the time that it takes to build them."""
     bulks = [[bench.job(f"tenant-{number % 10}") for number in range(1_000)] for _ in range(calls)]
     started = time.perf_counter()
     for jobs in bulks:

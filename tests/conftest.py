@@ -6,9 +6,12 @@ from collections.abc import Generator, Iterator
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-# The same commit gives the same answer, and a slow machine is no failure.
+from reprieve import Reprieve
+from reprieve.testing import FakeClock
+
+# The same commit gives the same result, and a slow machine is not a failure.
 settings.register_profile("ci", derandomize=True, deadline=None)
-# Looks further than any single run of the tests may.
+# Searches further than `make test` does.
 settings.register_profile(
     "faults",
     max_examples=2_000,
@@ -16,14 +19,27 @@ settings.register_profile(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
-# A mutant only has to be noticed, not explained.
+# A mutant only has to be found, not minimised.
 settings.register_profile("mutants", settings.get_profile("ci"), phases=[Phase.explicit, Phase.generate])
 settings.load_profile("faults" if os.environ.get("REPRIEVE_FAULTS") else "ci")
 
 
+@pytest.fixture
+def clock() -> FakeClock:
+    """Return a clock that stands still until it is moved."""
+    return FakeClock()
+
+
+@pytest.fixture
+def app(clock: FakeClock) -> Iterator[Reprieve]:
+    """Return an app with a store in memory and that clock."""
+    with Reprieve("sqlite://:memory:", clock=clock) as app:
+        yield app
+
+
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
-    """Return the URL of a PostgreSQL server, started for whoever needs one first."""
+    """Return the URL of a PostgreSQL server, started for the first test that needs one."""
     from tests.servers import postgres  # noqa: PLC0415 - only where it is needed
 
     with postgres.running() as url:
@@ -41,7 +57,7 @@ def pgbouncer_url(postgres_url: str) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def redis_url() -> Iterator[str]:
-    """Return the URL of a Redis server, started for whoever needs one first."""
+    """Return the URL of a Redis server, started for the first test that needs one."""
     from tests.servers import redis  # noqa: PLC0415 - only where it is needed
 
     with redis.running() as url:

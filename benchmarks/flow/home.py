@@ -20,7 +20,7 @@ class Place:
     folder: Path
     url: str
     weigh: Callable[[], int]
-    """Answers the bytes of the store."""
+    """Returns the bytes of the store."""
 
 
 class Home(Protocol):
@@ -43,7 +43,7 @@ class SqliteHome:
 
     @contextmanager
     def empty(self) -> Generator[Place]:
-        """Make a folder; the file in it is made by whoever comes first."""
+        """Make a folder; the first process creates the file in it."""
         with tempfile.TemporaryDirectory(prefix="reprieve-bench-") as name:
             folder = Path(name)
 
@@ -63,7 +63,7 @@ class PostgresHome:
     name, title = "postgres", "PostgreSQL"
 
     def __init__(self, url: str) -> None:
-        """Connect as somebody who may make databases."""
+        """Connect as a role that may create databases."""
         import psycopg  # noqa: PLC0415 - an extra, needed here alone
 
         self._url = url

@@ -29,7 +29,7 @@ class Machine:
 
 
 def facts() -> Machine:
-    """Look at this machine."""
+    """Describe this machine."""
     return Machine(
         system=f"{platform.system()} {platform.machine()}",
         processor=_processor(),

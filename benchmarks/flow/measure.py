@@ -1,4 +1,4 @@
-"""The measures: each prepares a store in a folder of its own, lets real processes work, and answers its figures."""
+"""The measures: each prepares a store in a folder of its own, lets real processes work, and returns its figures."""
 
 import statistics
 from collections.abc import Callable, Sequence
@@ -160,7 +160,7 @@ def _pace(  # noqa: PLR0913 - the facts of one backlog
 
 
 def _stamps(side: Side, home: Home, task: str, count: int) -> tuple[list[float], list[float]]:
-    """Pace jobs to an idle worker; answer milliseconds of each call, and of each stamp."""
+    """Pace jobs to an idle worker; return milliseconds of each call, and of each stamp."""
     with home.empty() as place:
         side.ask(place, "fill", task="nothing", count=1)
         with working(side, place) as worker:

@@ -7,7 +7,7 @@ PROC = Path("/proc")
 
 
 def seconds(*processes: int) -> tuple[float | None, float | None]:
-    """Return the processor time of processes, and that of all their descendants; None where nobody tells."""
+    """Return the processor time of processes and of all their descendants; None where the system does not tell."""
     parents, spent = _look()
     if not spent.keys() >= set(processes):
         return None, None

@@ -38,7 +38,7 @@ class BaseProducer(ABC):
         return
 
     def fill(self, task: str, count: int, tenants: int) -> None:
-        """Make a backlog, by the quickest way there is: nobody measures this."""
+        """Make a backlog, in the quickest way there is: this is not measured."""
         if not self.bulk(task, count, tenants):
             self.crowd(task, count, min(count, CALLERS))
 
@@ -52,7 +52,7 @@ class BaseProducer(ABC):
 
     @abstractmethod
     def bulk(self, task: str, count: int, tenants: int) -> bool:
-        """Enqueue jobs in bulk; answer False when there is no such thing."""
+        """Enqueue jobs in bulk; return False where there is no such call."""
 
     def close(self) -> None:
         """End what was opened."""
@@ -68,7 +68,7 @@ class SyncProducer(BaseProducer):
             for _ in threads.map(lambda number: self.send(task, 0, number % 10), range(count)):
                 pass
 
-    def bulk(self, task: str, count: int, tenants: int) -> bool:  # noqa: ARG002 - for those who have it
+    def bulk(self, task: str, count: int, tenants: int) -> bool:  # noqa: ARG002 - for producers that use it
         """Return that there is no such thing."""
         return False
 
@@ -90,8 +90,8 @@ class AsyncProducer(BaseProducer):
     async def put(self, task: str, sent: int, tenant: int) -> None:
         """Enqueue one job."""
 
-    async def put_many(self, task: str, count: int, tenants: int) -> bool:  # noqa: ARG002 - for those who have it
-        """Enqueue jobs in bulk; answer False when there is no such thing."""
+    async def put_many(self, task: str, count: int, tenants: int) -> bool:  # noqa: ARG002 - for producers that use it
+        """Enqueue jobs in bulk; return False where there is no such call."""
         return False
 
     def send(self, task: str, sent: int, tenant: int) -> None:
@@ -127,21 +127,21 @@ def main() -> None:
     wanted = parser.parse_args()
     producer: BaseProducer = importlib.import_module(wanted.module).Producer()
     count: int = wanted.count
-    answer: object = None
+    result: object = None
     if wanted.word not in ("versions", "pace"):
-        # Whoever sets the pace comes to a store that has been filled.
+        # The store has been filled before.
         producer.prepare()
     match wanted.word:
         case "versions":
-            answer = producer.versions()
+            result = producer.versions()
         case "fill":
             producer.fill(wanted.task, count, wanted.tenants)
         case "pace":
-            answer = _pace(producer, wanted.task, count, wanted.every)
+            result = _pace(producer, wanted.task, count, wanted.every)
         case word:
-            answer = _speed(producer, word, count)
+            result = _speed(producer, word, count)
     producer.close()
-    print(json.dumps(answer))
+    print(json.dumps(result))
 
 
 def _speed(producer: BaseProducer, word: str, count: int) -> float | None:
@@ -160,7 +160,7 @@ def _speed(producer: BaseProducer, word: str, count: int) -> float | None:
 
 
 def _pace(producer: BaseProducer, task: str, count: int, every: float) -> list[float]:
-    """Enqueue a job every so many seconds; answer how many milliseconds each call took."""
+    """Enqueue a job every so many seconds; return how many milliseconds each call took."""
     took = []
     begun = time.monotonic()
     for number in range(-WARM_UP, count):

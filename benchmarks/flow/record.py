@@ -39,7 +39,7 @@ class Record:
         return list(self._runs)
 
     def figures(self) -> list[Figure]:
-        """Return the figures that somebody has a value for."""
+        """Return the figures that have a value."""
         return [figure for figure in self._figures if any(self.value(side, figure) is not None for side in self._runs)]
 
     def save(self, path: Path) -> None:

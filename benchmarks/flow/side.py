@@ -1,4 +1,4 @@
-"""A side: whoever is measured, and how its worker and its producer are started."""
+"""A side: a system that is measured, and how its worker and its producer are started."""
 
 import json
 import os
@@ -38,7 +38,7 @@ class Side:
     """The same for more than one process, where it is said otherwise."""
     environ: dict[str, str] = field(default_factory=dict)
     backlog: float = 1.0
-    """Share of the backlog that it is given: who is slower needs less for as long a look."""
+    """Share of the backlog that it gets: a slower system needs fewer jobs for the same duration."""
     lacks: frozenset[str] = frozenset()
     """Measures that it cannot be measured by; `two` is two worker processes."""
     is_supervised: bool = False
@@ -50,7 +50,7 @@ class Side:
         return not self.environment or (ROOT / self.environment).exists()
 
     def ask(self, place: Place, word: str, **options: object) -> object:
-        """Let the producer do something, and answer what it found."""
+        """Call the producer; return its result."""
         flags = [f"--{name}={value}" for name, value in options.items()]
         command = [self.program, *self.producer, word, *flags]
         run = subprocess.run(  # noqa: S603 - our own module
@@ -100,11 +100,11 @@ _CONSUMER = ("-m", "huey.bin.huey_consumer", f"{MODULES}.huey.huey", "--quiet")
 
 
 def _huey(threads: int) -> Side:
-    """Return huey at its best. It looks for jobs every 2 ms, as our bell does."""
-    looks = ("--delay=0.002", "--max-delay=0.002", "--backoff=1")
+    """Return huey at its best. It polls every 2 ms, as ours does."""
+    polling = ("--delay=0.002", "--max-delay=0.002", "--backoff=1")
     return _python(
-        *("huey", "huey", *_CONSUMER, "--worker-type=thread", f"--workers={threads}", *looks),
-        several=(*_CONSUMER, "--worker-type=process", f"--workers={PROCESSES}", *looks),
+        *("huey", "huey", *_CONSUMER, "--worker-type=thread", f"--workers={threads}", *polling),
+        several=(*_CONSUMER, "--worker-type=process", f"--workers={PROCESSES}", *polling),
         backlog=0.5,
     )
 

@@ -49,7 +49,7 @@ class Worker:
             raise TimeoutError(message)
 
     def wait_until(self, is_done: Callable[[], bool], at_most: float) -> bool:
-        """Wait for something; answer whether it came."""
+        """Wait for something; return whether it came."""
         return self._look(is_done, at_most)
 
     def pace(self, count: int) -> Pace:

@@ -183,7 +183,7 @@ class JobHandle(Generic[R_co]):
 
     async def _find(self) -> lookup.Found:
         async with self._explained():
-            return await lookup.look(self._app.store, self._app.clock, self.id)
+            return await lookup.find_job(self._app.store, self._app.clock, self.id)
 
     @asynccontextmanager
     async def _explained(self) -> AsyncIterator[None]:

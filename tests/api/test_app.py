@@ -29,17 +29,6 @@ REFUSED = ConnectionError("refused")
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-def app(clock: FakeClock) -> Iterator[Reprieve]:
-    with Reprieve("sqlite://:memory:", clock=clock) as app:
-        yield app
-
-
-@pytest.fixture
 def send(app: Reprieve) -> Task[[int], None]:
     @app.task(name="send")
     def send(user: int) -> None: ...

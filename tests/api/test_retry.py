@@ -1,7 +1,6 @@
 """Manual retry and cancel: what people may do to a job, and how they are refused."""
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 
@@ -24,17 +23,6 @@ from reprieve.testing import FakeClock, adrain, drain
 REFUSED = ConnectionError("refused")
 HOPELESS = Fail("no such order")
 ANA = {"by": "ana", "reason": "the provider is back"}
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-def app(clock: FakeClock) -> Iterator[Reprieve]:
-    with Reprieve("sqlite://:memory:", clock=clock) as app:
-        yield app
 
 
 @pytest.fixture

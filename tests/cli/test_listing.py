@@ -15,7 +15,7 @@ from reprieve.core.move import Dead, Park, Retry
 from reprieve.stores.open import open_store
 from reprieve.stores.protocol import Claim, Heartbeat, LimitUpdate, Store
 from tests.cli.shell import answer, complaint, reprieve
-from tests.cli.terminal import on_terminal
+from tests.terminal import on_terminal
 
 URL = "sqlite:///jobs.db"
 STORE = ("--store", URL)

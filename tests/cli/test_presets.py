@@ -14,7 +14,7 @@ from reprieve.core import presets
 from reprieve.core.backoff import Decorrelated, Equal, Exponential, Formula, Full, Linear, Steps
 from reprieve.core.policy import Policy
 from tests.cli.shell import answer, complaint, process, reprieve
-from tests.cli.terminal import on_terminal
+from tests.terminal import on_terminal
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-9]m")
 

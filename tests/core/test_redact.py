@@ -117,6 +117,11 @@ def test_any_text_stays_a_text_of_bounded_length(text: str) -> None:
     assert redact(redact(text)) == redact(text)
 
 
+def test_a_long_text_is_cut() -> None:
+    assert len(redact("x" * 10 * MAX_TEXT_CHARS)) == MAX_TEXT_CHARS
+
+
+@pytest.mark.faults
 @pytest.mark.parametrize(
     "part",
     ["a-", "://", "://a:", "token", "password", "password='", "Bearer ", "eyJa.", "-----BEGIN ", '"', "sk-", "key: "],
@@ -127,4 +132,3 @@ def test_no_text_takes_long(part: str) -> None:
     redact(text)
     redact_source(text)
     assert ticks() - began < 5
-    assert len(redact("x" * 10 * MAX_TEXT_CHARS)) == MAX_TEXT_CHARS

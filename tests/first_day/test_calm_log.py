@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 
 from reprieve.clock import ticks
-from tests.first_day.terminal import terminal_of
+from tests.first_day.terminal import UserTerminal
 from tests.first_day.user import PATIENCE, Program, User
 from tests.servers import postgres
 from tests.servers.smtp import MailServer
@@ -123,7 +123,7 @@ def test_a_lifespan_that_fails_shows_only_its_own_exception(user: User) -> None:
 
 def test_colours_are_for_terminals_and_no_color_forbids_them(user: User) -> None:
     user.write("shop.py", SHOP)
-    with terminal_of(user) as terminal:  # sets NO_COLOR
+    with UserTerminal(user) as terminal:  # sets NO_COLOR
         terminal.type("reprieve worker shop:app -p 1 --store sqlite:///jobs.db")
         terminal.wait_for("info      worker started: shop:app")
         assert "\x1b[" not in terminal.screen

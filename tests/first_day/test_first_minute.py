@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from reprieve.clock import ticks
-from tests.first_day.terminal import Terminal, terminal_of
+from tests.first_day.terminal import UserTerminal
 from tests.first_day.user import PATIENCE, User
 from tests.servers.ports import free_port
 
@@ -35,7 +35,7 @@ def first_minute() -> str:
 class Desk:
     """Two terminals, in which a person does what a document says."""
 
-    def __init__(self, user: User, mails: Terminal, commands: Terminal) -> None:
+    def __init__(self, user: User, mails: UserTerminal, commands: UserTerminal) -> None:
         self._user = user
         self._mails = mails
         self._commands = commands
@@ -89,7 +89,7 @@ class Desk:
 def test_document_followed_to_the_letter_ends_in_one_mail_for_each_job(
     user: User, document: Callable[[], str], mails: list[str]
 ) -> None:
-    with terminal_of(user) as first, terminal_of(user) as second:
+    with UserTerminal(user) as first, UserTerminal(user) as second:
         desk = Desk(user, first, second)
         desk.follow(document().replace(PORT, str(free_port())))
         desk.stop(desk.worker)

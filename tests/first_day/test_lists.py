@@ -16,7 +16,7 @@ from reprieve.core.job import Cause, Job
 from reprieve.core.move import Dead, Park, Retry, Return
 from reprieve.stores.open import open_store
 from reprieve.stores.protocol import Claim, Heartbeat, LimitUpdate, Store
-from tests.cli import terminal
+from tests import terminal
 from tests.first_day.user import User
 
 DOWN = Cause(reason="connection refused by smtp.example.org", code="ECONNREFUSED", kind="transient")

@@ -9,7 +9,7 @@ from tests.flows.workload import nap, stay, toil
 
 
 @flow
-async def test_a_job_of_a_killed_child_runs_again_within_a_second(stage: Stage) -> None:
+async def test_a_job_of_a_killed_child_runs_again_before_its_lease_is_over(stage: Stage) -> None:
     # With a lease so long that only its supervisor can have taken the job back.
     stage.hire(lease=60.0)
     job = await stage.enqueue_one(stay.call(stage.mark("end")))
@@ -17,7 +17,7 @@ async def test_a_job_of_a_killed_child_runs_again_within_a_second(stage: Stage) 
     killed = ticks()
     os.kill(first.pid, signal.SIGKILL)
     second = (await stage.running(job, attempt=2))[-1]
-    assert stage.figure("run again after the kill of its child", second.at - killed) < SOON
+    stage.figure("run again after the kill of its child", second.at - killed, at_most=SOON)
     stage.release("end")
     (after,) = await stage.succeeded(job)
     assert (after.crashes, after.charged) == (1, 0)
@@ -61,11 +61,11 @@ async def test_jobs_of_a_killed_worker_run_elsewhere_when_its_lease_is_over(stag
     killed = ticks()
     victim.send_all(signal.SIGKILL)
     first = (await stage.until(lambda: stage.began(*long)[4:], "a job runs again", stage.terms.lease + PATIENCE))[0]
-    stage.figure(f"run again after a kill of the whole worker, lease {stage.terms.lease:g} s", first.at - killed)
+    lease = stage.terms.lease
+    stage.figure(f"run again after a kill of all, lease {lease:g} s", first.at - killed, at_most=lease + 2 + SOON)
     # Those that may have been to blame run one after the other, so that the second begins when the first has ended.
     stage.release("end")
     after = await stage.succeeded(*long)
-    assert first.at - killed < stage.terms.lease + 2 + SOON
     assert [(job.crashes, job.charged, job.attempt) for job in after] == [(1, 0, 2)] * 4
     assert len(stage.began(*long)) == 8
 
@@ -92,7 +92,7 @@ async def test_children_die_with_their_supervisor(stage: Stage) -> None:
     orphans = [*tree.children(), begun.pid]
     assert len(set(orphans)) == 3
     tree.send(signal.SIGKILL)
-    await stage.until(lambda: not any(map(is_alive, orphans)), "all processes are gone", within=SOON)
+    await stage.until(lambda: not any(map(is_alive, orphans)), "all children are dead")
 
 
 @flow
@@ -102,4 +102,4 @@ async def test_jobs_behind_slow_ones_go_to_a_child_that_is_free(stage: Stage) ->
     # Quick jobs teach the children to fetch ahead.
     await stage.succeeded(*await stage.enqueue(*calls(nap, 60)))
     slow = await stage.enqueue(*calls(stay, 4, stage.mark("end")))
-    assert len({line.pid for line in await stage.running(*slow, within=10.0)}) == 2
+    assert len({line.pid for line in await stage.running(*slow)}) == 2

@@ -43,15 +43,16 @@ async def test_an_outage_costs_few_calls_and_no_job(stage: Stage) -> None:
         await stage.enqueue(*calls(relay, jobs, port))
         stage.hire(processes=2, slots=20, queues=("relay",))
         first = (await stage.until(lambda: seen(stage), "a first call"))[0]
-        await stage.until(lambda: ticks() > first.at + outage, "the outage has lasted for a while", within=outage + 1)
+        await stage.until(
+            lambda: ticks() > first.at + outage, "the outage has lasted for a while", within=outage + PATIENCE
+        )
         made = len(seen(stage))
         back = ticks()
         async with await asyncio.start_server(lambda _, writer: writer.close(), sock=door):
-            await stage.until(lambda: len(done(stage)) == jobs, "all is done", within=PATIENCE + 15, every=0.1)
+            await stage.until(lambda: len(done(stage)) == jobs, "all is done", within=2 * PATIENCE, every=0.1)
     drained = max(line.at for line in stage.finished()) - back
-    print(f"{made / jobs:.3f} calls per job in an outage of {outage:g} s, drained in {drained:.1f} s")  # noqa: T201
+    stage.figure(f"{made / jobs:.3f} calls per job in an outage of {outage:g} s, drained in", drained, at_most=30.0)
     assert made <= 0.1 * jobs
-    assert drained < 15 + 15
 
     async def all_succeeded() -> bool:
         return set(await stage.app.store.tally("status", Filter(queue="relay"), clock.now())) == {"succeeded"}

@@ -17,6 +17,7 @@ from tests.flows.ground import File
 
 HEARTBEAT = 0.1
 LEASE = 1.0
+PATIENCE = 30.0
 
 
 async def test_after_a_standstill_no_session_is_expired_until_all_could_send_a_heartbeat() -> None:
@@ -40,7 +41,7 @@ async def test_after_a_standstill_no_session_is_expired_until_all_could_send_a_h
     assert await looker.recover_if_steady() == 0
     again, recovered = ticks(), 0
     while not recovered:
-        assert ticks() < again + 10
+        assert ticks() < again + PATIENCE
         await asyncio.sleep(HEARTBEAT)
         recovered = await looker.recover_if_steady()
     assert ticks() - again > HEARTBEAT

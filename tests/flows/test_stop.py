@@ -29,8 +29,8 @@ async def test_a_worker_that_is_told_to_stop_finishes_what_runs_and_gives_the_re
         return {job.state for job in await stage.jobs(fetched)} == {"waiting"}
 
     await stage.until(is_back, "what was fetched is back")
-    # A prefetched job that is not given back goes back after a second anyway, but not before.
-    assert stage.figure("fetched jobs back after SIGTERM", ticks() - told) < 0.9
+    # Without the signal they would be back after a second as well.
+    stage.figure("fetched jobs back after SIGTERM", ticks() - told, at_most=0.9)
     stage.hire()
     await stage.succeeded(*fetched)
     assert tree.status() is None

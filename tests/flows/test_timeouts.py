@@ -91,7 +91,7 @@ async def test_a_child_whose_threads_do_not_end_is_replaced(tmp_path: Path, grou
 
 
 @flow
-async def test_running_jobs_are_cancelled_at_once(stage: Stage) -> None:
+async def test_running_jobs_are_cancelled_before_they_end(stage: Stage) -> None:
     stage.hire()
     jobs = await stage.enqueue(workload.nap.call(60.0), workload.doze.call(60.0), workload.toil.call(60.0))
     begun = await stage.running(*jobs)
@@ -100,7 +100,7 @@ async def test_running_jobs_are_cancelled_at_once(stage: Stage) -> None:
     answers = await asyncio.gather(*(stage.app.job(job).acancel(by="ada", reason="not needed") for job in jobs))
     assert answers == ["stopping"] * 3
     after = await stage.ended(*jobs)
-    assert stage.figure("running jobs cancelled", ticks() - asked) < SOON
+    stage.figure("running jobs cancelled", ticks() - asked, at_most=SOON)
     assert [job.state for job in after] == ["cancelled"] * 3
     for job in jobs:
         (*_, (_, event)) = await stage.app.store.events(job_id=job)

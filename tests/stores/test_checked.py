@@ -36,7 +36,7 @@ from reprieve.stores.protocol import MAX_PAYLOAD_BYTES, Annotation, Filter, Limi
 from reprieve.stores.redis import RedisStore
 from reprieve.stores.sqlite import SqliteStore
 from reprieve.testing import FaultyStore
-from reprieve.testing.conformance.stage import START, WISH, Worker, new_job, new_jobs, succeed
+from reprieve.testing.conformance.stage import CANCEL_REQUEST, START, Worker, new_job, new_jobs, succeed
 
 CAPABILITIES: tuple[type, ...] = (Immediate, Transactional, AsyncTransactional, StatementProvider, RelayTarget, Faulty)
 
@@ -153,7 +153,7 @@ async def test_result_and_progress_are_as_large_as_a_payload_at_most(store: Chec
 BAD_IDS = ["x\n", "", "018bcfe5-6800-7000-a7d8-cfec5f801000\n"]
 BY_ID: dict[str, Callable[[Store, str], Awaitable[object]]] = {
     "enqueue": lambda store, job_id: store.enqueue([replace(new_job(store), id=job_id)], START),
-    "annotate": lambda store, job_id: store.annotate([Annotation(job_id=job_id, now=START, cancel=WISH)]),
+    "annotate": lambda store, job_id: store.annotate([Annotation(job_id=job_id, now=START, cancel=CANCEL_REQUEST)]),
     "progress": lambda store, job_id: store.progress(job_id),
     "result": lambda store, job_id: store.result(job_id),
     "find": lambda store, job_id: store.find(Filter(ids=(job_id,)), START),

@@ -11,7 +11,7 @@ from reprieve.stores.open import open_store
 from reprieve.stores.protocol import Claim, Heartbeat, Store
 
 NOW = 1_700_000_000_000
-HELD = Gate(dependency="ses", mode="held", since_at=NOW, probe_at=NOW + 60_000, witnesses=("a", "b"))
+HELD = Gate(dependency="ses", mode="held", since_at=NOW, probe_at=NOW + 60_000, failed_jobs=("a", "b"))
 
 
 @pytest.fixture

@@ -4,13 +4,12 @@ import asyncio
 import os
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 
 import pytest
 
 from reprieve import Cancel, Fail, Policy, Reprieve, Retry, Snooze, current_job
 from reprieve.backoff import Exponential
-from reprieve.clock import ticks
 from reprieve.context import Running
 from reprieve.errors import EndlessDrain, PayloadTooLarge, ReprieveError
 from reprieve.stores.protocol import Claim, Filter, Heartbeat, LimitUpdate
@@ -20,17 +19,6 @@ from reprieve.testing.fault import Fault, FaultyStore
 REFUSED = ConnectionError("refused")
 HOPELESS = Fail("hopeless")
 SOON = Policy(max_attempts=4, backoff=Exponential("60s", factor=2))
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-def app(clock: FakeClock) -> Iterator[Reprieve]:
-    with Reprieve("sqlite://:memory:", clock=clock) as app:
-        yield app
 
 
 def test_an_empty_store_is_drained_at_once(app: Reprieve) -> None:
@@ -58,7 +46,7 @@ def test_functions_and_coroutines_are_run(app: Reprieve) -> None:
 
 def test_the_clock_jumps_from_retry_to_retry(app: Reprieve, clock: FakeClock) -> None:
     moments: list[int] = []
-    began, start = ticks(), clock.now()
+    start = clock.now()
 
     @app.task(policy=SOON)
     def fail() -> None:
@@ -73,7 +61,6 @@ def test_the_clock_jumps_from_retry_to_retry(app: Reprieve, clock: FakeClock) ->
     assert drained.attempts[-1].reason == "refused"
     assert isinstance(drained.attempts[-1].error, ConnectionError)
     assert job.fetch().death == "exhausted"
-    assert ticks() - began < 60
 
 
 def test_a_schedule_is_jumped_to(app: Reprieve, clock: FakeClock) -> None:

@@ -1,6 +1,6 @@
 """Outages on virtual time, decided by a real worker: which jobs are spared or charged, and when they are done."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -9,17 +9,6 @@ from reprieve.testing import FakeClock, drain
 from reprieve.testing.drained import Drained
 
 MINUTE = 60_000
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-def app(clock: FakeClock) -> Iterator[Reprieve]:
-    with Reprieve("sqlite://:memory:", clock=clock) as app:
-        yield app
 
 
 def outage(app: Reprieve, clock: FakeClock, jobs: int, error: Callable[[], Exception]) -> tuple[Drained, float]:

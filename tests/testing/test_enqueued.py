@@ -1,23 +1,11 @@
 """What was enqueued, and how a test is sure of it."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
 
 from reprieve import Reprieve, Task
 from reprieve.testing import FakeClock, assert_enqueued, drain, enqueued
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-def app(clock: FakeClock) -> Iterator[Reprieve]:
-    with Reprieve("sqlite://:memory:", clock=clock) as app:
-        yield app
 
 
 @dataclass

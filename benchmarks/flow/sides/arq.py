@@ -14,7 +14,7 @@ from benchmarks.flow.work import work as attempt
 
 MOST_JOBS = 100
 POLL_DELAY = 0.005
-"""Seconds between two looks at the queue; nothing wakes it."""
+"""Seconds between polls of the queue; nothing wakes it."""
 
 _settings = RedisSettings.from_dsn(os.environ[URL])
 

@@ -22,7 +22,7 @@ QUEUE = Queue(
     eager_polling=True,
 )
 OUTGOING_INTERVAL = 0.02
-"""Seconds between writes of outcomes. A retry is such an outcome, and nobody sees it before."""
+"""Seconds between writes of outcomes. A retry is such an outcome, and is not visible before."""
 
 _log = logging.getLogger("chancy")
 _log.setLevel(logging.WARNING)

@@ -38,7 +38,7 @@ class Producer(AsyncProducer):
 
     async def put(self, task: str, sent: int, tenant: int) -> None:  # noqa: ARG002 - it knows none
         """Enqueue one job."""
-        # Whole seconds: it looks for what is due once a second, and what is due at once need not wait for that.
+        # Whole seconds: it polls for due jobs once a second; a job that is due at once does not wait for that.
         again = {"retries": MOST_ATTEMPTS, "retry_delay": int(RETRY_AFTER[task])} if task in RETRY_AFTER else {}
         await self._queue.enqueue("run", task=task, sent=sent, payload=PAYLOAD, ttl=-1, **again)
 

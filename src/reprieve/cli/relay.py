@@ -45,9 +45,8 @@ def relay(  # noqa: PLR0913 - one parameter per option
     """Move jobs from an outbox to the store.
 
     An app on Redis with an outbox writes the jobs of your transactions to the outbox. The relay moves them to the
-    store, each exactly once, even if it is killed. It runs until SIGTERM or Ctrl-C, and waits while the outbox or
-    the store is unreachable. Several relays may run at once. The app is
-    that of --app, REPRIEVE_APP or the configuration.
+    store, each exactly once, even if it is killed. It runs until SIGTERM or Ctrl-C, and waits while the outbox or the
+    store is unreachable. Several relays may run at once. The app is that of --app, REPRIEVE_APP or the configuration.
 
     A job that the store refuses stays in the outbox, with the reason, and does not block others. The status is 1 if
     there was any.

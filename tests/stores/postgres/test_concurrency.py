@@ -340,7 +340,7 @@ async def test_gauges_wait_for_nobody_and_know_who_has_just_come(
     with address_of(url).connect() as busy:
         busy.execute("begin")
         busy.execute("select take_turn('1:1:')")
-        before = await asyncio.wait_for(store.limit_states(subject), 5)
+        before = await asyncio.wait_for(store.limit_states(subject), 30)
         busy.execute("commit")
     assert [limit_state.name for limit_state in before] == [name]
     assert await store.limit_states(subject) == before

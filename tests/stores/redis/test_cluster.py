@@ -236,6 +236,7 @@ async def test_who_waits_at_four_bells_and_hears_one_leaves_the_others(url: str)
     await store.close()
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize("partitions", [1, 4])
 async def test_store_that_was_just_notified_closes_at_once(partitions: int, url: str) -> None:
     for _ in range(5):

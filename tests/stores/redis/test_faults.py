@@ -276,6 +276,7 @@ async def test_key_of_another_kind_is_told_and_nothing_is_half_done(suffix: str,
         await store.close()
 
 
+@pytest.mark.faults
 async def test_server_that_stays_away_is_told_once_for_all_who_wait() -> None:
     with servers.own() as server:
         store = RedisStore(server.url)

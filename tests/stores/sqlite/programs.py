@@ -149,7 +149,7 @@ def fork_with_an_open_store(path: str) -> None:
 
 
 async def enqueue_one(store: SqliteStore) -> str:
-    (job_id,) = await asyncio.wait_for(store.enqueue([new_job(store)], START), 10)
+    (job_id,) = await asyncio.wait_for(store.enqueue([new_job(store)], START), 30)
     return job_id
 
 

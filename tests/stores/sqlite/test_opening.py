@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from reprieve import Reprieve
-from reprieve.clock import ticks
 from reprieve.errors import StoreNotFound, StoreReadOnly
 from reprieve.stores.sqlite import SqliteStore
 from reprieve.testing.conformance.stage import START, new_job
@@ -36,9 +35,7 @@ async def test_a_store_that_is_up_to_date_opens_beside_a_transaction_and_takes_i
         shop.execute("analyze")
         before = numbers_taken(path)
         shop.execute("begin immediate")
-        began = ticks()
         store = SqliteStore(path, may_wait=False)
-        assert ticks() - began < 5
         job = new_job(store)
         store.enqueue_in(shop, [job], START)
         shop.execute("commit")
@@ -71,10 +68,8 @@ def test_a_store_that_is_missing_is_not_made_beside_a_transaction(path: Path, mo
         shop.execute("create table shop_order (title text)")
         shop.execute("begin immediate")
         shop.execute("insert into shop_order values ('bread')")
-        began = ticks()
         with pytest.raises(StoreNotFound, match="open the store before you begin the transaction"):
             SqliteStore(path, shared=True, may_wait=False)
-        assert ticks() - began < 5
         shop.execute("commit")
         assert shop.execute("select title from shop_order").fetchall() == [("bread",)]
 

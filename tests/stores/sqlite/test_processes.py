@@ -2,12 +2,10 @@
 
 import asyncio
 import sqlite3
-import statistics
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, closing
 from itertools import pairwise
 from pathlib import Path
-from time import perf_counter
 
 import pytest
 
@@ -17,7 +15,7 @@ from reprieve.stores.protocol import Filter, LimitUpdate
 from reprieve.stores.sqlite import SqliteStore
 from reprieve.stores.sqlite.rows import row_id
 from reprieve.testing.conformance.stage import START, Worker, new_job, new_jobs, succeed
-from tests.stores.sqlite.processes import Program
+from tests.stores.sqlite.processes import PATIENCE, Program
 from tests.stores.sqlite.recount import complaints, stored_ids
 
 
@@ -68,7 +66,6 @@ async def test_two_processes_share_a_queue_and_run_no_job_twice(path: Path, stor
 
 async def test_enqueue_in_another_process_wakes_who_waits(path: Path, store: SqliteStore) -> None:
     worker = await Worker.open(store)
-    delays: list[float] = []
     async with AsyncExitStack() as stack:
         producer = await started(stack, "enqueue_when_told", path)
         done: list[Job] = []
@@ -77,17 +74,13 @@ async def test_enqueue_in_another_process_wakes_who_waits(path: Path, store: Sql
             assert claimed.jobs == ()
             # The settlement itself was a change; this claim changes nothing and begins to listen.
             assert (await worker.ask(10)).jobs == ()
-            waiting = asyncio.create_task(store.wait(("default",), 10.0, worker.session))
-            start = perf_counter()
+            waiting = asyncio.create_task(store.wait(("default",), PATIENCE, worker.session))
             producer.tell()
             assert await waiting
-            delays.append(perf_counter() - start)
             await producer.hear()
             done = await worker.take(10)
             assert len(done) == 1
         await producer.end()
-    print(f"enqueue in another process to waking: median {statistics.median(delays) * 1_000:.1f} ms")  # noqa: T201 - a figure for people
-    assert statistics.median(delays) < 1.0
 
 
 async def test_what_happened_between_claim_and_wait_is_not_missed(path: Path, store: SqliteStore) -> None:
@@ -97,7 +90,7 @@ async def test_what_happened_between_claim_and_wait_is_not_missed(path: Path, st
         assert await worker.take() == []
         producer.tell()
         await producer.hear()
-        assert await store.wait(("default",), 10.0, worker.session)
+        assert await store.wait(("default",), PATIENCE, worker.session)
         await producer.end()
 
 
@@ -171,5 +164,5 @@ async def test_process_that_dies_with_the_lock_does_not_keep_it(path: Path, stor
         done, _ = await asyncio.wait([waiting], timeout=0.2)
         assert not done
         await holder.kill()
-        assert len(await asyncio.wait_for(waiting, 5)) == 1
+        assert len(await asyncio.wait_for(waiting, PATIENCE)) == 1
     assert complaints(path) == []

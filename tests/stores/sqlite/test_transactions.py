@@ -183,7 +183,7 @@ async def test_writers_wait_for_the_transaction(path: Path, store: SqliteStore, 
     done, _ = await asyncio.wait([waiting], timeout=0.2)
     assert not done
     shop.execute("commit")
-    assert await asyncio.wait_for(waiting, 5) == [outside.id]
+    assert await asyncio.wait_for(waiting, 30) == [outside.id]
     assert stored_ids(path) == {inside.id, outside.id}
 
 
@@ -196,7 +196,7 @@ async def test_commit_wakes_whoever_waits(store: SqliteStore, shop: sqlite3.Conn
     done, _ = await asyncio.wait([waiting], timeout=0.05)
     assert not done
     shop.execute("commit")
-    assert await asyncio.wait_for(waiting, 1)
+    assert await asyncio.wait_for(waiting, 30)
 
 
 async def test_application_that_was_there_first_may_share_its_file(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ async def test_caller_that_gives_up_does_not_stop_the_others(store: SqliteStore)
             task.cancel()
     results = await asyncio.gather(*given_up, return_exceptions=True)
     assert all(isinstance(result, asyncio.CancelledError) for result in results)
-    assert await asyncio.wait_for(patient, 10) == [job.id]
+    assert await asyncio.wait_for(patient, 30) == [job.id]
     assert job.id in {found.id for found in (await store.find(Filter(), START)).jobs}
 
 
@@ -99,7 +99,7 @@ async def test_calls_that_wait_are_answered_before_the_store_is_closed(store: Sq
         await asyncio.sleep(0)
         with pytest.raises(StoreClosed, match="open it again"):
             await opened.enqueue(jobs, START)
-    assert await asyncio.wait_for(enqueued, 10) == [job.id for job in jobs]
+    assert await asyncio.wait_for(enqueued, 30) == [job.id for job in jobs]
     assert not wait(waiting, 10).not_done
     await closing
 

@@ -1,7 +1,7 @@
 """The conformance suite: what the store protocol promises, as checks that any store must pass.
 
 Each of `CHECKS` is a sentence and a coroutine function that takes a fresh, empty store and raises AssertionError when
-the store breaks its promise. `reprieve.testing.conformance.machine` looks for the histories that nobody thought of.
+the store breaks its promise. `reprieve.testing.conformance.machine` searches for failing histories.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -17,9 +17,9 @@ from reprieve.testing.conformance import (
     keeping,
     limits,
     operating,
-    ringing,
     sessions,
     settling,
+    waiting,
 )
 
 __all__ = ["CHECKS", "Check"]
@@ -37,7 +37,7 @@ _MODULES: tuple[ModuleType, ...] = (
     fairness,
     keeping,
     finding,
-    ringing,
+    waiting,
 )
 
 CHECKS: Mapping[str, Check] = MappingProxyType(

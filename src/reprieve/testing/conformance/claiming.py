@@ -1,5 +1,5 @@
 # ruff: noqa: D103, PLR2004 - a check's name is its sentence, and its numbers stand beside what they are compared with
-"""Checks of the claim: what is leased, when, and what a repeated call answers."""
+"""Checks of the claim: what is leased, when, and what a repeated call returns."""
 
 from reprieve.core import change
 from reprieve.core.move import Dead
@@ -132,7 +132,7 @@ async def check_next_time_is_that_of_every_queue_named(store: Store) -> None:
     expect_equal((await worker.ask(queues=("a", "b"))).next_at, START + 4 * SECOND, "the next time of two queues")
 
 
-async def check_claim_that_left_jobs_behind_does_not_wait_for_the_bell(store: Store) -> None:
+async def check_claim_that_left_jobs_behind_does_not_wait_for_a_notification(store: Store) -> None:
     await enqueue(store, *new_jobs(store, 5))
     worker = await Worker.open(store)
     claimed = await worker.ask(3)
@@ -202,11 +202,11 @@ async def check_repeated_claim_answers_its_changes_as_before(store: Store) -> No
     ghost = new_job(store)
     changes = [succeed(one), succeed(two), succeed(three), succeed(change.lease(ghost, worker.session, START).job)]
     first = await worker.ask(2, changes=changes)
-    expect_equal(first.results, ("applied", "refused", "applied", "missing"), "the answers to four changes")
+    expect_equal(first.results, ("applied", "refused", "applied", "missing"), "the results of four changes")
     # What was refused or missing the first time must not be judged anew, whatever has happened since.
     await enqueue(store, ghost)
     again = await worker.again(2, changes=changes)
-    expect_equal((again.results, again.jobs), (first.results, first.jobs), "the answers to a repeated claim")
+    expect_equal((again.results, again.jobs), (first.results, first.jobs), "the results of a repeated claim")
 
 
 async def check_claim_with_a_lower_number_is_refused_whole(store: Store) -> None:
@@ -229,10 +229,10 @@ async def check_numbers_count_for_each_session_alone(store: Store) -> None:
 
 async def check_unknown_session_leases_nothing(store: Store) -> None:
     job = await enqueued(store)
-    nobody = Worker(store, "nobody")
-    await expect_error(nobody.ask(5), SessionDead, "a claim of a session that never was")
-    forged = succeed(change.lease(job, "nobody", START).job)
-    await expect_error(nobody.ask(5, changes=[forged]), SessionDead, "its settlement")
+    stranger = Worker(store, "stranger")
+    await expect_error(stranger.ask(5), SessionDead, "a claim of a session that never was")
+    forged = succeed(change.lease(job, "stranger", START).job)
+    await expect_error(stranger.ask(5, changes=[forged]), SessionDead, "its settlement")
     expect_job(await get(store, job), job)
 
 

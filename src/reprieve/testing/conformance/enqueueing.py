@@ -80,7 +80,7 @@ async def check_enqueue_stores_many_jobs_in_one_call(store: Store) -> None:
 async def check_repeated_enqueue_changes_nothing(store: Store) -> None:
     jobs = new_jobs(store, 3)
     first = await enqueue(store, *jobs)
-    expect_equal(await enqueue(store, *jobs), first, "the answer to a repeated enqueue")
+    expect_equal(await enqueue(store, *jobs), first, "the result of a repeated enqueue")
     expect_equal(len(await find_all(store, Filter())), 3, "jobs after a repeated enqueue")
 
 
@@ -107,7 +107,7 @@ async def check_repeated_enqueue_leaves_a_job_that_moved_on_alone(store: Store) 
 async def check_key_that_is_taken_answers_the_job_that_has_it(store: Store) -> None:
     first = await enqueued(store, key="welcome-42")
     second = new_job(store, key="welcome-42", payload=b"other")
-    expect_equal(await enqueue(store, second), [first.id], "the answer for a taken key")
+    expect_equal(await enqueue(store, second), [first.id], "the result for a taken key")
     expect_equal(await get(store, second), None, "the job whose key was taken")
     expect_job(await get(store, first), first, "the job that has the key")
 
@@ -122,7 +122,7 @@ async def check_repeat_of_an_enqueue_with_a_taken_key_answers_the_same(store: St
     batch = [new_job(store, key="k"), new_job(store, key="l")]
     wanted = [first.id, batch[1].id]
     for _ in range(2):
-        expect_equal(await enqueue(store, *batch), wanted, "the answer to an enqueue with a taken key")
+        expect_equal(await enqueue(store, *batch), wanted, "the result of an enqueue with a taken key")
 
 
 async def check_same_key_of_another_tenant_or_task_is_another_key(store: Store) -> None:
@@ -143,14 +143,14 @@ async def check_jobs_without_key_never_collide(store: Store) -> None:
 async def check_key_of_a_running_job_is_taken(store: Store) -> None:
     job = await enqueued(store, key="k")
     await (await Worker.open(store)).take()
-    expect_equal(await enqueue(store, new_job(store, key="k")), [job.id], "the answer for a running job's key")
+    expect_equal(await enqueue(store, new_job(store, key="k")), [job.id], "the result for a running job's key")
 
 
 async def check_key_of_a_succeeded_job_is_taken(store: Store) -> None:
     job = await enqueued(store, key="k")
     worker = await Worker.open(store)
     await worker.settle(succeed(await worker.one()))
-    expect_equal(await enqueue(store, new_job(store, key="k")), [job.id], "the answer for a succeeded job's key")
+    expect_equal(await enqueue(store, new_job(store, key="k")), [job.id], "the result for a succeeded job's key")
 
 
 async def check_key_of_a_dead_job_is_taken_however_old(store: Store) -> None:
@@ -160,7 +160,7 @@ async def check_key_of_a_dead_job_is_taken_however_old(store: Store) -> None:
     later = START + 60 * DAY
     await store.prune(Retention(now=later))
     again = new_job(store, later, key="k")
-    expect_equal(await enqueue(store, again, at=later), [job.id], "the answer for a dead job's key after 60 days")
+    expect_equal(await enqueue(store, again, at=later), [job.id], "the result for a dead job's key after 60 days")
 
 
 async def check_key_of_a_waiting_job_is_taken_however_old(store: Store) -> None:
@@ -168,7 +168,7 @@ async def check_key_of_a_waiting_job_is_taken_however_old(store: Store) -> None:
     later = START + 60 * DAY
     await store.prune(Retention(now=later))
     again = new_job(store, later, key="k")
-    expect_equal(await enqueue(store, again, at=later), [job.id], "the answer for a waiting job's key after 60 days")
+    expect_equal(await enqueue(store, again, at=later), [job.id], "the result for a waiting job's key after 60 days")
 
 
 async def check_key_outlives_its_job_for_its_time(store: Store) -> None:
@@ -179,11 +179,11 @@ async def check_key_outlives_its_job_for_its_time(store: Store) -> None:
     pruned = await store.prune(Retention(now=soon, succeeded_for=1.0))
     expect_equal((pruned.succeeded, pruned.keys), (1, 0), "jobs and keys pruned while the key is still kept")
     again = new_job(store, soon, key="k")
-    expect_equal(await enqueue(store, again, at=soon), [job.id], "the answer for the key of a job that was pruned")
+    expect_equal(await enqueue(store, again, at=soon), [job.id], "the result for the key of a job that was pruned")
     pruned = await store.prune(Retention(now=late, succeeded_for=1.0))
     expect_equal(pruned.keys, 1, "keys pruned after their time")
     again = new_job(store, late, key="k")
-    expect_equal(await enqueue(store, again, at=late), [again.id], "the answer for a key whose time is up")
+    expect_equal(await enqueue(store, again, at=late), [again.id], "the result for a key whose time is up")
     expect_job(await get(store, again, late), again, "the second job of a key")
 
 
@@ -196,10 +196,10 @@ async def check_key_is_kept_for_a_day_unless_it_says_otherwise(store: Store) -> 
     )
     pruned = await store.prune(Retention(now=soon, cancelled_for=1.0))
     expect_equal(pruned.cancelled, 1, "cancelled jobs pruned")
-    expect_equal(await enqueue(store, new_job(store, soon, key="k"), at=soon), [job.id], "the answer before a day")
+    expect_equal(await enqueue(store, new_job(store, soon, key="k"), at=soon), [job.id], "the result before a day")
     await store.prune(Retention(now=late, cancelled_for=1.0))
     again = new_job(store, late, key="k")
-    expect_equal(await enqueue(store, again, at=late), [again.id], "the answer after a day")
+    expect_equal(await enqueue(store, again, at=late), [again.id], "the result after a day")
 
 
 async def check_names_that_are_none_are_refused(store: Store) -> None:
@@ -248,7 +248,7 @@ async def check_refused_enqueue_stores_nothing_at_all(store: Store) -> None:
     worker = await Worker.open(store)
     expect_equal(await worker.take(10), [], "jobs leased after an enqueue that was refused")
     again = new_job(store, key="k")
-    expect_equal(await enqueue(store, again), [again.id], "the answer for a key of an enqueue that was refused")
+    expect_equal(await enqueue(store, again), [again.id], "the result for a key of an enqueue that was refused")
 
 
 async def check_held_lane_stays_held_when_jobs_join_it(store: Store) -> None:

@@ -1,4 +1,4 @@
-"""How a check speaks: it says what it expected and what it found."""
+"""Assertions of the checks: they say what was expected and what was found."""
 
 from collections.abc import Awaitable, Sequence
 
@@ -32,18 +32,18 @@ def expect_job(found: Job | None, wanted: Job, what: str = "the stored job") -> 
 
 
 def expect_ids(found: Sequence[Job], wanted: Sequence[Job], what: str) -> None:
-    """Raise AssertionError unless these are the same jobs, in whatever order."""
+    """Raise AssertionError unless these are the same jobs, in any order."""
     expect_equal(sorted(job.id for job in found), sorted(job.id for job in wanted), what)
 
 
 async def expect_error(call: Awaitable[object], kind: type[Exception], when: str) -> None:
     """Raise AssertionError unless the call raises this error; `when` says what was tried."""
     try:
-        answer = await call
+        result = await call
     except kind:
         return
     except Exception as error:
         message = f"{when}: expected {kind.__name__}, but {type(error).__name__} was raised: {error}"
         raise AssertionError(message) from error
-    message = f"{when}: expected {kind.__name__}, but it was answered with {answer!r}"
+    message = f"{when}: expected {kind.__name__}, but it returned {result!r}"
     raise AssertionError(message)

@@ -1,5 +1,5 @@
 # ruff: noqa: D103, PLR2004 - a check's name is its sentence, and its numbers stand beside what they are compared with
-"""Checks of fairness between tenants and of priorities inside one. Who is first among equals is left to the store."""
+"""Checks of fairness between tenants and of priorities inside one. The order among equals is left to the store."""
 
 from msgspec.structs import replace
 

@@ -39,11 +39,11 @@ from reprieve.testing.conformance.stage import (
 )
 
 NOW = START + HOUR
-"""When the crowd is looked at: what runs since the start is stuck, and what waited for seconds is due."""
+"""The time of the search: jobs that run since the start are stuck, and jobs that waited for seconds are due."""
 
 
 async def populate(store: Store) -> dict[Status, list[Job]]:
-    """Fill a store with jobs of every status; answer them as they are at `NOW`."""
+    """Fill a store with jobs of every status; return them as they are at `NOW`."""
     worker = await Worker.open(store)
     jobs = [
         new_job(store, START + number, queue=f"q{number % 2}", tenant="ab"[number % 3 == 0], task="st"[number % 5 == 0])
@@ -52,7 +52,7 @@ async def populate(store: Store) -> dict[Status, list[Job]]:
     await enqueue(store, *jobs, at=START + 100)
     taken = await worker.take(16, START + 100, queues=("q0", "q1"))
     at = START + 200
-    other = Cause(reason="no such user", code="550", kind="permanent", fingerprint="nobody")
+    other = Cause(reason="no such user", code="550", kind="permanent", fingerprint="unknown-user")
     changes = [succeed(taken[0], at), succeed(taken[1], at), stop(taken[2], at), kill(taken[3], at)]
     changes += [kill(taken[4], at, "exhausted", other), fail(taken[5], at, NOW + HOUR), fail(taken[6], at, at + 1)]
     changes += [park(taken[7], at, NOW + HOUR), snooze(taken[8], at, NOW + HOUR), make(taken[9], Return(), at)]
@@ -113,14 +113,17 @@ async def check_every_filter_narrows(store: Store) -> None:
         "key": (Filter(key="late"), lambda job: job.key == "late"),
         "death": (Filter(death="exhausted"), lambda job: job.death == "exhausted"),
         "code": (Filter(code="450"), lambda job: job.cause is not None and job.cause.code == "450"),
-        "fingerprint": (Filter(fingerprint="nobody"), lambda job: job.cause and job.cause.fingerprint == "nobody"),
+        "fingerprint": (
+            Filter(fingerprint="unknown-user"),
+            lambda job: job.cause and job.cause.fingerprint == "unknown-user",
+        ),
         "session": (Filter(session="worker-1"), lambda job: job.session == "worker-1"),
         "two": (Filter(queue="q1", tenant="b"), lambda job: job.queue == "q1" and job.tenant == "b"),
         "dead of a queue": (
             Filter(queue="q0", statuses=frozenset({"dead"})),
             lambda job: job.queue == "q0" and job.state == "dead",
         ),
-        "nobody": (Filter(tenant="nobody"), lambda _: False),
+        "no tenant": (Filter(tenant="unknown"), lambda _: False),
         "all": (Filter(), lambda _: True),
     }
     for name, (wanted, matches) in filters.items():
@@ -129,7 +132,7 @@ async def check_every_filter_narrows(store: Store) -> None:
 
 
 async def _status_of_each(store: Store, at: int) -> dict[str, Status]:
-    """Return the status of every job, page by page."""
+    """Return the status of every job, read page by page."""
     found: dict[str, Status] = {}
     cursor, is_over = "", False
     while not is_over:
@@ -238,8 +241,8 @@ async def check_tally_equals_a_recount(store: Store) -> None:
             counts: Counter[str] = Counter()
             for status, jobs in crowd.items():
                 counts.update(_label(job, by, status) for job in jobs if job.id in ids)
-            answer = await store.tally(by, wanted, NOW)
-            expect_equal(_named(answer, by), _named(counts, by), f"the tally by {by} of {wanted!r}")
+            result = await store.tally(by, wanted, NOW)
+            expect_equal(_named(result, by), _named(counts, by), f"the tally by {by} of {wanted!r}")
 
 
 def _label(job: Job, by: Tally, status: Status) -> str:
@@ -318,7 +321,7 @@ async def check_events_rebuild_the_job(store: Store) -> None:
 
 
 def rebuild(job: Job, events: list[Event]) -> Job:
-    """Replay what happened; a start that a store does not keep left nothing behind but the attempt that it counted."""
+    """Replay events; a start that the store did not keep has left only the number of the attempt."""
     for event in events:
         if event.version == job.version + 2 and job.state in LEGAL[Start][0]:
             start = Event(job_id=job.id, at=event.at, attempt=0, version=0, move=Start(session="?"))

@@ -1,5 +1,5 @@
 # ruff: noqa: D103 - a check's name is its sentence, and its numbers stand beside what they are compared with
-"""Checks of gates and pauses: what is held yields nothing, and comes back on release."""
+"""Checks of gates and pauses: jobs that are held are not leased until the release."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ def limit_update(subject: Subject, **fields: Any) -> LimitUpdate:  # noqa: ANN40
 
 
 def affected(subject: Subject) -> dict[str, Any]:
-    """Return what makes a job one of the subject that is named "x"."""
+    """Return the fields of a job that belongs to the subject named "x"."""
     return {subject: "x"}
 
 

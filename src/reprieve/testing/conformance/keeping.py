@@ -1,5 +1,5 @@
 # ruff: noqa: D103 - a check's name is its sentence, and its numbers stand beside what they are compared with
-"""Checks of entries and of prune: what the fleet agrees on, and what is forgotten when."""
+"""Checks of entries and of prune: shared values, and when jobs are deleted."""
 
 import asyncio
 
@@ -39,7 +39,7 @@ async def check_entry_is_made_changed_and_deleted(store: Store) -> None:
     expect_equal(await store.entries("leader"), [changed], "the entry as it is kept")
     expect(
         await store.compare_and_set("leader", changed.version, None) is not None,
-        "it is deleted by whoever knows its version",
+        "a caller that knows its version deletes it",
     )
     expect_equal(await store.entries("leader"), [], "entries after it was deleted")
     expect(await store.compare_and_set("leader", 0, b"three") is not None, "and it can be made again")
@@ -51,7 +51,7 @@ async def check_entry_that_is_made_again_is_newer_than_it_ever_was(store: Store)
         made = await store.compare_and_set("leader", 0, b"one")
         changed = made and await store.compare_and_set("leader", made.version, b"two")
         if made is None or changed is None:
-            message = "an entry is made and changed by whoever knows its version"
+            message = "a caller that knows the version of an entry changes it"
             raise AssertionError(message)
         expect(newest < made.version < changed.version, f"{made.version} and {changed.version} follow {newest}")
         newest = changed.version
@@ -59,7 +59,7 @@ async def check_entry_that_is_made_again_is_newer_than_it_ever_was(store: Store)
     expect_equal(
         await store.compare_and_set("leader", newest, b"x"),
         None,
-        "the answer to a compare_and_set of an entry that was deleted",
+        "the result of a compare_and_set of an entry that was deleted",
     )
     expect_equal(await store.entries(), [], "the entries")
 
@@ -72,19 +72,19 @@ async def check_entry_with_another_version_is_not_changed(store: Store) -> None:
             expect_equal(
                 await store.compare_and_set("leader", wrong, value),
                 None,
-                f"the answer to a compare_and_set of version {wrong}",
+                f"the result of a compare_and_set of version {wrong}",
             )
     expect_equal(
         await store.compare_and_set("other", 3, b"x"),
         None,
-        "the answer to a compare_and_set of an entry that is not there",
+        "the result of a compare_and_set of an entry that is not there",
     )
     expect_equal([entry.value for entry in await store.entries()], [b"one"], "the entries")
 
 
 async def check_of_two_swaps_exactly_one_is_first(store: Store) -> None:
-    answers = await asyncio.gather(*(store.compare_and_set("leader", 0, f"{number}".encode()) for number in range(5)))
-    winners = [entry for entry in answers if entry is not None]
+    results = await asyncio.gather(*(store.compare_and_set("leader", 0, f"{number}".encode()) for number in range(5)))
+    winners = [entry for entry in results if entry is not None]
     expect_equal(len(winners), 1, "winners among five who make the same entry")
     expect_equal(await store.entries(), winners, "the entry")
 
@@ -106,7 +106,7 @@ async def check_swap_carries_its_regulations_or_none(store: Store) -> None:
     expect_equal(
         await store.compare_and_set("gate/ses", 7, b"held", [hold], START),
         None,
-        "the answer to a compare_and_set that lost",
+        "the result of a compare_and_set that lost",
     )
     expect_equal(len(await worker.take()), 1, "jobs leased after a compare_and_set that lost")
     expect(await store.compare_and_set("gate/ses", 0, b"held", [hold], START) is not None, "a compare_and_set that won")
@@ -225,6 +225,6 @@ async def check_repeat_of_a_pruned_jobs_change_does_nothing(store: Store) -> Non
     done = succeed(await worker.one())
     await worker.settle(done)
     await store.prune(Retention(now=START + MINUTE, succeeded=0))
-    (answer,) = await store.apply([done], START + MINUTE)
-    expect(answer in ("missing", "already"), f"the change of a job that went is missing or already done, not {answer}")
+    (result,) = await store.apply([done], START + MINUTE)
+    expect(result in ("missing", "already"), f"the change of a job that went is missing or already done, not {result}")
     expect_equal(await get(store, done.job), None, "the job that went")

@@ -1,5 +1,5 @@
 # ruff: noqa: D103, PLR2004 - a check's name is its sentence, and its numbers stand beside what they are compared with
-"""Checks of limits and rates: counted in the claim itself, exact, never leaking."""
+"""Checks of limits and rates: they are exact, and released slots are counted."""
 
 from msgspec.structs import replace
 

@@ -1,5 +1,5 @@
 # ruff: noqa: D103 - a check's name is its sentence, and its numbers stand beside what they are compared with
-"""Checks of settle and apply: a change is carried out once, guarded by its version and lease, or refused."""
+"""Checks of settle and apply: a change is applied once, guarded by its version and lease, or refused."""
 
 from msgspec.structs import replace
 
@@ -34,7 +34,7 @@ LATER = START + 100 * SECOND
 
 
 async def running_job(store: Store) -> tuple[Worker, Job]:
-    """Return a worker and the job that it runs."""
+    """Return a worker and its running job."""
     await enqueued(store, dependency="ses")
     worker = await Worker.open(store)
     leased = await worker.one()
@@ -42,7 +42,7 @@ async def running_job(store: Store) -> tuple[Worker, Job]:
 
 
 async def dead_job(store: Store) -> tuple[Worker, Job]:
-    """Return a worker and a job that died with it."""
+    """Return a worker and its dead job."""
     worker, leased = await running_job(store)
     death = kill(leased)
     await worker.settle(death)
@@ -55,7 +55,7 @@ async def check_every_outcome_is_stored_as_it_was_decided(store: Store) -> None:
         await enqueued(store, dependency="ses", task=f"task-{worker.number}")
         leased = await worker.one()
         wanted = settle(leased)
-        expect_equal(await worker.settle(wanted), ["applied"], f"the answer to {wanted.event.name}")
+        expect_equal(await worker.settle(wanted), ["applied"], f"the result of {wanted.event.name}")
         expect_job(await get(store, leased), wanted.job, f"the job after {wanted.event.name}")
         if wanted.job.state == "waiting":
             await store.apply([change.cancel(wanted.job, OPERATOR, START)], START)
@@ -72,7 +72,7 @@ async def check_settle_and_claim_are_one_step(store: Store) -> None:
     worker = await Worker.open(store)
     one = await worker.one()
     claimed = await worker.ask(1, changes=[succeed(one)])
-    expect_equal(claimed.results, ("applied",), "the answer to the settled job")
+    expect_equal(claimed.results, ("applied",), "the result of the settled job")
     expect(len(claimed.jobs) == 1 and claimed.jobs[0].id != one.id, f"the other job is leased, not {claimed.jobs!r}")
 
 
@@ -89,8 +89,8 @@ async def check_repeated_change_is_answered_already(store: Store) -> None:
         leased = await worker.one(queues=(settle.__name__,))
         wanted = settle(leased)
         await worker.settle(wanted)
-        expect_equal(await store.apply([wanted], LATER), ["already"], f"the answer to a second {wanted.event.name}")
-        expect_equal(await worker.settle(wanted, at=LATER), ["already"], f"the answer to a third {wanted.event.name}")
+        expect_equal(await store.apply([wanted], LATER), ["already"], f"the result of a second {wanted.event.name}")
+        expect_equal(await worker.settle(wanted, at=LATER), ["already"], f"the result of a third {wanted.event.name}")
         expect_job(await get(store, leased, LATER), wanted.job, "the job after its change was repeated")
         events = await store.events(job_id=leased.id)
         places = [event for _, event in events if event == wanted.event]
@@ -102,13 +102,13 @@ async def check_change_repeated_after_the_job_moved_on_is_answered_already(store
     failed = fail(leased)
     await worker.settle(failed)
     again = await worker.one(at=LATER)
-    expect_equal(await store.apply([failed], LATER), ["already"], "the answer to an old change that was done")
+    expect_equal(await store.apply([failed], LATER), ["already"], "the result of an old change that was done")
     expect_job(await get(store, leased, LATER), again, "the job that runs again")
 
 
 async def check_same_change_twice_in_one_batch_is_done_once(store: Store) -> None:
     worker, leased = await running_job(store)
-    expect_equal(await worker.settle(fail(leased), fail(leased)), ["applied", "already"], "the answers to a batch")
+    expect_equal(await worker.settle(fail(leased), fail(leased)), ["applied", "already"], "the results of a batch")
     expect_equal(len(await store.events(job_id=leased.id)), len(set(await _moves(store, leased))), "events")
 
 
@@ -118,7 +118,7 @@ async def _moves(store: Store, job: Job) -> list[int]:
 
 async def check_change_of_an_unknown_job_is_missing(store: Store) -> None:
     ghost = new_job(store)
-    expect_equal(await store.apply([change.cancel(ghost, OPERATOR, START)], START), ["missing"], "the answer")
+    expect_equal(await store.apply([change.cancel(ghost, OPERATOR, START)], START), ["missing"], "the result")
     expect_equal(await get(store, ghost), None, "the job that never was")
 
 
@@ -127,7 +127,7 @@ async def check_change_with_a_stale_version_is_refused(store: Store) -> None:
     old = change.cancel(job, OPERATOR, START)
     worker = await Worker.open(store)
     leased = await worker.one()
-    expect_equal(await store.apply([old], START), ["refused"], "the answer to a change of a version that is gone")
+    expect_equal(await store.apply([old], START), ["refused"], "the result of a change of a version that is gone")
     expect_job(await get(store, job), leased)
     expect_equal(await store.events(job_id=job.id), await _happy(store, job), "events of a refused change")
 
@@ -139,7 +139,7 @@ async def _happy(store: Store, job: Job) -> list[tuple[int, object]]:
 async def check_change_with_a_future_version_is_refused(store: Store) -> None:
     job = await enqueued(store)
     forged = change.cancel(replace(job, version=5), OPERATOR, START)
-    expect_equal(await store.apply([forged], START), ["refused"], "the answer to a version that is not there yet")
+    expect_equal(await store.apply([forged], START), ["refused"], "the result of a version that is not there yet")
     expect_job(await get(store, job), job)
 
 
@@ -148,8 +148,8 @@ async def check_change_of_a_foreign_session_is_refused(store: Store) -> None:
     stranger = await Worker.open(store, "stranger")
     for session in ("stranger", ""):
         foreign = replace(succeed(leased), session=session)
-        answers = [*await stranger.settle(foreign), *await store.apply([foreign], START)]
-        expect_equal(answers, ["refused", "refused"], f"the answers to a result of session {session!r}")
+        results = [*await stranger.settle(foreign), *await store.apply([foreign], START)]
+        expect_equal(results, ["refused", "refused"], f"the results of a result of session {session!r}")
     expect_job(await get(store, leased), leased)
 
 
@@ -159,7 +159,7 @@ async def check_late_result_of_a_lost_attempt_is_refused(store: Store) -> None:
     other = await Worker.open(store, "other")
     again = await other.one()
     for late in (succeed(leased), fail(leased), kill(leased)):
-        expect_equal(await worker.settle(late), ["refused"], f"the answer to a late {late.event.name}")
+        expect_equal(await worker.settle(late), ["refused"], f"the result of a late {late.event.name}")
     expect_job(await get(store, leased), again, "the job that another session runs")
 
 
@@ -167,7 +167,7 @@ async def check_another_change_of_the_same_version_is_refused(store: Store) -> N
     worker, leased = await running_job(store)
     await worker.settle(fail(leased))
     for other in (succeed(leased), fail(leased, START + 1), fail(leased, due_at=LATER), kill(leased)):
-        expect_equal(await store.apply([other], START), ["refused"], f"the answer to another {other.event.name}")
+        expect_equal(await store.apply([other], START), ["refused"], f"the result of another {other.event.name}")
 
 
 async def check_bad_change_does_not_spoil_its_neighbours(store: Store) -> None:
@@ -176,8 +176,8 @@ async def check_bad_change_does_not_spoil_its_neighbours(store: Store) -> None:
     one, two, three = await worker.exactly(3)
     ghost = change.lease(new_job(store), worker.session, START).job
     stale = replace(succeed(two), version=two.version + 7)
-    answers = await worker.settle(succeed(one), stale, succeed(ghost), succeed(three))
-    expect_equal(answers, ["applied", "refused", "missing", "applied"], "the answers to a batch with bad changes")
+    results = await worker.settle(succeed(one), stale, succeed(ghost), succeed(three))
+    expect_equal(results, ["applied", "refused", "missing", "applied"], "the results of a batch with bad changes")
     states = [job.state for job in await find_all(store, Filter())]
     expect_equal(sorted(states), ["running", "succeeded", "succeeded"], "the states of the three jobs")
 
@@ -232,4 +232,4 @@ async def check_large_batch_is_settled_in_one_call(store: Store) -> None:
     while jobs := await worker.take(300):
         # A store may lease fewer at a time.
         changes += map(succeed, jobs)
-    expect_equal(await worker.settle(*changes), ["applied"] * 300, "the answers to 300 changes")
+    expect_equal(await worker.settle(*changes), ["applied"] * 300, "the results of 300 changes")

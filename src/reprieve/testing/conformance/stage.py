@@ -1,4 +1,4 @@
-"""What a check plays with: jobs, a worker that counts its calls, and the changes that befall a job."""
+"""Helpers of the checks: jobs, a worker that counts its calls, and changes of jobs."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ from reprieve.stores.protocol import ChangeResult, Claim, Claimed, Filter, Heart
 from reprieve.testing.conformance.expect import expect_equal
 
 START = 1_700_000_000_000
-"""When every check begins."""
+"""The time at which every check begins."""
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 
@@ -22,11 +22,11 @@ CAUSE = Cause(reason="450 mailbox busy", code="450", kind="transient", fingerpri
 
 OPERATOR = Request(by="ana", reason="the provider is back", force=True)
 ANOTHER = Request(by="bea", reason="the customer called", force=True)
-WISH = CancelRequest(by="ana", reason="the customer left")
+CANCEL_REQUEST = CancelRequest(by="ana", reason="the customer left")
 
 
-def new_job(store: Store, at: int = START, **fields: Any) -> Job:  # noqa: ANN401 - whatever a job is made of
-    """Make a job that waits for its turn, or for its time when `due_at` is later than its making."""
+def new_job(store: Store, at: int = START, **fields: Any) -> Job:  # noqa: ANN401 - the fields of a job
+    """Return a job that waits for its turn, or for its time when `due_at` is later than `at`."""
     waiting_for = "schedule" if fields.get("due_at", at) > at else "turn"
     queue = fields.get("queue", "default")
     facts: dict[str, Any] = {
@@ -40,7 +40,7 @@ def new_job(store: Store, at: int = START, **fields: Any) -> Job:  # noqa: ANN40
 
 
 def new_jobs(store: Store, count: int, at: int = START, **fields: Any) -> list[Job]:  # noqa: ANN401 - as above
-    """Make so many jobs alike."""
+    """Return `count` jobs with the same fields."""
     return [new_job(store, at, **fields) for _ in range(count)]
 
 
@@ -50,7 +50,7 @@ async def enqueue(store: Store, *jobs: Job, at: int = START) -> list[str]:
 
 
 async def enqueued(store: Store, at: int = START, **fields: Any) -> Job:  # noqa: ANN401 - as above
-    """Make one job and enqueue it."""
+    """Enqueue a new job; return it."""
     job = new_job(store, at, **fields)
     await store.enqueue([job], at)
     return job
@@ -60,7 +60,7 @@ class Worker:
     """A session that counts its calls as a worker does."""
 
     def __init__(self, store: Store, session: str, queues: Sequence[str] = ("default",)) -> None:
-        """Prepare the session; `open` makes it known to the store."""
+        """Create the worker; `open` sends its first heartbeat."""
         self.store = store
         self.session = session
         self.queues = tuple(queues)
@@ -75,22 +75,22 @@ class Worker:
         await worker.heartbeat(at, lease=lease, slots=slots, is_new=True)
         return worker
 
-    async def heartbeat(self, at: int = START, **fields: Any) -> bool:  # noqa: ANN401 - whatever a heartbeat carries
-        """Heartbeat once."""
+    async def heartbeat(self, at: int = START, **fields: Any) -> bool:  # noqa: ANN401 - the fields of a heartbeat
+        """Send one heartbeat."""
         facts: dict[str, Any] = {"lease": 30 * 86_400, "slots": 1_000} | fields
         return await self.store.heartbeat(Heartbeat(session=self.session, now=at, **facts))
 
     async def ask(
         self, limit: int = 1, at: int = START, changes: Iterable[Change] = (), queues: Sequence[str] | None = None
     ) -> Claimed:
-        """Claim under the next number."""
+        """Claim with the next number."""
         self.number += 1
         return await self.again(limit, at, changes, queues)
 
     async def again(
         self, limit: int = 1, at: int = START, changes: Iterable[Change] = (), queues: Sequence[str] | None = None
     ) -> Claimed:
-        """Claim under the same number once more, as after a lost reply."""
+        """Repeat the claim with the same number, as after a lost reply."""
         return await self.store.claim(
             Claim(
                 session=self.session,
@@ -103,23 +103,23 @@ class Worker:
         )
 
     async def take(self, limit: int = 1, at: int = START, queues: Sequence[str] | None = None) -> list[Job]:
-        """Claim and answer the jobs alone."""
+        """Claim; return only the jobs."""
         return list((await self.ask(limit, at, queues=queues)).jobs)
 
     async def exactly(self, count: int, at: int = START) -> list[Job]:
-        """Claim and expect so many jobs, no more and no less."""
+        """Claim; expect exactly `count` jobs."""
         jobs = await self.take(count, at)
         expect_equal(len(jobs), count, f"jobs leased to {self.session}")
         return jobs
 
     async def one(self, limit: int = 1, at: int = START, queues: Sequence[str] | None = None) -> Job:
-        """Claim and expect a single job."""
+        """Claim; expect a single job."""
         jobs = await self.take(limit, at, queues)
         expect_equal(len(jobs), 1, f"jobs leased to {self.session}")
         return jobs[0]
 
     async def settle(self, *changes: Change, at: int = START) -> list[ChangeResult]:
-        """Settle and ask for nothing."""
+        """Settle without claiming."""
         return list((await self.ask(0, at, changes)).results)
 
 
@@ -130,7 +130,7 @@ async def get(store: Store, job: Job, at: int = START) -> Job | None:
 
 
 async def find_all(store: Store, wanted: Filter, at: int = START, limit: int = 100) -> list[Job]:
-    """Return every page of a search."""
+    """Return the jobs of all pages of a search."""
     found: list[Job] = []
     cursor = ""
     for _ in range(1_000):
@@ -144,17 +144,17 @@ async def find_all(store: Store, wanted: Filter, at: int = START, limit: int = 1
 
 
 async def update_limits(store: Store, *updates: LimitUpdate, at: int = START) -> None:
-    """Update the limits of in one call."""
+    """Update limits in one call."""
     await store.update_limits(updates, at)
 
 
 def succeed(job: Job, at: int = START, result: bytes | None = None, ttl: float = 0.0) -> Change:
-    """Let an attempt succeed."""
+    """Return the change of an attempt that succeeds."""
     return replace(change.settle(job, Succeed(), at), result=result, result_ttl=ttl)
 
 
 def fail(job: Job, at: int = START, due_at: int | None = None) -> Change:
-    """Let an attempt fail and be tried again, by default in ten seconds."""
+    """Return the change of an attempt that fails and is retried, by default in ten seconds."""
     due_at = at + 10 * SECOND if due_at is None else due_at
     return change.settle(job, Retry(due_at=due_at, cause=CAUSE, delay=10.0, max_attempts=10), at)
 

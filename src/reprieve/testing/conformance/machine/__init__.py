@@ -1,4 +1,4 @@
-"""A state machine that looks for the history that a store does not survive. Needs hypothesis.
+"""A state machine that searches for histories in which a store breaks its promises. Needs hypothesis.
 
 It plays enqueues, claims, failures, deaths, zombies, operators, gates, limits, jumping clocks, prunes and lost replies
 on a store and on a plain model at once, and compares them after every step. For a store of your own:
@@ -24,12 +24,12 @@ from reprieve.testing.conformance.machine.drain import drain
 from reprieve.testing.conformance.machine.driver import OpenStore
 from reprieve.testing.conformance.machine.play import Play
 from reprieve.testing.conformance.machine.shapes import (
+    CANCEL_REQUESTS,
     LIMIT_UPDATES,
     OUTCOMES,
     REQUESTS,
     SHAPES,
     STEPS,
-    WISHES,
     Shape,
     limit_update,
     retentions,
@@ -69,13 +69,13 @@ class StoreMachine(RuleBasedStateMachine):
 
     @initialize(shapes=st.lists(_SHAPE, min_size=1, max_size=10))
     def begin(self, shapes: list[Shape]) -> None:
-        """There is work from the beginning, whatever else this history is made of, and somebody who has begun it."""
+        """Start with some jobs, one of them running."""
         self.play.enqueue(shapes)
         self.play.claim(2, 3, ("q",))
 
     @rule(shapes=st.lists(_SHAPE, min_size=1, max_size=5))
     def enqueue(self, shapes: list[Shape]) -> None:
-        """Somebody enqueues a few jobs."""
+        """Enqueue a few jobs."""
         self.play.enqueue(shapes)
 
     @rule(worker=_WORKERS, limit=st.integers(0, 6), queues=_QUEUES, outcomes=st.lists(_OUTCOME, max_size=4))
@@ -102,7 +102,7 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.play.leases)
     @rule(which=_ANY, outcome=_OUTCOME, worker=_WORKERS, how=st.integers(0, 4))
     def come_back_late(self, which: int, outcome: int, worker: int, how: int) -> None:
-        """A worker that was given up settles after all, or somebody settles what is not his."""
+        """A worker settles a job that it lost, or one that it never had."""
         job = self.play.leases[-1 - which % min(len(self.play.leases), 20)]
         made = self.play.settlement(job, outcome)
         if how == 0:
@@ -126,18 +126,18 @@ class StoreMachine(RuleBasedStateMachine):
             play.apply([play.changes[-1 - which % min(len(play.changes), 20)]])
         elif what == "enqueue":
             batch = play.batches[which % len(play.batches)]
-            # An id that was pruned is nobody's any more: enqueueing it again makes a job of it again.
+            # The id of a pruned job is free: enqueueing it again creates a new job.
             if all(job.id in play.model.jobs for job in batch):
                 play.enqueue_jobs(batch)
 
     @rule(worker=_WORKERS)
     def heartbeat(self, worker: int) -> None:
-        """A worker says that it lives."""
+        """A worker sends a heartbeat."""
         self.play.heartbeat(worker)
 
     @rule(how=st.sampled_from(("silent", "nearly silent", "stopped", "as before")), worker=_WORKERS, limit=_LIMIT)
     def recover(self, how: str, worker: int, limit: int) -> None:
-        """A worker is silent for too long, or nearly so, or stops, and recovery takes what the dead hold."""
+        """A worker sends no heartbeat until, or nearly until, its lease ends, or stops; recovery takes its jobs."""
         session = self.play.workers[worker]
         if how == "stopped":
             self.play.end(worker)
@@ -148,7 +148,7 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.play.model.jobs)
     @rule(which=_ANY, first=st.integers(0, 4), second=st.integers(0, 4))
     def operate(self, which: int, first: int, second: int) -> None:
-        """Two people look at the same job, and each wants something of it."""
+        """Two people act on the same version of a job."""
         job = self._job(which)
         made = [self._request(job, kind, person) for person, kind in enumerate((first, second))]
         changes = [item for item in made if item is not None]
@@ -173,16 +173,16 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.play.leases)
     @rule(which=_ANY, worker=_WORKERS, is_request=st.booleans())
     def annotate(self, which: int, worker: int, is_request: bool) -> None:  # noqa: FBT001 - drawn
-        """Somebody asks a job to stop, or a worker notes progress."""
+        """A person sends a cancel request, or a worker stores progress."""
         job = self.play.model.jobs.get(self.play.leases[-1 - which % len(self.play.leases)].id)
         if job is not None and is_request:
-            self.play.ask_to_stop(job, WISHES[which % len(WISHES)])
+            self.play.ask_to_stop(job, CANCEL_REQUESTS[which % len(CANCEL_REQUESTS)])
         elif job is not None:
             self.play.note(job, self.play.workers[worker].name)
 
     @rule(updates=st.lists(_LIMIT_UPDATE, min_size=1, max_size=2))
     def update_limits(self, updates: list[LimitUpdate]) -> None:
-        """Somebody holds, releases, limits or pauses something."""
+        """Hold, release, limit or pause a subject."""
         self.play.update_limits(updates)
 
     @rule(jump=st.sampled_from(STEPS))
@@ -201,7 +201,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(which=_ANY, how=_ANY)
     def prune(self, which: int, how: int) -> None:
-        """What has ended is forgotten; some of the dead were archived, perhaps in an older version."""
+        """Prune ended jobs; some dead jobs were archived, perhaps in an older version."""
         dead = [job for job in self.play.model.jobs.values() if job.state == "dead"]
         archived = [replace(job, version=job.version - how % 2) for job in dead[: which % 3]]
         ways = retentions(self.play.model.now)
@@ -218,14 +218,14 @@ class StoreMachine(RuleBasedStateMachine):
         return list(jobs.values())[which % len(jobs)]
 
     def check_invariants(self, *arguments: object) -> None:
-        """Compare store and model after every step, and everything now and then."""
+        """Compare store and model after every step: what it touched, and every few steps everything."""
         super().check_invariants(*arguments)  # type: ignore[arg-type, no-untyped-call, unused-ignore] # as hypothesis calls it
         self.steps += 1
         look = self.play.audit.everything if self.steps % AUDIT_EVERY == 0 else self.play.audit.look
         self.play.driver.run(look())
 
     def teardown(self) -> None:
-        """Audit what is left, and let it run to its end; a history that broke already says enough."""
+        """Audit the store and drain it, unless the history has failed already."""
         try:
             if sys.exc_info()[0] is None:
                 self.play.driver.run(self.play.audit.everything())

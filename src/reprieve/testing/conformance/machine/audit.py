@@ -1,4 +1,4 @@
-"""The audit: everything that a store says, against the model."""
+"""The audit: compares everything that a store returns with the model."""
 
 from collections import Counter
 from typing import get_args
@@ -15,7 +15,7 @@ HAPPY = frozenset({"JobStarted", "RetryStarted", "JobSucceeded", "RetrySucceeded
 
 
 class Audit:
-    """Looks at a store from time to time, and remembers how far it has read the events."""
+    """Compares a store with the model, and keeps its position in the event stream."""
 
     def __init__(self, store: Store, model: Model) -> None:
         """Begin at the beginning of the stream."""
@@ -60,7 +60,7 @@ class Audit:
         return jobs
 
     async def events(self) -> None:
-        """Check that what happened since the last look has its events, those of a job in order."""
+        """Check that every move since the last audit has its event, those of a job in order."""
         found: list[tuple[int, Event]] = []
         while page := await self._store.events(self._place, 1_000):
             found.extend(page)
@@ -92,7 +92,7 @@ class Audit:
         expect_equal({name: count for name, count in by_tenant.items() if count}, dict(tenants), "the tally by tenant")
 
     def _is_clear(self) -> bool:
-        """Whether nothing is held or paused whose status people could argue about."""
+        """Whether nothing is held or paused, so that every status is exact."""
         held = any(rule.permits == 0 and name[0] != "dependency" for name, rule in self._model.rules.items())
         paused = any(rule.pauses for rule in self._model.rules.values())
         return not held and not paused and self._model.now >= self._model.latest
@@ -112,7 +112,7 @@ class Audit:
         expect_equal(found, wanted, f"what runs, by {subject}")
 
     async def pruned(self, retention: Retention, pruned: Pruned) -> None:
-        """Follow a prune: check that what is gone may be gone, and that what must go went."""
+        """Check a prune: jobs that are gone may be gone, and jobs that must go are gone."""
         model = self._model
         left = {job.id for job in await self.all_jobs()}
         gone = [job for job in model.jobs.values() if job.id not in left]

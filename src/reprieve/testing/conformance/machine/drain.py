@@ -1,4 +1,4 @@
-"""The end of a history: everything is opened, and whatever still waits or runs must come to its end."""
+"""The end of a history: all limits are removed, and every waiting or running job must end."""
 
 from msgspec.structs import replace
 
@@ -7,17 +7,17 @@ from reprieve.testing.conformance.expect import expect
 from reprieve.testing.conformance.machine.play import Play
 from reprieve.testing.conformance.machine.shapes import QUEUES
 
-LONGEST = 400
-"""Calls after which what still waits was lost."""
+MAX_CALLS = 400
+"""Calls after which a job that still waits counts as lost."""
 
 
 def drain(play: Play) -> None:
-    """Let everything run to its end."""
+    """Run all jobs to their end."""
     model = play.model
     for (subject, name, queue), rule in model.rules.items():
         opened = LimitUpdate(subject=subject, name=name, queue=queue, permits=None, max_running=None, rate=None)
         play.update_limits([replace(opened, pauses=()) if rule.pauses else opened])
-    for _ in range(LONGEST):
+    for _ in range(MAX_CALLS):
         if not any(job.state in ("waiting", "running") for job in model.jobs.values()):
             return
         play.recover(100)
@@ -31,7 +31,7 @@ def drain(play: Play) -> None:
 
 
 def _pass_time(play: Play, claimed: Claimed) -> None:
-    """Go where the claim says, or to the death of the sessions that hold what is left."""
+    """Move the clock to the time that the claim names, or to the end of the remaining leases."""
     model = play.model
     ends = [session.expires_at + 1 for session in model.sessions.values() if not session.is_dead]
     ends = [at for at in ends if at > model.now] if model.leases else []

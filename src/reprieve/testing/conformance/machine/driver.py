@@ -1,4 +1,4 @@
-"""The driver: plays on a store from synchronous code, and may lose a reply or a write on the way."""
+"""The driver: calls a store from synchronous code, and may lose a reply or a write."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -28,7 +28,7 @@ class Driver:
 
     @property
     def can_fail(self) -> bool:
-        """Whether the store takes orders to fail."""
+        """Whether the store can be told to fail."""
         return isinstance(self.store, Faulty)
 
     def run(self, call: Coroutine[Any, Any, T]) -> T:
@@ -36,16 +36,16 @@ class Driver:
         return self._loop.run_until_complete(call)
 
     def write(self, call: Callable[[], Coroutine[Any, Any, T]]) -> tuple[T, bool]:
-        """Make a call that writes; answer also whether it is a repeat of one whose reply was lost."""
+        """Make a call that writes; return also whether it repeats a call whose reply was lost."""
         fault, self.fault = self.fault, None
         if fault is not None and isinstance(self.store, Faulty):
             self.store.inject(fault)
             try:
-                answer = self.run(call())
+                result = self.run(call())
             except StoreError:
                 pass
             else:
-                message = f"a write that was to fail {fault} its commit was answered with {answer!r}"
+                message = f"a write that was to fail {fault} its commit returned {result!r}"
                 raise AssertionError(message)
         return self.run(call()), fault == "after"
 

@@ -1,4 +1,4 @@
-"""The judge of a claim: was every lease allowed, whose turn was it, and was anything left behind.
+"""Checks of a claim against the model: was every lease allowed and fair, and was any job left behind.
 
 Where the protocol leaves something free, the judge is lenient: a job may be surely claimable, surely not, or neither.
 """
@@ -18,14 +18,14 @@ from reprieve.testing.conformance.expect import expect, expect_equal, expect_job
 from reprieve.testing.conformance.machine.model import Model, Name, names_of
 
 IN_A_ROW, MOST_SLOTS, OLDEST_EVERY = 3, 0.9, 16
-NOBODY, UNKNOWN = ("", 1), ("?", 0)
-"""Who was served last, and how often in a row: nobody yet; or only the store knows, since jobs expired in between."""
+NO_TENANT, UNKNOWN = ("", 1), ("?", 0)
+"""The tenant served last, and how often in a row: none yet; or not known, since jobs expired in between."""
 CLOSE = 1e-4
-"""Loads that differ by less may be taken for equal."""
+"""Loads that differ by less count as equal."""
 
 
 def judge_grants(model: Model, claim: Claim, claimed: Claimed, *, is_whole: bool = True) -> None:
-    """Check the leases of a claim one by one, in the order of the answer, and what it left behind if it is whole."""
+    """Check the leases of a claim one by one, in the order of the result, and the jobs it left if it is complete."""
     expect(len(claimed.jobs) <= claim.limit, f"{len(claimed.jobs)} jobs for a limit of {claim.limit}")
     running = model.running()
     reached = 0
@@ -51,7 +51,7 @@ def _grant(model: Model, leased: Job, claim: Claim, running: Counter[Name]) -> N
     before = model.jobs[leased.id]
     model.move(change.lease(before, claim.session, claim.now).event)
     model.leases[before.id] = (claim.session, claim.number)
-    last, streak = model.turns.get(before.queue, NOBODY)
+    last, streak = model.turns.get(before.queue, NO_TENANT)
     if last == before.tenant:
         model.turns[before.queue] = (last, streak + 1 if streak else 0)
     else:
@@ -129,7 +129,7 @@ def _require_turn(model: Model, job: Job, running: Counter[Name], now: int) -> N
     waiting = _present(model, claimable(model, job.queue, running, now))
     slots = model.slots()
     count, weight = running["tenant", job.tenant, job.queue], model.rule(("tenant", job.tenant, job.queue)).weight
-    last, streak = model.turns.get(job.queue, NOBODY)
+    last, streak = model.turns.get(job.queue, NO_TENANT)
     total = sum(_weights(model, job.queue).values())
     for tenant in waiting:
         if tenant == job.tenant:

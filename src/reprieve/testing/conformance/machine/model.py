@@ -1,4 +1,4 @@
-"""What a store should hold: plain dicts that only the core's `evolve` changes. Slow, and obviously right."""
+"""The model of a store: plain dicts that only the core's `evolve` changes."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -35,7 +35,7 @@ class Session:
     """Whether it knows of its death. Until then it goes on as if it lived."""
     last: tuple[Claim, Claimed] | None = None
     hand: dict[str, Job] = field(default_factory=dict)
-    """What its worker believes to hold: the leases whose answers arrived."""
+    """The leases that its worker knows of: those whose reply arrived."""
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ def names_of(job: Job) -> list[Name]:
 
 
 class Model:
-    """The jobs, and whatever decides about them."""
+    """The jobs, and everything that claims depend on."""
 
     def __init__(self, now: int) -> None:
         """Begin empty."""
@@ -80,7 +80,7 @@ class Model:
         self.done: dict[tuple[str, int], Event] = {}
         self.forgotten: set[tuple[str, int]] = set()
         self.untold: list[Event] = []
-        """Events that must be stored, and were not looked for yet."""
+        """Events that must be stored, and are not checked yet."""
         self.leases: dict[str, tuple[str, int]] = {}
         """Running jobs: the session and the number of its claim."""
         self.sessions: dict[str, Session] = {}
@@ -104,7 +104,7 @@ class Model:
             self.keys[job.task, job.tenant, job.key] = (job.id, self.now + milliseconds(kept))
 
     def holder(self, job: Job) -> tuple[str | None, bool]:
-        """Return who has a job's key, and whether that may be forgotten by now."""
+        """Return the job that has this key, and whether the store may have forgotten it."""
         found = self.keys.get((job.task, job.tenant, job.key)) if job.key else None
         if found is None:
             return None, False
@@ -113,7 +113,7 @@ class Model:
         return found[0], is_over and self.now >= found[1]
 
     def judge(self, change: Change) -> frozenset[ChangeResult]:
-        """Return what may become of a change; more than one answer only for what was pruned."""
+        """Return what may become of a change; more than one result only for a job that was pruned."""
         job, place = self.jobs.get(change.job.id), (change.job.id, change.event.version)
         is_done = self.done.get(place) == change.event
         if job is None:
@@ -126,15 +126,15 @@ class Model:
         return frozenset({"refused"})
 
     def carry_out(self, change: Change) -> ChangeResult:
-        """Carry out a change, or leave it; answer which."""
-        (answer, *_) = sorted(self.judge(change))
-        if answer == "applied":
-            wish = self.jobs[change.job.id].cancel_request
+        """Apply a change or refuse it; return which."""
+        (result, *_) = sorted(self.judge(change))
+        if result == "applied":
+            request = self.jobs[change.job.id].cancel_request
             self.move(change.event)
-            cancel = wish and give_up(change, wish)
+            cancel = request and give_up(change, request)
             if cancel:
                 self.move(cancel.event)
-        return answer
+        return result
 
     def move(self, event: Event) -> None:
         """Move a job: the one place where the model changes one."""

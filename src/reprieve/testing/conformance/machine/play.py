@@ -1,4 +1,4 @@
-"""One history on a store and a model side by side: each act is carried out on both, and the answers are compared."""
+"""One history on a store and a model side by side: each call is made on both, and the results are compared."""
 
 from collections.abc import Sequence
 
@@ -42,7 +42,7 @@ class Play:
         self.workers: list[Session] = []
         self.batches: list[list[Job]] = []
         self.leases: list[Job] = []
-        """Every lease that was ever answered, for those who come back late."""
+        """Every lease that was ever returned, for workers that settle late."""
         self.changes: list[Change] = []
         for number in range(len(LEASES)):
             self.workers.append(self._open(number))
@@ -81,15 +81,15 @@ class Play:
         """Enqueue these jobs, perhaps not for the first time."""
         ids, _ = self.driver.write(lambda: self.store.enqueue(jobs, self.model.now))
         expect_equal(len(ids), len(jobs), "ids of an enqueue")
-        for job, answer in zip(jobs, ids, strict=True):
+        for job, result in zip(jobs, ids, strict=True):
             if job.id in self.model.jobs:
-                expect_equal(answer, job.id, "the id of a job that is stored already")
+                expect_equal(result, job.id, "the id of a job that is stored already")
                 continue
             holder, may_be_free = self.model.holder(job)
-            if holder is not None and not (may_be_free and answer == job.id):
-                expect_equal(answer, holder, f"the id for the key {job.key!r} that is taken")
+            if holder is not None and not (may_be_free and result == job.id):
+                expect_equal(result, holder, f"the id for the key {job.key!r} that is taken")
                 continue
-            expect_equal(answer, job.id, "the id of a new job")
+            expect_equal(result, job.id, "the id of a new job")
             self.model.add(job)
         self.batches.append(jobs)
 
@@ -98,7 +98,7 @@ class Play:
         kind, gate = OUTCOMES[outcome]
         now, known = self.model.now, self.model.jobs.get(job.id)
         if known is not None and known.version == job.version and outcome % 2:
-            # Every other worker has heard in time that somebody wants the job cancelled.
+            # Every other worker has received the cancel request in time.
             job = known
         decision = decide(job, kind, POLICY, Conditions(now=now, u=0.5, gate=gate if job.dependency else None))
         made = change.settle(job, decision, now)
@@ -141,20 +141,20 @@ class Play:
             standing = [made for made in mine if "applied" in self.model.judge(made)]
             expect(not standing, f"changes of the dead session {session.name} were not judged: {standing!r}")
             return
-        expect(bool(claim.changes), f"the dead session {session.name} was answered {claimed!r}")
+        expect(bool(claim.changes), f"the dead session {session.name} returned {claimed!r}")
         expect_equal(claimed.jobs, (), f"jobs leased to the dead session {session.name}")
         self._compare(claimed.results, claim.changes)
 
-    def _compare(self, answers: Sequence[ChangeResult], changes: Sequence[Change], *, is_repeat: bool = False) -> None:
-        expect_equal(len(answers), len(changes), "answers to changes")
-        for answer, made in zip(answers, changes, strict=True):
+    def _compare(self, results: Sequence[ChangeResult], changes: Sequence[Change], *, is_repeat: bool = False) -> None:
+        expect_equal(len(results), len(changes), "results to changes")
+        for result, made in zip(results, changes, strict=True):
             wanted = self.model.judge(made)
             if self.model.carry_out(made) == "applied":
                 if is_repeat:
                     wanted = frozenset({"already"})
                 if isinstance(made.event.move, Succeed):
                     self._expect_result(made)
-            expect(answer in wanted, f"{made.event!r} was answered {answer}, not {' or '.join(sorted(wanted))}")
+            expect(result in wanted, f"{made.event!r} returned {result}, not {' or '.join(sorted(wanted))}")
 
     def _expect_result(self, made: Change) -> None:
         expect_equal(self.driver.run(self.store.result(made.job.id)), made.result, "the result of a job")
@@ -180,18 +180,18 @@ class Play:
         if not first.jobs and "applied" not in first.results:
             self._follow(session, claim, first, claimed)
             return
-        expect_equal(claimed.results, first.results, "the answers to a repeated claim")
+        expect_equal(claimed.results, first.results, "the results of a repeated claim")
         mine = (session.name, claim.number)
         same_jobs(first.jobs, claimed.jobs, {job_id for job_id, lease in self.model.leases.items() if lease == mine})
         if claim.number > 1:
             self._expect_stale(replace(claim, number=claim.number - 1, now=self.model.now))
 
     def _follow(self, session: Session, claim: Claim, first: Claimed, claimed: Claimed) -> None:
-        """Follow the repeat of a claim that had done nothing: it may be answered as before, or anew."""
-        for made, before, answer in zip(claim.changes, first.results, claimed.results, strict=True):
+        """Follow the repeat of a claim that had done nothing: it may return the same result, or a new one."""
+        for made, before, result in zip(claim.changes, first.results, claimed.results, strict=True):
             wanted = self.model.judge(made) | {before}
-            expect(answer in wanted, f"{made.event!r} was answered {answer}, not {' or '.join(sorted(wanted))}")
-            if answer == "applied":
+            expect(result in wanted, f"{made.event!r} returned {result}, not {' or '.join(sorted(wanted))}")
+            if result == "applied":
                 self.model.carry_out(made)
         self._expire(claim)
         judge_grants(self.model, claim, claimed, is_whole=False)
@@ -207,13 +207,13 @@ class Play:
             self.driver.run(self.store.claim(claim))
         except StaleCall:
             return
-        message = f"call {claim.number} of {claim.session} was answered after a later one"
+        message = f"call {claim.number} of {claim.session} returned after a later one"
         raise AssertionError(message)
 
     def apply(self, changes: Sequence[Change]) -> None:
         """Apply changes that no session makes."""
-        answers, is_repeat = self.driver.write(lambda: self.store.apply(changes, self.model.now))
-        self._compare(answers, changes, is_repeat=is_repeat)
+        results, is_repeat = self.driver.write(lambda: self.store.apply(changes, self.model.now))
+        self._compare(results, changes, is_repeat=is_repeat)
         self.changes.extend(changes)
 
     def heartbeat(self, number: int) -> None:
@@ -238,7 +238,7 @@ class Play:
             session.is_dead = session.is_dead or session.expires_at < model.now
         lost = model.lost()
         expect_equal(len(found), min(limit, len(lost)), "jobs to recover")
-        expect_equal({job.id for job in found} - lost.keys(), set(), "jobs to recover that nobody lost")
+        expect_equal({job.id for job in found} - lost.keys(), set(), "jobs to recover that no session lost")
         for job in found:
             expect_job(job, lost[job.id], "a job to recover")
         conditions = Conditions(now=model.now, u=0.5)

@@ -146,7 +146,7 @@ REQUESTS = (
     Request(by="ana", reason="later", force=True, delay=5.0),
 )
 
-WISHES = (
+CANCEL_REQUESTS = (
     CancelRequest(by="ana", reason="sent twice"),
     CancelRequest(by="bea", reason="the customer left"),
 )

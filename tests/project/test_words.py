@@ -1,0 +1,45 @@
+"""Words that the project no longer uses do not come back."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+RETIRED = {
+    "bell": "notifier, notification",
+    "ear": "listener",
+    "crew": "connection pool",
+    "tour": "partitioned claim",
+    "shelf": "lane",
+    "misfit": "hash collision",
+    "wish": "cancel request",
+    "whoever": "the caller, a worker …",
+    "somebody": "a person, another transaction …",
+    "anybody": "a person, another process …",
+    "nobody": "no worker, no caller …",
+    "those who": "the callers, the workers …",
+    "mend": "fix",
+}
+"""Retired words, and what to write instead."""
+
+_COMMENT = re.compile(r"<!--[^\n]*?-->")
+"""A comment of a page names the test of a promise."""
+
+_WORD = re.compile(rf"(?<![A-Za-z])({'|'.join(RETIRED)})s?(?![A-Za-z])", re.IGNORECASE)
+
+
+def texts() -> list[Path]:
+    """Return sources and pages, besides decision records, which keep the words of their time."""
+    sources = [path for kind in ("py", "sql", "lua") for path in (ROOT / "src").rglob(f"*.{kind}")]
+    pages = [path for path in (ROOT / "docs").rglob("*.md") if path.parent.name != "decisions"]
+    return sorted([*sources, *pages, *(ROOT / f"{name}.md" for name in ("README", "ARCHITECTURE", "CONTRIBUTING"))])
+
+
+def test_retired_words_do_not_come_back() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: write {RETIRED[match[1].lower()]!r} for {match[0]!r}"
+        for path in texts()
+        for number, line in enumerate(_COMMENT.sub("", path.read_text()).splitlines(), 1)
+        for match in _WORD.finditer(line)
+    ]
+    assert not found, "\n" + "\n".join(found)
