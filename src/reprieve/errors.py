@@ -386,6 +386,12 @@ class MissingExtra(ReprieveError):
     code = "missing_extra"
 
 
+class BrokenPlugin(ReprieveError):
+    """An entry point of another package that cannot be loaded, or that two packages register."""
+
+    code = "broken_plugin"
+
+
 class NotRunning(ReprieveError):
     """Something that only a running job can do was asked for outside of one."""
 
