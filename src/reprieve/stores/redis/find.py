@@ -1,9 +1,9 @@
-"""Looking: jobs by what is known of them, and how many there are. In threads, a page at a time."""
+"""Finding jobs of a partition, a page at a time, and counting them. Runs in threads, and only reads."""
 
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from reprieve.core.ids import id_to_bytes
 from reprieve.core.job import Job
@@ -18,10 +18,10 @@ from reprieve.stores.redis.records import (
     unpack_running,
     unpack_succeeded,
 )
-from reprieve.stores.search import Key, Placed, Shapes, Source, Step, has_part, is_in, is_number, name_of
+from reprieve.stores.search import Key, LaneNames, Shapes, Source, Step, has_part, is_in, is_number, name_of
 
 PAGE = 200
-"""Jobs that one script looks at."""
+"""Most jobs that one script reads."""
 
 _COUNTERS = ("ready", "scheduled", "retrying", "parked", "dead", "cancelled")
 _ENDED: dict[str, Status] = {"x": "dead", "c": "cancelled"}
@@ -48,20 +48,20 @@ SHAPES: Shapes = {
 
 
 class Look:
-    """One look at a partition."""
+    """One search of a partition."""
 
     def __init__(self, links: Links, tag: str, now: int) -> None:
-        """Read what every look needs: which limiters are held."""
+        """Read which limiters are held."""
         self._links = links
         self._tag = tag
         self._now = now
         self._held = limit_states.held(links.command("HGETALL", f"{tag}:g"))
 
-    def status(self, job: Job, lane: int = 0) -> Status:  # noqa: ARG002 - a job knows where it stands
-        """Return how a job looks to people."""
+    def status(self, job: Job, lane: int = 0) -> Status:  # noqa: ARG002 - a job names its lane
+        """Return the status of a job."""
         return status_of(job, self._now, held=self._is_held(job))
 
-    def _is_held(self, job: Placed) -> bool:
+    def _is_held(self, job: LaneNames) -> bool:
         if not self._held:
             return False
         limiters = {f"k{job.task}", f"d{job.dependency}", f"g{getattr(job, 'group', '')}"}
@@ -73,7 +73,7 @@ class Look:
             raw = b"".join(map(id_to_bytes, ids[start : start + PAGE]))
             yield from ((job, 0) for _, job in _jobs(self._links.read("look", self._tag, raw)))
 
-    def walk(self, source: Source, after: Sequence[Key], wanted: Filter) -> Iterator[Step]:
+    def scan(self, source: Source, after: Sequence[Key], wanted: Filter) -> Iterator[Step]:
         """Return the jobs of one source after a key."""
         match source:
             case "living":
@@ -134,18 +134,19 @@ class Look:
     def _in_order(self, kind: str, queue: str, place: Sequence[Key]) -> Iterator[tuple[int, bytes, Job]]:
         at, last = int(place[0]), bytes.fromhex(str(place[1]))
         while found := self._links.read("ended", self._tag, kind, queue, at, last, PAGE):
-            for start in range(0, len(found), 7):
-                at, last = int(found[start]), found[start + 1]
-                for raw, job in _jobs(found[start + 1 : start + 7]):
+            for start in range(0, len(found), FIELDS + 1):
+                at = int(found[start])
+                for raw, job in _jobs(found[start + 1 : start + 1 + FIELDS]):
+                    last = raw
                     yield at, raw, job
 
-    def counts(self) -> Iterator[tuple[Status, Placed, int]]:
-        """Return status, place and number of everything that has not succeeded."""
+    def counts(self) -> Iterator[tuple[Status, LaneNames, int]]:
+        """Return how many jobs of each lane have which status, succeeded ones left out."""
         lanes, _, queues = self._counted()
         due = self._due(queues)
         for lane, counters in lanes.items():
             place, number = place_of(lane), Counter(dict(zip(_COUNTERS, counters, strict=False)))
-            # What became due and came after the counters were read is not in them.
+            # Jobs that were enqueued after the counters were read are not in them.
             late = due[lane] & number
             yield ("parked" if self._is_held(place) else "ready"), place, number["ready"] + late.total()
             yield "scheduled", place, number["scheduled"] - late["scheduled"]
@@ -164,7 +165,7 @@ class Look:
         return lanes, queues, [(queue, next(parts)) for queue in parts]
 
     def _due(self, queues: Iterable[tuple[bytes, int]]) -> dict[bytes, Counter[str]]:
-        """Count what is due in these queues and waits, and was not promoted yet, by lane."""
+        """Count the due jobs of these queues and waits that were not promoted yet, by lane."""
         due: dict[bytes, Counter[str]] = defaultdict(Counter)
         for queue, wait in queues:
             for skip in itertools.count(step=PAGE):
@@ -176,7 +177,7 @@ class Look:
         return due
 
     def succeeded(self, by: Tally, wanted: Filter) -> Counter[str]:
-        """Count the succeeded jobs in the wanted places."""
+        """Count the succeeded jobs that match a filter by one of their fields."""
         counts: Counter[str] = Counter()
         if by in ("status", "queue") and wanted.tenant is None and not wanted.task and wanted.dependency is None:
             for queue, number in self._counted()[1].items():
@@ -189,15 +190,34 @@ class Look:
         return counts
 
 
+class FoundJob(NamedTuple):
+    """A job as scripts return it, in so many parts."""
+
+    id: bytes
+    record: bytes
+    kind: bytes
+    """`r`: it runs, `s`: it succeeded."""
+    session: bytes
+    at: bytes
+    """When it was leased or succeeded."""
+    cancel: bytes
+    """The packed cancel request, if any."""
+
+    def unpack(self) -> Job:
+        """Return the job."""
+        if self.kind == b"r":
+            return unpack_running(self.id, self.record, self.session.decode(), int(self.at), self.cancel)
+        if self.kind == b"s":
+            return unpack_succeeded(self.id, self.record, int(self.at))
+        return unpack(self.id, self.record)
+
+
+FIELDS = len(FoundJob._fields)
+
+
 def _jobs(found: Sequence[Any], parts: Sequence[str] = ()) -> Iterator[tuple[bytes, Job]]:
-    """Rebuild jobs from what a script answers: id, record, how, session, when, the wish that it stops."""
-    for start in range(0, len(found), 6):
-        raw, record, how, session, at, wish = found[start : start + 6]
-        if not has_part(raw.hex(), parts):
-            continue
-        if how == b"r":
-            yield raw, unpack_running(raw, record, session.decode(), int(at), wish)
-        elif how == b"s":
-            yield raw, unpack_succeeded(raw, record, int(at))
-        else:
-            yield raw, unpack(raw, record)
+    """Return the jobs that a script found, each with its id in bytes, unless it has none of these parts."""
+    for start in range(0, len(found), FIELDS):
+        one = FoundJob._make(found[start : start + FIELDS])
+        if has_part(one.id.hex(), parts):
+            yield one.id, one.unpack()
