@@ -2,10 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from reprieve.core.events import Event
 from reprieve.core.ids import id_from_bytes, is_id
 from reprieve.core.job import Job
-from reprieve.stores import search
 from reprieve.stores.postgres.annotations import cancels
 from reprieve.stores.postgres.crew import Tx
 from reprieve.stores.postgres.finished import finished_job
@@ -13,13 +11,11 @@ from reprieve.stores.postgres.leases import unpack_lease
 from reprieve.stores.postgres.places import Places
 from reprieve.stores.postgres.rows import Place, Row, array_of, number_of, unpack
 from reprieve.stores.postgres.statements import statements
-from reprieve.stores.protocol import Filter, Page, Tally
 from reprieve.stores.record import Lease
-from reprieve.stores.search import has_part, is_number
-from reprieve.stores.sql import find as sql_find
+from reprieve.stores.search import Shapes, has_part, is_number
 from reprieve.stores.sql.find import MAX_INT, JobRow, SqlSearch
 
-_SHAPES: search.Shapes = {
+CURSOR_SHAPES: Shapes = {
     "living": [is_id],
     "running": [is_id],
     "ended": [is_number, is_number, is_number, is_id],
@@ -76,28 +72,3 @@ class Search(SqlSearch[str]):
 
     def _list_of(self, lanes: Sequence[int]) -> Sequence[int]:
         return lanes
-
-
-def find(tx: Tx, places: Places, wanted: Filter, now: int, cursor: str, limit: int) -> Page:
-    """Return a page of jobs."""
-    return search.find(Search(tx, places, now), wanted, cursor, limit, _SHAPES)
-
-
-def tally(tx: Tx, places: Places, by: Tally, wanted: Filter, now: int) -> dict[str, int]:
-    """Count jobs by one of their fields."""
-    return search.tally(Search(tx, places, now), by, wanted)
-
-
-def events(tx: Tx, after: int, limit: int, job_id: str) -> list[tuple[int, Event]]:
-    """Return events in their order."""
-    return sql_find.events(tx, statements("find"), after, limit, job_id or None)
-
-
-def progress(tx: Tx, job_id: str) -> bytes | None:
-    """Return the progress of a running job."""
-    return sql_find.value_of(tx, statements("find")["progress"], job_id)
-
-
-def result(tx: Tx, job_id: str) -> bytes | None:
-    """Return the result of a succeeded job."""
-    return sql_find.value_of(tx, statements("find")["result"], job_id)

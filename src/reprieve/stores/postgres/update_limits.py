@@ -3,7 +3,7 @@
 from reprieve.stores.postgres.crew import Tx
 from reprieve.stores.postgres.rows import number_of
 from reprieve.stores.postgres.statements import statements
-from reprieve.stores.protocol import LimitState, LimitUpdate, Subject
+from reprieve.stores.protocol import LimitUpdate, Subject
 from reprieve.stores.sql import limits
 
 
@@ -34,8 +34,3 @@ class _Rows:
 def update_limits(tx: Tx, update: LimitUpdate, now: int) -> None:
     """Set the limits of one queue, tenant, task, dependency or group. The caller holds the claim lock."""
     limits.update_limits(tx, statements("update_limits"), _Rows(tx), update, now)
-
-
-def limit_states(tx: Tx, subject: Subject, queue: str) -> list[LimitState]:
-    """Return the limits and the use of every queue, tenant, task, dependency or group."""
-    return limits.limit_states(tx, statements("update_limits"), subject, queue)

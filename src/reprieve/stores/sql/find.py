@@ -279,9 +279,3 @@ def events(tx: SqlTx, sql: Statements, after: int, limit: int, job: int | str | 
     """Return events in their order, of one job or of all."""
     rows = tx.all(sql["events" if job is None else "events_of"], {"job": job, "after": after, "limit": limit})
     return [(seq, _decode_event(data)) for seq, data in rows]
-
-
-def value_of(tx: SqlTx, statement: str, job: int | str) -> bytes | None:
-    """Return the progress or the result of a job."""
-    row = tx.one(statement, {"id": job})
-    return None if row is None else row[0]

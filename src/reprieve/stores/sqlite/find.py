@@ -5,13 +5,9 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from reprieve.core.events import Event
 from reprieve.core.job import Job
-from reprieve.stores import search
-from reprieve.stores.protocol import Filter, Page, Tally
 from reprieve.stores.record import Lease
-from reprieve.stores.search import is_number
-from reprieve.stores.sql import find as sql_find
+from reprieve.stores.search import Shapes, is_number
 from reprieve.stores.sql.find import MAX_INT, JobRow, SqlSearch
 from reprieve.stores.sqlite.annotations import cancels
 from reprieve.stores.sqlite.finished import finished_jobs
@@ -20,7 +16,7 @@ from reprieve.stores.sqlite.rows import Place, Row, may_have_part, row_id, unpac
 from reprieve.stores.sqlite.statements import statements
 from reprieve.stores.sqlite.tx import SqliteTx
 
-_SHAPES: search.Shapes = {
+CURSOR_SHAPES: Shapes = {
     "living": [is_number],
     "running": [is_number],
     "ended": [is_number] * 4,
@@ -78,28 +74,3 @@ class Search(SqlSearch[int]):
 
     def _list_of(self, lanes: Sequence[int]) -> str:
         return msgspec.json.encode(lanes).decode()
-
-
-def find(tx: sqlite3.Connection, places: Places, wanted: Filter, now: int, cursor: str, limit: int) -> Page:
-    """Return a page of jobs."""
-    return search.find(Search(tx, places, now), wanted, cursor, limit, _SHAPES)
-
-
-def tally(tx: sqlite3.Connection, places: Places, by: Tally, wanted: Filter, now: int) -> dict[str, int]:
-    """Count jobs by one of their fields."""
-    return search.tally(Search(tx, places, now), by, wanted)
-
-
-def events(tx: sqlite3.Connection, after: int, limit: int, job_id: str) -> list[tuple[int, Event]]:
-    """Return events in their order."""
-    return sql_find.events(SqliteTx(tx), statements("find"), after, limit, row_id(job_id) if job_id else None)
-
-
-def progress(tx: sqlite3.Connection, job_id: str) -> bytes | None:
-    """Return the progress of a running job."""
-    return sql_find.value_of(SqliteTx(tx), statements("find")["progress"], row_id(job_id))
-
-
-def result(tx: sqlite3.Connection, job_id: str) -> bytes | None:
-    """Return the result of a succeeded job."""
-    return sql_find.value_of(SqliteTx(tx), statements("find")["result"], row_id(job_id))

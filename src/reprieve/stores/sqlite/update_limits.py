@@ -2,7 +2,7 @@
 
 import sqlite3
 
-from reprieve.stores.protocol import LimitState, LimitUpdate, Subject
+from reprieve.stores.protocol import LimitUpdate, Subject
 from reprieve.stores.sql import limits
 from reprieve.stores.sqlite.places import limiter_of, queue_of, tenant_of
 from reprieve.stores.sqlite.statements import statements
@@ -28,8 +28,3 @@ class _Rows:
 def update_limits(tx: sqlite3.Connection, update: LimitUpdate, now: int) -> None:
     """Set the limits of one queue, tenant, task, dependency or group."""
     limits.update_limits(SqliteTx(tx), statements("update_limits"), _Rows(tx), update, now)
-
-
-def limit_states(tx: sqlite3.Connection, subject: Subject, queue: str) -> list[LimitState]:
-    """Return the limits and the use of every queue, tenant, task, dependency or group."""
-    return limits.limit_states(SqliteTx(tx), statements("update_limits"), subject, queue)
