@@ -385,6 +385,12 @@ class MissingExtra(ReprieveError):
     code = "missing_extra"
 
 
+class BrokenPlugin(ReprieveError):
+    """An entry point of another package that cannot be loaded, or that two packages register."""
+
+    code = "broken_plugin"
+
+
 class NotRunning(ReprieveError):
     """A function for running jobs was called outside of one."""
 

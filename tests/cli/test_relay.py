@@ -134,7 +134,12 @@ def test_while_the_outbox_server_is_away_it_says_so_and_waits() -> None:
 
 COMPLAINTS = {
     "no outbox": ({"REPRIEVE_OUTBOX": ""}, (), 2, "outbox from REPRIEVE_OUTBOX cannot be used"),
-    "a wrong URL": ({}, ("--outbox", "redis://localhost"), 2, "no outbox answers to 'redis://localhost'"),
+    "a wrong URL": (
+        {},
+        ("--outbox", "redis://localhost"),
+        2,
+        "no outbox for 'redis://localhost'; write sqlite:///app.db, postgresql://",
+    ),
     "a store that joins by itself": ({}, ("--store", "sqlite:///jobs.db"), 2, "there is nothing to relay"),
     "a folder that is not there": ({}, ("--outbox", "sqlite:///no/app.db"), 1, "folder no does not exist"),
     "a store that is away": (

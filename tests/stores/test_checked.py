@@ -261,7 +261,7 @@ async def test_closing_waits_for_calls_under_way_and_takes_no_more(store: Checke
 async def test_call_that_does_not_end_keeps_the_store_from_closing_for_a_while_only(
     store: CheckedStore, own: OwnStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reprieve.stores.checked.MAX_CLOSE_WAIT_SECONDS", 0.05)
+    monkeypatch.setattr("reprieve.stores.calls.MAX_CLOSE_WAIT_SECONDS", 0.05)
     own.may_go_on.clear()
     stuck = asyncio.create_task(store.enqueue(new_jobs(store, 1), START))
     await own.has_begun.wait()
@@ -270,6 +270,19 @@ async def test_call_that_does_not_end_keeps_the_store_from_closing_for_a_while_o
     own.may_go_on.set()
     with pytest.raises(StoreClosed):
         await stuck
+
+
+def test_enqueue_that_ended_with_its_event_loop_does_not_keep_the_store_from_closing() -> None:
+    store = checked(SqliteStore(None))
+
+    async def leave_behind() -> set[asyncio.Task[list[str]]]:
+        enqueues = {asyncio.create_task(store.enqueue(new_jobs(store, 1), START))}
+        await asyncio.sleep(0)
+        return enqueues
+
+    asyncio.run(leave_behind())
+    assert store._calls.under_way == 0  # noqa: SLF001 - what closing waits for
+    asyncio.run(store.close())
 
 
 async def test_closing_ends_a_wait(store: CheckedStore) -> None:

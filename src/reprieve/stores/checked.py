@@ -4,8 +4,6 @@
 A store of another package gets all of it too, since `open_store` wraps whatever it opens.
 """
 
-import asyncio
-import threading
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -16,7 +14,7 @@ from reprieve.core.change import Change
 from reprieve.core.events import Event
 from reprieve.core.ids import parse_id
 from reprieve.core.job import Job
-from reprieve.errors import StoreClosed
+from reprieve.stores.calls import Calls
 from reprieve.stores.capabilities import (
     AsyncTransactional,
     EnqueueRules,
@@ -46,52 +44,6 @@ from reprieve.stores.protocol import (
     Store,
 )
 
-MAX_CLOSE_WAIT_SECONDS = 5.0
-"""How long `close` waits for calls under way before it closes the store inside, which may wait longer."""
-
-
-class Calls:
-    """The calls of a store that are under way in any thread, and whether new ones may begin."""
-
-    def __init__(self) -> None:
-        """Let calls begin."""
-        self._ended = threading.Condition()
-        self._under_way = 0
-        self._is_closed = False
-
-    def require_open(self) -> None:
-        """Raise `StoreClosed` after `close`."""
-        if self._is_closed:
-            raise StoreClosed
-
-    def __enter__(self) -> None:
-        """Begin a call."""
-        with self._ended:
-            self.require_open()
-            self._under_way += 1
-
-    def __exit__(self, *_: object) -> None:
-        """End a call."""
-        with self._ended:
-            self._under_way -= 1
-            if self._is_closed and not self._under_way:
-                self._ended.notify_all()
-
-    def close(self) -> bool:
-        """Let no more calls begin; return False if that was so already."""
-        with self._ended:
-            was_closed, self._is_closed = self._is_closed, True
-        return not was_closed
-
-    async def finish(self) -> None:
-        """Wait until every call has ended, at most `MAX_CLOSE_WAIT_SECONDS`: a server may be silent for longer."""
-        if self._under_way:
-            await asyncio.to_thread(self._wait_for_end)
-
-    def _wait_for_end(self) -> None:
-        with self._ended:
-            self._ended.wait_for(lambda: not self._under_way, MAX_CLOSE_WAIT_SECONDS)
-
 
 class CheckedStore(ForwardingStore):
     """A store that takes only what can be stored, and nothing after it was closed; see `checked`."""
@@ -103,7 +55,9 @@ class CheckedStore(ForwardingStore):
         self._calls = Calls()
         rules = inner.enqueue_rules if isinstance(inner, HasEnqueueRules) else EnqueueRules()
         self._is_id = rules.is_id
-        self._coalescer = Coalescer(inner.enqueue, rules.max_concurrent_calls, keys_may_block=rules.keys_may_block)
+        self._coalescer = Coalescer(
+            inner.enqueue, self._calls, rules.max_concurrent_calls, keys_may_block=rules.keys_may_block
+        )
 
     @property
     def is_in_memory(self) -> bool:
@@ -119,9 +73,9 @@ class CheckedStore(ForwardingStore):
 
     async def enqueue(self, jobs: Sequence[Job], now: int) -> list[str]:
         """Store new jobs, in one call with the jobs of concurrent callers; return the id of each."""
-        with self._calls:
-            self.check_jobs(jobs)
-            return await self._coalescer.enqueue(jobs, now) if jobs else []
+        self._calls.require_open()
+        check_jobs(jobs, self._largest_payload, self._is_id)
+        return await self._coalescer.enqueue(jobs, now) if jobs else []
 
     async def claim(self, claim: Claim) -> Claimed:
         """Apply changes, then choose and lease jobs."""

@@ -5,11 +5,14 @@ Batches adapt to the load this way: one job when callers come one at a time, hun
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple
-from weakref import WeakKeyDictionary
+from typing import TypeAlias
+from weakref import WeakKeyDictionary, ref
+
+import msgspec
 
 from reprieve.core.job import Job
 from reprieve.errors import ReprieveError, StoreClosed, StoreFull, StoreLocked, StoreReadOnly, StoreUnreachable
+from reprieve.stores.calls import Calls
 
 Send = Callable[[Sequence[Job], int], Awaitable[list[str]]]
 
@@ -23,7 +26,7 @@ _FATAL = (StoreFull, StoreReadOnly, StoreUnreachable, StoreClosed)
 """Errors that every call would get, so that sending the callers' jobs one by one is of no use."""
 
 
-class Waiting(NamedTuple):
+class Waiting(msgspec.Struct, frozen=True):
     """The jobs of one caller, when they were enqueued, and the future that the caller awaits."""
 
     jobs: Sequence[Job]
@@ -34,15 +37,19 @@ class Waiting(NamedTuple):
 class Coalescer:
     """Combines the enqueues of each event loop."""
 
-    def __init__(self, send: Send, max_concurrent_calls: int = 1, *, keys_may_block: bool = False) -> None:
-        """Take what sends a batch, and how many batches may be under way.
+    def __init__(
+        self, send: Send, calls: Calls, max_concurrent_calls: int = 1, *, keys_may_block: bool = False
+    ) -> None:
+        """Take what sends a batch, what counts the calls of the store, and how many batches may be under way.
 
         If the key of a job can block on a transaction of another caller, jobs with keys get batches of their own.
         """
         self._send = send
+        self._calls = calls
         self._max_concurrent_calls = max_concurrent_calls
         self._keys_may_block = keys_may_block
-        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[bool, _Batches]] = WeakKeyDictionary()
+        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopBatches] = WeakKeyDictionary()
+        self._latest: tuple[ref[asyncio.AbstractEventLoop], _LoopBatches] | None = None
 
     def enqueue(self, jobs: Sequence[Job], now: int) -> asyncio.Future[list[str]]:
         """Enqueue jobs in one call with those of concurrent callers; return the future of their ids.
@@ -50,21 +57,29 @@ class Coalescer:
         A caller that cancels its future takes no jobs out of a batch.
         """
         loop = asyncio.get_running_loop()
-        batches = self._loops.get(loop)
-        if batches is None:
-            batches = self._loops[loop] = {}
+        latest = self._latest
+        # A process has one event loop, as a rule; looking it up would cost as much as the rest of this method.
+        batches = latest[1] if latest is not None and latest[0]() is loop else self._batches_of(loop)
         may_block = self._keys_may_block and any(job.key for job in jobs)
         own = batches.get(may_block)
         if own is None:
-            own = batches[may_block] = _Batches(self._send, self._max_concurrent_calls, may_block=may_block)
+            own = batches[may_block] = _Batches(
+                self._send, self._calls, self._max_concurrent_calls, may_block=may_block
+            )
         return own.add(Waiting(jobs, now, loop.create_future()))
+
+    def _batches_of(self, loop: asyncio.AbstractEventLoop) -> "_LoopBatches":
+        batches = self._loops.setdefault(loop, {})
+        self._latest = ref(loop), batches
+        return batches
 
 
 class _Batches:
     """The enqueues of one event loop that wait to be sent."""
 
-    def __init__(self, send: Send, max_concurrent_calls: int, *, may_block: bool) -> None:
+    def __init__(self, send: Send, calls: Calls, max_concurrent_calls: int, *, may_block: bool) -> None:
         self._send = send
+        self._calls = calls
         self._max_concurrent_calls = max_concurrent_calls
         self._fatal = _FATAL if may_block else (*_FATAL, StoreLocked)
         self._waiting: list[Waiting] = []
@@ -72,9 +87,13 @@ class _Batches:
         self._busy = 0
 
     def add(self, waiting: Waiting) -> asyncio.Future[list[str]]:
-        self._waiting.append(waiting)
         if len(self._senders) < self._max_concurrent_calls:
-            self._senders.add(asyncio.create_task(self._send_all()))
+            # One call of the store until nothing waits: closing it lets every batch be sent.
+            self._calls.begin()
+            sender = asyncio.create_task(self._send_all())
+            sender.add_done_callback(self._end_call)
+            self._senders.add(sender)
+        self._waiting.append(waiting)
         return waiting.ids
 
     async def _send_all(self) -> None:
@@ -92,6 +111,10 @@ class _Batches:
         finally:
             self._busy -= 1
             self._senders = {sender for sender in self._senders if sender is not asyncio.current_task()}
+
+    def _end_call(self, _: asyncio.Task[None]) -> None:
+        # A task that is cancelled before it starts runs none of its code.
+        self._calls.end()
 
     def _take(self) -> list[Waiting]:
         callers = len(self._waiting)
@@ -135,6 +158,10 @@ class _Batches:
                 waiting.ids.set_result(ids[start:end])
             start = end
         return None
+
+
+_LoopBatches: TypeAlias = dict[bool, _Batches]
+"""The batches of an event loop, by whether their jobs may block."""
 
 
 def _fail(batch: list[Waiting], error: Exception) -> None:

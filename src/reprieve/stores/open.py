@@ -1,22 +1,41 @@
-"""Opening a store by its URL."""
+"""Opening a store, an outbox or the diagnostics of a store by its URL."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Literal
 
-from reprieve.core.redact import mask_url
-from reprieve.errors import InvalidUrl, MissingExtra, StoreNotFound
-from reprieve.stores.checked import checked
+from reprieve.stores.checked import CheckedStore, checked
 from reprieve.stores.diagnostics import Diagnostics
+from reprieve.stores.factories import BuiltIn, Factories, OpenOptions
 from reprieve.stores.outbox import Outbox
 from reprieve.stores.protocol import MAX_PAYLOAD_BYTES, Store
-from reprieve.stores.url import path_of
 
 _POSTGRES = ("postgresql", "postgres")
+_POSTGRES_FORM = "postgresql://user:password@host/database"
 _REDIS = (
     *("redis", "rediss", "valkey", "valkeys"),
     *("redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"),
 )
+_REDIS_FORM = "redis://host:6379/0"
+
+
+def _built_in(function: str, sqlite_form: str = "sqlite:///jobs.db, sqlite://:memory:") -> tuple[BuiltIn, ...]:
+    """Return SQLite, PostgreSQL and Redis, each with this function of its module `opening`."""
+    return (
+        BuiltIn(schemes=("sqlite",), target=f"reprieve.stores.sqlite.opening:{function}", example=sqlite_form),
+        BuiltIn(
+            schemes=_POSTGRES,
+            target=f"reprieve.stores.postgres.opening:{function}",
+            example=_POSTGRES_FORM,
+            extra="postgres",
+        ),
+        BuiltIn(schemes=_REDIS, target=f"reprieve.stores.redis.opening:{function}", example=_REDIS_FORM, extra="redis"),
+    )
+
+
+_STORES: Factories[Store] = Factories("store", "reprieve.stores", _built_in("open_store"))
+_OUTBOXES: Factories[Outbox] = Factories(
+    "outbox", "reprieve.outboxes", _built_in("open_outbox", "sqlite:///app.db")[:2]
+)
+_DIAGNOSTICS: Factories[Diagnostics] = Factories("store", "reprieve.diagnostics", _built_in("open_diagnostics"))
 
 
 def open_store(
@@ -27,122 +46,40 @@ def open_store(
     shared: bool = False,
     must_exist: bool = False,
     may_wait: bool = True,
-) -> Store:
-    """Open the store that a URL names.
+) -> CheckedStore:
+    """Open the store that a URL names, behind `checked`.
 
     `sqlite:///relative.db`, `sqlite:////absolute.db` or `sqlite://:memory:`;
     `postgresql://user:password@host/database`, with `?schema=name` for a schema other than `reprieve`;
     `redis://user:password@host:6379/0`, `rediss://` with TLS, `redis+sentinel://host,host/service` or
-    `redis+cluster://host,host`, with `?prefix=name` for keys that begin otherwise.
+    `redis+cluster://host,host`, with `?prefix=name` for another prefix of its keys.
+    Other packages can register more schemes; see `stores.factories`.
 
-    It can be used from every event loop and thread of this process.
+    The store can be used from every event loop and thread of this process.
 
-    `shared` lets jobs stand in a file that an application has tables of its own in.
+    `shared` allows a SQLite file that has tables of an application.
 
-    `must_exist` is for reading: a SQLite file or a PostgreSQL schema that holds no store raises `StoreNotFound`, and
+    `must_exist` is for reading: a SQLite file or a PostgreSQL schema without a store raises `StoreNotFound`, and
     nothing is created. A Redis server without jobs is an empty store.
 
-    `may_wait=False` is for a caller with an open transaction, perhaps on the file of the store: instead of waiting for
-    its end, opening raises `StoreNotFound`.
+    `may_wait=False` is for a caller with an open transaction, perhaps on the file of the store: opening raises
+    `StoreNotFound` where it would wait for the end of that transaction.
     """
-    scheme, _, _ = url.partition("://")
-    if must_exist and scheme not in _REDIS:
-        _require_store(url, shared=shared)
-    # Only a Redis server can answer before what it answers is flushed.
-    flushed: Literal["full", "fast"] = "fast" if durability == "fast" else "full"
-    if scheme == "sqlite":
-        from reprieve.stores.sqlite import SqliteStore  # noqa: PLC0415 - a store is imported when it is used
-
-        return checked(
-            SqliteStore(path_of(url), durability=flushed, shared=shared, may_wait=may_wait),
-            largest_payload=largest_payload,
-        )
-    if scheme in _POSTGRES:
-        with _extra("postgres"):
-            from reprieve.stores.postgres import PostgresStore  # noqa: PLC0415 - as above
-
-        return checked(PostgresStore(url, durability=flushed), largest_payload=largest_payload)
-    if scheme in _REDIS:
-        with _extra("redis"):
-            from reprieve.stores.redis import RedisStore  # noqa: PLC0415 - as above
-
-        return checked(RedisStore(url, durability=durability), largest_payload=largest_payload)
-    raise _unanswered(url)
+    options = OpenOptions(
+        durability=durability,
+        largest_payload=largest_payload,
+        shared=shared,
+        must_exist=must_exist,
+        may_wait=may_wait,
+    )
+    return checked(_STORES.open(url, options), largest_payload=largest_payload)
 
 
 def open_outbox(url: str, *, largest_payload: int = MAX_PAYLOAD_BYTES) -> Outbox:
-    """Open the outbox in the database that a URL names: an application's own, PostgreSQL or a SQLite file."""
-    scheme, _, _ = url.partition("://")
-    if scheme == "sqlite":
-        from reprieve.stores.sqlite.outbox import SqliteOutbox  # noqa: PLC0415 - as above
-
-        return SqliteOutbox(path_of(url), largest_payload=largest_payload)
-    if scheme in _POSTGRES:
-        with _extra("postgres"):
-            from reprieve.stores.postgres.outbox import PostgresOutbox  # noqa: PLC0415 - as above
-
-        return PostgresOutbox(url, largest_payload=largest_payload)
-    message = (
-        f"no outbox answers to {mask_url(url)!r}; write postgresql://user:password@host/database or sqlite:///app.db"
-    )
-    raise InvalidUrl(message)
+    """Open the outbox in the application's database that a URL names: PostgreSQL or a SQLite file."""
+    return _OUTBOXES.open(url, OpenOptions(largest_payload=largest_payload))
 
 
 def diagnostics_for(url: str, *, shared: bool = False) -> Diagnostics:
     """Return the diagnostics of the store that a URL names, which need not exist yet."""
-    scheme, _, _ = url.partition("://")
-    if scheme == "sqlite":
-        from reprieve.stores.sqlite.diagnostics import SqliteDiagnostics  # noqa: PLC0415 - as above
-
-        return SqliteDiagnostics(path_of(url), shared=shared)
-    if scheme in _POSTGRES:
-        with _extra("postgres"):
-            from reprieve.stores.postgres.address import address_of  # noqa: PLC0415 - as above
-            from reprieve.stores.postgres.care import PostgresCare  # noqa: PLC0415 - as above
-
-        return PostgresCare(address_of(url))
-    if scheme in _REDIS:
-        with _extra("redis"):
-            from reprieve.stores.redis import address as redis  # noqa: PLC0415 - as above
-            from reprieve.stores.redis.diagnostics import RedisDiagnostics  # noqa: PLC0415 - as above
-
-        return RedisDiagnostics(redis.address_of(url))
-    raise _unanswered(url)
-
-
-def _require_store(url: str, *, shared: bool) -> None:
-    """Refuse a URL that names no store yet, without creating one."""
-    path = path_of(url) if url.startswith("sqlite://") else None
-    if url.startswith("sqlite://") and path is None:
-        message = f"{url} is gone with the process that opened it; to look at jobs from outside, keep them in a file"
-        raise StoreNotFound(message)
-    if diagnostics_for(url, shared=shared).schema_version().stored:
-        return
-    if path is None:
-        where = f"{mask_url(url)} has no store yet"
-    else:
-        where = f"{path.absolute()} {'holds no jobs yet' if path.exists() else 'does not exist'}"
-    message = (
-        f"{where}; the first enqueue, the first worker or reprieve migrate up creates the store, "
-        "or name the app (--app) or the store (--store) that you mean"
-    )
-    raise StoreNotFound(message)
-
-
-@contextmanager
-def _extra(name: str) -> Iterator[None]:
-    """Say how to install what is missing."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        message = f"the {name} store needs {error.name}, which is not installed; pip install 'reprieve[{name}]'"
-        raise MissingExtra(message) from error
-
-
-def _unanswered(url: str) -> InvalidUrl:
-    dialect, plus, _ = url.partition("://")[0].partition("+")
-    if plus and dialect in ("sqlite", *_POSTGRES, *_REDIS):
-        # SQLAlchemy names its driver there.
-        return InvalidUrl(f"{mask_url(url)!r} names a driver; write {dialect}:// without it")
-    forms = "sqlite:///jobs.db, sqlite://:memory:, postgresql://user:password@host/database or redis://host:6379/0"
-    return InvalidUrl(f"no store answers to {mask_url(url)!r}; write {forms}")
+    return _DIAGNOSTICS.open(url, OpenOptions(shared=shared))

@@ -1,4 +1,4 @@
-"""The outbox: jobs that wait in an application's database, as part of its transactions, for a relay to fetch them."""
+"""The outbox: jobs in an application's database, stored by its own transactions, that a relay takes to the store."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -11,84 +11,84 @@ from reprieve.core.record import Record
 from reprieve.stores.capabilities import Transactional
 from reprieve.stores.diagnostics import Finding
 
-LATE = 60_000
-"""Milliseconds after which a job that waits in an outbox should have been fetched."""
+LATE_MS = 60_000
+"""After this time a relay should have taken a job from its outbox."""
 
 
 class Entry(Record):
     """A row of an outbox."""
 
     place: str
-    """What the outbox knows it by."""
+    """The key of the row, in the form of its outbox."""
     job: Job | None
-    """None if its record cannot be read: somebody else wrote it, or a newer release."""
+    """None if the record cannot be read: a newer release, or another program, wrote it."""
 
 
 class Contents(Record):
-    """What lies in an outbox."""
+    """How many jobs an outbox holds."""
 
     waiting: int
     oldest_at: int | None = None
-    """When the first of those was enqueued."""
+    """When the first waiting job was enqueued."""
     refused: int = 0
     reason: str = ""
-    """Why the first of those was refused."""
+    """Why the first refused job was refused."""
 
 
 class Outbox(Transactional, Protocol):
-    """Jobs of committed transactions, until a relay has fetched them. Enqueueing only inserts."""
+    """Jobs of committed transactions, until a relay has taken them. An enqueue only inserts rows."""
 
     async def open(self) -> None:
-        """Open the database now, and make what is missing there."""
+        """Connect to the database now, and create the tables that are missing."""
         ...
 
     async def holds(self, job_id: str) -> bool:
-        """Return whether this job lies in the outbox, waiting or refused."""
+        """Return whether this job is in the outbox, waiting or refused."""
         ...
 
     async def take(self, limit: int) -> list[Entry]:
-        """Take the first jobs, and keep them from other relays, if that can be done, until `settle` or `give_back`.
+        """Take the first jobs, and lock them for other relays, where the database can, until `settle` or `give_back`.
 
-        A transaction that commits late is not passed over.
+        Jobs of a transaction that commits later than others are not skipped.
         """
         ...
 
     async def settle(self, gone: Sequence[Entry], refused: Mapping[str, str]) -> None:
-        """Forget entries that were taken and have arrived; keep others aside, each with the reason, by their places.
+        """Delete entries that were taken and delivered, and mark others as refused, each by its place with a reason.
 
-        It is done when this returns, and survives every crash.
+        The write is durable when this returns.
         """
         ...
 
     async def give_back(self) -> None:
-        """Leave what was taken to whoever takes it next."""
+        """Unlock what was taken, so that it can be taken again."""
         ...
 
     async def readmit(self) -> int:
-        """Let those wait again that were refused; answer how many."""
+        """Let refused jobs wait again; return how many there were."""
         ...
 
     async def look(self) -> Contents:
-        """Return what lies there; it counts, which takes a while when there is much."""
+        """Return how many jobs the outbox holds. It counts rows, so it is slow on a large outbox."""
         ...
 
     async def wait(self, at_most: float) -> bool:
-        """Wait for something to come since the last `take`, at most so many seconds: a hint, never a guarantee."""
+        """Wait at most so many seconds for a job that came after the last `take`; return whether one may have come."""
         ...
 
     async def close(self) -> None:
-        """Let go of files, threads and connections."""
+        """Release files, threads and connections."""
         ...
 
 
 pack = msgspec.msgpack.Encoder().encode
-"""Writes a job as an outbox keeps it, by the names of its fields: releases of different age read it alike."""
+"""Pack a job as an outbox keeps it: by the names of its fields, so that older and newer releases can read it."""
 
 _decode = msgspec.msgpack.Decoder(Job).decode
 
 
 def unpack(record: bytes) -> Job | None:
-    """Read a job; None if it cannot be read."""
+    """Unpack a job; None if it cannot be read."""
     try:
         return _decode(record)
     except msgspec.MsgspecError:
@@ -96,20 +96,20 @@ def unpack(record: bytes) -> Job | None:
 
 
 def find(contents: Contents, now: int) -> Finding:
-    """Return what the doctor says of an outbox."""
+    """Return the finding of `reprieve doctor` on an outbox."""
     late = 0 if contents.oldest_at is None else max(0, now - contents.oldest_at)
     seen = f"{contents.waiting:,} waiting"
     if contents.waiting:
         seen += f", the first for {late // 1_000:,} s"
     if contents.refused:
         seen += f"; {contents.refused:,} refused: {contents.reason}"
-        fix = "mend what the reason says, then reprieve relay --refused takes them up again"
+        fix = "fix what the reason says, then reprieve relay --refused takes them again"
         return Finding(name="outbox", level="warn", seen=seen, fix=fix)
-    if late > LATE:
-        return Finding(name="outbox", level="warn", seen=seen, fix="start reprieve relay, or look at what it logs")
+    if late > LATE_MS:
+        return Finding(name="outbox", level="warn", seen=seen, fix="start reprieve relay, or read what it logs")
     return Finding(name="outbox", level="ok", seen=seen)
 
 
 def made_at(job_id: str) -> int | None:
-    """Read when a job was enqueued out of what should be its id."""
+    """Return when a job was enqueued, by its id; None if this is no id."""
     return created_at(job_id) if is_id(job_id) else None

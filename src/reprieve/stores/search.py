@@ -1,4 +1,4 @@
-"""Searches: which of the jobs that a store walks through are meant, a page or a count at a time."""
+"""Searches: which of the jobs that a store scans match a filter, and how a page of them goes on."""
 
 import base64
 from collections import Counter
@@ -13,55 +13,55 @@ from reprieve.errors import InvalidCursor
 from reprieve.stores.protocol import Filter, Page, Tally
 
 EXAMINED = 5_000
-"""Rows that one page looks at: a page may come back short, but never late."""
+"""Most jobs that one page examines: a page may be short, but never slow."""
 
 Source: TypeAlias = Literal["living", "running", "ended", "succeeded"]
-"""Where jobs are looked for."""
+"""Where to look for jobs: all that have not succeeded, those that run, the dead and cancelled, or the succeeded."""
 
 Key: TypeAlias = int | str
-"""A part of where a job stands in its source."""
+"""A part of the key of a job in its source."""
 
 Step: TypeAlias = tuple[list[Key], Job | None, int]
-"""A key of its source, the job that stands there, and its lane; no job, to take a breath."""
+"""A key in a source, the job with that key, and its lane. No job: the page may end here."""
 
 Shapes: TypeAlias = Mapping[Source, Sequence[Callable[[Key], bool]]]
-"""What the keys of each source are made of: a part is one if its function says so."""
+"""The form of the keys of each source: a function for each part, which returns whether a value fits."""
 
 
-class Placed(Protocol):
-    """A job, or the place of one."""
+class LaneNames(Protocol):
+    """A job, or a lane: what belongs to a queue, a tenant, a task and a dependency."""
 
     @property
-    def queue(self) -> str: ...  # noqa: D102 - as of a job
+    def queue(self) -> str: ...  # noqa: D102 - as the name says
     @property
-    def tenant(self) -> str: ...  # noqa: D102 - as of a job
+    def tenant(self) -> str: ...  # noqa: D102 - as the name says
     @property
-    def task(self) -> str: ...  # noqa: D102 - as of a job
+    def task(self) -> str: ...  # noqa: D102 - as the name says
     @property
-    def dependency(self) -> str: ...  # noqa: D102 - as of a job
+    def dependency(self) -> str: ...  # noqa: D102 - as the name says
 
 
 class Search(Protocol):
-    """One look at a store."""
+    """What a store does for one search."""
 
     def status(self, job: Job, lane: int) -> Status:
-        """Return how a job looks to people."""
+        """Return the status of a job."""
         ...
 
     def by_ids(self, ids: Sequence[str]) -> Iterable[tuple[Job, int]]:
-        """Return jobs by their ids, those that succeeded as well, each with its lane."""
+        """Return jobs by their ids, succeeded ones too, each with its lane."""
         ...
 
-    def walk(self, source: Source, after: Sequence[Key], wanted: Filter) -> Iterator[Step]:
-        """Return the jobs of one source after a key; those that are not wanted may be left out."""
+    def scan(self, source: Source, after: Sequence[Key], wanted: Filter) -> Iterator[Step]:
+        """Return the jobs of one source after a key; jobs that do not match the filter may be left out."""
         ...
 
-    def counts(self) -> Iterator[tuple[Status, Placed, int]]:
-        """Return status, place and number of everything that has not succeeded, from the counters that are kept."""
+    def counts(self) -> Iterator[tuple[Status, LaneNames, int]]:
+        """Return how many jobs of each lane have which status, succeeded ones left out, by the counters of lanes."""
         ...
 
     def succeeded(self, by: Tally, wanted: Filter) -> Counter[str]:
-        """Count the succeeded jobs in the wanted places by something."""
+        """Count the succeeded jobs that match a filter by one of their fields."""
         ...
 
 
@@ -74,7 +74,7 @@ def find(search: Search, wanted: Filter, cursor: str, limit: int, shapes: Shapes
     found: list[tuple[Job, int]] = []
     examined = 0
     for current in sources[sources.index(source) :]:
-        for key, job, lane in search.walk(current, after if current == source else [], wanted):
+        for key, job, lane in search.scan(current, after if current == source else [], wanted):
             examined += 1
             if job is not None and _matches(search, job, lane, wanted):
                 found.append((job, lane))
@@ -92,7 +92,7 @@ def _page(search: Search, found: Sequence[tuple[Job, int]], cursor: str = "") ->
 
 
 def tally(search: Search, by: Tally, wanted: Filter) -> dict[str, int]:
-    """Count jobs by something."""
+    """Count jobs by one of their fields."""
     counts: Counter[str] = Counter()
     if by in ("death", "code", "fingerprint") or wanted.ids is not None or _is_narrow(wanted):
         for job, lane in _all(search, wanted):
@@ -100,26 +100,26 @@ def tally(search: Search, by: Tally, wanted: Filter) -> dict[str, int]:
             if name or by not in ("death", "code", "fingerprint"):
                 counts[name] += 1
         return dict(counts)
-    for status, place, number in search.counts():
-        if number and is_in(place, wanted) and (not wanted.statuses or status in wanted.statuses):
-            counts[name_of(by, status, place)] += number
+    for status, lane_names, number in search.counts():
+        if number and is_in(lane_names, wanted) and (not wanted.statuses or status in wanted.statuses):
+            counts[name_of(by, status, lane_names)] += number
     if not wanted.statuses or "succeeded" in wanted.statuses:
         counts.update(search.succeeded(by, wanted))
     return dict(counts)
 
 
-def is_in(place: Placed, wanted: Filter) -> bool:
-    """Whether a job or a place is in the queue, of the tenant, task and dependency that are wanted."""
+def is_in(names: LaneNames, wanted: Filter) -> bool:
+    """Return whether a job or lane has the queue, tenant, task and dependency of a filter."""
     return (
-        (not wanted.queue or place.queue == wanted.queue)
-        and (wanted.tenant is None or place.tenant == wanted.tenant)
-        and (not wanted.task or place.task == wanted.task)
-        and (wanted.dependency is None or place.dependency == wanted.dependency)
+        (not wanted.queue or names.queue == wanted.queue)
+        and (wanted.tenant is None or names.tenant == wanted.tenant)
+        and (not wanted.task or names.task == wanted.task)
+        and (wanted.dependency is None or names.dependency == wanted.dependency)
     )
 
 
-def name_of(by: Tally, status: Status, job: Placed) -> str:
-    """Return what a job is counted under."""
+def name_of(by: Tally, status: Status, job: LaneNames) -> str:
+    """Return the name under which a job is counted."""
     match by:
         case "status":
             return status
@@ -133,7 +133,7 @@ def name_of(by: Tally, status: Status, job: Placed) -> str:
 
 
 def is_number(part: Key) -> bool:
-    """Whether a part of a key is a number that a row can hold."""
+    """Return whether a part of a key is a number that a column can hold."""
     return isinstance(part, int) and abs(part) < 1 << 63
 
 
@@ -141,15 +141,15 @@ def _all(search: Search, wanted: Filter) -> Iterator[tuple[Job, int]]:
     if wanted.ids is not None:
         found: Iterable[tuple[Job | None, int]] = search.by_ids(wanted.ids)
     else:
-        steps = (search.walk(source, [], wanted) for source in _sources_of(wanted))
-        found = ((job, lane) for walk in steps for _, job, lane in walk)
+        scans = (search.scan(source, [], wanted) for source in _sources_of(wanted))
+        found = ((job, lane) for scan in scans for _, job, lane in scan)
     for job, lane in found:
         if job is not None and _matches(search, job, lane, wanted):
             yield job, lane
 
 
 def _sources_of(wanted: Filter) -> list[Source]:
-    """Return where the wanted jobs can be."""
+    """Return the sources of the jobs that can match a filter."""
     statuses = wanted.statuses
     if wanted.death or (statuses and statuses <= {"dead", "cancelled"}):
         return ["ended"]
@@ -176,7 +176,7 @@ def _matches(search: Search, job: Job, lane: int, wanted: Filter) -> bool:
 
 
 def has_part(digits: str, parts: Sequence[str]) -> bool:
-    """Whether the hex digits of an id begin or end with any of these parts; no parts are no condition."""
+    """Return whether the hex digits of an id begin or end with any of these parts; True if there are none."""
     return not parts or any(digits.endswith(part) or digits.startswith(part) for part in parts)
 
 

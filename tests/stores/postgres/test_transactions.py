@@ -10,6 +10,7 @@ from psycopg.rows import dict_row
 from reprieve import Reprieve
 from reprieve.errors import InvalidName, StoreError, ValidationError
 from reprieve.stores.capabilities import Transactional
+from reprieve.stores.checked import checked
 from reprieve.stores.open import diagnostics_for
 from reprieve.stores.postgres import PostgresStore
 from reprieve.stores.postgres.address import address_of
@@ -141,9 +142,12 @@ async def test_connection_without_a_transaction_is_refused(url: str, store: Post
 async def test_what_is_refused_leaves_the_transaction_alone(
     url: str, store: PostgresStore, shop: psycopg.Connection
 ) -> None:
+    opened = checked(store)
+    assert isinstance(opened, Transactional)
+    await store.tally("status", Filter(), START)
     shop.execute("insert into shop_order values ('bread')")
     with pytest.raises(InvalidName):
-        store.enqueue_in(shop, [new_job(store, tenant="a\nb")], START)
+        opened.enqueue_in(shop, [new_job(store, tenant="a\nb")], START)
     shop.commit()
     assert shop.execute("select count(*) from shop_order").fetchone() == (1,)
     assert stored_ids(url) == set()

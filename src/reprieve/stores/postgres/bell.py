@@ -127,6 +127,8 @@ class Bell:
     def close(self) -> None:
         """Stop listening; whoever still waits is told."""
         with self._lock:
+            if self._is_closed:
+                return
             self._is_closed = True
             self._count((EVERYWHERE,), "")
         self._wake()

@@ -1,4 +1,4 @@
-"""Succeeded jobs: kept one row for each settlement, and found again by the ids in it."""
+"""Succeeded jobs: one row for each settlement, found again by the ids in it."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,13 +8,12 @@ from reprieve.core.job import Job
 from reprieve.stores.postgres.crew import Tx
 from reprieve.stores.postgres.rows import array_of
 from reprieve.stores.postgres.statements import statements
-
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(list[Job]).decode
+from reprieve.stores.sql import finished
+from reprieve.stores.sql.finished import FinishedRow, pack_jobs, unpack_jobs
 
 
 def keep(tx: Tx, queue: int, jobs: Sequence[tuple[str, bytes]], now: int) -> None:
-    """Keep jobs that succeeded together, each with its id, in the place of their rows."""
+    """Keep jobs that succeeded together, each with its id, and delete their rows."""
     ids = [job_id for job_id, _ in jobs]
     row = {
         "queue": queue,
@@ -23,32 +22,23 @@ def keep(tx: Tx, queue: int, jobs: Sequence[tuple[str, bytes]], now: int) -> Non
         "lo": min(ids),
         "hi": max(ids),
         "ids": array_of(ids),
-        "jobs": _encode([msgspec.Raw(job) for _, job in jobs]),
+        "jobs": pack_jobs([msgspec.Raw(job) for _, job in jobs]),
     }
     tx.execute(statements("finished")["keep"], row)
 
 
 def finished_job(tx: Tx, job_id: str) -> Job | None:
-    """Return a job that has succeeded and is kept."""
-    for (packed,) in tx.all(statements("finished")["find"], {"id": job_id}):
-        for job in _decode(packed):
-            if job.id == job_id:
-                return job
-    return None
-
-
-def unpack_jobs(packed: bytes) -> list[Job]:
-    """Return the jobs of one row."""
-    return _decode(packed)
+    """Return a succeeded job, while it is kept."""
+    rows = tx.all(statements("finished")["find"], {"id": job_id})
+    return next((job for (packed,) in rows for job in unpack_jobs(packed) if job.id == job_id), None)
 
 
 def shorten(tx: Tx, rows: Mapping[int, int]) -> int:
-    """Keep only the last so many jobs of each of these rows, and the ids of all; answer how many went."""
+    """Keep only the last so many jobs of each of these rows, but all of their ids; return how many were deleted."""
     sql = statements("finished")
-    gone = 0
-    for seq, packed in tx.all(sql["jobs"], {"rows": array_of(rows)}) if rows else ():
-        jobs = _decode(packed)
-        kept = jobs[len(jobs) - rows[seq] :]
-        tx.execute(sql["shorten"], {"count": len(kept), "jobs": _encode(kept), "seq": seq})
-        gone += len(jobs) - len(kept)
-    return gone
+    total = 0
+    for row in map(FinishedRow._make, tx.all(sql["jobs"], {"rows": array_of(rows)}) if rows else ()):
+        kept, deleted = finished.shorten(row.jobs, rows[row.seq])
+        tx.execute(sql["shorten"], {"count": len(kept), "jobs": pack_jobs(kept), "seq": row.seq})
+        total += deleted
+    return total

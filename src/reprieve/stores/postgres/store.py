@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from reprieve.clock import ServerClock
 from reprieve.core.change import Change
-from reprieve.core.events import Event
 from reprieve.core.job import Job
 from reprieve.stores.capabilities import EnqueueRules, FaultPoint, ParameterStyle
 from reprieve.stores.postgres import (
@@ -16,7 +15,6 @@ from reprieve.stores.postgres import (
     callers,
     enqueue,
     entries,
-    find,
     prune,
     sessions,
     settle,
@@ -27,35 +25,35 @@ from reprieve.stores.postgres.bell import EVERYWHERE, SOON, Bell
 from reprieve.stores.postgres.callers import Statement
 from reprieve.stores.postgres.claim import claim
 from reprieve.stores.postgres.crew import ALONE, Crew, Tx
+from reprieve.stores.postgres.find import CURSOR_SHAPES, Search
 from reprieve.stores.postgres.places import Places
 from reprieve.stores.postgres.rows import Ids
+from reprieve.stores.postgres.statements import statements
 from reprieve.stores.protocol import (
     Annotation,
     ChangeResult,
     Claim,
     Claimed,
     Entry,
-    Filter,
     Heartbeat,
-    LimitState,
     LimitUpdate,
-    Page,
     Pruned,
     Retention,
-    Subject,
-    Tally,
 )
+from reprieve.stores.sql.store import SqlStore
+from reprieve.stores.sql.tx import Statements
 
 T = TypeVar("T")
 
 
-class PostgresStore:
+class PostgresStore(SqlStore[Tx]):
     """Jobs in a schema of a PostgreSQL database, for any number of processes and machines.
 
     `open_store` puts it behind `checked`, which validates arguments, refuses calls after `close` and combines enqueues.
     """
 
     enqueue_rules = EnqueueRules(max_concurrent_calls=2, keys_may_block=True)
+    cursor_shapes = CURSOR_SHAPES
 
     def __init__(self, url: str, *, schema: str | None = None, durability: Durability = "full") -> None:
         """Take the URL of the database. The first call connects to it and creates the schema if it is missing."""
@@ -143,10 +141,6 @@ class PostgresStore:
             self._bell.ring((EVERYWHERE,))
         return heard
 
-    async def progress(self, job_id: str) -> bytes | None:
-        """Return the progress of a running job."""
-        return await self._read(lambda tx: find.progress(tx, job_id))
-
     async def update_limits(self, updates: Sequence[LimitUpdate], now: int) -> None:
         """Change limits, rates, weights and pauses."""
 
@@ -190,29 +184,9 @@ class PostgresStore:
             results=await self._write(lambda tx: prune.prune_results(tx, retention)),
         )
 
-    async def find(self, wanted: Filter, now: int, cursor: str = "", limit: int = 100) -> Page:
-        """Return a page of jobs."""
-        return await self._read(lambda tx: find.find(tx, self._places, wanted, now, cursor, limit))
-
-    async def tally(self, by: Tally, wanted: Filter, now: int) -> dict[str, int]:
-        """Count jobs by one of their fields."""
-        return await self._read(lambda tx: find.tally(tx, self._places, by, wanted, now))
-
-    async def events(self, after: int = 0, limit: int = 1_000, job_id: str = "") -> list[tuple[int, Event]]:
-        """Return events in the order in which they happened."""
-        return await self._read(lambda tx: find.events(tx, after, limit, job_id))
-
-    async def result(self, job_id: str) -> bytes | None:
-        """Return the result of a succeeded job."""
-        return await self._read(lambda tx: find.result(tx, job_id))
-
     async def entries(self, prefix: str = "") -> list[Entry]:
         """Return the entries whose key begins with the prefix."""
         return await self._read(lambda tx: entries.entries(tx, prefix))
-
-    async def limit_states(self, subject: Subject, queue: str = "") -> list[LimitState]:
-        """Return the limits and the use of every queue, tenant, task, dependency or group."""
-        return await self._read(lambda tx: update_limits.limit_states(tx, subject, queue))
 
     async def wait(self, queues: Sequence[str], at_most: float, session: str = "") -> bool:
         """Wait until notified."""
@@ -247,6 +221,18 @@ class PostgresStore:
 
     async def _read(self, work: Callable[[Tx], T]) -> T:
         return await asyncio.wrap_future(self._crew.submit(work, READ))
+
+    def _search(self, tx: Tx, now: int) -> Search:
+        return Search(tx, self._places, now)
+
+    def _sql_tx(self, tx: Tx) -> Tx:
+        return tx
+
+    def _statements(self, name: str) -> Statements:
+        return statements(name)
+
+    def _stored_id(self, job_id: str) -> str:
+        return job_id
 
     async def _time(self) -> int:
         return await asyncio.wrap_future(self._crew.submit(sessions.time, READ))

@@ -1,51 +1,36 @@
-"""Limiters, limits, weights and pauses: what the claim honours, changed and shown."""
+"""Limits, rates, weights and pauses in a schema; see `stores/sql/limits.py` for how."""
 
-from msgspec import UNSET
-
-from reprieve.stores.limit_update import bits_of, carried, columns_of, limiters_of, tenants_of
 from reprieve.stores.postgres.crew import Tx
 from reprieve.stores.postgres.rows import number_of
 from reprieve.stores.postgres.statements import statements
-from reprieve.stores.protocol import LimitState, LimitUpdate, Subject
+from reprieve.stores.protocol import LimitUpdate, Subject
+from reprieve.stores.sql import limits
+
+
+class _Rows:
+    """The rows of queues, tenants and limiters, whose ids are made from their names."""
+
+    def __init__(self, tx: Tx) -> None:
+        self._tx = tx
+        self._sql = statements("update_limits")
+
+    def queue(self, name: str) -> int:
+        queue = number_of("queue", name)
+        row = {"id": queue, "name": name, "limiter": self.limiter("queue", name)}
+        self._tx.execute(self._sql["make_queue"], row)
+        return queue
+
+    def tenant(self, queue: str, name: str) -> int:
+        tenant = number_of("tenant", queue, name)
+        self._tx.execute(self._sql["make_tenant"], {"id": tenant, "queue": self.queue(queue), "name": name})
+        return tenant
+
+    def limiter(self, subject: Subject, name: str) -> int:
+        limiter = number_of("limiter", subject, name)
+        self._tx.execute(self._sql["make_limiter"], {"id": limiter, "subject": subject, "name": name})
+        return limiter
 
 
 def update_limits(tx: Tx, update: LimitUpdate, now: int) -> None:
-    """Change what one queue, tenant, task, dependency or group may do, in a turn of ours; what waits is looked at."""
-    sql = statements("update_limits")
-    values = columns_of(update)
-    if update.subject == "tenant":
-        _make_queue(tx, update.queue)
-        values["id"] = number_of("tenant", update.queue, update.name)
-        queue = {"queue": number_of("queue", update.queue), "name": update.name}
-        tx.execute(sql["make_tenant"], values | queue)
-        values["weight"] = None if update.weight is UNSET else update.weight
-        values["meter"] = carried(tx.one(sql["tenant_rate"], values), update, now)
-        tx.execute(sql["tenant"], values)
-        return
-    if update.subject == "queue":
-        _make_queue(tx, update.name)
-        if update.pauses is not UNSET:
-            pauses = bits_of(update.pauses)
-            tx.execute(sql["pauses"], {"pauses": pauses, "id": number_of("queue", update.name)})
-    values["id"] = _make_limiter(tx, update.subject, update.name)
-    values["meter"] = carried(tx.one(sql["limiter_rate"], values), update, now)
-    tx.execute(sql["limiter"], values)
-
-
-def _make_queue(tx: Tx, name: str) -> None:
-    row = {"id": number_of("queue", name), "name": name, "limiter": _make_limiter(tx, "queue", name)}
-    tx.execute(statements("update_limits")["make_queue"], row)
-
-
-def _make_limiter(tx: Tx, subject: str, name: str) -> int:
-    number = number_of("limiter", subject, name)
-    tx.execute(statements("update_limits")["make_limiter"], {"id": number, "subject": subject, "name": name})
-    return number
-
-
-def limit_states(tx: Tx, subject: Subject, queue: str) -> list[LimitState]:
-    """Show what is known of every queue, tenant, task, dependency or group."""
-    sql = statements("update_limits")
-    if subject == "tenant":
-        return tenants_of(tx.all(sql["tenants"], {"queue": queue}))
-    return limiters_of(subject, queue, tx.all(sql["limit_states"], {"subject": subject}))
+    """Set the limits of one queue, tenant, task, dependency or group. The caller holds the claim lock."""
+    limits.update_limits(tx, statements("update_limits"), _Rows(tx), update, now)

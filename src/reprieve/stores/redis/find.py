@@ -13,7 +13,7 @@ from reprieve.stores.redis import limit_states
 from reprieve.stores.redis.connections import Connections
 from reprieve.stores.redis.records import lane_model
 from reprieve.stores.redis.replies import StoredJob, pairs, read_finished, rows
-from reprieve.stores.search import Key, Placed, Shapes, Source, Step, has_part, is_in, is_number, name_of
+from reprieve.stores.search import Key, LaneNames, Shapes, Source, Step, has_part, is_in, is_number, name_of
 
 MAX_JOBS_PER_PAGE = 200
 """Jobs that one script reads."""
@@ -56,7 +56,7 @@ class PartitionSearch:
         """Return a job's status."""
         return status_of(job, self._now, held=self._is_held(job))
 
-    def _is_held(self, job: Placed) -> bool:
+    def _is_held(self, job: LaneNames) -> bool:
         if not self._held:
             return False
         limiters = {f"k{job.task}", f"d{job.dependency}", f"g{getattr(job, 'group', '')}"}
@@ -70,7 +70,7 @@ class PartitionSearch:
                 (one.job(), 0) for one in rows(StoredJob, self._connections.read("find_by_ids", self._tag, raw))
             )
 
-    def walk(self, source: Source, after: Sequence[Key], wanted: Filter) -> Iterator[Step]:
+    def scan(self, source: Source, after: Sequence[Key], wanted: Filter) -> Iterator[Step]:
         """Return the jobs of one source after a key."""
         match source:
             case "living":
@@ -135,7 +135,7 @@ class PartitionSearch:
                 last = stored.id
                 yield at, last, stored.job()
 
-    def counts(self) -> Iterator[tuple[Status, Placed, int]]:
+    def counts(self) -> Iterator[tuple[Status, LaneNames, int]]:
         """Return status, lane and number of all jobs that have not succeeded."""
         lanes, _, queues = self._counted()
         due = self._due(queues)
@@ -158,7 +158,7 @@ class PartitionSearch:
         return dict(pairs(lanes)), {queue.decode(): count for queue, count in pairs(queues)}, list(pairs(due))
 
     def _due(self, queues: Iterable[tuple[bytes, int]]) -> dict[bytes, Counter[str]]:
-        """Count what is due in these queues and waits, and was not promoted yet, by lane."""
+        """Count the due jobs of these queues and waits that were not promoted yet, by lane."""
         due: dict[bytes, Counter[str]] = defaultdict(Counter)
         for queue, wait in queues:
             for skip in itertools.count(step=MAX_JOBS_PER_PAGE):
@@ -170,7 +170,7 @@ class PartitionSearch:
         return due
 
     def succeeded(self, by: Tally, wanted: Filter) -> Counter[str]:
-        """Count the succeeded jobs in the wanted places."""
+        """Count the succeeded jobs that match a filter by one of their fields."""
         counts: Counter[str] = Counter()
         if by in ("status", "queue") and wanted.tenant is None and not wanted.task and wanted.dependency is None:
             for queue, number in self._counted()[1].items():

@@ -13,7 +13,6 @@ from typing import TypeVar
 
 from reprieve.clock import SystemClock
 from reprieve.core.change import Change
-from reprieve.core.events import Event
 from reprieve.core.job import Job
 from reprieve.rng import bits
 from reprieve.stores.capabilities import EnqueueRules, FaultPoint
@@ -23,29 +22,29 @@ from reprieve.stores.protocol import (
     Claim,
     Claimed,
     Entry,
-    Filter,
     Heartbeat,
-    LimitState,
     LimitUpdate,
-    Page,
     Pruned,
     Retention,
-    Subject,
-    Tally,
 )
-from reprieve.stores.sqlite import annotations, enqueue, entries, find, prune, sessions, settle, update_limits
+from reprieve.stores.sql.store import SqlStore
+from reprieve.stores.sql.tx import Statements
+from reprieve.stores.sqlite import annotations, enqueue, entries, prune, sessions, settle, update_limits
 from reprieve.stores.sqlite.callers import joined
 from reprieve.stores.sqlite.claim import claim
 from reprieve.stores.sqlite.file import Durability, connect, keep_wal_small, prepare, take_node_number
+from reprieve.stores.sqlite.find import CURSOR_SHAPES, Search
 from reprieve.stores.sqlite.lane_cache import LaneCache
 from reprieve.stores.sqlite.notifier import Notifier
-from reprieve.stores.sqlite.rows import Ids, is_row_id
+from reprieve.stores.sqlite.rows import Ids, is_row_id, row_id
+from reprieve.stores.sqlite.statements import statements
+from reprieve.stores.sqlite.tx import SqliteTx
 from reprieve.stores.sqlite.writer import Writer
 
 T = TypeVar("T")
 
 
-class SqliteStore:
+class SqliteStore(SqlStore[sqlite3.Connection]):
     """Jobs in one SQLite file, for any number of processes of one machine; or in memory, for one.
 
     `open_store` puts it behind `checked`, which validates arguments, refuses calls after `close` and combines enqueues.
@@ -53,6 +52,7 @@ class SqliteStore:
 
     enqueue_rules = EnqueueRules(is_id=is_row_id)
     """Row ids count the time from 2020 on, in 41 bits."""
+    cursor_shapes = CURSOR_SHAPES
 
     def __init__(
         self,
@@ -167,10 +167,6 @@ class SqliteStore:
         """Request cancels and note progress."""
         return await self._write(lambda tx: annotations.annotate(tx, requests))
 
-    async def progress(self, job_id: str) -> bytes | None:
-        """Return the progress of a running job."""
-        return await self._read(lambda tx: find.progress(tx, job_id))
-
     async def update_limits(self, updates: Sequence[LimitUpdate], now: int) -> None:
         """Change limits, rates, weights and pauses."""
 
@@ -202,29 +198,9 @@ class SqliteStore:
         """Delete what ended long enough ago."""
         return await self._write(lambda tx: prune.prune(tx, retention))
 
-    async def find(self, wanted: Filter, now: int, cursor: str = "", limit: int = 100) -> Page:
-        """Return a page of jobs."""
-        return await self._read(lambda tx: find.find(tx, self._shown, wanted, now, cursor, limit))
-
-    async def tally(self, by: Tally, wanted: Filter, now: int) -> dict[str, int]:
-        """Count jobs by one of their fields."""
-        return await self._read(lambda tx: find.tally(tx, self._shown, by, wanted, now))
-
-    async def events(self, after: int = 0, limit: int = 1_000, job_id: str = "") -> list[tuple[int, Event]]:
-        """Return events in the order in which they happened."""
-        return await self._read(lambda tx: find.events(tx, after, limit, job_id))
-
-    async def result(self, job_id: str) -> bytes | None:
-        """Return the result of a succeeded job."""
-        return await self._read(lambda tx: find.result(tx, job_id))
-
     async def entries(self, prefix: str = "") -> list[Entry]:
         """Return the entries whose key begins with the prefix."""
         return await self._read(lambda tx: entries.entries(tx, prefix))
-
-    async def limit_states(self, subject: Subject, queue: str = "") -> list[LimitState]:
-        """Return the limits and the use of every queue, tenant, task, dependency or group."""
-        return await self._read(lambda tx: update_limits.limit_states(tx, subject, queue))
 
     async def wait(self, queues: Sequence[str], at_most: float, session: str = "") -> bool:  # noqa: ARG002 - every commit notifies all
         """Wait until notified."""
@@ -269,6 +245,18 @@ class SqliteStore:
 
     async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         return await asyncio.wrap_future(self._reader.submit(work))
+
+    def _search(self, tx: sqlite3.Connection, now: int) -> Search:
+        return Search(tx, self._shown, now)
+
+    def _sql_tx(self, tx: sqlite3.Connection) -> SqliteTx:
+        return SqliteTx(tx)
+
+    def _statements(self, name: str) -> Statements:
+        return statements(name)
+
+    def _stored_id(self, job_id: str) -> int:
+        return row_id(job_id)
 
 
 _stores: weakref.WeakSet[SqliteStore] = weakref.WeakSet()

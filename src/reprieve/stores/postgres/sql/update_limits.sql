@@ -40,7 +40,7 @@ where id = %(id)s;
 update queue set pauses = %(pauses)s where id = %(id)s;
 
 -- name: limit_states
--- What has come and was not counted yet may be of something that nobody has heard of; so below.
+-- Enqueues that were not counted yet may be the first of a queue or task, which has no row then; likewise below.
 select g.name, g.running, g.permits, g.max_running, g.rate_count, g.rate_window, coalesce(q.pauses, 0)
 from limiter as g left join queue as q on q.limiter = g.id where g.subject = %(subject)s
 union all

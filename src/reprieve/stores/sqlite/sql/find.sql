@@ -9,7 +9,7 @@ select id, state, version, wait, due, lane,
 from reprieve_job as job where id < :after order by id desc limit :most;
 
 -- name: job
-select id, state, version, wait, due, lane, record from reprieve_job as job where id = ?;
+select id, state, version, wait, due, lane, record from reprieve_job as job where id = :id;
 
 -- name: ended
 select queue, state, at, id from reprieve_ended as ended
@@ -28,16 +28,16 @@ where (queue, state, at, id) < (:queue, :state, :at, :id)
 order by queue desc, state desc, at desc, id desc limit 100;
 
 -- name: finished
-select seq, jobs from reprieve_finished as finished where seq >= ? order by seq limit 1;
+select seq, jobs from reprieve_finished as finished where seq >= :seq order by seq limit 1;
 
 -- name: finished_before
-select seq from reprieve_finished as finished where at < ? order by seq desc limit 1;
+select seq from reprieve_finished as finished where at < :since order by seq desc limit 1;
 
 -- name: finished_newest
-select seq, jobs from reprieve_finished as finished where seq <= ? order by seq desc limit 1;
+select seq, jobs from reprieve_finished as finished where seq <= :seq order by seq desc limit 1;
 
 -- name: leases
-select lease.id >> 32, session.name, lease.at, lease.jobs
+select session.name, lease.at, lease.jobs
 from reprieve_lease as lease join reprieve_session as session on session.id = lease.id >> 32;
 
 -- name: lanes
@@ -56,7 +56,7 @@ select delayed.lane, delayed.wait, count(*)
 from reprieve_queue as queue
 cross join (values (1), (2), (3), (4)) as waits
 cross join reprieve_delayed as delayed
-    on delayed.queue = queue.id and delayed.wait = waits.column1 and delayed.due <= ?
+    on delayed.queue = queue.id and delayed.wait = waits.column1 and delayed.due <= :now
 group by delayed.lane, delayed.wait;
 
 -- name: finished_counts
@@ -71,13 +71,13 @@ select lane, count(*) from reprieve_ended as ended where state = 2 group by lane
 select jobs from reprieve_finished as finished;
 
 -- name: events
-select event.seq, event.data from reprieve_event as event where seq > ? order by seq limit ?;
+select event.seq, event.data from reprieve_event as event where seq > :after order by seq limit :limit;
 
 -- name: events_of
-select event.seq, event.data from reprieve_event as event where job = ? and seq > ? order by seq limit ?;
+select event.seq, event.data from reprieve_event as event where job = :job and seq > :after order by seq limit :limit;
 
 -- name: progress
-select progress from reprieve_annotation where id = ?;
+select progress from reprieve_annotation where id = :id;
 
 -- name: result
-select value from reprieve_result where id = ?;
+select value from reprieve_result where id = :id;

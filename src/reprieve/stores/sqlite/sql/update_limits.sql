@@ -28,15 +28,17 @@ set permits = case when :sets_permits then :permits else permits end,
 where id = :id;
 
 -- name: pauses
-update reprieve_queue as queue set pauses = ? where id = ?;
+update reprieve_queue as queue set pauses = :pauses where id = :id;
 
 -- name: limit_states
 select limiter.name, limiter.running, limiter.permits, limiter.max_running, limiter.rate_count, limiter.rate_window,
        coalesce(queue.pauses, 0)
-from reprieve_limiter as limiter left join reprieve_queue as queue on queue.limiter = limiter.id where limiter.subject = ? order by limiter.name;
+from reprieve_limiter as limiter left join reprieve_queue as queue on queue.limiter = limiter.id
+where limiter.subject = :subject order by limiter.name;
 
 -- name: tenants
 select tenant.name, queue.name, tenant.running, tenant.permits, tenant.max_running, tenant.rate_count,
        tenant.rate_window, tenant.weight, tenant.served, tenant.served_at,
        case queue.last_tenant when tenant.id then queue.in_a_row else 0 end, max(0, (queue.clock - tenant.finish) / 1000000)
-from reprieve_tenant as tenant join reprieve_queue as queue on queue.id = tenant.queue where queue.name = ? or ? = '' order by queue.name, tenant.name;
+from reprieve_tenant as tenant join reprieve_queue as queue on queue.id = tenant.queue
+where queue.name = :queue or :queue = '' order by queue.name, tenant.name;

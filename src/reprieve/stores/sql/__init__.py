@@ -1,0 +1,1 @@
+"""What the stores on SQL databases do alike: each passes in its transaction and its statements."""

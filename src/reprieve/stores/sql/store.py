@@ -1,0 +1,77 @@
+"""The operations of the protocol that only read, which the stores on SQL databases have in common."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import ClassVar, Generic, TypeVar
+
+from reprieve.core.events import Event
+from reprieve.stores import search
+from reprieve.stores.protocol import Filter, LimitState, Page, Subject, Tally
+from reprieve.stores.search import Search, Shapes
+from reprieve.stores.sql import find, limits
+from reprieve.stores.sql.tx import SqlTx, Statements
+
+T = TypeVar("T")
+Tx = TypeVar("Tx")
+"""A transaction of the store."""
+
+
+class SqlStore(ABC, Generic[Tx]):
+    """Reads jobs, events and limits. A subclass says how it runs a transaction that reads, and what it reads."""
+
+    cursor_shapes: ClassVar[Shapes]
+    """The form of the cursors of `find`."""
+
+    @abstractmethod
+    async def _read(self, work: Callable[[Tx], T]) -> T:
+        """Run work in a transaction that only reads."""
+
+    @abstractmethod
+    def _search(self, tx: Tx, now: int) -> Search:
+        """Begin a search."""
+
+    @abstractmethod
+    def _sql_tx(self, tx: Tx) -> SqlTx:
+        """Return the transaction as the code of all SQL stores uses it."""
+
+    @abstractmethod
+    def _statements(self, name: str) -> Statements:
+        """Return the statements of a file."""
+
+    @abstractmethod
+    def _stored_id(self, job_id: str) -> int | str:
+        """Return how the tables name a job."""
+
+    async def find(self, wanted: Filter, now: int, cursor: str = "", limit: int = 100) -> Page:
+        """Return a page of jobs."""
+        return await self._read(
+            lambda tx: search.find(self._search(tx, now), wanted, cursor, limit, self.cursor_shapes)
+        )
+
+    async def tally(self, by: Tally, wanted: Filter, now: int) -> dict[str, int]:
+        """Count jobs by one of their fields."""
+        return await self._read(lambda tx: search.tally(self._search(tx, now), by, wanted))
+
+    async def events(self, after: int = 0, limit: int = 1_000, job_id: str = "") -> list[tuple[int, Event]]:
+        """Return events in the order in which they happened."""
+        job = self._stored_id(job_id) if job_id else None
+        sql = self._statements("find")
+        return await self._read(lambda tx: find.events(self._sql_tx(tx), sql, after, limit, job))
+
+    async def progress(self, job_id: str) -> bytes | None:
+        """Return the progress of a running job."""
+        return await self._value("progress", job_id)
+
+    async def result(self, job_id: str) -> bytes | None:
+        """Return the result of a succeeded job."""
+        return await self._value("result", job_id)
+
+    async def _value(self, statement: str, job_id: str) -> bytes | None:
+        job, sql = self._stored_id(job_id), self._statements("find")[statement]
+        row = await self._read(lambda tx: self._sql_tx(tx).one(sql, {"id": job}))
+        return None if row is None else row[0]
+
+    async def limit_states(self, subject: Subject, queue: str = "") -> list[LimitState]:
+        """Return the limits and the use of every queue, tenant, task, dependency or group."""
+        sql = self._statements("update_limits")
+        return await self._read(lambda tx: limits.limit_states(self._sql_tx(tx), sql, subject, queue))
