@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Generic, Protocol, TypeVar
 
+import msgspec
+
 from reprieve.admin import cancel, lookup, retry
 from reprieve.admin.cancel import Cancelled
 from reprieve.admin.outbox import explained
@@ -63,31 +65,24 @@ class App(Protocol):
         ...
 
 
-class JobHandle(Generic[R_co]):
+class JobHandle(msgspec.Struct, Generic[R_co], frozen=True, eq=False, gc=False):
     """A job by its id. Nothing is read from the store until a method is called.
 
     Handles of one job are equal, and `str` is the id. A handle belongs to its app: to pass a job to another process,
     pass `handle.id` and call `app.job(id)` there.
+
+    A bulk enqueue makes thousands of them. Nothing leads back from an app to a handle, so they are in no cycle, and the
+    garbage collector need not visit them.
     """
 
-    __slots__ = ("_app", "_declaration", "_is_joined", "id", "is_new")
-
-    def __init__(
-        self,
-        app: App,
-        job_id: str,
-        declaration: Declaration | None = None,
-        is_new: bool | None = True,  # noqa: FBT001, FBT002 - by position, since a bulk enqueue makes thousands
-        is_joined: bool = False,  # noqa: FBT001, FBT002 - as above
-    ) -> None:
-        """Take the app and the id. `is_joined` says that the job was enqueued in a transaction of the caller's."""
-        self._app = app
-        self._declaration = declaration
-        self._is_joined = is_joined
-        self.id = job_id
-        self.is_new = is_new
-        """False when a job with the same key existed: `id` is that job's. None when that is not known yet: a job with a
-        key went into an outbox, and if its key is taken when the relay delivers it, no job of this `id` will exist."""
+    _app: App
+    id: str
+    _declaration: Declaration | None = None
+    is_new: bool | None = True
+    """False when a job with the same key existed: `id` is that job's. None when that is not known yet: a job with a key
+    went into an outbox, and if its key is taken when the relay delivers it, no job of this `id` will exist."""
+    _is_joined: bool = False
+    """Whether the job was enqueued in a transaction of the caller's."""
 
     def __repr__(self) -> str:
         """Show the task, where it is known, and the id."""
