@@ -26,14 +26,14 @@ ENDS = ("Succeed", "Dead", "Cancel")
 
 
 class Member:
-    """One process of the crew, with its log."""
+    """One process of a crash test, with its log."""
 
     def __init__(self, role: str, path: Path, log: Path) -> None:
         self.role = role
         self.log = log
         self.errors = log.with_suffix(".errors")
         with self.errors.open("w") as errors:
-            command = [sys.executable, "-m", "tests.stores.sqlite.crew", role, str(path), str(log)]
+            command = [sys.executable, "-m", "tests.stores.sqlite.crash_processes", role, str(path), str(log)]
             self.process = subprocess.Popen(command, cwd=ROOT, stderr=errors)
 
     def live_for(self, seconds: float) -> None:
@@ -57,7 +57,7 @@ class Member:
         self.process.wait()
 
 
-class Crew:
+class Processes:
     """Some processes on one file, killed one at a time and replaced at once."""
 
     def __init__(self, folder: Path, rng: random.Random) -> None:
@@ -71,7 +71,7 @@ class Crew:
         return Member(role, self.path, self._folder / f"{next(self._numbers)}.log")
 
     def lose_one(self) -> None:
-        """Kill somebody at a random moment; now and then before the work has begun."""
+        """Kill a process at a random moment, sometimes before its work has begun."""
         place = self._rng.randrange(len(self._members))
         victim = self._members[place]
         if self._rng.random() < 0.9:
@@ -93,31 +93,31 @@ class Crew:
         return found
 
 
-def check(crew: Crew) -> None:
+def check(processes: Processes) -> None:
     """Compare the file with itself, and with what the logs say was acknowledged."""
-    acknowledged = {job for (job,) in crew.lines("enqueued")}
-    assert complaints(crew.path) == []
-    missing = acknowledged - stored_ids(crew.path)
-    assert missing - intended_ends(crew) == set()
-    starts = Counter((job, version) for job, version in crew.lines("started"))
+    acknowledged = {job for (job,) in processes.lines("enqueued")}
+    assert complaints(processes.path) == []
+    missing = acknowledged - stored_ids(processes.path)
+    assert missing - intended_ends(processes) == set()
+    starts = Counter((job, version) for job, version in processes.lines("started"))
     assert [start for start, times in starts.items() if times > 1] == []
-    ends = Counter(job for job, _, move in crew.lines("settled") if move in ENDS)
+    ends = Counter(job for job, _, move in processes.lines("settled") if move in ENDS)
     assert [job for job, times in ends.items() if times > 1] == []
 
 
-async def check_orders(crew: Crew, store: SqliteStore) -> None:
+async def check_orders(processes: Processes, store: SqliteStore) -> None:
     """Compare the producer's own rows with the jobs that were enqueued in the same transactions."""
-    with closing(sqlite3.connect(crew.path)) as connection:
+    with closing(sqlite3.connect(processes.path)) as connection:
         orders = {job for (job,) in connection.execute("select job from shop_order")}
     stored = {job.id for job in await find_all(store, Filter(task="deliver"), clock.now(), limit=10_000)}
     assert orders
     assert stored <= orders
-    assert orders - stored - intended_ends(crew) == set()
+    assert orders - stored - intended_ends(processes) == set()
 
 
-def intended_ends(crew: Crew) -> set[str]:
+def intended_ends(processes: Processes) -> set[str]:
     """Return the jobs that may have succeeded: their row is kept for a while only."""
-    return {job for job, _, move in crew.lines("intends") if move == "Succeed"}
+    return {job for job, _, move in processes.lines("intends") if move == "Succeed"}
 
 
 async def drain(store: SqliteStore, now: int) -> None:
@@ -143,25 +143,25 @@ async def drain(store: SqliteStore, now: int) -> None:
 
 
 async def play(folder: Path, kills: int, seed: int) -> None:
-    crew = Crew(folder, random.Random(seed))
+    processes = Processes(folder, random.Random(seed))
     try:
         for kill in range(1, kills + 1):
-            crew.lose_one()
+            processes.lose_one()
             if kill % max(5, kills // 20) == 0:
-                check(crew)
+                check(processes)
     finally:
-        crew.end()
-    check(crew)
+        processes.end()
+    check(processes)
     # Otherwise the test would have watched nothing happen.
-    assert {move for _, _, move in crew.lines("settled")} >= {"Succeed", "Retry", "Park", "Dead", "Cancel"}
-    store = SqliteStore(crew.path)
+    assert {move for _, _, move in processes.lines("settled")} >= {"Succeed", "Retry", "Park", "Dead", "Cancel"}
+    store = SqliteStore(processes.path)
     try:
         await drain(store, clock.now() + HOUR)
-        await check_orders(crew, store)
+        await check_orders(processes, store)
         assert set(await store.tally("status", Filter(), clock.now() + HOUR)) == {"succeeded", "dead", "cancelled"}
     finally:
         await store.close()
-    check(crew)
+    check(processes)
 
 
 async def test_nothing_is_lost_when_processes_are_killed(tmp_path: Path) -> None:

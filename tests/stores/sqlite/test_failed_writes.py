@@ -272,7 +272,7 @@ AFTER_A_LOST_REPLY: dict[str, Callable[[Any], Any]] = {
 async def play(path: Path, countdown: int = 0) -> Answers:
     """Play the scenario; a call that fails is made again. Return what every call was answered with in the end."""
     with closing(sqlite3.connect(path)) as keeper:
-        # Whoever closes the file last syncs it to the disk, and the disk is not what is tested here.
+        # The last process to close the file flushes it to the disk, which is not tested here.
         keeper.execute("pragma synchronous = off")
         keeper.execute("select count(*) from reprieve_job as job").fetchone()
         store = SqliteStore(path, durability="fast")

@@ -202,7 +202,7 @@ async def test_commit_wakes_whoever_waits(store: SqliteStore, shop: sqlite3.Conn
 async def test_application_that_was_there_first_may_share_its_file(tmp_path: Path) -> None:
     path = tmp_path / "shop.db"
     with closing(sqlite3.connect(path, isolation_level=None)) as shop:
-        # Names that a store uses as well, and a version of its own: neither is anybody else's business.
+        # Names that a store uses as well, and a user_version of its own: both must stay as they are.
         shop.execute("create table job (id text primary key)")
         shop.execute("create table session (id text primary key)")
         shop.execute("pragma user_version = 12")

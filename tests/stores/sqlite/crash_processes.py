@@ -1,7 +1,7 @@
-"""The crew of a crash test: a producer and workers, each a process that writes down what it was told.
+"""The processes of a crash test: a producer and workers, each a process that writes down what it was told.
 
-Run as `python -m tests.stores.sqlite.crew role path log`. Before a settlement a worker writes what it intends, so that
-a kill between a commit and its acknowledgement leaves no doubt.
+Run as `python -m tests.stores.sqlite.crash_processes role path log`. Before a settlement a worker writes what it
+intends, so that a kill between a commit and its acknowledgement leaves no doubt.
 """
 
 import asyncio
