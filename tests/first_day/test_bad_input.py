@@ -269,4 +269,4 @@ def test_worker_waits_for_a_server_that_is_down_and_stops_at_once(user: User, sc
 
 
 def test_nothing_cannot_be_classified(user: User) -> None:
-    assert error_of(user, "classify", "", status=2).startswith("the text to classify is empty; give an error, as in")
+    assert error_of(user, "classify", "", status=2).startswith("TEXT must be an error, as in")
