@@ -58,9 +58,9 @@ def test_memory_has_what_its_process_knows() -> None:
 def test_bad_files_are_refused_with_a_line_and_left_alone(command: str, tmp_path: Path) -> None:
     cases = [
         (files.foreign(tmp_path / "foreign.db"), "is a database of another program"),
-        (files.no_database(tmp_path / "none.db"), "no SQLite database"),
-        (files.newer(tmp_path / "newer.db"), "layout 99, and this release knows 1; update"),
-        (files.speechless(tmp_path / "speechless.db"), "does not say which layout"),
+        (files.no_database(tmp_path / "none.db"), "not a SQLite database"),
+        (files.newer(tmp_path / "newer.db"), "schema version 99, and this release knows 1; update"),
+        (files.speechless(tmp_path / "speechless.db"), "has no schema version"),
     ]
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
     for path, words in cases:
