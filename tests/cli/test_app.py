@@ -213,7 +213,7 @@ def test_reading_leaves_the_database_of_an_application_alone(tmp_path: Path, mon
 
 def test_jobs_in_the_memory_of_another_process_are_not_looked_for() -> None:
     line = complaint("jobs", "list", "--store", "sqlite://:memory:", status=3)
-    assert "gone with the process that opened it" in line
+    assert "exists only in the process that opened it" in line
 
 
 def test_a_configured_app_is_all_that_a_worker_needs(shop: str, tmp_path: Path) -> None:
