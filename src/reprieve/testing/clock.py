@@ -23,7 +23,7 @@ class FakeClock:
         return f"FakeClock({self.moment.isoformat()})"
 
     async def tune(self) -> None:
-        """Do nothing: nobody else keeps its time."""
+        """Do nothing: a fake clock follows no server."""
 
     def now(self) -> int:
         """Return the time in milliseconds since 1970."""
