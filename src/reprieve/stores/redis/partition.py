@@ -11,6 +11,7 @@ from reprieve.core import change as changes_of
 from reprieve.core.change import Change
 from reprieve.core.duration import milliseconds
 from reprieve.core.events import Event
+from reprieve.core.fairness.settings import DEFAULTS
 from reprieve.core.ids import id_from_bytes, id_to_bytes
 from reprieve.core.job import Job
 from reprieve.core.move import Return
@@ -53,6 +54,7 @@ UNKNOWN, REMEMBERED, HERE = 0, 1, 2
 """What a partition knows of a job: nothing, that it was here, or all."""
 
 _encode = msgspec.msgpack.Encoder().encode
+_SETTINGS = msgspec.Raw(_encode(msgspec.structs.asdict(DEFAULTS)))
 LETTERS: dict[Subject, str] = {"queue": "q", "tenant": "t", "task": "k", "dependency": "d", "group": "g"}
 _PAUSES = {"schedule": 1, "retry": 2}
 
@@ -176,7 +178,7 @@ class Partition:
 
     async def claim(self, request: Claim) -> Claimed:
         """Settle and claim."""
-        head = (request.now, request.session, request.number, request.limit, request.queues)
+        head = (request.now, request.session, request.number, request.limit, request.queues, _SETTINGS)
         changes = settle.encode(request.changes, request.session, request.now)
         word, *answer = await self._write("work", _encode(head), *changes)
         if word == b"dead":
@@ -231,7 +233,7 @@ class Partition:
         answers: list[ChangeResult] = []
         for start in range(0, max(1, len(changes)), MOST_CHANGES):
             some = settle.encode(changes[start : start + MOST_CHANGES], "", now)
-            answer = await self._write("work", _encode((now, "", 0, 0, ())), *some)
+            answer = await self._write("work", _encode((now, "", 0, 0, (), _SETTINGS)), *some)
             answers += settle.decode(answer[1])
         return answers
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 _FOLDER = Path(__file__).with_name("lua")
 _NEEDS = re.compile(r"^-- needs: (.+)$", re.MULTILINE)
+_EXPORTS = re.compile(r"^-- exports: (.+)$", re.MULTILINE)
 
 
 class Script(NamedTuple):
@@ -21,9 +22,19 @@ class Script(NamedTuple):
 @cache
 def script(name: str) -> Script:
     """Return a script by its name."""
-    own = (_FOLDER / f"{name}.lua").read_text("utf-8")
+    return assemble(name, (_FOLDER / f"{name}.lua").read_text("utf-8"))
+
+
+def assemble(name: str, own: str) -> Script:
+    """Put a script together from its own text and the files that it needs."""
     needs = _NEEDS.search(own)
-    parts = [(_FOLDER / f"{part}.lua").read_text("utf-8") for part in (needs[1].split() if needs else ())]
+    parts = [_block((_FOLDER / f"{part}.lua").read_text("utf-8")) for part in (needs[1].split() if needs else ())]
     # Comments are for people; without them a server keeps less.
     text = re.sub(r"(?m)^\s*--.*\n|\s+--\s.*$", "", "".join((*parts, own))).encode()
     return Script(name, text, hashlib.sha1(text, usedforsecurity=False).hexdigest())
+
+
+def _block(text: str) -> str:
+    """Return a part as it stands in a script: one that says what it exports shows nothing else."""
+    exports = _EXPORTS.search(text)
+    return f"local {exports[1]}\ndo\n{text}end\n" if exports else text

@@ -1,7 +1,6 @@
--- Part: the claim of one queue: promote what is due, let return what may, choose, and lease.
+-- Part: the claim of one queue: promote due jobs, return blocked lanes, choose, take the picks, and write back.
 
-local MOST_LEFTOVERS = 500 -- leftovers that one claim clears away at the most; the next goes on
-local leftovers = MOST_LEFTOVERS
+local leftovers = 500 -- entries without a job that one claim removes at most; the next goes on
 
 -- Moves due jobs to their lanes.
 local function promote(queue, now, limit)
@@ -33,16 +32,16 @@ local function promote(queue, now, limit)
   end
 end
 
--- Lets lanes return from behind a limiter, of a few tenants more than there is room for.
-local function return_lanes(limiter, now)
+-- Opens lanes behind a limiter that has room again, of one tenant more than there is room for.
+local function return_lanes(limiter, now, settings)
   local room = room_of(limiter, now)
   if room == 0 then
     look_again(limiter, back_at(limiter, now))
     return
   end
   local held = P .. ':h:' .. limiter.name
-  local count = min(MOST_ASIDE, room and room + 1 or MOST_ASIDE)
-  local names, left = {}, MOST_ASIDE
+  local count = min(settings.max_returning_tenants, room and room + 1 or math.huge)
+  local names, left = {}, settings.max_blocked_lanes
   for _, tenant in ipairs(call('ZRANGE', held, 0, count - 1)) do
     if left <= 0 then
       break
@@ -67,7 +66,8 @@ local function return_lanes(limiter, now)
   look_again(limiter, limiter.aside > 0 and 0 or nil)
 end
 
-local function return_all(now)
+-- Opens what is blocked and may go on. Returns whether there may be more of it.
+local function return_all(now, settings)
   local keys, names = {}, {}
   for _, member in ipairs(call('ZRANGEBYSCORE', P .. ':w', '-inf', now, 'LIMIT', 0, 16)) do
     if sub(member, 1, 1) == 't' then
@@ -82,15 +82,15 @@ local function return_all(now)
     unblock(tenants[key])
   end
   for _, name in ipairs(names) do
-    return_lanes(limiters[name], now)
+    return_lanes(limiters[name], now, settings)
   end
   return #keys + #names == 16
 end
 
--- Puts lanes aside that a full limiter keeps from giving anything.
-local function put_aside(plan)
-  for _, pair in ipairs(plan.asides) do
-    local lane, limiter = pair[1], pair[2]
+-- Marks lanes as blocked that a full limiter keeps from giving anything.
+local function write_blocked_lanes(choice)
+  for _, blocked in ipairs(choice.blocked_lanes) do
+    local lane, limiter = blocked.lane, blocked.limiter
     if not lane.aside and lane.ready > 0 then
       lane.aside = limiter.name
       relist(lane)
@@ -101,8 +101,8 @@ local function put_aside(plan)
         limiter.aside = limiter.aside + 1
       end
       limiter.is_changed = true
-      if room_of(limiter, plan.now) == 0 then
-        look_again(limiter, back_at(limiter, plan.now))
+      if room_of(limiter, choice.now) == 0 then
+        look_again(limiter, back_at(limiter, choice.now))
       else
         look_again(limiter, 0)
       end
@@ -110,19 +110,31 @@ local function put_aside(plan)
   end
 end
 
-local function undo(plan, lane)
+-- Notes when the rates of blocked tenants have room again.
+local function write_blocked_tenants(choice)
+  for _, tenant in ipairs(choice.blocked_tenants) do
+    tenant.is_changed = true
+    local at = tenant.blocked ~= 0 and back_at(tenant, choice.now)
+    if at then
+      call('ZADD', P .. ':w', at, 't' .. tenant.key)
+    end
+  end
+end
+
+-- Undoes a pick whose job cannot run.
+local function undo(choice, lane)
   give_back(lane.tenant)
   unblock(lane.tenant)
-  give_back(plan.limiter)
+  give_back(choice.limits)
   for _, name in ipairs(lane.place.limiters) do
-    if limiters[name] ~= plan.limiter then
+    if limiters[name] ~= choice.limits then
       give_back(limiters[name])
     end
   end
-  plan.is_cut = true
+  choice.is_cut = true
 end
 
--- Takes entries off lanes, so many of each lane as are still wanted; answers their ids, entries and lanes.
+-- Takes entries off lanes, as many of each lane as are wanted. Returns their ids, entries and lanes.
 local function pop_entries(wanted)
   local ids, entries, from = {}, {}, {}
   for name, count in pairs(wanted) do
@@ -134,11 +146,11 @@ local function pop_entries(wanted)
   return ids, entries, from
 end
 
--- Takes the picked jobs out of their lanes. Answers by lane what may run, each as id, record and version; those past
--- their deadline are noted.
-local function pop_jobs(plan, expired)
+-- Takes the picked jobs out of their lanes. Returns by lane those that may run, each as id, record and version; adds those
+-- past their deadline to `expired`.
+local function pop_jobs(choice, expired)
   local wanted, found = {}, {}
-  for name, lane in pairs(plan.taken) do
+  for name, lane in pairs(choice.taken) do
     wanted[name], found[name] = lane.picked, {}
   end
   while next(wanted) and leftovers > 0 do
@@ -159,8 +171,8 @@ local function pop_jobs(plan, expired)
         end
       else
         wanted[name] = wanted[name] > 1 and wanted[name] - 1 or nil
-        if deadline > 0 and deadline <= plan.now then
-          expired[#expired + 1] = {plan.taken[name], id, record}
+        if deadline > 0 and deadline <= choice.now then
+          expired[#expired + 1] = {choice.taken[name], id, record}
         else
           local jobs = found[name]
           jobs[#jobs + 1] = {id, record, version}
@@ -169,79 +181,84 @@ local function pop_jobs(plan, expired)
     end
   end
   for name, count in pairs(wanted) do
-    -- Whatever did not come, because too many leftovers stood before it, is there again.
-    plan.taken[name].ready = plan.taken[name].ready + count
+    -- Too many entries without a job stood before these; they are ready for the next claim.
+    choice.taken[name].ready = choice.taken[name].ready + count
   end
   return found
 end
 
-local function bury(plan, expired)
+local function bury(choice, expired)
   local records, events, by_key = {}, {}, {}
   for _, item in ipairs(expired) do
     local lane, id, record = item[1], item[2], item[3]
-    records[#records + 1], records[#records + 2] = id, finish(record, EXPIRED, plan.now)
-    events[#events + 1], events[#events + 2] = id, ending(record, 'X', plan.now, '')
+    records[#records + 1], records[#records + 2] = id, finish(record, EXPIRED, choice.now)
+    events[#events + 1], events[#events + 2] = id, ending(record, 'X', choice.now, '')
     lane.dead = lane.dead + 1
     local key = P .. ':x:' .. lane.place.queue
     by_key[key] = by_key[key] or {}
-    table.insert(by_key[key], plan.now)
+    table.insert(by_key[key], choice.now)
     table.insert(by_key[key], id)
   end
   many('HSET', P .. ':j', records)
   for key, list in pairs(by_key) do
     many('ZADD', key, list)
   end
-  tell(events, plan.now)
+  tell(events, choice.now)
 end
 
--- Carries out a plan: answers the jobs in the order of their picks, and leases them.
-local function carry_out(plan, session, number, leases, out)
-  local expired, reached = {}, {}
-  for name, lane in pairs(plan.taken) do
-    reached[name] = 0
-    for _, limiter in ipairs(lane.place.limiters) do
-      local limits = limiters[limiter]
-      if limits ~= plan.limiter and is_free(limits) then
-        limits.running = limits.running + lane.picked
-        limits.is_changed = true
+-- Counts the picks where nothing limits them.
+local function count_unlimited(choice)
+  for _, lane in pairs(choice.taken) do
+    for _, name in ipairs(lane.place.limiters) do
+      local limiter = limiters[name]
+      if limiter ~= choice.limits and is_free(limiter) then
+        limiter.running = limiter.running + lane.picked
+        limiter.is_changed = true
       end
     end
   end
-  local found = pop_jobs(plan, expired)
-  local prefixes = {}
-  for _, lane in ipairs(plan.picks) do
+end
+
+-- Takes the picked jobs in the order of their picks, and leases them.
+local function take_picks(choice, number, leases, out)
+  local expired, reached, prefixes = {}, {}, {}
+  for name in pairs(choice.taken) do
+    reached[name], prefixes[name] = 0, {}
+  end
+  local found = pop_jobs(choice, expired)
+  for _, lane in ipairs(choice.picks) do
     local name = lane.name
     reached[name] = reached[name] + 1
     local job = found[name][reached[name]]
     if job then
-      local version = job[3]
-      local of_lane = prefixes[name]
-      if not of_lane then
-        of_lane = {}
-        prefixes[name] = of_lane
-      end
-      local lease = of_lane[version]
+      local id, record, version = unpack(job)
+      local lease = prefixes[name][version]
       if not lease then
-        lease = struct.pack('>ddI4', number, plan.now, version + 1) .. name
-        of_lane[version] = lease
+        lease = struct.pack('>ddI4', number, choice.now, version + 1) .. name
+        prefixes[name][version] = lease
       end
-      leases[#leases + 1], leases[#leases + 2] = job[1], lease
-      out.ids[#out.ids + 1] = job[1]
-      out.records[#out.records + 1] = job[2]
+      leases[#leases + 1], leases[#leases + 2] = id, lease
+      out.ids[#out.ids + 1] = id
+      out.records[#out.records + 1] = record
     else
-      undo(plan, lane)
+      undo(choice, lane)
     end
   end
-  bury(plan, expired)
-  for name, lane in pairs(plan.taken) do
+  bury(choice, expired)
+end
+
+-- Writes back what the choice has changed; the rest is written by `flush`.
+local function write_back(choice)
+  for name, lane in pairs(choice.taken) do
     lane.picked = false
     relist(lane)
     if lane.is_listed and not lane.tenant.alone then
       call('ZADD', P .. ':r:' .. lane.tenant.key, 'XX', turn_of(lane), name)
     end
   end
-  put_aside(plan)
-  plan.queue.is_changed = plan.queue.is_changed or plan.picks[1] ~= nil
+  write_blocked_lanes(choice)
+  write_blocked_tenants(choice)
+  choice.queue.is_changed = choice.queue.is_changed or choice.picks[1] ~= nil
 end
 
 local function next_due(queue)
@@ -257,8 +274,23 @@ local function next_due(queue)
   return soonest
 end
 
--- Takes up to so many jobs of a queue. Answers when there may be more, if it is known.
-local function visit(name, session, number, now, slots, limit, leases, out)
+-- Chooses the jobs to take, reading more only where the choice depends on it.
+local function choose(queue, slots, now, settings, limit)
+  local choice, reader = new_choice(queue, limiters['q' .. queue.name], slots, now, settings), new_reader(queue)
+  local need = 'tenants'
+  while need do
+    if need == 'tenants' then
+      read_candidates(reader, choice)
+    else
+      choice.weights = weigh_tenants(queue)
+    end
+    need = run_choice(choice, limit)
+  end
+  return choice
+end
+
+-- Leases up to so many jobs of a queue. Returns when there may be more, if it is known.
+local function visit(name, number, now, slots, settings, limit, leases, out)
   local queue = queue_of(name)
   if not queue.is_known then
     return
@@ -266,26 +298,22 @@ local function visit(name, session, number, now, slots, limit, leases, out)
   local before = #out.ids
   promote(queue, now, max(50, limit))
   meet_limiters({'q' .. name})
-  local plan = new_plan(queue, slots, now)
   local moment
   local function note(at)
     if at then
       moment = min(moment or math.huge, at)
     end
   end
-  if room_of(plan.limiter, now) == 0 then
-    note(back_at(plan.limiter, now))
+  if room_of(limiters['q' .. name], now) == 0 then
+    note(back_at(limiters['q' .. name], now))
   else
-    read_candidates(plan, AT_ONCE)
-    pick(plan, limit)
-    carry_out(plan, session, number, leases, out)
-    if plan.is_cut then
-      note(now)
-    end
-    note(plan.ceiling_until)
-    if #plan.picks < limit then
-      note(back_at(plan.limiter, now))
-    end
+    local choice = choose(queue, slots, now, settings, limit)
+    count_unlimited(choice)
+    take_picks(choice, number, leases, out)
+    write_back(choice)
+    note(choice.is_cut and now)
+    note(choice.ceiling_until)
+    note(#choice.picks < limit and back_at(choice.limits, now))
   end
   if #out.ids - before < limit then
     note(next_due(queue))

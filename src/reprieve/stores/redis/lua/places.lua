@@ -1,6 +1,6 @@
 -- Part: queues, tenants, limiters and lanes. Each is read once, changed in memory, and written once by `flush`.
 --
---   :q  hash  queue → clock, last tenant, its streak, when it and another were served, pauses, weights, kept successes
+--   :q  hash  queue → clock, last tenant, how many in a row, when it and another were served, pauses, weights, kept successes
 --   :tn hash  queue \0 tenant → weight, running, finish, served, when, open lanes, the only one, why blocked, limits
 --   :t:<queue> sorted set, the ring: tenants with an open lane that nothing blocks, in the order of their turn, which
 --       is the order of the members: load and finish (8 bytes each), then the name
@@ -11,7 +11,7 @@
 --   :a:<limiter \0 queue \0 tenant> set: those lanes
 --   :w  sorted set: limiters and blocked tenants (t<queue \0 tenant>) → when to look at them again
 
-local ROUND = 1e6 -- loads and virtual times are whole millionths
+local LOAD_UNIT = 1e6 -- loads and virtual times are whole millionths
 local FULL, SPENT, HELD = 1, 2, 3
 local PRIORITY = 2 ^ 44
 
@@ -23,8 +23,8 @@ local function queue_of(name)
     local packed = call('HGET', P .. ':q', name)
     local f = packed and cmsgpack.unpack(packed) or {}
     queue = {
-      name = name, clock = f[1] or 0, last = f[2] or '', streak = f[3] or 0, last_at = f[4] or 0, other_at = f[5] or 0,
-      pauses = f[6] or 0, waiting = f[7] or 0, active = f[8] or 0, kept = f[9] or 0,
+      name = name, clock = f[1] or 0, last_tenant = f[2] or '', in_a_row = f[3] or 0, last_served_at = f[4] or 0,
+      other_served_at = f[5] or 0, pauses = f[6] or 0, waiting = f[7] or 0, active = f[8] or 0, kept = f[9] or 0,
       is_known = packed and true,
     }
     queues[name] = queue
@@ -33,7 +33,7 @@ local function queue_of(name)
 end
 
 local function load_of(tenant)
-  return floor(tenant.running * ROUND / tenant.weight)
+  return floor(tenant.running * LOAD_UNIT / tenant.weight)
 end
 
 -- Weights are summed in whole thousandths, so that what came and went leaves nothing behind.
@@ -347,8 +347,8 @@ local function flush()
     if queue.is_changed then
       set[#set + 1] = name
       set[#set + 1] = cmsgpack.pack({
-        queue.clock, queue.last, queue.streak, queue.last_at, queue.other_at, queue.pauses, queue.waiting, queue.active,
-        queue.kept,
+        queue.clock, queue.last_tenant, queue.in_a_row, queue.last_served_at, queue.other_served_at, queue.pauses,
+        queue.waiting, queue.active, queue.kept,
       })
     end
   end

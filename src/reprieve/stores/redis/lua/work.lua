@@ -1,9 +1,9 @@
 -- A session settles what it finished and asks for more; or, without a session, changes are applied.
 -- The first write is one that a full server allows, and with it all that follow: what is there can always be drained.
 --
--- needs: calls forgotten record rate limits places line events settle plan claim
+-- needs: calls forgotten record rate limits places line events settle fairness candidates claim
 -- KEYS  1: the partition
--- ARGV  1: now, session ('' is none), number of the call, limit, queues (msgpack)
+-- ARGV  1: now, session ('' is none), number of the call, limit, queues, settings of the fair choice (msgpack)
 --       2: changes, 30 bytes each, and from 3 on what some of them need: see settle.lua
 -- Returns: {word, answers (a letter each), next time or '', place of the bell, number of the session's call before, ids of
 --       the jobs, record, record, …}
@@ -14,7 +14,7 @@
 --       number of the one before
 --   :m  hash: slots = those of all sessions that live
 
-local now, session, number, limit, queues_asked = unpack(cmsgpack.unpack(ARGV[1]))
+local now, session, number, limit, queues_asked, settings = unpack(cmsgpack.unpack(ARGV[1]))
 
 local function bell()
   local last = call('XREVRANGE', P .. ':b', '+', '-', 'COUNT', 1)[1]
@@ -59,14 +59,14 @@ end
 
 local out, leases, next_at = {ids = {}, records = {}}, {}, nil
 if is_dead == 0 and limit > 0 then
-  if return_all(now) then
+  if return_all(now, settings) then
     next_at = now
   end
   local slots = tonumber(call('HGET', P .. ':m', 'slots') or 0)
   for _, name in ipairs(queues_asked) do
     local left = limit - #out.ids
     if left > 0 then
-      local moment = visit(name, session, number, now, slots, left, leases, out)
+      local moment = visit(name, number, now, slots, settings, left, leases, out)
       if moment then
         next_at = min(next_at or math.huge, moment)
       end
