@@ -211,7 +211,9 @@ class Partition:
         session lives, so nobody would ever take them back.
         """
         hand = self._hands.setdefault(request.session, Hand())
-        hand.ids.difference_update(id_to_bytes(change.job.id) for change in request.changes)
+        hand.ids.difference_update(
+            id_to_bytes(change.job.id) for change in request.changes if change.session == request.session
+        )
         hand.ids.update(leased[start : start + 16] for start in range(0, len(leased), 16))
         has_forgotten = before < hand.number
         hand.number = request.number if request.changes or leased else before
