@@ -58,9 +58,7 @@ def tenant_table(tenant: TenantFacts) -> dict[str, Any]:
 def situation_table(situation: Situation, random: Random) -> dict[str, Any]:
     """Return a situation as the driver reads it: some tenants were moved, so they are known apart from the order."""
     clock, last, in_a_row, last_served_at, other_served_at = situation.state
-    ordered = [
-        tenant_table(situation.tenants[place.tenant - 1]) for place in sorted(t.position for t in situation.tenants)
-    ]
+    ordered = [tenant_table(tenant) for tenant in situation.in_order]
     moved = [tenant for tenant in ordered if random.random() < 0.1]
     return {
         "now": situation.now,
