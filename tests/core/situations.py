@@ -56,7 +56,7 @@ class TenantFacts:
 
     @property
     def position(self) -> Position:
-        return Position(load_of(self.limits.running, self.weight), self.finish, self.name, self.number)
+        return Position(load_of(self.limits.running, self.weight), self.finish, self.name)
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,10 @@ class Situation:
     limiters: tuple[LimitsFacts, ...]
     tenants: tuple[TenantFacts, ...]
     now: int = NOW
+
+    @property
+    def in_order(self) -> list[TenantFacts]:
+        return sorted(self.tenants, key=lambda tenant: tenant.position)
 
 
 @dataclass
@@ -104,10 +108,8 @@ class Reading:
 
     def page(self, after: Position) -> tuple[list[Tenant], Position | None]:
         """Return the next tenants after a position, and up to where they were read if the page is full."""
-        ordered = sorted(tenant.position for tenant in self.situation.tenants)
-        page = [position for position in ordered if position[:3] > after[:3]][: self.at_once]
-        tenants = [self.tenant(self.situation.tenants[position.tenant - 1]) for position in page]
-        return tenants, page[-1] if len(page) == self.at_once else None
+        page = [tenant for tenant in self.situation.in_order if tenant.position > after][: self.at_once]
+        return [self.tenant(facts) for facts in page], page[-1].position if len(page) == self.at_once else None
 
     def tenant(self, facts: TenantFacts) -> Tenant:
         limits = facts.limits.make(facts.number)
@@ -134,8 +136,8 @@ def draw(random: Random) -> Situation:
             random.choice((0, 10**6, 3 * 10**6)),
             last,
             random.randint(0, 5) if last else 0,
-            NOW - random.choice(ago),
-            NOW - random.choice(ago),
+            NOW - random.choice(ago) if last else 0,
+            NOW - random.choice(ago) if last else 0,
         ),
         weights=Weights(random.choice((waiting, waiting // 2)), random.choice((0, 0, 1_000, 5_500))),
         queue=draw_limits(random, busy=slots),

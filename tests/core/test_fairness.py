@@ -511,5 +511,5 @@ def test_what_is_left_is_kept_by_a_limit_the_ceiling_or_a_cut(number: int) -> No
 
 
 def test_a_position_comes_before_another_by_load_then_finish_then_name() -> None:
-    b, a, early, idle = Position(1, 1, "b", 1), Position(1, 1, "a", 7), Position(1, 0, "z", 8), Position(0, 9, "z", 9)
+    b, a, early, idle = Position(1, 1, "b"), Position(1, 1, "a"), Position(1, 0, "z"), Position(0, 9, "z")
     assert sorted([b, a, early, idle]) == [idle, early, a, b]

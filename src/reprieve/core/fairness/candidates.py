@@ -94,7 +94,7 @@ class Tenant(msgspec.Struct, eq=False):
     @property
     def position(self) -> "Position":
         """Where it stands among the candidates."""
-        return Position(load_of(self.limits.running, self.weight), self.finish, self.name, self.limits.id)
+        return Position(load_of(self.limits.running, self.weight), self.finish, self.name)
 
 
 class Position(NamedTuple):
@@ -104,7 +104,6 @@ class Position(NamedTuple):
     """Slots held for its weight, in millionths."""
     finish: int
     name: str
-    tenant: int = 0
 
 
 FIRST = Position(-1, -1, "")

@@ -78,7 +78,7 @@ class Reader:
     def ask(self, after: Position = FIRST, asked: Freed | None = None) -> Reply:
         """Ask, and wait for nothing. `asked` names whoever may have slots back, before it is known who has."""
         freed = asked or self._freed
-        load, finish, name, _ = after
+        load, finish, name = after
         wanted = {
             "queue": self._queue,
             "most": self._limit + 2,
@@ -144,9 +144,9 @@ class Reader:
     def _last(self, rows: Sequence[Sequence[Any]]) -> Position | None:
         """Return where the last of those in the ring stands, if there may be more behind."""
         places: list[Position] = []
-        for _, tenant, _, _, _, _, load, finish, _, _, _, is_next, *_, name in rows:
+        for _, _, _, _, _, _, load, finish, _, _, _, is_next, *_, name in rows:
             if is_next:
-                places.append(Position(load, finish, name, tenant))
+                places.append(Position(load, finish, name))
         return places[-1] if len(places) >= self._limit + 2 else None
 
     def _tenants(

@@ -6,12 +6,10 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from reprieve.core.fairness.candidates import ROUND
 from reprieve.core.rate import Rate
 from reprieve.stores.protocol import Entry, LimitState, Subject
 from reprieve.stores.redis.limit_updates import PAUSE_BITS, SUBJECT_LETTERS
-
-_LOAD_UNIT: Final = 1_000_000
-"""Virtual time of one job of a tenant with weight 1: see tenants.lua."""
 
 _VERSION: Final = Struct(">d")
 _ENTRY_HEAD_BYTES: Final = 16
@@ -24,10 +22,10 @@ class QueueState(msgspec.Struct, array_like=True, frozen=True):
     """A queue, as `flush_queues` stores it; the rest is not needed here."""
 
     clock: float = 0
-    last: str = ""
-    streak: int = 0
-    last_at: float = 0
-    other_at: float = 0
+    last_tenant: str = ""
+    in_a_row: int = 0
+    last_served_at: float = 0
+    other_served_at: float = 0
     pauses: int = 0
 
 
@@ -96,8 +94,8 @@ def tenants(packed: Mapping[bytes, bytes], queues: Mapping[bytes, bytes], only: 
                 weight=tenant.weight,
                 served=tenant.served,
                 served_at=_number(tenant.served_at),
-                streak=queue_state.streak if queue_state.last == name.decode() else 0,
-                rounds=max(0, int((queue_state.clock - tenant.finish) // _LOAD_UNIT)),
+                streak=queue_state.in_a_row if queue_state.last_tenant == name.decode() else 0,
+                rounds=max(0, int((queue_state.clock - tenant.finish) // ROUND)),
                 permits=_number(tenant.permits),
                 max_running=_number(tenant.max_running),
                 rate=_rate(tenant),

@@ -8,6 +8,7 @@ import msgspec
 from reprieve.core import change as changes_of
 from reprieve.core.change import Change
 from reprieve.core.duration import milliseconds
+from reprieve.core.fairness.settings import DEFAULTS
 from reprieve.core.ids import id_from_bytes, id_to_bytes
 from reprieve.core.job import Job
 from reprieve.core.move import Return
@@ -43,6 +44,7 @@ UNKNOWN, REMEMBERED, STORED = "unknown", "remembered", "stored"
 """What a partition knows of a job: nothing; that it was stored and is deleted; all."""
 
 _encode = msgspec.msgpack.Encoder().encode
+_SETTINGS = msgspec.Raw(_encode(msgspec.structs.asdict(DEFAULTS)))
 
 
 class Grown(Exception):
@@ -143,7 +145,7 @@ class Partition:
 
     async def claim(self, request: Claim) -> Claimed:
         """Settle and claim."""
-        head = (request.now, request.session, request.number, request.limit, request.queues)
+        head = (request.now, request.session, request.number, request.limit, request.queues, _SETTINGS)
         changes = settle.encode(request.changes, request.session, request.now)
         reply = await self._write("settle_and_claim", _encode(head), *changes)
         if reply[0] == b"dead":
@@ -165,7 +167,8 @@ class Partition:
         """
         session = self._sessions.setdefault(request.session, SessionView())
         session.last_notification = claimed.last_notification
-        session.held.difference_update(id_to_bytes(change.job.id) for change in request.changes)
+        settled = (change.job.id for change in request.changes if change.session == request.session)
+        session.held.difference_update(map(id_to_bytes, settled))
         session.held.update(claimed.ids)
         has_lost_call = claimed.previous < session.number
         session.number = request.number if request.changes or claimed.ids else claimed.previous
@@ -183,7 +186,7 @@ class Partition:
         results: list[ChangeResult] = []
         for start in range(0, max(1, len(changes)), MAX_CHANGES_PER_CALL):
             some = settle.encode(changes[start : start + MAX_CHANGES_PER_CALL], "", now)
-            _, words, *_ = await self._write("settle_and_claim", _encode((now, "", 0, 0, ())), *some)
+            _, words, *_ = await self._write("settle_and_claim", _encode((now, "", 0, 0, (), _SETTINGS)), *some)
             results += settle.decode(words)
         return results
 

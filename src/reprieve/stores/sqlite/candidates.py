@@ -64,15 +64,8 @@ class LaneRow(msgspec.Struct, array_like=True, frozen=True):
     priority: int
     served: int
     ready: int
-    task_limiter: int
-    dependency_limiter: int
-    group_limiter: int
-
-    @property
-    def limiters(self) -> list[int]:
-        """The ids of those that it has."""
-        ids = (self.task_limiter, self.dependency_limiter, self.group_limiter)
-        return [limiter for limiter in ids if limiter]
+    limiters: tuple[int, int, int]
+    """Those of its task, its dependency and its group."""
 
 
 class TenantRow(LimitsRow, frozen=True):
@@ -112,7 +105,7 @@ class Candidates:
 
     def read(self, count: int, after: Position | None = FIRST) -> tuple[list[Tenant], Position | None]:
         """Read so many tenants after a position; return them, and up to where they were read if there may be others."""
-        load, finish, name, _ = after or FIRST
+        load, finish, name = after or FIRST
         wanted = {"queue": self._queue, "limit": count, "load": load, "finish": finish, "name": name}
         rows = self._read_tenants("in_order", wanted)
         read_up_to = None
@@ -146,13 +139,13 @@ class Candidates:
         settle.release(self._tx, others)
         for tenant in others:
             del released[tenant]
-        load, finish, name, _ = read_up_to or FIRST
+        load, finish, name = read_up_to or FIRST
         ids = msgspec.json.encode(list(others)).decode()
         parameters = {"tenants": ids, "is_cut": read_up_to is not None, "load": load, "finish": finish, "name": name}
         return self._read_tenants("released", parameters)
 
     def _load_limiters(self, ids: set[int]) -> None:
-        unknown = [limiter for limiter in ids if limiter not in self._limiters]
+        unknown = [limiter for limiter in ids if limiter and limiter not in self._limiters]
         if unknown:
             wanted = msgspec.json.encode(unknown).decode()
             rows = _decode_limiters(self._tx.execute(self._sql["limiters"], (wanted,)).fetchone()[0])
@@ -178,6 +171,8 @@ class Candidates:
     def _lanes(self, rows: Iterable[LaneRow]) -> list[Lane]:
         limiters = self._limiters
         return [
-            Lane(row.id, row.priority, row.served, row.ready, [limiters[limiter] for limiter in row.limiters])
+            Lane(
+                row.id, row.priority, row.served, row.ready, [limiters[limiter] for limiter in row.limiters if limiter]
+            )
             for row in rows
         ]

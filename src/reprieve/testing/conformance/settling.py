@@ -233,3 +233,15 @@ async def check_large_batch_is_settled_in_one_call(store: Store) -> None:
         # A store may lease fewer at a time.
         changes += map(succeed, jobs)
     expect_equal(await worker.settle(*changes), ["applied"] * 300, "the results of 300 changes")
+
+
+async def check_repeated_claim_keeps_a_job_whose_change_was_refused(store: Store) -> None:
+    job = await enqueued(store)
+    worker = await Worker.open(store)
+    leased = await worker.one()
+    not_ours = replace(succeed(leased), session="")
+    for _ in range(2):
+        expect_equal(await worker.settle(not_ours), ["refused"], "the result of a change that names no session")
+        expect_equal((await worker.again(0, changes=[not_ours])).results, ("refused",), "and of its repeat")
+    found = await get(store, job)
+    expect(found is not None and found.state == "running", "the job is still leased")

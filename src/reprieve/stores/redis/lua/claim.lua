@@ -1,61 +1,35 @@
--- The claim of one queue: promote what is due, let return what may, choose, and lease.
+-- The claim of one queue: promote due jobs, choose, take the picked jobs, and write back what the choice changed.
+-- A claim is a table: `number` of the session's call, `now`, `slots` of all live sessions, `settings` of the fair choice;
+-- and what it has taken: `ids`, `records`, `leases`.
 --
--- needs calls: tag, call, max, min, sub, call_many, fetch_fields
--- needs record: WAITING, EXPIRED, lane_in, finish, ending, entry_of
+-- needs calls: tag, call, max, min, sub, call_many, fetch_fields, list_in
+-- needs record: WAITING, EXPIRED, finish, ending, entry_of
 -- needs limits: is_free, room_of, give_back, back_at
 -- needs tenants: tenants, queue_of, load_tenants, unblock
 -- needs limiters: limiters, load_limiters, recheck_at
 -- needs lanes: lanes, load_lanes, turn_of, relist
--- needs waiting: delayed_key, delayed_counter, new_waiting, add_waiting, write_waiting
+-- needs waiting: promote, next_due
 -- needs events: record_events
 -- needs sessions: pack_lease
--- needs plan: MOST_ASIDE, AT_ONCE, new_plan, read_candidates, pick
+-- needs fairness: new_choice, run_choice
+-- needs candidates: new_reader, read_candidates, weigh_tenants
 -- exports: return_blocked, claim_from_queue
 
-local MOST_LEFTOVERS = 500 -- leftovers that one claim clears away at the most; the next goes on
-local leftovers = MOST_LEFTOVERS
+local MAX_RECHECKS = 16 -- limiters and tenants that one claim checks again; the next goes on
+local MIN_PROMOTED = 50 -- due jobs that a claim promotes, however few it may take
+local leftovers = 500 -- entries without a job that one claim removes at most; the next goes on
 
--- Moves due jobs to their lanes.
-local function promote(queue, now, limit)
-  local line, due_count = nil, 0
-  for wait = 1, 3 do
-    if not (wait == 1 and queue.pauses % 2 == 1 or wait == 2 and queue.pauses >= 2) then
-      local key = delayed_key(queue.name, wait)
-      local due = call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT', 0, limit)
-      if due[1] then
-        line = line or new_waiting(now)
-        local records, names = fetch_fields(tag .. ':jobs', due), {}
-        for number = 1, #due do
-          names[number] = lane_in(records[number])
-        end
-        load_lanes(names)
-        for number, id in ipairs(due) do
-          local version, _, kind = struct.unpack('>I4BB', records[number])
-          local lane = lanes[names[number]]
-          local counter = delayed_counter(kind)
-          lane[counter] = lane[counter] - 1
-          add_waiting(line, lane, {id = id, version = version, wait = kind, due = 0}, false)
-        end
-        call_many('ZREM', key, due)
-      end
-    end
-  end
-  if line then
-    write_waiting(line)
-  end
-end
-
--- Lets lanes return from behind a limiter, of a few tenants more than there is room for.
-local function return_lanes(limiter, now)
+-- Opens lanes behind a limiter that has room again, of one tenant more than there is room for.
+local function return_lanes(limiter, now, settings)
   local room = room_of(limiter, now)
   if room == 0 then
     recheck_at(limiter, back_at(limiter, now))
     return
   end
-  local held = tag .. ':blocked_tenants:' .. limiter.name
-  local count = min(MOST_ASIDE, room and room + 1 or MOST_ASIDE)
-  local names, left = {}, MOST_ASIDE
-  for _, tenant in ipairs(call('ZRANGE', held, 0, count - 1)) do
+  local blocked = tag .. ':blocked_tenants:' .. limiter.name
+  local count = min(settings.max_returning_tenants, room and room + 1 or math.huge)
+  local names, left = {}, settings.max_blocked_lanes
+  for _, tenant in ipairs(call('ZRANGE', blocked, 0, count - 1)) do
     if left <= 0 then
       break
     end
@@ -66,7 +40,7 @@ local function return_lanes(limiter, now)
       names[#names + 1] = name
     end
     if call('EXISTS', key) == 0 then
-      call('ZREM', held, tenant)
+      call('ZREM', blocked, tenant)
       limiter.blocked_tenants = limiter.blocked_tenants - 1
       limiter.is_changed = true
     end
@@ -79,9 +53,10 @@ local function return_lanes(limiter, now)
   recheck_at(limiter, limiter.blocked_tenants > 0 and 0 or nil)
 end
 
-function return_blocked(now)
+-- Opens what was blocked and may go on. Returns whether there may be more of it.
+function return_blocked(now, settings)
   local keys, names = {}, {}
-  for _, member in ipairs(call('ZRANGEBYSCORE', tag .. ':rechecks', '-inf', now, 'LIMIT', 0, 16)) do
+  for _, member in ipairs(call('ZRANGEBYSCORE', tag .. ':rechecks', '-inf', now, 'LIMIT', 0, MAX_RECHECKS)) do
     if sub(member, 1, 1) == 't' then
       keys[#keys + 1] = sub(member, 2)
     else
@@ -94,15 +69,15 @@ function return_blocked(now)
     unblock(tenants[key])
   end
   for _, name in ipairs(names) do
-    return_lanes(limiters[name], now)
+    return_lanes(limiters[name], now, settings)
   end
-  return #keys + #names == 16
+  return #keys + #names == MAX_RECHECKS
 end
 
--- Puts lanes aside that a full limiter keeps from giving anything.
-local function put_aside(plan)
-  for _, pair in ipairs(plan.asides) do
-    local lane, limiter = pair[1], pair[2]
+-- Notes which lanes a full limiter blocks.
+local function write_blocked_lanes(choice)
+  for _, blocked in ipairs(choice.blocked_lanes) do
+    local lane, limiter = blocked.lane, blocked.limiter
     if not lane.blocked_by and lane.ready > 0 then
       lane.blocked_by = limiter.name
       relist(lane)
@@ -113,8 +88,8 @@ local function put_aside(plan)
         limiter.blocked_tenants = limiter.blocked_tenants + 1
       end
       limiter.is_changed = true
-      if room_of(limiter, plan.now) == 0 then
-        recheck_at(limiter, back_at(limiter, plan.now))
+      if room_of(limiter, choice.now) == 0 then
+        recheck_at(limiter, back_at(limiter, choice.now))
       else
         recheck_at(limiter, 0)
       end
@@ -122,35 +97,47 @@ local function put_aside(plan)
   end
 end
 
-local function undo(plan, lane)
+-- Notes when the rates of blocked tenants have room again.
+local function write_blocked_tenants(choice)
+  for _, tenant in ipairs(choice.blocked_tenants) do
+    tenant.is_changed = true
+    local at = tenant.blocked ~= 0 and back_at(tenant, choice.now)
+    if at then
+      call('ZADD', tag .. ':rechecks', at, 't' .. tenant.key)
+    end
+  end
+end
+
+-- Undoes a pick whose job cannot run.
+local function undo(choice, lane)
   give_back(lane.tenant)
   unblock(lane.tenant)
-  give_back(plan.limiter)
+  give_back(choice.limits)
   for _, name in ipairs(lane.ref.limiters) do
-    if limiters[name] ~= plan.limiter then
+    if limiters[name] ~= choice.limits then
       give_back(limiters[name])
     end
   end
-  plan.is_cut = true
+  choice.is_cut = true
 end
 
--- Takes entries off lanes, so many of each lane as are still wanted; answers their ids, entries and lanes.
+-- Takes entries off lanes, as many of each lane as are wanted. Returns their ids, entries and lanes.
 local function pop_entries(wanted)
   local ids, entries, from = {}, {}, {}
   for name, count in pairs(wanted) do
     for _, entry in ipairs(call('LPOP', tag .. ':ready:' .. name, count) or {}) do
-      local place = #ids + 1
-      ids[place], entries[place], from[place] = sub(entry, 1, 16), entry, name
+      local index = #ids + 1
+      ids[index], entries[index], from[index] = sub(entry, 1, 16), entry, name
     end
   end
   return ids, entries, from
 end
 
--- Takes the picked jobs out of their lanes. Answers by lane what may run, each as id, record and version; those past
--- their deadline are noted.
-local function pop_jobs(plan, expired)
+-- Takes the picked jobs out of their lanes. Returns by lane those that may run, each as id, record and version; adds
+-- those past their deadline to `expired`.
+local function pop_jobs(choice, expired)
   local wanted, found = {}, {}
-  for name, lane in pairs(plan.taken) do
+  for name, lane in pairs(choice.taken) do
     wanted[name], found[name] = lane.picked, {}
   end
   while next(wanted) and leftovers > 0 do
@@ -158,21 +145,21 @@ local function pop_jobs(plan, expired)
     if not ids[1] then
       break
     end
-    for place, record in ipairs(fetch_fields(tag .. ':jobs', ids)) do
-      local id, name = ids[place], from[place]
+    for index, record in ipairs(fetch_fields(tag .. ':jobs', ids)) do
+      local id, name = ids[index], from[index]
       local version, state, _, deadline = 0, -1, 0, 0
       if record then
         version, state, _, deadline = struct.unpack('>I4BBd', record)
       end
-      if state ~= WAITING or entries[place] ~= entry_of(id, version) then
+      if state ~= WAITING or entries[index] ~= entry_of(id, version) then
         leftovers = leftovers - 1
         if call('HINCRBY', tag .. ':leftovers', id, -1) <= 0 then
           call('HDEL', tag .. ':leftovers', id)
         end
       else
         wanted[name] = wanted[name] > 1 and wanted[name] - 1 or nil
-        if deadline > 0 and deadline <= plan.now then
-          expired[#expired + 1] = {plan.taken[name], id, record}
+        if deadline > 0 and deadline <= choice.now then
+          expired[#expired + 1] = {choice.taken[name], id, record}
         else
           local jobs = found[name]
           jobs[#jobs + 1] = {id, record, version}
@@ -181,128 +168,130 @@ local function pop_jobs(plan, expired)
     end
   end
   for name, count in pairs(wanted) do
-    -- Whatever did not come, because too many leftovers stood before it, is there again.
-    plan.taken[name].ready = plan.taken[name].ready + count
+    -- Too many entries without a job stood before these; they are ready for the next claim.
+    choice.taken[name].ready = choice.taken[name].ready + count
   end
   return found
 end
 
-local function bury(plan, expired)
-  local records, events, by_key = {}, {}, {}
+-- Lets jobs die that are past their deadline.
+local function expire(expired, now)
+  local records, events, dead = {}, {}, {}
   for _, item in ipairs(expired) do
-    local lane, id, record = item[1], item[2], item[3]
-    records[#records + 1], records[#records + 2] = id, finish(record, EXPIRED, plan.now)
-    events[#events + 1], events[#events + 2] = id, ending(record, 'X', plan.now, '')
+    local lane, id, record = unpack(item)
+    records[#records + 1], records[#records + 2] = id, finish(record, EXPIRED, now)
+    events[#events + 1], events[#events + 2] = id, ending(record, 'X', now, '')
     lane.dead = lane.dead + 1
-    local key = tag .. ':dead:' .. lane.ref.queue
-    by_key[key] = by_key[key] or {}
-    table.insert(by_key[key], plan.now)
-    table.insert(by_key[key], id)
+    local list = list_in(dead, lane.ref.queue)
+    list[#list + 1], list[#list + 2] = now, id
   end
   call_many('HSET', tag .. ':jobs', records)
-  for key, list in pairs(by_key) do
-    call_many('ZADD', key, list)
+  for queue, list in pairs(dead) do
+    call_many('ZADD', tag .. ':dead:' .. queue, list)
   end
-  record_events(events, plan.now)
+  record_events(events, now)
 end
 
--- Carries out a plan: answers the jobs in the order of their picks, and leases them.
-local function carry_out(plan, session, number, leases, out)
-  local expired, reached = {}, {}
-  for name, lane in pairs(plan.taken) do
-    reached[name] = 0
-    for _, limiter in ipairs(lane.ref.limiters) do
-      local limits = limiters[limiter]
-      if limits ~= plan.limiter and is_free(limits) then
-        limits.running = limits.running + lane.picked
-        limits.is_changed = true
+-- Counts the picks where nothing limits them.
+local function count_unlimited(choice)
+  for _, lane in pairs(choice.taken) do
+    for _, name in ipairs(lane.ref.limiters) do
+      local limiter = limiters[name]
+      if limiter ~= choice.limits and is_free(limiter) then
+        limiter.running = limiter.running + lane.picked
+        limiter.is_changed = true
       end
     end
   end
-  local found = pop_jobs(plan, expired)
-  local prefixes = {}
-  for _, lane in ipairs(plan.picks) do
+end
+
+-- Takes the picked jobs in the order of their picks, and leases them.
+local function take_picks(claim, choice)
+  local ids, records, leases = claim.ids, claim.records, claim.leases
+  local expired, reached, leases_of = {}, {}, {}
+  for name in pairs(choice.taken) do
+    reached[name], leases_of[name] = 0, {}
+  end
+  local found = pop_jobs(choice, expired)
+  for _, lane in ipairs(choice.picks) do
     local name = lane.name
     reached[name] = reached[name] + 1
     local job = found[name][reached[name]]
     if job then
-      local version = job[3]
-      local of_lane = prefixes[name]
-      if not of_lane then
-        of_lane = {}
-        prefixes[name] = of_lane
-      end
-      local lease = of_lane[version]
+      local id, record, version = unpack(job)
+      local lease = leases_of[name][version]
       if not lease then
-        lease = pack_lease(number, plan.now, version + 1, name)
-        of_lane[version] = lease
+        lease = pack_lease(claim.number, claim.now, version + 1, name)
+        leases_of[name][version] = lease
       end
-      leases[#leases + 1], leases[#leases + 2] = job[1], lease
-      out.ids[#out.ids + 1] = job[1]
-      out.records[#out.records + 1] = job[2]
+      leases[#leases + 1], leases[#leases + 2] = id, lease
+      ids[#ids + 1], records[#records + 1] = id, record
     else
-      undo(plan, lane)
+      undo(choice, lane)
     end
   end
-  bury(plan, expired)
-  for name, lane in pairs(plan.taken) do
+  expire(expired, claim.now)
+end
+
+-- Writes back what the choice has changed; the rest is written by `flush`.
+local function write_back(choice)
+  for name, lane in pairs(choice.taken) do
     lane.picked = false
     relist(lane)
     if lane.is_listed and not lane.tenant.only_lane then
       call('ZADD', tag .. ':open_lanes:' .. lane.tenant.key, 'XX', turn_of(lane), name)
     end
   end
-  put_aside(plan)
-  plan.queue.is_changed = plan.queue.is_changed or plan.picks[1] ~= nil
+  write_blocked_lanes(choice)
+  write_blocked_tenants(choice)
+  choice.queue.is_changed = choice.queue.is_changed or choice.picks[1] ~= nil
 end
 
-local function next_due(queue)
-  local soonest
-  for wait = 1, 3 do
-    if not (wait == 1 and queue.pauses % 2 == 1 or wait == 2 and queue.pauses >= 2) then
-      local head = call('ZRANGE', delayed_key(queue.name, wait), 0, 0, 'WITHSCORES')
-      if head[2] then
-        soonest = min(soonest or math.huge, tonumber(head[2]))
-      end
+-- Chooses the jobs to take, reading more only where the choice depends on it.
+local function choose(claim, queue, limit)
+  local choice = new_choice(queue, limiters['q' .. queue.name], claim.slots, claim.now, claim.settings)
+  local reader, need = new_reader(queue), 'tenants'
+  while need do
+    if need == 'tenants' then
+      read_candidates(reader, choice)
+    else
+      choice.weights = weigh_tenants(queue)
     end
+    need = run_choice(choice, limit)
   end
-  return soonest
+  return choice
 end
 
--- Takes up to so many jobs of a queue. Answers when there may be more, if it is known.
-function claim_from_queue(name, session, number, now, slots, limit, leases, out)
-  local queue = queue_of(name)
+-- Leases up to so many jobs of a queue. Returns when there may be more, if that is known.
+function claim_from_queue(claim, name, limit)
+  local queue, now = queue_of(name), claim.now
   if not queue.is_known then
     return
   end
-  local before = #out.ids
-  promote(queue, now, max(50, limit))
-  load_limiters({'q' .. name})
-  local plan = new_plan(queue, slots, now)
-  local moment
+  local count_before, next_at = #claim.ids, nil
   local function note(at)
     if at then
-      moment = min(moment or math.huge, at)
+      next_at = min(next_at or math.huge, at)
     end
   end
-  if room_of(plan.limiter, now) == 0 then
-    note(back_at(plan.limiter, now))
+  promote(queue, now, max(MIN_PROMOTED, limit))
+  load_limiters({'q' .. name})
+  local limits = limiters['q' .. name]
+  if room_of(limits, now) == 0 then
+    note(back_at(limits, now))
   else
-    read_candidates(plan, AT_ONCE)
-    pick(plan, limit)
-    carry_out(plan, session, number, leases, out)
-    if plan.is_cut then
-      note(now)
-    end
-    note(plan.ceiling_until)
-    if #plan.picks < limit then
-      note(back_at(plan.limiter, now))
-    end
+    local choice = choose(claim, queue, limit)
+    count_unlimited(choice)
+    take_picks(claim, choice)
+    write_back(choice)
+    note(choice.is_cut and now)
+    note(choice.ceiling_until)
+    note(#choice.picks < limit and back_at(limits, now))
   end
-  if #out.ids - before < limit then
+  if #claim.ids - count_before < limit then
     note(next_due(queue))
     local soonest = call('ZRANGE', tag .. ':rechecks', 0, 0, 'WITHSCORES')[2]
     note(soonest and tonumber(soonest))
   end
-  return moment
+  return next_at
 end

@@ -6,7 +6,7 @@
 -- needs settle: read_changes, settle
 -- needs claim: return_blocked, claim_from_queue
 -- KEYS     1: the partition
--- ARGV     1: now, session ('' for none), number of the call, limit, queues (msgpack)
+-- ARGV     1: now, session ('' for none), number of the call, limit, queues, settings of the fair choice (msgpack)
 --          2: heads of the changes, and from 3 on what some of them need: see settle.lua
 -- Returns: {'dead'}: the session is not open; nothing was done
 --          {'stale', number of the session's last call}; nothing was done
@@ -15,7 +15,7 @@
 --          {'again', …}: the call repeats the last one. As 'ok', but with the jobs that the session still holds of that
 --           call, instead of ids and records: '', then id, when it was leased, record, …
 
-local now, session_name, number, limit, queue_names = unpack(cmsgpack.unpack(ARGV[1]))
+local now, session_name, number, limit, queue_names, settings = unpack(cmsgpack.unpack(ARGV[1]))
 local heads = ARGV[2]
 
 local function last_notification()
@@ -47,22 +47,22 @@ end
 
 -- Leases jobs of the queues, in their order. Returns their ids, their records, and when there may be more.
 local function claim_jobs(session)
-  local claimed, leases, next_at = {ids = {}, records = {}}, {}, nil
-  if return_blocked(now) then
-    next_at = now
-  end
-  local slots = tonumber(call('HGET', tag .. ':meta', 'slots') or 0)
+  local next_at = return_blocked(now, settings) and now or math.huge
+  local claim = {
+    number = number, now = now, slots = tonumber(call('HGET', tag .. ':meta', 'slots') or 0), settings = settings,
+    ids = {}, records = {}, leases = {},
+  }
   for _, name in ipairs(queue_names) do
-    local left = limit - #claimed.ids
+    local left = limit - #claim.ids
     if left > 0 then
-      local more_at = claim_from_queue(name, session.name, number, now, slots, left, leases, claimed)
-      if more_at then
-        next_at = min(next_at or math.huge, more_at)
-      end
+      next_at = min(next_at, claim_from_queue(claim, name, left) or math.huge)
     end
   end
-  call_many('HSET', tag .. ':leases:' .. session.name, leases)
-  return claimed.ids, claimed.records, #claimed.ids >= limit and now or next_at
+  call_many('HSET', tag .. ':leases:' .. session.name, claim.leases)
+  if #claim.ids >= limit then
+    next_at = now
+  end
+  return claim.ids, claim.records, next_at < math.huge and next_at or nil
 end
 
 -- Wakes other workers for what this call made ready or released, and did not take itself.

@@ -9,7 +9,7 @@
 -- exports: LOAD_UNIT, FULL, SPENT, HELD, tenants, queue_of, load_of, weight_of, is_candidate, load_tenants
 -- exports: arrive, unblock, flush_tenants, flush_queues
 
-LOAD_UNIT = 1e6 -- loads and virtual times are whole millionths
+LOAD_UNIT = 1e6 -- ROUND in core/fairness: loads and virtual times are whole millionths
 FULL, SPENT, HELD = 1, 2, 3 -- why a tenant's own limits block it: slots, rate, permits of 0
 tenants = {}
 
@@ -21,8 +21,8 @@ function queue_of(name)
     local packed = call('HGET', tag .. ':queues', name)
     local f = packed and cmsgpack.unpack(packed) or {}
     queue = {
-      name = name, clock = f[1] or 0, last = f[2] or '', streak = f[3] or 0, last_at = f[4] or 0, other_at = f[5] or 0,
-      pauses = f[6] or 0, waiting = f[7] or 0, active = f[8] or 0, kept = f[9] or 0,
+      name = name, clock = f[1] or 0, last_tenant = f[2] or '', in_a_row = f[3] or 0, last_served_at = f[4] or 0,
+      other_served_at = f[5] or 0, pauses = f[6] or 0, waiting = f[7] or 0, active = f[8] or 0, kept = f[9] or 0,
       is_known = packed and true,
     }
     queues[name] = queue
@@ -143,8 +143,8 @@ function flush_queues()
     if queue.is_changed then
       set[#set + 1] = name
       set[#set + 1] = cmsgpack.pack({
-        queue.clock, queue.last, queue.streak, queue.last_at, queue.other_at, queue.pauses, queue.waiting, queue.active,
-        queue.kept,
+        queue.clock, queue.last_tenant, queue.in_a_row, queue.last_served_at, queue.other_served_at, queue.pauses,
+        queue.waiting, queue.active, queue.kept,
       })
     end
   end

@@ -1,10 +1,10 @@
 -- Waiting jobs: a ready job stands in its lane, one that is due later in a sorted set of its queue and wait.
 -- Jobs are collected in a batch (`new_waiting`, `add_waiting`) and written at once (`write_waiting`).
 --
--- needs calls: tag, call, floor, call_many, list_in
--- needs record: entry_of
--- needs lanes: lanes, relist
--- exports: delayed_key, delayed_counter, new_waiting, add_waiting, write_waiting
+-- needs calls: tag, call, floor, min, call_many, fetch_fields, list_in
+-- needs record: entry_of, lane_in
+-- needs lanes: lanes, load_lanes, relist
+-- exports: delayed_key, delayed_counter, new_waiting, add_waiting, write_waiting, promote, next_due
 
 -- By the number that a record has for what its job waits for: turn, schedule, retry, gate, budget.
 local COUNTERS = {[0] = 'scheduled', 'scheduled', 'retrying', 'parked', 'parked'}
@@ -63,4 +63,54 @@ function write_waiting(waiting)
   for key, list in pairs(waiting.delayed) do
     call_many('ZADD', key, list)
   end
+end
+
+-- Returns the keys of a queue's jobs that are due later, but for those that are paused.
+local function unpaused_keys(queue)
+  local keys = {}
+  for wait = 1, 3 do
+    local is_paused = wait == 1 and queue.pauses % 2 == 1 or wait == 2 and queue.pauses >= 2
+    if not is_paused then
+      keys[#keys + 1] = delayed_key(queue.name, wait)
+    end
+  end
+  return keys
+end
+
+-- Moves jobs of a queue that are due to their lanes, so many of each wait.
+function promote(queue, now, limit)
+  local waiting
+  for _, key in ipairs(unpaused_keys(queue)) do
+    local due = call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT', 0, limit)
+    if due[1] then
+      waiting = waiting or new_waiting(now)
+      local records, names = fetch_fields(tag .. ':jobs', due), {}
+      for number = 1, #due do
+        names[number] = lane_in(records[number])
+      end
+      load_lanes(names)
+      for number, id in ipairs(due) do
+        local version, _, wait = struct.unpack('>I4BB', records[number])
+        local lane, counter = lanes[names[number]], COUNTERS[wait]
+        lane[counter] = lane[counter] - 1
+        add_waiting(waiting, lane, {id = id, version = version, wait = wait, due = 0}, false)
+      end
+      call_many('ZREM', key, due)
+    end
+  end
+  if waiting then
+    write_waiting(waiting)
+  end
+end
+
+-- Returns when the next job of a queue is due, or nil.
+function next_due(queue)
+  local soonest
+  for _, key in ipairs(unpaused_keys(queue)) do
+    local head = call('ZRANGE', key, 0, 0, 'WITHSCORES')
+    if head[2] then
+      soonest = min(soonest or math.huge, tonumber(head[2]))
+    end
+  end
+  return soonest
 end
