@@ -95,9 +95,9 @@ def care_for(url: str, *, shared: bool = False) -> Care:
     if scheme in _POSTGRES:
         with _extra("postgres"):
             from reprieve.stores.postgres.address import address_of  # noqa: PLC0415 - as above
-            from reprieve.stores.postgres.care import PostgresCare  # noqa: PLC0415 - as above
+            from reprieve.stores.postgres.diagnostics import PostgresDiagnostics  # noqa: PLC0415 - as above
 
-        return PostgresCare(address_of(url))
+        return PostgresDiagnostics(address_of(url))
     if scheme in _REDIS:
         with _extra("redis"):
             from reprieve.stores.redis import address as redis  # noqa: PLC0415 - as above

@@ -11,11 +11,12 @@ from reprieve.core.job import Job
 from reprieve.core.status import Status, status_of
 from reprieve.stores import search
 from reprieve.stores.postgres.annotations import cancels
-from reprieve.stores.postgres.crew import Tx
 from reprieve.stores.postgres.finished import finished_job, unpack_jobs
+from reprieve.stores.postgres.lane_cache import LaneCache
+from reprieve.stores.postgres.lane_ref import LaneRef, hash_id
 from reprieve.stores.postgres.leases import unpack_lease
-from reprieve.stores.postgres.places import Places
-from reprieve.stores.postgres.rows import LARGEST, Place, Row, array_of, number_of, unpack
+from reprieve.stores.postgres.pool import Tx
+from reprieve.stores.postgres.rows import MAX_INT8, JobRow, array_of, unpack
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.protocol import Filter, Page, Tally
 from reprieve.stores.record import COUNTERS, Lease
@@ -35,11 +36,11 @@ _decode_event = msgspec.msgpack.Decoder(Event).decode
 class Search:
     """One look at the store."""
 
-    def __init__(self, tx: Tx, places: Places, now: int) -> None:
+    def __init__(self, tx: Tx, lanes: LaneCache, now: int) -> None:
         """Read what every look needs: who holds which job, and which limiters are held."""
         sql = statements("find")
         self._tx = tx
-        self._places = places
+        self._lanes = lanes
         self._now = now
         leases, held = tx.execute(sql["leases"]), tx.execute(sql["held"])
         wishes = cancels(tx)
@@ -53,7 +54,7 @@ class Search:
         return status_of(job, self._now, held=self._is_held(lane))
 
     def _is_held(self, lane: int) -> bool:
-        return bool(self._held) and lane != 0 and not self._held.isdisjoint(self._places[lane].limiters)
+        return bool(self._held) and lane != 0 and not self._held.isdisjoint(self._lanes[lane].limiters)
 
     def by_ids(self, ids: Sequence[str]) -> Iterator[tuple[Job, int]]:
         """Return jobs by their ids, those that succeeded as well."""
@@ -82,10 +83,10 @@ class Search:
         lanes = _lanes_of(self._tx, wanted)
         while True:
             rows = self._tx.all(sql, {"after": last, "most": EXAMINED, "lanes": lanes})
-            self._places.load(self._tx, (row[5] for row in rows))
+            self._lanes.load(self._tx, (row[5] for row in rows))
             for row in rows:
                 if row[6] is not None and has_part(row[0].replace("-", ""), wanted.id_parts):
-                    yield [row[0]], *self._unpack(Row(*row))
+                    yield [row[0]], *self._unpack(JobRow(*row))
             if len(rows) < EXAMINED:
                 return
             last = rows[-1][0]
@@ -100,14 +101,14 @@ class Search:
     def _ended(self, after: Sequence[Key], wanted: Filter) -> Iterator[Step]:
         sql = statements("find")
         parameters = {
-            "wanted": number_of("queue", wanted.queue) if wanted.queue else None,
+            "wanted": hash_id("queue", wanted.queue) if wanted.queue else None,
             "death": wanted.death or "",
             "is_dead": wanted.statuses == {"dead"},
             "is_cancelled": wanted.statuses == {"cancelled"},
             "code": wanted.code,
             "fingerprint": wanted.fingerprint,
         }
-        first: list[Key] = [LARGEST, 9, LARGEST, _LAST] if wanted.newest_first else [-LARGEST - 1, 0, 0, _FIRST]
+        first: list[Key] = [MAX_INT8, 9, MAX_INT8, _LAST] if wanted.newest_first else [-MAX_INT8 - 1, 0, 0, _FIRST]
         key = list(after) or first
         statement = sql["ended_newest" if wanted.newest_first else "ended"]
         while True:
@@ -135,34 +136,34 @@ class Search:
 
     def _newest_succeeded(self, after: Sequence[Key]) -> Iterator[Step]:
         sql = statements("find")["finished_newest"]
-        seq, place = (int(after[0]), int(after[1])) if after else (LARGEST, 0)
+        seq, place = (int(after[0]), int(after[1])) if after else (MAX_INT8, 0)
         while (found := self._tx.one(sql, {"seq": seq})) is not None:
             for number, job in reversed(list(enumerate(unpack_jobs(found[1])))):
                 if found[0] < seq or number < place:
                     yield [found[0], number], job, 0
-            seq, place = found[0] - 1, LARGEST
+            seq, place = found[0] - 1, MAX_INT8
 
-    def counts(self) -> Iterator[tuple[Status, Place, int]]:
+    def counts(self) -> Iterator[tuple[Status, LaneRef, int]]:
         """Return status, place and number of everything that has not succeeded, from the counters that are kept."""
         sql = statements("find")
         due: dict[int, Counter[str]] = {}
         for lane, wait, number in self._tx.all(sql["due"], {"now": self._now}):
             due.setdefault(lane, Counter())[COUNTERS[wait]] += number
         rows = self._tx.all(sql["counts"])
-        self._places.load(self._tx, (row[0] for row in rows))
+        self._lanes.load(self._tx, (row[0] for row in rows))
         for lane, ready, scheduled, retrying, parked, dead in rows:
             late = due.get(lane, Counter())
-            place = self._places[lane]
+            place = self._lanes[lane]
             yield ("parked" if self._is_held(lane) else "ready"), place, ready + late.total()
             yield "scheduled", place, scheduled - late["scheduled"]
             yield "retrying", place, retrying - late["retrying"]
             yield "parked", place, parked - late["parked"]
             yield "dead", place, dead
         for lane, number in self._tx.all(sql["cancelled"]):
-            yield "cancelled", self._places.at(self._tx, lane), number
+            yield "cancelled", self._lanes.get(self._tx, lane), number
         for _, job, lane in self._running(()):
             if job is not None:
-                yield self.status(job, lane), self._places[lane], 1
+                yield self.status(job, lane), self._lanes[lane], 1
 
     def succeeded(self, by: Tally, wanted: Filter) -> Counter[str]:
         """Count the succeeded jobs: from the counts of their rows where these tell, else by reading them."""
@@ -178,21 +179,21 @@ class Search:
 
     def _read(self, ids: Sequence[str]) -> list[tuple[Job, int]]:
         rows = self._tx.all(statements("sessions")["jobs"], {"ids": array_of(ids)}) if ids else []
-        self._places.load(self._tx, (row[5] for row in rows))
-        return [self._unpack(Row(*row)) for row in rows]
+        self._lanes.load(self._tx, (row[5] for row in rows))
+        return [self._unpack(JobRow(*row)) for row in rows]
 
-    def _unpack(self, row: Row) -> tuple[Job, int]:
-        return unpack(row, self._places[row.lane], self._leased.get(row.id)), row.lane
+    def _unpack(self, row: JobRow) -> tuple[Job, int]:
+        return unpack(row, self._lanes[row.lane], self._leased.get(row.id)), row.lane
 
 
-def find(tx: Tx, places: Places, wanted: Filter, now: int, cursor: str, limit: int) -> Page:
+def find(tx: Tx, lanes: LaneCache, wanted: Filter, now: int, cursor: str, limit: int) -> Page:
     """Return a page of jobs."""
-    return search.find(Search(tx, places, now), wanted, cursor, limit, _SHAPES)
+    return search.find(Search(tx, lanes, now), wanted, cursor, limit, _SHAPES)
 
 
-def tally(tx: Tx, places: Places, by: Tally, wanted: Filter, now: int) -> dict[str, int]:
+def tally(tx: Tx, lanes: LaneCache, by: Tally, wanted: Filter, now: int) -> dict[str, int]:
     """Count jobs by something."""
-    return search.tally(Search(tx, places, now), by, wanted)
+    return search.tally(Search(tx, lanes, now), by, wanted)
 
 
 def events(tx: Tx, after: int, limit: int, job_id: str) -> list[tuple[int, Event]]:

@@ -1,11 +1,11 @@
-"""Succeeded jobs: kept one row for each settlement, and found again by the ids in it."""
+"""Succeeded jobs: a row of `finished` for each settlement, found again by the ids in it."""
 
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from reprieve.core.job import Job
-from reprieve.stores.postgres.crew import Tx
+from reprieve.stores.postgres.pool import Tx
 from reprieve.stores.postgres.rows import array_of
 from reprieve.stores.postgres.statements import statements
 
@@ -14,14 +14,14 @@ _decode = msgspec.msgpack.Decoder(list[Job]).decode
 
 
 def keep(tx: Tx, queue: int, jobs: Sequence[tuple[str, bytes]], now: int) -> None:
-    """Keep jobs that succeeded together, each with its id, in the place of their rows."""
+    """Move jobs that succeeded together, each with its id, from their rows into one row of `finished`."""
     ids = [job_id for job_id, _ in jobs]
     row = {
         "queue": queue,
-        "at": now,
-        "count": len(jobs),
-        "lo": min(ids),
-        "hi": max(ids),
+        "finished_at": now,
+        "kept": len(jobs),
+        "lowest_id": min(ids),
+        "highest_id": max(ids),
         "ids": array_of(ids),
         "jobs": _encode([msgspec.Raw(job) for _, job in jobs]),
     }
@@ -43,12 +43,12 @@ def unpack_jobs(packed: bytes) -> list[Job]:
 
 
 def shorten(tx: Tx, rows: Mapping[int, int]) -> int:
-    """Keep only the last so many jobs of each of these rows, and the ids of all; answer how many went."""
+    """Keep only the last jobs of these rows, as many as given, and the ids of all; return how many were removed."""
     sql = statements("finished")
-    gone = 0
+    removed = 0
     for seq, packed in tx.all(sql["jobs"], {"rows": array_of(rows)}) if rows else ():
         jobs = _decode(packed)
         kept = jobs[len(jobs) - rows[seq] :]
-        tx.execute(sql["shorten"], {"count": len(kept), "jobs": _encode(kept), "seq": seq})
-        gone += len(jobs) - len(kept)
-    return gone
+        tx.execute(sql["shorten"], {"kept": len(kept), "jobs": _encode(kept), "seq": seq})
+        removed += len(jobs) - len(kept)
+    return removed

@@ -1,9 +1,7 @@
-"""Jobs as rows: the record that a row carries, and the numbers of lanes, made from their names."""
+"""Jobs as rows, and arrays as the database reads them."""
 
-import hashlib
 import threading
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -13,13 +11,14 @@ from reprieve.core.ids import created_at, make_id
 from reprieve.core.job import Job
 from reprieve.core.policy import Override
 from reprieve.rng import bits
+from reprieve.stores.postgres.lane_ref import LaneRef
 from reprieve.stores.record import STATES, WAITS, History, Lease, history_of, lease_model, remember
 
-LARGEST: Final = (1 << 63) - 1
+MAX_INT8: Final = (1 << 63) - 1
 
 
 class Ids:
-    """Makes ids that grow, also within a millisecond, so that jobs stay in the order in which they came."""
+    """Makes ids that grow, also within a millisecond, so that jobs stay in the order of their enqueues."""
 
     def __init__(self) -> None:
         """Begin with nothing."""
@@ -28,7 +27,7 @@ class Ids:
         self._chance = 0
 
     def make(self, now: int) -> str:
-        """Make an id for a moment; a clock that went back is not followed."""
+        """Return an id for a time; when the clock goes back, ids go on growing from the latest time."""
         with self._lock:
             if now > self._last:
                 self._last, self._chance = now, bits(60)
@@ -37,79 +36,14 @@ class Ids:
             return make_id(self._last, self._chance)
 
 
-class Place(msgspec.Struct, frozen=True):
-    """What the jobs of a lane have in common, with the numbers of their rows."""
-
-    lane: int
-    queue: str
-    tenant: str
-    task: str
-    dependency: str
-    group: str
-    priority: int
-    queue_id: int
-    tenant_id: int
-    limiters: tuple[int, ...]
-    """Of its task, its dependency and its group."""
-    queue_limiter: int
-    model: Job
-    """A job of this lane, of which the others are copies: so they are made six times as fast."""
-
-
-def number_of(*names: str) -> int:
-    """Make the number of something from its names, as the function of that name in the database does."""
-    return int.from_bytes(hashlib.sha256("\x01".join(names).encode()).digest()[:8], "big", signed=True)
-
-
-@lru_cache(maxsize=65_536)
-def place_of(queue: str, tenant: str, task: str, dependency: str, group: str, priority: int) -> Place:
-    """Return the lane of these names."""
-    limiters = (("task", task), ("dependency", dependency), ("group", group))
-    return Place(
-        number_of("lane", queue, tenant, task, dependency, group, str(priority)),
-        queue,
-        tenant,
-        task,
-        dependency,
-        group,
-        priority,
-        number_of("queue", queue),
-        number_of("tenant", queue, tenant),
-        tuple(number_of("limiter", subject, name) for subject, name in limiters if name),
-        number_of("limiter", "queue", queue),
-        Job(
-            id="",
-            task=task,
-            queue=queue,
-            tenant=tenant,
-            dependency=dependency,
-            group=group,
-            priority=priority,
-            created_at=0,
-            due_at=0,
-        ),
-    )
-
-
-def names_of(place: Place) -> dict[str, object]:
-    """Return what a lane is called, for the database to read as JSON."""
-    names = ("lane", "queue_id", "queue", "tenant", "task", "dependency", "group", "priority")
-    return {name: getattr(place, name) for name in names}
-
-
 def array_of(values: Iterable[object]) -> str:
-    """Write numbers or ids as an array for the database to read: many times as fast as the driver does."""
+    """Return numbers or ids as the text of an array: much faster than psycopg adapts a list."""
     return f"{{{','.join(['null' if value is None else str(value) for value in values])}}}"
 
 
 def bytes_of(values: Iterable[bytes]) -> str:
-    """Write bytes as an array for the database to read."""
+    """Return bytes as the text of an array."""
     return "{" + ",".join([f'"\\\\x{value.hex()}"' for value in values]) + "}"
-
-
-def place_of_job(job: Job) -> Place:
-    """Return the lane that a job belongs on."""
-    return place_of(job.queue, job.tenant, job.task, job.dependency, job.group, job.priority)
 
 
 class Rec(msgspec.Struct, array_like=True, frozen=True):
@@ -160,21 +94,21 @@ def pack(job: Job) -> bytes:
     return _encode(record)
 
 
-class Row(msgspec.Struct, frozen=True):
-    """A job's row."""
+class JobRow(msgspec.Struct, frozen=True):
+    """A row of `job`; the fields are its columns."""
 
     id: str
     state: int
     version: int
-    wait: int
-    due: int | None
+    waiting_for: int
+    due_at: int | None
     lane: int
-    rec: bytes
+    record: bytes
 
 
-def copy(model: Job, row: Row) -> Job:
-    """Rebuild a job from the model of its lane."""
-    record = _decode(row.rec)
+def copy(model: Job, row: JobRow) -> Job:
+    """Return the job of a row, as a copy of the model of its lane."""
+    record = _decode(row.record)
     born_at = created_at(row.id)
     job = replace(
         model,
@@ -186,21 +120,21 @@ def copy(model: Job, row: Row) -> Job:
         timeout=record.timeout,
         version=row.version + model.version,
         created_at=born_at if record.created_at is None else record.created_at,
-        due_at=born_at if row.due is None else row.due,
+        due_at=born_at if row.due_at is None else row.due_at,
         deadline_at=record.deadline_at,
         max_attempts=record.max_attempts,
     )
     return job if record.history is None else remember(job, record.history)
 
 
-def unpack(row: Row, place: Place, lease: Lease | None = None) -> Job:
-    """Rebuild a job, whatever has become of it."""
+def unpack(row: JobRow, lane: LaneRef, lease: Lease | None = None) -> Job:
+    """Return the job of a row, in whatever state it is."""
     if lease is not None:
-        return copy(lease_model(place.model, lease), row)
-    job = copy(place.model, row)
-    return replace(job, state=STATES.get(row.state, "waiting"), waiting_for=WAITS[row.wait])
+        return copy(lease_model(lane.model, lease), row)
+    job = copy(lane.model, row)
+    return replace(job, state=STATES.get(row.state, "waiting"), waiting_for=WAITS[row.waiting_for])
 
 
 def due_of(job: Job) -> int | None:
-    """Return what a row says of when its job is due."""
+    """Return `due_at` of a job's row: None where the id says it."""
     return None if job.due_at == created_at(job.id) else job.due_at

@@ -1,4 +1,4 @@
-"""The PostgreSQL store: the protocol, each operation a transaction on a connection of the crew."""
+"""The PostgreSQL store: the protocol, each operation a transaction on a connection of the pool."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -26,11 +26,12 @@ from reprieve.stores.postgres import (
     update_limits,
 )
 from reprieve.stores.postgres.address import READ, Durability, address_of
-from reprieve.stores.postgres.bell import EVERYWHERE, SOON, Bell
 from reprieve.stores.postgres.callers import Statement, Style
 from reprieve.stores.postgres.claim import claim
-from reprieve.stores.postgres.crew import ALONE, Crew, Point, Tx
-from reprieve.stores.postgres.places import Places
+from reprieve.stores.postgres.claim_lock import ClaimLock
+from reprieve.stores.postgres.lane_cache import LaneCache
+from reprieve.stores.postgres.notifier import ALL_QUEUES, ENQUEUE_INTERVAL_SECONDS, Notifier
+from reprieve.stores.postgres.pool import SINGLE_STATEMENT, ConnectionPool, Point, Tx
 from reprieve.stores.postgres.rows import Ids
 from reprieve.stores.protocol import (
     MAX_PAYLOAD_BYTES,
@@ -69,9 +70,10 @@ class PostgresStore:
         """The clock of the server, which all machines share."""
         self._address = address_of(url, schema, durability)
         self._largest_payload = largest_payload
-        self._places = Places()
-        self._crew = Crew(self._address)
-        self._bell = Bell(self._address)
+        self._lock = ClaimLock()
+        self._lanes = LaneCache()
+        self._pool = ConnectionPool(self._address)
+        self._notifier = Notifier(self._address)
         self._ids = Ids()
         self._coalescer = Coalescer(self._enqueue, at_once=2, keys_wait=True)
         self._is_closed = False
@@ -92,8 +94,8 @@ class PostgresStore:
         """Store new jobs, and keep the calling thread waiting."""
         self._require_open()
         check_jobs(jobs, self._largest_payload)
-        known = self._crew.here(lambda tx: enqueue.enqueue(tx, self._address.schema, jobs, now), ALONE)
-        self._bell.ring({job.queue for job in jobs}, every=SOON)
+        known = self._pool.run_here(lambda tx: enqueue.enqueue(tx, self._address.schema, jobs, now), SINGLE_STATEMENT)
+        self._notifier.notify({job.queue for job in jobs}, every=ENQUEUE_INTERVAL_SECONDS)
         return known
 
     def enqueue_in(self, connection: Any, jobs: Sequence[Job], now: int) -> list[str]:  # noqa: ANN401 - anybody's
@@ -116,49 +118,49 @@ class PostgresStore:
         for change in request.changes:
             check_size(change.result or b"", "result", self._largest_payload)
         await self._listen()
-        self._bell.look(request.session)
-        claimed = await self._write(lambda tx: claim(tx, self._places, request))
-        self._ring_for(request.changes, claimed.results, request.session)
+        self._notifier.mark_seen(request.session)
+        claimed = await self._write(lambda tx: claim(tx, self._lock, self._lanes, request))
+        self._notify_of(request.changes, claimed.results, request.session)
         return claimed
 
     async def apply(self, changes: Sequence[Change], now: int) -> list[ChangeResult]:
         """Carry out changes that no session makes."""
 
         def work(tx: Tx) -> list[ChangeResult] | None:
-            if self._places.take_turn(tx).counted is None:
-                # What is changed must have been counted before.
+            if not self._lock.acquire(tx).is_all_counted:
+                # Lanes must have counted a job before it is changed.
                 return None
-            return settle.settle(tx, self._places, changes, now)
+            return settle.settle(tx, self._lanes, changes, now)
 
         answers = None
         while answers is None:
             answers = await self._write(work)
-        self._ring_for(changes, answers)
+        self._notify_of(changes, answers)
         return answers
 
     async def heartbeat(self, heartbeat: Heartbeat) -> bool:
         """Keep a session alive, or open it; answer whether it lives."""
         is_alive = await self._write(lambda tx: sessions.heartbeat(tx, heartbeat))
         if not is_alive:
-            self._bell.forget(heartbeat.session)
+            self._notifier.forget(heartbeat.session)
         if heartbeat.lease <= 0:
-            self._bell.ring((EVERYWHERE,))
+            self._notifier.notify((ALL_QUEUES,))
         return is_alive
 
     async def recover(self, now: int, limit: int = 100) -> list[Job]:
-        """Declare the dead, and answer what they hold."""
-        return await self._write(lambda tx: sessions.recover(tx, self._places, now, limit))
+        """Expire sessions past their lease; return the jobs they hold."""
+        return await self._write(lambda tx: sessions.recover(tx, self._lock, self._lanes, now, limit))
 
     async def annotate(self, requests: Sequence[Annotation]) -> list[bool]:
         """Request a cancel or note progress."""
         for annotation in requests:
             parse_id(annotation.job_id)
             check_size(annotation.progress or b"", "progress", self._largest_payload)
-        heard = await self._write(lambda tx: annotations.annotate(tx, self._places, requests))
+        heard = await self._write(lambda tx: annotations.annotate(tx, self._lock, requests))
         if any(
             is_heard and annotation.cancel is not None for annotation, is_heard in zip(requests, heard, strict=True)
         ):
-            self._bell.ring((EVERYWHERE,))
+            self._notifier.notify((ALL_QUEUES,))
         return heard
 
     async def progress(self, job_id: str) -> bytes | None:
@@ -172,12 +174,12 @@ class PostgresStore:
             check_limit_update(update)
 
         def work(tx: Tx) -> None:
-            self._places.take_turn(tx)
+            self._lock.acquire(tx)
             for update in updates:
                 update_limits.update_limits(tx, update, now)
 
         await self._write(work)
-        self._bell.ring((EVERYWHERE,))
+        self._notifier.notify((ALL_QUEUES,))
 
     async def compare_and_set(
         self,
@@ -192,7 +194,7 @@ class PostgresStore:
             check_limit_update(update)
 
         def work(tx: Tx) -> Entry | None:
-            self._places.take_turn(tx)
+            self._lock.acquire(tx)
             entry = entries.compare_and_set(tx, key, version, value)
             for update in updates if entry is not None else ():
                 update_limits.update_limits(tx, update, now)
@@ -200,12 +202,12 @@ class PostgresStore:
 
         entry = await self._write(work)
         if entry is not None:
-            self._bell.ring((EVERYWHERE,))
+            self._notifier.notify((ALL_QUEUES,))
         return entry
 
     async def prune(self, retention: Retention) -> Pruned:
         """Forget what has ended long enough ago."""
-        jobs = await self._write(lambda tx: prune.prune_jobs(tx, self._places, retention))
+        jobs = await self._write(lambda tx: prune.prune_jobs(tx, self._lock, retention))
         return replace(
             jobs,
             events=await self._write(lambda tx: prune.prune_events(tx, retention)),
@@ -217,11 +219,11 @@ class PostgresStore:
         """Return jobs as they are."""
         if wanted.ids is not None:
             wanted = replace(wanted, ids=tuple(map(parse_id, wanted.ids)))
-        return await self._read(lambda tx: find.find(tx, self._places, wanted, now, cursor, limit))
+        return await self._read(lambda tx: find.find(tx, self._lanes, wanted, now, cursor, limit))
 
     async def tally(self, by: Tally, wanted: Filter, now: int) -> dict[str, int]:
         """Count jobs by something."""
-        return await self._read(lambda tx: find.tally(tx, self._places, by, wanted, now))
+        return await self._read(lambda tx: find.tally(tx, self._lanes, by, wanted, now))
 
     async def events(self, after: int = 0, limit: int = 1_000, job_id: str = "") -> list[tuple[int, Event]]:
         """Return events in the order in which they happened."""
@@ -241,22 +243,22 @@ class PostgresStore:
         return await self._read(lambda tx: update_limits.limit_states(tx, subject, queue))
 
     async def wait(self, queues: Sequence[str], at_most: float, session: str = "") -> bool:
-        """Wait for the bell."""
+        """Wait until notified."""
         self._require_open()
         await self._listen()
-        return await self._bell.wait(queues, session, at_most)
+        return await self._notifier.wait(queues, session, at_most)
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         if not self._is_closed:
             self._is_closed = True
             await self.clock.close()
-            await asyncio.to_thread(self._crew.close)
-            await asyncio.to_thread(self._bell.close)
+            await asyncio.to_thread(self._pool.close)
+            await asyncio.to_thread(self._notifier.close)
 
     def inject(self, point: Point) -> None:
-        """Make the next transaction fail before or after its commit: for tests of whoever uses the store."""
-        self._crew.inject(point)
+        """Make the next transaction fail before or after its commit, for tests of callers."""
+        self._pool.inject(point)
 
     def statement(
         self, jobs: Sequence[Job], now: int, style: Style = "pyformat"
@@ -269,34 +271,34 @@ class PostgresStore:
 
     def _statement(self, jobs: Sequence[Job], now: int) -> Statement:
         check_jobs(jobs, self._largest_payload)
-        parameters = enqueue.parameters(jobs, now) | {"channel": self._bell.channel}
+        parameters = enqueue.parameters(jobs, now) | {"channel": self._notifier.channel}
         return Statement(enqueue.statement(self._address.schema, is_own=False), parameters)
 
     async def _write(self, work: Callable[[Tx], T]) -> T:
-        return await asyncio.wrap_future(self._crew.submit(work))
+        return await asyncio.wrap_future(self._pool.submit(work))
 
     async def _read(self, work: Callable[[Tx], T]) -> T:
-        return await asyncio.wrap_future(self._crew.submit(work, READ))
+        return await asyncio.wrap_future(self._pool.submit(work, READ))
 
     async def _enqueue(self, jobs: Sequence[Job], now: int) -> list[str]:
-        work = self._crew.submit(lambda tx: enqueue.enqueue(tx, self._address.schema, jobs, now), ALONE)
+        work = self._pool.submit(lambda tx: enqueue.enqueue(tx, self._address.schema, jobs, now), SINGLE_STATEMENT)
         known = await asyncio.wrap_future(work)
-        self._bell.ring({job.queue for job in jobs}, every=SOON)
+        self._notifier.notify({job.queue for job in jobs}, every=ENQUEUE_INTERVAL_SECONDS)
         return known
 
     async def _time(self) -> int:
-        return await asyncio.wrap_future(self._crew.submit(sessions.time, READ))
+        return await asyncio.wrap_future(self._pool.submit(sessions.time, READ))
 
     async def _listen(self) -> None:
-        """Hear other processes from before the first look for work on."""
-        if not self._bell.is_started:
-            await asyncio.to_thread(self._bell.start)
+        """Listen to other processes from before the first claim on."""
+        if not self._notifier.is_started:
+            await asyncio.to_thread(self._notifier.start)
 
-    def _ring_for(self, changes: Sequence[Change], answers: Sequence[ChangeResult], session: str = "") -> None:
-        """Tell others where something has changed: a slot is free, or a job waits."""
+    def _notify_of(self, changes: Sequence[Change], answers: Sequence[ChangeResult], session: str = "") -> None:
+        """Notify workers of queues in which a slot is free or a job waits."""
         queues = {change.job.queue for change, answer in zip(changes, answers, strict=True) if answer == "applied"}
         if queues:
-            self._bell.ring(queues, session)
+            self._notifier.notify(queues, session)
 
     def _require_open(self) -> None:
         if self._is_closed:
@@ -305,4 +307,4 @@ class PostgresStore:
 
     def _require_ready(self) -> None:
         self._require_open()
-        self._crew.prepare()
+        self._pool.prepare()
