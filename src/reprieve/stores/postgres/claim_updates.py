@@ -1,6 +1,6 @@
 """What a claim writes back after its choice, in one statement."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -16,16 +16,11 @@ from reprieve.stores.postgres.rows import array_of
 _encode = msgspec.json.encode
 
 
-class TakenRow(msgspec.Struct, frozen=True):
-    """A job that was taken off its lane."""
+class Watermarks(msgspec.Struct, frozen=True):
+    """The last jobs that were taken off each lane: of the fresh ones, and of those in `ready`."""
 
-    lane: int
-    is_fresh: bool
-    id: str
-    version: int
-    waiting_for: int
-    due_at: int | None
-    record: bytes
+    fresh: dict[int, str]
+    ready: dict[int, str]
 
 
 class ClaimUpdates:
@@ -38,14 +33,14 @@ class ClaimUpdates:
         self,
         choice: Choice,
         reader: CandidateReader,
-        taken: Mapping[int, Sequence[TakenRow]],
+        watermarks: Watermarks,
         idle: Iterable[IdleTenant],
         released: ReleasedSlots,
     ) -> None:
-        """Take the choice, and the jobs that were taken of each lane."""
+        """Take the choice, and up to where jobs were taken off each lane."""
         self._choice = choice
         self._reader = reader
-        self._taken = taken
+        self._watermarks = watermarks
         self._idle = idle
         self._released = released
 
@@ -66,11 +61,9 @@ class ClaimUpdates:
         names = ("locations", "taken", "fresh_watermarks", "ready_watermarks", "is_open", "blocked_by", "served")
         rows: list[tuple[object, ...]] = []
         for lane in lane_updates(self._choice):
-            taken = self._taken.get(lane.id, ())
-            fresh = max((row.id for row in taken if row.is_fresh), default=None)
-            ready = max((row.id for row in taken if not row.is_fresh), default=None)
+            watermarks = (self._watermarks.fresh.get(lane.id), self._watermarks.ready.get(lane.id))
             location = self._location(lane.id)
-            rows.append((location, lane.taken, fresh, ready, lane.is_open, lane.blocked_by, lane.served))
+            rows.append((location, lane.taken, *watermarks, lane.is_open, lane.blocked_by, lane.served))
         return _columns("lane", names, rows)
 
     def _tenants(self) -> dict[str, str]:

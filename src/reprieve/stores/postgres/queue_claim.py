@@ -12,7 +12,7 @@ from reprieve.core.job import Job
 from reprieve.errors import StoreCorrupt
 from reprieve.stores.postgres import settle
 from reprieve.stores.postgres.candidates import CandidateReader, Candidates, LimiterRow
-from reprieve.stores.postgres.claim_updates import ClaimUpdates, TakenRow
+from reprieve.stores.postgres.claim_updates import ClaimUpdates, Watermarks
 from reprieve.stores.postgres.lane_cache import LaneCache
 from reprieve.stores.postgres.lane_ref import hash_id
 from reprieve.stores.postgres.pipeline import Result
@@ -21,10 +21,17 @@ from reprieve.stores.postgres.released import ReleasedSlots
 from reprieve.stores.postgres.rows import JobRow, array_of, copy, unpack
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.protocol import Claim
-from reprieve.stores.record import WAITING, Lease, lease_model
+from reprieve.stores.record import Lease, lease_model
 
 CHECK_CROWD_EVERY_CLAIMS = 16
 """Claims of a session after which one checks whether the candidates of a queue have become a crowd."""
+
+
+class TakenRow(JobRow, frozen=True):
+    """A job that was taken off its lane."""
+
+    is_fresh: bool
+    """Whether it was a fresh job, not a row of `ready`."""
 
 
 class ClaimState(msgspec.Struct, frozen=True):
@@ -67,7 +74,7 @@ class QueueClaim:
         self._now = state.request.now
         self._queue = hash_id("queue", queue)
         self._reader = reader
-        self._taken: dict[int, list[TakenRow]] = {}
+        self._watermarks = Watermarks(fresh={}, ready={})
 
     def take(self, result: Result) -> None:
         """Lease jobs of the queue, as many as the claim has room for."""
@@ -135,18 +142,17 @@ class QueueClaim:
         if not choice.picks:
             return []
         state = self._state
-        self._read_picks(choice)
-        state.lanes.load(self._tx, self._taken)
+        rows = self._read_picks(choice)
+        state.lanes.load(self._tx, rows)
         lease = Lease(state.request.session, self._now)
-        models = {lane: lease_model(state.lanes[lane].model, lease) for lane in self._taken}
-        next_of = {lane: iter(taken) for lane, taken in self._taken.items()}
+        models = {lane: lease_model(state.lanes[lane].model, lease) for lane in rows}
+        next_of = {lane: iter(taken) for lane, taken in rows.items()}
         expired: list[tuple[Lane, Job]] = []
         for lane in choice.picks:
-            taken = next(next_of[lane.id], None)
-            if taken is None:
+            row = next(next_of[lane.id], None)
+            if row is None:
                 message = f"lane {lane.id} holds fewer jobs than it counts; restore the database from a backup"
                 raise StoreCorrupt(message)
-            row = JobRow(taken.id, WAITING, taken.version, taken.waiting_for, taken.due_at, taken.lane, taken.record)
             job = copy(models[lane.id], row)
             if job.deadline_at is not None and job.deadline_at <= self._now:
                 expired.append((lane, unpack(row, state.lanes[lane.id])))
@@ -155,18 +161,20 @@ class QueueClaim:
                 state.jobs.append(job)
         return expired
 
-    def _read_picks(self, choice: Choice) -> None:
+    def _read_picks(self, choice: Choice) -> dict[int, list[TakenRow]]:
         """Read the first jobs of each lane that was picked from, and take them off it."""
-        rows = [self._reader.lanes[lane] for lane in choice.taken]
+        lanes = [self._reader.lanes[lane] for lane in choice.taken]
         parameters = {
             "lanes": array_of(choice.taken),
             "counts": array_of(lane.taken for lane in choice.taken.values()),
-            "fresh_watermarks": array_of(row.fresh_watermark for row in rows),
-            "ready_watermarks": array_of(row.ready_watermark for row in rows),
+            "fresh_watermarks": array_of(lane.fresh_watermark for lane in lanes),
+            "ready_watermarks": array_of(lane.ready_watermark for lane in lanes),
         }
-        self._taken = {lane: [] for lane in choice.taken}
-        for taken in self._tx.records(TakenRow, self._sql["take_jobs"], parameters):
-            self._taken[taken.lane].append(taken)
+        rows: dict[int, list[TakenRow]] = {lane: [] for lane in choice.taken}
+        for row in self._tx.records(TakenRow, self._sql["take_jobs"], parameters):
+            rows[row.lane].append(row)
+            (self._watermarks.fresh if row.is_fresh else self._watermarks.ready)[row.lane] = row.id
+        return rows
 
     def _write_back(self, choice: Choice, candidates: Candidates) -> None:
         """Write what the choice has changed, and the slots that were released before."""
@@ -175,7 +183,7 @@ class QueueClaim:
         moved = released.written_lanes.intersection((*choice.taken, *choice.blocked_lanes))
         if moved:
             self._reader.refresh_locations(moved)
-        updates = ClaimUpdates(choice, self._reader, self._taken, candidates.idle, released)
+        updates = ClaimUpdates(choice, self._reader, self._watermarks, candidates.idle, released)
         self._tx.execute(self._sql["write_claim"], updates.parameters(self._queue))
         released.clear()
 

@@ -1,9 +1,10 @@
 -- Take the oldest ready jobs off lanes, `counts` of each: fresh jobs after its fresh watermark, and rows of `ready` from its
 -- ready watermark on.
 -- Reads job. Deletes from ready. Needs the claim lock.
--- Returns the jobs in the order of lane and id; `is_fresh` tells which watermark a job moves.
+-- Returns the jobs as rows, waiting and no longer fresh, in the order of lane and id; `is_fresh` tells which watermark a job
+-- moves.
 create function take_jobs(lanes int8[], counts int8[], fresh_watermarks uuid[], ready_watermarks uuid[]) returns table (
-    lane int8, is_fresh boolean, id uuid, version int4, waiting_for int2, due_at int8, record bytea
+    id uuid, state int2, version int4, waiting_for int2, due_at int8, lane int8, record bytea, is_fresh boolean
 ) language plpgsql as $$
 #variable_conflict use_column
 begin
@@ -27,7 +28,7 @@ begin
         delete from ready
         where ready.ctid = any (array(select picked.row_location from picked where picked.row_location is not null))
     )
-    select p.lane, p.row_location is null, p.id, p.version, p.waiting_for, p.due_at, p.record
+    select p.id, 0::int2, p.version, p.waiting_for, p.due_at, p.lane, p.record, p.row_location is null
     from picked as p order by p.lane, p.id;
 end
 $$;

@@ -98,7 +98,7 @@ select first_due_at(%(queue)s), (select min(reopens_at) from limiter where reope
        (select min(reopens_at) from tenant where reopens_at is not null);
 
 -- name: take_jobs
-select lane, is_fresh, id, version, waiting_for, due_at, record from take_jobs(
+select id, state, version, waiting_for, due_at, lane, record, is_fresh from take_jobs(
     lanes => %(lanes)s::int8[], counts => %(counts)s::int8[], fresh_watermarks => %(fresh_watermarks)s::uuid[],
     ready_watermarks => %(ready_watermarks)s::uuid[]
 );
