@@ -23,7 +23,8 @@ begin
         loop
             insert into unique_key as u (key, job, expires_at) values (key_bytes, new_id, expires_ats[key_number])
             on conflict (key) do update set job = excluded.job, expires_at = excluded.expires_at
-            where u.expires_at <= now and u.job <> excluded.job and not exists (select 1 from job where job.id = u.job)
+            -- Not `not exists`, of which the server may make a hash of all jobs.
+            where u.expires_at <= now and u.job <> excluded.job and (select job.id from job where job.id = u.job) is null
             returning u.job into holder;
             exit when holder is not null;
             select u.job into holder from unique_key as u where u.key = key_bytes;

@@ -9,6 +9,7 @@ begin
     join lateral (
         select job.lane, job.id from job
         where job.state = 3 and job.lane = a.lane and job.id between a.lowest_id and least(a.highest_id, l.fresh_watermark)
+        offset 0    -- so that each lane is looked up, however few fresh jobs the server believes there are
     ) as late on true
     where a.ready > 0 and a.lowest_id <= l.fresh_watermark and uuid_send(late.id) not in (select leased_ids())
     on conflict do nothing;

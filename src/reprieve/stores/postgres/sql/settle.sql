@@ -1,16 +1,17 @@
 -- Statements that take arrays take the columns of many rows, in the order in which the arrays are first named.
 
 -- name: unleased
+-- Subqueries that return a value instead of `exists`: those of `exists` the server may turn into a hash of the whole table.
 select j.id, j.state, j.version, j.waiting_for, j.due_at, j.lane, j.record,
        case
            when j.state in (1, 2) then 'ended'
-           when exists (select 1 from ready as r where r.lane = j.lane and r.id = j.id) then 'ready'
+           when (select r.id from ready as r where r.lane = j.lane and r.id = j.id) is not null then 'ready'
            when j.state = 3 and uuid_send(j.id) not in (select leased_ids()) then 'fresh'
-           when exists (
-               select 1 from delayed as d join lane as l on l.id = j.lane
+           when (
+               select d.id from delayed as d join lane as l on l.id = j.lane
                where d.queue = l.queue and d.waiting_for = greatest(j.waiting_for, 1) and d.id = j.id
                  and d.due_at = coalesce(j.due_at, ('x' || translate(left(j.id::text, 13), '-', ''))::bit(48)::int8)
-           ) then 'delayed'
+           ) is not null then 'delayed'
            else 'running'
        end as location
 from job as j where j.id = any (%(ids)s::uuid[]);
@@ -35,12 +36,13 @@ using unnest(%(queues)s::int8[], %(states)s::int8[], %(ended_ats)s::int8[], %(id
 where e.queue = v.queue and e.state = v.state and e.ended_at = v.ended_at and e.id = v.id;
 
 -- name: update_jobs
+-- The ids are given twice: as a condition they lead through the index, however small the server believes the table to be.
 update job as j
 set lane = v.lane, due_at = v.due_at, version = v.version, state = v.state, waiting_for = v.waiting_for, record = v.record
 from unnest(%(ids)s::uuid[], %(lanes)s::int8[], %(due_ats)s::int8[], %(versions)s::int8[], %(states)s::int8[],
             %(waits)s::int8[], %(records)s::bytea[])
      as v (id, lane, due_at, version, state, waiting_for, record)
-where j.id = v.id;
+where j.id = v.id and j.id = any (%(ids)s::uuid[]);
 
 -- name: add_ready
 insert into ready (lane, id) select * from unnest(%(lanes)s::int8[], %(ids)s::uuid[]);
