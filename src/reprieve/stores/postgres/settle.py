@@ -1,4 +1,4 @@
-"""Changes carried out: each is checked against the lease or version that it guards, then all are written at once."""
+"""Changes applied: each is checked against the lease or version that guards it, then all are written together."""
 
 import re
 from collections import Counter, defaultdict
@@ -16,39 +16,29 @@ from reprieve.core.ids import is_id
 from reprieve.core.job import CancelRequest, Job
 from reprieve.core.move import Start, Succeed
 from reprieve.stores.postgres.annotations import cancels
-from reprieve.stores.postgres.crew import Tx
 from reprieve.stores.postgres.finished import finished_job, keep
-from reprieve.stores.postgres.freed import Freed
+from reprieve.stores.postgres.lane_cache import LaneCache
+from reprieve.stores.postgres.lane_ref import LaneRef, lane_of
 from reprieve.stores.postgres.leases import Leases
-from reprieve.stores.postgres.places import Places
-from reprieve.stores.postgres.rows import (
-    LARGEST,
-    Place,
-    Row,
-    array_of,
-    bytes_of,
-    due_of,
-    names_of,
-    pack,
-    place_of_job,
-    unpack,
-)
+from reprieve.stores.postgres.pool import Tx
+from reprieve.stores.postgres.released import ReleasedSlots
+from reprieve.stores.postgres.rows import MAX_INT8, StoredJob, array_of, bytes_of, due_of, pack, unpack
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.protocol import ChangeResult
 from reprieve.stores.record import CANCELLED, COUNTERS, DEAD, NUMBERS, WAITING
 
-_COLUMNS = ("ready", "scheduled", "retrying", "parked", "dead")
-_NOWHERE = "ffffffff-ffff-ffff-ffff-ffffffffffff"
-_LARGEST_VERSION = (1 << 31) - 1
-_LONGEST_LIFE = 1 << 53
-_TYPED = re.compile(r"%\((\w)\)s::(\w+)\[\]")
+_COUNTERS = ("ready", "scheduled", "retrying", "parked", "dead")
+_LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+_MAX_VERSION = (1 << 31) - 1
+_MAX_TTL_MS = 1 << 53
+_ARRAY = re.compile(r"%\((\w+)\)s::(\w+)\[\]")
 _encode = msgspec.msgpack.Encoder().encode
 _encode_json = msgspec.json.Encoder().encode
 _decode_event = msgspec.msgpack.Decoder(Event).decode
 
 
-class Written(msgspec.Struct, frozen=True):
-    """A change as it is written: the record of the job, or all of it if it succeeded; and the event, unless silent."""
+class Packed(msgspec.Struct, frozen=True):
+    """A change as bytes: the record of the job, or the whole job if it succeeded; and the event, if it has one."""
 
     record: bytes
     event: bytes | None
@@ -56,74 +46,74 @@ class Written(msgspec.Struct, frozen=True):
 
 def settle(
     tx: Tx,
-    places: Places,
+    lanes: LaneCache,
     changes: Sequence[Change],
     now: int,
     leases: Leases | None = None,
-    freed: Freed | None = None,
+    released: ReleasedSlots | None = None,
 ) -> list[ChangeResult]:
-    """Carry out changes, in a turn of ours; each stands alone, and one that cannot be written is refused by itself.
+    """Apply changes under the claim lock; return what became of each. One that cannot be stored is refused alone.
 
-    A claim writes leases, and slots that are free again, itself: it is about to change the same rows.
+    A claim gives `leases` and `released` and writes them itself, since it changes the same rows.
     """
     if not changes:
         return []
-    is_claim = freed is not None
-    freed = freed or Freed()
+    is_claim = released is not None
+    released = released or ReleasedSlots()
     leases = leases or Leases(tx)
     leases.load({change.session for change in changes if change.session})
-    resting = _Resting(tx, places, changes)
-    book = Book(tx, places, now, freed)
-    answers: list[ChangeResult] = []
+    unleased = _UnleasedJobs(tx, lanes, changes)
+    batch = WriteBatch(tx, lanes, now, released)
+    results: list[ChangeResult] = []
     applied: dict[str, Event] = {}
     for change in changes:
         job_id = change.job.id
         if not is_id(job_id):
-            answers.append("missing")
+            results.append("missing")
             continue
-        written = write(change)
-        if written is None:
-            answers.append("refused")
+        packed = pack_change(change)
+        if packed is None:
+            results.append("refused")
             continue
         if job_id in applied:
-            lane = None  # the first change of a batch is heard; whatever else it says of the same job has not seen it
+            lane = None  # of several changes of one job the first is applied; the others were made without it
         elif change.session:
             lane = leases.end(change.session, job_id, change.version)
         else:
-            lane = resting.take_out(change, book)
+            lane = unleased.remove(change, batch)
         if lane is None:
             is_repeated = applied.get(job_id) == change.event
-            answers.append("already" if is_repeated else _why_not(tx, change))
+            results.append("already" if is_repeated else _why_not_applied(tx, change))
         else:
             applied[job_id] = change.event
-            book.enter(lane, change, written)
-            answers.append("applied")
-    book.write()
+            batch.add(lane, change, packed)
+            results.append("applied")
+    batch.write()
     if not is_claim:
-        freed.write(tx)
+        released.write(tx)
         leases.delete(leases.write())
-    return answers
+    return results
 
 
-def bury(tx: Tx, places: Places, lost: Sequence[tuple[int, Job]], now: int) -> None:
+def bury(tx: Tx, lanes: LaneCache, expired: Sequence[tuple[int, Job]], now: int) -> None:
     """End jobs that a claim took off their lanes and found past their deadline."""
-    book = Book(tx, places, now, Freed())
-    for lane, job in lost:
+    batch = WriteBatch(tx, lanes, now, ReleasedSlots())
+    for lane, job in expired:
         change = changes_of.expire(job, now)
-        book.enter(lane, change, Written(pack(change.job), _encode(change.event)))
-    book.write()
+        batch.add(lane, change, Packed(pack(change.job), _encode(change.event)))
+    batch.write()
 
 
-def write(change: Change) -> Written | None:
-    """Write a change down; None when no row can hold it, so that nothing that others say suffers from it."""
+def pack_change(change: Change) -> Packed | None:
+    """Return a change as bytes; None when no row can hold it, so that it fails alone and no other change with it."""
     job = change.job
-    if not 0 <= job.version <= _LARGEST_VERSION:
+    if not 0 <= job.version <= _MAX_VERSION:
         return None
     try:
-        if change.result is not None and milliseconds(change.result_ttl) > _LONGEST_LIFE:
+        if change.result is not None and milliseconds(change.result_ttl) > _MAX_TTL_MS:
             return None
         if type(change.event.move) is Succeed:
-            return Written(_encode(job), None)
+            return Packed(_encode(job), None)
         record, event = pack(job), _encode(change.event)
         cause = (job.cause.code, job.cause.fingerprint) if job.cause else ()
         texts = (job.death or "", *cause, job.queue, job.tenant, job.task, job.dependency, job.group)
@@ -131,25 +121,25 @@ def write(change: Change) -> Written | None:
     except (OverflowError, TypeError, ValueError):
         return None
     numbers = (job.due_at, job.finished_at or 0, job.priority, change.event.at, change.event.version)
-    if not is_text or not all(-LARGEST <= number <= LARGEST for number in numbers):
+    if not is_text or not all(-MAX_INT8 <= number <= MAX_INT8 for number in numbers):
         return None
-    return Written(record, None if type(change.event.move) is Start else event)
+    return Packed(record, None if type(change.event.move) is Start else event)
 
 
-class Book:
-    """What a batch of changes writes, gathered so that each table is written once."""
+class WriteBatch:
+    """What a batch of changes writes, collected so that each table is written once."""
 
-    def __init__(self, tx: Tx, places: Places, now: int, freed: Freed) -> None:
-        """Begin with nothing; slots that are free again are noted elsewhere."""
+    def __init__(self, tx: Tx, lanes: LaneCache, now: int, released: ReleasedSlots) -> None:
+        """Begin with nothing; slots of jobs that ran are added to `released`."""
         self._tx = tx
-        self._places = places
+        self._lanes = lanes
         self._now = now
-        self._freed = freed
+        self._released = released
         self._counts: dict[int, Counter[str]] = defaultdict(Counter)
-        self._backs: dict[int, str] = {}
+        self._ready_watermarks: dict[int, str] = {}
         self._ran_on: Counter[int] = Counter()
-        self._ringing: set[int] = set()
-        self._made: dict[int, Place] = {}
+        self._new_candidates: set[int] = set()
+        self._new_lanes: dict[int, LaneRef] = {}
         self._succeeded: dict[int, list[tuple[str, bytes]]] = defaultdict(list)
         self._rows: list[tuple[object, ...]] = []
         self._ready: list[tuple[int, str]] = []
@@ -157,101 +147,99 @@ class Book:
         self._ended: list[tuple[object, ...]] = []
         self._events: list[tuple[int, str, int, bytes]] = []
         self._results: list[tuple[str, int, bytes]] = []
-        self.unready: list[tuple[int, str]] = []
-        self.undelayed: list[tuple[int, int, int, str]] = []
-        self.unended: list[tuple[int, int, int, str]] = []
+        self.no_longer_ready: list[tuple[int, str]] = []
+        self.no_longer_delayed: list[tuple[int, int, int, str]] = []
+        self.no_longer_ended: list[tuple[int, int, int, str]] = []
 
     def leave(self, lane: int, counter: str) -> None:
         """Count a job that leaves where it was."""
         self._counts[lane][counter] -= 1
-        self._freed.is_moved = True
+        self._released.has_moved_jobs = True
 
-    def enter(self, lane: int, change: Change, written: Written) -> None:
-        """Note one change of a job that was found on, or leased from, a lane."""
+    def add(self, lane: int, change: Change, packed: Packed) -> None:
+        """Add a change of a job that was found on a lane, or leased from it."""
         job = change.job
         if change.session:
-            self._freed.jobs.append(job.id)
+            self._released.jobs.append(job.id)
             self._ran_on[lane] += 1
         if change.result is not None:
             self._results.append((job.id, self._now + milliseconds(change.result_ttl), change.result))
         if job.state == "succeeded":
-            self._succeeded[self._places.at(self._tx, lane).queue_id].append((job.id, written.record))
+            self._succeeded[self._lanes.get(self._tx, lane).queue_id].append((job.id, packed.record))
             return
-        self._note(change, written)
+        self._add_event(change, packed)
         if change.session and job.state == "waiting":
-            change, written = self._give_up(change, written)
+            change, packed = self._cancel_if_requested(change, packed)
             job = change.job
-        place = place_of_job(job)
-        if place.lane != lane:
-            self._made[place.lane] = place
-        state = self._put(place, job)
-        row = (job.id, place.lane, due_of(job), job.version, state, NUMBERS[job.waiting_for], written.record)
+        new_lane = lane_of(job)
+        if new_lane.lane != lane:
+            self._new_lanes[new_lane.lane] = new_lane
+        state = self._put(new_lane, job)
+        row = (job.id, new_lane.lane, due_of(job), job.version, state, NUMBERS[job.waiting_for], packed.record)
         self._rows.append(row)
 
-    def _note(self, change: Change, written: Written) -> None:
-        if written.event is not None:
-            self._events.append((change.event.at, change.job.id, change.event.version, written.event))
+    def _add_event(self, change: Change, packed: Packed) -> None:
+        if packed.event is not None:
+            self._events.append((change.event.at, change.job.id, change.event.version, packed.event))
 
-    def _give_up(self, made: Change, written: Written) -> tuple[Change, Written]:
-        """Cancel a job that would wait again, if somebody asked it to stop."""
-        wish = self._wishes.get(made.job.id)
-        cancel = None if wish is None else changes_of.give_up(made, wish)
-        record = None if cancel is None else write(cancel)
-        if cancel is None or record is None:
-            return made, written
-        self._note(cancel, record)
-        return cancel, record
+    def _cancel_if_requested(self, change: Change, packed: Packed) -> tuple[Change, Packed]:
+        """Cancel a job that would wait again, if its cancel was requested while it ran."""
+        request = self._cancel_requests.get(change.job.id)
+        cancel = None if request is None else changes_of.give_up(change, request)
+        packed_cancel = None if cancel is None else pack_change(cancel)
+        if cancel is None or packed_cancel is None:
+            return change, packed
+        self._add_event(cancel, packed_cancel)
+        return cancel, packed_cancel
 
     @cached_property
-    def _wishes(self) -> dict[str, CancelRequest]:
-        """Which running jobs somebody wants cancelled: asked for only when one of them would wait again."""
-        return cancels(self._tx) if self._freed.has_wishes else {}
+    def _cancel_requests(self) -> dict[str, CancelRequest]:
+        """The cancel requests of running jobs, read only when one of them would wait again."""
+        return cancels(self._tx) if self._released.may_have_cancel_requests else {}
 
-    def _put(self, place: Place, job: Job) -> int:
-        """Note where a job goes; answer its state."""
-        count = self._counts[place.lane]
+    def _put(self, lane: LaneRef, job: Job) -> int:
+        """Add the rows that say where a job is now; return its state as a number."""
+        count = self._counts[lane.lane]
         if job.state in ("dead", "cancelled"):
             state = DEAD if job.state == "dead" else CANCELLED
             if state == DEAD:
                 count["dead"] += 1
             code = job.cause.code if job.cause else ""
             fingerprint = job.cause.fingerprint if job.cause else ""
-            at = job.finished_at or self._now
-            self._ended.append((place.queue_id, state, at, job.id, place.lane, job.death or "", code, fingerprint))
+            ended_at = job.finished_at or self._now
+            self._ended.append((lane.queue_id, state, ended_at, job.id, lane.lane, job.death or "", code, fingerprint))
             return state
         if job.due_at > self._now:
             wait = NUMBERS[job.waiting_for] or NUMBERS["schedule"]
-            self._delayed.append((place.queue_id, wait, job.due_at, job.id, place.lane))
-            self._freed.delayed.append((place.queue_id, job.due_at))
+            self._delayed.append((lane.queue_id, wait, job.due_at, job.id, lane.lane))
+            self._released.delayed.append((lane.queue_id, job.due_at))
             count[COUNTERS[wait]] += 1
         else:
-            self._ready.append((place.lane, job.id))
-            self._freed.is_moved = True
+            self._ready.append((lane.lane, job.id))
+            self._released.has_moved_jobs = True
             count["ready"] += 1
-            self._backs[place.lane] = min(job.id, self._backs.get(place.lane, _NOWHERE))
-            self._ringing.add(place.tenant_id)
+            self._ready_watermarks[lane.lane] = min(job.id, self._ready_watermarks.get(lane.lane, _LAST_ID))
+            self._new_candidates.add(lane.tenant_id)
         return WAITING
 
     def write(self) -> None:
-        """Write everything that was noted, but slots."""
+        """Write everything but the slots."""
         tx, sql = self._tx, statements("settle")
-        if self._made:
-            tx.execute(
-                statements("places")["make"],
-                {"lanes": _encode_json([names_of(place) for place in self._made.values()]).decode()},
-            )
+        if self._new_lanes:
+            names = [lane.names() for lane in self._new_lanes.values()]
+            tx.execute(statements("lanes")["create"], {"lanes": _encode_json(names).decode()})
         for queue, jobs in self._succeeded.items():
             keep(tx, queue, jobs, self._now)
         for name, rows in (
-            ("unready", self.unready),
-            ("undelay", self.undelayed),
-            ("unend", self.unended),
-            ("rewrite", self._rows),
-            ("ready", self._ready),
-            ("delay", self._delayed),
-            ("end", self._ended),
-            ("events", self._events),
-            ("results", self._results),
+            ("remove_ready", self.no_longer_ready),
+            ("remove_delayed", self.no_longer_delayed),
+            ("remove_ended", self.no_longer_ended),
+            ("update_jobs", self._rows),
+            ("add_ready", self._ready),
+            ("add_delayed", self._delayed),
+            ("add_ended", self._ended),
+            ("add_events", self._events),
+            ("add_results", self._results),
         ):
             if rows:
                 run(tx, sql[name], rows)
@@ -259,78 +247,85 @@ class Book:
             counts = [
                 {
                     "id": lane,
-                    "back": self._backs.get(lane, _NOWHERE),
-                    **{name: count[name] for name in _COLUMNS},
+                    "ready_watermark": self._ready_watermarks.get(lane, _LAST_ID),
+                    **{name: count[name] for name in _COUNTERS},
                 }
                 for lane, count in self._counts.items()
             ]
             tx.execute(sql["count"], {"rows": _encode_json(counts).decode()})
-            self._freed.counted.update(self._counts)
-        if self._ringing:
-            tx.execute(sql["ring"], {"tenants": array_of(self._ringing)})
-        self._places.load(tx, self._ran_on)
+            self._released.written_lanes.update(self._counts)
+        if self._new_candidates:
+            tx.execute(sql["add_candidates"], {"tenants": array_of(self._new_candidates)})
+        self._lanes.load(tx, self._ran_on)
         for lane, count in self._ran_on.items():
-            self._freed.add(self._places[lane], count)
+            self._released.add(self._lanes[lane], count)
 
 
 def run(tx: Tx, statement: str, rows: Sequence[Sequence[Any]]) -> None:
-    """Run a statement on many rows at once, which it takes as columns `a`, `b` … of the types that it states."""
-    columns = zip(_columns(statement), zip(*rows, strict=True), strict=True)
-    tx.execute(statement, {name: _column(kind, values) for (name, kind), values in columns})
+    """Run a statement on many rows at once, given in the order in which it first names its arrays."""
+    columns = zip(_arrays(statement), zip(*rows, strict=True), strict=True)
+    tx.execute(statement, {name: _array(kind, values) for (name, kind), values in columns})
 
 
 @cache
-def _columns(statement: str) -> list[tuple[str, str]]:
-    """Return the names and the types of the columns that a statement takes, in their order."""
-    return sorted(set(_TYPED.findall(statement)))
+def _arrays(statement: str) -> list[tuple[str, str]]:
+    """Return the names and the types of the arrays that a statement takes."""
+    return list(dict.fromkeys(_ARRAY.findall(statement)))
 
 
-def _column(kind: str, values: Sequence[Any]) -> str | list[Any]:
-    """Write a column as the database reads it quickest; texts that may hold anything are left to the driver."""
+def _array(kind: str, values: Sequence[Any]) -> str | list[Any]:
+    """Return a column as an array; only texts, which may hold anything, are left to psycopg, which is slower."""
     if kind == "bytea":
         return bytes_of(values)
     return list(values) if kind == "text" else array_of(values)
 
 
-class _Resting:
-    """Jobs that do not run, as a batch of changes found them."""
+class _UnleasedRow(StoredJob, frozen=True):
+    """A job, and in which table it waits: `location` is fresh, ready, delayed, ended or running."""
 
-    def __init__(self, tx: Tx, places: Places, changes: Sequence[Change]) -> None:
-        self._places = places
+    location: str
+
+
+class _UnleasedJobs:
+    """The jobs that a batch of changes concerns and that no session holds."""
+
+    def __init__(self, tx: Tx, lanes: LaneCache, changes: Sequence[Change]) -> None:
+        self._lanes = lanes
         ids = [change.job.id for change in changes if not change.session and is_id(change.job.id)]
-        rows = tx.all(statements("settle")["resting"], {"ids": array_of(ids)}) if ids else []
-        places.load(tx, (row[5] for row in rows))
-        self._rows: Mapping[str, tuple[Row, str]] = {row[0]: (Row(*row[:7]), row[7]) for row in rows}
+        statement = statements("settle")["unleased"]
+        rows = tx.records(_UnleasedRow, statement, {"ids": array_of(ids)}) if ids else []
+        lanes.load(tx, (row.lane for row in rows))
+        self._rows: Mapping[str, _UnleasedRow] = {row.id: row for row in rows}
 
-    def take_out(self, change: Change, book: Book) -> int | None:
-        """Take a job from where it is; answer its lane, or None when it is not as the change saw it."""
-        row, where = self._rows.get(change.job.id, (None, ""))
-        if row is None or row.version != change.version or where == "running":
+    def remove(self, change: Change, batch: WriteBatch) -> int | None:
+        """Remove a job from where it is; return its lane, or None when it is not as the change has seen it."""
+        row = self._rows.get(change.job.id)
+        if row is None or row.version != change.version or row.location == "running":
             return None
-        place = self._places[row.lane]
-        match where:
+        lane = self._lanes[row.lane]
+        match row.location:
             case "ready":
-                book.leave(row.lane, "ready")
-                book.unready.append((row.lane, row.id))
+                batch.leave(row.lane, "ready")
+                batch.no_longer_ready.append((row.lane, row.id))
             case "fresh":
-                book.leave(row.lane, "ready")
+                batch.leave(row.lane, "ready")
             case "delayed":
-                wait = row.wait or NUMBERS["schedule"]
-                book.leave(row.lane, COUNTERS[wait])
-                book.undelayed.append((place.queue_id, wait, unpack(row, place).due_at, row.id))
+                wait = row.waiting_for or NUMBERS["schedule"]
+                batch.leave(row.lane, COUNTERS[wait])
+                batch.no_longer_delayed.append((lane.queue_id, wait, unpack(row, lane).due_at, row.id))
             case _:
-                at = unpack(row, place).finished_at or 0
-                book.unended.append((place.queue_id, row.state, at, row.id))
+                ended_at = unpack(row, lane).finished_at or 0
+                batch.no_longer_ended.append((lane.queue_id, row.state, ended_at, row.id))
                 if row.state == DEAD:
-                    book.leave(row.lane, "dead")
+                    batch.leave(row.lane, "dead")
         return row.lane
 
 
-def _why_not(tx: Tx, change: Change) -> ChangeResult:
-    """Return why a change was not carried out."""
+def _why_not_applied(tx: Tx, change: Change) -> ChangeResult:
+    """Return why a change was not applied."""
     sql = statements("settle")
     wanted = {"id": change.job.id, "version": change.event.version}
-    recorded = tx.all(sql["event"], wanted) if -LARGEST <= change.event.version <= LARGEST else []
+    recorded = tx.all(sql["event"], wanted) if -MAX_INT8 <= change.event.version <= MAX_INT8 else []
     if any(_decode_event(data) == change.event for (data,) in recorded):
         return "already"
     if tx.one(sql["exists"], wanted) is not None:
