@@ -14,8 +14,9 @@ import pytest
 from msgspec.structs import replace
 
 from reprieve.core.change import Change
+from reprieve.stores import record
 from reprieve.stores.open import care_for, open_store
-from reprieve.stores.postgres import claim, leases, queue_claim, sessions, settle
+from reprieve.stores.postgres import claim, leases, queue_claim, rows, sessions, settle
 from reprieve.stores.postgres.claim_lock import ClaimLock
 from reprieve.stores.protocol import Store
 from tests.conformance.planting import survives
@@ -74,7 +75,7 @@ def _serve_stale_calls(patch: pytest.MonkeyPatch) -> None:
 
 
 def _run_expired_jobs(patch: pytest.MonkeyPatch) -> None:
-    copy = queue_claim.copy
+    copy = rows.copy
     patch.setattr(queue_claim, "copy", lambda model, row: replace(copy(model, row), deadline_at=None))
 
 
@@ -101,7 +102,7 @@ def _forget_cancel_requests(patch: pytest.MonkeyPatch) -> None:
 
 
 def _count_no_attempt(patch: pytest.MonkeyPatch) -> None:
-    model = queue_claim.lease_model
+    model = record.lease_model
     patch.setattr(queue_claim, "lease_model", lambda job, lease: replace(model(job, lease), attempt=0))
 
 

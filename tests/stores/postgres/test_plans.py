@@ -5,6 +5,7 @@ The server explains every statement that it runs (auto_explain), with the plans 
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -131,7 +132,7 @@ async def test_hot_path_reads_no_whole_table(url: str, is_analyzed: bool) -> Non
         for now in (START, START + 60_000, START + 60_001):
             number += 1
             request = Claim(session="explained", number=number, queues=("default",), limit=50, now=now, changes=changes)
-            claimed = server.run(lambda tx, request=request: claim(tx, lock, lanes, request))
+            claimed = server.run(partial(claim, lock=lock, lanes=lanes, request=request))
             assert claimed.jobs
             changes = tuple(fail(job) if place % 2 else succeed(job) for place, job in enumerate(claimed.jobs))
         more: list[Job] = [new_job(store, key="another"), new_job(store, due_at=START + 90_000)]
