@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from reprieve.core.change import Change
 from reprieve.stores import record
 from reprieve.stores.open import diagnostics_for, open_store
-from reprieve.stores.postgres import claim, leases, queue_claim, rows, sessions, settle
+from reprieve.stores.postgres import claim, leases, queue_claim, rows, sessions, settle, write_batch
 from reprieve.stores.postgres.claim_lock import ClaimLock
 from reprieve.stores.protocol import Store
 from tests.conformance.planting import survives
@@ -63,7 +63,7 @@ def _ignore_fencing_token(patch: pytest.MonkeyPatch) -> None:
 def _ignore_version_of_waiting_jobs(patch: pytest.MonkeyPatch) -> None:
     remove = settle._UnleasedJobs.remove  # noqa: SLF001 - the bug is planted there
 
-    def remove_any(self: Any, change: Change, batch: settle.WriteBatch) -> int | None:  # noqa: ANN401 - private
+    def remove_any(self: Any, change: Change, batch: write_batch.WriteBatch) -> int | None:  # noqa: ANN401 - private
         row = self._rows.get(change.job.id)
         return remove(self, replace(change, version=row.version) if row else change, batch)
 
@@ -98,7 +98,7 @@ def _take_every_change_for_a_repeat(patch: pytest.MonkeyPatch) -> None:
 
 
 def _forget_cancel_requests(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(settle, "cancels", lambda _: {})
+    patch.setattr(write_batch, "cancels", lambda _: {})
 
 
 def _count_no_attempt(patch: pytest.MonkeyPatch) -> None:

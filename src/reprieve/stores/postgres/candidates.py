@@ -69,6 +69,8 @@ class OpenLaneRow(LaneRow, frozen=True):
     ready_watermark: str
     """No row of `ready` is before it."""
     row_location: str
+    is_oldest: bool
+    """Whether it was read because no lane of its priority was served longer ago, and its tenant has many lanes."""
 
 
 class CandidateRows(msgspec.Struct, frozen=True):
@@ -80,15 +82,7 @@ class CandidateRows(msgspec.Struct, frozen=True):
     limiters: list[LimiterRow]
 
 
-class OldestLaneRows(msgspec.Struct, frozen=True):
-    """The lanes of a tenant that were served longest ago, and their limiters."""
-
-    lanes: list[OpenLaneRow]
-    limiters: list[LimiterRow]
-
-
 _decode = msgspec.json.Decoder(CandidateRows).decode
-_decode_oldest = msgspec.json.Decoder(OldestLaneRows).decode
 
 
 class IdleTenant(msgspec.Struct, frozen=True):
@@ -192,20 +186,15 @@ class CandidateReader:
         limits = row.limits()
         limits.running -= released
         limits.is_changed = bool(released)
-        has_more = len(lanes) > DEFAULTS.max_lanes_read
+        first = [lane for lane in lanes if not lane.is_oldest]
+        has_more = len(first) > DEFAULTS.max_lanes_read
         if has_more:
-            lanes = self._with_oldest(row.id, lanes[: DEFAULTS.max_lanes_read])
+            del first[DEFAULTS.max_lanes_read :]
+            known = {lane.id for lane in first}
+            first += [lane for lane in lanes if lane.is_oldest and lane.id not in known]
         # A tenant that was blocked begins at the queue's virtual time.
         finish = row.finish if row.is_candidate else max(row.finish, clock)
-        return Tenant(limits, row.name, row.weight, finish, row.served, list(map(self._lane, lanes)), has_more)
-
-    def _with_oldest(self, tenant: int, lanes: list[OpenLaneRow]) -> list[OpenLaneRow]:
-        """Return the lanes of a tenant that has many, with those of each priority that were served longest ago."""
-        (text,) = self._tx.one(self._sql["oldest_lanes"], {"tenant": tenant}) or ('{"lanes":[],"limiters":[]}',)
-        oldest = _decode_oldest(text)
-        self._add_limiters(oldest.limiters)
-        known = {lane.id for lane in lanes}
-        return [*lanes, *(lane for lane in oldest.lanes if lane.id not in known)]
+        return Tenant(limits, row.name, row.weight, finish, row.served, list(map(self._lane, first)), has_more)
 
     def _lane(self, row: OpenLaneRow) -> Lane:
         self.row_locations[row.id] = row.row_location

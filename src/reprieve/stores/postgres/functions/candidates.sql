@@ -2,9 +2,9 @@
 -- of these. Besides, the tenants and limiters to which the claim is about to release slots, and the limiters whose blocked lanes
 -- may return.
 --
--- Tenants are read in the order (load, finish, name), after the given position. Of each tenant one lane more is read
--- than `max_lanes`, so that the claim knows whether there are others. `checks_crowd` lets the claim check whether the candidates
--- have become a crowd (256 or more): from then on an index knows their order.
+-- Tenants are read in the order (load, finish, name), after the given position. Of each tenant the first `max_lanes` lanes are
+-- read, and one more if there are more; then also, of each priority, the lane that was served longest ago. `checks_crowd` lets
+-- the claim check whether the candidates have become a crowd (256 or more): from then on an index knows their order.
 -- Reads queue, limiter, tenant, lane and delayed. Writes tenant.is_in_crowd. Needs the claim lock.
 -- Returns JSON, with an array for each row, in the order of the fields of the records in candidates.py: `CandidateRows`.
 create function candidates(
@@ -34,12 +34,20 @@ begin
         union all
         select false, t.ctid, t.* from tenant as t
         where t.id = any (released_tenants) and t.id <> all (array(select n.id from next_tenant as n))
-    ), open_lane as materialized (
+    ), first_lane as materialized (
         select l.* from read_tenant as t cross join lateral (
-            select lane.ctid as row_location, lane.* from lane
+            select false as is_oldest, lane.ctid as row_location, lane.* from lane
             where lane.tenant = t.id and lane.is_open order by lane.priority, lane.served limit max_lanes + 1
         ) as l
         where t.is_candidate or t.blocked = 1
+    ), read_lane as materialized (
+        select f.* from first_lane as f
+        union all
+        select l.* from (select f.tenant from first_lane as f group by f.tenant having count(*) > max_lanes) as many
+        cross join lateral (
+            select distinct on (lane.priority) true, lane.ctid, lane.* from lane
+            where lane.tenant = many.tenant and lane.is_open order by lane.priority, lane.served
+        ) as l
     ), returning_limiter as materialized (
         (select g.id from limiter as g where g.reopens_at <= now order by g.reopens_at limit 16)
         union all
@@ -65,16 +73,16 @@ begin
         'lanes', coalesce((
             select json_agg(json_build_array(
                 l.id, l.priority, l.served, l.ready, l.task_limiter, l.dependency_limiter, l.group_limiter, l.tenant,
-                l.fresh_watermark, l.ready_watermark, l.row_location))
-            from open_lane as l
+                l.fresh_watermark, l.ready_watermark, l.row_location, l.is_oldest))
+            from read_lane as l
         ), '[]'),
         'limiters', coalesce((
             select json_agg(json_build_array(
                 g.id, g.permits, g.max_running, g.rate_count, g.rate_window, g.meter, g.running, g.last_returned_tenant,
                 g.id = any (array(select r.id from returning_limiter as r)), g.ctid))
             from limiter as g where g.id = any (array(
-                select l.task_limiter from open_lane as l union select l.dependency_limiter from open_lane as l
-                union select l.group_limiter from open_lane as l union select unnest(released_limiters)
+                select unnest(array[l.task_limiter, l.dependency_limiter, l.group_limiter]) from read_lane as l
+                union select unnest(released_limiters)
                 union select r.id from returning_limiter as r union select q.limiter from queue as q where q.id = queue_id
             ))
         ), '[]')

@@ -23,28 +23,6 @@ select candidates(
     released_limiters => %(released_limiters)s::int8[], checks_crowd => %(checks_crowd)s
 );
 
--- name: oldest_lanes
--- As `candidates` returns lanes and limiters.
-with oldest as materialized (
-    select distinct on (priority) lane.ctid as row_location, lane.* from lane
-    where tenant = %(tenant)s and is_open order by priority, served
-)
-select json_build_object(
-    'lanes', coalesce((
-        select json_agg(json_build_array(
-            l.id, l.priority, l.served, l.ready, l.task_limiter, l.dependency_limiter, l.group_limiter, l.tenant,
-            l.fresh_watermark, l.ready_watermark, l.row_location))
-        from oldest as l
-    ), '[]'),
-    'limiters', coalesce((
-        select json_agg(json_build_array(
-            g.id, g.permits, g.max_running, g.rate_count, g.rate_window, g.meter, g.running, g.last_returned_tenant, false, g.ctid))
-        from limiter as g where g.id = any (array(
-            select task_limiter from oldest union select dependency_limiter from oldest union select group_limiter from oldest
-        ))
-    ), '[]')
-)::text;
-
 -- name: weights
 -- In whole thousandths. A tenant that waits has an open lane: some candidates turn out to have none.
 select coalesce(sum(weight) filter (where is_waiting), 0)::int8,
