@@ -8,6 +8,7 @@ from reprieve.core import change
 from reprieve.core.job import Job
 from reprieve.core.move import Succeed
 from reprieve.errors import StoreError
+from reprieve.stores.checked import checked
 from reprieve.stores.protocol import Claim, Filter, Heartbeat, Store
 
 
@@ -15,7 +16,8 @@ class Load:
     """What was acknowledged, and what ran."""
 
     def __init__(self, store: Store, queue: str = "default") -> None:
-        self._store = store
+        # As callers use it: concurrent enqueues are one call, of which the client leaves no connection behind.
+        self._store = checked(store)
         self._queue = queue
         self.acknowledged: dict[str, float] = {}
         """When each job was."""

@@ -12,6 +12,7 @@ from reprieve.clock import ticks
 from reprieve.core.ids import partition_of
 from reprieve.errors import ForeignStore, ReprieveError, StoreError, StoreLocked
 from reprieve.stores.capabilities import FaultPoint
+from reprieve.stores.checked import checked
 from reprieve.stores.protocol import Filter, LimitUpdate, Store
 from reprieve.stores.redis import RedisStore
 from reprieve.stores.redis.limit_shares import divide
@@ -95,12 +96,12 @@ async def check(store: Store, name: str) -> None:
 
 @pytest.mark.parametrize("name", CHECKS)
 async def test_one_partition(name: str, url: str) -> None:
-    await check(RedisStore(f"{url}?partitions=1"), name)
+    await check(checked(RedisStore(f"{url}?partitions=1")), name)
 
 
 @pytest.mark.parametrize("name", ANYWHERE)
 async def test_four_partitions(name: str, url: str) -> None:
-    await check(RedisStore(f"{url}?partitions=4"), name)
+    await check(checked(RedisStore(f"{url}?partitions=4")), name)
 
 
 async def test_jobs_are_spread_and_all_of_them_run_once(url: str, nodes: list[servers.Server]) -> None:
