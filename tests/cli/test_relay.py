@@ -182,7 +182,7 @@ def test_a_layout_of_a_newer_release_is_refused(postgres_url: str, schema: str) 
     assert process("migrate", "up", url).returncode == 0
     with psycopg.connect(postgres_url, autocommit=True) as admin:
         admin.execute(f"set search_path = {schema}")
-        admin.execute("insert into layout (number, checksum) values (2, '')")
+        admin.execute("insert into schema_version (version, checksum) values (2, '')")
     done = process("relay", "shop:app", "--outbox", url)
     assert done.returncode == 1
     assert "update Reprieve" in done.stderr.splitlines()[-1]

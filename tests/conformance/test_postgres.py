@@ -32,7 +32,8 @@ class Schemas:
     def fresh(self) -> Store:
         tables = self._admin.execute(
             "select format('delete from %%I.%%I', %(schema)s::text, relname) from pg_class "
-            "where relnamespace = to_regnamespace(%(schema)s) and relkind = 'r' and relname <> 'layout'",
+            "where relnamespace = to_regnamespace(%(schema)s) and relkind = 'r' "
+            "and relname not in ('schema_version', 'release')",
             {"schema": self._schema},
         ).fetchall()
         if tables:

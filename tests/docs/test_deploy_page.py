@@ -11,7 +11,7 @@ from pathlib import Path
 from reprieve.cli.worker import worker
 from reprieve.config import Settings
 from reprieve.core.duration import seconds
-from reprieve.stores.postgres import crew
+from reprieve.stores.postgres import pool
 from reprieve.worker import recovery, sessions
 from tests.docs.page import code, table, text_of
 
@@ -88,8 +88,8 @@ def test_every_number_is_that_of_the_code() -> None:
             "after the lease, 15 s,\nand at most 2 s more",
             Settings().lease == 15 and recovery.RECOVERY_INTERVAL_SECONDS <= 2,
         ),
-        ("nine connections: eight for work", crew.HANDS == 8),
-        ("Idle connections close after a\nminute", crew.IDLE == 60),
+        ("nine connections: eight for work", pool.MAX_CONNECTIONS == 8),
+        ("Idle connections close after a\nminute", pool.MAX_IDLE_SECONDS == 60),
     ):
         assert text in PAGE
         assert number, text

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import psycopg
 
+from reprieve.stores.postgres.functions import with_hashed_names
 from tests.servers import redis
 from tests.servers.postgres import drop_schema
 
@@ -85,7 +86,7 @@ class Schema:
     def locked(self) -> Generator[None]:
         with psycopg.connect(self._server) as holder:
             holder.execute(f"set search_path = {self.name}")
-            holder.execute("select take_turn('1:1:')")
+            holder.execute(with_hashed_names("select acquire_claim_lock('1:1:')"))
             holder.execute("lock table job in exclusive mode")
             yield
             holder.rollback()

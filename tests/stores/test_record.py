@@ -11,6 +11,7 @@ from reprieve.core.job import CancelRequest, Cause, Job
 from reprieve.core.policy import Override
 from reprieve.stores import record
 from reprieve.stores.postgres import rows as postgres
+from reprieve.stores.postgres.lane_ref import lane_of
 from reprieve.stores.record import COLUMNS, Lease, PackedJob, RareFields
 from reprieve.stores.redis import records as redis
 from reprieve.stores.sqlite import rows as sqlite
@@ -214,12 +215,12 @@ def test_a_row_of_sqlite_keeps_a_job(name: str) -> None:
 @pytest.mark.parametrize("name", GOLDEN)
 def test_a_row_of_postgresql_keeps_a_job(name: str) -> None:
     job, _ = GOLDEN[name]
-    place = postgres.place_of_job(job)
+    lane = lane_of(job)
     numbers = {state: number for number, state in record.STATES.items()}
     wait = record.NUMBERS[job.waiting_for]
     due = postgres.due_of(job)
-    columns = postgres.Row(job.id, numbers[job.state], job.version, wait, due, place.lane, postgres.pack(job))
-    assert postgres.unpack(columns, place) == job
+    columns = postgres.StoredJob(job.id, numbers[job.state], job.version, wait, due, lane.lane, postgres.pack(job))
+    assert postgres.unpack(columns, lane) == job
 
 
 @pytest.mark.parametrize("name", GOLDEN)

@@ -10,52 +10,54 @@ import psycopg
 from reprieve.core.ids import id_from_bytes
 from reprieve.core.job import Job
 from reprieve.stores.postgres.address import address_of
+from reprieve.stores.postgres.functions import with_hashed_names
 from reprieve.stores.postgres.leases import unpack_lease
 
 _decode_jobs = msgspec.msgpack.Decoder(list[Job]).decode
 
 # Each answers the rows that break a promise; with its words they make the complaint.
 _RULES = {
-    "a lane's counters and the ledger are not its rows": """
+    "a lane's counters and the uncounted enqueues are not its rows": """
         select * from (
             select s.id,
                 (s.ready + coalesce(l.ready, 0), s.scheduled + coalesce(l.scheduled, 0),
                  s.retrying + coalesce(l.retrying, 0), s.parked + coalesce(l.parked, 0), s.dead) as kept,
                 ((select count(*) from ready where ready.lane = s.id) + (
                     select count(*) from job where job.lane = s.id and state = 3
-                        and uuid_send(id) not in (select leased())
+                        and uuid_send(id) not in (select leased_ids())
                         and not exists (select 1 from ready where ready.lane = s.id and ready.id = job.id)),
-                 (select count(*) from delayed where delayed.lane = s.id and wait = 1),
-                 (select count(*) from delayed where delayed.lane = s.id and wait = 2),
-                 (select count(*) from delayed where delayed.lane = s.id and wait in (3, 4)),
+                 (select count(*) from delayed where delayed.lane = s.id and waiting_for = 1),
+                 (select count(*) from delayed where delayed.lane = s.id and waiting_for = 2),
+                 (select count(*) from delayed where delayed.lane = s.id and waiting_for in (3, 4)),
                  (select count(*) from ended where ended.lane = s.id and state = 1)) as counted
             from lane as s left join (
                 select lane, sum(ready)::int8 as ready, sum(scheduled)::int8 as scheduled,
                        sum(retrying)::int8 as retrying, sum(parked)::int8 as parked
-                from ledger group by lane
+                from uncounted_enqueue group by lane
             ) as l on l.lane = s.id
         ) as lanes where kept <> counted""",
     "a ready row is before the low mark": """
         select r.* from ready as r join lane as s on s.id = r.lane
-        where r.id < s.back""",
+        where r.id < s.ready_watermark""",
     "a fresh job is before the low mark and was not taken": """
         select job.id, job.lane from job join lane on lane.id = job.lane
-        where state = 3 and job.id <= lane.low and uuid_send(job.id) not in (select leased())
+        where state = 3 and job.id <= lane.fresh_watermark and uuid_send(job.id) not in (select leased_ids())
             and not exists (select 1 from ready where ready.lane = lane.id and ready.id = job.id)
-            and not exists (select 1 from ledger where ledger.lane = lane.id and ledger.low <= job.id)""",
+            and not exists (select 1 from uncounted_enqueue as u where u.lane = lane.id and u.lowest_id <= job.id)""",
     "a fresh job after the low mark was taken": """
         select job.id, job.lane from job join lane on lane.id = job.lane
-        where state = 3 and job.id > lane.low and uuid_send(job.id) in (select leased())""",
+        where state = 3 and job.id > lane.fresh_watermark and uuid_send(job.id) in (select leased_ids())""",
     "a ready row has no waiting job on its lane": """
         select ready.* from ready left join job on job.id = ready.id
         where job.state is null or job.state not in (0, 3) or job.lane <> ready.lane""",
     "a delayed row has no waiting job on its lane": """
         select delayed.* from delayed left join job on job.id = delayed.id
-        where job.state is distinct from 0 or job.lane <> delayed.lane or job.due <> delayed.due""",
+        where job.state is distinct from 0 or job.lane <> delayed.lane or job.due_at <> delayed.due_at""",
     "a delayed row is before the low mark of its queue": """
         select delayed.* from delayed join queue on queue.id = delayed.queue
-        where delayed.due < queue.due_lows[delayed.wait]
-            and not exists (select 1 from ledger where ledger.lane = delayed.lane and ledger.due <= delayed.due)""",
+        where delayed.due_at < queue.due_watermarks[delayed.waiting_for]
+            and not exists (select 1 from uncounted_enqueue as u
+                where u.lane = delayed.lane and u.first_due_at <= delayed.due_at)""",
     "an ended row has no ended job on its lane": """
         select ended.queue, ended.state, ended.id from ended
         left join job on job.id = ended.id left join lane on lane.id = ended.lane
@@ -67,13 +69,13 @@ _RULES = {
     "a load is not what runs for its weight": """
         select id, running, weight, load from tenant where load <> trunc(running * 1000000 / weight)::int8""",
     "a lane is open without ready jobs, or closed with some": """
-        select id, is_open, ready, aside from lane where is_open <> (ready > 0 and aside = 0)""",
-    "a lane waits for a limiter that does not know it": """
-        select lane.id, aside from lane where aside <> 0
-            and not exists (select 1 from limiter where limiter.id = lane.aside and limiter.aside)""",
-    "an open lane's tenant is neither asked nor blocked": """
+        select id, is_open, ready, blocked_by from lane where is_open <> (ready > 0 and blocked_by = 0)""",
+    "a limiter that blocks a lane does not know it": """
+        select lane.id, blocked_by from lane where blocked_by <> 0
+            and not exists (select 1 from limiter where limiter.id = lane.blocked_by and has_blocked_lanes)""",
+    "the tenant of an open lane is neither a candidate nor blocked": """
         select lane.id, tenant.id from lane join tenant on tenant.id = lane.tenant
-        where is_open and not ringed and blocked = 0""",
+        where is_open and not is_candidate and blocked = 0""",
     "a lease has no session": """
         select lease.session from lease left join session on session.id = lease.session where session.id is null""",
     "a lane lost its queue, tenant or limiter": """
@@ -88,10 +90,10 @@ _RULES = {
 def complaints(url: str) -> list[str]:
     """Return what is wrong with a store, in words; nothing when all is well. Others may go on writing meanwhile."""
     with address_of(url).connect() as tx:
-        if tx.execute("select to_regclass('layout')").fetchone() == (None,):
+        if tx.execute("select to_regclass('schema_version')").fetchone() == (None,):
             return []
         tx.execute("begin isolation level repeatable read read only")
-        found = [f"{words}: {row}" for words, sql in _RULES.items() for row in tx.execute(sql)]
+        found = [f"{words}: {row}" for words, sql in _RULES.items() for row in tx.execute(with_hashed_names(sql))]
         leased = list(_leased(tx))
         return [*found, *_lease_complaints(tx, leased), *_running_complaints(tx, leased), *_finished_complaints(tx)]
 
@@ -123,7 +125,7 @@ def _lease_complaints(tx: psycopg.Connection[Any], leased: list[tuple[int, str, 
             yield f"job {job} waits or runs in {places[job]} places"
     for (job,) in tx.execute("select id::text from annotation"):
         if not times[job]:
-            yield f"a annotation of job {job}, which does not run"
+            yield f"an annotation of job {job}, which does not run"
 
 
 def _running_complaints(tx: psycopg.Connection[Any], leased: list[tuple[int, str, int]]) -> Iterator[str]:
@@ -147,7 +149,7 @@ def _running_complaints(tx: psycopg.Connection[Any], leased: list[tuple[int, str
 
 def _finished_complaints(tx: psycopg.Connection[Any]) -> Iterator[str]:
     times: Counter[str] = Counter()
-    for seq, count, ids, jobs in tx.execute("select seq, count, ids::text[], jobs from finished"):
+    for seq, count, ids, jobs in tx.execute("select seq, kept, ids::text[], jobs from finished"):
         if [job.id for job in _decode_jobs(jobs)] != ids[len(ids) - count :]:
             yield f"finished row {seq} counts {count} and names others than it holds"
         times.update(ids)

@@ -81,7 +81,7 @@ async def test_connection_without_a_transaction_is_refused(url: str, store: Post
 
 
 async def test_what_is_no_connection_is_refused(store: PostgresStore) -> None:
-    with pytest.raises(ValidationError, match="a str is no connection to PostgreSQL"):
+    with pytest.raises(ValidationError, match="a str is not a connection to PostgreSQL"):
         store.enqueue_in("jobs.db", [new_job(store)], START)
 
 

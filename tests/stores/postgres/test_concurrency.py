@@ -18,13 +18,16 @@ from reprieve.core.move import Cancel, Dead, Park, Retry, Return, Snooze, Succee
 from reprieve.errors import StoreLocked
 from reprieve.stores.postgres import PostgresStore
 from reprieve.stores.postgres.address import SETTINGS, address_of
-from reprieve.stores.postgres.bell import SOON
-from reprieve.stores.postgres.line import PATIENCE
+from reprieve.stores.postgres.connection import CONNECT_SECONDS
+from reprieve.stores.postgres.functions import with_hashed_names
+from reprieve.stores.postgres.notifier import ENQUEUE_INTERVAL_SECONDS
 from reprieve.stores.protocol import Filter, LimitUpdate, Retention, Subject
 from reprieve.testing.conformance.stage import ANOTHER, DAY, START, Worker, find_all, new_job, new_jobs, succeed
 from tests.stores.postgres.recount import complaints, stored_ids
 
 CAUSE = Cause(reason="450 mailbox busy", code="450", kind="transient", fingerprint="busy")
+
+LOCK = with_hashed_names("select acquire_claim_lock('1:1:')")
 
 
 def decide(job: Job, rng: random.Random) -> Change:
@@ -174,7 +177,7 @@ async def test_pruning_waits_for_no_key_of_an_open_transaction(url: str, store: 
         await worker.settle(succeed(await worker.one()))
     with psycopg.connect(url.partition("?")[0]) as shop:
         store.enqueue_in(shop, [new_job(store, late, key="mine")], late)
-        pruned = await asyncio.wait_for(store.prune(Retention(now=late)), PATIENCE / 2)
+        pruned = await asyncio.wait_for(store.prune(Retention(now=late)), CONNECT_SECONDS / 2)
         assert pruned.keys == 1
         shop.rollback()
     assert (await store.prune(Retention(now=late))).keys == 1
@@ -186,7 +189,7 @@ async def test_process_that_stops_in_its_turn_stops_nobody_for_long(url: str, st
     stopped = address_of(url).connect()
     try:
         stopped.execute("begin")
-        stopped.execute("select take_turn('1:1:')")
+        stopped.execute(LOCK)
         assert (await worker.one()).attempt == 1
     finally:
         stopped.close()
@@ -246,13 +249,13 @@ async def test_connections_that_nobody_needs_are_closed(url: str, monkeypatch: p
         with psycopg.connect(url.partition("?")[0]) as holder:
             await store.tally("status", Filter(), START)
             holder.execute(f"set search_path = {name}")
-            holder.execute("select take_turn('1:1:')")
+            holder.execute(LOCK)
             calls = [asyncio.create_task(store.apply([], START)) for _ in range(4)]
             await until(lambda: connections_of(url, name, "Lock") == 4)
             holder.rollback()
             await asyncio.gather(*calls)
         assert connections_of(url, name) == 4
-        monkeypatch.setattr("reprieve.stores.postgres.crew.IDLE", 0.0)
+        monkeypatch.setattr("reprieve.stores.postgres.pool.MAX_IDLE_SECONDS", 0.0)
         await store.tally("status", Filter(), START)
         await until(lambda: connections_of(url, name) == 1)
         await store.tally("status", Filter(), START)
@@ -295,7 +298,7 @@ async def test_bell_of_one_queue_is_not_told_of_every_job(url: str, store: Postg
         took = ticks() - began
         heard = list(ears.notifies(timeout=0.3))
     # However slow the machine is, there is a while between two notices; the last comes after the last job.
-    assert 1 <= len(heard) <= took / SOON + 2
+    assert 1 <= len(heard) <= took / ENQUEUE_INTERVAL_SECONDS + 2
 
 
 async def test_crowd_of_tenants_is_served_in_turn(store: PostgresStore) -> None:
@@ -339,7 +342,7 @@ async def test_gauges_wait_for_nobody_and_know_who_has_just_come(
     await store.enqueue([new_job(store, queue="mail", tenant="ana", group="g")], START)
     with address_of(url).connect() as busy:
         busy.execute("begin")
-        busy.execute("select take_turn('1:1:')")
+        busy.execute(LOCK)
         before = await asyncio.wait_for(store.limit_states(subject), 30)
         busy.execute("commit")
     assert [limit_state.name for limit_state in before] == [name]

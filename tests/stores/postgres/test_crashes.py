@@ -76,7 +76,7 @@ async def test_server_that_crashes_loses_nothing_and_is_found_again() -> None:
     with postgres.own() as server:
         stores = [PostgresStore(server.url) for _ in range(2)]
         for store in stores:
-            assert await find_all(store, Filter()) == []  # the layout is there before anything crashes
+            assert await find_all(store, Filter()) == []  # the schema is there before anything crashes
         quiet, done, taken = asyncio.Event(), asyncio.Event(), Counter[str]()
         producer = asyncio.create_task(produce(stores[0], quiet))
         worker = asyncio.create_task(work(stores[1], done, taken))
@@ -139,7 +139,7 @@ async def test_jobs_are_found_when_a_server_takes_over_behind_a_pooler(
 ) -> None:
     """The connection to the pooler stays, so what it knows of numbers is not trusted for long."""
     with pgbouncer.running(url.partition("?")[0]) as pooler:
-        monkeypatch.setattr("reprieve.stores.postgres.places.ANEW", 0.0)
+        monkeypatch.setattr("reprieve.stores.postgres.claim_lock.RECOUNT_SECONDS", 0.0)
         pooled = PostgresStore(f"{pooler}?{url.partition('?')[2]}")
         worker = await Worker.open(pooled)
         await worker.take(1)
@@ -147,6 +147,6 @@ async def test_jobs_are_found_when_a_server_takes_over_behind_a_pooler(
         await store.enqueue([job], START)
         with psycopg.connect(url.partition("?")[0], autocommit=True) as admin:
             # As it would be if the number of its transaction had been given before.
-            admin.execute(f"update {url.partition('schema=')[2]}.ledger set xid = '3'")  # noqa: S608 - our own
+            admin.execute(f"update {url.partition('schema=')[2]}.uncounted_enqueue set xid = '3'")  # noqa: S608 - our own
         assert (await worker.one()).id == job.id
         await pooled.close()

@@ -105,7 +105,7 @@ def test_slot_of_a_replica_that_is_far_behind_is_seen(
         return found
 
     assert transactions().level == "ok"
-    monkeypatch.setattr("reprieve.stores.postgres.care.FAR", 0)
+    monkeypatch.setattr("reprieve.stores.postgres.diagnostics.MAX_REPLICA_LAG_TRANSACTIONS", 0)
     found = transactions()
     assert (found.level, found.fix[:15]) == ("warn", "let it catch up")
     assert slot in found.seen or "walreceiver" in found.seen

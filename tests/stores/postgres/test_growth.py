@@ -26,8 +26,8 @@ BIG = (
     "ended",
     "finished",
     "event_other",
-    "ledger",
-    "uniq",
+    "uncounted_enqueue",
+    "unique_key",
     "result",
     "lane",
     "tenant",
@@ -56,9 +56,9 @@ class Tables:
             admin.execute(f"set search_path = {self._schema}")
             admin.execute(
                 """
-                insert into job (id, lane, due, version, state, wait, rec)
+                insert into job (id, lane, due_at, version, state, waiting_for, record)
                 select (lpad(to_hex(%s - number %% 100000), 12, '0') || '70008' || lpad(to_hex(number), 15, '0'))::uuid,
-                       lane, due, version, state, wait, rec
+                       lane, due_at, version, state, waiting_for, record
                 from job, generate_series(1, %s) as number
                 """,
                 [START - 2, count],
@@ -192,7 +192,7 @@ async def test_what_came_while_nobody_worked_is_counted_little_by_little(url: st
     with address_of(url).connect() as connection:
         left = [4_501]
         taken = await worker.take(1)
-        left += connection.execute("select count(*) from ledger").fetchone() or ()
+        left += connection.execute("select count(*) from uncounted_enqueue").fetchone() or ()
     assert len(taken) == 1
     assert left == [4_501, 3_501]
     # An operator finds whatever is there, counted or not.

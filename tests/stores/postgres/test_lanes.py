@@ -11,7 +11,7 @@ from reprieve.stores.protocol import LimitUpdate, Subject
 from reprieve.testing.conformance.stage import START, Worker, new_job
 
 OTHER = """
-    update ledger set tenant = 'somebody else' where low = %s
+    update uncounted_enqueue set tenant = 'somebody else' where lowest_id = %s
 """
 
 
@@ -37,7 +37,7 @@ async def test_lane_with_the_number_of_another_stops_nobody(url: str, store: Pos
     assert {job.id for job in await worker.take(10, at=START + 1)} == {between.id, right.id}
     (found,) = [finding for finding in diagnostics_for(url).examine(clock.now()) if finding.name == "lanes"]
     assert found.level == "bad"
-    assert "2 enqueues put aside, of task 'send' and tenant 'somebody else'" in found.seen
+    assert "2 enqueues set aside, of task 'send' and tenant 'somebody else'" in found.seen
 
 
 async def test_jobs_among_those_put_aside_are_counted_no_more(url: str, store: PostgresStore) -> None:

@@ -243,7 +243,7 @@ async def test_jobs_are_taken_along_the_index_and_never_sorted(url: str, outbox:
         line.execute("begin")
         line.execute(statements("outbox")["settings"])
         for name in ("take", "since"):
-            parameters = {"since": "0", "most": 100}
+            parameters = {"since": "0", "max_jobs": 100}
             plan = line.execute(f"explain {statements('outbox')[name]}", parameters).fetchall()
             assert "outbox_pkey" in str(plan)
             assert "Sort" not in str(plan)

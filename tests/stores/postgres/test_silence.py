@@ -11,6 +11,7 @@ from reprieve.clock import ticks
 from reprieve.errors import StoreError
 from reprieve.stores.postgres import PostgresStore
 from reprieve.stores.postgres.address import address_of
+from reprieve.stores.postgres.functions import with_hashed_names
 from reprieve.stores.protocol import Filter
 from reprieve.testing.conformance.stage import START, Worker, new_job
 from tests.servers import proxy
@@ -27,10 +28,10 @@ async def way(postgres_url: str) -> AsyncIterator[proxy.Proxy]:
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reprieve.stores.postgres.crew.CHANGES", 0.5)
-    monkeypatch.setattr("reprieve.stores.postgres.crew.LOOKS", 0.5)
-    monkeypatch.setattr("reprieve.stores.postgres.crew.PATIENCE", 0.5)
-    monkeypatch.setattr("reprieve.stores.postgres.bell.PATIENCE", 0.5)
+    monkeypatch.setattr("reprieve.stores.postgres.pool.WRITE_SECONDS", 0.5)
+    monkeypatch.setattr("reprieve.stores.postgres.pool.READ_SECONDS", 0.5)
+    monkeypatch.setattr("reprieve.stores.postgres.pool.CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr("reprieve.stores.postgres.notifier.CONNECT_SECONDS", 0.5)
 
 
 def through(way: proxy.Proxy, url: str) -> str:
@@ -43,7 +44,7 @@ async def test_call_is_given_up_and_repeated_on_another_connection(url: str, way
         worker = await Worker.open(store)
         way.fall_silent()
         async with asyncio.timeout(LIMIT):
-            with pytest.raises(StoreError, match="no answer within") as caught:
+            with pytest.raises(StoreError, match="no response within") as caught:
                 await worker.heartbeat()
             assert caught.value.is_passing
         way.speak()
@@ -58,7 +59,7 @@ async def test_whoever_only_looks_is_not_kept_waiting_either(url: str, way: prox
         await store.tally("status", Filter(), START)
         way.fall_silent()
         async with asyncio.timeout(LIMIT):
-            with pytest.raises(StoreError, match="no answer within"):
+            with pytest.raises(StoreError, match="no response within"):
                 await store.tally("status", Filter(), START)
     finally:
         way.speak()
@@ -68,7 +69,7 @@ async def test_whoever_only_looks_is_not_kept_waiting_either(url: str, way: prox
 async def test_closing_waits_no_longer_for_what_was_begun(
     url: str, way: proxy.Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reprieve.stores.postgres.crew.CHANGES", 600)
+    monkeypatch.setattr("reprieve.stores.postgres.pool.WRITE_SECONDS", 600)
     store = PostgresStore(through(way, url))
     worker = await Worker.open(store)
     way.fall_silent()
@@ -86,7 +87,7 @@ async def test_work_that_takes_long_is_waited_for_when_closing(url: str, store: 
     worker = await Worker.open(store)
     with psycopg.connect(url.partition("?")[0]) as holder:
         holder.execute(f"set search_path = {url.partition('schema=')[2]}")
-        holder.execute("select take_turn('1:1:')")
+        holder.execute(with_hashed_names("select acquire_claim_lock('1:1:')"))
         claim = asyncio.create_task(worker.ask())
         waits = "select 1 from pg_stat_activity where application_name = current_schema() and wait_event_type = 'Lock'"
         while not holder.execute(waits).fetchall():  # noqa: ASYNC110 - the server alone knows who waits

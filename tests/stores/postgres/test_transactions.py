@@ -121,9 +121,9 @@ def test_sessions_of_ours_see_no_temporary_table(url: str) -> None:
 
 
 async def test_migration_by_hand_makes_no_use_of_temporary_tables(url: str, shop: psycopg.Connection) -> None:
-    shop.execute("create temp table layout (number int8, checksum text)")
+    shop.execute("create temp table schema_version (version int8, checksum text)")
     shop.execute("create temp table event (at int8) partition by range (at)")
-    shop.execute("create temp table ledger (lane text)")
+    shop.execute("create temp table uncounted_enqueue (lane text)")
     shop.commit()
     shop.autocommit = True
     for step in diagnostics_for(url).migrations():

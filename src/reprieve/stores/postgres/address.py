@@ -1,4 +1,4 @@
-"""Where the jobs live: the server, the database and the schema that a URL names."""
+"""The address of a store: the server, the database and the schema that a URL names, and how to connect."""
 
 import os
 import re
@@ -18,7 +18,7 @@ from psycopg.types.numeric import Int8Dumper
 from reprieve.core.ids import id_from_bytes
 from reprieve.core.redact import mask_url
 from reprieve.errors import InvalidUrl
-from reprieve.stores.postgres.line import LOOKS, PATIENCE, Line
+from reprieve.stores.postgres.connection import CONNECT_SECONDS, READ_SECONDS, Connection
 
 Durability: TypeAlias = Literal["full", "fast"]
 """Full waits until the server has flushed; fast may lose the last moments when the server crashes, nothing else."""
@@ -27,28 +27,28 @@ SCHEMA: Final = "reprieve"
 
 DEFAULTS: Final[dict[str, str | int]] = {
     "application_name": "reprieve",
-    "connect_timeout": PATIENCE,
-    # Of several servers, the one that takes jobs; after a failover, whoever still answers as a replica is not it.
+    "connect_timeout": CONNECT_SECONDS,
+    # Of several servers, the primary; after a failover, the old one may still accept connections as a replica.
     "target_session_attrs": "read-write",
-    # A server that vanished without a word says nothing for ever: what it was told has to be acknowledged in time, and
-    # where nothing is told it is asked whether it is still there.
-    "tcp_user_timeout": PATIENCE * 1_000,
-    "keepalives_idle": PATIENCE,
-    "keepalives_interval": PATIENCE // 3,
+    # A server that vanished closes no connection: what was sent must be acknowledged in time, and an idle connection is
+    # probed.
+    "tcp_user_timeout": CONNECT_SECONDS * 1_000,
+    "keepalives_idle": CONNECT_SECONDS,
+    "keepalives_interval": CONNECT_SECONDS // 3,
     "keepalives_count": 3,
 }
-"""What a URL may say otherwise."""
+"""Defaults, which a URL may override."""
 
 ENCODING: Final = "utf8"
-"""What we speak, whatever the URL, the environment and the database say: one of encoding SQL_ASCII keeps any bytes."""
+"""The client encoding, whatever the URL, the environment and the database say."""
 
 SETTINGS: Final = {
     "timezone": "UTC",
     "default_transaction_isolation": "read committed",
-    "lock_timeout": f"{PATIENCE}s",
-    "statement_timeout": f"{LOOKS}s",
-    # A process that was stopped in the middle of its turn must not stop all others.
-    "idle_in_transaction_session_timeout": f"{PATIENCE // 2}s",
+    "lock_timeout": f"{CONNECT_SECONDS}s",
+    "statement_timeout": f"{READ_SECONDS}s",
+    # A process that is stopped while it holds the claim lock must not stop all others.
+    "idle_in_transaction_session_timeout": f"{CONNECT_SECONDS // 2}s",
     # Tables are empty one hour and full the next: no plan may depend on what a table held when it was made.
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
@@ -59,15 +59,15 @@ SETTINGS: Final = {
 }
 
 WRITE: Final = "isolation level read committed read write"
-"""Each statement sees what was committed before it: so whoever has waited for the turn sees all that came before."""
+"""Each statement sees what was committed before it: after the claim lock, all changes of its last holder."""
 
 READ: Final = "isolation level repeatable read read only"
 
-_PLACE = Struct(">IH")
-_LONGEST = 54
-"""Letters of a schema's name, whose notifications have a name that is longer by nine, and 63 at the most."""
+_TID = Struct(">IH")
+_MAX_NAME_LENGTH = 54
+"""Letters of a schema's name: its channel has nine more, and PostgreSQL allows 63."""
 
-_NAME = re.compile(rf"[A-Za-z_][A-Za-z0-9_$]{{0,{_LONGEST - 1}}}")
+_NAME = re.compile(rf"[A-Za-z_][A-Za-z0-9_$]{{0,{_MAX_NAME_LENGTH - 1}}}")
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -76,11 +76,11 @@ class Address(msgspec.Struct, frozen=True):
     conninfo: str
     schema: str
     durability: Durability = "full"
-    ears: str = ""
-    """The server itself, where `conninfo` names a pooler in front of it."""
+    listen_conninfo: str = ""
+    """The server itself, for notifications, where `conninfo` names a pooler."""
 
     def __repr__(self) -> str:
-        """Show where, and no password."""
+        """Show the host, the database and the schema, without the password."""
         where = conninfo_to_dict(self.conninfo)
         return f"Address({where.get('host', '')}/{where.get('dbname', '')}, {self.schema})"
 
@@ -97,36 +97,36 @@ class Address(msgspec.Struct, frozen=True):
 
     @property
     def path(self) -> str:
-        """Where names are looked up: temporary tables, which come first unless they are named, have to stand back."""
+        """The search path. Temporary tables, which would come first, are named last."""
         return f"{self.schema}, pg_temp"
 
-    def connect(self) -> Line:
-        """Open a connection for jobs. What `begin` starts on it finds the schema and our settings."""
+    def connect(self) -> Connection:
+        """Open a connection; transactions begun by `begin` have our search path and settings."""
         connection = self._open(self.conninfo)
         connection.is_pooled = is_pooled(connection)
         if not connection.is_pooled:
             connection.execute(self._settings(is_local=False))
         return connection
 
-    def listen(self) -> Line:
-        """Open a connection that hears notifications, if it can be had."""
-        connection = self._open(self.ears or self.conninfo)
-        connection.patience = PATIENCE
+    def connect_listener(self) -> Connection:
+        """Open a connection for notifications, to the server itself if it is known."""
+        connection = self._open(self.listen_conninfo or self.conninfo)
+        connection.max_silence_seconds = CONNECT_SECONDS
         return connection
 
-    def begin(self, connection: Line, mode: str) -> None:
+    def begin(self, connection: Connection, mode: str) -> None:
         """Begin a transaction."""
         for statement in self.opening(connection, mode):
             connection.execute(statement)
 
-    def opening(self, connection: Line, mode: str) -> list[str]:
-        """Return what begins a transaction. Through a pooler each has another session, and brings its settings."""
+    def opening(self, connection: Connection, mode: str) -> list[str]:
+        """Return the statements that begin a transaction; through a pooler they also set our settings."""
         begin = f"begin {mode}"
         return [begin, self._settings(is_local=True)] if connection.is_pooled else [begin]
 
     @contextmanager
-    def transaction(self, connection: Line, mode: str = WRITE) -> Iterator[None]:
-        """Do something in a transaction."""
+    def transaction(self, connection: Connection, mode: str = WRITE) -> Iterator[None]:
+        """Run the block in a transaction."""
         self.begin(connection, mode)
         try:
             yield
@@ -136,12 +136,12 @@ class Address(msgspec.Struct, frozen=True):
             raise
         connection.execute("commit")
 
-    def _open(self, conninfo: str) -> Line:
-        connection = Line.connect(conninfo, autocommit=True, prepare_threshold=None)
+    def _open(self, conninfo: str) -> Connection:
+        connection = Connection.connect(conninfo, autocommit=True, prepare_threshold=None)
         adapters = connection.adapters
         adapters.register_dumper(int, Int8Dumper)
         adapters.register_loader("uuid", IdLoader)
-        adapters.register_loader("tid", PlaceLoader)
+        adapters.register_loader("tid", TidLoader)
         return connection
 
     def _settings(self, *, is_local: bool) -> str:
@@ -153,33 +153,33 @@ class Address(msgspec.Struct, frozen=True):
 
 
 def is_pooled(connection: psycopg.Connection) -> bool:
-    """Whether a pooler stands between us and the server: whoever answers is not who let us in."""
-    (answers,) = connection.execute("select pg_backend_pid()").fetchone() or (0,)
-    return int(answers) != connection.info.backend_pid
+    """Whether a pooler is between us and the server: the process that responds is not the one that connected."""
+    (pid,) = connection.execute("select pg_backend_pid()").fetchone() or (0,)
+    return int(pid) != connection.info.backend_pid
 
 
-class PlaceLoader(Loader):
-    """Reads where a row is as the text that the server writes for it."""
+class TidLoader(Loader):
+    """Loads the location of a row (ctid) as the text that the server writes for it."""
 
     format = Format.BINARY
 
     def load(self, data: Buffer) -> str:
-        """Read a block and a line in it."""
-        return "({},{})".format(*_PLACE.unpack(data))
+        """Load a block number and an offset."""
+        return "({},{})".format(*_TID.unpack(data))
 
 
 class IdLoader(Loader):
-    """Reads a uuid as the text that ids are everywhere else."""
+    """Loads a uuid as the text that ids are everywhere else."""
 
     format = Format.BINARY
 
     def load(self, data: Buffer) -> str:
-        """Read one."""
+        """Load an id."""
         return id_from_bytes(bytes(data))
 
 
 def address_of(url: str, schema: str | None = None, durability: Durability = "full") -> Address:
-    """Read a URL: `postgresql://user:password@host/database?schema=name`, and whatever else libpq understands.
+    """Return the address of a URL: `postgresql://user:password@host/database?schema=name`, and any option of libpq.
 
     `listen` in it is the URL of the server itself, for notifications, where the rest names a pooler.
     """
@@ -194,24 +194,24 @@ def address_of(url: str, schema: str | None = None, durability: Durability = "fu
             theirs.append(option)
     try:
         conninfo = _conninfo("?".join((base, "&".join(theirs))) if theirs else base)
-        ears = _conninfo(ours["listen"]) if ours.get("listen") else ""
+        listen_conninfo = _conninfo(ours["listen"]) if ours.get("listen") else ""
     except (ValueError, psycopg.Error):
         message = f"{mask_url(url)!r} cannot be read; write postgresql://user:password@host/database"
-        # What libpq says of it quotes it, with the password.
+        # The message of libpq quotes the URL, with the password.
         raise InvalidUrl(message) from None
     name = schema or ours.get("schema", SCHEMA)
     if not _NAME.fullmatch(name) or name.startswith("pg_"):
-        message = f"schema {name[:80]!r} will not do; give letters, digits and underscores, {_LONGEST} at the most"
+        message = f"schema must be 1–{_MAX_NAME_LENGTH} letters, digits and underscores, got {name[:80]!r}"
         raise InvalidUrl(message)
-    return Address(conninfo, f'"{name}"', durability, ears)
+    return Address(conninfo, f'"{name}"', durability, listen_conninfo)
 
 
 def _conninfo(url: str) -> str:
-    """Write a URL as libpq reads it best, with our defaults for what neither it nor the environment says."""
+    """Return the conninfo of a URL, with our defaults for what neither it nor the environment sets."""
     given = conninfo_to_dict(url)
     for port in str(given.get("port", "")).split(","):
         if port:
-            int(port)  # raises if it is no number, which libpq would only find later
+            int(port)  # raises now for a port that is not a number; libpq would when it connects
     known = Conninfo.get_defaults()
     said = {option.keyword.decode() for option in known if option.envvar and option.envvar.decode() in os.environ}
     defaults = {name: value for name, value in DEFAULTS.items() if name not in said}

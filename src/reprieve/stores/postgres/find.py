@@ -5,11 +5,12 @@ from collections.abc import Iterator, Sequence
 from reprieve.core.ids import id_from_bytes, is_id
 from reprieve.core.job import Job
 from reprieve.stores.postgres.annotations import cancels
-from reprieve.stores.postgres.crew import Tx
 from reprieve.stores.postgres.finished import finished_job
+from reprieve.stores.postgres.lane_cache import LaneCache
+from reprieve.stores.postgres.lane_ref import LaneRef, hash_id
 from reprieve.stores.postgres.leases import unpack_lease
-from reprieve.stores.postgres.places import Places
-from reprieve.stores.postgres.rows import Place, Row, array_of, number_of, unpack
+from reprieve.stores.postgres.pool import Tx
+from reprieve.stores.postgres.rows import StoredJob, array_of, unpack
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.record import Lease
 from reprieve.stores.search import Shapes, has_part, is_number
@@ -29,9 +30,9 @@ class Search(SqlSearch[str]):
     ids = ("00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff")
     queues = (-MAX_INT - 1, MAX_INT)
 
-    def __init__(self, tx: Tx, places: Places, now: int) -> None:
+    def __init__(self, tx: Tx, lanes: LaneCache, now: int) -> None:
         """Read the leases, and the limiters that are held."""
-        sql, self._places, self._postgres = statements("find"), places, tx
+        sql, self._lanes, self._postgres = statements("find"), lanes, tx
         # Both go out before the first is awaited.
         leased, held = tx.execute(sql["leases"]), tx.execute(sql["held"])
         requests = cancels(tx)
@@ -52,20 +53,20 @@ class Search(SqlSearch[str]):
         return [(row.id, self._job(row), row.lane) for row in rows]
 
     def _job(self, row: JobRow[str]) -> Job:
-        facts = Row(row.id, row.state, row.version, row.wait, row.due, row.lane, row.record or b"")
-        return unpack(facts, self._places[row.lane], self._leases.get(row.id))
+        stored = StoredJob(row.id, row.state, row.version, row.wait, row.due, row.lane, row.record or b"")
+        return unpack(stored, self._lanes[row.lane], self._leases.get(row.id))
 
     def _succeeded_job(self, job_id: str) -> Job | None:
         return finished_job(self._postgres, job_id)
 
-    def _lane(self, lane: int) -> Place:
-        return self._places[lane]
+    def _lane(self, lane: int) -> LaneRef:
+        return self._lanes[lane]
 
     def _load_lanes(self, lanes: Iterator[int]) -> None:
-        self._places.load(self._postgres, lanes)
+        self._lanes.load(self._postgres, lanes)
 
     def _queue_id(self, queue: str) -> int:
-        return number_of("queue", queue)
+        return hash_id("queue", queue)
 
     def _may_match(self, row: JobRow[str], parts: Sequence[str]) -> bool:
         return has_part(row.id.replace("-", ""), parts)

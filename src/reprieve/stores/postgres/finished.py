@@ -1,11 +1,11 @@
-"""Succeeded jobs: one row for each settlement, found again by the ids in it."""
+"""Succeeded jobs: a row of `finished` for each settlement, found again by the ids in it."""
 
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from reprieve.core.job import Job
-from reprieve.stores.postgres.crew import Tx
+from reprieve.stores.postgres.pool import Tx
 from reprieve.stores.postgres.rows import array_of
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.sql import finished
@@ -13,14 +13,14 @@ from reprieve.stores.sql.finished import FinishedRow, pack_jobs, unpack_jobs
 
 
 def keep(tx: Tx, queue: int, jobs: Sequence[tuple[str, bytes]], now: int) -> None:
-    """Keep jobs that succeeded together, each with its id, and delete their rows."""
+    """Move jobs that succeeded together, each with its id, from their rows into one row of `finished`."""
     ids = [job_id for job_id, _ in jobs]
     row = {
         "queue": queue,
-        "at": now,
-        "count": len(jobs),
-        "lo": min(ids),
-        "hi": max(ids),
+        "finished_at": now,
+        "kept": len(jobs),
+        "lowest_id": min(ids),
+        "highest_id": max(ids),
         "ids": array_of(ids),
         "jobs": pack_jobs([msgspec.Raw(job) for _, job in jobs]),
     }
@@ -39,6 +39,6 @@ def shorten(tx: Tx, rows: Mapping[int, int]) -> int:
     total = 0
     for row in map(FinishedRow._make, tx.all(sql["jobs"], {"rows": array_of(rows)}) if rows else ()):
         kept, deleted = finished.shorten(row.jobs, rows[row.seq])
-        tx.execute(sql["shorten"], {"count": len(kept), "jobs": pack_jobs(kept), "seq": row.seq})
+        tx.execute(sql["shorten"], {"kept": len(kept), "jobs": pack_jobs(kept), "seq": row.seq})
         total += deleted
     return total

@@ -3,7 +3,7 @@
 from reprieve.core.redact import mask_url
 from reprieve.stores.factories import OpenOptions, require_store
 from reprieve.stores.postgres.address import address_of
-from reprieve.stores.postgres.care import PostgresCare
+from reprieve.stores.postgres.diagnostics import PostgresDiagnostics
 from reprieve.stores.postgres.outbox import PostgresOutbox
 from reprieve.stores.postgres.store import PostgresStore
 
@@ -21,6 +21,6 @@ def open_outbox(url: str, options: OpenOptions) -> PostgresOutbox:
     return PostgresOutbox(url, largest_payload=options.largest_payload)
 
 
-def open_diagnostics(url: str, options: OpenOptions) -> PostgresCare:  # noqa: ARG001 - a factory takes them
+def open_diagnostics(url: str, options: OpenOptions) -> PostgresDiagnostics:  # noqa: ARG001 - a factory takes them
     """Return the diagnostics of a schema."""
-    return PostgresCare(address_of(url))
+    return PostgresDiagnostics(address_of(url))

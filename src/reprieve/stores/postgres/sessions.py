@@ -1,20 +1,22 @@
-"""Sessions: who is alive, what they hold, and what becomes of the jobs of the dead."""
+"""Sessions: which are alive, which jobs they hold, and which jobs dead sessions leave behind."""
 
 from reprieve.core.duration import milliseconds
 from reprieve.core.ids import id_from_bytes
 from reprieve.core.job import Job
 from reprieve.stores.postgres.annotations import cancels
-from reprieve.stores.postgres.crew import Tx
+from reprieve.stores.postgres.claim_lock import ClaimLock
+from reprieve.stores.postgres.functions import release
+from reprieve.stores.postgres.lane_cache import LaneCache
 from reprieve.stores.postgres.leases import unpack_lease
-from reprieve.stores.postgres.places import Places
-from reprieve.stores.postgres.rows import Row, array_of, unpack
+from reprieve.stores.postgres.pool import Tx
+from reprieve.stores.postgres.rows import StoredJob, array_of, unpack
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.protocol import Heartbeat
 from reprieve.stores.record import Lease
 
 
 def heartbeat(tx: Tx, request: Heartbeat) -> bool:
-    """Keep a session alive, open it, or end it; answer whether it lives."""
+    """Open a session, renew it or end it; return whether it lives."""
     sql = statements("sessions")
     is_over = request.lease <= 0
     row = {
@@ -22,6 +24,7 @@ def heartbeat(tx: Tx, request: Heartbeat) -> bool:
         "expires_at": request.now + milliseconds(request.lease),
         "slots": request.slots,
         "is_dead": is_over,
+        "release": release(),
     }
     if request.is_new:
         tx.execute(sql["open"], row)
@@ -29,14 +32,14 @@ def heartbeat(tx: Tx, request: Heartbeat) -> bool:
 
 
 def time(tx: Tx) -> int:
-    """Return the time that sessions live and die by: the server's, in microseconds since 1970."""
+    """Return the time by which sessions expire: the server's, in microseconds since 1970."""
     (now,) = tx.all(statements("sessions")["time"])[0]
     return int(now)
 
 
 def held(  # noqa: PLR0913 - which of a session's jobs
     tx: Tx,
-    places: Places,
+    lanes: LaneCache,
     session: int,
     name: str,
     *,
@@ -44,35 +47,35 @@ def held(  # noqa: PLR0913 - which of a session's jobs
     up_to: int = (1 << 62),
     limit: int = 0,
 ) -> list[Job]:
-    """Return jobs that a session holds, by the numbers of the claims that brought them; at most `limit`, if given."""
+    """Return the jobs that a session holds from the claims of these numbers; at most `limit`, if it is given."""
     sql = statements("sessions")
     leases: dict[str, tuple[int, int]] = {}
-    for at, packed in tx.all(sql["leases"], {"session": session, "since": since, "up_to": up_to}):
+    for leased_at, packed in tx.all(sql["leases"], {"session": session, "since": since, "up_to": up_to}):
         jobs = ((id_from_bytes(job), lane) for job, (lane, _) in unpack_lease(packed).items())
-        leases |= {job: (lane, at) for job, lane in jobs}
+        leases |= {job: (lane, leased_at) for job, lane in jobs}
     if not leases:
         return []
     wanted = list(leases)[:limit] if limit else list(leases)
-    rows = {row[0]: Row(*row) for row in tx.all(sql["jobs"], {"ids": array_of(wanted)})}
-    places.load(tx, (lane for lane, _ in leases.values()))
-    wishes = cancels(tx)
+    rows = {row.id: row for row in tx.records(StoredJob, sql["jobs"], {"ids": array_of(wanted)})}
+    lanes.load(tx, (lane for lane, _ in leases.values()))
+    cancel_requests = cancels(tx)
     return [
-        unpack(rows[job], places[lane], Lease(name, at, wishes.get(job)))
-        for job, (lane, at) in leases.items()
+        unpack(rows[job], lanes[lane], Lease(name, leased_at, cancel_requests.get(job)))
+        for job, (lane, leased_at) in leases.items()
         if job in rows
     ]
 
 
-def recover(tx: Tx, places: Places, now: int, limit: int) -> list[Job]:
-    """Declare sessions dead whose time is up; answer jobs that the dead still hold."""
+def recover(tx: Tx, lock: ClaimLock, lanes: LaneCache, now: int, limit: int) -> list[Job]:
+    """Expire sessions past their lease; return jobs that dead sessions hold."""
     sql = statements("sessions")
-    places.take_turn(tx)
-    tx.execute(sql["bury"], {"now": now})
+    lock.acquire(tx)
+    tx.execute(sql["expire"], {"now": now})
     jobs: list[Job] = []
     for session, name in tx.all(sql["dead"]):
         if len(jobs) >= limit:
             break
-        found = held(tx, places, session, name, limit=limit - len(jobs))
+        found = held(tx, lanes, session, name, limit=limit - len(jobs))
         if not found:
             tx.execute(sql["close"], {"session": session})
         jobs += found

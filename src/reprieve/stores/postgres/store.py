@@ -21,12 +21,13 @@ from reprieve.stores.postgres import (
     update_limits,
 )
 from reprieve.stores.postgres.address import READ, Durability, address_of
-from reprieve.stores.postgres.bell import EVERYWHERE, SOON, Bell
 from reprieve.stores.postgres.callers import Statement
 from reprieve.stores.postgres.claim import claim
-from reprieve.stores.postgres.crew import ALONE, Crew, Tx
+from reprieve.stores.postgres.claim_lock import ClaimLock
 from reprieve.stores.postgres.find import CURSOR_SHAPES, Search
-from reprieve.stores.postgres.places import Places
+from reprieve.stores.postgres.lane_cache import LaneCache
+from reprieve.stores.postgres.notifier import ALL_QUEUES, ENQUEUE_INTERVAL_SECONDS, Notifier
+from reprieve.stores.postgres.pool import SINGLE_STATEMENT, ConnectionPool, Tx
 from reprieve.stores.postgres.rows import Ids
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.protocol import (
@@ -60,9 +61,10 @@ class PostgresStore(SqlStore[Tx]):
         self.clock = ServerClock(self._time)
         """The clock of the server, which all machines share."""
         self._address = address_of(url, schema, durability)
-        self._places = Places()
-        self._crew = Crew(self._address)
-        self._bell = Bell(self._address)
+        self._lock = ClaimLock()
+        self._lanes = LaneCache()
+        self._pool = ConnectionPool(self._address)
+        self._notifier = Notifier(self._address)
         self._ids = Ids()
 
     def new_id(self, now: int, queue: str) -> str:  # noqa: ARG002 - one database is one partition
@@ -71,20 +73,20 @@ class PostgresStore(SqlStore[Tx]):
 
     async def enqueue(self, jobs: Sequence[Job], now: int) -> list[str]:
         """Store new jobs; return the id of each."""
-        work = self._crew.submit(lambda tx: enqueue.enqueue(tx, self._address.schema, jobs, now), ALONE)
+        work = self._pool.submit(lambda tx: enqueue.enqueue(tx, self._address.schema, jobs, now), SINGLE_STATEMENT)
         known = await asyncio.wrap_future(work)
-        self._bell.ring({job.queue for job in jobs}, every=SOON)
+        self._notifier.notify({job.queue for job in jobs}, every=ENQUEUE_INTERVAL_SECONDS)
         return known
 
     def enqueue_sync(self, jobs: Sequence[Job], now: int) -> list[str]:
         """Store new jobs, blocking the calling thread."""
-        known = self._crew.here(lambda tx: enqueue.enqueue(tx, self._address.schema, jobs, now), ALONE)
-        self._bell.ring({job.queue for job in jobs}, every=SOON)
+        known = self._pool.run_here(lambda tx: enqueue.enqueue(tx, self._address.schema, jobs, now), SINGLE_STATEMENT)
+        self._notifier.notify({job.queue for job in jobs}, every=ENQUEUE_INTERVAL_SECONDS)
         return known
 
     def enqueue_in(self, connection: Any, jobs: Sequence[Job], now: int) -> list[str]:  # noqa: ANN401 - the driver's own
         """Store new jobs in the caller's open transaction; they exist once it commits."""
-        self._crew.prepare()
+        self._pool.prepare()
         return callers.run(connection, self._statement(jobs, now))
 
     def is_asynchronous(self, connection: object) -> bool:
@@ -93,64 +95,64 @@ class PostgresStore(SqlStore[Tx]):
 
     async def aenqueue_in(self, connection: Any, jobs: Sequence[Job], now: int) -> list[str]:  # noqa: ANN401 - as above
         """Store new jobs in the caller's open transaction, on an asynchronous connection."""
-        await asyncio.to_thread(self._crew.prepare)
+        await asyncio.to_thread(self._pool.prepare)
         return await callers.arun(connection, self._statement(jobs, now))
 
     async def claim(self, request: Claim) -> Claimed:
         """Apply changes, then choose and lease jobs."""
         await self._listen()
-        self._bell.look(request.session)
-        claimed = await self._write(lambda tx: claim(tx, self._places, request))
-        self._ring_for(request.changes, claimed.results, request.session)
+        self._notifier.mark_seen(request.session)
+        claimed = await self._write(lambda tx: claim(tx, self._lock, self._lanes, request))
+        self._notify_of(request.changes, claimed.results, request.session)
         return claimed
 
     async def apply(self, changes: Sequence[Change], now: int) -> list[ChangeResult]:
         """Carry out changes that no session makes."""
 
         def work(tx: Tx) -> list[ChangeResult] | None:
-            if self._places.take_turn(tx).counted is None:
-                # The jobs that are changed must have been counted before.
+            if not self._lock.acquire(tx).is_all_counted:
+                # Lanes must have counted a job before it is changed.
                 return None
-            return settle.settle(tx, self._places, changes, now)
+            return settle.settle(tx, self._lanes, changes, now)
 
         results = None
         while results is None:
             results = await self._write(work)
-        self._ring_for(changes, results)
+        self._notify_of(changes, results)
         return results
 
     async def heartbeat(self, heartbeat: Heartbeat) -> bool:
         """Open a session or extend its lease; return whether it is alive."""
         is_alive = await self._write(lambda tx: sessions.heartbeat(tx, heartbeat))
         if not is_alive:
-            self._bell.forget(heartbeat.session)
+            self._notifier.forget(heartbeat.session)
         if heartbeat.lease <= 0:
-            self._bell.ring((EVERYWHERE,))
+            self._notifier.notify((ALL_QUEUES,))
         return is_alive
 
     async def recover(self, now: int, limit: int = 100) -> list[Job]:
         """Expire sessions past their lease; return the jobs they hold."""
-        return await self._write(lambda tx: sessions.recover(tx, self._places, now, limit))
+        return await self._write(lambda tx: sessions.recover(tx, self._lock, self._lanes, now, limit))
 
     async def annotate(self, requests: Sequence[Annotation]) -> list[bool]:
         """Request cancels and note progress."""
-        heard = await self._write(lambda tx: annotations.annotate(tx, self._places, requests))
+        heard = await self._write(lambda tx: annotations.annotate(tx, self._lock, requests))
         if any(
             is_heard and annotation.cancel is not None for annotation, is_heard in zip(requests, heard, strict=True)
         ):
-            self._bell.ring((EVERYWHERE,))
+            self._notifier.notify((ALL_QUEUES,))
         return heard
 
     async def update_limits(self, updates: Sequence[LimitUpdate], now: int) -> None:
         """Change limits, rates, weights and pauses."""
 
         def work(tx: Tx) -> None:
-            self._places.take_turn(tx)
+            self._lock.acquire(tx)
             for update in updates:
                 update_limits.update_limits(tx, update, now)
 
         await self._write(work)
-        self._bell.ring((EVERYWHERE,))
+        self._notifier.notify((ALL_QUEUES,))
 
     async def compare_and_set(
         self,
@@ -163,7 +165,7 @@ class PostgresStore(SqlStore[Tx]):
         """Set or delete an entry if it has this version, together with limit updates."""
 
         def work(tx: Tx) -> Entry | None:
-            self._places.take_turn(tx)
+            self._lock.acquire(tx)
             entry = entries.compare_and_set(tx, key, version, value)
             for update in updates if entry is not None else ():
                 update_limits.update_limits(tx, update, now)
@@ -171,12 +173,12 @@ class PostgresStore(SqlStore[Tx]):
 
         entry = await self._write(work)
         if entry is not None:
-            self._bell.ring((EVERYWHERE,))
+            self._notifier.notify((ALL_QUEUES,))
         return entry
 
     async def prune(self, retention: Retention) -> Pruned:
         """Delete what ended long enough ago."""
-        jobs = await self._write(lambda tx: prune.prune_jobs(tx, self._places, retention))
+        jobs = await self._write(lambda tx: prune.prune_jobs(tx, self._lock, retention))
         return replace(
             jobs,
             events=await self._write(lambda tx: prune.prune_events(tx, retention)),
@@ -191,17 +193,17 @@ class PostgresStore(SqlStore[Tx]):
     async def wait(self, queues: Sequence[str], at_most: float, session: str = "") -> bool:
         """Wait until notified."""
         await self._listen()
-        return await self._bell.wait(queues, session, at_most)
+        return await self._notifier.wait(queues, session, at_most)
 
     async def close(self) -> None:
         """Finish the calls under way, then close the connections."""
         await self.clock.close()
-        await asyncio.to_thread(self._crew.close)
-        await asyncio.to_thread(self._bell.close)
+        await asyncio.to_thread(self._pool.close)
+        await asyncio.to_thread(self._notifier.close)
 
     def inject(self, point: FaultPoint) -> None:
         """Make the next transaction fail before or after its commit."""
-        self._crew.inject(point)
+        self._pool.inject(point)
 
     def statement(
         self, jobs: Sequence[Job], now: int, style: ParameterStyle = "pyformat"
@@ -213,17 +215,17 @@ class PostgresStore(SqlStore[Tx]):
         return self._statement(jobs, now).written(style)
 
     def _statement(self, jobs: Sequence[Job], now: int) -> Statement:
-        parameters = enqueue.parameters(jobs, now) | {"channel": self._bell.channel}
+        parameters = enqueue.parameters(jobs, now) | {"channel": self._notifier.channel}
         return Statement(enqueue.statement(self._address.schema, is_own=False), parameters)
 
     async def _write(self, work: Callable[[Tx], T]) -> T:
-        return await asyncio.wrap_future(self._crew.submit(work))
+        return await asyncio.wrap_future(self._pool.submit(work))
 
     async def _read(self, work: Callable[[Tx], T]) -> T:
-        return await asyncio.wrap_future(self._crew.submit(work, READ))
+        return await asyncio.wrap_future(self._pool.submit(work, READ))
 
     def _search(self, tx: Tx, now: int) -> Search:
-        return Search(tx, self._places, now)
+        return Search(tx, self._lanes, now)
 
     def _sql_tx(self, tx: Tx) -> Tx:
         return tx
@@ -235,15 +237,15 @@ class PostgresStore(SqlStore[Tx]):
         return job_id
 
     async def _time(self) -> int:
-        return await asyncio.wrap_future(self._crew.submit(sessions.time, READ))
+        return await asyncio.wrap_future(self._pool.submit(sessions.time, READ))
 
     async def _listen(self) -> None:
         """Start the listener before the first claim, so that no notification is missed."""
-        if not self._bell.is_started:
-            await asyncio.to_thread(self._bell.start)
+        if not self._notifier.is_started:
+            await asyncio.to_thread(self._notifier.start)
 
-    def _ring_for(self, changes: Sequence[Change], results: Sequence[ChangeResult], session: str = "") -> None:
+    def _notify_of(self, changes: Sequence[Change], results: Sequence[ChangeResult], session: str = "") -> None:
         """Notify the waiting processes of each queue where a slot became free or a job waits."""
         queues = {change.job.queue for change, result in zip(changes, results, strict=True) if result == "applied"}
         if queues:
-            self._bell.ring(queues, session)
+            self._notifier.notify(queues, session)

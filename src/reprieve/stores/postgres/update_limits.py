@@ -1,7 +1,7 @@
 """Limits, rates, weights and pauses in a schema; see `stores/sql/limits.py` for how."""
 
-from reprieve.stores.postgres.crew import Tx
-from reprieve.stores.postgres.rows import number_of
+from reprieve.stores.postgres.lane_ref import hash_id
+from reprieve.stores.postgres.pool import Tx
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.protocol import LimitUpdate, Subject
 from reprieve.stores.sql import limits
@@ -15,18 +15,18 @@ class _Rows:
         self._sql = statements("update_limits")
 
     def queue(self, name: str) -> int:
-        queue = number_of("queue", name)
+        queue = hash_id("queue", name)
         row = {"id": queue, "name": name, "limiter": self.limiter("queue", name)}
         self._tx.execute(self._sql["make_queue"], row)
         return queue
 
     def tenant(self, queue: str, name: str) -> int:
-        tenant = number_of("tenant", queue, name)
+        tenant = hash_id("tenant", queue, name)
         self._tx.execute(self._sql["make_tenant"], {"id": tenant, "queue": self.queue(queue), "name": name})
         return tenant
 
     def limiter(self, subject: Subject, name: str) -> int:
-        limiter = number_of("limiter", subject, name)
+        limiter = hash_id("limiter", subject, name)
         self._tx.execute(self._sql["make_limiter"], {"id": limiter, "subject": subject, "name": name})
         return limiter
 

@@ -9,29 +9,10 @@ import msgspec
 from reprieve.core.fairness.candidates import FIRST, FairnessState, Lane, Position, Tenant, Weights
 from reprieve.core.fairness.settings import DEFAULTS
 from reprieve.core.limits import Limits
-from reprieve.core.rate import Meter, Rate
+from reprieve.stores.candidate_rows import LaneRow, LimitsRow
 from reprieve.stores.sqlite import settle
 from reprieve.stores.sqlite.statements import statements
 from reprieve.stores.sqlite.write_batch import Released
-
-
-class LimitsRow(msgspec.Struct, array_like=True, frozen=True):
-    """The limits of a queue, a tenant or a limiter, and its use of them."""
-
-    id: int
-    permits: int | None
-    max_running: int | None
-    rate_count: int | None
-    rate_window: float | None
-    meter: str
-    running: int
-
-    def limits(self) -> Limits:
-        """Return them as the choice counts them."""
-        if self.rate_count is None or self.rate_window is None:
-            return Limits(self.id, self.permits, self.max_running, None, (), self.running)
-        rate = Rate(count=self.rate_count, window=self.rate_window)
-        return Limits(self.id, self.permits, self.max_running, rate, _decode_meter(self.meter), self.running)
 
 
 class LimiterRow(LimitsRow, frozen=True):
@@ -57,17 +38,6 @@ class QueueRow(LimitsRow, frozen=True):
         return FairnessState(self.clock, self.last_tenant, self.in_a_row, self.last_served_at, self.other_served_at)
 
 
-class LaneRow(msgspec.Struct, array_like=True, frozen=True):
-    """An open lane, with the ids of its limiters; 0 is none."""
-
-    id: int
-    priority: int
-    served: int
-    ready: int
-    limiters: tuple[int, int, int]
-    """Those of its task, its dependency and its group."""
-
-
 class TenantRow(LimitsRow, frozen=True):
     """A candidate, with its first open lanes."""
 
@@ -79,7 +49,6 @@ class TenantRow(LimitsRow, frozen=True):
     lanes: list[LaneRow]
 
 
-_decode_meter = msgspec.json.Decoder(Meter).decode
 _decode_lanes = msgspec.json.Decoder(list[LaneRow]).decode
 _decode_tenants = msgspec.json.Decoder(list[TenantRow]).decode
 _decode_limiters = msgspec.json.Decoder(list[LimitsRow]).decode

@@ -1,87 +1,99 @@
 -- name: session
-select s.id, s.number, s.answers, not s.is_dead,
-       (select coalesce(sum(slots), 0)::int8 from session where not is_dead),
-       exists (select 1 from annotation where cancel is not null), l.number, l.jobs
-from session as s left join lease as l on l.session = s.id and l.number >= s.first where s.name = %(session)s;
+-- A row for each lease of the session that may hold jobs; one row without a lease if there is none.
+select s.id, s.last_claim, s.last_results, not s.is_dead as is_alive,
+       (select coalesce(sum(slots), 0)::int8 from session where not is_dead) as slots,
+       exists (select 1 from annotation where cancel is not null) as has_cancel_requests,
+       l.claim as lease_claim, l.jobs as lease_jobs
+from session as s left join lease as l on l.session = s.id and l.claim >= s.first_lease where s.name = %(session)s;
 
--- name: called
+-- name: record_claim
 with gone as (
-    delete from lease as l using unnest(%(sessions)s::int8[], %(numbers)s::int8[]) as v (session, number)
-    where l.session = v.session and l.number = v.number
+    delete from lease as l using unnest(%(empty_lease_sessions)s::int8[], %(empty_lease_claims)s::int8[]) as v (session, claim)
+    where l.session = v.session and l.claim = v.claim
 ), leased as (
-    insert into lease (session, number, at, jobs)
-    select %(session)s, %(number)s, %(now)s, %(jobs)s::bytea where %(jobs)s::bytea is not null
+    insert into lease (session, claim, leased_at, jobs)
+    select %(session)s, %(claim)s, %(now)s, %(jobs)s::bytea where %(jobs)s::bytea is not null
 )
-update session set number = %(number)s, answers = %(answers)s, first = %(first)s where id = %(session)s;
-
--- name: limiter_waits
-update limiter set back_at = %(back_at)s where id = %(limiter)s;
-
--- name: limiter_returns
--- The tenants after the one that returned last, then from the beginning.
-with after as (
-    select distinct tenant from lane where aside = %(limiter)s and aside <> 0 and tenant > %(cursor)s order by tenant limit %(count)s
-), before as (
-    select distinct tenant from lane where aside = %(limiter)s and aside <> 0 and tenant <= %(cursor)s
-    order by tenant limit greatest(0, %(count)s - (select count(*) from after))
-), back as (
-    select tenant, 0 as round from after union all select tenant, 1 from before
-), returned as (
-    update lane as s set aside = 0, is_open = s.ready > 0
-    where s.aside = %(limiter)s and s.aside <> 0 and s.tenant in (select tenant from back)
-), rung as (
-    update tenant as t set ringed = true, finish = greatest(t.finish, (select clock from queue where queue.id = t.queue))
-    where t.id in (select tenant from back) and not t.ringed and t.blocked = 0
-), left_behind as (
-    select exists (
-        select 1 from lane as s where s.aside = %(limiter)s and s.aside <> 0 and s.tenant not in (select tenant from back)
-    ) as is_left
-)
-update limiter
-set cursor = coalesce((select tenant from back order by round desc, tenant desc limit 1), limiter.cursor),
-    aside = left_behind.is_left, back_at = case when left_behind.is_left then 0 end
-from left_behind where limiter.id = %(limiter)s;
-
--- name: moments
-select first_due(%(queue)s), (select min(back_at) from limiter where back_at is not null),
-       (select min(back_at) from tenant where back_at is not null);
+update session set last_claim = %(claim)s, last_results = %(results)s, first_lease = %(first_lease)s where id = %(session)s;
 
 -- name: candidates
-select * from candidates(
-    %(queue)s, %(most)s, %(load)s, %(finish)s, %(name)s, %(now)s, %(freed)s::int8[], %(freed_limiters)s::int8[],
-    %(is_counting)s
+select candidates(
+    queue_id => %(queue)s, max_tenants => %(max_tenants)s, max_lanes => %(max_lanes)s, after_load => %(load)s,
+    after_finish => %(finish)s, after_name => %(name)s, now => %(now)s, released_tenants => %(released_tenants)s::int8[],
+    released_limiters => %(released_limiters)s::int8[], checks_crowd => %(checks_crowd)s
 );
-
--- name: oldest_lanes
-select distinct on (priority)
-       id, priority, served, ready, task_limiter, dependency_limiter, group_limiter, ctid, low, back
-from lane where tenant = %(tenant)s and is_open order by priority, served;
-
--- name: lane_places
-select id, ctid from lane where id = any (%(lanes)s::int8[]);
-
--- name: limiters
-select id, permits, max_running, rate_count, running, rate_window, meter, ctid from limiter where id = any (%(ids)s::int8[]);
 
 -- name: weights
 -- In whole thousandths. A tenant that waits has an open lane: some candidates turn out to have none.
 select coalesce(sum(weight) filter (where is_waiting), 0)::int8,
        (coalesce(sum(weight) filter (where not is_waiting and running > 0), 0)
-       + (select coalesce(sum(floor(weight * 1000 + 0.5)), 0) from tenant where queue = %(queue)s and is_busy))::int8
+        + (select coalesce(sum(floor(weight * 1000 + 0.5)), 0) from tenant where queue = %(queue)s and is_busy))::int8
 from (
     select floor(candidate.weight * 1000 + 0.5) as weight, candidate.running,
            exists (select 1 from lane where lane.tenant = candidate.id and lane.is_open) as is_waiting
-    from (select id, weight, running from tenant where queue = %(queue)s and ringed limit %(limit)s) as candidate
+    from (select id, weight, running from tenant where queue = %(queue)s and is_candidate limit %(max_tenants)s) as candidate
 ) as weighed;
 
--- name: take
-select * from take(%(lanes)s::int8[], %(counts)s::int8[], %(lows)s::uuid[], %(backs)s::uuid[]);
+-- name: lane_locations
+select id, ctid from lane where id = any (%(lanes)s::int8[]);
 
--- name: carry_out
-select carry_out(
-    %(lanes)s::tid[], %(taken)s::int8[], %(lows)s::uuid[], %(backs)s::uuid[], %(open)s::boolean[], %(asides)s::int8[],
-    %(turns)s::int8[], %(tenants)s::tid[], %(running)s::int8[], %(loads)s::int8[], %(finishes)s::int8[],
-    %(ringed)s::boolean[], %(blocked)s::int8[], %(back_ats)s::int8[], %(served)s::int8[], %(served_ats)s::int8[],
-    %(meters)s::text[], %(limiters)s::tid[], %(limiter_running)s::int8[], %(limiter_meters)s::text[], %(limiter_asides)s::boolean[],
-    %(limiter_back_ats)s::int8[], %(queue)s, %(turn)s::int8[], %(ended)s::uuid[]
+-- name: keep_blocked
+update limiter set reopens_at = %(reopens_at)s where id = %(limiter)s;
+
+-- name: open_blocked_lanes
+-- The lanes of the tenants after the one that returned last, then from the first tenant on.
+with after as (
+    select distinct tenant from lane
+    where blocked_by = %(limiter)s and blocked_by <> 0 and tenant > %(last_returned_tenant)s
+    order by tenant limit %(max_tenants)s
+), before as (
+    select distinct tenant from lane
+    where blocked_by = %(limiter)s and blocked_by <> 0 and tenant <= %(last_returned_tenant)s
+    order by tenant limit greatest(0, %(max_tenants)s - (select count(*) from after))
+), returning_tenant as (
+    select tenant, 0 as round from after union all select tenant, 1 from before
+), opened as (
+    update lane as l set blocked_by = 0, is_open = l.ready > 0
+    where l.blocked_by = %(limiter)s and l.blocked_by <> 0 and l.tenant in (select tenant from returning_tenant)
+), new_candidate as (
+    update tenant as t
+    set is_candidate = true, finish = greatest(t.finish, (select clock from queue where queue.id = t.queue))
+    where t.id in (select tenant from returning_tenant) and not t.is_candidate and t.blocked = 0
+), rest as (
+    select exists (
+        select 1 from lane as l
+        where l.blocked_by = %(limiter)s and l.blocked_by <> 0 and l.tenant not in (select tenant from returning_tenant)
+    ) as is_blocked
+)
+update limiter
+set last_returned_tenant = coalesce(
+        (select tenant from returning_tenant order by round desc, tenant desc limit 1), limiter.last_returned_tenant),
+    has_blocked_lanes = rest.is_blocked, reopens_at = case when rest.is_blocked then 0 end
+from rest where limiter.id = %(limiter)s;
+
+-- name: next_times
+select first_due_at(%(queue)s), (select min(reopens_at) from limiter where reopens_at is not null),
+       (select min(reopens_at) from tenant where reopens_at is not null);
+
+-- name: take_jobs
+select id, state, version, waiting_for, due_at, lane, record, is_fresh from take_jobs(
+    lanes => %(lanes)s::int8[], counts => %(counts)s::int8[], fresh_watermarks => %(fresh_watermarks)s::uuid[],
+    ready_watermarks => %(ready_watermarks)s::uuid[]
+);
+
+-- name: write_claim
+select write_claim(
+    lane_locations => %(lane_locations)s::tid[], lane_taken => %(lane_taken)s::int8[],
+    lane_fresh_watermarks => %(lane_fresh_watermarks)s::uuid[], lane_ready_watermarks => %(lane_ready_watermarks)s::uuid[],
+    lane_is_open => %(lane_is_open)s::boolean[], lane_blocked_by => %(lane_blocked_by)s::int8[],
+    lane_served => %(lane_served)s::int8[],
+    tenant_locations => %(tenant_locations)s::tid[], tenant_running => %(tenant_running)s::int8[],
+    tenant_loads => %(tenant_loads)s::int8[], tenant_finishes => %(tenant_finishes)s::int8[],
+    tenant_is_candidate => %(tenant_is_candidate)s::boolean[], tenant_blocked => %(tenant_blocked)s::int8[],
+    tenant_reopens_ats => %(tenant_reopens_ats)s::int8[], tenant_served => %(tenant_served)s::int8[],
+    tenant_served_ats => %(tenant_served_ats)s::int8[], tenant_meters => %(tenant_meters)s::text[],
+    limiter_locations => %(limiter_locations)s::tid[], limiter_running => %(limiter_running)s::int8[],
+    limiter_blocks => %(limiter_blocks)s::boolean[], limiter_reopens_ats => %(limiter_reopens_ats)s::int8[],
+    limiter_meters => %(limiter_meters)s::text[],
+    queue_id => %(queue_id)s, fairness_state => %(fairness_state)s::int8[], ended_jobs => %(ended_jobs)s::uuid[]
 );

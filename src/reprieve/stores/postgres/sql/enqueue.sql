@@ -1,21 +1,25 @@
 -- name: enqueue
 select {schema}.enqueue(
-    %(ids)s::uuid[], %(places)s::int8[], %(dues)s::int8[], %(versions)s::int8[], %(waits)s::int8[], %(starts)s::int8[],
-    %(recs)s::bytea, %(keyed)s::int8[], %(keys)s::bytea, %(expiries)s::int8[], %(lanes)s::json, %(now)s::int8
+    ids => %(ids)s::uuid[], lanes => %(lanes)s::int8[], due_ats => %(due_ats)s::int8[], versions => %(versions)s::int8[],
+    waiting_for => %(waiting_for)s::int8[], starts => %(starts)s::int8[], records => %(records)s::bytea,
+    keyed => %(keyed)s::int8[], keys => %(keys)s::bytea, key_expires_ats => %(key_expires_ats)s::int8[],
+    lane_names => %(lane_names)s::json, now => %(now)s::int8
 );
 
 -- name: enqueue_in
--- Somebody else's transaction alone knows when it is over, so its commit itself tells the workers. Whatever the driver, its
--- parameters are texts, bytes and one number. Without a channel nobody is told.
-select array_to_json(known)::text, (
+-- Part of a caller's transaction: its commit notifies the workers, since no other process knows when it comes. The parameters
+-- are texts, bytes and one number, which every driver can send. An empty channel notifies no worker.
+select array_to_json(known_ids)::text, (
     select count(pg_notify(cast(%(channel)s as text), ' ' || queue)) from (
-        select distinct queue from json_to_recordset(cast(%(lanes)s as text)::json) as s (queue text)
+        select distinct queue from json_to_recordset(cast(%(lane_names)s as text)::json) as l (queue text)
         where cast(%(channel)s as text) <> ''
     ) as queues
 )
 from {schema}.enqueue(
-    cast(%(ids)s as text)::uuid[], cast(%(places)s as text)::int8[], cast(%(dues)s as text)::int8[],
-    cast(%(versions)s as text)::int8[], cast(%(waits)s as text)::int8[], cast(%(starts)s as text)::int8[],
-    cast(%(recs)s as bytea), cast(%(keyed)s as text)::int8[], cast(%(keys)s as bytea), cast(%(expiries)s as text)::int8[],
-    cast(%(lanes)s as text)::json, cast(%(now)s as int8)
-) as known;
+    ids => cast(%(ids)s as text)::uuid[], lanes => cast(%(lanes)s as text)::int8[],
+    due_ats => cast(%(due_ats)s as text)::int8[], versions => cast(%(versions)s as text)::int8[],
+    waiting_for => cast(%(waiting_for)s as text)::int8[], starts => cast(%(starts)s as text)::int8[],
+    records => cast(%(records)s as bytea), keyed => cast(%(keyed)s as text)::int8[], keys => cast(%(keys)s as bytea),
+    key_expires_ats => cast(%(key_expires_ats)s as text)::int8[], lane_names => cast(%(lane_names)s as text)::json,
+    now => cast(%(now)s as int8)
+) as known_ids;

@@ -1,40 +1,40 @@
 -- name: jobs
-select id, state, version, wait, due, lane,
-       case when %(lanes)s::int8[] is null or lane = any (%(lanes)s::int8[]) then rec end
+select id, state, version, waiting_for, due_at, lane,
+       case when %(lanes)s::int8[] is null or lane = any (%(lanes)s::int8[]) then record end as record
 from job where id > %(after)s::uuid order by id limit %(most)s;
 
 -- name: jobs_newest
-select id, state, version, wait, due, lane,
-       case when %(lanes)s::int8[] is null or lane = any (%(lanes)s::int8[]) then rec end
+select id, state, version, waiting_for, due_at, lane,
+       case when %(lanes)s::int8[] is null or lane = any (%(lanes)s::int8[]) then record end as record
 from job where id < %(after)s::uuid order by id desc limit %(most)s;
 
 -- name: ended
-select queue, state, at, id from ended
-where (queue, state, at, id) > (%(queue)s, %(state)s, %(at)s, %(id)s::uuid)
+select queue, state, ended_at, id from ended
+where (queue, state, ended_at, id) > (%(queue)s, %(state)s, %(at)s, %(id)s::uuid)
   and (%(wanted)s::int8 is null or queue = %(wanted)s::int8) and (%(death)s = '' or death = %(death)s)
   and (not %(is_dead)s or state = 1) and (not %(is_cancelled)s or state = 2) and (%(code)s = '' or code = %(code)s)
   and (%(fingerprint)s = '' or fingerprint = %(fingerprint)s)
-order by queue, state, at, id limit 100;
+order by queue, state, ended_at, id limit 100;
 
 -- name: ended_newest
-select queue, state, at, id from ended
-where (queue, state, at, id) < (%(queue)s, %(state)s, %(at)s, %(id)s::uuid)
+select queue, state, ended_at, id from ended
+where (queue, state, ended_at, id) < (%(queue)s, %(state)s, %(at)s, %(id)s::uuid)
   and (%(wanted)s::int8 is null or queue = %(wanted)s::int8) and (%(death)s = '' or death = %(death)s)
   and (not %(is_dead)s or state = 1) and (not %(is_cancelled)s or state = 2) and (%(code)s = '' or code = %(code)s)
   and (%(fingerprint)s = '' or fingerprint = %(fingerprint)s)
-order by queue desc, state desc, at desc, id desc limit 100;
+order by queue desc, state desc, ended_at desc, id desc limit 100;
 
 -- name: finished
-select seq, jobs from finished where seq >= %(seq)s and count > 0 order by seq limit 1;
+select seq, jobs from finished where seq >= %(seq)s and kept > 0 order by seq limit 1;
 
 -- name: finished_before
-select seq from finished where at < %(since)s order by seq desc limit 1;
+select seq from finished where finished_at < %(since)s order by seq desc limit 1;
 
 -- name: finished_newest
-select seq, jobs from finished where seq <= %(seq)s and count > 0 order by seq desc limit 1;
+select seq, jobs from finished where seq <= %(seq)s and kept > 0 order by seq desc limit 1;
 
 -- name: leases
-select s.name, l.at, l.jobs from lease as l join session as s on s.id = l.session;
+select s.name, l.leased_at, l.jobs from lease as l join session as s on s.id = l.session;
 
 -- name: held
 select id from limiter where permits = 0;
@@ -43,7 +43,7 @@ select id from limiter where permits = 0;
 with lanes as (
     select id, queue_name, tenant_name, task, dependency from lane
     union
-    select lane, queue, tenant, task, dependency from ledger
+    select lane, queue, tenant, task, dependency from uncounted_enqueue
 )
 select id from lanes
 where (%(queue)s = '' or queue_name = %(queue)s) and (%(tenant)s::text is null or tenant_name = %(tenant)s::text)
@@ -54,25 +54,25 @@ select id, sum(ready)::int8, sum(scheduled)::int8, sum(retrying)::int8, sum(park
 from (
     select id, ready, scheduled, retrying, parked, dead from lane
     union all
-    select lane, ready, scheduled, retrying, parked, 0 from ledger
+    select lane, ready, scheduled, retrying, parked, 0 from uncounted_enqueue
 ) as counted group by id;
 
 -- name: due
-select d.lane, d.wait, count(*)
-from (select id from queue union select number_of('queue', queue) from ledger) as q
-cross join (values (1), (2), (3), (4)) as waits (wait)
-join delayed as d on d.queue = q.id and d.wait = waits.wait and d.due <= %(now)s
-group by d.lane, d.wait;
+select d.lane, d.waiting_for, count(*)
+from (select id from queue union select hash_id('queue', queue) from uncounted_enqueue) as q
+cross join (values (1), (2), (3), (4)) as waits (waiting_for)
+join delayed as d on d.queue = q.id and d.waiting_for = waits.waiting_for and d.due_at <= %(now)s
+group by d.lane, d.waiting_for;
 
 -- name: finished_counts
-select q.name, sum(f.count)::int8 from finished as f join queue as q on q.id = f.queue
-where f.count > 0 and (%(queue)s = '' or q.name = %(queue)s) group by q.name;
+select q.name, sum(f.kept)::int8 from finished as f join queue as q on q.id = f.queue
+where f.kept > 0 and (%(queue)s = '' or q.name = %(queue)s) group by q.name;
 
 -- name: cancelled
 select lane, count(*) from ended where state = 2 group by lane;
 
 -- name: all_finished
-select jobs from finished where count > 0;
+select jobs from finished where kept > 0;
 
 -- name: events
 select seq, data from event where seq > %(after)s order by seq limit %(limit)s;

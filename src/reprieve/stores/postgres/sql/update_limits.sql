@@ -20,7 +20,7 @@ set permits = case when %(sets_permits)s then %(permits)s::int8 else permits end
     rate_count = case when %(sets_rate)s then %(rate_count)s::int8 else rate_count end,
     rate_window = case when %(sets_rate)s then %(rate_window)s::float8 else rate_window end,
     meter = case when %(sets_rate)s then %(meter)s else meter end,
-    back_at = 0
+    reopens_at = 0
 where id = %(id)s;
 
 -- name: tenant
@@ -32,7 +32,7 @@ set permits = case when %(sets_permits)s then %(permits)s::int8 else permits end
     meter = case when %(sets_rate)s then %(meter)s else meter end,
     weight = coalesce(%(weight)s::float8, weight),
     load = trunc(running * 1000000 / coalesce(%(weight)s::float8, weight))::int8,
-    blocked = 0, ringed = true, back_at = null,
+    blocked = 0, is_candidate = true, reopens_at = null,
     finish = greatest(finish, (select clock from queue where queue.id = tenant.queue))
 where id = %(id)s;
 
@@ -48,19 +48,19 @@ select distinct l.name, 0::int8, null::int8, null::int8, null::int8, null::float
 from (
     select case %(subject)s when 'queue' then queue when 'task' then task when 'dependency' then dependency else "group" end
            as name
-    from ledger
+    from uncounted_enqueue
 ) as l
-where l.name <> '' and not exists (select 1 from limiter where limiter.id = number_of('limiter', %(subject)s, l.name))
+where l.name <> '' and not exists (select 1 from limiter where limiter.id = hash_id('limiter', %(subject)s, l.name))
 order by 1;
 
 -- name: tenants
 select t.name, q.name, t.running, t.permits, t.max_running, t.rate_count, t.rate_window, t.weight, t.served, t.served_at,
-       case q.last when t.id then q.streak else 0 end, greatest(0, (q.clock - t.finish) / 1000000)
+       case q.last_tenant when t.id then q.in_a_row else 0 end, greatest(0, (q.clock - t.finish) / 1000000)
 from tenant as t join queue as q on q.id = t.queue where q.name = %(queue)s or %(queue)s = ''
 union all
 select distinct l.tenant, l.queue, 0::int8, null::int8, null::int8, null::int8, null::float8, 1::float8, 0::int8, null::int8,
        0::int8, 0::int8
-from ledger as l
+from uncounted_enqueue as l
 where (l.queue = %(queue)s or %(queue)s = '')
-  and not exists (select 1 from tenant where tenant.id = number_of('tenant', l.queue, l.tenant))
+  and not exists (select 1 from tenant where tenant.id = hash_id('tenant', l.queue, l.tenant))
 order by 2, 1;

@@ -21,6 +21,7 @@ from reprieve.errors import (
 )
 from reprieve.stores.open import open_store
 from reprieve.stores.postgres import PostgresStore
+from reprieve.stores.postgres.functions import with_hashed_names
 from reprieve.stores.protocol import Filter
 from reprieve.testing.conformance.stage import START, Worker, enqueue, new_job, new_jobs
 from tests.servers.postgres import LOCKED_OUT
@@ -63,7 +64,7 @@ async def test_certificate_that_is_missing_is_no_missing_database() -> None:
         port = server.sockets[0].getsockname()[1]
         error = await failure(f"postgresql://127.0.0.1:{port}/db?sslmode=verify-full&sslrootcert=/nowhere/root.crt")
     assert isinstance(error, StoreRefused)
-    assert "there is no certificate to know the server by; name its file" in str(error)
+    assert "there is no root certificate to verify the server; name its file" in str(error)
 
 
 async def test_wrong_password_is_no_passing_error(url: str, postgres_url: str) -> None:
@@ -112,23 +113,23 @@ async def test_read_only_database_says_so(url: str, store: PostgresStore, postgr
     assert "name the primary server" in str(error)
 
 
-async def test_layout_of_a_newer_release_is_refused(url: str) -> None:
+async def test_schema_of_a_newer_release_is_refused(url: str) -> None:
     store = PostgresStore(url)
     await store.tally("status", Filter(), START)
     await store.close()
     with psycopg.connect(url.partition("?")[0], autocommit=True) as admin:
-        admin.execute(f"insert into {url.partition('schema=')[2]}.layout values (2, 'other')")  # noqa: S608 - our own
+        admin.execute(f"insert into {url.partition('schema=')[2]}.schema_version values (2, 'other')")  # noqa: S608 - our own
     error = await failure(url)
     assert isinstance(error, NewerSchema)
-    assert "has layout 2, and this release knows 1; update Reprieve" in str(error)
+    assert "has schema version 2, and this release knows 1; update Reprieve" in str(error)
 
 
-async def test_layout_that_was_changed_is_refused(url: str) -> None:
+async def test_schema_that_other_migrations_made_is_refused(url: str) -> None:
     store = PostgresStore(url)
     await store.tally("status", Filter(), START)
     await store.close()
     with psycopg.connect(url.partition("?")[0], autocommit=True) as admin:
-        admin.execute(f"update {url.partition('schema=')[2]}.layout set checksum = 'other'")  # noqa: S608 - our own
+        admin.execute(f"update {url.partition('schema=')[2]}.schema_version set checksum = 'other'")  # noqa: S608 - our own
     assert isinstance(await failure(url), StoreCorrupt)
 
 
@@ -230,7 +231,7 @@ async def test_connection_that_is_lost_in_a_transaction_loses_and_doubles_nothin
     await store.enqueue(jobs, START)
     with psycopg.connect(url.partition("?")[0]) as holder:
         holder.execute(f"set search_path = {url.partition('schema=')[2]}")
-        holder.execute("select take_turn('1:1:')")
+        holder.execute(with_hashed_names("select acquire_claim_lock('1:1:')"))
         claim = asyncio.create_task(worker.ask(3))
         cut = (
             "select pg_terminate_backend(pid) from pg_stat_activity "

@@ -1,4 +1,4 @@
-"""Care for a schema: what is seen of it from outside, and migrations that can be run by hand."""
+"""Diagnostics of a schema, and migrations that can be run by hand."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +12,7 @@ from reprieve.errors import StoreReadOnly
 from reprieve.stores.diagnostics import Finding
 from reprieve.stores.open import diagnostics_for
 from reprieve.stores.postgres import PostgresStore
+from reprieve.stores.postgres.functions import with_hashed_names
 from reprieve.stores.protocol import Filter, Retention
 from reprieve.testing.conformance.stage import DAY, START, Worker, enqueue, fail, kill, new_job, succeed
 from tests.stores.postgres.recount import stored_ids
@@ -32,7 +33,17 @@ async def test_store_that_is_well_is_found_well(url: str, store: PostgresStore) 
     await store.tally("status", Filter(), START)
     found = levels(list(diagnostics_for(url).examine(clock.now())))
     assert set(found.values()) == {"ok"}
-    assert {"server", "way", "durability", "skew", "autovacuum", "connections", "rights", "indexes"} < found.keys()
+    assert {
+        "server",
+        "way",
+        "durability",
+        "skew",
+        "autovacuum",
+        "connections",
+        "functions",
+        "rights",
+        "indexes",
+    } < found.keys()
     assert diagnostics_for(url).schema_version().stored == 1
 
 
@@ -76,7 +87,7 @@ def changed(url: str, *statements: str) -> Iterator[None]:
     with psycopg.connect(url.partition("?")[0], autocommit=True) as admin:
         admin.execute(f"set search_path = {schema_of(url)}")
         for statement in statements:
-            admin.execute(statement)
+            admin.execute(with_hashed_names(statement))
         yield
 
 
@@ -105,7 +116,7 @@ def test_what_somebody_changed_is_seen(url: str, statement: str, name: str, leve
 
 
 def test_transaction_that_is_open_for_long_is_seen(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reprieve.stores.postgres.care.LONG", 0)
+    monkeypatch.setattr("reprieve.stores.postgres.diagnostics.MAX_TRANSACTION_SECONDS", 0)
     diagnostics_for(url).migrate()
     with psycopg.connect(url.partition("?")[0]) as reader:
         reader.execute("select 1")
@@ -122,7 +133,7 @@ GRANTS = (
     "create role {role} login",
     "grant usage on schema {schema} to {role}",
     "grant select, insert, update, delete on all tables in schema {schema} to {role}",
-    "revoke insert, update, delete on {schema}.layout from {role}",
+    "revoke insert, update, delete on {schema}.schema_version from {role}",
     "grant usage on all sequences in schema {schema} to {role}",
     "grant execute on all functions in schema {schema} to {role}",
 )
@@ -155,7 +166,7 @@ async def test_role_with_the_least_rights_does_all_work(url: str, role: str) -> 
         assert levels(list(diagnostics_for(as_role(url, role)).examine(clock.now())))["rights"] == "ok"
 
 
-@pytest.mark.parametrize("call", ["forget_day(9223372036854775807)", "prepare_days(1700000000000, 50)"])
+@pytest.mark.parametrize("call", ["drop_event_day(9223372036854775807)", "create_event_days(1700000000000, 50)"])
 def test_role_that_may_only_look_changes_no_history(url: str, role: str, call: str) -> None:
     diagnostics_for(url).migrate()
     with changed(url, *grants(url, role)[:2], f"grant select on all tables in schema {schema_of(url)} to {role}"):
@@ -164,21 +175,21 @@ def test_role_that_may_only_look_changes_no_history(url: str, role: str, call: s
             psycopg.connect(as_role(url, role).partition("?")[0], autocommit=True) as reader,
             pytest.raises(psycopg.errors.InsufficientPrivilege),
         ):
-            reader.execute(f"select {schema_of(url)}.{call}")
+            reader.execute(with_hashed_names(f"select {schema_of(url)}.{call}"))
         assert days(url) == before
         (found,) = [
             finding for finding in diagnostics_for(as_role(url, role)).examine(clock.now()) if finding.name == "rights"
         ]
-        assert "forget_day, job" in found.seen
+        assert {"create_event_days", "drop_event_day", "job"} <= set(found.seen.split("with ")[1].split(", "))
 
 
 def test_days_are_made_and_dropped_only_by_the_clock_of_the_server(url: str) -> None:
     diagnostics_for(url).migrate()
     before = days(url)
     assert len(before) == 4
-    with changed(url, "select prepare_days(9223372036854775807, 1000000)"):
+    with changed(url, "select create_event_days(9223372036854775807, 1000000)"):
         assert len(days(url)) <= len(before) + 7
-    with changed(url, *["select forget_day(9223372036854775807)"] * 9):
+    with changed(url, *["select drop_event_day(9223372036854775807)"] * 9):
         assert set(before) <= set(days(url))
 
 
@@ -190,7 +201,7 @@ def test_what_the_owner_does_for_others_touches_no_table_of_theirs(url: str, rol
     ):
         worker.execute("create temp table event (at int8) partition by range (at)")
         worker.execute("create temp table event_1 partition of event for values from (0) to (10)")
-        worker.execute(f"select {schema_of(url)}.forget_day(9223372036854775807)")
+        worker.execute(with_hashed_names(f"select {schema_of(url)}.drop_event_day(9223372036854775807)"))
         assert worker.execute("select to_regclass('pg_temp.event_1') is not null").fetchone() == (True,)
 
 

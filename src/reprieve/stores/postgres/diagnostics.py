@@ -1,4 +1,4 @@
-"""Care for a schema: the server, its settings, the layout, who works on it, and what stands in the way."""
+"""Diagnostics of a schema: the server, its settings, the schema version, sessions, and what slows it down."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -19,37 +19,38 @@ from reprieve.stores.diagnostics import (
     schema_finding,
     sessions_finding,
 )
-from reprieve.stores.postgres import layout
+from reprieve.stores.postgres import schema
 from reprieve.stores.postgres.address import READ, Address
-from reprieve.stores.postgres.bell import DEAF_LOOKS
-from reprieve.stores.postgres.faults import translate
+from reprieve.stores.postgres.connection import Connection
+from reprieve.stores.postgres.error_mapping import translate
+from reprieve.stores.postgres.functions import functions
 from reprieve.stores.postgres.leases import unpack_lease
-from reprieve.stores.postgres.line import Line
+from reprieve.stores.postgres.notifier import POLL_SECONDS
 from reprieve.stores.postgres.outbox import contents_of
 from reprieve.stores.postgres.statements import statements
 
-SKEW = 1_000
-"""Milliseconds that a clock may differ from the server's."""
+MAX_SKEW_MS = 1_000
+"""Milliseconds that this clock may differ from the server's."""
 
-SPARE = 20
-"""Connections that should be left."""
+MIN_SPARE_CONNECTIONS = 20
+"""Connections of the server that should be unused."""
 
-LONG = 600
-"""Seconds after which a transaction keeps dead rows from being cleared away for too long."""
+MAX_TRANSACTION_SECONDS = 600
+"""Seconds that a transaction may be open: while it is, vacuum removes no dead row."""
 
-FAR = 1_000_000
-"""Transactions after which a replica does."""
+MAX_REPLICA_LAG_TRANSACTIONS = 1_000_000
+"""Transactions that a replica may be behind: it keeps dead rows as well."""
 
 
-class PostgresCare:
-    """Looks after one schema."""
+class PostgresDiagnostics:
+    """Examines and migrates one schema, without opening it for jobs."""
 
     def __init__(self, address: Address) -> None:
         """Take the schema."""
         self._address = address
 
     def examine(self, now: int) -> Iterator[Finding]:
-        """Look at the server, the way to it, its settings, the layout, our rights, and who works."""
+        """Return what is found of the server, the connection, the settings, the schema, our rights and the sessions."""
         local = local_clock(now)
         try:
             with closing(self._address.connect()) as connection, self._address.transaction(connection, READ):
@@ -58,39 +59,37 @@ class PostgresCare:
             yield error_finding("store", translate(error, self._address.shown))
 
     def schema_version(self) -> SchemaVersion:
-        """Return the layout of the schema; a missing or empty one has none."""
-        known = len(layout.migrations())
+        """Return the version of the schema; 0 if it is missing or empty."""
+        known = len(schema.migrations())
         try:
             with closing(self._address.connect()) as connection, self._address.transaction(connection, READ):
-                return SchemaVersion(stored=layout.layout_of(connection, self._address), known=known)
+                return SchemaVersion(stored=schema.schema_version(connection, self._address), known=known)
         except psycopg.Error as error:
             raise translate(error, self._address.shown) from error
 
     def migrate(self) -> SchemaVersion:
-        """Do what using the schema for the first time does."""
-        layout.prepare(self._address)
+        """Bring the schema up to date, and drop functions that no release uses."""
+        schema.migrate(self._address)
         return self.schema_version()
 
     def migrations(self) -> list[Migration]:
-        """Return the steps, each as a script that makes what it needs and notes itself."""
-        return [
-            Migration(name=step.name, sql=layout.script_of(number, step, self._address))
-            for number, step in enumerate(layout.migrations(), start=1)
-        ]
+        """Return the migrations and the functions of this release, each as a script to be run by hand."""
+        return schema.scripts(self._address)
 
-    def _state(self, connection: Line, now: int, local: Callable[[], float]) -> Iterator[Finding]:
-        layout.require_server(connection)
+    def _state(self, connection: Connection, now: int, local: Callable[[], float]) -> Iterator[Finding]:
+        schema.require_server(connection)
         yield _server(connection)
-        yield _way(connection, self._address)
+        yield _connection_path(connection, self._address)
         yield _flushes(connection)
         yield _clock(connection, local)
         yield _vacuum(connection)
         yield _connections(connection)
         yield _transactions(connection)
-        stored, known = layout.layout_of(connection, self._address), len(layout.migrations())
+        stored, known = schema.schema_version(connection, self._address), len(schema.migrations())
         yield schema_finding(SchemaVersion(stored=stored, known=known))
         if stored != known:
             return
+        yield _functions(connection)
         yield _rights(connection, self._address)
         yield _indexes(connection)
         yield _lanes(connection)
@@ -101,38 +100,38 @@ class PostgresCare:
 
 def _server(connection: psycopg.Connection) -> Finding:
     version = connection.info.parameter_status("server_version") or ""
-    (is_replica,) = connection.execute(statements("care")["replica"]).fetchone() or (False,)
+    (is_replica,) = connection.execute(statements("diagnostics")["replica"]).fetchone() or (False,)
     if is_replica:
         fix = "name the primary server in the URL, and leave target_session_attrs out of it"
         return Finding(name="server", level="bad", seen=f"PostgreSQL {version}, a replica that takes no jobs", fix=fix)
     return Finding(name="server", level="ok", seen=f"PostgreSQL {version}")
 
 
-def _way(connection: Line, address: Address) -> Finding:
+def _connection_path(connection: Connection, address: Address) -> Finding:
     if not connection.is_pooled:
         return Finding(name="way", level="ok", seen="straight to the server")
-    if address.ears:
+    if address.listen_conninfo:
         return Finding(name="way", level="ok", seen="through a pooler, and straight to the server to listen")
-    seen = f"through a pooler, where nothing is heard: whoever waits looks every {DEAF_LOOKS:g} s"
-    fix = "add listen=… with the URL of the server itself, so that jobs start at once"
+    seen = f"through a pooler, where no notification arrives: workers poll every {POLL_SECONDS:g} s"
+    fix = "add listen=… with the URL of the server itself to the URL, so that jobs start at once"
     return Finding(name="way", level="warn", seen=seen, fix=fix)
 
 
 def _clock(connection: psycopg.Connection, local: Callable[[], float]) -> Finding:
     def ask() -> float:
-        (server,) = connection.execute(statements("care")["clock"]).fetchone() or (local(),)
+        (server,) = connection.execute(statements("diagnostics")["clock"]).fetchone() or (local(),)
         return float(server)
 
     apart = round(abs(measure_skew(ask, local)))
     seen = f"{apart:,} ms from the server's"
-    if apart < SKEW:
+    if apart < MAX_SKEW_MS:
         return Finding(name="skew", level="ok", seen=seen)
     fix = "set the clocks of all machines by NTP: jobs go by the server's, but your code and your logs do not"
     return Finding(name="skew", level="warn", seen=seen, fix=fix)
 
 
 def _vacuum(connection: psycopg.Connection) -> Finding:
-    setting, tables = connection.execute(statements("care")["vacuum"]).fetchone() or ("on", None)
+    setting, tables = connection.execute(statements("diagnostics")["vacuum"]).fetchone() or ("on", None)
     if setting != "on":
         fix = "set autovacuum = on in postgresql.conf, or tables only grow and claims become slower"
         return Finding(name="autovacuum", level="bad", seen="off", fix=fix)
@@ -143,17 +142,27 @@ def _vacuum(connection: psycopg.Connection) -> Finding:
 
 
 def _connections(connection: psycopg.Connection) -> Finding:
-    most, used = connection.execute(statements("care")["connections"]).fetchone() or (0, 0)
+    most, used = connection.execute(statements("diagnostics")["connections"]).fetchone() or (0, 0)
     seen = f"{used} of {most} in use"
-    if most - used > SPARE:
+    if most - used > MIN_SPARE_CONNECTIONS:
         return Finding(name="connections", level="ok", seen=seen)
     fix = "raise max_connections, or put a pooler in front: a worker process opens up to nine"
     return Finding(name="connections", level="warn", seen=seen, fix=fix)
 
 
+def _functions(connection: psycopg.Connection) -> Finding:
+    missing = [function.plain_name for function in schema.missing_functions(connection)]
+    if not missing:
+        return Finding(name="functions", level="ok", seen=f"all {len(functions())} of this release")
+    fix = "reprieve migrate up, as the owner of the schema, creates them"
+    return Finding(name="functions", level="bad", seen=f"this release lacks {', '.join(missing)}", fix=fix)
+
+
 def _rights(connection: psycopg.Connection, address: Address) -> Finding:
-    """Look for what the role may not do with our tables, sequences and functions."""
-    missing = [name for (name,) in connection.execute(statements("care")["rights"]).fetchall()]
+    """Check that the role may use our tables, sequences and the functions of this release."""
+    plain_names = {function.name: function.plain_name for function in functions().values()}
+    rows = connection.execute(statements("diagnostics")["rights"], {"functions": list(plain_names)}).fetchall()
+    missing = [str(plain_names.get(name, name)) for (name,) in rows]
     (user,) = connection.execute("select current_user").fetchone() or ("",)
     if not missing:
         return Finding(name="rights", level="ok", seen=f"{user} has them all")
@@ -164,8 +173,8 @@ def _rights(connection: psycopg.Connection, address: Address) -> Finding:
 
 
 def _indexes(connection: psycopg.Connection) -> Finding:
-    found: dict[str, bool] = dict(connection.execute(statements("care")["indexes"]).fetchall())
-    wanted = layout.indexes()
+    found: dict[str, bool] = dict(connection.execute(statements("diagnostics")["indexes"]).fetchall())
+    wanted = schema.indexes()
     missing = sorted(name for name in wanted if not found.get(name, False))
     if not missing:
         return Finding(name="indexes", level="ok", seen=f"all {len(wanted)} are there")
@@ -174,19 +183,22 @@ def _indexes(connection: psycopg.Connection) -> Finding:
 
 
 def _lanes(connection: psycopg.Connection) -> Finding:
-    """Look for jobs that were put aside because their lane has the number of another."""
-    count, task, tenant, first = connection.execute(statements("care")["misfits"]).fetchone() or (0, "", "", "")
-    if not count:
-        return Finding(name="lanes", level="ok", seen="no two have the same number")
-    seen = (
-        f"{count} enqueues put aside, of task {task!r} and tenant {tenant!r}, from job {first} on: lanes share a number"
+    """Check for jobs that were set aside because two lanes have the same id."""
+    count, task, tenant, first = connection.execute(statements("diagnostics")["hash_collisions"]).fetchone() or (
+        0,
+        "",
+        "",
+        "",
     )
-    fix = "enqueue those jobs again under another tenant or task; the table misfit names their lanes and ids"
+    if not count:
+        return Finding(name="lanes", level="ok", seen="no two have the same id")
+    seen = f"{count} enqueues set aside, of task {task!r} and tenant {tenant!r}, from job {first} on: lanes share an id"
+    fix = "enqueue those jobs again under another tenant or task; the table hash_collision names their lanes and ids"
     return Finding(name="lanes", level="bad", seen=seen, fix=fix)
 
 
 def _flushes(connection: psycopg.Connection) -> Finding:
-    fsync, commit = connection.execute(statements("care")["settings"]).fetchone() or ("", "")
+    fsync, commit = connection.execute(statements("diagnostics")["settings"]).fetchone() or ("", "")
     if fsync != "on":
         fix = "set fsync = on in postgresql.conf, or jobs that were acknowledged are lost with the power"
         return Finding(name="durability", level="bad", seen=f"fsync is {fsync}", fix=fix)
@@ -197,12 +209,12 @@ def _flushes(connection: psycopg.Connection) -> Finding:
 
 
 def _events(connection: psycopg.Connection, now: int) -> Finding:
-    (newest,) = connection.execute(statements("care")["newest"]).fetchone() or (None,)
+    (newest,) = connection.execute(statements("diagnostics")["newest"]).fetchone() or (None,)
     return events_finding(newest, now)
 
 
 def _sessions(connection: psycopg.Connection, now: int) -> Finding:
-    sql = statements("care")
+    sql = statements("diagnostics")
     alive, dead = connection.execute(sql["sessions"], {"now": now}).fetchone() or (0, 0)
     leases = connection.execute(sql["orphans"], {"now": now})
     orphans = sum(len(unpack_lease(jobs)) for (jobs,) in leases)
@@ -210,12 +222,12 @@ def _sessions(connection: psycopg.Connection, now: int) -> Finding:
 
 
 def _transactions(connection: psycopg.Connection) -> Finding:
-    (oldest,) = connection.execute(statements("care")["oldest"]).fetchone() or (0,)
-    name, behind = connection.execute(statements("care")["behind"]).fetchone() or ("", -1)
-    why = "while it lasts, no dead row can be cleared away, and every claim becomes slower"
-    if oldest >= LONG:
+    (oldest,) = connection.execute(statements("diagnostics")["oldest"]).fetchone() or (0,)
+    name, behind = connection.execute(statements("diagnostics")["behind"]).fetchone() or ("", -1)
+    why = "while it lasts, vacuum removes no dead row, and every claim becomes slower"
+    if oldest >= MAX_TRANSACTION_SECONDS:
         return Finding(name="transactions", level="warn", seen=f"one is open for {oldest:,} s", fix=f"end it: {why}")
-    if behind >= FAR:
+    if behind >= MAX_REPLICA_LAG_TRANSACTIONS:
         seen = f"the replica or slot {name} is {behind:,} of them behind"
         return Finding(name="transactions", level="warn", seen=seen, fix=f"let it catch up, or drop its slot: {why}")
     return Finding(name="transactions", level="ok", seen="none is open for long")

@@ -12,7 +12,7 @@ from session;
 select l.jobs from lease as l join session as s on s.id = l.session where s.is_dead or s.expires_at < %(now)s;
 
 -- name: oldest
--- Transactions that write or read, and prepared ones: each keeps dead rows where they are.
+-- Open transactions and prepared ones: vacuum removes no row that one of them may still see.
 select greatest(
     (select max(extract(epoch from clock_timestamp() - xact_start)) from pg_stat_activity
      where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'),
@@ -21,7 +21,7 @@ select greatest(
 )::int8;
 
 -- name: behind
--- Replicas that say what they still read keep dead rows as well, and slots even for those that are gone.
+-- Replicas with hot_standby_feedback keep dead rows as well, and replication slots even after their replica is gone.
 select name, age(oldest)::int8 from (
     select slot_name::text, xmin from pg_replication_slots union all select application_name, backend_xmin from pg_stat_replication
 ) as replica (name, oldest)
@@ -45,18 +45,20 @@ select current_setting('max_connections')::int8, (select count(*) from pg_stat_a
 
 -- name: rights
 select relname from pg_class
-where relnamespace = current_schema()::regnamespace and relname <> 'layout' and not relispartition and case
+where relnamespace = current_schema()::regnamespace and relname <> 'schema_version' and not relispartition and case
     when relkind in ('r', 'p') then not (has_table_privilege(oid, 'select') and has_table_privilege(oid, 'insert')
                                          and has_table_privilege(oid, 'update') and has_table_privilege(oid, 'delete'))
     when relkind = 'S' then not has_sequence_privilege(oid, 'usage')
     else false
 end
 union all
-select proname from pg_proc where pronamespace = current_schema()::regnamespace and not has_function_privilege(oid, 'execute')
+select proname from pg_proc
+where pronamespace = current_schema()::regnamespace and proname = any (%(functions)s::text[])
+  and not has_function_privilege(oid, 'execute')
 order by relname;
 
--- name: misfits
-select count(*), min(task), min(tenant), min(low::text) from misfit;
+-- name: hash_collisions
+select count(*), min(task), min(tenant), min(lowest_id::text) from hash_collision;
 
 -- name: indexes
 select c.relname, i.indisvalid and i.indisready

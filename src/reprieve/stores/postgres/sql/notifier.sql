@@ -1,9 +1,9 @@
--- name: hurry
--- Nothing that is said here has to outlive a crash, so nobody waits for the disk.
+-- name: no_flush
+-- A notification need not survive a crash of the server, so its commit waits for no disk.
 set synchronous_commit = off;
 
 -- name: listen
 listen "{channel}";
 
--- name: tell
+-- name: notify
 select count(pg_notify(%(channel)s, payload)) from unnest(%(payloads)s::text[]) as payload;

@@ -1,0 +1,210 @@
+"""What a claim reads before it chooses: a queue, and its candidates with their open lanes and limiters."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+import msgspec
+
+from reprieve.core.fairness.candidates import FIRST, BlockReason, FairnessState, Lane, Position, Tenant, Weights
+from reprieve.core.fairness.settings import DEFAULTS
+from reprieve.core.limits import Limits
+from reprieve.stores.candidate_rows import LaneRow, LimitsRow
+from reprieve.stores.postgres.pipeline import Result
+from reprieve.stores.postgres.pool import Tx
+from reprieve.stores.postgres.released import ReleasedSlots
+from reprieve.stores.postgres.rows import array_of
+from reprieve.stores.postgres.statements import statements
+
+
+class QueueRow(msgspec.Struct, array_like=True, frozen=True):
+    """A queue."""
+
+    clock: int
+    last_tenant: int
+    in_a_row: int
+    last_served_at: int
+    other_served_at: int
+    limiter: int
+    """The id of its own limiter."""
+    first_due_at: int | None
+    """When its first delayed job is due."""
+    first_reopens_at: int | None
+    """When the first blocked lane or tenant, of any queue, may return."""
+
+    def state(self) -> FairnessState:
+        """Return what the queue remembers from one claim to the next."""
+        return FairnessState(self.clock, self.last_tenant, self.in_a_row, self.last_served_at, self.other_served_at)
+
+
+class LimiterRow(LimitsRow, frozen=True):
+    """A limiter."""
+
+    last_returned_tenant: int
+    is_returning: bool
+    """Whether it blocks lanes that may be opened again."""
+    row_location: str
+
+
+class TenantRow(LimitsRow, frozen=True):
+    """A tenant that is a candidate, or has slots back."""
+
+    name: str
+    weight: float
+    load: int
+    finish: int
+    served: int
+    is_candidate: bool
+    blocked: BlockReason
+    is_next: bool
+    """Whether it was read in the order of the candidates, not only because it has slots back."""
+    row_location: str
+
+
+class OpenLaneRow(LaneRow, frozen=True):
+    """An open lane of such a tenant."""
+
+    tenant: int
+    fresh_watermark: str
+    """The last fresh job that was taken."""
+    ready_watermark: str
+    """No row of `ready` is before it."""
+    row_location: str
+    is_oldest: bool
+    """Whether it was read because no lane of its priority was served longer ago, and its tenant has many lanes."""
+
+
+class CandidateRows(msgspec.Struct, frozen=True):
+    """What the function `candidates` returns."""
+
+    queue: QueueRow | None
+    tenants: list[TenantRow]
+    lanes: list[OpenLaneRow]
+    limiters: list[LimiterRow]
+
+
+_decode = msgspec.json.Decoder(CandidateRows).decode
+
+
+class IdleTenant(msgspec.Struct, frozen=True):
+    """A tenant that has slots back and no job that may use them."""
+
+    id: int
+    running: int
+    weight: float
+
+
+class Candidates(msgspec.Struct, frozen=True):
+    """The candidates of a queue, in the form in which they are chosen from."""
+
+    queue: QueueRow
+    returning: list[LimiterRow]
+    tenants: list[Tenant]
+    idle: list[IdleTenant]
+    read_up_to: Position | None
+    """The position of the last tenant that was read; None when there are no others."""
+
+
+class CandidateReader:
+    """Reads the candidates of one queue, as often as a claim needs more of them."""
+
+    def __init__(
+        self, tx: Tx, queue: int, now: int, limit: int, released: ReleasedSlots, *, checks_crowd: bool = False
+    ) -> None:
+        """Take the slots that the claim has released and not written: a tenant that is read has them already."""
+        self._tx = tx
+        self._sql = statements("claim")
+        self._queue = queue
+        self._now = now
+        self._max_tenants = limit + 2
+        self._released = released
+        self._checks_crowd = checks_crowd
+        self.limiters: dict[int, Limits] = {}
+        """Every limiter that was read. One that is read again keeps what was picked through it."""
+        self.row_locations: dict[int, str] = {}
+        """Where the rows of lanes, tenants and limiters were read."""
+        self.lanes: dict[int, OpenLaneRow] = {}
+
+    def request(self, after: Position = FIRST) -> Result:
+        """Request the candidates after a position, without waiting for them."""
+        parameters = {
+            "queue": self._queue,
+            "max_tenants": self._max_tenants,
+            "max_lanes": DEFAULTS.max_lanes_read,
+            "load": after.load,
+            "finish": after.finish,
+            "name": after.name,
+            "now": self._now,
+            "released_tenants": array_of(self._released.tenants),
+            "released_limiters": array_of(self._released.limiters),
+            "checks_crowd": self._checks_crowd,
+        }
+        return self._tx.execute(self._sql["candidates"], parameters)
+
+    def use(self, released: ReleasedSlots) -> None:
+        """Take the slots that are released; when the candidates were requested, only those that may be were known."""
+        self._released = released
+
+    def read(self, result: Result) -> Candidates | None:
+        """Return the candidates; None when the queue does not exist."""
+        (text,) = result.one() or ("{}",)
+        rows = _decode(text)
+        if rows.queue is None:
+            return None
+        self._add_limiters(rows.limiters)
+        lanes: dict[int, list[OpenLaneRow]] = defaultdict(list)
+        for lane in rows.lanes:
+            lanes[lane.tenant].append(lane)
+        tenants: list[Tenant] = []
+        idle: list[IdleTenant] = []
+        for row in rows.tenants:
+            self.row_locations[row.id] = row.row_location
+            released = self._released.tenants[row.id]
+            if row.is_candidate or (released and row.blocked == BlockReason.FULL):
+                tenants.append(self._tenant(row, lanes[row.id], released, rows.queue.clock))
+            elif released:
+                idle.append(IdleTenant(row.id, row.running - released, row.weight))
+        returning = [row for row in rows.limiters if row.is_returning]
+        return Candidates(rows.queue, returning, tenants, idle, self._read_up_to(rows.tenants))
+
+    def weights(self) -> Weights:
+        """Return the sums of the weights of the tenants that wait, and of those that only run."""
+        parameters = {"queue": self._queue, "max_tenants": DEFAULTS.max_tenants_weighed}
+        return Weights(*(self._tx.one(self._sql["weights"], parameters) or (0, 0)))
+
+    def refresh_locations(self, lanes: Iterable[int]) -> None:
+        """Read again where the rows of lanes are, which were written after they were read."""
+        self.row_locations.update(self._tx.all(self._sql["lane_locations"], {"lanes": array_of(lanes)}))
+
+    def _read_up_to(self, rows: Iterable[TenantRow]) -> Position | None:
+        in_order = [row for row in rows if row.is_next]
+        if len(in_order) < self._max_tenants:
+            return None
+        last = in_order[-1]
+        return Position(last.load, last.finish, last.name)
+
+    def _tenant(self, row: TenantRow, lanes: list[OpenLaneRow], released: int, clock: int) -> Tenant:
+        limits = row.limits()
+        limits.running -= released
+        limits.is_changed = bool(released)
+        first = [lane for lane in lanes if not lane.is_oldest]
+        has_more = len(first) > DEFAULTS.max_lanes_read
+        if has_more:
+            del first[DEFAULTS.max_lanes_read :]
+            known = {lane.id for lane in first}
+            first += [lane for lane in lanes if lane.is_oldest and lane.id not in known]
+        # A tenant that was blocked begins at the queue's virtual time.
+        finish = row.finish if row.is_candidate else max(row.finish, clock)
+        return Tenant(limits, row.name, row.weight, finish, row.served, list(map(self._lane, first)), has_more)
+
+    def _lane(self, row: OpenLaneRow) -> Lane:
+        self.row_locations[row.id] = row.row_location
+        self.lanes[row.id] = row
+        limiters = [self.limiters[limiter] for limiter in row.limiters if limiter]
+        return Lane(row.id, row.priority, row.served, row.ready, limiters)
+
+    def _add_limiters(self, rows: Iterable[LimiterRow]) -> None:
+        for row in rows:
+            if row.id not in self.limiters:
+                limits = self.limiters[row.id] = row.limits()
+                limits.running -= self._released.limiters[row.id]
+                self.row_locations[row.id] = row.row_location

@@ -1,0 +1,84 @@
+-- Acquire the claim lock, then count what enqueues have added to lanes.
+--
+-- Until the end of the transaction no other transaction claims, settles or updates limits in this schema. At most 1,000 rows of
+-- uncounted_enqueue are counted, so that no other transaction waits for long. `counted` is the snapshot up to which this
+-- connection knows everything to be counted: only transactions that were running in it, or began later, are searched.
+-- Reads and writes uncounted_enqueue, lane, queue, tenant and what create_lanes, set_aside_collisions and requeue_late_commits
+-- write. Takes the advisory lock of the schema.
+-- Returns the snapshot up to which everything is counted now; null if rows are left to count.
+create function acquire_claim_lock(counted pg_snapshot) returns pg_snapshot language plpgsql as $$
+declare
+    snapshot pg_snapshot;
+    running_xids xid8[];
+    row_count int8;
+    additions lane_addition[];
+    additions_without_lane lane_addition[];
+    new_candidates int8[];
+    has_collisions boolean;
+    has_late_commits boolean;
+begin
+    perform pg_advisory_xact_lock(1919250544, ('queue'::regclass::oid::int8 & 2147483647)::int4);
+    snapshot := pg_current_snapshot();
+    if pg_snapshot_xmax(counted) > pg_snapshot_xmax(snapshot) then
+        counted := '1:1:';    -- a snapshot of another server, from which this one took over
+    end if;
+    running_xids := array(select pg_snapshot_xip(counted));
+    with chosen as (
+        (select u.ctid as row_location from uncounted_enqueue as u
+         where u.xid >= pg_snapshot_xmax(counted) order by u.xid limit 1000)
+        union all
+        (select u.ctid as row_location from uncounted_enqueue as u where u.xid = any (running_xids) limit 1000)
+    ), gone as (
+        delete from uncounted_enqueue where ctid = any (array(select row_location from chosen)) returning *
+    ), sums as (
+        select lane, queue, tenant, task, dependency, "group", priority, sum(ready)::int8 as ready,
+               sum(scheduled)::int8 as scheduled, sum(retrying)::int8 as retrying, sum(parked)::int8 as parked,
+               (array_agg(lowest_id order by lowest_id))[1] as lowest_id,
+               (array_agg(highest_id order by highest_id desc))[1] as highest_id,
+               min(first_due_at) as first_due_at
+        from gone group by lane, queue, tenant, task, dependency, "group", priority
+    )
+    select (select count(*) from gone),
+           array_agg(row(s.lane, s.queue, s.tenant, s.task, s.dependency, s."group", s.priority, s.ready, s.scheduled,
+                         s.retrying, s.parked, s.lowest_id, s.highest_id, s.first_due_at)::lane_addition)
+    into row_count, additions from sums as s;
+    if row_count >= 1000 then
+        snapshot := null;
+    end if;
+    if additions is null then
+        return snapshot;
+    end if;
+
+    select array_agg(a) filter (where l.id is null), count(distinct a.lane) < count(*) or
+           bool_or((l.queue_name, l.tenant_name, l.task, l.dependency, l."group", l.priority)
+                   <> (a.queue, a.tenant, a.task, a.dependency, a."group", a.priority))
+    into additions_without_lane, has_collisions from unnest(additions) as a left join lane as l on l.id = a.lane;
+    if has_collisions or (additions_without_lane is not null and colliding_lanes(additions_without_lane) <> '{}') then
+        additions := set_aside_collisions(additions);
+        additions_without_lane := array(
+            select a from unnest(additions) as a where not exists (select 1 from lane where lane.id = a.lane)
+        );
+    end if;
+    if additions_without_lane is not null then
+        perform create_lanes(additions_without_lane);
+    end if;
+
+    update lane as l
+    set ready = l.ready + a.ready, scheduled = l.scheduled + a.scheduled, retrying = l.retrying + a.retrying,
+        parked = l.parked + a.parked, is_open = l.is_open or (l.blocked_by = 0 and l.ready + a.ready > 0)
+    from unnest(additions) as a where l.id = a.lane;
+    perform lower_due_watermarks(array_agg(hash_id('queue', a.queue)), array_agg(a.first_due_at)) from unnest(additions) as a
+    where a.first_due_at is not null having count(*) > 0;
+    select coalesce(bool_or(a.lowest_id <= l.fresh_watermark), false),
+           array_agg(distinct t.id) filter (where not t.is_candidate and t.blocked = 0)
+    into has_late_commits, new_candidates
+    from unnest(additions) as a join lane as l on l.id = a.lane join tenant as t on t.id = l.tenant where a.ready > 0;
+    if has_late_commits then
+        perform requeue_late_commits(additions);
+    end if;
+    if new_candidates is not null then
+        perform add_candidates(new_candidates);
+    end if;
+    return snapshot;
+end
+$$;

@@ -1,0 +1,63 @@
+-- Make delayed jobs of a queue ready that are due, at most `max_jobs` of each kind of wait, and make tenants candidates again
+-- whose rate allows a job again.
+-- Reads queue. Writes tenant, delayed, ready, lane and queue. Needs the claim lock.
+create function promote_due(queue_id int8, now int8, max_jobs int8) returns void language plpgsql as $$
+declare
+    pauses int8;
+    watermarks int8[];
+begin
+    update tenant as t
+    set blocked = 0, is_candidate = true, reopens_at = null,
+        finish = greatest(t.finish, (select q.clock from queue as q where q.id = t.queue))
+    where t.reopens_at <= now;
+    if coalesce(first_due_at(queue_id) > now, true) then
+        return;
+    end if;
+    select q.pauses, q.due_watermarks into pauses, watermarks from queue as q where q.id = queue_id;
+    with due as (
+        (select d.waiting_for, d.due_at, d.id from delayed as d
+         where d.queue = queue_id and d.waiting_for = 1 and d.due_at between watermarks[1] and now and pauses & 1 = 0
+         order by d.due_at, d.id limit max_jobs)
+        union all
+        (select d.waiting_for, d.due_at, d.id from delayed as d
+         where d.queue = queue_id and d.waiting_for = 2 and d.due_at between watermarks[2] and now and pauses & 2 = 0
+         order by d.due_at, d.id limit max_jobs)
+        union all
+        (select d.waiting_for, d.due_at, d.id from delayed as d
+         where d.queue = queue_id and d.waiting_for = 3 and d.due_at between watermarks[3] and now
+         order by d.due_at, d.id limit max_jobs)
+        union all
+        (select d.waiting_for, d.due_at, d.id from delayed as d
+         where d.queue = queue_id and d.waiting_for = 4 and d.due_at between watermarks[4] and now
+         order by d.due_at, d.id limit max_jobs)
+    ), gone as (
+        delete from delayed as d using due
+        where d.queue = queue_id and d.waiting_for = due.waiting_for and d.due_at = due.due_at and d.id = due.id
+        returning d.waiting_for, d.id, d.lane
+    ), arrived as (
+        insert into ready (lane, id) select lane, id from gone
+    ), sums as (
+        select lane, count(*) as ready, count(*) filter (where waiting_for = 1) as scheduled,
+               count(*) filter (where waiting_for = 2) as retrying, count(*) filter (where waiting_for > 2) as parked,
+               (array_agg(id order by id))[1] as lowest_id
+        from gone group by lane
+    ), counted as (
+        update lane as l
+        set ready = l.ready + v.ready, scheduled = l.scheduled - v.scheduled, retrying = l.retrying - v.retrying,
+            parked = l.parked - v.parked, ready_watermark = least(l.ready_watermark, v.lowest_id),
+            is_open = l.blocked_by = 0
+        from sums as v where l.id = v.lane
+        returning l.tenant
+    )
+    update tenant as t
+    set is_candidate = true,
+        finish = greatest(t.finish, (select q.clock from queue as q where q.id = queue_id))
+    where t.id in (select c.tenant from counted as c) and not t.is_candidate and t.blocked = 0;
+    update queue as q set due_watermarks = array(
+        select greatest(watermarks[w], least(now + 1, (
+            select d.due_at from delayed as d
+            where d.queue = queue_id and d.waiting_for = w and d.due_at >= watermarks[w] order by d.due_at limit 1
+        ))) from generate_series(1, 4) as w order by w
+    ) where q.id = queue_id;
+end
+$$;

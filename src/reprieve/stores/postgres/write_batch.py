@@ -1,0 +1,215 @@
+"""What a batch of changes writes: collected change by change, then written table by table."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from functools import cache, cached_property
+from typing import Any
+
+import msgspec
+
+from reprieve.core import change as changes_of
+from reprieve.core.change import Change
+from reprieve.core.duration import milliseconds
+from reprieve.core.job import CancelRequest, Job
+from reprieve.core.move import Start, Succeed
+from reprieve.stores.postgres.annotations import cancels
+from reprieve.stores.postgres.finished import keep
+from reprieve.stores.postgres.lane_cache import LaneCache
+from reprieve.stores.postgres.lane_ref import LaneRef, lane_of
+from reprieve.stores.postgres.pool import Tx
+from reprieve.stores.postgres.released import ReleasedSlots
+from reprieve.stores.postgres.rows import MAX_INT8, array_of, bytes_of, due_of, pack
+from reprieve.stores.postgres.statements import statements
+from reprieve.stores.record import CANCELLED, COUNTERS, DEAD, NUMBERS, WAITING
+
+_COUNTERS = ("ready", "scheduled", "retrying", "parked", "dead")
+_LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+_MAX_VERSION = (1 << 31) - 1
+_MAX_TTL_MS = 1 << 53
+_ARRAY = re.compile(r"%\((\w+)\)s::(\w+)\[\]")
+_encode = msgspec.msgpack.Encoder().encode
+_encode_json = msgspec.json.Encoder().encode
+
+
+class Packed(msgspec.Struct, frozen=True):
+    """A change as bytes: the record of the job, or the whole job if it succeeded; and the event, if it has one."""
+
+    record: bytes
+    event: bytes | None
+
+
+def pack_change(change: Change) -> Packed | None:
+    """Return a change as bytes; None when no row can hold it, so that it fails alone and no other change with it."""
+    job = change.job
+    if not 0 <= job.version <= _MAX_VERSION:
+        return None
+    try:
+        if change.result is not None and milliseconds(change.result_ttl) > _MAX_TTL_MS:
+            return None
+        if type(change.event.move) is Succeed:
+            return Packed(_encode(job), None)
+        record, event = pack(job), _encode(change.event)
+        cause = (job.cause.code, job.cause.fingerprint) if job.cause else ()
+        texts = (job.death or "", *cause, job.queue, job.tenant, job.task, job.dependency, job.group)
+        is_text = b"\0" not in "".join(texts).encode()
+    except (OverflowError, TypeError, ValueError):
+        return None
+    numbers = (job.due_at, job.finished_at or 0, job.priority, change.event.at, change.event.version)
+    if not is_text or not all(-MAX_INT8 <= number <= MAX_INT8 for number in numbers):
+        return None
+    return Packed(record, None if type(change.event.move) is Start else event)
+
+
+class WriteBatch:
+    """What a batch of changes writes, collected so that each table is written once."""
+
+    def __init__(self, tx: Tx, lanes: LaneCache, now: int, released: ReleasedSlots) -> None:
+        """Begin with nothing; slots of jobs that ran are added to `released`."""
+        self._tx = tx
+        self._lanes = lanes
+        self._now = now
+        self._released = released
+        self._counts: dict[int, Counter[str]] = defaultdict(Counter)
+        self._ready_watermarks: dict[int, str] = {}
+        self._ran_on: Counter[int] = Counter()
+        self._new_candidates: set[int] = set()
+        self._new_lanes: dict[int, LaneRef] = {}
+        self._succeeded: dict[int, list[tuple[str, bytes]]] = defaultdict(list)
+        self._rows: list[tuple[object, ...]] = []
+        self._ready: list[tuple[int, str]] = []
+        self._delayed: list[tuple[int, int, int, str, int]] = []
+        self._ended: list[tuple[object, ...]] = []
+        self._events: list[tuple[int, str, int, bytes]] = []
+        self._results: list[tuple[str, int, bytes]] = []
+        self.no_longer_ready: list[tuple[int, str]] = []
+        self.no_longer_delayed: list[tuple[int, int, int, str]] = []
+        self.no_longer_ended: list[tuple[int, int, int, str]] = []
+
+    def leave(self, lane: int, counter: str) -> None:
+        """Count a job that leaves where it was."""
+        self._counts[lane][counter] -= 1
+        self._released.has_moved_jobs = True
+
+    def add(self, lane: int, change: Change, packed: Packed) -> None:
+        """Add a change of a job that was found on a lane, or leased from it."""
+        job = change.job
+        if change.session:
+            self._released.jobs.append(job.id)
+            self._ran_on[lane] += 1
+        if change.result is not None:
+            self._results.append((job.id, self._now + milliseconds(change.result_ttl), change.result))
+        if job.state == "succeeded":
+            self._succeeded[self._lanes.get(self._tx, lane).queue_id].append((job.id, packed.record))
+            return
+        self._add_event(change, packed)
+        if change.session and job.state == "waiting":
+            change, packed = self._cancel_if_requested(change, packed)
+            job = change.job
+        new_lane = lane_of(job)
+        if new_lane.lane != lane:
+            self._new_lanes[new_lane.lane] = new_lane
+        state = self._put(new_lane, job)
+        row = (job.id, new_lane.lane, due_of(job), job.version, state, NUMBERS[job.waiting_for], packed.record)
+        self._rows.append(row)
+
+    def _add_event(self, change: Change, packed: Packed) -> None:
+        if packed.event is not None:
+            self._events.append((change.event.at, change.job.id, change.event.version, packed.event))
+
+    def _cancel_if_requested(self, change: Change, packed: Packed) -> tuple[Change, Packed]:
+        """Cancel a job that would wait again, if its cancel was requested while it ran."""
+        request = self._cancel_requests.get(change.job.id)
+        cancel = None if request is None else changes_of.give_up(change, request)
+        packed_cancel = None if cancel is None else pack_change(cancel)
+        if cancel is None or packed_cancel is None:
+            return change, packed
+        self._add_event(cancel, packed_cancel)
+        return cancel, packed_cancel
+
+    @cached_property
+    def _cancel_requests(self) -> dict[str, CancelRequest]:
+        """The cancel requests of running jobs, read only when one of them would wait again."""
+        return cancels(self._tx) if self._released.may_have_cancel_requests else {}
+
+    def _put(self, lane: LaneRef, job: Job) -> int:
+        """Add the rows that say where a job is now; return its state as a number."""
+        count = self._counts[lane.lane]
+        if job.state in ("dead", "cancelled"):
+            state = DEAD if job.state == "dead" else CANCELLED
+            if state == DEAD:
+                count["dead"] += 1
+            code = job.cause.code if job.cause else ""
+            fingerprint = job.cause.fingerprint if job.cause else ""
+            ended_at = job.finished_at or self._now
+            self._ended.append((lane.queue_id, state, ended_at, job.id, lane.lane, job.death or "", code, fingerprint))
+            return state
+        if job.due_at > self._now:
+            wait = NUMBERS[job.waiting_for] or NUMBERS["schedule"]
+            self._delayed.append((lane.queue_id, wait, job.due_at, job.id, lane.lane))
+            self._released.delayed.append((lane.queue_id, job.due_at))
+            count[COUNTERS[wait]] += 1
+        else:
+            self._ready.append((lane.lane, job.id))
+            self._released.has_moved_jobs = True
+            count["ready"] += 1
+            self._ready_watermarks[lane.lane] = min(job.id, self._ready_watermarks.get(lane.lane, _LAST_ID))
+            self._new_candidates.add(lane.tenant_id)
+        return WAITING
+
+    def write(self) -> None:
+        """Write everything but the slots."""
+        tx, sql = self._tx, statements("settle")
+        if self._new_lanes:
+            names = [lane.names() for lane in self._new_lanes.values()]
+            tx.execute(statements("lanes")["create"], {"lanes": _encode_json(names).decode()})
+        for queue, jobs in self._succeeded.items():
+            keep(tx, queue, jobs, self._now)
+        for name, rows in (
+            ("remove_ready", self.no_longer_ready),
+            ("remove_delayed", self.no_longer_delayed),
+            ("remove_ended", self.no_longer_ended),
+            ("update_jobs", self._rows),
+            ("add_ready", self._ready),
+            ("add_delayed", self._delayed),
+            ("add_ended", self._ended),
+            ("add_events", self._events),
+            ("add_results", self._results),
+        ):
+            if rows:
+                run(tx, sql[name], rows)
+        if self._counts:
+            counts = [
+                {
+                    "id": lane,
+                    "ready_watermark": self._ready_watermarks.get(lane, _LAST_ID),
+                    **{name: count[name] for name in _COUNTERS},
+                }
+                for lane, count in self._counts.items()
+            ]
+            tx.execute(sql["count"], {"rows": _encode_json(counts).decode()})
+            self._released.written_lanes.update(self._counts)
+        if self._new_candidates:
+            tx.execute(sql["add_candidates"], {"tenants": array_of(self._new_candidates)})
+        self._lanes.load(tx, self._ran_on)
+        for lane, count in self._ran_on.items():
+            self._released.add(self._lanes[lane], count)
+
+
+def run(tx: Tx, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+    """Run a statement on many rows at once, given in the order in which it first names its arrays."""
+    columns = zip(_arrays(statement), zip(*rows, strict=True), strict=True)
+    tx.execute(statement, {name: _array(kind, values) for (name, kind), values in columns})
+
+
+@cache
+def _arrays(statement: str) -> list[tuple[str, str]]:
+    """Return the names and the types of the arrays that a statement takes."""
+    return list(dict.fromkeys(_ARRAY.findall(statement)))
+
+
+def _array(kind: str, values: Sequence[Any]) -> str | list[Any]:
+    """Return a column as an array; only texts, which may hold anything, are left to psycopg, which is slower."""
+    if kind == "bytea":
+        return bytes_of(values)
+    return list(values) if kind == "text" else array_of(values)
