@@ -325,7 +325,8 @@ def _tenant_columns(choice: Choice, resting: Sequence[Resting], places: Mapping[
         (_quoted(places[tenant.id]), tenant.running, load_of(tenant.running, tenant.weight), *(None,) * 7)
         for tenant in resting
     ]
-    for tenant, *values, blocked, reopens_at, served, served_at, meter in tenant_updates(choice):
+    for update in tenant_updates(choice):
+        tenant, *values, blocked, reopens_at, served, served_at, meter = msgspec.structs.astuple(update)
         rows.append((_quoted(places[tenant]), *values, int(blocked), reopens_at, served, served_at, _meter(meter)))
     ring_names = ("tenants", "running", "loads", "finishes", "ringed", "blocked", "back_ats")
     return _columns((*ring_names, "served", "served_ats", "meters"), rows)
@@ -333,8 +334,14 @@ def _tenant_columns(choice: Choice, resting: Sequence[Resting], places: Mapping[
 
 def _limiter_columns(choice: Choice, freed: Sequence[Limits], places: Mapping[int, str]) -> dict[str, str]:
     rows: list[tuple[object, ...]] = [
-        (_quoted(places[limiter]), running, _meter(meter), blocked_lanes > 0, reopens_at)
-        for limiter, running, blocked_lanes, reopens_at, meter in limiter_updates(choice, freed)
+        (
+            _quoted(places[limiter.id]),
+            limiter.running,
+            _meter(limiter.meter),
+            limiter.blocked_lanes > 0,
+            limiter.reopens_at,
+        )
+        for limiter in limiter_updates(choice, freed)
     ]
     return _columns(("limiters", "limiter_running", "limiter_meters", "limiter_asides", "limiter_back_ats"), rows)
 
