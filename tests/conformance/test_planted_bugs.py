@@ -174,8 +174,8 @@ BUGS = (
     Bug(
         "a flood may be served for ever",
         "core/fairness/choice.py",
-        "and self.state.in_a_row >= self.settings.max_in_a_row",
-        "and self.state.in_a_row >= 1_000",
+        "if self.state.in_a_row >= self.settings.max_in_a_row",
+        "if self.state.in_a_row >= 1_000",
         "no_tenant_gets_more_than_three_in_a_row_while_another_is_below_its_share",
     ),
     Bug(

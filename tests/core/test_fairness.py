@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from reprieve.core.fairness.candidates import BlockReason, FairnessState, Lane, Position, Tenant, Weights, weigh
 from reprieve.core.fairness.choice import Choice
 from reprieve.core.fairness.settings import FairnessSettings, aged_priority
-from reprieve.core.fairness.updates import lane_updates, limiter_updates, tenant_updates
+from reprieve.core.fairness.updates import LaneUpdate, lane_updates, limiter_updates, tenant_updates
 from reprieve.core.limits import Limits
 from reprieve.core.rate import Rate, spend
 from reprieve.errors import ValidationError
@@ -307,7 +307,7 @@ def test_a_lane_that_becomes_full_is_blocked_with_what_was_taken_from_it() -> No
     choice = choice_of(tenant("t", lane(ord("A"), 1, limits(7, 1, max_running=2)), lane(ord("B"))))
     assert picks(choice, 2) == "AB"
     (_, blocked) = lane_updates(choice)
-    assert blocked == (ord("A"), 1, False, 7, 1)
+    assert blocked == LaneUpdate(ord("A"), 1, is_open=False, blocked_by=7, served=1)
 
 
 def test_a_limiter_with_a_rate_says_when_it_has_room_again() -> None:
@@ -344,7 +344,7 @@ def test_a_claim_stops_at_so_many_blocked_lanes_and_says_so() -> None:
 def test_a_lane_that_is_empty_is_closed_and_its_tenant_no_candidate() -> None:
     choice = choice_of(tenant("t", lane(ord("A"), ready=2)))
     assert picks(choice, 5) == "AA"
-    assert lane_updates(choice) == [(ord("A"), 2, False, 0, 2)]
+    assert lane_updates(choice) == [LaneUpdate(ord("A"), 2, is_open=False, blocked_by=0, served=2)]
     (update,) = tenant_updates(choice)
     assert (update.is_candidate, update.running, update.load, update.served_at) == (False, 2, 2_000_000, NOW)
 
@@ -352,7 +352,7 @@ def test_a_lane_that_is_empty_is_closed_and_its_tenant_no_candidate() -> None:
 def test_a_lane_that_is_alone_and_goes_on_need_not_say_when_it_was_served() -> None:
     choice = choice_of(tenant("t", lane(ord("A"))))
     assert picks(choice, 5) == "AAAAA"
-    assert lane_updates(choice) == [(ord("A"), 5, True, 0, None)]
+    assert lane_updates(choice) == [LaneUpdate(ord("A"), 5, is_open=True, blocked_by=0, served=None)]
 
 
 def test_a_tenant_that_nothing_happened_to_is_not_written() -> None:

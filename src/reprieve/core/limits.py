@@ -34,7 +34,8 @@ class Limits(msgspec.Struct, eq=False):
     def take(self, now: int) -> None:
         """Count one more job."""
         self.running += 1
-        self.is_changed = True
+        if not self.is_changed:
+            self.is_changed = True
         if self.rate is not None:
             self.meter = spend(self.rate, self.meter, now, 1)
 

@@ -26,7 +26,7 @@ class BlockReason(IntEnum):
     """It has no permits."""
 
 
-class FairnessState(msgspec.Struct, eq=False):
+class FairnessState(msgspec.Struct, eq=False, gc=False):
     """What a queue remembers from one claim to the next."""
 
     clock: int
@@ -79,9 +79,12 @@ class Tenant(msgspec.Struct, eq=False):
     blocked: BlockReason = BlockReason.NONE
     is_empty: bool = False
     """Whether it has no open lane left."""
+    step: int = 0
+    """By how much a lease moves its virtual time."""
 
     def __post_init__(self) -> None:
-        """Note a lane that is alone."""
+        """Derive the rest, and note a lane that is alone."""
+        self.step = int(ROUND / self.weight + 0.5)
         self.is_empty = not self.lanes
         if len(self.lanes) == 1:
             self.lanes[0].is_alone = True

@@ -7,7 +7,6 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from reprieve.core.fairness.candidates import (
     FIRST,
-    ROUND,
     BlockReason,
     FairnessState,
     Lane,
@@ -30,6 +29,10 @@ class BlockedLane(NamedTuple):
 
 Need: TypeAlias = Literal["tenants", "weights"]
 """What a choice has to be given before it can go on: more tenants (`add`), or `weights`."""
+
+
+Entry: TypeAlias = tuple[int, int, str, Tenant]
+"""A position as a plain tuple, which is made faster, with its tenant. Names are unique, so no tenants are compared."""
 
 
 class Choice:
@@ -60,8 +63,7 @@ class Choice:
         self._slots = slots
         self._ceiling = max(1, math.floor(slots * settings.max_share_of_slots))
         self._waiting = 0
-        self._heap: list[tuple[int, int, str, Tenant]] = []
-        """Positions as plain tuples, which are made faster, with their tenants; names are unique."""
+        self._heap: list[Entry] = []
 
     def add(self, tenants: Iterable[Tenant], read_up_to: Position | None) -> None:
         """Go on with more tenants; beyond `read_up_to` there may be others, None says that there are not."""
@@ -70,7 +72,8 @@ class Choice:
                 self.tenants[tenant.limits.id] = tenant
                 if tenant.lanes:
                     self._waiting += 1
-                    self._push(tenant)
+                    self._heap.append(_entry(tenant))
+        heapq.heapify(self._heap)
         self.read_up_to = read_up_to
 
     def run(self, limit: int) -> Need | None:
@@ -109,38 +112,36 @@ class Choice:
         """Take the next tenant off the heap; None when there is none, or when something has to be read first."""
         skipped: list[Tenant] = []
         chosen, had_enough = None, None
+        repeated = self.state.last_tenant if self.state.in_a_row >= self.settings.max_in_a_row else None
         while self._heap and chosen is None and self._need is None:
             tenant = heapq.heappop(self._heap)[-1]
             may_take = self._may_take_a_slot(tenant)
-            if may_take and had_enough is None and self._had_enough_in_a_row(tenant):
+            if may_take and had_enough is None and tenant.limits.id == repeated:
                 had_enough = tenant
             elif may_take and (had_enough is None or self._is_below_share(tenant)):
                 chosen = tenant
-            elif may_take or self._need is not None:
+            elif may_take is not False:
                 skipped.append(tenant)
-        if chosen is None and self._need is None and self.read_up_to is not None:
-            self._need = "tenants"
-        if had_enough is not None and chosen is None and self._need is None:
-            chosen = had_enough
-        elif had_enough is not None:
+        if chosen is None and self._need is None:
+            if self.read_up_to is not None:
+                self._need = "tenants"
+            else:
+                chosen, had_enough = had_enough, None
+        if had_enough is not None:
             skipped.append(had_enough)
         for tenant in skipped:
-            self._push(tenant)
+            heapq.heappush(self._heap, _entry(tenant))
         return chosen
 
-    def _push(self, tenant: Tenant) -> None:
-        load = load_of(tenant.limits.running, tenant.weight)
-        heapq.heappush(self._heap, (load, tenant.finish, tenant.name, tenant))
-
-    def _may_take_a_slot(self, tenant: Tenant) -> bool:
+    def _may_take_a_slot(self, tenant: Tenant) -> bool | None:
         """Whether a tenant is within its own limits and the ceiling; if not, this claim is done with it.
 
-        Also False, with `_need` set, when that cannot be told yet.
+        None, with `_need` set, when that cannot be told yet.
         """
         if self.read_up_to is not None and tenant.position > self.read_up_to:
             # Tenants that were not read may come before it.
             self._need = "tenants"
-            return False
+            return None
         limits = tenant.limits
         if not limits.is_unlimited and limits.room(self.now) == 0:
             is_spent = limits.reopens_at(self.now) is not None
@@ -149,16 +150,13 @@ class Choice:
             return False
         return limits.running < self._ceiling or self._is_alone(limits.id)
 
-    def _is_alone(self, tenant: int) -> bool:
-        """Whether no other tenant waits, runs, or was active a moment ago."""
+    def _is_alone(self, tenant: int) -> bool | None:
+        """Whether no other tenant waits, runs, or was active a moment ago; None, with `_need` set, if unknown."""
         if self._waiting > 1:
             return False
-        if self.read_up_to is not None:
-            self._need = "tenants"
-            return False
-        if self.weights is None:
-            self._need = "weights"
-            return False
+        if self.read_up_to is not None or self.weights is None:
+            self._need = "weights" if self.read_up_to is None else "tenants"
+            return None
         if self.weights.running > 0:
             return False
         state = self.state
@@ -170,9 +168,6 @@ class Choice:
             self.ceiling_until = active_until
             return False
         return True
-
-    def _had_enough_in_a_row(self, tenant: Tenant) -> bool:
-        return tenant.limits.id == self.state.last_tenant and self.state.in_a_row >= self.settings.max_in_a_row
 
     def _is_below_share(self, tenant: Tenant) -> bool:
         """Whether a tenant holds fewer slots than are its own by weight."""
@@ -208,7 +203,7 @@ class Choice:
         tenant.taken += 1
         tenant.limits.take(self.now)
         self._remember(tenant)
-        tenant.finish += int(ROUND / tenant.weight + 0.5)
+        tenant.finish += tenant.step
         lane.served = tenant.served
         lane.taken += 1
         lane.ready -= 1
@@ -221,19 +216,25 @@ class Choice:
         if not lane.ready:
             tenant.lanes.remove(lane)
         if tenant.lanes or tenant.has_more:
-            self._push(tenant)
+            heapq.heappush(self._heap, _entry(tenant))
         else:
             tenant.is_empty = True
 
     def _remember(self, tenant: Tenant) -> None:
         state = self.state
-        state.clock = max(state.clock, tenant.finish)
+        if tenant.finish > state.clock:  # noqa: PLR1730 - writing a field is what costs most here
+            state.clock = tenant.finish
         if tenant.limits.id == state.last_tenant:
             state.in_a_row += 1
         else:
             state.other_served_at = max(state.other_served_at, state.last_served_at)
             state.last_tenant, state.in_a_row = tenant.limits.id, 1
-        state.last_served_at = max(state.last_served_at, self.now)
+        if self.now > state.last_served_at:  # noqa: PLR1730 - as above
+            state.last_served_at = self.now
+
+
+def _entry(tenant: Tenant) -> Entry:
+    return load_of(tenant.limits.running, tenant.weight), tenant.finish, tenant.name, tenant
 
 
 def _by_priority(lane: Lane) -> tuple[int, int]:

@@ -2,7 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import NamedTuple
+
+import msgspec
 
 from reprieve.core.fairness.candidates import BlockReason, load_of
 from reprieve.core.fairness.choice import Choice
@@ -10,7 +11,7 @@ from reprieve.core.limits import Limits
 from reprieve.core.rate import Meter
 
 
-class LaneUpdate(NamedTuple):
+class LaneUpdate(msgspec.Struct, frozen=True, gc=False):
     """A lane as a claim leaves it."""
 
     id: int
@@ -22,7 +23,7 @@ class LaneUpdate(NamedTuple):
     """None when it did not change in a way that matters."""
 
 
-class TenantUpdate(NamedTuple):
+class TenantUpdate(msgspec.Struct, frozen=True, gc=False):
     """A tenant as a claim leaves it."""
 
     id: int
@@ -39,7 +40,7 @@ class TenantUpdate(NamedTuple):
     """None when it has no rate."""
 
 
-class LimiterUpdate(NamedTuple):
+class LimiterUpdate(msgspec.Struct, frozen=True, gc=False):
     """A limiter as a claim leaves it."""
 
     id: int

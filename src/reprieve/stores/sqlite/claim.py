@@ -298,5 +298,5 @@ class _QueueClaim:
 
 def _columns(update: TenantUpdate | LimiterUpdate) -> tuple[object, ...]:
     """Return an update as columns, its meter as text."""
-    *columns, meter = update
+    *columns, meter = msgspec.structs.astuple(update)
     return *columns, None if meter is None else msgspec.json.encode(meter).decode()
