@@ -166,7 +166,8 @@ class Partition:
         """
         session = self._sessions.setdefault(request.session, SessionView())
         session.last_notification = claimed.last_notification
-        session.held.difference_update(id_to_bytes(change.job.id) for change in request.changes)
+        settled = (change.job.id for change in request.changes if change.session == request.session)
+        session.held.difference_update(map(id_to_bytes, settled))
         session.held.update(claimed.ids)
         has_lost_call = claimed.previous < session.number
         session.number = request.number if request.changes or claimed.ids else claimed.previous
