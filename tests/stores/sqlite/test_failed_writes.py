@@ -126,7 +126,7 @@ async def enqueue(store: SqliteStore, so_far: Answers) -> object:
 
 
 async def enqueue_a_key_again(store: SqliteStore, so_far: Answers) -> object:
-    return await store.enqueue([job(9, tenant="a", key="order-2"), JOBS[0], job(10, key="order-10")], START)
+    return await store.enqueue([job(9, tenant="a", key="order-2"), JOBS[0], job(10, tenant="f", key="order-10")], START)
 
 
 async def claim(store: SqliteStore, so_far: Answers) -> object:
