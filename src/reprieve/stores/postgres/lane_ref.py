@@ -3,34 +3,20 @@
 import hashlib
 from functools import lru_cache
 
-import msgspec
-
 from reprieve.core.job import Job
 from reprieve.stores.record import model_of
+from reprieve.stores.sql import lanes
 
 
-class LaneRef(msgspec.Struct, frozen=True):
-    """A lane: what its jobs have in common, and the ids of the rows that it belongs to."""
+class LaneRef(lanes.LaneRef, frozen=True):
+    """A lane, with the limiter of its queue."""
 
-    lane: int
-    queue: str
-    tenant: str
-    task: str
-    dependency: str
-    group: str
-    priority: int
-    queue_id: int
-    tenant_id: int
-    limiters: tuple[int, ...]
-    """Of its task, its dependency and its group."""
     queue_limiter: int
-    model: Job
-    """A job of this lane. Its other jobs are copies of it, which is six times as fast as making them."""
 
     def names(self) -> dict[str, object]:
         """Return its names and ids as the functions in the database read them from JSON."""
-        fields = ("lane", "queue_id", "queue", "tenant", "task", "dependency", "group", "priority")
-        return {field: getattr(self, field) for field in fields}
+        fields = ("queue_id", "queue", "tenant", "task", "dependency", "group", "priority")
+        return {"lane": self.id, **{field: getattr(self, field) for field in fields}}
 
 
 def hash_id(*names: str) -> int:
@@ -43,7 +29,7 @@ def lane_ref(queue: str, tenant: str, task: str, dependency: str, group: str, pr
     """Return the lane of these names."""
     limiters = (("task", task), ("dependency", dependency), ("group", group))
     return LaneRef(
-        lane=hash_id("lane", queue, tenant, task, dependency, group, str(priority)),
+        id=hash_id("lane", queue, tenant, task, dependency, group, str(priority)),
         queue=queue,
         tenant=tenant,
         task=task,
