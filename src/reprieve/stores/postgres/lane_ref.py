@@ -27,20 +27,16 @@ def hash_id(*names: str) -> int:
 @lru_cache(maxsize=65_536)
 def lane_ref(queue: str, tenant: str, task: str, dependency: str, group: str, priority: int) -> LaneRef:
     """Return the lane of these names."""
+    names = (queue, tenant, task, dependency, group, priority)
     limiters = (("task", task), ("dependency", dependency), ("group", group))
     return LaneRef(
-        id=hash_id("lane", queue, tenant, task, dependency, group, str(priority)),
-        queue=queue,
-        tenant=tenant,
-        task=task,
-        dependency=dependency,
-        group=group,
-        priority=priority,
-        queue_id=hash_id("queue", queue),
-        tenant_id=hash_id("tenant", queue, tenant),
-        limiters=tuple(hash_id("limiter", subject, name) for subject, name in limiters if name),
+        hash_id("lane", *map(str, names)),
+        *names,
+        hash_id("queue", queue),
+        hash_id("tenant", queue, tenant),
+        tuple(hash_id("limiter", subject, name) for subject, name in limiters if name),
+        model_of(*names),
         queue_limiter=hash_id("limiter", "queue", queue),
-        model=model_of(queue, tenant, task, dependency, group, priority),
     )
 
 
