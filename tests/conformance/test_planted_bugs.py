@@ -14,6 +14,8 @@ SHARED = (
     "core/fairness/choice.py",
     "core/fairness/updates.py",
     "stores/record.py",
+    "stores/sql/candidates.py",
+    "stores/sql/claim.py",
 )
 """What the store shares with others: copied with it, so that bugs can be planted there."""
 
@@ -104,21 +106,21 @@ BUGS = (
     Bug(
         "a repeated claim forgets what was refused",
         "claim.py",
-        "_pack(Called(results, next_at))",
-        '_pack(Called(["already"] * len(results), next_at))',
+        "pack_last_claim(LastClaim(results, next_at))",
+        'pack_last_claim(LastClaim(["already"] * len(results), next_at))',
         "repeated_claim_answers_its_changes_as_before",
     ),
     Bug(
         "a repeated claim leases again",
         "claim.py",
-        "if request.number == session.number:",
+        "if request.number == session.last_claim:",
         "if request.number == -1:",
         "repeated_claim_answers_the_same_jobs",
     ),
     Bug(
         "a stale call is served",
-        "claim.py",
-        "if request.number < session.number:",
+        "stores/sql/claim.py",
+        "if request.number < session.last_claim:",
         "if request.number < 0:",
         "claim_with_a_lower_number_is_refused_whole",
     ),

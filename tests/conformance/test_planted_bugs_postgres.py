@@ -71,7 +71,7 @@ def _ignore_version_of_waiting_jobs(patch: pytest.MonkeyPatch) -> None:
 
 
 def _serve_stale_calls(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(claim, "_open_session", lambda rows, _: rows[0])
+    patch.setattr(claim, "require_session", lambda session, _: session)
 
 
 def _run_expired_jobs(patch: pytest.MonkeyPatch) -> None:

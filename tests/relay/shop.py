@@ -97,7 +97,7 @@ class Schema:
     def spoil(self, job_id: str) -> None:
         with self.transaction() as connection:
             connection.execute(f"set search_path = {self.name}")
-            connection.execute("update outbox set rec = '\\x00' where id = %s", [job_id])
+            connection.execute("update outbox set record = '\\x00' where id = %s", [job_id])
 
     def drop(self) -> None:
         drop_schema(self._server, self.name)

@@ -93,7 +93,7 @@ async def test_jobs_arrive_in_batches_in_the_order_in_which_they_were_sent(shop:
 
 
 async def test_a_commit_wakes_a_relay_that_waits(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reprieve.relay.LOOK_EVERY", 10 * PATIENCE)
+    monkeypatch.setattr("reprieve.relay.POLL_SECONDS", 10 * PATIENCE)
     relay = shop.relay()
     running = asyncio.create_task(relay.run())
     await until_arrived(shop, ids := shop.send())

@@ -14,6 +14,7 @@ from reprieve.stores.postgres import rows as postgres
 from reprieve.stores.postgres.lane_ref import lane_of
 from reprieve.stores.record import COLUMNS, Lease, PackedJob, RareFields
 from reprieve.stores.redis import records as redis
+from reprieve.stores.sql.lanes import LaneRef
 from reprieve.stores.sqlite import rows as sqlite
 
 ID: Final = "0199c82c-c000-7abc-8def-2f6e11c40ae1"
@@ -206,7 +207,7 @@ def test_a_row_of_sqlite_keeps_a_job(name: str) -> None:
     job, _ = GOLDEN[name]
     row, middle = sqlite.split_id(job.id)
     names = (job.queue, job.tenant, job.task, job.dependency, job.group, job.priority)
-    lane = sqlite.LaneRef(1, *names, 2, 3, (4,), record.model_of(*names))
+    lane = LaneRef(1, *names, 2, 3, (4,), record.model_of(*names))
     numbers = {state: number for number, state in record.STATES.items()}
     columns = sqlite.Row(row, numbers[job.state], job.version, record.NUMBERS[job.waiting_for], job.due_at)
     assert sqlite.unpack(columns, sqlite.pack(job, row, middle), lane) == job
@@ -219,7 +220,7 @@ def test_a_row_of_postgresql_keeps_a_job(name: str) -> None:
     numbers = {state: number for number, state in record.STATES.items()}
     wait = record.NUMBERS[job.waiting_for]
     due = postgres.due_of(job)
-    columns = postgres.StoredJob(job.id, numbers[job.state], job.version, wait, due, lane.lane, postgres.pack(job))
+    columns = postgres.StoredJob(job.id, numbers[job.state], job.version, wait, due, lane.id, postgres.pack(job))
     assert postgres.unpack(columns, lane) == job
 
 

@@ -8,12 +8,12 @@ import msgspec
 from reprieve.core.fairness.candidates import FIRST, BlockReason, FairnessState, Lane, Position, Tenant, Weights
 from reprieve.core.fairness.settings import DEFAULTS
 from reprieve.core.limits import Limits
-from reprieve.stores.candidate_rows import LaneRow, LimitsRow
 from reprieve.stores.postgres.pipeline import Result
 from reprieve.stores.postgres.pool import Tx
 from reprieve.stores.postgres.released import ReleasedSlots
 from reprieve.stores.postgres.rows import array_of
 from reprieve.stores.postgres.statements import statements
+from reprieve.stores.sql.candidates import CandidateRow, LaneRow, LimitsRow
 
 
 class QueueRow(msgspec.Struct, array_like=True, frozen=True):
@@ -45,14 +45,9 @@ class LimiterRow(LimitsRow, frozen=True):
     row_location: str
 
 
-class TenantRow(LimitsRow, frozen=True):
+class TenantRow(CandidateRow, frozen=True):
     """A tenant that is a candidate, or has slots back."""
 
-    name: str
-    weight: float
-    load: int
-    finish: int
-    served: int
     is_candidate: bool
     blocked: BlockReason
     is_next: bool

@@ -7,11 +7,8 @@
 `claim` is the outline of the whole; `QueueClaim.take` in queue_claim.py is that of the part that concerns one queue.
 """
 
-from collections.abc import Sequence
-
 import msgspec
 
-from reprieve.errors import SessionDead, StaleCall
 from reprieve.stores.postgres import settle
 from reprieve.stores.postgres.candidates import CandidateReader
 from reprieve.stores.postgres.claim_lock import ClaimLock
@@ -25,12 +22,11 @@ from reprieve.stores.postgres.released import ReleasedSlots
 from reprieve.stores.postgres.rows import array_of
 from reprieve.stores.postgres.sessions import held
 from reprieve.stores.postgres.statements import statements
-from reprieve.stores.protocol import ChangeResult, Claim, Claimed
+from reprieve.stores.protocol import Claim, Claimed
+from reprieve.stores.sql.claim import LastClaim, pack_last_claim, repeated, require_session
 
 MIN_PROMOTED_JOBS = 50
 """Due jobs of each kind of wait that a claim promotes at least, however few it takes."""
-
-_pack = msgspec.msgpack.encode
 
 
 class SessionRow(msgspec.Struct, frozen=True):
@@ -48,13 +44,6 @@ class SessionRow(msgspec.Struct, frozen=True):
     lease_jobs: bytes | None
 
 
-class LastClaim(msgspec.Struct, array_like=True):
-    """What a session's last claim returned, for a repeat of it."""
-
-    results: list[ChangeResult]
-    next_at: int | None
-
-
 def claim(tx: Tx, lock: ClaimLock, lanes: LaneCache, request: Claim) -> Claimed:
     """Settle the changes of a session and lease jobs to it; a repeated call returns what it returned before."""
     queues = request.queues if request.limit > 0 else ()
@@ -62,7 +51,7 @@ def claim(tx: Tx, lock: ClaimLock, lanes: LaneCache, request: Claim) -> Claimed:
     session_result = tx.execute(statements("claim")["session"], {"session": request.session})
     early_read = _EarlyRead(tx, request)
     rows = session_result.records(SessionRow)
-    session = _open_session(rows, request)
+    session = require_session(rows[0] if rows else None, request)
     if request.number == session.last_claim:
         return _repeat(tx, lanes, session, request)
 
@@ -87,7 +76,7 @@ def claim(tx: Tx, lock: ClaimLock, lanes: LaneCache, request: Claim) -> Claimed:
             "session": session.id,
             "claim": request.number,
             "now": request.now,
-            "results": _pack(LastClaim(results, next_at)),
+            "results": pack_last_claim(LastClaim(results, next_at)),
             "first_lease": leases.first(session.id, request.number),
             "jobs": pack_lease(state.leases) if state.leases else None,
         }
@@ -95,28 +84,12 @@ def claim(tx: Tx, lock: ClaimLock, lanes: LaneCache, request: Claim) -> Claimed:
     return Claimed(results=tuple(results), jobs=tuple(state.jobs), next_at=next_at)
 
 
-def _open_session(rows: Sequence[SessionRow], request: Claim) -> SessionRow:
-    """Return the session that claims; raise SessionDead or StaleCall when it may not."""
-    if not rows:
-        message = f"session {request.session!r} is not open; open it with a heartbeat"
-        raise SessionDead(message)
-    session = rows[0]
-    if request.number < session.last_claim:
-        message = f"call {request.number} of session {request.session!r} comes after call {session.last_claim}"
-        raise StaleCall(message)
-    if not session.is_alive and not request.changes and request.number > session.last_claim:
-        message = f"session {request.session!r} is dead: its lease expired, and its jobs belong to other sessions"
-        raise SessionDead(message)
-    return session
-
-
 def _repeat(tx: Tx, lanes: LaneCache, session: SessionRow, request: Claim) -> Claimed:
     """Return what the session's last claim returned."""
     number = session.last_claim
-    last = msgspec.msgpack.decode(session.last_results or b"", type=LastClaim)
     # A dead session learns what became of its changes; its jobs belong to other sessions.
     jobs = held(tx, lanes, session.id, request.session, since=number, up_to=number) if session.is_alive else []
-    return Claimed(results=tuple(last.results), jobs=tuple(jobs), next_at=last.next_at)
+    return repeated(session.last_results, jobs)
 
 
 def _lease(state: ClaimState, early_read: "_EarlyRead") -> int | None:

@@ -41,9 +41,9 @@ def parameters(jobs: Sequence[Job], now: int) -> dict[str, Any]:
     records = [pack(job) for job in jobs]
     lanes: dict[int, LaneIds] = {}
     for ref, job in zip(refs, jobs, strict=True):
-        lane = lanes.get(ref.lane)
+        lane = lanes.get(ref.id)
         if lane is None:
-            lanes[ref.lane] = LaneIds(ref, job.id, job.id)
+            lanes[ref.id] = LaneIds(ref, job.id, job.id)
         elif job.id > lane.highest_id:
             lane.highest_id = job.id
         elif job.id < lane.lowest_id:
@@ -52,7 +52,7 @@ def parameters(jobs: Sequence[Job], now: int) -> dict[str, Any]:
     ttls = [jobs[number - 1].key_ttl for number in keyed]
     return {
         "ids": array_of(job.id for job in jobs),
-        "lanes": array_of(ref.lane for ref in refs),
+        "lanes": array_of(ref.id for ref in refs),
         # The id of a job tells when it is due, unless it is due later or its time lies ahead of the caller's clock.
         "due_ats": array_of(
             None if job.due_at == created_at(job.id) and job.due_at <= now else job.due_at for job in jobs

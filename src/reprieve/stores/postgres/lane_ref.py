@@ -3,34 +3,20 @@
 import hashlib
 from functools import lru_cache
 
-import msgspec
-
 from reprieve.core.job import Job
 from reprieve.stores.record import model_of
+from reprieve.stores.sql import lanes
 
 
-class LaneRef(msgspec.Struct, frozen=True):
-    """A lane: what its jobs have in common, and the ids of the rows that it belongs to."""
+class LaneRef(lanes.LaneRef, frozen=True):
+    """A lane, with the limiter of its queue."""
 
-    lane: int
-    queue: str
-    tenant: str
-    task: str
-    dependency: str
-    group: str
-    priority: int
-    queue_id: int
-    tenant_id: int
-    limiters: tuple[int, ...]
-    """Of its task, its dependency and its group."""
     queue_limiter: int
-    model: Job
-    """A job of this lane. Its other jobs are copies of it, which is six times as fast as making them."""
 
     def names(self) -> dict[str, object]:
         """Return its names and ids as the functions in the database read them from JSON."""
-        fields = ("lane", "queue_id", "queue", "tenant", "task", "dependency", "group", "priority")
-        return {field: getattr(self, field) for field in fields}
+        fields = ("queue_id", "queue", "tenant", "task", "dependency", "group", "priority")
+        return {"lane": self.id, **{field: getattr(self, field) for field in fields}}
 
 
 def hash_id(*names: str) -> int:
@@ -41,20 +27,16 @@ def hash_id(*names: str) -> int:
 @lru_cache(maxsize=65_536)
 def lane_ref(queue: str, tenant: str, task: str, dependency: str, group: str, priority: int) -> LaneRef:
     """Return the lane of these names."""
+    names = (queue, tenant, task, dependency, group, priority)
     limiters = (("task", task), ("dependency", dependency), ("group", group))
     return LaneRef(
-        lane=hash_id("lane", queue, tenant, task, dependency, group, str(priority)),
-        queue=queue,
-        tenant=tenant,
-        task=task,
-        dependency=dependency,
-        group=group,
-        priority=priority,
-        queue_id=hash_id("queue", queue),
-        tenant_id=hash_id("tenant", queue, tenant),
-        limiters=tuple(hash_id("limiter", subject, name) for subject, name in limiters if name),
+        hash_id("lane", *map(str, names)),
+        *names,
+        hash_id("queue", queue),
+        hash_id("tenant", queue, tenant),
+        tuple(hash_id("limiter", subject, name) for subject, name in limiters if name),
+        model_of(*names),
         queue_limiter=hash_id("limiter", "queue", queue),
-        model=model_of(queue, tenant, task, dependency, group, priority),
     )
 
 

@@ -107,10 +107,10 @@ class WriteBatch:
             change, packed = self._cancel_if_requested(change, packed)
             job = change.job
         new_lane = lane_of(job)
-        if new_lane.lane != lane:
-            self._new_lanes[new_lane.lane] = new_lane
+        if new_lane.id != lane:
+            self._new_lanes[new_lane.id] = new_lane
         state = self._put(new_lane, job)
-        row = (job.id, new_lane.lane, due_of(job), job.version, state, NUMBERS[job.waiting_for], packed.record)
+        row = (job.id, new_lane.id, due_of(job), job.version, state, NUMBERS[job.waiting_for], packed.record)
         self._rows.append(row)
 
     def _add_event(self, change: Change, packed: Packed) -> None:
@@ -134,7 +134,7 @@ class WriteBatch:
 
     def _put(self, lane: LaneRef, job: Job) -> int:
         """Add the rows that say where a job is now; return its state as a number."""
-        count = self._counts[lane.lane]
+        count = self._counts[lane.id]
         if job.state in ("dead", "cancelled"):
             state = DEAD if job.state == "dead" else CANCELLED
             if state == DEAD:
@@ -142,18 +142,18 @@ class WriteBatch:
             code = job.cause.code if job.cause else ""
             fingerprint = job.cause.fingerprint if job.cause else ""
             ended_at = job.finished_at or self._now
-            self._ended.append((lane.queue_id, state, ended_at, job.id, lane.lane, job.death or "", code, fingerprint))
+            self._ended.append((lane.queue_id, state, ended_at, job.id, lane.id, job.death or "", code, fingerprint))
             return state
         if job.due_at > self._now:
             wait = NUMBERS[job.waiting_for] or NUMBERS["schedule"]
-            self._delayed.append((lane.queue_id, wait, job.due_at, job.id, lane.lane))
+            self._delayed.append((lane.queue_id, wait, job.due_at, job.id, lane.id))
             self._released.delayed.append((lane.queue_id, job.due_at))
             count[COUNTERS[wait]] += 1
         else:
-            self._ready.append((lane.lane, job.id))
+            self._ready.append((lane.id, job.id))
             self._released.has_moved_jobs = True
             count["ready"] += 1
-            self._ready_watermarks[lane.lane] = min(job.id, self._ready_watermarks.get(lane.lane, _LAST_ID))
+            self._ready_watermarks[lane.id] = min(job.id, self._ready_watermarks.get(lane.id, _LAST_ID))
             self._new_candidates.add(lane.tenant_id)
         return WAITING
 

@@ -7,7 +7,7 @@ place of the job in it.
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -18,6 +18,7 @@ from reprieve.stores.protocol import Filter, Tally
 from reprieve.stores.record import COUNTERS, Lease
 from reprieve.stores.search import EXAMINED, Key, LaneNames, Source, Step, is_in, name_of
 from reprieve.stores.sql.finished import FinishedRow, unpack_jobs
+from reprieve.stores.sql.lanes import LaneRef
 from reprieve.stores.sql.tx import SqlTx, Statements
 
 Id = TypeVar("Id", bound=int | str)
@@ -33,13 +34,6 @@ PAGE = 100
 """Jobs that are read at a time, where their ids are known."""
 
 _decode_event = msgspec.msgpack.Decoder(Event).decode
-
-
-class Lane(LaneNames, Protocol):
-    """The lane of a job."""
-
-    @property
-    def limiters(self) -> Sequence[int]: ...  # noqa: D102 - the ids of what limits its jobs
 
 
 class JobRow(NamedTuple, Generic[Id]):
@@ -112,7 +106,7 @@ class SqlSearch(ABC, Generic[Id]):
         """Return a succeeded job."""
 
     @abstractmethod
-    def _lane(self, lane: int) -> Lane:
+    def _lane(self, lane: int) -> LaneRef:
         """Return a lane that was loaded."""
 
     @abstractmethod

@@ -9,7 +9,7 @@ import msgspec
 from reprieve.core.fairness.candidates import FIRST, FairnessState, Lane, Position, Tenant, Weights
 from reprieve.core.fairness.settings import DEFAULTS
 from reprieve.core.limits import Limits
-from reprieve.stores.candidate_rows import LaneRow, LimitsRow
+from reprieve.stores.sql.candidates import CandidateRow, LaneRow, LimitsRow
 from reprieve.stores.sqlite import settle
 from reprieve.stores.sqlite.statements import statements
 from reprieve.stores.sqlite.write_batch import Released
@@ -38,14 +38,9 @@ class QueueRow(LimitsRow, frozen=True):
         return FairnessState(self.clock, self.last_tenant, self.in_a_row, self.last_served_at, self.other_served_at)
 
 
-class TenantRow(LimitsRow, frozen=True):
+class TenantRow(CandidateRow, frozen=True):
     """A candidate, with its first open lanes."""
 
-    name: str
-    weight: float
-    load: int
-    finish: int
-    served: int
     lanes: list[LaneRow]
 
 

@@ -19,12 +19,13 @@ from reprieve.core.fairness.updates import (
     tenant_updates,
 )
 from reprieve.core.job import Job
-from reprieve.errors import SessionDead, StaleCall
-from reprieve.stores.protocol import ChangeResult, Claim, Claimed
+from reprieve.stores.protocol import Claim, Claimed
 from reprieve.stores.record import COUNTERS, Lease, lease_model
+from reprieve.stores.sql.claim import LastClaim, pack_last_claim, repeated, require_session
 from reprieve.stores.sqlite import settle
 from reprieve.stores.sqlite.candidates import Candidates, LimiterRow, QueueRow, read_queue
 from reprieve.stores.sqlite.lane_cache import LaneCache
+from reprieve.stores.sqlite.leases import pack_lease
 from reprieve.stores.sqlite.rows import Row, copy, unpack
 from reprieve.stores.sqlite.sessions import held
 from reprieve.stores.sqlite.statements import run, statements
@@ -32,8 +33,6 @@ from reprieve.stores.sqlite.write_batch import Released
 
 FEW_JOBS = 4
 """Lanes that give at most so many jobs are read apart from the others: the limit of a read is that of its largest."""
-
-_pack = msgspec.msgpack.encode
 
 
 class TakenRow(Row, array_like=True, frozen=True):
@@ -57,32 +56,23 @@ _decode_due = msgspec.json.Decoder(list[DueRow]).decode
 
 
 class SessionRow(NamedTuple):
-    """A session, and the slots of all that live."""
+    """The session that claims."""
 
     id: int
-    number: int
-    answers: bytes | None
-    is_alive: int
+    last_claim: int
+    last_results: bytes | None
+    is_alive: bool
     slots: int
-
-
-class Called(msgspec.Struct, array_like=True):
-    """The results of a session's last call, for a repeat of it."""
-
-    results: list[ChangeResult]
-    next_at: int | None
+    """Of all sessions that live."""
 
 
 def claim(tx: sqlite3.Connection, lanes: LaneCache, request: Claim) -> Claimed:
     """Settle the changes of a session and lease jobs to it; a call that is repeated returns what it returned before."""
     sql = statements("claim")
-    session = _open_session(tx, request)
-    if request.number == session.number:
-        called = msgspec.msgpack.decode(session.answers or b"", type=Called)
-        # A dead session learns what became of its changes; its jobs belong to other sessions.
-        since = {"since": session.number, "up_to": session.number}
-        jobs = held(tx, lanes, session.id, request.session, **since) if session.is_alive else []
-        return Claimed(results=tuple(called.results), jobs=tuple(jobs), next_at=called.next_at)
+    row = tx.execute(sql["session"], {"session": request.session}).fetchone()
+    session = require_session(None if row is None else SessionRow(*row), request)
+    if request.number == session.last_claim:
+        return _repeat(tx, lanes, session, request)
     results, released = settle.settle(tx, lanes, request.changes, request.now)
     leased: list[Job] = []
     next_at = None
@@ -92,24 +82,16 @@ def claim(tx: sqlite3.Connection, lanes: LaneCache, request: Claim) -> Claimed:
         settle.release(tx, tenants)
     if request.changes or leased:
         # A call that did nothing can be repeated as it is; recording it would wake every worker that waits.
-        tx.execute(sql["called"], (request.number, _pack(Called(results, next_at)), session.id))
+        tx.execute(sql["called"], (request.number, pack_last_claim(LastClaim(results, next_at)), session.id))
     return Claimed(results=tuple(results), jobs=tuple(leased), next_at=next_at)
 
 
-def _open_session(tx: sqlite3.Connection, request: Claim) -> SessionRow:
-    """Return the session that claims; raise SessionDead or StaleCall when it may not."""
-    row = tx.execute(statements("claim")["session"], {"session": request.session}).fetchone()
-    if row is None:
-        message = f"session {request.session!r} is not open; open it with a heartbeat"
-        raise SessionDead(message)
-    session = SessionRow(*row)
-    if request.number < session.number:
-        message = f"call {request.number} of session {request.session!r} comes after call {session.number}"
-        raise StaleCall(message)
-    if not session.is_alive and not request.changes and request.number > session.number:
-        message = f"session {request.session!r} is dead: its lease expired, and its jobs belong to other sessions"
-        raise SessionDead(message)
-    return session
+def _repeat(tx: sqlite3.Connection, lanes: LaneCache, session: SessionRow, request: Claim) -> Claimed:
+    """Return what the session's last claim returned."""
+    number = session.last_claim
+    # A dead session learns what became of its changes; its jobs belong to other sessions.
+    jobs = held(tx, lanes, session.id, request.session, since=number, up_to=number) if session.is_alive else []
+    return repeated(session.last_results, jobs)
 
 
 def _lease(
@@ -127,7 +109,7 @@ def _lease(
             moments += work.moments
             leases |= work.leases
     if leases:
-        tx.execute(statements("claim")["lease"], (session.id << 32 | request.number, request.now, _pack(leases)))
+        tx.execute(statements("claim")["lease"], (session.id << 32 | request.number, request.now, pack_lease(leases)))
     if len(jobs) >= request.limit:
         return jobs, request.now
     return jobs, min(moments, default=None)

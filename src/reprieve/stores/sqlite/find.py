@@ -9,11 +9,12 @@ from reprieve.core.job import Job
 from reprieve.stores.record import Lease
 from reprieve.stores.search import Shapes, is_number
 from reprieve.stores.sql.find import MAX_INT, JobRow, SqlSearch
+from reprieve.stores.sql.lanes import LaneRef
 from reprieve.stores.sqlite.annotations import cancel_requests
 from reprieve.stores.sqlite.finished import finished_jobs
 from reprieve.stores.sqlite.lane_cache import LaneCache
 from reprieve.stores.sqlite.leases import unpack_lease
-from reprieve.stores.sqlite.rows import LaneRef, Row, may_have_part, row_id, unpack
+from reprieve.stores.sqlite.rows import Row, may_have_part, row_id, unpack
 from reprieve.stores.sqlite.statements import statements
 from reprieve.stores.sqlite.tx import SqliteTx
 

@@ -4,25 +4,25 @@ Ids of lanes, tenants, limiters and queues never change, so an entry stays valid
 since SQLite assigns an id that was rolled back again.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import TypeAlias
 
 from reprieve.core.job import Job
 from reprieve.stores.record import model_of
-from reprieve.stores.sqlite.rows import LaneRef
+from reprieve.stores.sql.lanes import LaneRef, SqlLaneCache
 from reprieve.stores.sqlite.statements import Tx, statements
 
 Names: TypeAlias = tuple[str, str, str, str, str, int]
 """Queue, tenant, task, dependency, group and priority."""
 
 
-class LaneCache:
+class LaneCache(SqlLaneCache[Tx, LaneRef]):
     """The lanes that this process knows."""
 
     def __init__(self) -> None:
         """Start empty."""
+        super().__init__()
         self._by_names: dict[Names, LaneRef] = {}
-        self._by_id: dict[int, LaneRef] = {}
 
     def clear(self) -> None:
         """Drop all lanes, because a transaction was rolled back."""
@@ -38,26 +38,13 @@ class LaneCache:
             lane = self._create(tx, names) if row is None else self._add(row)
         return lane
 
-    def __getitem__(self, lane: int) -> LaneRef:
-        """Return a lane that was loaded, by its id."""
-        return self._by_id[lane]
-
-    def get(self, tx: Tx, lane: int) -> LaneRef:
-        """Return a lane by its id; read it if it was not loaded."""
-        if lane not in self._by_id:
-            self.load(tx, (lane,))
-        return self._by_id[lane]
-
-    def load(self, tx: Tx, lanes: Iterable[int]) -> None:
-        """Read lanes by their ids, unless they were loaded before."""
-        missing = [lane for lane in set(lanes) if lane not in self._by_id]
-        for start in range(0, len(missing), 500):
-            part = missing[start : start + 500]
+    def _read(self, tx: Tx, lanes: set[int]) -> Iterator[LaneRef]:
+        ids = list(lanes)
+        for start in range(0, len(ids), 500):
+            part = ids[start : start + 500]
             placeholders = ",".join("?" * len(part))
-            for row in tx.execute(
-                statements("lanes")["by_ids"].replace("{placeholders}", placeholders), part
-            ).fetchall():
-                self._add(row)
+            statement = statements("lanes")["by_ids"].replace("{placeholders}", placeholders)
+            yield from map(self._add, tx.execute(statement, part).fetchall())
 
     def _add(self, row: tuple[int, str, str, str, str, str, int, int, int, int, int, int]) -> LaneRef:
         lane, queue, tenant, task, dependency, group, priority, queue_id, tenant_id, *limiters = row

@@ -9,6 +9,7 @@ from reprieve.core.ids import id_from_bytes, is_id, make_id
 from reprieve.core.job import Job
 from reprieve.stores import record
 from reprieve.stores.record import Lease
+from reprieve.stores.sql.lanes import LaneRef
 from reprieve.stores.sqlite.statements import Tx, statements
 
 EPOCH: Final = 1_577_836_800_000
@@ -99,23 +100,6 @@ def moment_of(row: int) -> int:
 def pack(job: Job, row: int, middle: bytes) -> bytes:
     """Pack what a row does not keep in columns of its own: the middle of its public id, and the job's record."""
     return middle + record.pack(job, moment_of(row))
-
-
-class LaneRef(msgspec.Struct, frozen=True):
-    """A lane: its names, the ids of its rows, and the model of which its jobs are copies."""
-
-    id: int
-    queue: str
-    tenant: str
-    task: str
-    dependency: str
-    group: str
-    priority: int
-    queue_id: int
-    tenant_id: int
-    limiters: tuple[int, ...]
-    """Of its task, its dependency and its group."""
-    model: Job
 
 
 class Row(msgspec.Struct, array_like=True, frozen=True):

@@ -14,10 +14,11 @@ from reprieve.core.events import Event
 from reprieve.core.job import CancelRequest, Job
 from reprieve.core.move import Start, Succeed
 from reprieve.stores.record import CANCELLED, COUNTERS, DEAD, NUMBERS, WAITING
+from reprieve.stores.sql.lanes import LaneRef
 from reprieve.stores.sqlite.annotations import cancel_requests
 from reprieve.stores.sqlite.finished import keep
 from reprieve.stores.sqlite.lane_cache import LaneCache
-from reprieve.stores.sqlite.rows import LaneRef, pack
+from reprieve.stores.sqlite.rows import pack
 from reprieve.stores.sqlite.statements import run, statements
 
 _SILENT = (Start, Succeed)

@@ -1,4 +1,4 @@
-"""Rows that a claim on an SQL database reads as JSON arrays before it chooses."""
+"""Rows that a claim reads as JSON arrays before it chooses."""
 
 import msgspec
 
@@ -25,6 +25,16 @@ class LimitsRow(msgspec.Struct, array_like=True, frozen=True):
             return Limits(self.id, self.permits, self.max_running, None, (), self.running)
         rate = Rate(count=self.rate_count, window=self.rate_window)
         return Limits(self.id, self.permits, self.max_running, rate, _decode_meter(self.meter), self.running)
+
+
+class CandidateRow(LimitsRow, frozen=True):
+    """A tenant that a claim may choose."""
+
+    name: str
+    weight: float
+    load: int
+    finish: int
+    served: int
 
 
 class LaneRow(msgspec.Struct, array_like=True, frozen=True):
