@@ -44,12 +44,5 @@ class LaneRow(msgspec.Struct, array_like=True, frozen=True):
     priority: int
     served: int
     ready: int
-    task_limiter: int
-    dependency_limiter: int
-    group_limiter: int
-
-    @property
-    def limiters(self) -> list[int]:
-        """The ids of those that it has."""
-        ids = (self.task_limiter, self.dependency_limiter, self.group_limiter)
-        return [limiter for limiter in ids if limiter]
+    limiters: tuple[int, int, int]
+    """Those of its task, its dependency and its group."""

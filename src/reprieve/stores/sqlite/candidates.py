@@ -109,7 +109,7 @@ class Candidates:
         return self._read_tenants("released", parameters)
 
     def _load_limiters(self, ids: set[int]) -> None:
-        unknown = [limiter for limiter in ids if limiter not in self._limiters]
+        unknown = [limiter for limiter in ids if limiter and limiter not in self._limiters]
         if unknown:
             wanted = msgspec.json.encode(unknown).decode()
             rows = _decode_limiters(self._tx.execute(self._sql["limiters"], (wanted,)).fetchone()[0])
@@ -135,6 +135,8 @@ class Candidates:
     def _lanes(self, rows: Iterable[LaneRow]) -> list[Lane]:
         limiters = self._limiters
         return [
-            Lane(row.id, row.priority, row.served, row.ready, [limiters[limiter] for limiter in row.limiters])
+            Lane(
+                row.id, row.priority, row.served, row.ready, [limiters[limiter] for limiter in row.limiters if limiter]
+            )
             for row in rows
         ]

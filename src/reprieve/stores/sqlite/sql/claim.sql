@@ -75,16 +75,16 @@ select min(reopens_at) from (
 );
 
 -- name: candidates
--- One lane more than the claim looks at, so that it knows whether there are others.
+-- One lane more than the claim considers, so that it knows whether there are others.
 select json_group_array(json_array(
-    tenant.id, tenant.permits, tenant.max_running, tenant.rate_count, tenant.rate_window, tenant.meter, tenant.running,
-    tenant.name, tenant.weight, tenant.load, tenant.finish, tenant.served,
+    candidate.id, permits, max_running, rate_count, rate_window, meter, running, name, weight, load, finish, served,
     (select json_group_array(json_array(
-            open.id, open.priority, open.served, open.ready, open.task_limiter, open.dependency_limiter, open.group_limiter))
-     from (select * from reprieve_lane as lane where lane.tenant = tenant.id and is_open = 1
+            open.id, open.priority, open.served, open.ready,
+            json_array(open.task_limiter, open.dependency_limiter, open.group_limiter)))
+     from (select * from reprieve_lane as lane where lane.tenant = candidate.id and is_open = 1
            order by priority, served limit :lanes) as open)
 ))
-from {tenants} as tenant;
+from {tenants} as candidate;
 
 -- name: in_order
 (
@@ -102,7 +102,8 @@ from {tenants} as tenant;
 
 -- name: oldest_lanes
 -- The other columns of a group are those of the row with its minimum.
-select json_group_array(json_array(id, priority, served, ready, task_limiter, dependency_limiter, group_limiter))
+select json_group_array(json_array(
+    id, priority, served, ready, json_array(task_limiter, dependency_limiter, group_limiter)))
 from (select *, min(served) from reprieve_lane as lane where tenant = ? and is_open = 1 group by priority order by priority);
 
 -- name: weights
