@@ -72,9 +72,8 @@ begin
         ), '[]'),
         'lanes', coalesce((
             select json_agg(json_build_array(
-                l.id, l.priority, l.served, l.ready,
-                json_build_array(l.task_limiter, l.dependency_limiter, l.group_limiter), l.tenant, l.fresh_watermark,
-                l.ready_watermark, l.row_location, l.is_oldest))
+                l.id, l.priority, l.served, l.ready, json_build_array(l.task_limiter, l.dependency_limiter, l.group_limiter),
+                l.tenant, l.fresh_watermark, l.ready_watermark, l.row_location, l.is_oldest))
             from read_lane as l
         ), '[]'),
         'limiters', coalesce((
