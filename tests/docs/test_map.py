@@ -1,4 +1,4 @@
-"""Every page can be reached from the README, and every anchor that a link names exists."""
+"""Every page can be reached from the README, every anchor that a link names exists, and every decision is listed."""
 
 import re
 from pathlib import Path
@@ -52,3 +52,14 @@ def test_every_anchor_exists() -> None:
         if anchor and target.suffix == ".md" and anchor not in anchors(target)
     ]
     assert missing == []
+
+
+def test_decisions_are_numbered_without_gaps_and_listed_by_their_titles() -> None:
+    folder = ROOT / "docs" / "decisions"
+    pages = sorted(path for path in folder.glob("*.md") if path.name != "README.md")
+    titles = [page.read_text("utf-8").partition("\n")[0] for page in pages]
+    assert [int(page.name[:4]) for page in pages] == list(range(1, len(pages) + 1))
+    listed = re.findall(r"^(\d+)\. \[(.+)\]\((.+)\)$", (folder / "README.md").read_text("utf-8"), re.MULTILINE)
+    assert [(f"# {number}. {title}", name) for number, title, name in listed] == [
+        (title, page.name) for title, page in zip(titles, pages, strict=True)
+    ]

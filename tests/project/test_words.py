@@ -29,10 +29,9 @@ _WORD = re.compile(rf"(?<![A-Za-z])({'|'.join(RETIRED)})s?(?![A-Za-z])", re.IGNO
 
 
 def texts() -> list[Path]:
-    """Return sources and pages, besides decision records, which keep the words of their time."""
+    """Return sources and pages."""
     sources = [path for kind in ("py", "sql", "lua") for path in (ROOT / "src").rglob(f"*.{kind}")]
-    pages = [path for path in (ROOT / "docs").rglob("*.md") if path.parent.name != "decisions"]
-    return sorted([*sources, *pages, *(ROOT / f"{name}.md" for name in ("README", "ARCHITECTURE", "CONTRIBUTING"))])
+    return sorted([*sources, *(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")])
 
 
 def test_retired_words_do_not_come_back() -> None:
