@@ -76,6 +76,13 @@ BUGS = (
         "limit_leaks_no_slot_however_an_attempt_ends",
     ),
     Bug(
+        "a tenant whose rate has room again is no candidate",
+        "sql/claim.sql",
+        "set blocked = 0, is_candidate = 1, reopens_at = null,",
+        "set blocked = 0, reopens_at = null,",
+        "rate_of_every_subject_has_room_again_in_time",
+    ),
+    Bug(
         "keys are forgotten",
         "enqueue.py",
         'run(tx, sql["acquire_keys"], list(acquired.values()))',

@@ -128,6 +128,11 @@ BUGS = (
         "events_rebuild_the_job",
     ),
     TriggerBug(
+        "an older retry is behind the ready watermark",
+        *("lane", "update", "new.ready_watermark := greatest(old.ready_watermark, new.ready_watermark); return new;"),
+        "older_job_that_is_retried_after_a_younger_one_is_taken",
+    ),
+    TriggerBug(
         "a repeated claim leases again",
         *("session", "update", "new.last_claim := 0; return new;"),
         "repeated_claim_answers_the_same_jobs",

@@ -66,6 +66,13 @@ BUGS = (
         "limit_leaks_no_slot_however_an_attempt_ends",
     ),
     Bug(
+        "a job past its deadline keeps the slots of its limiters",
+        "lua/claim.lua",
+        "    if limiters[name] ~= choice.queue_limits then\n      give_back(limiters[name])",
+        "    if false then\n      give_back(limiters[name])",
+        "job_past_its_deadline_leaks_no_slot",
+    ),
+    Bug(
         "keys are forgotten",
         "lua/enqueue.lua",
         "call_many('HSET', tag .. ':unique_keys', key_values)",

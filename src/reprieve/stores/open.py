@@ -33,7 +33,9 @@ def _built_in(function: str, sqlite_form: str = "sqlite:///jobs.db, sqlite://:me
 
 _STORES: Factories[Store] = Factories("store", "reprieve.stores", _built_in("open_store"))
 _OUTBOXES: Factories[Outbox] = Factories(
-    "outbox", "reprieve.outboxes", _built_in("open_outbox", "sqlite:///app.db")[:2]
+    "outbox",
+    "reprieve.outboxes",
+    [one for one in _built_in("open_outbox", "sqlite:///app.db") if one.extra != "redis"],
 )
 _DIAGNOSTICS: Factories[Diagnostics] = Factories("store", "reprieve.diagnostics", _built_in("open_diagnostics"))
 

@@ -1,8 +1,8 @@
 """The packed record of a job, the same in every store, and the numbers by which rows know states and waits.
 
 A store keeps some fields of a job outside of the record (`COLUMNS`), where its statements or scripts read them; `pack`
-writes all others. A new field of a job is declared in `core/job.py` and appended to `RareFields` and in `pack` here,
-nowhere else.
+writes all others. A new field of a job is declared in `core/job.py`, and here appended to `RareFields` and named in
+`pack` and in `unpack`; no other file changes.
 """
 
 import hashlib

@@ -36,15 +36,15 @@ _RULES = {
                 from uncounted_enqueue group by lane
             ) as l on l.lane = s.id
         ) as lanes where kept <> counted""",
-    "a ready row is before the low mark": """
+    "a row of ready is before the ready watermark of its lane": """
         select r.* from ready as r join lane as s on s.id = r.lane
         where r.id < s.ready_watermark""",
-    "a fresh job is before the low mark and was not taken": """
+    "a fresh job is before the fresh watermark and was not taken": """
         select job.id, job.lane from job join lane on lane.id = job.lane
         where state = 3 and job.id <= lane.fresh_watermark and uuid_send(job.id) not in (select leased_ids())
             and not exists (select 1 from ready where ready.lane = lane.id and ready.id = job.id)
             and not exists (select 1 from uncounted_enqueue as u where u.lane = lane.id and u.lowest_id <= job.id)""",
-    "a fresh job after the low mark was taken": """
+    "a fresh job after the fresh watermark was taken": """
         select job.id, job.lane from job join lane on lane.id = job.lane
         where state = 3 and job.id > lane.fresh_watermark and uuid_send(job.id) in (select leased_ids())""",
     "a ready row has no waiting job on its lane": """
@@ -53,7 +53,7 @@ _RULES = {
     "a delayed row has no waiting job on its lane": """
         select delayed.* from delayed left join job on job.id = delayed.id
         where job.state is distinct from 0 or job.lane <> delayed.lane or job.due_at <> delayed.due_at""",
-    "a delayed row is before the low mark of its queue": """
+    "a delayed row is before the due watermark of its queue": """
         select delayed.* from delayed join queue on queue.id = delayed.queue
         where delayed.due_at < queue.due_watermarks[delayed.waiting_for]
             and not exists (select 1 from uncounted_enqueue as u

@@ -5,6 +5,7 @@
 3. Write back what the settlement and the choice have changed, record the claim, and commit.
 
 `claim` is the outline of the whole; `QueueClaim.take` in queue_claim.py is that of the part that concerns one queue.
+docs/extend/claim.md explains the steps on all stores.
 """
 
 import msgspec

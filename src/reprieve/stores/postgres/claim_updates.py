@@ -17,7 +17,7 @@ _encode = msgspec.json.encode
 
 
 class Watermarks(msgspec.Struct, frozen=True):
-    """The last jobs that were taken off each lane: of the fresh ones, and of those in `ready`."""
+    """Where the watermarks of lanes move to: the last job that was taken of the fresh ones, and of those in `ready`."""
 
     fresh: dict[int, str]
     ready: dict[int, str]

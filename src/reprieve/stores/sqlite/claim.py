@@ -1,6 +1,6 @@
 """The claim, in one transaction: settle, and lease jobs from each queue in turn.
 
-The outline of a claim from one queue is `_QueueClaim.take`.
+The outline of a claim from one queue is `_QueueClaim.take`; docs/extend/claim.md explains the steps on all stores.
 """
 
 import sqlite3
@@ -183,17 +183,17 @@ class _QueueClaim:
             if room != 0:
                 count = DEFAULTS.max_returning_tenants if room is None else room + 1
                 last = self._return_lanes_of(row, min(DEFAULTS.max_returning_tenants, count))
-                is_blocked = self.tx.execute(self.sql["blocked_tenants"], (row.id, 0, 1)).fetchone() is not None
-                reopens_at = 0 if is_blocked else None
+                blocked = self.tx.execute(self.sql["tenants_of_blocked_lanes"], (row.id, 0, 1)).fetchone()
+                reopens_at = None if blocked is None else 0
             written = {"limiter": row.id, "last_returned_tenant": last, "reopens_at": reopens_at}
             self.tx.execute(self.sql["limiter_returned"], written)
 
     def _return_lanes_of(self, limiter: LimiterRow, count: int) -> int:
         """Open the blocked lanes of so many tenants, the next after the last that returned; return the new last."""
         last = limiter.last_returned_tenant
-        tenants = [row[0] for row in self.tx.execute(self.sql["blocked_tenants"], (limiter.id, last, count))]
+        tenants = [row[0] for row in self.tx.execute(self.sql["tenants_of_blocked_lanes"], (limiter.id, last, count))]
         if len(tenants) < count:
-            more = self.tx.execute(self.sql["blocked_tenants"], (limiter.id, 0, count - len(tenants)))
+            more = self.tx.execute(self.sql["tenants_of_blocked_lanes"], (limiter.id, 0, count - len(tenants)))
             tenants += [row[0] for row in more if row[0] <= last]
         self.tx.execute(self.sql["return_lanes"], (limiter.id, msgspec.json.encode(tenants).decode()))
         run(self.tx, statements("enqueue")["make_candidates"], [(tenant,) for tenant in tenants])

@@ -104,6 +104,16 @@ async def check_job_that_failed_is_taken_when_its_wait_is_over(store: Store) -> 
     expect_equal((again.id, again.attempt, again.waiting_for), (leased.id, 2, "turn"), "the second lease")
 
 
+async def check_older_job_that_is_retried_after_a_younger_one_is_taken(store: Store) -> None:
+    older, younger = new_jobs(store, 2)
+    await enqueue(store, older, younger)
+    worker = await Worker.open(store)
+    first, second = await worker.take(2)
+    await worker.settle(fail(first, due_at=START + 10 * SECOND), fail(second, due_at=START + SECOND))
+    expect_ids(await worker.take(at=START + SECOND), [younger], "jobs leased when the younger is due")
+    expect_ids(await worker.take(at=START + 10 * SECOND), [older], "jobs leased when the older is due")
+
+
 async def check_job_that_snoozed_is_taken_when_its_wait_is_over(store: Store) -> None:
     await enqueued(store)
     worker = await Worker.open(store)

@@ -33,7 +33,7 @@ from reprieve.testing.conformance.stage import (
 SUBJECTS: tuple[Subject, ...] = ("queue", "tenant", "task", "dependency", "group")
 
 
-def limit_update(subject: Subject, **fields: Any) -> LimitUpdate:  # noqa: ANN401 - whatever a update carries
+def limit_update(subject: Subject, **fields: Any) -> LimitUpdate:  # noqa: ANN401 - whatever an update carries
     """Update the limits of the subject that is named "x", in the queue of the check."""
     return LimitUpdate(subject=subject, name="x", queue="default" if subject == "tenant" else "", **fields)
 

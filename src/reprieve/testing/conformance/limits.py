@@ -218,6 +218,36 @@ async def check_rate_of_every_subject_is_kept(store: Store) -> None:
         expect_equal(len(await worker.take(10)), 3, f"jobs leased of a {subject} without rate")
 
 
+async def check_rate_of_every_subject_has_room_again_in_time(store: Store) -> None:
+    worker = await open_worker(store)
+    at = START
+    for subject in SUBJECTS:
+        await update_limits(store, limit_update(subject, rate=Rate(count=2, window=60.0)), at=at)
+        await enqueue(store, *new_jobs(store, 6, **affected(subject)))
+        for window in range(3):
+            taken = await worker.take(10, at)
+            expect_equal(len(taken), 2, f"jobs leased of a {subject} in window {window} of its rate of two")
+            await worker.settle(*(succeed(job) for job in taken), at=at)
+            expect_equal(await worker.take(10, at), [], f"jobs leased of a {subject} that has spent its rate")
+            at += 62 * SECOND
+        await update_limits(store, limit_update(subject, rate=None), at=at)
+
+
+async def check_job_past_its_deadline_leaks_no_slot(store: Store) -> None:
+    worker = await open_worker(store)
+    for subject in SUBJECTS:
+        await update_limits(store, limit_update(subject, max_running=3))
+        late = new_jobs(store, 5, deadline_at=START + SECOND, **affected(subject))
+        await enqueue(store, *late, *new_jobs(store, 5, **affected(subject)))
+        at, taken = START + 2 * SECOND, list[Job]()
+        for _ in range(5):
+            taken += await worker.take(10, at)
+        expect_equal(len(taken), 3, f"jobs of a limited {subject} that run when others expired")
+        await worker.settle(*(succeed(job) for job in taken), at=at)
+        expect_equal(len(await worker.take(10, at)), 2, f"jobs of a limited {subject} that run in the end")
+        await update_limits(store, limit_update(subject, max_running=None))
+
+
 async def check_raised_rate_frees_at_once_what_waited(store: Store) -> None:
     limit = LimitUpdate(subject="tenant", name="", queue="default")
     await update_limits(store, replace(limit, rate=Rate(count=1, window=3_600.0)))

@@ -1,5 +1,5 @@
 -- Return the id of a queue, tenant, limiter or lane: the first eight bytes of the SHA-256 of its names. `hash_id` in
--- rows.py returns the same.
+-- lane_ref.py returns the same.
 -- Reads, writes and locks nothing.
 create function hash_id(variadic names text[]) returns int8 language plpgsql immutable as $$
 begin

@@ -4,7 +4,7 @@
 create function promote_due(queue_id int8, now int8, max_jobs int8) returns void language plpgsql as $$
 declare
     pauses int8;
-    watermarks int8[];
+    earliest int8[];
 begin
     update tenant as t
     set blocked = 0, is_candidate = true, reopens_at = null,
@@ -13,22 +13,22 @@ begin
     if coalesce(first_due_at(queue_id) > now, true) then
         return;
     end if;
-    select q.pauses, q.due_watermarks into pauses, watermarks from queue as q where q.id = queue_id;
+    select q.pauses, q.due_watermarks into pauses, earliest from queue as q where q.id = queue_id;
     with due as (
         (select d.waiting_for, d.due_at, d.id from delayed as d
-         where d.queue = queue_id and d.waiting_for = 1 and d.due_at between watermarks[1] and now and pauses & 1 = 0
+         where d.queue = queue_id and d.waiting_for = 1 and d.due_at between earliest[1] and now and pauses & 1 = 0
          order by d.due_at, d.id limit max_jobs)
         union all
         (select d.waiting_for, d.due_at, d.id from delayed as d
-         where d.queue = queue_id and d.waiting_for = 2 and d.due_at between watermarks[2] and now and pauses & 2 = 0
+         where d.queue = queue_id and d.waiting_for = 2 and d.due_at between earliest[2] and now and pauses & 2 = 0
          order by d.due_at, d.id limit max_jobs)
         union all
         (select d.waiting_for, d.due_at, d.id from delayed as d
-         where d.queue = queue_id and d.waiting_for = 3 and d.due_at between watermarks[3] and now
+         where d.queue = queue_id and d.waiting_for = 3 and d.due_at between earliest[3] and now
          order by d.due_at, d.id limit max_jobs)
         union all
         (select d.waiting_for, d.due_at, d.id from delayed as d
-         where d.queue = queue_id and d.waiting_for = 4 and d.due_at between watermarks[4] and now
+         where d.queue = queue_id and d.waiting_for = 4 and d.due_at between earliest[4] and now
          order by d.due_at, d.id limit max_jobs)
     ), gone as (
         delete from delayed as d using due
@@ -54,9 +54,9 @@ begin
         finish = greatest(t.finish, (select q.clock from queue as q where q.id = queue_id))
     where t.id in (select c.tenant from counted as c) and not t.is_candidate and t.blocked = 0;
     update queue as q set due_watermarks = array(
-        select greatest(watermarks[w], least(now + 1, (
+        select greatest(earliest[w], least(now + 1, (
             select d.due_at from delayed as d
-            where d.queue = queue_id and d.waiting_for = w and d.due_at >= watermarks[w] order by d.due_at limit 1
+            where d.queue = queue_id and d.waiting_for = w and d.due_at >= earliest[w] order by d.due_at limit 1
         ))) from generate_series(1, 4) as w order by w
     ) where q.id = queue_id;
 end

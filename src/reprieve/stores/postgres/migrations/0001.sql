@@ -106,7 +106,8 @@ alter table job alter record set storage external;
 -- whether it was claimed, so neither the enqueue nor the claim writes a row for it elsewhere.
 create index job_fresh on job (lane, id) with (fillfactor = 100) where state = 3;
 
--- Ready jobs that are not fresh, and fresh jobs that were committed after jobs with a larger id were taken.
+-- Ready jobs that are not fresh, and fresh jobs that were committed after jobs with a larger id were taken. A statement that
+-- inserts rows here lowers the ready watermark of their lanes to the smallest id, or they are never found.
 create table ready (lane int8 not null, id uuid not null, primary key (lane, id));
 
 -- Jobs that become ready at a time.

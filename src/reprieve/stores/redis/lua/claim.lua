@@ -17,7 +17,7 @@
 
 local MAX_RECHECKS = 16 -- limiters and tenants that one claim checks again; the next goes on
 local MIN_PROMOTED = 50 -- due jobs that a claim promotes, however few it may take
-local leftovers = 500 -- entries without a job that one claim removes at most; the next goes on
+local leftovers = 500 -- entries of jobs that left their lane otherwise (cancelled, retried by a person) that one claim removes at most
 
 -- Opens lanes behind a limiter that has room again, of one tenant more than there is room for.
 local function return_lanes(limiter, now, settings)
@@ -108,13 +108,13 @@ local function write_blocked_tenants(choice)
   end
 end
 
--- Undoes a pick whose job cannot run.
-local function undo(choice, lane)
+-- Undoes a pick whose job cannot run, after `count_unlimited`: it is past its deadline, or behind too many leftovers.
+local function give_back_pick(choice, lane)
   give_back(lane.tenant)
   unblock(lane.tenant)
-  give_back(choice.limits)
+  give_back(choice.queue_limits)
   for _, name in ipairs(lane.ref.limiters) do
-    if limiters[name] ~= choice.limits then
+    if limiters[name] ~= choice.queue_limits then
       give_back(limiters[name])
     end
   end
@@ -197,7 +197,7 @@ local function count_unlimited(choice)
   for _, lane in pairs(choice.taken) do
     for _, name in ipairs(lane.ref.limiters) do
       local limiter = limiters[name]
-      if limiter ~= choice.limits and is_free(limiter) then
+      if limiter ~= choice.queue_limits and is_free(limiter) then
         limiter.running = limiter.running + lane.picked
         limiter.is_changed = true
       end
@@ -227,7 +227,7 @@ local function take_picks(claim, choice)
       leases[#leases + 1], leases[#leases + 2] = id, lease
       ids[#ids + 1], records[#records + 1] = id, record
     else
-      undo(choice, lane)
+      give_back_pick(choice, lane)
     end
   end
   expire(expired, claim.now)

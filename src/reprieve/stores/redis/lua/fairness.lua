@@ -76,10 +76,10 @@ local function pop(heap)
   return first
 end
 
--- Makes the choice of one claim from one queue. `limits` are the queue's own, `slots` those of all sessions that live.
-function new_choice(queue, limits, slots, now, settings)
+-- Makes the choice of one claim from one queue. `slots` are those of all sessions that live.
+function new_choice(queue, queue_limits, slots, now, settings)
   return {
-    queue = queue, limits = limits, slots = slots, now = now, settings = settings,
+    queue = queue, queue_limits = queue_limits, slots = slots, now = now, settings = settings,
     ceiling = max(1, floor(slots * settings.max_share_of_slots)),
     read_up_to = {load = -1, finish = -1, name = ''}, -- the last position that was read; nil: no tenant is beyond it
     weights = false, -- {waiting, running} in thousandths, once it was asked for
@@ -283,7 +283,7 @@ local function take(choice, tenant, lane, index)
   for number = 1, #lane.limits do
     take_slot(lane.limits[number], now)
   end
-  take_slot(choice.limits, now)
+  take_slot(choice.queue_limits, now)
   choice.picks[#choice.picks + 1] = lane
   choice.taken[lane.name] = lane
   if lane.ready == 0 then
@@ -297,7 +297,7 @@ end
 
 -- Picks jobs up to the limit. Returns what has to be read before it can go on, 'tenants' or 'weights'; nil: it is done.
 function run_choice(choice, limit)
-  local room = room_of(choice.limits, choice.now)
+  local room = room_of(choice.queue_limits, choice.now)
   limit = room and min(limit, #choice.picks + room) or limit
   choice.need = nil
   while #choice.picks < limit do

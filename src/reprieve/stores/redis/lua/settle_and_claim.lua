@@ -1,4 +1,5 @@
 -- A session settles what it finished and claims more jobs; or changes are applied without a session.
+-- docs/extend/claim.md explains the steps on all stores.
 --
 -- needs calls: tag, call, min, concat, format, call_many, fetch_fields, split, write_even_when_full, notify
 -- needs lanes: flush

@@ -30,6 +30,8 @@ create table reprieve_limiter (
 ) strict;
 create index reprieve_limiter_reopens on reprieve_limiter (reopens_at) where reopens_at is not null;
 
+-- A tenant with an open lane is a candidate or blocked: a statement that ends the one state begins the other. Only a tenant that
+-- is neither waits for the next enqueue.
 create table reprieve_tenant (
     id          integer primary key,
     queue       integer not null,

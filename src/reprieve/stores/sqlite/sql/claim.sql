@@ -46,7 +46,7 @@ from (values {values}) as v where lane.id = v.column1;
 select id, permits, max_running, rate_count, rate_window, meter, running, last_returned_tenant
 from reprieve_limiter as limiter where reopens_at <= ? limit 16;
 
--- name: blocked_tenants
+-- name: tenants_of_blocked_lanes
 -- `blocked_by > 0` says nothing new, but without it SQLite does not use the index of blocked lanes.
 select distinct tenant from reprieve_lane as lane
 where blocked_by = ? and blocked_by > 0 and tenant > ? order by tenant limit ?;
