@@ -15,7 +15,7 @@ from reprieve.core.job import Job
 from reprieve.core.record import Record
 from reprieve.errors import InvalidSetting, StoreError, StoreFull, StoreLocked, StoreReadOnly, ValidationError
 from reprieve.stores.capabilities import RelayTarget
-from reprieve.stores.outbox import Contents, Entry, Outbox
+from reprieve.stores.outbox import Contents, Outbox, OutboxRow
 from reprieve.stores.protocol import Store
 from reprieve.worker.supervised_loop import LoopBackoff
 
@@ -162,10 +162,12 @@ class Relay:
 class _Delivery:
     """One batch: delivered together if possible, and one by one if the store refuses one of its jobs."""
 
-    def __init__(self, deliver: Callable[[Sequence[Job]], Coroutine[Any, Any, None]], entries: Sequence[Entry]) -> None:
+    def __init__(
+        self, deliver: Callable[[Sequence[Job]], Coroutine[Any, Any, None]], entries: Sequence[OutboxRow]
+    ) -> None:
         self._deliver = deliver
         self._readable = [(entry, entry.job) for entry in entries if entry.job is not None]
-        self.delivered: list[Entry] = []
+        self.delivered: list[OutboxRow] = []
         self.refused = {entry.place: UNREADABLE for entry in entries if entry.job is None}
         """Why the store refuses jobs for good, by their position in the outbox."""
         self.error: StoreError | None = None

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from reprieve import __version__
 from reprieve.cli import main
 from reprieve.cli.exit import status_of
-from reprieve.cli.group import Entry, Root
+from reprieve.cli.group import LazyCommand, Root
 from reprieve.cli.main import COMMANDS
 from reprieve.cli.store import choose, store_options
 from reprieve.errors import (
@@ -249,7 +249,7 @@ def test_a_terminal_that_knows_little_gets_question_marks() -> None:
 
 
 def test_a_command_is_imported_by_its_place() -> None:
-    assert Entry("reprieve.cli.version:version", "").load().name == "version"
+    assert LazyCommand("reprieve.cli.version:version", "").load().name == "version"
     assert main.get_command(click.Context(main), "version") is not None
     assert main.get_command(click.Context(main), "nonsense") is None
 

@@ -15,7 +15,7 @@ def examples(*lines: str) -> str:
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
-class Entry(NamedTuple):
+class LazyCommand(NamedTuple):
     """The import path of a command, as `module:attribute`, and its line of help."""
 
     path: str
@@ -57,7 +57,7 @@ class Group(click.Group):
 class Root(Group):
     """The root group: it imports commands by their entries, and sets the exit status."""
 
-    def __init__(self, entries: Mapping[str, Entry], **settings: Any) -> None:  # noqa: ANN401 - the options of a group
+    def __init__(self, entries: Mapping[str, LazyCommand], **settings: Any) -> None:  # noqa: ANN401 - the options of a group
         """Create the group from its entries."""
         super().__init__(**settings)
         self.entries = entries

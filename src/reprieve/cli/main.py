@@ -5,22 +5,26 @@ A command is imported when it runs. To add one, write it in a module of its name
 
 import click
 
-from reprieve.cli.group import Entry, Root
+from reprieve.cli.group import LazyCommand, Root
 
 COMMANDS = {
-    "worker": Entry("reprieve.cli.worker:worker", "Run the jobs of an app."),
-    "relay": Entry("reprieve.cli.relay:relay", "Move jobs from an outbox to the store."),
-    "enqueue": Entry("reprieve.cli.enqueue:enqueue", "Enqueue a job."),
-    "jobs": Entry("reprieve.cli.jobs:jobs", "List, show, retry, cancel and watch jobs."),
-    "presets": Entry("reprieve.cli.presets:presets", "Show the named policies."),
-    "classify": Entry("reprieve.cli.classify:classify", "Classify an error, and show what would follow."),
-    "config": Entry("reprieve.cli.config:config", "Show every setting, and where it comes from."),
-    "doctor": Entry("reprieve.cli.doctor:doctor", "Check this machine and its store."),
-    "migrate": Entry("reprieve.cli.migrate:migrate", "Show the schema version of a store, and migrate it."),
-    "demo": Entry("reprieve.cli.demo:demo", "Send e-mails through a failing provider, and check that none is lost."),
-    "simulate": Entry("reprieve.cli.simulate:simulate", "Simulate an outage in virtual time, with and without Park."),
-    "version": Entry("reprieve.cli.version:version", "Show the versions of Reprieve, Python and SQLite."),
-    "completion": Entry("reprieve.cli.completion:completion", "Print the completion script for your shell."),
+    "worker": LazyCommand("reprieve.cli.worker:worker", "Run the jobs of an app."),
+    "relay": LazyCommand("reprieve.cli.relay:relay", "Move jobs from an outbox to the store."),
+    "enqueue": LazyCommand("reprieve.cli.enqueue:enqueue", "Enqueue a job."),
+    "jobs": LazyCommand("reprieve.cli.jobs:jobs", "List, show, retry, cancel and watch jobs."),
+    "presets": LazyCommand("reprieve.cli.presets:presets", "Show the named policies."),
+    "classify": LazyCommand("reprieve.cli.classify:classify", "Classify an error, and show what would follow."),
+    "config": LazyCommand("reprieve.cli.config:config", "Show every setting, and where it comes from."),
+    "doctor": LazyCommand("reprieve.cli.doctor:doctor", "Check this machine and its store."),
+    "migrate": LazyCommand("reprieve.cli.migrate:migrate", "Show the schema version of a store, and migrate it."),
+    "demo": LazyCommand(
+        "reprieve.cli.demo:demo", "Send e-mails through a failing provider, and check that none is lost."
+    ),
+    "simulate": LazyCommand(
+        "reprieve.cli.simulate:simulate", "Simulate an outage in virtual time, with and without Park."
+    ),
+    "version": LazyCommand("reprieve.cli.version:version", "Show the versions of Reprieve, Python and SQLite."),
+    "completion": LazyCommand("reprieve.cli.completion:completion", "Print the completion script for your shell."),
 }
 """All commands, in the order of the help."""
 

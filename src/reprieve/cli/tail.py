@@ -47,7 +47,7 @@ NAMES: dict[type[Move], str] = {
 MAX_TASK_CHARS, MAX_TENANT_CHARS = 28, 12
 """Characters of a task and of a tenant that a terminal shows."""
 
-Entry: TypeAlias = tuple[int | None, Event]
+SeenEvent: TypeAlias = tuple[int | None, Event]
 """An event and its position in the stream; None for a success."""
 
 
@@ -128,7 +128,7 @@ class Successes:
         self._seen: dict[str, int] = {}
         """Jobs that were found and when they ended, as long as they may be found again."""
 
-    async def new(self) -> list[Entry]:
+    async def new(self) -> list[SeenEvent]:
         """Return new successes, as events without a position in the stream."""
         watch = self._watch
         if watch.statuses and "succeeded" not in watch.statuses:
@@ -142,7 +142,7 @@ class Successes:
             statuses=frozenset({"succeeded"}),
             finished_since=self._since,
         )
-        found: list[Entry] = []
+        found: list[SeenEvent] = []
         while len(found) < MAX_SUCCESSES:
             page = await self._store.find(wanted, self._store.clock.now(), self._cursor)
             for job in page.jobs:
@@ -174,10 +174,10 @@ async def _end_of(store: Store) -> int:
     return position
 
 
-async def _new_events(store: Store, position: int, earliest: int) -> tuple[list[Entry], int]:
+async def _new_events(store: Store, position: int, earliest: int) -> tuple[list[SeenEvent], int]:
     """Return the events after a position that happened at `earliest` or later, and the position of the last one."""
     events = await store.events(after=position)
-    found: list[Entry] = [(seq, event) for seq, event in events if event.at >= earliest]
+    found: list[SeenEvent] = [(seq, event) for seq, event in events if event.at >= earliest]
     return found, events[-1][0] if events else position
 
 

@@ -15,7 +15,7 @@ LATE_MS = 60_000
 """After this time a relay should have taken a job from its outbox."""
 
 
-class Entry(Record):
+class OutboxRow(Record):
     """A row of an outbox."""
 
     place: str
@@ -46,14 +46,14 @@ class Outbox(Transactional, Protocol):
         """Return whether this job is in the outbox, waiting or refused."""
         ...
 
-    async def take(self, limit: int) -> list[Entry]:
+    async def take(self, limit: int) -> list[OutboxRow]:
         """Take the first jobs, and lock them for other relays, where the database can, until `settle` or `give_back`.
 
         Jobs of a transaction that commits later than others are not skipped.
         """
         ...
 
-    async def settle(self, gone: Sequence[Entry], refused: Mapping[str, str]) -> None:
+    async def settle(self, gone: Sequence[OutboxRow], refused: Mapping[str, str]) -> None:
         """Delete entries that were taken and delivered, and mark others as refused, each by its place with a reason.
 
         The write is durable when this returns.

@@ -13,7 +13,7 @@ from reprieve.config import Settings
 from reprieve.core.job import Job
 from reprieve.errors import StoreClosed, StoreError
 from reprieve.stores.open import diagnostics_for
-from reprieve.stores.outbox import Entry
+from reprieve.stores.outbox import OutboxRow
 from reprieve.stores.postgres import PostgresStore
 from reprieve.stores.postgres.address import address_of
 from reprieve.stores.postgres.outbox import PostgresOutbox
@@ -50,7 +50,7 @@ def server_of(url: str) -> str:
     return url.partition("?")[0]
 
 
-def ids_of(entries: list[Entry]) -> list[str]:
+def ids_of(entries: list[OutboxRow]) -> list[str]:
     return [entry.job.id for entry in entries if entry.job is not None]
 
 

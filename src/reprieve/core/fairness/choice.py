@@ -31,7 +31,7 @@ Need: TypeAlias = Literal["tenants", "weights"]
 """What a choice has to be given before it can go on: more tenants (`add`), or `weights`."""
 
 
-Entry: TypeAlias = tuple[int, int, str, Tenant]
+HeapItem: TypeAlias = tuple[int, int, str, Tenant]
 """A position as a plain tuple, which is made faster, with its tenant. Names are unique, so no tenants are compared."""
 
 
@@ -63,7 +63,7 @@ class Choice:
         self._slots = slots
         self._ceiling = max(1, math.floor(slots * settings.max_share_of_slots))
         self._waiting = 0
-        self._heap: list[Entry] = []
+        self._heap: list[HeapItem] = []
 
     def add(self, tenants: Iterable[Tenant], read_up_to: Position | None) -> None:
         """Go on with more tenants; beyond `read_up_to` there may be others, None says that there are not."""
@@ -72,7 +72,7 @@ class Choice:
                 self.tenants[tenant.limits.id] = tenant
                 if tenant.lanes:
                     self._waiting += 1
-                    self._heap.append(_entry(tenant))
+                    self._heap.append(_heap_item(tenant))
         heapq.heapify(self._heap)
         self.read_up_to = read_up_to
 
@@ -130,7 +130,7 @@ class Choice:
         if had_enough is not None:
             skipped.append(had_enough)
         for tenant in skipped:
-            heapq.heappush(self._heap, _entry(tenant))
+            heapq.heappush(self._heap, _heap_item(tenant))
         return chosen
 
     def _may_take_a_slot(self, tenant: Tenant) -> bool | None:
@@ -216,7 +216,7 @@ class Choice:
         if not lane.ready:
             tenant.lanes.remove(lane)
         if tenant.lanes or tenant.has_more:
-            heapq.heappush(self._heap, _entry(tenant))
+            heapq.heappush(self._heap, _heap_item(tenant))
         else:
             tenant.is_empty = True
 
@@ -233,7 +233,7 @@ class Choice:
             state.last_served_at = self.now
 
 
-def _entry(tenant: Tenant) -> Entry:
+def _heap_item(tenant: Tenant) -> HeapItem:
     return load_of(tenant.limits.running, tenant.weight), tenant.finish, tenant.name, tenant
 
 

@@ -12,7 +12,7 @@ from reprieve.core.job import Job
 from reprieve.errors import StoreClosed, StoreError
 from reprieve.stores.capabilities import ParameterStyle
 from reprieve.stores.check import check_jobs
-from reprieve.stores.outbox import Contents, Entry, made_at, pack, unpack
+from reprieve.stores.outbox import Contents, OutboxRow, made_at, pack, unpack
 from reprieve.stores.postgres import callers
 from reprieve.stores.postgres.address import READ, WRITE, address_of
 from reprieve.stores.postgres.callers import Statement
@@ -85,16 +85,16 @@ class PostgresOutbox:
 
         return await asyncio.wrap_future(self._pool.submit(work, READ))
 
-    async def take(self, limit: int) -> list[Entry]:
+    async def take(self, limit: int) -> list[OutboxRow]:
         """Take the first jobs that no other relay has taken, in a transaction that stays open."""
         self._require_open()
         if not self._notifier.is_started:
             await asyncio.to_thread(self._notifier.start)
         self._notifier.mark_seen(_SESSION)
         rows = await asyncio.to_thread(self._take, limit)
-        return [Entry(place=f"{xid} {job_id}", job=unpack(record)) for xid, job_id, record in rows]
+        return [OutboxRow(place=f"{xid} {job_id}", job=unpack(record)) for xid, job_id, record in rows]
 
-    async def settle(self, gone: Sequence[Entry], refused: Mapping[str, str]) -> None:
+    async def settle(self, gone: Sequence[OutboxRow], refused: Mapping[str, str]) -> None:
         """Remove and refuse what was taken, and end its transaction."""
         await asyncio.to_thread(self._settle, gone, refused)
 
@@ -164,7 +164,7 @@ class PostgresOutbox:
             raise translate(error, self._address.shown) from error
         return rows
 
-    def _settle(self, gone: Sequence[Entry], refused: Mapping[str, str]) -> None:
+    def _settle(self, gone: Sequence[OutboxRow], refused: Mapping[str, str]) -> None:
         sql = statements("outbox")
         connection = self._connection
         if connection is None:

@@ -16,7 +16,7 @@ from msgspec.json import encode
 from reprieve.core.job import Job
 from reprieve.errors import InvalidUrl, StoreClosed
 from reprieve.stores.check import check_jobs
-from reprieve.stores.outbox import Contents, Entry, made_at, pack, unpack
+from reprieve.stores.outbox import Contents, OutboxRow, made_at, pack, unpack
 from reprieve.stores.protocol import MAX_PAYLOAD_BYTES
 from reprieve.stores.sqlite.callers import joined
 from reprieve.stores.sqlite.error_mapping import translate
@@ -75,14 +75,14 @@ class SqliteOutbox:
         except sqlite3.Error as error:
             raise translate(error) from error
 
-    async def take(self, limit: int) -> list[Entry]:
+    async def take(self, limit: int) -> list[OutboxRow]:
         """Read the oldest jobs. Other relays may read the same ones; the store takes each job once."""
         file = await self._open()
         file.notifier.snapshot(_SESSION)
         rows = await file.read(lambda tx: tx.execute(statements("outbox")["take"], (limit,)).fetchall())
-        return [Entry(place=str(seq), job=unpack(record)) for seq, record in rows]
+        return [OutboxRow(place=str(seq), job=unpack(record)) for seq, record in rows]
 
-    async def settle(self, gone: Sequence[Entry], refused: Mapping[str, str]) -> None:
+    async def settle(self, gone: Sequence[OutboxRow], refused: Mapping[str, str]) -> None:
         """Remove jobs that have arrived, and mark those that the store refuses."""
         sql = statements("outbox")
         places = encode([int(entry.place) for entry in gone]).decode()
