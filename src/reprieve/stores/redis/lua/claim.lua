@@ -6,7 +6,7 @@
 -- needs tenants: tenants, queue_of, load_tenants, unblock
 -- needs limiters: limiters, load_limiters, recheck_at
 -- needs lanes: lanes, load_lanes, turn_of, relist
--- needs waiting: delayed_key, delayed_counter, new_waiting, add_waiting, write_waiting
+-- needs waiting: DELAYED_COUNTERS, delayed_key, new_waiting, add_waiting, write_waiting
 -- needs events: record_events
 -- needs sessions: pack_lease
 -- needs plan: MOST_ASIDE, AT_ONCE, new_plan, read_candidates, pick
@@ -32,7 +32,7 @@ local function promote(queue, now, limit)
         for number, id in ipairs(due) do
           local version, _, kind = struct.unpack('>I4BB', records[number])
           local lane = lanes[names[number]]
-          local counter = delayed_counter(kind)
+          local counter = DELAYED_COUNTERS[kind]
           lane[counter] = lane[counter] - 1
           add_waiting(line, lane, {id = id, version = version, wait = kind, due = 0}, false)
         end
