@@ -117,7 +117,7 @@ def _running(books: Books) -> Iterator[str]:
     limiters: Counter[bytes] = Counter()
     for key, _ in books.named(b":leases:"):
         for lease in books.hash(key).values():
-            queue, tenant, task, dependency, group, _ = lease[20:].split(b"\0")
+            queue, tenant, task, dependency, group, _ = lease[64:].split(b"\0")
             tenants[queue + b"\0" + tenant] += 1
             limiters.update((b"q" + queue, b"k" + task))
             limiters.update(letter + name for letter, name in ((b"d", dependency), (b"g", group)) if name)

@@ -155,7 +155,7 @@ class Partition:
             raise stale_call(
                 request.session, request.number // MAX_CALLS_PER_CLAIM, int(reply[1]) // MAX_CALLS_PER_CLAIM
             )
-        claimed = read_claim(reply, request.session, request.now)
+        claimed = read_claim(reply, request)
         await self._check_held(request, claimed)
         return Claimed(results=tuple(claimed.results), jobs=tuple(claimed.jobs), next_at=claimed.next_at)
 
@@ -185,9 +185,10 @@ class Partition:
         """Apply changes that no session makes."""
         results: list[ChangeResult] = []
         for start in range(0, max(1, len(changes)), MAX_CHANGES_PER_CALL):
-            some = settle.encode(changes[start : start + MAX_CHANGES_PER_CALL], "", now)
-            _, words, *_ = await self._write("settle_and_claim", _encode((now, "", 0, 0, (), _SETTINGS)), *some)
-            results += settle.decode(words)
+            some = changes[start : start + MAX_CHANGES_PER_CALL]
+            head = _encode((now, "", 0, 0, (), _SETTINGS))
+            _, words, *_ = await self._write("settle_and_claim", head, *settle.encode(some, "", now))
+            results += settle.decode(words, len(some))
         return results
 
     async def heartbeat(self, heartbeat: Heartbeat) -> bool:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from reprieve.core.ids import id_from_bytes
 from reprieve.core.job import Job
-from reprieve.stores.protocol import ChangeResult
+from reprieve.stores.protocol import ChangeResult, Claim
 from reprieve.stores.redis import settle
 from reprieve.stores.redis.listener import StreamId, parse_stream_id
 from reprieve.stores.redis.records import unpack, unpack_running, unpack_succeeded
@@ -136,18 +136,19 @@ class ClaimReply(NamedTuple):
     jobs: list[Job]
 
 
-def read_claim(reply: Reply, session: str, now: int) -> ClaimReply:
+def read_claim(reply: Reply, request: Claim) -> ClaimReply:
     """Return what a call of a session did, the first time or when it is repeated."""
     word, results, next_at, last_notification, previous, joined, *rest = reply
+    session = request.session
     if word == b"again":
         leased = list(rows(LeasedJob, rest))
         ids = [job.id for job in leased]
         jobs = [unpack_running(job.id, job.record, session, int(job.leased_at)) for job in leased]
     else:
         ids = [joined[start : start + ID_BYTES] for start in range(0, len(joined), ID_BYTES)]
-        jobs = [unpack_running(raw, record, session, now) for raw, record in zip(ids, rest, strict=True)]
+        jobs = [unpack_running(raw, record, session, request.now) for raw, record in zip(ids, rest, strict=True)]
     return ClaimReply(
-        results=settle.decode(results),
+        results=settle.decode(results, len(request.changes)),
         next_at=int(next_at) if next_at else None,
         last_notification=parse_stream_id(last_notification),
         previous=int(previous),

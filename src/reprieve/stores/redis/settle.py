@@ -64,6 +64,8 @@ def _details(change: Change, raw: bytes, now: int) -> tuple[bytes, bytes, bytes,
     )
 
 
-def decode(results: bytes) -> list[ChangeResult]:
-    """Return the results of changes, which a script separates by spaces."""
+def decode(results: bytes, count: int) -> list[ChangeResult]:
+    """Return the results of so many changes: words separated by spaces, or one word for all of them."""
+    if results == b"applied":
+        return ["applied"] * count
     return [_RESULTS[word] for word in results.split()]

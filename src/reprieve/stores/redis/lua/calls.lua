@@ -79,7 +79,7 @@ function write_even_when_full()
   call('HDEL', tag .. ':meta', '')
 end
 
--- Wakes the workers that wait for jobs of a queue; '*' wakes those of every queue.
+-- Wakes the workers that wait for jobs of a queue; '*' wakes those of every queue. Returns the notification's id.
 function notify(queue)
-  call('XADD', tag .. ':notifications', 'MAXLEN', MAX_NOTIFICATIONS, '*', 'q', queue)
+  return call('XADD', tag .. ':notifications', 'MAXLEN', MAX_NOTIFICATIONS, '*', 'q', queue)
 end

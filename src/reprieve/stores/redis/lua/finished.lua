@@ -4,23 +4,19 @@
 -- needs forgotten: remember_ids
 -- needs record: DEAD, CANCELLED, EXPIRED, GIVEN_UP
 -- needs tenants: queue_of
--- exports: finished_key, finished_counter, keep_succeeded, forget_jobs
+-- exports: FINISHED_COUNTERS, finished_key, keep_succeeded, forget_jobs
 
 local MIN_SUCCEEDED_KEPT = 1000 -- of each queue
 local MAX_FORGOTTEN = 2000 -- jobs that one call forgets; the next goes on
 local KEYS_OF_STATES = {
   [DEAD] = ':dead:', [EXPIRED] = ':dead:', [CANCELLED] = ':cancelled:', [GIVEN_UP] = ':cancelled:',
 }
-local COUNTERS = {[DEAD] = 'dead', [EXPIRED] = 'dead', [CANCELLED] = 'cancelled', [GIVEN_UP] = 'cancelled'}
+-- A lane's counter of jobs in each state.
+FINISHED_COUNTERS = {[DEAD] = 'dead', [EXPIRED] = 'dead', [CANCELLED] = 'cancelled', [GIVEN_UP] = 'cancelled'}
 
 -- Returns the sorted set of the dead or cancelled jobs of a queue.
 function finished_key(state, queue)
   return tag .. KEYS_OF_STATES[state] .. queue
-end
-
--- Returns the lane's counter of jobs in this state.
-function finished_counter(state)
-  return COUNTERS[state]
 end
 
 -- Deletes records, and remembers the ids.

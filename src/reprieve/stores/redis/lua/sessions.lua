@@ -4,6 +4,10 @@
 -- exports: read_session, write_session, end_session, all_sessions
 -- exports: pack_lease, unpack_lease, find_leases, unpack_annotation, cancel_requests
 
+-- Values of more than 64 bytes make Redis keep a hash as a hash table. A small hash is a list otherwise, in which each of
+-- a hundred leases would be searched for from the start.
+local PADDING = string.rep('\0', 44)
+
 -- Returns a session as it is stored, or nil. `number`, `results`, `next_at` and `ids` are of its last call that did
 -- anything, `previous` is the number of the call before.
 function read_session(name)
@@ -41,14 +45,14 @@ function all_sessions()
   return names
 end
 
--- Packs a lease: the number of the call that took it, when, the job's version while it runs, and its lane.
+-- Packs a lease: the number of the call that took it, when, the job's version while it runs, padding, and its lane.
 function pack_lease(number, at, version, lane)
-  return struct.pack('>ddI4', number, at, version) .. lane
+  return struct.pack('>ddI4c44', number, at, version, PADDING) .. lane
 end
 
 function unpack_lease(packed)
   local number, at, version = struct.unpack('>ddI4', packed)
-  return number, at, version, sub(packed, 21)
+  return number, at, version, sub(packed, 65)
 end
 
 -- Returns the leases of jobs that run, by their numbers in the list: {session, packed lease}.

@@ -9,10 +9,10 @@
 -- needs calls: tag, call, max, concat, call_many, fetch_fields, list_in
 -- needs record: WAITING, GIVEN_UP, lane_in, finish, ending
 -- needs lanes: lanes, lane_ref, load_lane_refs, load_lanes, lane_of, relist, release
--- needs waiting: delayed_key, delayed_counter, new_waiting, add_waiting, write_waiting
+-- needs waiting: DELAYED_COUNTERS, delayed_key, new_waiting, add_waiting, write_waiting
 -- needs events: record_events, has_event
 -- needs sessions: unpack_lease, find_leases, cancel_requests
--- needs finished: finished_key, finished_counter, keep_succeeded
+-- needs finished: FINISHED_COUNTERS, finished_key, keep_succeeded
 -- exports: read_changes, settle
 
 local HEAD, HEAD_BYTES = '>Bc16I4dB', 30
@@ -119,10 +119,10 @@ local function take_out(settlement, id, expected)
   local queue = lane.ref.queue
   if state ~= WAITING then
     call('ZREM', finished_key(state, queue), id)
-    local counter = finished_counter(state)
+    local counter = FINISHED_COUNTERS[state]
     lane[counter] = lane[counter] - 1
   elseif call('ZREM', delayed_key(queue, wait), id) == 1 then
-    local counter = delayed_counter(wait)
+    local counter = DELAYED_COUNTERS[wait]
     lane[counter] = lane[counter] - 1
   elseif call('ZSCORE', tag .. ':succeeded:' .. queue, id) or is_leased(settlement, id) then
     return
@@ -133,16 +133,6 @@ local function take_out(settlement, id, expected)
   end
   relist(lane)
   return lane.name
-end
-
--- Returns the lane that the job of a change leaves; nil if the change does not apply.
-local function lane_left(settlement, change)
-  if settlement.applied[change.id] then
-    return nil -- the first change of a job in a batch applies; the others guard a version that is gone
-  elseif change.session ~= '' then
-    return change.leased_from
-  end
-  return take_out(settlement, change.id, change.expected)
 end
 
 -- Returns the result of a change that does not apply: it was applied before, its job is missing, or it is refused.
@@ -180,7 +170,7 @@ local function add_job(settlement, change)
   else
     local list = list_in(settlement.finished, finished_key(change.state, lane.ref.queue))
     list[#list + 1], list[#list + 2] = change.due, change.id
-    local counter = finished_counter(change.state)
+    local counter = FINISHED_COUNTERS[change.state]
     lane[counter] = lane[counter] + 1
     lane.is_changed = true
   end
@@ -197,15 +187,17 @@ end
 
 -- Adds a change that applies to what is to be written.
 local function apply(settlement, change, left)
-  settlement.applied[change.id] = change
-  if change.session ~= '' then
-    settlement.released[left] = (settlement.released[left] or 0) + 1
-    local ids = list_in(settlement.unleased, change.session)
-    ids[#ids + 1] = change.id
+  local id, session = change.id, change.session
+  if session ~= '' then
+    local released, unleased = settlement.released, settlement.unleased
+    released[left] = (released[left] or 0) + 1
+    local ids = unleased[session] or list_in(unleased, session)
+    ids[#ids + 1] = id
   end
   if change.is_success then
-    local list = list_in(settlement.succeeded, lane_ref(left).queue)
-    list[#list + 1], list[#list + 2] = change.at, change.id
+    local queue, succeeded = lane_ref(left).queue, settlement.succeeded
+    local list = succeeded[queue] or list_in(succeeded, queue)
+    list[#list + 1], list[#list + 2] = change.at, id
   else
     add_job(settlement, change)
   end
@@ -214,8 +206,8 @@ local function apply(settlement, change, left)
   end
   if change.result_until then
     local results, times = settlement.results, settlement.result_times
-    results[#results + 1], results[#results + 2] = change.id, change.result
-    times[#times + 1], times[#times + 2] = change.result_until, change.id
+    results[#results + 1], results[#results + 2] = id, change.result
+    times[#times + 1], times[#times + 2] = change.result_until, id
   end
 end
 
@@ -251,19 +243,28 @@ local function release_slots(settlement)
   return queues
 end
 
--- Applies changes. Returns a result for each, separated by spaces ('applied', 'already', 'refused' or 'missing'); the
--- queues that have new ready jobs; and the queues in which slots were released.
+-- Applies changes. Returns their results ('applied', 'already', 'refused' or 'missing', separated by spaces, or just
+-- 'applied' if all are); the queues that have new ready jobs; and the queues in which slots were released.
 function settle(changes, now)
   local settlement, results = new_settlement(changes, now), {}
+  local applied, has_failed = settlement.applied, false
   for number, change in ipairs(changes) do
-    local left = lane_left(settlement, change)
+    local left -- the lane that the job leaves; nil if the change does not apply
+    if applied[change.id] then
+      left = nil -- the first change of a job applies; the others guard a version that is gone
+    elseif change.session == '' then
+      left = take_out(settlement, change.id, change.expected)
+    else
+      left = change.leased_from
+    end
     if left then
+      applied[change.id] = change
       apply(settlement, change, left)
       results[number] = 'applied'
     else
-      results[number] = result_without_effect(settlement, change)
+      results[number], has_failed = result_without_effect(settlement, change), true
     end
   end
   write(settlement)
-  return concat(results, ' '), settlement.waiting.ready_queues, release_slots(settlement)
+  return has_failed and concat(results, ' ') or 'applied', settlement.waiting.ready_queues, release_slots(settlement)
 end

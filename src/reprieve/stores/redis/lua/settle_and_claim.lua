@@ -11,7 +11,7 @@
 --          2: heads of the changes, and from 3 on what some of them need: see settle.lua
 -- Returns: {'dead'}: the session is not open; nothing was done
 --          {'stale', number of the session's last call}; nothing was done
---          {'ok', results (words separated by spaces), next time or '', id of the last notification,
+--          {'ok', results: see `settle`, next time or '', id of the last notification,
 --           number of the session's call before, ids of the jobs (16 bytes each), record, record, …}
 --          {'again', …}: the call repeats the last one. As 'ok', but with the jobs that the session still holds of that
 --           call, instead of ids and records: '', then id, when it was leased, record, …
@@ -24,12 +24,9 @@ local function last_notification()
   return last and last[1] or '0-0'
 end
 
-local function reply(word, results, next_at, previous, ids)
-  return {word, results, next_at and format('%.0f', next_at) or '', last_notification(), previous, ids}
-end
-
 local function repeated(session)
-  local answer = reply('again', session.results, session.next_at, session.previous, '')
+  local next_at = session.next_at and format('%.0f', session.next_at) or ''
+  local answer = {'again', session.results, next_at, last_notification(), session.previous, ''}
   -- A dead session learns what became of its changes; its jobs belong to others.
   local ids = session.is_dead and {} or split(session.ids, 16)
   local records = fetch_fields(tag .. ':jobs', ids)
@@ -66,7 +63,8 @@ local function claim_jobs(session)
   return claim.ids, claim.records, next_at < math.huge and next_at or nil
 end
 
--- Wakes other workers for what this call made ready or released, and did not take itself.
+-- Wakes other workers for what this call made ready or released, and did not take itself. Returns the id of the last
+-- notification, or nil.
 local function notify_others(ready_queues, released_queues, is_filled)
   if is_filled then
     for name in pairs(released_queues) do
@@ -76,9 +74,11 @@ local function notify_others(ready_queues, released_queues, is_filled)
       ready_queues = {['*'] = true}
     end
   end
+  local last
   for name in pairs(ready_queues) do
-    notify(name)
+    last = notify(name)
   end
+  return last
 end
 
 local session
@@ -112,9 +112,12 @@ if session and (heads ~= '' or ids[1]) then
   session.previous = previous
   write_session(session)
 end
-notify_others(ready_queues, released_queues, limit == 0 or #ids >= limit)
-local answer = reply('ok', results, next_at, previous, concat(ids))
+local notified = notify_others(ready_queues, released_queues, limit == 0 or #ids >= limit) or last_notification()
+local answer = {
+  'ok', results, next_at and format('%.0f', next_at) or '', notified, previous, concat(ids),
+}
+local count = #answer
 for index = 1, #records do
-  answer[#answer + 1] = records[index]
+  answer[count + index] = records[index]
 end
 return answer

@@ -4,19 +4,15 @@
 -- needs calls: tag, call, floor, min, call_many, fetch_fields, list_in
 -- needs record: entry_of, lane_in
 -- needs lanes: lanes, load_lanes, relist
--- exports: delayed_key, delayed_counter, new_waiting, add_waiting, write_waiting, promote, next_due
+-- exports: DELAYED_COUNTERS, delayed_key, new_waiting, add_waiting, write_waiting, promote, next_due
 
--- By the number that a record has for what its job waits for: turn, schedule, retry, gate, budget.
-local COUNTERS = {[0] = 'scheduled', 'scheduled', 'retrying', 'parked', 'parked'}
+-- A lane's counter of jobs that are due later, by the number that a record has for what its job waits for: turn,
+-- schedule, retry, gate, budget.
+DELAYED_COUNTERS = {[0] = 'scheduled', 'scheduled', 'retrying', 'parked', 'parked'}
 local DELAYS = {[0] = 1, 1, 2, 3, 3}
 
 function delayed_key(queue, wait)
   return tag .. ':delayed:' .. queue .. '\0' .. DELAYS[wait]
-end
-
--- Returns the lane's counter of jobs that are due later and wait for this.
-function delayed_counter(wait)
-  return COUNTERS[wait]
 end
 
 function new_waiting(now)
@@ -29,7 +25,7 @@ function add_waiting(waiting, lane, job, is_returned)
   if job.due > waiting.now then
     local list = list_in(waiting.delayed, delayed_key(queue, job.wait))
     list[#list + 1], list[#list + 2] = job.due, job.id
-    local counter = COUNTERS[job.wait]
+    local counter = DELAYED_COUNTERS[job.wait]
     lane[counter] = lane[counter] + 1
     lane.is_changed = true
   else
@@ -91,7 +87,7 @@ function promote(queue, now, limit)
       load_lanes(names)
       for number, id in ipairs(due) do
         local version, _, wait = struct.unpack('>I4BB', records[number])
-        local lane, counter = lanes[names[number]], COUNTERS[wait]
+        local lane, counter = lanes[names[number]], DELAYED_COUNTERS[wait]
         lane[counter] = lane[counter] - 1
         add_waiting(waiting, lane, {id = id, version = version, wait = wait, due = 0}, false)
       end
