@@ -108,8 +108,9 @@ async def check_older_job_that_is_retried_after_a_younger_one_is_taken(store: St
     older, younger = new_jobs(store, 2)
     await enqueue(store, older, younger)
     worker = await Worker.open(store)
-    first, second = await worker.take(2)
-    await worker.settle(fail(first, due_at=START + 10 * SECOND), fail(second, due_at=START + SECOND))
+    leased = {job.id: job for job in await worker.take(2)}
+    waits = {older.id: 10 * SECOND, younger.id: SECOND}
+    await worker.settle(*(fail(leased[job_id], due_at=START + wait) for job_id, wait in waits.items()))
     expect_ids(await worker.take(at=START + SECOND), [younger], "jobs leased when the younger is due")
     expect_ids(await worker.take(at=START + 10 * SECOND), [older], "jobs leased when the older is due")
 
