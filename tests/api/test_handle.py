@@ -6,12 +6,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import date
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from reprieve import Cancel, JobHandle, Policy, Reprieve, current_job
 from reprieve.backoff import fixed
+from reprieve.clock import ticks
 from reprieve.errors import (
     InvalidArgument,
     JobCancelled,
@@ -275,15 +277,18 @@ async def test_a_timeout_names_the_attempt_that_runs(app: Reprieve) -> None:
 
 
 def test_a_busy_queue_does_not_make_a_wait_read_the_job_all_the_time(app: Reprieve) -> None:
+    waits: list[tuple[float, float]] = []
+
     class Busy(FaultyStore):
         async def wait(self, queues: Sequence[str], at_most: float, session: str = "") -> bool:
+            waits.append((ticks(), at_most))
             return True
 
     handle = app.task(result_ttl="1h")(lambda: 1).enqueue()
-    store = Busy(app.store)
-    with app.override(store=store), pytest.raises(ResultTimeout):
+    with app.override(store=Busy(app.store)), pytest.raises(ResultTimeout):
         handle.result(timeout=0.1)
-    assert store.calls["find"] <= 2 + 0.1 / (MIN_POLL_SECONDS / 4)
+    assert all(later - began >= at_most / 4 for (began, at_most), (later, _) in pairwise(waits))
+    assert waits[0][1] == MIN_POLL_SECONDS
 
 
 # where handles come from
