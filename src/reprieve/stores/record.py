@@ -83,7 +83,7 @@ def pack(job: Job, id_at: int, due_at: int | None = None) -> bytes:
 
     `due_at` is what the record says of when the job is due: None if that is `created_at`, or if a column says it.
     """
-    rare = RareFields(
+    rare = (  # in the order of `RareFields`
         None if job.created_at == id_at else job.created_at,
         due_at,
         job.key,
@@ -104,13 +104,12 @@ def pack(job: Job, id_at: int, due_at: int | None = None) -> bytes:
         job.snoozes,
         job.is_manual,
     )
-    if rare == _FRESH:
+    if rare == _DEFAULTS:
         return _encode((job.payload, job.max_attempts, job.deadline_at, job.timeout))
-    values = astuple(rare)
-    size = len(values)
-    while values[size - 1] == _DEFAULTS[size - 1]:
+    size = len(rare)
+    while rare[size - 1] == _DEFAULTS[size - 1]:
         size -= 1
-    return _encode((job.payload, job.max_attempts, job.deadline_at, job.timeout, values[:size]))
+    return _encode((job.payload, job.max_attempts, job.deadline_at, job.timeout, rare[:size]))
 
 
 def unpack(data: bytes, model: Job, job_id: str, version: int, id_at: int, due_at: int | None = None) -> Job:
