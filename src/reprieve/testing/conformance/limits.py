@@ -69,6 +69,20 @@ async def check_limit_is_kept_by_a_claim_that_has_to_look_on(store: Store) -> No
         expect_equal(running[dependency], 1, "jobs that count as running")
 
 
+async def check_limit_of_a_queue_is_used_up_by_a_claim_that_has_to_look_on(store: Store) -> None:
+    # Most tenants are held, so the claim takes a few jobs, reads more tenants and goes on with the room that is left.
+    await update_limits(store, LimitUpdate(subject="task", name="held", permits=0))
+    worker = await open_worker(store)
+    for round_number in range(5):
+        queue = f"queue-{round_number}"
+        await update_limits(store, LimitUpdate(subject="queue", name=queue, max_running=4))
+        for number in range(60):
+            task = "held" if (number + round_number) % 5 else "send"
+            await enqueued(store, queue=queue, tenant=f"tenant-{number}", task=task)
+        expect_equal(len(await worker.take(4, queues=(queue,))), 4, "jobs leased of a queue that may run four")
+        expect_equal(await worker.take(4, queues=(queue,)), [], "jobs leased of a queue that is full")
+
+
 async def check_limit_of_a_tenant_is_that_of_its_queue(store: Store) -> None:
     await update_limits(store, LimitUpdate(subject="tenant", name="acme", queue="default", max_running=1))
     await enqueue(store, *new_jobs(store, 3, tenant="acme"), *new_jobs(store, 3, tenant="acme", queue="x"))
