@@ -1,4 +1,4 @@
-"""The bell: whoever cannot hear knows it, and hears again as soon as that is possible."""
+"""Notifications: a store that cannot listen polls, and listens again as soon as that is possible."""
 
 import asyncio
 import logging
@@ -6,6 +6,7 @@ import resource
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryFile
 from urllib.parse import urlsplit
 
 import psycopg
@@ -17,8 +18,8 @@ from reprieve.testing.conformance.stage import START, Worker, new_job
 LIMIT = 20.0
 
 
-async def hears(store: PostgresStore) -> bool:
-    """Whether somebody is left alone while nothing happens: one who hears nothing is sent to look all the time."""
+async def listens(store: PostgresStore) -> bool:
+    """Return whether a wait is left alone while nothing happens: a store that polls ends it early."""
     return not await store.wait(("silent",), 0.5)
 
 
@@ -37,11 +38,11 @@ def many_files() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("many_files")
-async def test_process_with_many_open_files_hears(url: str, store: PostgresStore) -> None:
+async def test_process_with_many_open_files_listens(url: str, store: PostgresStore) -> None:
     async with asyncio.timeout(LIMIT):
         worker = await Worker.open(store)
         await worker.ask()
-        assert await hears(store)
+        assert await listens(store)
         other = PostgresStore(url)
         try:
             await other.enqueue([new_job(other)], START)
@@ -49,6 +50,16 @@ async def test_process_with_many_open_files_hears(url: str, store: PostgresStore
         finally:
             await other.close()
     await worker.one()
+
+
+async def test_store_that_is_closed_again_closes_no_file_of_others(store: PostgresStore) -> None:
+    await store.wait(("silent",), 0.01)
+    await store.close()
+    with ExitStack() as files:
+        # New files get the numbers of those that were closed.
+        opened = [files.enter_context(TemporaryFile()) for _ in range(32)]
+        await store.close()
+        assert [file.read() for file in opened] == [b""] * 32
 
 
 @pytest.fixture
@@ -67,7 +78,7 @@ async def test_notice_that_cannot_be_read_makes_nobody_deaf_for_long(
     store = PostgresStore(unencoded_url)
     try:
         async with asyncio.timeout(LIMIT):
-            assert await hears(store)
+            assert await listens(store)
             with (
                 caplog.at_level(logging.DEBUG, "reprieve"),
                 psycopg.connect(unencoded_url, autocommit=True) as somebody,
@@ -75,7 +86,7 @@ async def test_notice_that_cannot_be_read_makes_nobody_deaf_for_long(
                 somebody.execute(rb"""select pg_notify('reprieve reprieve', E'somebody \xff')""")
                 while not caplog.records:  # noqa: ASYNC110 - it is said by another thread
                     await asyncio.sleep(0.01)
-            while not await hears(store):
+            while not await listens(store):
                 pass
     finally:
         await store.close()
@@ -89,7 +100,7 @@ async def test_server_that_is_away_is_said_once_and_only_to_who_debugs(caplog: p
     try:
         async with asyncio.timeout(LIMIT):
             for _ in range(4):
-                assert not await hears(store)
+                assert not await listens(store)
     finally:
         await store.close()
     ((level, said),) = [(record.levelname, record.message) for record in caplog.records if record.name == "reprieve"]
@@ -105,7 +116,7 @@ async def test_listener_that_cannot_be_reached_while_the_store_can_is_a_warning(
     store = PostgresStore(f"{url}&listen=postgresql://ana:secret@127.0.0.1:9/jobs")
     try:
         async with asyncio.timeout(LIMIT):
-            assert not await hears(store)
+            assert not await listens(store)
     finally:
         await store.close()
     (said,) = [record for record in caplog.records if record.name == "reprieve"]
