@@ -71,12 +71,12 @@ def decide(job: Job, outcome: Outcome, policy: Policy, conditions: Conditions) -
             return Cancel(reason=reason)
         case _ if job.cancel_request is not None:
             return Cancel(by=job.cancel_request.by, reason=job.cancel_request.reason)
-        case Interrupted():
-            return Return()
+        case Interrupted(started=started):
+            return Return(started=started)
         case Snoozed(delay=delay):
             return _snooze(job, delay, conditions.now)
         case Crashed(started=started):
-            return _after_crash(job, policy) if started else Return()
+            return _after_crash(job, policy) if started else Return(started=False)
         case Failed():
             return decide_failure(job, outcome, policy, conditions)
         case _:

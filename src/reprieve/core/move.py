@@ -65,6 +65,9 @@ class Return(Record, tag=True):
     """The lease ends without a result because the worker stopped or died. The job is ready again at once."""
 
     crashed: bool = False
+    started: bool = True
+    """Whether the attempt had begun. If not, the job keeps its place in its lane; otherwise it goes behind the jobs that
+    are ready, or the same jobs would take the slots after every restart."""
 
 
 class Cancel(Record, tag=True):
@@ -145,7 +148,8 @@ def _changes(job: Job, move: Move, at: int) -> dict[str, object]:
             waiting = {"due_at": move.due_at, "waiting_for": "schedule", "snoozes": job.snoozes + 1}
             return _UNLEASED | _CLEARED | _UNPARKED | waiting
         case Return():
-            return _UNLEASED | {"due_at": at, "crashes": job.crashes + move.crashed}
+            due_at = at if move.started else job.due_at
+            return _UNLEASED | {"due_at": due_at, "crashes": job.crashes + move.crashed}
         case Dead():
             ending = {"death": move.death, "finished_at": at, "crashes": job.crashes + move.crashed}
             failure = _after_failure(job, move, at) if job.state == "running" else {"cause": move.cause}

@@ -35,7 +35,9 @@ class Stopped(Record, tag=True):
 
 
 class Interrupted(Record, tag=True):
-    """The worker returned the job unfinished, because it is stopping or never started it."""
+    """The worker returned the job unfinished, because it is stopping; `started` is false for a prefetched job."""
+
+    started: bool = True
 
 
 class Crashed(Record, tag=True):

@@ -183,7 +183,7 @@ class Drain:
         settlement, self._empty_claims = self._parts.settlement, 0
         if len(self._attempts) >= self._at_most:
             self._is_over = self._is_endless = True
-            return settlement.settle(job, Interrupted())
+            return settlement.settle(job, Interrupted(started=False))
         job, outcome = await self._attempt(job)
         change = settlement.settle(job, outcome)
         self._attempts.append(attempted(change, self._errors.pop(job.id, None)))
@@ -192,7 +192,7 @@ class Drain:
 
     async def _attempt(self, job: Job) -> tuple[Job, Outcome]:
         if self._parts.gates.is_held(job.dependency):
-            return job, Interrupted()
+            return job, Interrupted(started=False)
         while not self._parts.attempts.slots:
             # Threads that could not be stopped have taken every slot.
             self._slot_freed.clear()

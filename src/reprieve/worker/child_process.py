@@ -120,5 +120,5 @@ class ChildProcess:
             return overran(timeout)
         if self.is_ending and not self.is_blocked:
             # The supervisor ended it: no job is to blame.
-            return Interrupted()
+            return Interrupted(started=job.id in self.had_started)
         return Crashed(started=job.id in self.had_started)

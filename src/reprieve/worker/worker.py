@@ -188,7 +188,7 @@ class Worker:
     def _give_back(self, is_wanted: Callable[[Job], bool]) -> None:
         """Give prefetched jobs back that have not started; it costs them nothing."""
         for job in self._prefetched.remove(is_wanted):
-            self._settle(job, Interrupted())
+            self._settle(job, Interrupted(started=False))
 
     # beside the jobs
 

@@ -38,7 +38,7 @@ _RULES = {
         ) as lanes where kept <> counted""",
     "a row of ready is before the ready watermark of its lane": """
         select r.* from ready as r join lane as s on s.id = r.lane
-        where r.id < s.ready_watermark""",
+        where r.ready_at < s.ready_watermark""",
     "a fresh job is before the fresh watermark and was not taken": """
         select job.id, job.lane from job join lane on lane.id = job.lane
         where state = 3 and job.id <= lane.fresh_watermark and uuid_send(job.id) not in (select leased_ids())

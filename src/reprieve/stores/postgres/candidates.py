@@ -61,8 +61,8 @@ class OpenLaneRow(LaneRow, frozen=True):
     tenant: int
     fresh_watermark: str
     """The last fresh job that was taken."""
-    ready_watermark: str
-    """No row of `ready` is before it."""
+    ready_watermark: int
+    """No row of `ready` became ready before it."""
     row_location: str
     is_oldest: bool
     """Whether it was read because no lane of its priority was served longer ago, and its tenant has many lanes."""

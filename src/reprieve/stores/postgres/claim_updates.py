@@ -17,10 +17,12 @@ _encode = msgspec.json.encode
 
 
 class Watermarks(msgspec.Struct, frozen=True):
-    """Where the watermarks of lanes move to: the last job that was taken of the fresh ones, and of those in `ready`."""
+    """Where the watermarks of lanes move to."""
 
     fresh: dict[int, str]
-    ready: dict[int, str]
+    """The last fresh job that was taken."""
+    ready: dict[int, int]
+    """When the last job became ready that was taken off `ready`."""
 
 
 class ClaimUpdates:

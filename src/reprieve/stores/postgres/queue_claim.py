@@ -30,8 +30,8 @@ CHECK_CROWD_EVERY_CLAIMS = 16
 class TakenRow(StoredJob, frozen=True):
     """A job that was taken off its lane."""
 
-    is_fresh: bool
-    """Whether it was a fresh job, not a row of `ready`."""
+    ready_at: int | None
+    """When it became ready; None for a fresh job, which was not in `ready`."""
 
 
 class ClaimState(msgspec.Struct, frozen=True):
@@ -173,7 +173,10 @@ class QueueClaim:
         rows: dict[int, list[TakenRow]] = {lane: [] for lane in choice.taken}
         for row in self._tx.records(TakenRow, self._sql["take_jobs"], parameters):
             rows[row.lane].append(row)
-            (self._watermarks.fresh if row.is_fresh else self._watermarks.ready)[row.lane] = row.id
+            if row.ready_at is None:
+                self._watermarks.fresh[row.lane] = row.id
+            else:
+                self._watermarks.ready[row.lane] = row.ready_at
         return rows
 
     def _write_back(self, choice: Choice, candidates: Candidates) -> None:

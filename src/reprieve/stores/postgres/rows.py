@@ -73,6 +73,12 @@ def unpack(row: StoredJob, lane: LaneRef, lease: Lease | None = None) -> Job:
     return copy(record.state_model(lane.model, row.state, row.waiting_for, lease), row)
 
 
+def ready_at(due_at: int | None, job_id: str) -> int:
+    """Return when a job became ready, which orders the jobs of a lane: when it was due, but not before its enqueue."""
+    id_at = created_at(job_id)
+    return id_at if due_at is None else max(due_at, id_at)
+
+
 def due_of(job: Job) -> int | None:
     """Return `due_at` of a job's row: None where the id says it."""
     return None if job.due_at == created_at(job.id) else job.due_at

@@ -110,7 +110,7 @@ class _UnleasedJobs:
         match row.location:
             case "ready":
                 batch.leave(row.lane, "ready")
-                batch.no_longer_ready.append((row.lane, row.id))
+                batch.no_longer_ready.append((row.lane, ready_at(row.due_at, row.id), row.id))
             case "fresh":
                 batch.leave(row.lane, "ready")
             case "delayed":

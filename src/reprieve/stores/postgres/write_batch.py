@@ -19,12 +19,11 @@ from reprieve.stores.postgres.lane_cache import LaneCache
 from reprieve.stores.postgres.lane_ref import LaneRef, lane_of
 from reprieve.stores.postgres.pool import Tx
 from reprieve.stores.postgres.released import ReleasedSlots
-from reprieve.stores.postgres.rows import MAX_INT8, array_of, bytes_of, due_of, pack
+from reprieve.stores.postgres.rows import MAX_INT8, array_of, bytes_of, due_of, pack, ready_at
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.record import CANCELLED, COUNTERS, DEAD, NUMBERS, WAITING
 
 _COUNTERS = ("ready", "scheduled", "retrying", "parked", "dead")
-_LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 _MAX_VERSION = (1 << 31) - 1
 _MAX_TTL_MS = 1 << 53
 _ARRAY = re.compile(r"%\((\w+)\)s::(\w+)\[\]")
@@ -71,18 +70,18 @@ class WriteBatch:
         self._now = now
         self._released = released
         self._counts: dict[int, Counter[str]] = defaultdict(Counter)
-        self._ready_watermarks: dict[int, str] = {}
+        self._ready_watermarks: dict[int, int] = {}
         self._ran_on: Counter[int] = Counter()
         self._new_candidates: set[int] = set()
         self._new_lanes: dict[int, LaneRef] = {}
         self._succeeded: dict[int, list[tuple[str, bytes]]] = defaultdict(list)
         self._rows: list[tuple[object, ...]] = []
-        self._ready: list[tuple[int, str]] = []
+        self._ready: list[tuple[int, int, str]] = []
         self._delayed: list[tuple[int, int, int, str, int]] = []
         self._ended: list[tuple[object, ...]] = []
         self._events: list[tuple[int, str, int, bytes]] = []
         self._results: list[tuple[str, int, bytes]] = []
-        self.no_longer_ready: list[tuple[int, str]] = []
+        self.no_longer_ready: list[tuple[int, int, str]] = []
         self.no_longer_delayed: list[tuple[int, int, int, str]] = []
         self.no_longer_ended: list[tuple[int, int, int, str]] = []
 
@@ -150,10 +149,11 @@ class WriteBatch:
             self._released.delayed.append((lane.queue_id, job.due_at))
             count[COUNTERS[wait]] += 1
         else:
-            self._ready.append((lane.id, job.id))
+            at = ready_at(job.due_at, job.id)
+            self._ready.append((lane.id, at, job.id))
             self._released.has_moved_jobs = True
             count["ready"] += 1
-            self._ready_watermarks[lane.id] = min(job.id, self._ready_watermarks.get(lane.id, _LAST_ID))
+            self._ready_watermarks[lane.id] = min(at, self._ready_watermarks.get(lane.id, MAX_INT8))
             self._new_candidates.add(lane.tenant_id)
         return WAITING
 
@@ -182,7 +182,7 @@ class WriteBatch:
             counts = [
                 {
                     "id": lane,
-                    "ready_watermark": self._ready_watermarks.get(lane, _LAST_ID),
+                    "ready_watermark": self._ready_watermarks.get(lane, MAX_INT8),
                     **{name: count[name] for name in _COUNTERS},
                 }
                 for lane, count in self._counts.items()

@@ -26,7 +26,7 @@ from reprieve.stores.sqlite import settle
 from reprieve.stores.sqlite.candidates import Candidates, LimiterRow, QueueRow, read_queue
 from reprieve.stores.sqlite.lane_cache import LaneCache
 from reprieve.stores.sqlite.leases import pack_lease
-from reprieve.stores.sqlite.rows import Row, copy, unpack
+from reprieve.stores.sqlite.rows import Row, copy, ready_at, unpack
 from reprieve.stores.sqlite.sessions import held
 from reprieve.stores.sqlite.statements import run, statements
 from reprieve.stores.sqlite.write_batch import Released
@@ -160,7 +160,7 @@ class _QueueClaim:
         if not due:
             return
         run(self.tx, self.sql["undelay"], [(queue, row.wait, row.due, row.id) for row in due])
-        run(self.tx, enqueue["ready"], [(row.lane, row.id) for row in due])
+        run(self.tx, enqueue["ready"], [(row.lane, ready_at(row.id, row.due), row.id) for row in due])
         counts: dict[int, Counter[str]] = defaultdict(Counter)
         for row in due:
             counts[row.lane][COUNTERS[row.wait]] += 1
@@ -220,7 +220,7 @@ class _QueueClaim:
         """Take the picked jobs off their lanes; return those to run, and by lane those past their deadline."""
         rows = self._read_picks(choice)
         self.lanes.load(self.tx, rows)
-        taken = [(lane.id, row.id) for lane in choice.taken.values() for row, _ in rows[lane.id][: lane.taken]]
+        taken = [(lane.id, ready_at(row.id, row.due), row.id) for lane in choice.taken.values() for row, _ in rows[lane.id][: lane.taken]]
         run(self.tx, self.sql["take_off"], taken)
         lease = Lease(self.session, self.now)
         models = {lane: lease_model(self.lanes[lane].model, lease) for lane in rows}

@@ -11,7 +11,7 @@ from reprieve.stores.protocol import KEY_RETENTION_SECONDS
 from reprieve.stores.record import COUNTERS, NUMBERS, key_of
 from reprieve.stores.sqlite.finished import finished_jobs
 from reprieve.stores.sqlite.lane_cache import LaneCache
-from reprieve.stores.sqlite.rows import id_of, pack, split_id
+from reprieve.stores.sqlite.rows import id_of, pack, ready_at, split_id
 from reprieve.stores.sqlite.statements import Tx, run, statements
 
 _COUNTERS = tuple(dict.fromkeys(COUNTERS))
@@ -45,7 +45,7 @@ def _insert(tx: Tx, lanes: LaneCache, fresh: Sequence[tuple[int, bytes, Job]], n
         if count is None:
             count = counts[lane.id] = [0] * len(_COUNTERS)
         if job.due_at <= now:
-            ready_rows.append((lane.id, row))
+            ready_rows.append((lane.id, ready_at(row, job.due_at), row))
             count[0] += 1
             tenants.add(lane.tenant_id)
         else:

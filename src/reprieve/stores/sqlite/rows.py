@@ -97,6 +97,11 @@ def moment_of(row: int) -> int:
     return (row >> _LOW_BITS) + EPOCH
 
 
+def ready_at(row: int, due: int) -> int:
+    """Return when a job became ready, which orders the jobs of a lane: when it was due, but not before it was enqueued."""
+    return max(due, moment_of(row))
+
+
 def pack(job: Job, row: int, middle: bytes) -> bytes:
     """Pack what a row does not keep in columns of its own: the middle of its public id, and the job's record."""
     return middle + record.pack(job, moment_of(row))

@@ -15,7 +15,7 @@ from reprieve.stores.record import COUNTERS, DEAD, NUMBERS, WAITING
 from reprieve.stores.sqlite.finished import finished_jobs
 from reprieve.stores.sqlite.lane_cache import LaneCache
 from reprieve.stores.sqlite.leases import LeasedJob, lease_ids, pack_lease, unpack_lease
-from reprieve.stores.sqlite.rows import read_job, split_id, unpack
+from reprieve.stores.sqlite.rows import read_job, ready_at, split_id, unpack
 from reprieve.stores.sqlite.statements import run, statements
 from reprieve.stores.sqlite.write_batch import Released, WriteBatch
 
@@ -152,7 +152,7 @@ def _remove_from_lane(
         wait = found.wait or NUMBERS["schedule"]
         if tx.execute(sql["undelay"], (lane.queue_id, wait, found.due, row)).rowcount:
             batch.counts[lane.id][COUNTERS[wait]] -= 1
-        elif tx.execute(sql["unready"], (lane.id, row)).rowcount:
+        elif tx.execute(sql["unready"], (lane.id, ready_at(row, found.due), row)).rowcount:
             batch.counts[lane.id]["ready"] -= 1
         else:
             return None  # it runs

@@ -18,7 +18,7 @@ from reprieve.stores.sql.lanes import LaneRef
 from reprieve.stores.sqlite.annotations import cancel_requests
 from reprieve.stores.sqlite.finished import keep
 from reprieve.stores.sqlite.lane_cache import LaneCache
-from reprieve.stores.sqlite.rows import pack
+from reprieve.stores.sqlite.rows import pack, ready_at
 from reprieve.stores.sqlite.statements import run, statements
 
 _SILENT = (Start, Succeed)
@@ -48,7 +48,7 @@ class WriteBatch:
         """Tenants that have a ready job."""
         self._succeeded: dict[int, dict[int, Job]] = defaultdict(dict)
         self._rows: list[tuple[object, ...]] = []
-        self._ready: list[tuple[int, int]] = []
+        self._ready: list[tuple[int, int, int]] = []
         self._delayed: list[tuple[int, int, int, int, int]] = []
         self._ended: list[tuple[object, ...]] = []
         self._events: list[tuple[int, int, int, bytes]] = []
@@ -102,7 +102,7 @@ class WriteBatch:
             self._delayed.append((lane.queue_id, wait, job.due_at, row, lane.id))
             self.counts[lane.id][COUNTERS[wait]] += 1
         else:
-            self._ready.append((lane.id, row))
+            self._ready.append((lane.id, ready_at(row, job.due_at), row))
             self.counts[lane.id]["ready"] += 1
             self._candidates.add(lane.tenant_id)
         return WAITING
@@ -121,7 +121,7 @@ class WriteBatch:
         run(tx, sql["results"], self._results)
         run(tx, sql["count"], [(lane, *(count[name] for name in _COUNTERS)) for lane, count in self.counts.items()])
         run(tx, sql["limiters"], list(self._release().items()))
-        run(tx, enqueue["open"], [(lane,) for lane in {lane for lane, _ in self._ready}])
+        run(tx, enqueue["open"], [(lane,) for lane in {lane for lane, *_ in self._ready}])
         run(tx, enqueue["make_candidates"], [(tenant,) for tenant in self._candidates])
         if self._ran and tx.execute(sql["is_annotated"]).fetchone():
             tx.execute(sql["delete_annotations"], (msgspec.json.encode(self._ran).decode(),))

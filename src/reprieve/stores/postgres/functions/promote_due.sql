@@ -33,18 +33,18 @@ begin
     ), gone as (
         delete from delayed as d using due
         where d.queue = queue_id and d.waiting_for = due.waiting_for and d.due_at = due.due_at and d.id = due.id
-        returning d.waiting_for, d.id, d.lane
+        returning d.waiting_for, ready_at(d.due_at, d.id) as ready_at, d.id, d.lane
     ), arrived as (
-        insert into ready (lane, id) select lane, id from gone
+        insert into ready (lane, ready_at, id) select lane, ready_at, id from gone
     ), sums as (
         select lane, count(*) as ready, count(*) filter (where waiting_for = 1) as scheduled,
                count(*) filter (where waiting_for = 2) as retrying, count(*) filter (where waiting_for > 2) as parked,
-               (array_agg(id order by id))[1] as lowest_id
+               min(ready_at) as first_ready_at
         from gone group by lane
     ), counted as (
         update lane as l
         set ready = l.ready + v.ready, scheduled = l.scheduled - v.scheduled, retrying = l.retrying - v.retrying,
-            parked = l.parked - v.parked, ready_watermark = least(l.ready_watermark, v.lowest_id),
+            parked = l.parked - v.parked, ready_watermark = least(l.ready_watermark, v.first_ready_at),
             is_open = l.blocked_by = 0
         from sums as v where l.id = v.lane
         returning l.tenant

@@ -6,7 +6,7 @@
 -- Writes lane, tenant, limiter and queue. Deletes from annotation. Needs the claim lock.
 -- Raises serialization_failure if a row was changed since it was read.
 create function write_claim(
-    lane_locations tid[], lane_taken int8[], lane_fresh_watermarks uuid[], lane_ready_watermarks uuid[], lane_is_open boolean[],
+    lane_locations tid[], lane_taken int8[], lane_fresh_watermarks uuid[], lane_ready_watermarks int8[], lane_is_open boolean[],
     lane_blocked_by int8[], lane_served int8[],
     tenant_locations tid[], tenant_running int8[], tenant_loads int8[], tenant_finishes int8[],
     tenant_is_candidate boolean[], tenant_blocked int8[], tenant_reopens_ats int8[], tenant_served int8[],

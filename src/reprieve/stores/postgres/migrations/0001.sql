@@ -82,7 +82,7 @@ create table lane (                                  -- the waiting jobs of one 
     parked             int8 not null default 0,
     dead               int8 not null default 0,
     fresh_watermark    uuid not null default '00000000-0000-0000-0000-000000000000',    -- fresh jobs up to it were taken
-    ready_watermark    uuid not null default 'ffffffff-ffff-ffff-ffff-ffffffffffff',    -- no row of `ready` is before it
+    ready_watermark    int8 not null default 9223372036854775807,        -- no row of `ready` became ready before it
     is_open            boolean not null default false,           -- has ready jobs, and no limiter blocks it
     blocked_by         int8 not null default 0,                  -- the limiter that blocks it; 0: none
     served             int8 not null default 0                   -- tenant.served when a job was last taken from this lane
@@ -107,8 +107,8 @@ alter table job alter record set storage external;
 create index job_fresh on job (lane, id) with (fillfactor = 100) where state = 3;
 
 -- Ready jobs that are not fresh, and fresh jobs that were committed after jobs with a larger id were taken. A statement that
--- inserts rows here lowers the ready watermark of their lanes to the smallest id, or they are never found.
-create table ready (lane int8 not null, id uuid not null, primary key (lane, id));
+-- inserts rows here lowers the ready watermark of their lanes to the smallest `ready_at`, or they are never found.
+create table ready (lane int8 not null, ready_at int8 not null, id uuid not null, primary key (lane, ready_at, id));
 
 -- Jobs that become ready at a time.
 create table delayed (

@@ -76,15 +76,15 @@ select first_due_at(%(queue)s), (select min(reopens_at) from limiter where reope
        (select min(reopens_at) from tenant where reopens_at is not null);
 
 -- name: take_jobs
-select id, state, version, waiting_for, due_at, lane, record, is_fresh from take_jobs(
+select id, state, version, waiting_for, due_at, lane, record, ready_at from take_jobs(
     lanes => %(lanes)s::int8[], counts => %(counts)s::int8[], fresh_watermarks => %(fresh_watermarks)s::uuid[],
-    ready_watermarks => %(ready_watermarks)s::uuid[]
+    ready_watermarks => %(ready_watermarks)s::int8[]
 );
 
 -- name: write_claim
 select write_claim(
     lane_locations => %(lane_locations)s::tid[], lane_taken => %(lane_taken)s::int8[],
-    lane_fresh_watermarks => %(lane_fresh_watermarks)s::uuid[], lane_ready_watermarks => %(lane_ready_watermarks)s::uuid[],
+    lane_fresh_watermarks => %(lane_fresh_watermarks)s::uuid[], lane_ready_watermarks => %(lane_ready_watermarks)s::int8[],
     lane_is_open => %(lane_is_open)s::boolean[], lane_blocked_by => %(lane_blocked_by)s::int8[],
     lane_served => %(lane_served)s::int8[],
     tenant_locations => %(tenant_locations)s::tid[], tenant_running => %(tenant_running)s::int8[],

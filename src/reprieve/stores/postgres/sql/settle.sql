@@ -5,7 +5,9 @@
 select j.id, j.state, j.version, j.waiting_for, j.due_at, j.lane, j.record,
        case
            when j.state in (1, 2) then 'ended'
-           when (select r.id from ready as r where r.lane = j.lane and r.id = j.id) is not null then 'ready'
+           when (
+               select r.id from ready as r where r.lane = j.lane and r.ready_at = ready_at(j.due_at, j.id) and r.id = j.id
+           ) is not null then 'ready'
            when j.state = 3 and uuid_send(j.id) not in (select leased_ids()) then 'fresh'
            when (
                select d.id from delayed as d join lane as l on l.id = j.lane
@@ -23,7 +25,8 @@ select 1 from job where id = %(id)s::uuid;
 select data from event where job = %(id)s::uuid and version = %(version)s;
 
 -- name: remove_ready
-delete from ready as r using unnest(%(lanes)s::int8[], %(ids)s::uuid[]) as v (lane, id) where r.lane = v.lane and r.id = v.id;
+delete from ready as r using unnest(%(lanes)s::int8[], %(ready_ats)s::int8[], %(ids)s::uuid[]) as v (lane, ready_at, id)
+where r.lane = v.lane and r.ready_at = v.ready_at and r.id = v.id;
 
 -- name: remove_delayed
 delete from delayed as d
@@ -45,7 +48,7 @@ from unnest(%(ids)s::uuid[], %(lanes)s::int8[], %(due_ats)s::int8[], %(versions)
 where j.id = v.id and j.id = any (%(ids)s::uuid[]);
 
 -- name: add_ready
-insert into ready (lane, id) select * from unnest(%(lanes)s::int8[], %(ids)s::uuid[]);
+insert into ready (lane, ready_at, id) select * from unnest(%(lanes)s::int8[], %(ready_ats)s::int8[], %(ids)s::uuid[]);
 
 -- name: add_delayed
 insert into delayed (queue, waiting_for, due_at, id, lane)
@@ -72,7 +75,7 @@ set ready = l.ready + v.ready, scheduled = l.scheduled + v.scheduled, retrying =
     parked = l.parked + v.parked, dead = l.dead + v.dead, ready_watermark = least(l.ready_watermark, v.ready_watermark),
     is_open = l.ready + v.ready > 0 and l.blocked_by = 0
 from json_to_recordset(%(rows)s::json) as v (
-    id int8, ready int8, scheduled int8, retrying int8, parked int8, dead int8, ready_watermark uuid)
+    id int8, ready int8, scheduled int8, retrying int8, parked int8, dead int8, ready_watermark int8)
 where l.id = v.id;
 
 -- name: add_candidates

@@ -91,7 +91,12 @@ create table reprieve_job (
     record  blob    not null                  -- the middle of its public id, and the packed job: stores/record.py
 ) strict;
 
-create table reprieve_ready (lane integer not null, id integer not null, primary key (lane, id)) strict, without rowid;
+create table reprieve_ready (
+    lane integer not null,
+    at   integer not null,                    -- when the job became ready: jobs are taken in this order
+    id   integer not null,
+    primary key (lane, at, id)
+) strict, without rowid;
 
 create table reprieve_delayed (
     queue integer not null,

@@ -129,13 +129,13 @@ from (
     select r.lane, job.id, job.state, job.version, job.wait, job.due, job.record
     from json_each(?) as wanted
     cross join reprieve_ready as r on r.lane = wanted.value
-        and r.id in (select id from reprieve_ready as ready where lane = wanted.value order by id limit ?)
+        and (r.at, r.id) in (select at, id from reprieve_ready as ready where lane = wanted.value order by at, id limit ?)
     cross join reprieve_job as job on job.id = r.id
 );
 
 -- name: take_off
-delete from reprieve_ready as ready where (lane, id) in (
-    select cast(column1 as integer), cast(column2 as integer) from (values {values}));
+delete from reprieve_ready as ready where (lane, at, id) in (
+    select cast(column1 as integer), cast(column2 as integer), cast(column3 as integer) from (values {values}));
 
 -- name: count_taken
 update reprieve_lane as lane set ready = ready - v.column2 from (values {values}) as v where lane.id = v.column1;

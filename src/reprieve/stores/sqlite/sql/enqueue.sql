@@ -19,8 +19,8 @@ insert into reprieve_job (id, lane, state, version, wait, due, record)
 select column1, column2, 0, column3, column4, column5, column6 from (values {values}) where column1 is not null;
 
 -- name: ready
-insert into reprieve_ready (lane, id)
-select column1, column2 from (values {values}) where column1 is not null;
+insert into reprieve_ready (lane, at, id)
+select column1, column2, column3 from (values {values}) where column1 is not null;
 
 -- name: delayed
 insert into reprieve_delayed (queue, wait, due, id, lane)

@@ -17,7 +17,7 @@ delete from reprieve_job as job where id in (select value from json_each(?));
 delete from reprieve_delayed as delayed where queue = ? and wait = ? and due = ? and id = ?;
 
 -- name: unready
-delete from reprieve_ready as ready where lane = ? and id = ?;
+delete from reprieve_ready as ready where lane = ? and at = ? and id = ?;
 
 -- name: unend
 delete from reprieve_ended as ended where queue = ? and state = ? and at = ? and id = ?;
