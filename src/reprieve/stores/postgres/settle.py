@@ -14,7 +14,7 @@ from reprieve.stores.postgres.lane_cache import LaneCache
 from reprieve.stores.postgres.leases import Leases
 from reprieve.stores.postgres.pool import Tx
 from reprieve.stores.postgres.released import ReleasedSlots
-from reprieve.stores.postgres.rows import MAX_INT8, StoredJob, array_of, pack, unpack
+from reprieve.stores.postgres.rows import MAX_INT8, StoredJob, array_of, pack, ready_at, unpack
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.postgres.write_batch import Packed, WriteBatch, pack_change
 from reprieve.stores.protocol import ChangeResult
