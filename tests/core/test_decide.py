@@ -389,10 +389,11 @@ def test_a_snooze_past_the_deadline_expires() -> None:
 
 def test_an_interrupted_job_goes_back_uncharged() -> None:
     assert decide(RUNNING, Interrupted(), POLICY, NORMAL) == Return(crashed=False)
+    assert decide(RUNNING, Interrupted(started=False), POLICY, NORMAL) == Return(started=False)
 
 
 def test_a_job_that_only_lay_in_a_dead_worker_is_no_suspect() -> None:
-    assert decide(job(crashes=2), Crashed(started=False), POLICY, NORMAL) == Return(crashed=False)
+    assert decide(job(crashes=2), Crashed(started=False), POLICY, NORMAL) == Return(started=False)
 
 
 def test_a_job_that_takes_its_worker_down_too_often_is_poison() -> None:

@@ -127,6 +127,7 @@ def test_a_snooze_is_counted_apart() -> None:
 
 def test_a_returned_job_is_due_at_once_and_remembers_a_crash() -> None:
     assert evolve(RUNNING, Return(), NOW + 50).due_at == NOW + 50
+    assert evolve(RUNNING, Return(started=False), NOW + 50).due_at == RUNNING.due_at
     assert evolve(RUNNING, Return(), NOW).crashes == 0
     crashed = evolve(RUNNING, Return(crashed=True), NOW)
     assert (crashed.crashes, crashed.is_suspect) == (1, True)

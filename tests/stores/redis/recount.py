@@ -65,18 +65,25 @@ def _lane_in(record: bytes) -> bytes:
     return record[start + 2 : start + 2 + length]
 
 
+def _entries(books: Books) -> Iterator[tuple[bytes, bytes]]:
+    """Return the entries of ready jobs, with their lanes."""
+    for key, lane in books.named(b":fresh:"):
+        yield from ((lane, entry) for entry in books.list(key))
+    for key, lane in books.named(b":requeued:"):
+        yield from ((lane, entry) for entry in books.zset(key))
+
+
 def _standing(books: Books) -> tuple[defaultdict[bytes, list[str]], Counter[bytes]]:
     """Return where every id stands, and the leftovers in lanes."""
     found: defaultdict[bytes, list[str]] = defaultdict(list)
     leftovers: Counter[bytes] = Counter()
-    for key, lane in books.named(b":ready:"):
-        for entry in books.list(key):
-            record = books.records.get(entry[:16], _NONE)
-            is_valid = record[4] == WAITING and record[2:4] == entry[16:] and _lane_in(record) == lane
-            if is_valid and entry[:16] in books.records:
-                found[entry[:16]].append("ready")
-            else:
-                leftovers[entry[:16]] += 1
+    for lane, entry in _entries(books):
+        record = books.records.get(entry[:16], _NONE)
+        is_valid = record[4] == WAITING and record[2:4] == entry[16:] and _lane_in(record) == lane
+        if is_valid and entry[:16] in books.records:
+            found[entry[:16]].append("ready")
+        else:
+            leftovers[entry[:16]] += 1
     for key, _ in books.named(b":delayed:"):
         for raw in books.zset(key):
             found[raw].append(("scheduled", "scheduled", "retrying", "parked", "parked")[books.records[raw][5]])

@@ -40,6 +40,11 @@ ORDER = {
     "equal_priorities_are_served_oldest_first",
     "equal_lanes_are_served_in_turn",
     "every_sixteenth_pick_takes_what_was_served_longest_ago",
+    "jobs_are_taken_in_the_order_in_which_they_became_ready",
+    "jobs_that_became_ready_together_are_taken_by_id",
+    "job_given_back_before_its_start_keeps_its_place",
+    "job_given_back_after_its_start_goes_behind_those_that_wait",
+    "job_that_is_cancelled_in_the_middle_changes_no_order",
 }
 """Who comes first is decided in each partition by itself."""
 

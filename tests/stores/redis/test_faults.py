@@ -260,7 +260,7 @@ async def test_flushed_scripts_are_loaded_again(server: servers.Server) -> None:
 
 
 @pytest.mark.parametrize(
-    "suffix", [":jobs", ":lanes", ":tenants", ":queues", ":unique_keys", ":ready:default\0\0send\0\0\0005"]
+    "suffix", [":jobs", ":lanes", ":tenants", ":queues", ":unique_keys", ":fresh:default\0\0send\0\0\0005"]
 )
 async def test_key_of_another_kind_is_told_and_nothing_is_half_done(suffix: str, server: servers.Server) -> None:
     with server.client() as client:

@@ -220,7 +220,11 @@ class _QueueClaim:
         """Take the picked jobs off their lanes; return those to run, and by lane those past their deadline."""
         rows = self._read_picks(choice)
         self.lanes.load(self.tx, rows)
-        taken = [(lane.id, ready_at(row.id, row.due), row.id) for lane in choice.taken.values() for row, _ in rows[lane.id][: lane.taken]]
+        taken = [
+            (lane.id, ready_at(row.id, row.due), row.id)
+            for lane in choice.taken.values()
+            for row, _ in rows[lane.id][: lane.taken]
+        ]
         run(self.tx, self.sql["take_off"], taken)
         lease = Lease(self.session, self.now)
         models = {lane: lease_model(self.lanes[lane].model, lease) for lane in rows}

@@ -98,7 +98,7 @@ def moment_of(row: int) -> int:
 
 
 def ready_at(row: int, due: int) -> int:
-    """Return when a job became ready, which orders the jobs of a lane: when it was due, but not before it was enqueued."""
+    """Return when a job became ready, which orders the jobs of a lane: when it was due, but not before its enqueue."""
     return max(due, moment_of(row))
 
 

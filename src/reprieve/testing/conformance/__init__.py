@@ -17,6 +17,7 @@ from reprieve.testing.conformance import (
     keeping,
     limits,
     operating,
+    ordering,
     sessions,
     settling,
     waiting,
@@ -29,6 +30,7 @@ Check = Callable[[Store], Awaitable[None]]
 _MODULES: tuple[ModuleType, ...] = (
     enqueueing,
     claiming,
+    ordering,
     settling,
     operating,
     sessions,

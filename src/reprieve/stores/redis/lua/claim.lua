@@ -8,7 +8,7 @@
 -- needs tenants: tenants, queue_of, load_tenants, unblock
 -- needs limiters: limiters, load_limiters, recheck_at
 -- needs lanes: lanes, load_lanes, turn_of, relist
--- needs waiting: promote, next_due
+-- needs waiting: pop_lane, promote, next_due
 -- needs events: record_events
 -- needs sessions: pack_lease
 -- needs fairness: new_choice, run_choice
@@ -125,7 +125,7 @@ end
 local function pop_entries(wanted)
   local ids, entries, from = {}, {}, {}
   for name, count in pairs(wanted) do
-    for _, entry in ipairs(call('LPOP', tag .. ':ready:' .. name, count) or {}) do
+    for _, entry in ipairs(pop_lane(lanes[name], count)) do
       local index = #ids + 1
       ids[index], entries[index], from[index] = sub(entry, 1, 16), entry, name
     end

@@ -4,7 +4,7 @@
 -- needs forgotten: remembered_ids
 -- needs tenants: queue_of
 -- needs lanes: lanes, load_lanes, flush
--- needs waiting: new_waiting, add_waiting, write_waiting
+-- needs waiting: new_waiting, add_fresh, write_waiting
 -- KEYS     1: the partition
 -- ARGV     1: now, names of lanes, and for jobs from an outbox the server's time before they were taken (msgpack)
 --          2: for each job 29 bytes: id, number of its lane from 1 (2), wait (1), due (8), version (2)
@@ -117,7 +117,7 @@ local function store_jobs(jobs, known, key_values, key_times)
     if not known[job.id] and not job.has_holder then
       known[job.id] = true
       local lane = lanes[job.lane]
-      add_waiting(waiting, lane, job, false)
+      add_fresh(waiting, lane, job)
       records[#records + 1], records[#records + 2] = job.id, ARGV[3 + number]
       local queue = queue_of(lane.ref.queue)
       queue.is_changed = queue.is_changed or not queue.is_known

@@ -71,6 +71,7 @@ function load_lanes(names)
       name = name, ref = ref, tenant = tenant, priority = ref.priority,
       ready = ready, scheduled = f[2] or 0, retrying = f[3] or 0, parked = f[4] or 0, dead = f[5] or 0,
       cancelled = f[6] or 0, served = f[7] or tenant.served, blocked_by = blocked_by,
+      requeued = f[9] or 0,
       is_listed = ready > 0 and not blocked_by, limits = false, picked = false, is_changed = false,
     }
   end
@@ -144,7 +145,7 @@ local function flush_lanes()
         set[#set + 1] = name
         set[#set + 1] = cmsgpack.pack({
           lane.ready, lane.scheduled, lane.retrying, lane.parked, lane.dead, lane.cancelled, lane.served,
-          lane.blocked_by or nil,
+          lane.blocked_by, lane.requeued,
         })
       end
     end

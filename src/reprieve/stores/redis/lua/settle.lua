@@ -7,9 +7,9 @@
 -- ends the job instead.
 --
 -- needs calls: tag, call, max, concat, call_many, fetch_fields, list_in
--- needs record: WAITING, GIVEN_UP, lane_in, finish, ending
+-- needs record: WAITING, GIVEN_UP, lane_in, finish, ending, entry_of
 -- needs lanes: lanes, lane_ref, load_lane_refs, load_lanes, lane_of, relist, release
--- needs waiting: DELAYED_COUNTERS, delayed_key, new_waiting, add_waiting, write_waiting
+-- needs waiting: DELAYED_COUNTERS, delayed_key, requeued_key, new_waiting, add_waiting, write_waiting
 -- needs events: record_events, has_event
 -- needs sessions: unpack_lease, find_leases, cancel_requests
 -- needs finished: FINISHED_COUNTERS, finished_key, keep_succeeded
@@ -124,10 +124,13 @@ local function take_out(settlement, id, expected)
   elseif call('ZREM', delayed_key(queue, wait), id) == 1 then
     local counter = DELAYED_COUNTERS[wait]
     lane[counter] = lane[counter] - 1
+  elseif lane.requeued > 0 and call('ZREM', requeued_key(lane.name), entry_of(id, version)) == 1 then
+    lane.requeued = lane.requeued - 1
+    lane.ready = lane.ready - 1
   elseif call('ZSCORE', tag .. ':succeeded:' .. queue, id) or is_leased(settlement, id) then
     return
   else
-    -- Its entry stays in the lane until a claim meets it.
+    -- It is fresh: its entry stays in the list until a claim meets it.
     call('HINCRBY', tag .. ':leftovers', id, 1)
     lane.ready = lane.ready - 1
   end
@@ -166,7 +169,7 @@ local function add_job(settlement, change)
   local records = settlement.records
   records[#records + 1], records[#records + 2] = change.id, change.record
   if change.state == WAITING then
-    add_waiting(settlement.waiting, lane, change, true)
+    add_waiting(settlement.waiting, lane, change)
   else
     local list = list_in(settlement.finished, finished_key(change.state, lane.ref.queue))
     list[#list + 1], list[#list + 2] = change.due, change.id

@@ -1,10 +1,14 @@
 -- Waiting jobs: a ready job stands in its lane, one that is due later in a sorted set of its queue and wait.
--- Jobs are collected in a batch (`new_waiting`, `add_waiting`) and written at once (`write_waiting`).
+-- Jobs are collected in a batch (`new_waiting`, `add_fresh`, `add_waiting`) and written at once (`write_waiting`).
 --
--- needs calls: tag, call, floor, min, call_many, fetch_fields, list_in
+-- A lane is taken from in the order in which its jobs became ready. Fresh jobs, which were ready when they were enqueued,
+-- are in that order already and stand in a list. Jobs that became ready later stand in a sorted set by that time.
+--
+-- needs calls: tag, call, max, min, call_many, fetch_fields, list_in
 -- needs record: entry_of, lane_in
 -- needs lanes: lanes, load_lanes, relist
--- exports: DELAYED_COUNTERS, delayed_key, new_waiting, add_waiting, write_waiting, promote, next_due
+-- exports: DELAYED_COUNTERS, delayed_key, requeued_key, new_waiting, add_fresh, add_waiting, write_waiting, pop_lane
+-- exports: promote, next_due
 
 -- A lane's counter of jobs that are due later, by the number that a record has for what its job waits for: turn,
 -- schedule, retry, gate, budget.
@@ -15,50 +19,110 @@ function delayed_key(queue, wait)
   return tag .. ':delayed:' .. queue .. '\0' .. DELAYS[wait]
 end
 
-function new_waiting(now)
-  return {now = now, returned = {}, added = {}, delayed = {}, ready_queues = {}}
+local function fresh_key(lane_name)
+  return tag .. ':fresh:' .. lane_name
 end
 
--- Adds a job: a table with `id`, `version`, `wait` and `due`. A job that returns stands before those that are new.
-function add_waiting(waiting, lane, job, is_returned)
-  local queue = lane.ref.queue
+function requeued_key(lane_name)
+  return tag .. ':requeued:' .. lane_name
+end
+
+-- Returns the time in an id, in ms: when its job was enqueued.
+local function id_time(id)
+  local high, low = struct.unpack('>I2I4', id)
+  return high * 4294967296 + low
+end
+
+function new_waiting(now)
+  return {now = now, fresh = {}, requeued = {}, delayed = {}, ready_queues = {}}
+end
+
+local function add_delayed(waiting, lane, job)
+  local list = list_in(waiting.delayed, delayed_key(lane.ref.queue, job.wait))
+  list[#list + 1], list[#list + 2] = job.due, job.id
+  local counter = DELAYED_COUNTERS[job.wait]
+  lane[counter] = lane[counter] + 1
+  lane.is_changed = true
+end
+
+-- Counts a ready job, and returns the list of those of its lane.
+local function ready_list(waiting, lane, lists, count_command, key)
+  local list = lists[lane.name]
+  if not list then
+    -- Fails before anything is written if the key holds another type.
+    call(count_command, key)
+    list = {}
+    lists[lane.name] = list
+  end
+  lane.ready = lane.ready + 1
+  waiting.ready_queues[lane.ref.queue] = true
+  return list
+end
+
+-- Adds a job that is enqueued: a table with `id`, `version`, `wait` and `due`.
+function add_fresh(waiting, lane, job)
   if job.due > waiting.now then
-    local list = list_in(waiting.delayed, delayed_key(queue, job.wait))
-    list[#list + 1], list[#list + 2] = job.due, job.id
-    local counter = DELAYED_COUNTERS[job.wait]
-    lane[counter] = lane[counter] + 1
-    lane.is_changed = true
+    add_delayed(waiting, lane, job)
   else
-    local lists = is_returned and waiting.returned or waiting.added
-    local list = lists[lane.name]
-    if not list then
-      -- Fails before anything is written if the key holds another type.
-      call('LLEN', tag .. ':ready:' .. lane.name)
-      list = {}
-      lists[lane.name] = list
-    end
+    local list = ready_list(waiting, lane, waiting.fresh, 'LLEN', fresh_key(lane.name))
     list[#list + 1] = entry_of(job.id, job.version)
-    lane.ready = lane.ready + 1
-    waiting.ready_queues[queue] = true
+  end
+end
+
+-- Adds a job that waits again, or whose time has come.
+function add_waiting(waiting, lane, job)
+  if job.due > waiting.now then
+    add_delayed(waiting, lane, job)
+  else
+    local list = ready_list(waiting, lane, waiting.requeued, 'ZCARD', requeued_key(lane.name))
+    list[#list + 1], list[#list + 2] = max(job.due, id_time(job.id)), entry_of(job.id, job.version)
+    lane.requeued = lane.requeued + 1
   end
 end
 
 function write_waiting(waiting)
-  for name, entries in pairs(waiting.returned) do
-    for first = 1, floor(#entries / 2) do
-      local last = #entries + 1 - first
-      entries[first], entries[last] = entries[last], entries[first]
-    end
-    call_many('LPUSH', tag .. ':ready:' .. name, entries)
+  for name, entries in pairs(waiting.fresh) do
+    call_many('RPUSH', fresh_key(name), entries)
     relist(lanes[name])
   end
-  for name, entries in pairs(waiting.added) do
-    call_many('RPUSH', tag .. ':ready:' .. name, entries)
+  for name, times_and_entries in pairs(waiting.requeued) do
+    call_many('ZADD', requeued_key(name), times_and_entries)
     relist(lanes[name])
   end
   for key, list in pairs(waiting.delayed) do
     call_many('ZADD', key, list)
   end
+end
+
+-- Takes so many entries off a lane, fresh jobs and others in the order in which they became ready.
+function pop_lane(lane, count)
+  local fresh_list, requeued_set = fresh_key(lane.name), requeued_key(lane.name)
+  if lane.requeued == 0 then
+    return call('LPOP', fresh_list, count) or {}
+  end
+  local fresh = call('LRANGE', fresh_list, 0, count - 1)
+  local requeued = call('ZRANGE', requeued_set, 0, count - 1, 'WITHSCORES')
+  local entries, fresh_taken, requeued_taken = {}, 0, 0
+  while #entries < count do
+    local one, other = fresh[fresh_taken + 1], requeued[2 * requeued_taken + 1]
+    if not one and not other then
+      break
+    end
+    local lead = one and other and tonumber(requeued[2 * requeued_taken + 2]) - id_time(one) or 0
+    if one and (not other or lead > 0 or lead == 0 and one < other) then
+      entries[#entries + 1], fresh_taken = one, fresh_taken + 1
+    else
+      entries[#entries + 1], requeued_taken = other, requeued_taken + 1
+    end
+  end
+  if fresh_taken > 0 then
+    call('LPOP', fresh_list, fresh_taken)
+  end
+  if requeued_taken > 0 then
+    call('ZREMRANGEBYRANK', requeued_set, 0, requeued_taken - 1)
+    lane.requeued = lane.requeued - requeued_taken
+  end
+  return entries
 end
 
 -- Returns the keys of a queue's jobs that are due later, but for those that are paused.
@@ -77,9 +141,13 @@ end
 function promote(queue, now, limit)
   local waiting
   for _, key in ipairs(unpaused_keys(queue)) do
-    local due = call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT', 0, limit)
-    if due[1] then
+    local found = call('ZRANGEBYSCORE', key, '-inf', now, 'WITHSCORES', 'LIMIT', 0, limit)
+    if found[1] then
       waiting = waiting or new_waiting(now)
+      local due, times = {}, {}
+      for number = 1, #found / 2 do
+        due[number], times[number] = found[2 * number - 1], tonumber(found[2 * number])
+      end
       local records, names = fetch_fields(tag .. ':jobs', due), {}
       for number = 1, #due do
         names[number] = lane_in(records[number])
@@ -89,7 +157,7 @@ function promote(queue, now, limit)
         local version, _, wait = struct.unpack('>I4BB', records[number])
         local lane, counter = lanes[names[number]], DELAYED_COUNTERS[wait]
         lane[counter] = lane[counter] - 1
-        add_waiting(waiting, lane, {id = id, version = version, wait = wait, due = 0}, false)
+        add_waiting(waiting, lane, {id = id, version = version, wait = wait, due = times[number]})
       end
       call_many('ZREM', key, due)
     end
