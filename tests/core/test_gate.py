@@ -6,7 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reprieve.core.classify import TABLES, judge
+from reprieve.core.failure import Error, Failure, read
 from reprieve.core.gate import Calls, Gate, Hold, PushBack, Release, Signal, Tick, Well, signal_of, step
+from reprieve.core.outcome import Crashed, Failed, Interrupted, Outcome, Snoozed, Stopped, Succeeded, undecodable
 from reprieve.core.verdict import Kind, Scope, Verdict
 
 NOW = 1_760_000_000_000
@@ -135,16 +138,84 @@ def test_one_job_alone_does_not_make_a_dependency_unwell() -> None:
     assert feed(gate, *[OK] * 10).failed_jobs == ()
 
 
-def test_what_a_call_tells_its_gate() -> None:
-    def verdict(kind: Kind, scope: Scope, retry_after: float | None = None) -> Verdict:
-        return Verdict(kind=kind, scope=scope, retry_after=retry_after)
+def failed(kind: Kind, scope: Scope, retry_after: float | None = None) -> Failed:
+    return Failed(failure=Failure(message="no"), verdict=Verdict(kind=kind, scope=scope, retry_after=retry_after))
 
-    assert signal_of("j", None, NOW) == Calls(oks=1)
-    assert signal_of("j", verdict("transient", "job"), NOW) is None
-    assert signal_of("j", verdict("throttled", "tenant", 5), NOW) is None
-    assert signal_of("j", verdict("transient", "dependency", 5), NOW) == Calls(fails=1, failed=("j",))
-    assert signal_of("j", verdict("throttled", "dependency"), NOW) == Calls(fails=1, failed=("j",))
-    assert signal_of("j", verdict("throttled", "dependency", 5), NOW) == PushBack(until_at=NOW + 5_000)
+
+def test_what_a_call_tells_its_gate() -> None:
+    assert signal_of("j", Succeeded(), NOW) == Calls(oks=1)
+    assert signal_of("j", failed("transient", "dependency", 5), NOW) == Calls(fails=1, failed=("j",))
+    assert signal_of("j", failed("throttled", "dependency"), NOW) == Calls(fails=1, failed=("j",))
+    assert signal_of("j", failed("throttled", "dependency", 5), NOW) == PushBack(until_at=NOW + 5_000)
+
+
+NEUTRAL = Calls(neutral=1)
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        Snoozed(delay=5.0),
+        Stopped(),
+        failed("transient", "job"),
+        failed("permanent", "job"),
+        failed("throttled", "tenant", 5),
+    ],
+)
+def test_a_call_that_ends_for_the_jobs_own_reasons_climbs_the_ramp(outcome: Outcome) -> None:
+    signal = signal_of("j", outcome, NOW)
+    assert signal == NEUTRAL
+    gate = probing()
+    for _ in range(127):
+        assert gate.mode == "probing"
+        gate = step(gate, signal, NOW)
+    assert gate.mode == "open"
+
+
+def test_neutral_calls_are_no_evidence_while_the_gate_is_open() -> None:
+    gate = feed(OPEN, *[FAIL] * 10)
+    assert feed(gate, *[NEUTRAL] * 100) == gate
+    assert feed(OPEN, *[FAIL, NEUTRAL] * 29).mode == "held"
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        Interrupted(),
+        Crashed(),
+        undecodable("no task is named x"),
+        # The task handled the refused connection itself, and asked for a retry.
+        Failed(failure=read(ConnectionRefusedError()), verdict=Verdict(kind="transient", rule="the task")),
+        Failed(failure=read("connect timeout"), verdict=Verdict(kind="transient", rule="the task")),
+    ],
+)
+def test_an_attempt_without_a_response_tells_its_gate_nothing(outcome: Outcome) -> None:
+    assert signal_of("j", outcome, NOW) is None
+
+
+class Unavailable(Exception):
+    status_code = 503
+
+    def __init__(self, retry_after: str) -> None:
+        super().__init__("Service Unavailable")
+        self.headers = {"Retry-After": retry_after}
+
+
+def failed_by(error: Error) -> Failed:
+    failure = read(error, now=NOW)
+    return Failed(failure=failure, verdict=judge(failure, TABLES))
+
+
+@pytest.mark.parametrize("error", [Unavailable("60"), "503 Service Unavailable, retry after 60 s"])
+def test_an_unavailable_service_that_names_a_time_holds_its_gate_like_a_throttled_one(error: Error) -> None:
+    assert signal_of("j", failed_by(error), NOW) == PushBack(until_at=NOW + 60_000)
+
+
+@pytest.mark.parametrize(
+    "error", ["503 Service Unavailable", "connection refused, retry after 60 s", "451 4.3.0 try again in 60 s"]
+)
+def test_one_failure_without_a_push_back_holds_nothing(error: Error) -> None:
+    assert signal_of("j", failed_by(error), NOW) == Calls(fails=1, failed=("j",))
 
 
 def test_an_open_gate_permits_everything_and_a_held_one_nothing() -> None:

@@ -10,8 +10,10 @@ import pytest
 
 from reprieve import Reprieve
 from reprieve.config import Settings
+from reprieve.core.failure import read
 from reprieve.core.gate import Gate, Mode
 from reprieve.core.job import Job
+from reprieve.core.outcome import Failed, Outcome, Snoozed, Succeeded
 from reprieve.core.verdict import Verdict
 from reprieve.errors import StoreError
 from reprieve.stores.gates import GATE_PREFIX, open_gate, read_gate, write_gate
@@ -26,8 +28,9 @@ from reprieve.worker.prefetch import MAX_PREFETCHED_JOBS
 from reprieve.worker.supervised_loop import supervised_loops
 from reprieve.worker.worker import Worker
 
-REFUSED = Verdict(kind="transient", scope="dependency", code="connect")
-BUSY = Verdict(kind="throttled", scope="dependency", retry_after=60.0)
+OK = Succeeded()
+REFUSED = Failed(failure=read("no"), verdict=Verdict(kind="transient", scope="dependency", code="connect"))
+BUSY = Failed(failure=read("slow down"), verdict=Verdict(kind="throttled", scope="dependency", retry_after=60.0))
 PATIENCE = 20.0
 """Seconds after which something that should happen counts as not happening."""
 
@@ -51,11 +54,11 @@ class Process:
         self.gates = Gates(store, clock, lambda _: 0)
         self._clock = clock
 
-    def hear(self, verdict: Verdict | None, times: int = 1, dependency: str = "ses") -> None:
+    def hear(self, outcome: Outcome, times: int = 1, dependency: str = "ses") -> None:
         now = self._clock.now()
         for number in range(times):
             job = Job(id=f"job-{number}", task="t", dependency=dependency, created_at=now, due_at=now, leased_at=now)
-            self.gates.record(job, verdict)
+            self.gates.record(job, outcome)
 
     def known(self) -> list[str]:
         """Return what is remembered."""
@@ -90,6 +93,34 @@ async def agreed(store: Store, dependency: str = "ses") -> Gate | None:
 async def is_held(store: Store) -> bool:
     gate = await agreed(store)
     return gate is not None and gate.mode == "held"
+
+
+async def test_probes_that_snooze_or_fail_by_themselves_open_the_gate(store: FaultyStore, clock: FakeClock) -> None:
+    process = Process(store, clock)
+    process.hear(BUSY)
+    await process.gates.share_all()
+    clock.advance(60)
+    own = Failed(failure=read("550 no such user"), verdict=Verdict(kind="permanent", code="550"))
+    for _ in range(64):
+        process.hear(Snoozed(delay=60.0))
+        process.hear(own)
+        await process.gates.share_all()
+    gate = await agreed(store)
+    assert process.mode() == "open"
+    assert gate is not None
+    assert gate.mode == "open"
+
+
+async def test_a_neutral_call_behind_an_open_gate_writes_nothing(store: FaultyStore, clock: FakeClock) -> None:
+    process = Process(store, clock)
+    process.hear(Snoozed(delay=60.0))
+    assert process.known() == []
+    process.hear(REFUSED)
+    await process.gates.share_all()
+    before = await read_gate(store, "ses")
+    process.hear(Snoozed(delay=60.0))
+    await process.gates.share_all()
+    assert await read_gate(store, "ses") == before
 
 
 # a hold that only one process knows of
@@ -235,7 +266,7 @@ async def test_a_hold_is_decided_with_the_successes_of_others(store: FaultyStore
     broken.hear(REFUSED, 10)
     await broken.gates.share_all()
     await sound.gates.refresh()
-    sound.hear(None, 10)
+    sound.hear(OK, 10)
     await sound.gates.share_all()
     broken.hear(REFUSED, 25)
     assert broken.mode() == "held"
@@ -251,7 +282,7 @@ async def open_again(process: Process, clock: FakeClock) -> None:
     await process.gates.share_all()
     assert process.mode() == "probing"
     while process.mode() == "probing":
-        process.hear(None)
+        process.hear(OK)
         await process.gates.share_all()
 
 
@@ -265,7 +296,7 @@ async def test_a_gate_that_was_held_in_error_is_not_held_again(store: FaultyStor
     await broken.gates.refresh()
     # No process has seen a failure since, and still both share their successes.
     for _ in range(10):
-        sound.hear(None, 10)
+        sound.hear(OK, 10)
         await sound.gates.share_all()
         broken.hear(REFUSED, 10)
         await broken.gates.share_all()
@@ -295,13 +326,13 @@ def answered_at(process: Process, dependency: str = "ses") -> int | None:
 async def test_a_process_knows_at_once_what_succeeded_in_it(store: FaultyStore, clock: FakeClock) -> None:
     process = Process(store, clock)
     assert answered_at(process) is None
-    process.hear(None)
+    process.hear(OK)
     first = answered_at(process)
     assert first == clock.now()
     clock.advance("5s")
     process.hear(REFUSED)
     assert answered_at(process) == first
-    process.hear(None)
+    process.hear(OK)
     assert answered_at(process) == clock.now()
 
 
@@ -312,10 +343,10 @@ async def test_a_long_call_shows_only_that_the_dependency_responded_when_it_bega
     began = clock.now()
     slow = Job(id="slow", task="t", dependency="ses", created_at=began, due_at=began, leased_at=began)
     clock.advance("1m")
-    process.hear(None)
+    process.hear(OK)
     recent = answered_at(process)
     clock.advance("1m")
-    process.gates.record(slow, None)
+    process.gates.record(slow, OK)
     assert answered_at(process) == recent
 
 
@@ -328,7 +359,7 @@ async def test_successes_elsewhere_are_known_as_soon_as_a_failure_was_told(
     assert answered_at(one) is None
     clock.advance("200ms")
     await other.gates.refresh()
-    other.hear(None)
+    other.hear(OK)
     served = clock.now()
     clock.advance("100ms")
     await other.gates.share_all()
@@ -339,7 +370,7 @@ async def test_successes_elsewhere_are_known_as_soon_as_a_failure_was_told(
 async def test_a_success_is_told_with_its_moment_however_late_it_is_told(store: FaultyStore, clock: FakeClock) -> None:
     one, other = Process(store, clock), Process(store, clock)
     one.hear(REFUSED, 5)
-    one.hear(None)
+    one.hear(OK)
     served = clock.now()
     clock.advance("1m")
     await one.gates.share_all()
@@ -355,7 +386,7 @@ async def test_a_entry_that_another_process_deletes_means_that_others_were_serve
     await one.gates.share_all()
     await other.gates.refresh()
     clock.advance("1s")
-    other.hear(None, 100)
+    other.hear(OK, 100)
     await other.gates.share_all()
     assert await agreed(store) is None
     await one.gates.refresh()
@@ -381,7 +412,7 @@ async def test_the_last_successes_of_many_dependencies_are_not_kept_for_ever(
     process = Process(store, clock)
     for number in range(11):
         clock.advance("1s")
-        process.hear(None, dependency=f"host-{number}")
+        process.hear(OK, dependency=f"host-{number}")
     await process.gates.refresh()
     assert [answered_at(process, f"host-{number}") is not None for number in range(11)] == [False] * 6 + [True] * 5
 
@@ -397,7 +428,7 @@ async def test_a_gate_that_is_well_again_leaves_nothing_behind(store: FaultyStor
     await process.gates.share_all()
     assert len(await store.entries()) == 50
     for host in hosts:
-        process.hear(None, 100, host)
+        process.hear(OK, 100, host)
     await process.gates.share_all()
     assert await store.entries() == []
     assert process.known() == []
@@ -423,8 +454,8 @@ async def test_what_is_well_and_has_no_entry_is_not_written(store: FaultyStore, 
     one.hear(REFUSED)
     await one.gates.share_all()
     await other.gates.refresh()
-    one.hear(None, 100)
-    other.hear(None, 10)
+    one.hear(OK, 100)
+    other.hear(OK, 10)
     await one.gates.share_all()
     written = store.calls["compare_and_set"]
     await other.gates.share_all()
@@ -461,7 +492,7 @@ async def test_a_gate_that_was_forgotten_and_is_held_again_is_noticed(store: Fau
     one.hear(REFUSED)
     await one.gates.share_all()
     await other.gates.refresh()
-    one.hear(None, 100)
+    one.hear(OK, 100)
     await one.gates.share_all()
     one.hear(BUSY)
     await one.gates.share_all()
@@ -477,7 +508,7 @@ async def test_a_reading_that_was_overtaken_brings_no_gate_back(store: FaultySto
     late.is_late = True
     reading = asyncio.create_task(process.gates.refresh())
     await late.has_read.wait()
-    process.hear(None, 100)
+    process.hear(OK, 100)
     await process.gates.share_all()
     late.may_answer.set()
     await reading

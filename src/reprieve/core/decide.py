@@ -223,7 +223,7 @@ def _has_served_others(job: Job, code: str, gate: Gate) -> bool:
 def _death_of(failed: Failed) -> Death:
     if failed.verdict.kind == "poison":
         return "poison"
-    return "undecodable" if failed.verdict.rule == "undecodable" else "permanent"
+    return "undecodable" if failed.is_undecodable else "permanent"
 
 
 def _opens_at(policy: Policy, at: int) -> int:

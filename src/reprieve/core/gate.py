@@ -17,8 +17,9 @@ from typing import Literal, TypeAlias, assert_never
 from msgspec.structs import replace
 
 from reprieve.core.duration import clamp, milliseconds
+from reprieve.core.network import CONNECT_TIMEOUT, UNREACHABLE
+from reprieve.core.outcome import Crashed, Failed, Interrupted, Outcome, Snoozed, Stopped, Succeeded
 from reprieve.core.record import Record
-from reprieve.core.verdict import Verdict
 
 Mode: TypeAlias = Literal["open", "held", "probing"]
 
@@ -110,11 +111,17 @@ class Calls(Record):
 
     oks: int = 0
     fails: int = 0
+    neutral: int = 0
+    """Calls that ended for the job's own reasons: a snooze, or a failure of the job or its tenant. While the gate
+    probes, they show that the dependency responds; while it is open, they are no evidence."""
     under_way: int = 0
     failed: tuple[str, ...] = ()
     """Ids of jobs whose calls failed; a few are enough."""
     answered_at: int | None = None
     """When the latest of the successful calls began."""
+
+
+_SUCCESS, _NEUTRAL = Calls(oks=1), Calls(neutral=1)
 
 
 class Tick(Record):
@@ -144,13 +151,30 @@ class Release(Record):
 Signal: TypeAlias = Calls | Tick | Well | PushBack | Hold | Release
 
 
-def signal_of(job_id: str, verdict: Verdict | None, now: int) -> Signal | None:
-    """Return the signal of one call to its gate; None for a failure of the job's own. No verdict: it succeeded."""
-    if verdict is None:
-        return Calls(oks=1)
+def signal_of(job_id: str, outcome: Outcome, now: int) -> Signal | None:
+    """Return the signal of one attempt to the gate of its dependency; None if it says nothing about the dependency."""
+    match outcome:
+        case Succeeded():
+            return _SUCCESS
+        case Snoozed() | Stopped():
+            return _NEUTRAL
+        case Failed():
+            return _signal_of_failure(job_id, outcome, now)
+        case Interrupted() | Crashed():
+            return None
+        case _:
+            assert_never(outcome)
+
+
+def _signal_of_failure(job_id: str, failed: Failed, now: int) -> Signal | None:
+    failure, verdict = failed.failure, failed.verdict
     if verdict.scope != "dependency":
-        return None
-    if verdict.kind == "throttled" and verdict.retry_after:
+        # Without a connection there was no response, even if the task handled the error itself.
+        is_unconnected = failure.network in UNREACHABLE or failure.network == CONNECT_TIMEOUT
+        return None if is_unconnected or failed.is_undecodable else _NEUTRAL
+    # A push-back is what the dependency itself sent; the text of a refused connection comes from a library.
+    is_push_back = verdict.kind == "throttled" or (verdict.is_unavailable and failure.protocol)
+    if is_push_back and verdict.retry_after:
         return PushBack(until_at=now + milliseconds(clamp(verdict.retry_after)))
     return Calls(fails=1, failed=(job_id,))
 
@@ -222,7 +246,7 @@ def _gather_evidence(gate: Gate, calls: Calls, now: int) -> Gate:
 
 def _climb_ramp(gate: Gate, calls: Calls, now: int) -> Gate:
     """Count the calls of one step of the ramp: hold again if most failed, go one step up when all have ended."""
-    oks, fails = gate.oks + calls.oks, gate.fails + calls.fails
+    oks, fails = gate.oks + calls.oks + calls.neutral, gate.fails + calls.fails
     if fails >= HOLD_FAILURE_SHARE * max(gate.ramp, oks + fails):
         return _hold(gate, now + _probe_delay(gate, now), now)
     if oks + fails < gate.ramp:

@@ -6,6 +6,8 @@ from reprieve.core.failure import Failure
 from reprieve.core.record import Record
 from reprieve.core.verdict import Verdict
 
+_UNDECODABLE = "undecodable"
+
 
 class Succeeded(Record, tag=True):
     """The task returned."""
@@ -20,6 +22,11 @@ class Failed(Record, tag=True):
     verdict: Verdict
     retry_in: float | None = None
     """Seconds that the task itself asked to wait."""
+
+    @property
+    def is_undecodable(self) -> bool:
+        """Whether the task was not called, because its name or its arguments could not be resolved."""
+        return self.verdict.rule == _UNDECODABLE
 
 
 class Snoozed(Record, tag=True):
@@ -51,8 +58,8 @@ Outcome: TypeAlias = Succeeded | Failed | Snoozed | Stopped | Interrupted | Cras
 
 def undecodable(message: str) -> Failed:
     """Return the outcome of a job whose payload cannot be decoded or whose task is unknown: no attempt can succeed."""
-    failure = Failure(message=message, code="undecodable")
-    return Failed(failure=failure, verdict=Verdict(kind="permanent", code="undecodable", rule="undecodable"))
+    failure = Failure(message=message, code=_UNDECODABLE)
+    return Failed(failure=failure, verdict=Verdict(kind="permanent", code=_UNDECODABLE, rule=_UNDECODABLE))
 
 
 def overran(timeout: float) -> Failed:

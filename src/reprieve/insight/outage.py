@@ -117,12 +117,14 @@ class _Simulation:
         self.under_way -= 1
         leased_at = job.leased_at or 0
         is_down = leased_at < self.down_until
+        outcome: Outcome = self.failed if is_down else Succeeded()
         if self.gate is not None and (self.gate.mode == "open" or leased_at >= self.gate.since_at):
-            signal = signal_of(job.id, self.failed.verdict if is_down else None, now)
+            signal = signal_of(job.id, outcome, now)
             if isinstance(signal, Calls):
                 answered_at = None if is_down else leased_at
-                self.gate = step(self.gate, replace(signal, under_way=self.under_way, answered_at=answered_at), now)
-        outcome: Outcome = self.failed if is_down else Succeeded()
+                signal = replace(signal, under_way=self.under_way, answered_at=answered_at)
+            if signal is not None:
+                self.gate = step(self.gate, signal, now)
         conditions = Conditions(now=now, u=self.rng.random(), gate=self.gate)
         job = change.settle(job, decide(job, outcome, self.policy, conditions), now).job
         if job.state == "waiting":

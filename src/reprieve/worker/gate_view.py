@@ -122,6 +122,7 @@ def merge(signals: list[Signal]) -> list[Signal]:
     merged = Calls(
         oks=sum(call.oks for call in calls),
         fails=sum(call.fails for call in calls),
+        neutral=sum(call.neutral for call in calls),
         under_way=calls[-1].under_way,
         failed=failed,
         answered_at=max((call.answered_at for call in calls if call.answered_at is not None), default=None),

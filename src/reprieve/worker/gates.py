@@ -16,9 +16,9 @@ from operator import itemgetter
 from msgspec.structs import replace
 
 from reprieve.clock import Clock
-from reprieve.core.gate import Calls, Gate, Tick, signal_of
+from reprieve.core.gate import Calls, Gate, Signal, Tick, signal_of
 from reprieve.core.job import Job
-from reprieve.core.verdict import Verdict
+from reprieve.core.outcome import Outcome, Succeeded
 from reprieve.errors import StoreError
 from reprieve.stores.gates import StoredGate, read_gate, read_gates, write_gate
 from reprieve.stores.protocol import Store
@@ -77,24 +77,21 @@ class Gates:
         """Whether the gate is held here, and no job may start until the fleet's gate is known."""
         return dependency in self._unconfirmed
 
-    def record(self, job: Job, verdict: Verdict | None) -> None:
-        """Record how a call of a job's dependency ended; no verdict is a success."""
-        if not job.dependency:
+    def record(self, job: Job, outcome: Outcome) -> None:
+        """Record how an attempt of a job ended that called its dependency."""
+        now, began_at, is_success = self._clock.now(), job.leased_at or 0, isinstance(outcome, Succeeded)
+        if not job.dependency or (signal := signal_of(job.id, outcome, now)) is None:
             return
-        now, began_at = self._clock.now(), job.leased_at or 0
-        if verdict is None:
+        if is_success:
             self._note_success(job.dependency, began_at)
-            if self._is_well(job.dependency, now):
-                return
+        if self._is_no_news(job.dependency, signal, now):
+            return
         known = self._views.get(job.dependency)
         if known is not None and known.gate.mode != "open" and began_at < known.gate.since_at:
             # It began before the gate was held, and says nothing about the dependency since.
             return
-        signal = signal_of(job.id, verdict, now)
-        if signal is None:
-            return
         if isinstance(signal, Calls):
-            answered_at = began_at if verdict is None else None
+            answered_at = began_at if is_success else None
             signal = replace(signal, under_way=self._under_way(job.dependency), answered_at=answered_at)
         view = self._view(job.dependency)
         view.record(signal, now)
@@ -223,10 +220,16 @@ class Gates:
 
     # the views
 
-    def _is_well(self, dependency: str, now: int) -> bool:
-        """Whether a success is no news, in this process and in the fleet."""
+    def _is_no_news(self, dependency: str, signal: Signal, now: int) -> bool:
+        """Whether a signal changes no gate: a success of what is well, or a neutral call behind an open gate."""
+        if not isinstance(signal, Calls) or signal.fails:
+            return False
         view = self._views.get(dependency)
-        return view is None or (is_well(view.gate, now) and is_well(view.fleet, now))
+        if view is None:
+            return True
+        if signal.neutral:
+            return view.gate.mode == view.fleet.mode == "open"
+        return is_well(view.gate, now) and is_well(view.fleet, now)
 
     def _note_success(self, dependency: str, at: int) -> None:
         if at > self._succeeded_at.get(dependency, 0):

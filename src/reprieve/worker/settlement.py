@@ -44,7 +44,7 @@ class Settlement:
 
     def _decide(self, job: Job, outcome: Outcome) -> Change:
         if job.dependency:
-            self._record(job, outcome)
+            self._gates.record(job, outcome)
         now = self._clock.next()
         complain = partial(log_broken_policy, job)
         conditions = Conditions(now=now, u=draw(), gate=self._gates.of(job.dependency), on_error=complain)
@@ -59,10 +59,3 @@ class Settlement:
         now = self._clock.next()
         failed = failed_by(error, job)
         return change.settle(job, decide(job, failed, presets.standard, Conditions(now=now, u=draw())), now)
-
-    def _record(self, job: Job, outcome: Outcome) -> None:
-        """Tell the gate how a call of its dependency ended."""
-        if isinstance(outcome, Succeeded):
-            self._gates.record(job, None)
-        elif isinstance(outcome, Failed):
-            self._gates.record(job, outcome.verdict)

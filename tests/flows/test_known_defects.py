@@ -1,0 +1,85 @@
+"""Histories of defects that are known and not cured yet: those marked `pending` fail today (`pytest -m pending`).
+
+When a cure lands, its history loses the marker and becomes an ordinary test.
+"""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from reprieve.config import Settings
+from reprieve.core import change
+from reprieve.core.gate import Gate
+from reprieve.core.job import Job
+from reprieve.core.move import Return
+from reprieve.core.outcome import Failed, Outcome, Succeeded, overran
+from reprieve.registry import Registry
+from reprieve.stores.gates import open_gate, read_gate, write_gate
+from reprieve.stores.open import open_store
+from reprieve.stores.protocol import Store
+from reprieve.testing import FakeClock
+from reprieve.testing.conformance.stage import START, Worker, new_job
+from reprieve.worker.gates import Gates
+from reprieve.worker.settlement import Settlement
+from tests.flows.ground import Grounds
+
+PENDING = pytest.mark.pending
+
+
+@pytest.fixture
+async def store(grounds: Grounds, tmp_path: Path) -> AsyncIterator[Store]:
+    with grounds(tmp_path) as ground:
+        store = open_store(ground.url)
+        yield store
+        await store.close()
+
+
+@PENDING
+async def test_restarts_shorter_than_a_job_let_every_job_start(store: Store) -> None:
+    jobs, slots = 20, 5
+    await store.enqueue([new_job(store) for _ in range(jobs)], START)
+    started: set[str] = set()
+    for restart in range(2 * jobs // slots):
+        now = START + restart * 1_000
+        worker = await Worker.open(store, f"worker-{restart}", at=now)
+        leased = await worker.take(slots, now)
+        started.update(job.id for job in leased)
+        # The worker is stopped before any job has ended, and gives all of them back.
+        await worker.settle(*[change.settle(job, Return(), now + 500) for job in leased], at=now + 500)
+    assert len(started) == jobs
+
+
+@pytest.mark.parametrize(
+    "grounds",
+    # Redis puts a job that becomes due behind those that wait.
+    [pytest.param("sqlite", marks=PENDING), pytest.param("postgres", marks=PENDING), "redis"],
+    indirect=True,
+)
+async def test_two_bad_jobs_at_the_head_do_not_keep_a_gate_held(store: Store) -> None:
+    clock = FakeClock(START)
+    bad = [new_job(store, START - age, dependency="mail") for age in (2_000, 1_000)]
+    await store.enqueue([*bad, *[new_job(store, dependency="mail") for _ in range(10)]], START)
+    held = Gate(dependency="mail", mode="held", since_at=START, down_at=START, probe_at=START + 1_000)
+    await write_gate(store, open_gate("mail"), held, START)
+    gates = Gates(store, clock, lambda _: 0)
+    settlement = Settlement(Registry(Settings()), gates, clock)
+    worker = await Worker.open(store)
+    fates: dict[str, Outcome] = {job.id: overran(1.0) for job in bad}
+    probed: list[Job] = []
+    for _ in range(10):
+        await gates.refresh()
+        probe_at = gates.next_probe_at()
+        if probe_at is None:
+            break
+        clock.set(max(probe_at, clock.now() + 1))
+        await gates.share_all()
+        (job,) = await worker.take(1, clock.now())
+        probed.append(job)
+        clock.advance("100ms")
+        await worker.settle(settlement.settle(job, fates.get(job.id, Succeeded())), at=clock.now())
+        await gates.share_all()
+    outcomes = [isinstance(fates.get(job.id), Failed) for job in probed]
+    stored = await read_gate(store, "mail")
+    assert not all(outcomes), f"each of {len(outcomes)} probes was one of the two bad jobs"
+    assert stored.gate.mode != "held"
