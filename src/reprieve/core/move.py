@@ -66,8 +66,8 @@ class Return(Record, tag=True):
 
     crashed: bool = False
     started: bool = True
-    """Whether the attempt had begun. If not, the job keeps its place in its lane. Otherwise it goes behind the jobs that
-    are ready: else the same jobs would take the slots after every restart."""
+    """Whether the attempt had begun. If not, the job keeps its place in its lane. Otherwise it goes behind the ready
+    jobs: else the same jobs would take the slots after every restart."""
 
 
 class Cancel(Record, tag=True):
