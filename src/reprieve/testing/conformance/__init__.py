@@ -19,6 +19,7 @@ from reprieve.testing.conformance import (
     operating,
     sessions,
     settling,
+    unreadable,
     waiting,
 )
 
@@ -38,6 +39,7 @@ _MODULES: tuple[ModuleType, ...] = (
     keeping,
     finding,
     waiting,
+    unreadable,
 )
 
 CHECKS: Mapping[str, Check] = MappingProxyType(
