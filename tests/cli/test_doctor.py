@@ -38,7 +38,7 @@ def test_a_sound_store_is_well_in_every_respect(tmp_path: Path) -> None:
     assert {finding["level"] for finding in found.values()} == {"ok"}
     assert list(found) == [
         *("python", "uvloop", "psycopg", "redis", "clock", "settings", "sqlite", "folder", "file system", "disk"),
-        *("file", "journal", "schema", "pages", "log", "events", "sessions", "outbox"),
+        *("file", "journal", "schema", "pages", "log", "events", "sessions", "records", "outbox"),
     ]
     assert hashes(tmp_path) == before
 

@@ -3,12 +3,15 @@
 from collections.abc import AsyncIterator
 
 import pytest
+from msgspec.structs import replace
 
 from reprieve.core.gate import Gate
 from reprieve.core.job import Job
 from reprieve.stores.gates import open_gate, read_gate, read_gates, write_gate
 from reprieve.stores.open import open_store
 from reprieve.stores.protocol import Claim, Heartbeat, Store
+from reprieve.testing import FakeClock
+from reprieve.worker.gates import Gates
 
 NOW = 1_700_000_000_000
 HELD = Gate(dependency="ses", mode="held", since_at=NOW, probe_at=NOW + 60_000, failed_jobs=("a", "b"))
@@ -58,3 +61,18 @@ async def test_the_claim_honours_a_held_gate_until_its_entry_is_deleted(store: S
     assert await write_gate(store, await read_gate(store, "ses"), None, NOW) == 0
     assert await read_gates(store) == {}
     assert await claimed(store, 2) == 1
+
+
+async def test_a_gate_that_cannot_be_read_is_probed_and_stops_no_other(store: Store) -> None:
+    version = await write_gate(store, open_gate("ses"), HELD, NOW)
+    assert version
+    await store.compare_and_set("gate:ses", version, b'{"dependency": 7}')
+    await write_gate(store, open_gate("smtp"), replace(HELD, dependency="smtp"), NOW)
+    gates = Gates(store, FakeClock(NOW), lambda _: 0)
+    await gates.refresh()
+    assert gates.is_held("smtp")
+    await gates.share_all()
+    probing = await read_gate(store, "ses")
+    assert (probing.gate.mode, probing.gate.ramp) == ("probing", 1)
+    permits = {state.name: state.permits for state in await store.limit_states("dependency")}
+    assert permits == {"ses": 1, "smtp": 0}

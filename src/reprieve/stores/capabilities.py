@@ -102,6 +102,15 @@ class Faulty(Protocol):
         ...
 
 
+@runtime_checkable
+class Damageable(Protocol):
+    """A store that can damage the record of a job, for tests of what it does with one that cannot be read."""
+
+    async def damage(self, job_id: str, packed: bytes) -> None:
+        """Replace what the store has packed of a job by these bytes. Its id, its lane and its state stay."""
+        ...
+
+
 class EnqueueRules(Record):
     """What a store says about enqueues that `checked` combines for it."""
 

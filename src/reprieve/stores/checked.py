@@ -17,6 +17,7 @@ from reprieve.core.job import Job
 from reprieve.stores.calls import Calls
 from reprieve.stores.capabilities import (
     AsyncTransactional,
+    Damageable,
     EnqueueRules,
     FaultPoint,
     Faulty,
@@ -219,6 +220,13 @@ class _CheckedFaulty(CheckedStore):
         self.inner.inject(point)
 
 
+class _CheckedDamageable(CheckedStore):
+    inner: Any
+
+    async def damage(self, job_id: str, packed: bytes) -> None:
+        await self.inner.damage(job_id, packed)
+
+
 _CAPABILITIES: tuple[tuple[type, type[CheckedStore]], ...] = (
     (Immediate, _CheckedImmediate),
     (Transactional, _CheckedTransactional),
@@ -226,6 +234,7 @@ _CAPABILITIES: tuple[tuple[type, type[CheckedStore]], ...] = (
     (StatementProvider, _CheckedStatementProvider),
     (RelayTarget, _CheckedRelayTarget),
     (Faulty, _CheckedFaulty),
+    (Damageable, _CheckedDamageable),
 )
 
 

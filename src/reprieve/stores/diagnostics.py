@@ -3,15 +3,20 @@
 Nothing here opens a store for jobs. A check changes nothing, whatever state the store is in.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Literal, Protocol, TypeAlias
 
 from reprieve.clock import now as local_now
 from reprieve.core.record import Record
 from reprieve.errors import ReprieveError
+from reprieve.stores.record import is_sound
 
 CLOCK_SAMPLES = 5
 """Times that a server is asked for its time: the fastest response is the most exact."""
+
+MAX_RECORDS_CHECKED = 100_000
+"""Records of jobs that `reprieve doctor` reads: about a second."""
 
 MAX_CLOCK_SKEW_MS = 60_000
 """How far the newest event may be ahead of the local clock: clocks of machines differ a little."""
@@ -92,6 +97,17 @@ def sessions_finding(alive: int, dead: int, orphans: int) -> Finding:
         return Finding(name="sessions", level="ok", seen=seen)
     fix = "start a worker: it recovers the jobs of dead sessions"
     return Finding(name="sessions", level="warn", seen=seen, fix=fix)
+
+
+def records_finding(records: Iterable[bytes]) -> Finding:
+    """Return the finding about the packed records of jobs that have not succeeded; some of them, if there are many."""
+    sound = [is_sound(data) for data in islice(records, MAX_RECORDS_CHECKED)]
+    lost = sound.count(False)
+    if not lost:
+        return Finding(name="records", level="ok", seen=f"{len(sound):,} read")
+    seen = f"{lost:,} of {len(sound):,} cannot be read"
+    fix = "a worker ends their jobs as undecodable; reprieve jobs show --json ID prints the raw bytes of each"
+    return Finding(name="records", level="warn", seen=seen, fix=fix)
 
 
 def measure_skew(ask: Callable[[], float], local: Callable[[], float] = local_now) -> float:

@@ -4,12 +4,15 @@ The fleet's gate is the one in the entry; no entry is a gate that is open and he
 are written together, by compare-and-set.
 """
 
+import logging
 from typing import Final, NamedTuple
 
 import msgspec
 
 from reprieve.core.gate import Gate
 from reprieve.stores.protocol import Entry, LimitUpdate, Store
+
+log = logging.getLogger("reprieve")
 
 GATE_PREFIX: Final = "gate:"
 """The prefix of the keys of gates."""
@@ -60,7 +63,14 @@ async def write_gate(store: Store, before: StoredGate, after: Gate | None, now: 
 
 
 def _stored(entry: Entry) -> StoredGate:
-    return StoredGate(_decode(entry.value), entry.version)
+    """Return the gate of an entry. One that cannot be read may be held, so it is probed at once, and written anew."""
+    try:
+        gate = _decode(entry.value)
+    except msgspec.MsgspecError as error:
+        dependency = entry.key.removeprefix(GATE_PREFIX)
+        log.warning("the gate of %s cannot be read and begins with a probe (%s)", dependency, error)
+        gate = Gate(dependency=dependency, mode="held", probe_at=0)
+    return StoredGate(gate, entry.version)
 
 
 def _limit_updates(before: Gate, after: Gate) -> list[LimitUpdate]:

@@ -13,6 +13,7 @@ from msgspec.structs import astuple, replace
 
 from reprieve.core.job import CancelRequest, Cause, Death, Job, State, Wait
 from reprieve.core.policy import Override
+from reprieve.core.unreadable import is_unreadable, unreadable
 
 WAITS: tuple[Wait, ...] = ("turn", "schedule", "retry", "gate", "budget")
 """What a job waits for, by the number that rows know it by."""
@@ -116,9 +117,14 @@ def unpack(data: bytes, model: Job, job_id: str, version: int, id_at: int, due_a
     """Return the job of a record, as a copy of `model`, a job of its lane and state: six times as fast as a new one.
 
     Versions and attempts that the model counts are added to those stored, as those of a lease are. `due_at` is that of
-    the store's column, None where the record has it.
+    the store's column, None where the record has it. A record that cannot be read is a job: `core/unreadable.py`.
     """
-    packed = _decode(data)
+    try:
+        packed = _decode(data)
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with one record, it must not stop other jobs
+        due_at = id_at if due_at is None else due_at
+        known = replace(model, id=job_id, version=version + model.version, created_at=id_at, due_at=due_at)
+        return unreadable(known, data, str(error))
     rare = packed.rare or _FRESH
     created_at = id_at if rare.created_at is None else rare.created_at
     if due_at is None:
@@ -159,6 +165,14 @@ def unpack(data: bytes, model: Job, job_id: str, version: int, id_at: int, due_a
     )
 
 
+def is_sound(data: bytes) -> bool:
+    """Whether a record can be read, and is not that of a job whose earlier record could not."""
+    try:
+        return not is_unreadable(_decode(data).payload)
+    except Exception:  # noqa: BLE001 - as in `unpack`
+        return False
+
+
 def model_of(queue: str, tenant: str, task: str, dependency: str, group: str, priority: int) -> Job:
     """Return the model of a lane's jobs: what they have in common."""
     return Job(
@@ -172,6 +186,20 @@ def model_of(queue: str, tenant: str, task: str, dependency: str, group: str, pr
         created_at=0,
         due_at=0,
     )
+
+
+pack_cancel_request = msgspec.msgpack.Encoder().encode
+"""Pack who asks a running job to stop, and why."""
+
+_decode_cancel_request = msgspec.msgpack.Decoder(CancelRequest).decode
+
+
+def unpack_cancel_request(data: bytes) -> CancelRequest:
+    """Return who asked a running job to stop, and why; a request that cannot be read is one all the same."""
+    try:
+        return _decode_cancel_request(data)
+    except msgspec.MsgspecError as error:
+        return CancelRequest(by="unknown", reason=f"the cancel request cannot be read: {error}")
 
 
 class Lease(msgspec.Struct, frozen=True):
@@ -198,11 +226,13 @@ def lease_model(model: Job, lease: Lease) -> Job:
 def state_model(model: Job, state: int, wait: int, lease: Lease | None = None) -> Job:
     """Return the model of a lane's jobs in the state that a row says, or leased.
 
-    A number that is not in `STATES` is a waiting job in a state that only its store tells apart.
+    A number that is not in `STATES` is a waiting job in a state that only its store tells apart. A wait that this
+    release does not know counts as the first one.
     """
     if lease is not None:
         return lease_model(model, lease)
-    return replace(model, state=STATES.get(state, "waiting"), waiting_for=WAITS[wait])
+    waiting_for = WAITS[wait] if 0 <= wait < len(WAITS) else WAITS[0]
+    return replace(model, state=STATES.get(state, "waiting"), waiting_for=waiting_for)
 
 
 def key_of(job: Job) -> bytes:

@@ -1,12 +1,14 @@
 """A job as JSON: its record, its status, and the same facts under the names that other systems use."""
 
 import json
+from base64 import b64encode
 from typing import Any
 
 import msgspec
 
 from reprieve.core.job import Job
 from reprieve.core.status import Status
+from reprieve.core.unreadable import unreadable_record
 
 
 def view(job: Job, status: Status, *, progress: bytes | None = None) -> dict[str, Any]:
@@ -31,7 +33,13 @@ def view(job: Job, status: Status, *, progress: bytes | None = None) -> dict[str
 
 
 def payload_of(job: Job) -> object:
-    """Return the arguments of a job; a payload that is not JSON is returned as text."""
+    """Return the arguments of a job; a payload that is not JSON is returned as text.
+
+    Of a job whose record cannot be read, return why and the raw record in base64.
+    """
+    record = unreadable_record(job)
+    if record is not None:
+        return {"unreadable": record.why, "record": b64encode(record.raw).decode()}
     try:
         return json.loads(job.payload)
     except ValueError:

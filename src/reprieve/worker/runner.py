@@ -16,6 +16,7 @@ from reprieve.core.failure import Failure
 from reprieve.core.job import Job
 from reprieve.core.outcome import Failed, Outcome, Snoozed, Stopped, Succeeded, undecodable
 from reprieve.core.policy import Policy
+from reprieve.core.unreadable import unreadable_record
 from reprieve.core.verdict import Verdict
 from reprieve.declaration import Declaration
 from reprieve.errors import UndecodablePayload, UnserialisableArgument
@@ -67,6 +68,9 @@ class Runner:
     async def run(self, running: Running) -> Outcome:
         """Make one attempt, and return its outcome."""
         job = running.job
+        record = unreadable_record(job)
+        if record is not None:
+            return undecodable(record.reason)
         declaration = self._registry.find(job.task)
         if declaration is None:
             return undecodable(self._unknown(job.task))

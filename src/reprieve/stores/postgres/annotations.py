@@ -2,21 +2,17 @@
 
 from collections.abc import Sequence
 
-import msgspec
-
 from reprieve.core.job import CancelRequest
 from reprieve.stores.postgres.claim_lock import ClaimLock
 from reprieve.stores.postgres.pool import Tx
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.protocol import Annotation
-
-_encode_request = msgspec.msgpack.Encoder().encode
-_decode_request = msgspec.msgpack.Decoder(CancelRequest).decode
+from reprieve.stores.record import pack_cancel_request, unpack_cancel_request
 
 
 def cancels(tx: Tx) -> dict[str, CancelRequest]:
     """Return the cancel requests of running jobs, by job."""
-    return {job: _decode_request(packed) for job, packed in tx.all(statements("annotations")["cancels"])}
+    return {job: unpack_cancel_request(packed) for job, packed in tx.all(statements("annotations")["cancels"])}
 
 
 def annotate(tx: Tx, lock: ClaimLock, requests: Sequence[Annotation]) -> list[bool]:
@@ -33,7 +29,7 @@ def annotate(tx: Tx, lock: ClaimLock, requests: Sequence[Annotation]) -> list[bo
     for request, result in zip(requests, held, strict=True):
         (is_running,) = result.one() or (False,)
         if is_running:
-            cancel = None if request.cancel is None else _encode_request(request.cancel)
+            cancel = None if request.cancel is None else pack_cancel_request(request.cancel)
             tx.execute(sql["annotate"], {"id": request.job_id, "cancel": cancel, "progress": request.progress})
         running.append(is_running)
     return running

@@ -16,6 +16,7 @@ from reprieve.stores.diagnostics import (
     events_finding,
     local_clock,
     measure_skew,
+    records_finding,
     schema_finding,
     sessions_finding,
 )
@@ -95,6 +96,7 @@ class PostgresDiagnostics:
         yield _lanes(connection)
         yield _events(connection, now)
         yield _sessions(connection, now)
+        yield _records(connection)
         yield outbox.find(contents_of(connection.execute(statements("outbox")["contents"]).fetchone()), now)
 
 
@@ -219,6 +221,12 @@ def _sessions(connection: psycopg.Connection, now: int) -> Finding:
     leases = connection.execute(sql["orphans"], {"now": now})
     orphans = sum(len(unpack_lease(jobs)) for (jobs,) in leases)
     return sessions_finding(alive, dead, orphans)
+
+
+def _records(connection: psycopg.Connection) -> Finding:
+    with connection.cursor(name="reprieve_records") as cursor:
+        cursor.execute(statements("diagnostics")["records"])
+        return records_finding(record for (record,) in cursor)
 
 
 def _transactions(connection: psycopg.Connection) -> Finding:

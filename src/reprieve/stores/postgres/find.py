@@ -50,7 +50,7 @@ class Search(SqlSearch[str]):
         found = self._tx.all(statements("sessions")["jobs"], {"ids": array_of(ids)}) if ids else []
         rows: list[JobRow[str]] = [JobRow(*row) for row in found]
         self._load_lanes(row.lane for row in rows)
-        return [(row.id, self._job(row), row.lane) for row in rows]
+        return [(row.id, self._read(row), row.lane) for row in rows]
 
     def _job(self, row: JobRow[str]) -> Job:
         stored = StoredJob(row.id, row.state, row.version, row.wait, row.due, row.lane, row.record or b"")

@@ -38,7 +38,10 @@ def shorten(tx: Tx, rows: Mapping[int, int]) -> int:
     sql = statements("finished")
     total = 0
     for row in map(FinishedRow._make, tx.all(sql["jobs"], {"rows": array_of(rows)}) if rows else ()):
-        kept, deleted = finished.shorten(row.jobs, rows[row.seq])
+        shortened = finished.shorten(row.jobs, rows[row.seq])
+        if shortened is None:
+            continue
+        kept, deleted = shortened
         tx.execute(sql["shorten"], {"kept": len(kept), "jobs": pack_jobs(kept), "seq": row.seq})
         total += deleted
     return total

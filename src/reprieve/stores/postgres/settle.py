@@ -9,6 +9,7 @@ from reprieve.core.change import Change
 from reprieve.core.events import Event
 from reprieve.core.ids import is_id
 from reprieve.core.job import Job
+from reprieve.stores.event_record import read_event
 from reprieve.stores.postgres.finished import finished_job
 from reprieve.stores.postgres.lane_cache import LaneCache
 from reprieve.stores.postgres.leases import Leases
@@ -19,9 +20,9 @@ from reprieve.stores.postgres.statements import statements
 from reprieve.stores.postgres.write_batch import Packed, WriteBatch, pack_change
 from reprieve.stores.protocol import ChangeResult
 from reprieve.stores.record import COUNTERS, DEAD, NUMBERS
+from reprieve.stores.sql.find import end_of
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_event = msgspec.msgpack.Decoder(Event).decode
 
 
 def settle(
@@ -94,6 +95,7 @@ class _UnleasedJobs:
     """The jobs that a batch of changes concerns and that no session holds."""
 
     def __init__(self, tx: Tx, lanes: LaneCache, changes: Sequence[Change]) -> None:
+        self._tx = tx
         self._lanes = lanes
         ids = [change.job.id for change in changes if not change.session and is_id(change.job.id)]
         statement = statements("settle")["unleased"]
@@ -104,7 +106,12 @@ class _UnleasedJobs:
     def remove(self, change: Change, batch: WriteBatch) -> int | None:
         """Remove a job from where it is; return its lane, or None when it is not as the change has seen it."""
         row = self._rows.get(change.job.id)
-        if row is None or row.version != change.version or row.location == "running":
+        if (
+            row is None
+            or row.version != change.version
+            or row.location == "running"
+            or row.waiting_for >= len(COUNTERS)
+        ):
             return None
         lane = self._lanes[row.lane]
         match row.location:
@@ -118,7 +125,9 @@ class _UnleasedJobs:
                 batch.leave(row.lane, COUNTERS[wait])
                 batch.no_longer_delayed.append((lane.queue_id, wait, unpack(row, lane).due_at, row.id))
             case _:
-                ended_at = unpack(row, lane).finished_at or 0
+                ended_at = unpack(row, lane).finished_at
+                if ended_at is None:  # its record cannot be read
+                    ended_at = end_of(self._tx, statements("find"), lane.queue_id, row.state, row.id).at
                 batch.no_longer_ended.append((lane.queue_id, row.state, ended_at, row.id))
                 if row.state == DEAD:
                     batch.leave(row.lane, "dead")
@@ -130,7 +139,7 @@ def _why_not_applied(tx: Tx, change: Change) -> ChangeResult:
     sql = statements("settle")
     wanted = {"id": change.job.id, "version": change.event.version}
     recorded = tx.all(sql["event"], wanted) if -MAX_INT8 <= change.event.version <= MAX_INT8 else []
-    if any(_decode_event(data) == change.event for (data,) in recorded):
+    if any(read_event(data) == change.event for (data,) in recorded):
         return "already"
     if tx.one(sql["exists"], wanted) is not None:
         return "refused"

@@ -205,6 +205,10 @@ class PostgresStore(SqlStore[Tx]):
         """Make the next transaction fail before or after its commit."""
         self._pool.inject(point)
 
+    async def damage(self, job_id: str, packed: bytes) -> None:
+        """Replace what is packed of a job."""
+        await self._write(lambda tx: tx.execute(statements("settle")["damage"], {"id": job_id, "record": packed}))
+
     def statement(
         self, jobs: Sequence[Job], now: int, style: ParameterStyle = "pyformat"
     ) -> tuple[str, dict[str, Any] | list[Any]]:

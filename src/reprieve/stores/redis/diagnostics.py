@@ -14,10 +14,12 @@ from reprieve.stores.diagnostics import (
     SchemaVersion,
     local_clock,
     measure_skew,
+    records_finding,
 )
 from reprieve.stores.redis.address import Address
 from reprieve.stores.redis.error_mapping import DRIVER_ERRORS, map_error
 from reprieve.stores.redis.memory_check import FULL_SHARE, WARN_SHARE
+from reprieve.stores.redis.records import packed_of
 from reprieve.stores.redis.server_checks import MIN_VERSION, Server, client_of, server_of, version_of
 from reprieve.stores.redis.tags import tag_of
 from reprieve.stores.redis.topology import SCHEMA_VERSION
@@ -64,6 +66,7 @@ class RedisDiagnostics:
                 yield _clock(client, local)
                 yield self._keys(client)
                 yield self._schema(client)
+                yield records_finding(self._records(client))
             finally:
                 client.close()
         except (*DRIVER_ERRORS, ReprieveError) as error:
@@ -86,6 +89,12 @@ class RedisDiagnostics:
                 return Finding(name="keys", level="bad", seen=seen, fix=fix)
         jobs = client.hlen(f"{self._tag}:jobs")
         return Finding(name="keys", level="ok", seen=f"{jobs:,} jobs under the prefix {self._address.prefix}")
+
+    def _records(self, client: Any) -> Iterator[bytes]:  # noqa: ANN401 - of three kinds
+        partitions = int(client.hget(f"{self._tag}:meta", "partitions") or 1)
+        for number in range(partitions):
+            for _, data in client.hscan_iter(f"{tag_of(self._address.prefix, number)}:jobs", count=1_000):
+                yield packed_of(data)
 
     def _schema(self, client: Any) -> Finding:  # noqa: ANN401 - of three kinds
         stored = int(client.hget(f"{self._tag}:meta", "schema_version") or 0)

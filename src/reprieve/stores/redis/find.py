@@ -2,11 +2,14 @@
 
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from msgspec.structs import replace
 
 from reprieve.core.ids import id_to_bytes
-from reprieve.core.job import Job
+from reprieve.core.job import Job, Wait
 from reprieve.core.status import Status, status_of
+from reprieve.core.unreadable import unreadable_record
 from reprieve.stores.protocol import Filter, Tally
 from reprieve.stores.record import COUNTERS
 from reprieve.stores.redis import limit_states
@@ -20,6 +23,8 @@ MAX_JOBS_PER_PAGE = 200
 
 _COUNTERS = ("ready", "scheduled", "retrying", "parked", "dead", "cancelled")
 _ENDED: tuple[Status, ...] = ("dead", "cancelled")
+_DELAYS: Mapping[Wait, int] = {"turn": 1, "schedule": 1, "retry": 2, "gate": 3, "budget": 3}
+"""The sorted sets of jobs that are due later, as in waiting.lua."""
 
 
 def _is_hex(part: Key) -> bool:
@@ -66,9 +71,27 @@ class PartitionSearch:
         """Return jobs by their ids."""
         for start in range(0, len(ids), MAX_JOBS_PER_PAGE):
             raw = b"".join(map(id_to_bytes, ids[start : start + MAX_JOBS_PER_PAGE]))
-            yield from (
-                (one.job(), 0) for one in rows(StoredJob, self._connections.read("find_by_ids", self._tag, raw))
-            )
+            found = self._connections.read("find_by_ids", self._tag, raw)
+            yield from ((self._job(one), 0) for one in rows(StoredJob, found))
+
+    def _job(self, stored: StoredJob) -> Job:
+        """Return a job; when it is due or ended is also known where its record cannot be read."""
+        job = stored.job()
+        if job.cause is None or unreadable_record(job) is None:
+            return job
+        if job.state == "waiting":
+            due_at = self._time_in(f"delayed:{job.queue}\0{_DELAYS[job.waiting_for]}", stored.id)
+            return job if due_at is None else replace(job, due_at=due_at)
+        return (
+            replace(job, finished_at=self._time_in(f"{job.state}:{job.queue}", stored.id))
+            if job.state in _ENDED
+            else job
+        )
+
+    def _time_in(self, key: str, raw: bytes) -> int | None:
+        """Return the time of a job in a sorted set; None if it is not there."""
+        time = self._connections.command("ZSCORE", f"{self._tag}:{key}", raw)
+        return None if time is None else int(float(time))
 
     def scan(self, source: Source, after: Sequence[Key], wanted: Filter) -> Iterator[Step]:
         """Return the jobs of one source after a key."""
@@ -88,7 +111,7 @@ class PartitionSearch:
             following, *found = self._connections.read("scan_jobs", self._tag, cursor, MAX_JOBS_PER_PAGE)
             for one in rows(StoredJob, found):
                 if one.id > last and has_part(one.id.hex(), parts) and one.state != b"succeeded":
-                    yield [cursor, one.id.hex()], one.job(), 0
+                    yield [cursor, one.id.hex()], self._job(one), 0
             cursor, last = following.decode(), b""
             if cursor == "0":
                 return
@@ -133,7 +156,7 @@ class PartitionSearch:
         while found := self._connections.read("find_finished", self._tag, kind, queue, at, last, MAX_JOBS_PER_PAGE):
             for at, stored in read_finished(found):
                 last = stored.id
-                yield at, last, stored.job()
+                yield at, last, self._job(stored)
 
     def counts(self) -> Iterator[tuple[Status, LaneNames, int]]:
         """Return status, lane and number of all jobs that have not succeeded."""

@@ -26,6 +26,7 @@ from reprieve.stores.protocol import (
     Pruned,
     Retention,
 )
+from reprieve.stores.record import pack_cancel_request
 from reprieve.stores.redis import enqueue, limit_updates, settle
 from reprieve.stores.redis.connection import Argument
 from reprieve.stores.redis.connections import Connections
@@ -34,7 +35,6 @@ from reprieve.stores.redis.limit_updates import Overtaken, WantedState
 from reprieve.stores.redis.listener import StreamId
 from reprieve.stores.redis.partition_reads import PartitionReads
 from reprieve.stores.redis.partitioned_claim import MAX_CALLS_PER_CLAIM
-from reprieve.stores.redis.records import pack_cancel_request
 from reprieve.stores.redis.replies import ClaimReply, HeldJob, StoredJob, pairs, read_claim, rows
 
 MAX_CHANGES_PER_CALL = 250
@@ -212,7 +212,10 @@ class Partition:
         parts = (
             part
             for annotation in annotations
-            for part in (pack_cancel_request(annotation.cancel), annotation.progress or b"")
+            for part in (
+                pack_cancel_request(annotation.cancel) if annotation.cancel else b"",
+                annotation.progress or b"",
+            )
         )
         return [bool(is_running) for is_running in await self._write("annotate", _encode(heads), ids, *parts)]
 

@@ -6,6 +6,7 @@ from typing import Any
 from reprieve.core.events import Event
 from reprieve.core.ids import id_to_bytes
 from reprieve.stores import search
+from reprieve.stores.event_record import readable_events
 from reprieve.stores.protocol import Entry, Filter, LimitState, Page, Subject, Tally
 from reprieve.stores.redis import limit_states, replies
 from reprieve.stores.redis.connection import Argument
@@ -50,9 +51,13 @@ class PartitionReads:
 
     async def events(self, after: int, limit: int, job_id: str) -> tuple[int, list[tuple[int, Event]]]:
         """Return the server's time, and events in order, each with its position."""
-        time, *found = await self.run("read_events", after, limit, id_to_bytes(job_id) if job_id else b"")
-        events = replies.rows(replies.StoredEvent, found)
-        return time, [(int(event.position), unpack_event(event.job_id, event.data)) for event in events]
+        while True:
+            time, *found = await self.run("read_events", after, limit, id_to_bytes(job_id) if job_id else b"")
+            stored = list(replies.rows(replies.StoredEvent, found))
+            events = readable_events((int(one.position), unpack_event(one.job_id, one.data)) for one in stored)
+            if events or not stored:
+                return time, events
+            after = int(stored[-1].position)
 
     async def result(self, job_id: str) -> bytes | None:
         """Return what a succeeded job returned."""

@@ -2,18 +2,20 @@
 
 from functools import lru_cache
 from struct import Struct
-from typing import Final, Literal
+from struct import error as StructError  # noqa: N812 - an error class by a lower-case name
+from typing import Final, Literal, NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
 from reprieve.core import change
 from reprieve.core.change import Change
 from reprieve.core.events import Event
 from reprieve.core.ids import id_from_bytes
-from reprieve.core.job import CancelRequest, Job, State
+from reprieve.core.job import NORMAL, CancelRequest, Job, State
 from reprieve.core.move import Cancel
+from reprieve.errors import IllegalMove
 from reprieve.stores import record
+from reprieve.stores.event_record import read_event
 from reprieve.stores.record import CANCELLED, DEAD, NUMBERS, WAITING, Lease
 
 EXPIRED, GIVEN_UP = 3, 4
@@ -23,14 +25,13 @@ _NUMBERS: Final[dict[State, int]] = {"waiting": WAITING, "dead": DEAD, "cancelle
 _HEAD: Final = Struct(">IBBd")
 _ENDED_AT: Final = Struct(">d")
 _LENGTH: Final = Struct(">H")
+_LOST_LANE: Final = record.model_of("", "", "unreadable", "", "", NORMAL)
+"""The model of a job whose lane cannot be read."""
 
 How = Literal["w", "r", "s"]
 """How a job stands beside its record: as that says, running, or succeeded."""
 
 
-_encode = msgspec.msgpack.Encoder().encode
-_decode_event = msgspec.msgpack.Decoder(Event).decode
-_decode_cancel_request = msgspec.msgpack.Decoder(CancelRequest).decode
 _ENDING: Final = Struct(">dH")
 """When a script ended a job, and the length of the cancel request."""
 
@@ -70,25 +71,28 @@ def lane_model(lane: bytes) -> Job:
 
 
 def unpack(raw: bytes, data: bytes) -> Job:
-    """Rebuild a job as its record says."""
+    """Rebuild a job as its record says. Scripts return only records with a head that can be read: `sound` in Lua."""
     version, state, wait, deadline = _HEAD.unpack_from(data)
     start = _HEAD.size
     if state in (EXPIRED, GIVEN_UP):
         (at,) = _ENDED_AT.unpack_from(data, start)
         before = _HEAD.pack(version - 1, WAITING, wait, deadline) + data[start + _ENDED_AT.size :]
         return _ended(unpack(raw, before), int(at), CancelRequest(by="", reason="") if state == GIVEN_UP else None).job
-    model, rest = _split(data)
-    return _copy(record.state_model(model, state, wait), raw, data, rest)
+    head = _read_head(data)
+    return _copy(record.state_model(head.model, state, wait), raw, head)
 
 
-def unpack_event(raw: bytes, data: bytes) -> Event:
-    """Rebuild an event: one that a client wrote, or that of a job which a script ended."""
+def unpack_event(raw: bytes, data: bytes) -> Event | None:
+    """Rebuild an event: one that a client wrote, or that of a job which a script ended. None: it cannot be read."""
     if data[:1] not in (b"X", b"C"):
-        return _decode_event(data)
-    at, length = _ENDING.unpack_from(data, 1)
-    start = 1 + _ENDING.size
-    cancel_request = unpack_cancel_request(data[start : start + length])
-    return _ended(unpack(raw, data[start + length :]), int(at), cancel_request).event
+        return read_event(data)
+    try:
+        at, length = _ENDING.unpack_from(data, 1)
+        start = 1 + _ENDING.size
+        cancel_request = unpack_cancel_request(data[start : start + length])
+        return _ended(unpack(raw, data[start + length :]), int(at), cancel_request).event
+    except (StructError, ValueError, IllegalMove):
+        return None
 
 
 def _ended(job: Job, at: int, cancel_request: CancelRequest | None) -> Change:
@@ -97,39 +101,59 @@ def _ended(job: Job, at: int, cancel_request: CancelRequest | None) -> Change:
     return change.make(job, Cancel(by=cancel_request.by, reason=cancel_request.reason), at)
 
 
-def pack_cancel_request(cancel_request: CancelRequest | None) -> bytes:
-    """Pack who asks a job to stop, and why."""
-    return b"" if cancel_request is None else _encode(cancel_request)
-
-
 def unpack_cancel_request(data: bytes) -> CancelRequest | None:
-    """Rebuild who asked a job to stop, and why."""
-    return _decode_cancel_request(data) if data else None
+    """Rebuild who asked a job to stop, and why; empty: there is no request."""
+    return record.unpack_cancel_request(data) if data else None
 
 
 def unpack_running(raw: bytes, data: bytes, session: str, at: int, cancel_request: bytes = b"") -> Job:
     """Rebuild a job that runs."""
-    model, rest = _split(data)
-    return _copy(record.lease_model(model, Lease(session, at, unpack_cancel_request(cancel_request))), raw, data, rest)
+    head = _read_head(data)
+    lease = Lease(session, at, unpack_cancel_request(cancel_request))
+    return _copy(record.lease_model(head.model, lease), raw, head)
 
 
 def unpack_succeeded(raw: bytes, data: bytes, at: int) -> Job:
     """Rebuild a job that succeeded: a lease and a success later than its record."""
-    model, rest = _split(data)
-    return replace(_copy(replace(model, state="succeeded", version=2, attempt=1), raw, data, rest), finished_at=at)
+    head = _read_head(data)
+    return replace(_copy(replace(head.model, state="succeeded", version=2, attempt=1), raw, head), finished_at=at)
 
 
-def _split(data: bytes) -> tuple[Job, bytes]:
-    """Return the model of the lane, and the record behind its name."""
-    (length,) = _LENGTH.unpack_from(data, _HEAD.size)
-    start = _HEAD.size + _LENGTH.size
-    return lane_model(data[start : start + length]), data[start + length :]
+def packed_of(data: bytes) -> bytes:
+    """Return the packed record behind the head."""
+    return _read_head(data).packed
 
 
-def _copy(model: Job, raw: bytes, data: bytes, packed: bytes) -> Job:
-    version, _, _, deadline = _HEAD.unpack_from(data)
-    job = record.unpack(packed, model, id_from_bytes(raw), version, _id_at(raw))
-    return replace(job, deadline_at=int(deadline)) if deadline else job
+def with_packed(data: bytes, packed: bytes) -> bytes:
+    """Return a record with other bytes behind its head."""
+    return data.removesuffix(packed_of(data)) + packed
+
+
+class _Head(NamedTuple):
+    """What the head of a record says, and the packed record behind it."""
+
+    model: Job
+    """Of the jobs of its lane."""
+    version: int
+    deadline_at: int
+    """0: none."""
+    packed: bytes
+
+
+def _read_head(data: bytes) -> _Head:
+    """Return the head of a record; one whose bytes make no sense leaves all of them to the job, and no lane."""
+    try:
+        version, _, _, deadline = _HEAD.unpack_from(data)
+        (length,) = _LENGTH.unpack_from(data, _HEAD.size)
+        start = _HEAD.size + _LENGTH.size
+        return _Head(lane_model(data[start : start + length]), version, int(deadline), data[start + length :])
+    except (StructError, ValueError, OverflowError):
+        return _Head(_LOST_LANE, 0, 0, data)
+
+
+def _copy(model: Job, raw: bytes, head: _Head) -> Job:
+    job = record.unpack(head.packed, model, id_from_bytes(raw), head.version, _id_at(raw))
+    return replace(job, deadline_at=head.deadline_at) if head.deadline_at else job
 
 
 def _id_at(raw: bytes) -> int:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from reprieve.clock import ServerClock
 from reprieve.core.change import Change
 from reprieve.core.events import Event
-from reprieve.core.ids import make_id, partition_of
+from reprieve.core.ids import id_to_bytes, make_id, partition_of
 from reprieve.core.job import Job
 from reprieve.rng import bits
 from reprieve.stores.capabilities import FaultPoint
@@ -36,6 +36,7 @@ from reprieve.stores.redis.partitioned_enqueue import PartitionedEnqueue, WriteJ
 from reprieve.stores.redis.partitioned_reads import PartitionedReads
 from reprieve.stores.redis.partitioned_writes import PartitionedWrites
 from reprieve.stores.redis.partitions import Partitions
+from reprieve.stores.redis.records import with_packed
 from reprieve.stores.redis.server_checks import Durability
 from reprieve.stores.redis.sessions import Sessions
 from reprieve.stores.redis.shared_limits import SharedLimits
@@ -169,6 +170,12 @@ class RedisStore:
     def inject(self, point: FaultPoint) -> None:
         """Make the next write fail before or after it is stored: for tests of code that uses the store."""
         self._partitions[0].inject(point)
+
+    async def damage(self, job_id: str, packed: bytes) -> None:
+        """Replace what is packed of a job, behind what scripts read."""
+        await self._partitions.load_for((job_id,))
+        reads, raw = self._partitions[partition_of(job_id)].reads, id_to_bytes(job_id)
+        await reads.command("HSET", "jobs", raw, with_packed(await reads.command("HGET", "jobs", raw), packed))
 
 
 def _size(jobs: Sequence[Job]) -> int:

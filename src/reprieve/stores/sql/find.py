@@ -9,11 +9,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
-import msgspec
+from msgspec.structs import replace
 
 from reprieve.core.events import Event
 from reprieve.core.job import Job
 from reprieve.core.status import Status, status_of
+from reprieve.core.unreadable import unreadable_record
+from reprieve.stores.event_record import read_event, readable_events
 from reprieve.stores.protocol import Filter, Tally
 from reprieve.stores.record import COUNTERS, Lease
 from reprieve.stores.search import EXAMINED, Key, LaneNames, Source, Step, is_in, name_of
@@ -32,8 +34,6 @@ MAX_STATE = 9
 
 PAGE = 100
 """Jobs that are read at a time, where their ids are known."""
-
-_decode_event = msgspec.msgpack.Decoder(Event).decode
 
 
 class JobRow(NamedTuple, Generic[Id]):
@@ -56,6 +56,13 @@ class EndedKey(NamedTuple, Generic[Id]):
     state: int
     at: int
     id: Id
+
+
+class EndRow(NamedTuple):
+    """When a job ended, and why it is dead; a cancelled job is not."""
+
+    at: int = 0
+    death: Any = ""
 
 
 class LaneCounts(NamedTuple):
@@ -136,10 +143,13 @@ class SqlSearch(ABC, Generic[Id]):
 
     def by_ids(self, ids: Sequence[str]) -> Iterator[tuple[Job, int]]:
         """Return jobs by their ids, succeeded ones too, each with its lane."""
-        found = {job.id: (job, lane) for _, job, lane in self._jobs([self._id_of(job_id) for job_id in ids])}
+        keys = {job_id: self._id_of(job_id) for job_id in ids}
+        found = {key: (job, lane) for key, job, lane in self._jobs(list(keys.values()))}
         for job_id in ids:
-            if job_id in found:
-                yield found[job_id]
+            job, lane = found.get(keys[job_id], (None, 0))
+            if job is not None and (job.id == job_id or unreadable_record(job) is not None):
+                # A table may have kept a part of the id in the record.
+                yield replace(job, id=job_id), lane
             elif (succeeded := self._succeeded_job(job_id)) is not None:
                 yield succeeded, 0
 
@@ -165,11 +175,19 @@ class SqlSearch(ABC, Generic[Id]):
             self._load_lanes(row.lane for row in rows)
             for row in rows:
                 if row.record is not None and self._may_match(row, wanted.id_parts):
-                    yield [row.id], self._job(row), row.lane
+                    yield [row.id], self._read(row), row.lane
             if len(rows) < EXAMINED:
                 return
             last = rows[-1].id
             yield [last], None, 0
+
+    def _read(self, row: JobRow[Id]) -> Job:
+        """Return the job of a row; when it ended, and why, are also known where its record cannot be read."""
+        job = self._job(row)
+        if job.finished_at is not None or job.state not in ("dead", "cancelled"):
+            return job
+        end = end_of(self._tx, self._sql, self._lane(row.lane).queue_id, row.state, row.id)
+        return replace(job, finished_at=end.at, death=end.death or None)
 
     def _lanes_of(self, wanted: Filter) -> object:
         """Return the lanes of the jobs that a filter matches; None: all."""
@@ -269,7 +287,17 @@ class SqlSearch(ABC, Generic[Id]):
         return counts
 
 
+def end_of(tx: SqlTx, sql: Statements, queue: int, state: int, job: int | str) -> EndRow:
+    """Return the end of a dead or cancelled job whose record cannot be read, from the index of ended jobs."""
+    return EndRow(*(tx.one(sql["end_of"], {"queue": queue, "state": state, "id": job}) or ()))
+
+
 def events(tx: SqlTx, sql: Statements, after: int, limit: int, job: int | str | None) -> list[tuple[int, Event]]:
-    """Return events in their order, of one job or of all."""
-    rows = tx.all(sql["events" if job is None else "events_of"], {"job": job, "after": after, "limit": limit})
-    return [(seq, _decode_event(data)) for seq, data in rows]
+    """Return events in their order, of one job or of all; those that cannot be read are left out, and counted."""
+    statement = sql["events" if job is None else "events_of"]
+    while rows := tx.all(statement, {"job": job, "after": after, "limit": limit}):
+        found = readable_events((seq, read_event(data)) for seq, data in rows)
+        if found:
+            return found
+        after = rows[-1][0]
+    return []

@@ -1,6 +1,7 @@
 """Succeeded jobs: one row for each settlement holds its jobs, packed together."""
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -10,8 +11,9 @@ from reprieve.core.job import Job
 pack_jobs = msgspec.msgpack.Encoder().encode
 """Pack jobs, or jobs that are packed already (`msgspec.Raw`), into one row."""
 
-unpack_jobs = msgspec.msgpack.Decoder(list[Job]).decode
-"""Return the jobs of one row."""
+_decode_all = msgspec.msgpack.Decoder(list[Job]).decode
+_split = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
+_decode_one = msgspec.msgpack.Decoder(Job).decode
 
 
 class FinishedRow(NamedTuple):
@@ -29,7 +31,25 @@ class Shortened(NamedTuple):
     deleted: int
 
 
-def shorten(packed: bytes, count: int) -> Shortened:
-    """Return the last `count` jobs of a row."""
-    jobs = unpack_jobs(packed)
+def unpack_jobs(packed: bytes) -> list[Job]:
+    """Return the jobs of one row; those that cannot be read are left out."""
+    try:
+        return _decode_all(packed)
+    except msgspec.MsgspecError:
+        return list(_readable(packed))
+
+
+def _readable(packed: bytes) -> Iterator[Job]:
+    with contextlib.suppress(msgspec.MsgspecError):
+        for job in _split(packed):
+            with contextlib.suppress(msgspec.MsgspecError):
+                yield _decode_one(job)
+
+
+def shorten(packed: bytes, count: int) -> Shortened | None:
+    """Return the last `count` jobs of a row; None if the row cannot be read: it is deleted as a whole, later."""
+    try:
+        jobs = _decode_all(packed)
+    except msgspec.MsgspecError:
+        return None
     return Shortened(jobs[len(jobs) - count :], len(jobs) - count)

@@ -3,21 +3,17 @@
 import sqlite3
 from collections.abc import Sequence
 
-import msgspec
-
 from reprieve.core.job import CancelRequest
 from reprieve.stores.protocol import Annotation
+from reprieve.stores.record import pack_cancel_request, unpack_cancel_request
 from reprieve.stores.sqlite.leases import unpack_lease
 from reprieve.stores.sqlite.rows import row_id
 from reprieve.stores.sqlite.statements import statements
 
-_encode_request = msgspec.msgpack.Encoder().encode
-_decode_request = msgspec.msgpack.Decoder(CancelRequest).decode
-
 
 def cancel_requests(tx: sqlite3.Connection) -> dict[int, CancelRequest]:
     """Return the cancel requests for running jobs, by the ids of their rows."""
-    return {row: _decode_request(packed) for row, packed in tx.execute(statements("annotations")["cancels"])}
+    return {row: unpack_cancel_request(packed) for row, packed in tx.execute(statements("annotations")["cancels"])}
 
 
 def annotate(tx: sqlite3.Connection, requests: Sequence[Annotation]) -> list[bool]:
@@ -31,7 +27,7 @@ def annotate(tx: sqlite3.Connection, requests: Sequence[Annotation]) -> list[boo
         row = row_id(request.job_id)
         is_running = row in holders and request.session in ("", holders[row])
         if is_running:
-            cancel = None if request.cancel is None else _encode_request(request.cancel)
+            cancel = None if request.cancel is None else pack_cancel_request(request.cancel)
             tx.execute(sql["annotate"], (row, cancel, request.progress))
         results.append(is_running)
     return results

@@ -19,6 +19,7 @@ from reprieve.stores.diagnostics import (
     SchemaVersion,
     error_finding,
     events_finding,
+    records_finding,
     schema_finding,
     sessions_finding,
 )
@@ -38,6 +39,7 @@ from reprieve.stores.sqlite.file import (
 )
 from reprieve.stores.sqlite.leases import lease_ids, unpack_lease
 from reprieve.stores.sqlite.outbox import contents_of
+from reprieve.stores.sqlite.rows import packed_of
 from reprieve.stores.sqlite.statements import statements
 
 LOW_DISK_BYTES, FULL_DISK_BYTES = 1 << 30, 100 << 20
@@ -119,6 +121,8 @@ class SqliteDiagnostics:
         if stored == known:
             yield events_finding(connection.execute(statements("diagnostics")["newest"]).fetchone()[0], now)
             yield _sessions(connection, now)
+            records = connection.execute(statements("diagnostics")["records"])
+            yield records_finding(packed_of(record) for (record,) in records)
             yield outbox.find(contents_of(connection), now)
 
 

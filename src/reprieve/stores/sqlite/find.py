@@ -51,7 +51,7 @@ class Search(SqlSearch[int]):
         found = (self._tx.one(self._sql["job"], {"id": row}) for row in ids)
         rows: list[JobRow[int]] = [JobRow(*row) for row in found if row is not None]
         self._load_lanes(row.lane for row in rows)
-        return [(row.id, self._job(row), row.lane) for row in rows]
+        return [(row.id, self._read(row), row.lane) for row in rows]
 
     def _job(self, row: JobRow[int]) -> Job:
         facts = Row(row.id, row.state, row.version, row.wait, row.due)

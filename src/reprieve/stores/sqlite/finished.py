@@ -34,10 +34,13 @@ def finished_jobs(tx: Tx, row: int) -> Iterator[Job]:
 
 
 def shorten(tx: Tx, seq: int, count: int) -> int:
-    """Keep only the last `count` jobs of a row; return how many were deleted."""
+    """Keep only the last `count` jobs of a row; return how many were deleted, 0 if the row cannot be read."""
     sql = statements("finished")
     (packed,) = tx.execute(sql["jobs"], {"seq": seq}).fetchone()
-    kept, deleted = finished.shorten(packed, count)
+    shortened = finished.shorten(packed, count)
+    if shortened is None:
+        return 0
+    kept, deleted = shortened
     ids = _ids([row_id(job.id) for job in kept])
     tx.execute(sql["shorten"], {"count": count, "ids": ids, "jobs": pack_jobs(kept), "seq": seq})
     return deleted

@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from reprieve.core.ids import id_from_bytes, is_id, make_id
 from reprieve.core.job import Job
+from reprieve.core.unreadable import unreadable, unreadable_record
 from reprieve.stores import record
 from reprieve.stores.record import Lease
 from reprieve.stores.sql.lanes import LaneRef
@@ -22,6 +24,8 @@ _COUNT: Final = 1 << 12
 _MIDDLE_BYTES: Final = 8
 _MIDDLE: Final = (1 << 8 * _MIDDLE_BYTES) - 1
 """A row's id holds the first 6 of the 16 bytes of a public id and the last 2; the others stand before the record."""
+_ANY_MIDDLE: Final = bytes.fromhex("7000800000000000")
+"""The middle of a public id whose own is lost."""
 
 
 class Ids:
@@ -133,12 +137,21 @@ def read_job(tx: Tx, row: int) -> StoredJob | None:
 def copy(model: Job, row: Row, data: bytes) -> Job:
     """Rebuild a job from the model of its lane and state."""
     job_id = id_of(row.id, data)
-    return record.unpack(data[_MIDDLE_BYTES:], model, job_id, row.version, moment_of(row.id), row.due)
+    job = record.unpack(packed_of(data), model, job_id, row.version, moment_of(row.id), row.due)
+    if job.cause is not None and (found := unreadable_record(job)) is not None and not is_id(job_id):
+        # The middle of the public id is lost with the record.
+        return unreadable(replace(job, id=id_of(row.id, _ANY_MIDDLE)), data, found.why)
+    return job
 
 
 def unpack(row: Row, data: bytes, lane: LaneRef, lease: Lease | None = None) -> Job:
     """Rebuild a job in any state."""
     return copy(record.state_model(lane.model, row.state, row.wait, lease), row, data)
+
+
+def packed_of(data: bytes) -> bytes:
+    """Return the packed record behind the middle of a public id."""
+    return data[_MIDDLE_BYTES:]
 
 
 def id_of(row: int, data: bytes) -> str:

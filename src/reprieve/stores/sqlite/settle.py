@@ -10,16 +10,17 @@ from reprieve.core import change as changes_of
 from reprieve.core.change import Change
 from reprieve.core.events import Event
 from reprieve.core.job import Job
+from reprieve.stores.event_record import read_event
 from reprieve.stores.protocol import ChangeResult
 from reprieve.stores.record import COUNTERS, DEAD, NUMBERS, WAITING
+from reprieve.stores.sql.find import end_of
 from reprieve.stores.sqlite.finished import finished_jobs
 from reprieve.stores.sqlite.lane_cache import LaneCache
 from reprieve.stores.sqlite.leases import LeasedJob, lease_ids, pack_lease, unpack_lease
 from reprieve.stores.sqlite.rows import read_job, ready_at, split_id, unpack
 from reprieve.stores.sqlite.statements import run, statements
+from reprieve.stores.sqlite.tx import SqliteTx
 from reprieve.stores.sqlite.write_batch import Released, WriteBatch
-
-_decode_event = msgspec.msgpack.Decoder(Event).decode
 
 
 def apply(tx: sqlite3.Connection, lanes: LaneCache, changes: Sequence[Change], now: int) -> list[ChangeResult]:
@@ -145,7 +146,7 @@ def _remove_from_lane(
     """Remove a job that does not run from its lane; return the lane, or None if the job has another version or runs."""
     sql = statements("settle")
     found = read_job(tx, row)
-    if found is None or found.version != change.version:
+    if found is None or found.version != change.version or found.wait >= len(COUNTERS):
         return None
     lane = lanes.get(tx, found.lane)
     if found.state == WAITING:
@@ -158,6 +159,8 @@ def _remove_from_lane(
             return None  # it runs
         return lane.id
     finished_at = unpack(found, found.record, lane).finished_at
+    if finished_at is None:  # its record cannot be read
+        finished_at = end_of(SqliteTx(tx), statements("find"), lane.queue_id, found.state, row).at
     tx.execute(sql["unend"], (lane.queue_id, found.state, finished_at, row))
     if found.state == DEAD:
         batch.counts[lane.id]["dead"] -= 1
@@ -168,7 +171,7 @@ def _why_not_applied(tx: sqlite3.Connection, row: int, change: Change) -> Change
     """Return the result of a change that was not applied: it was before, it conflicts, or the job is gone."""
     sql = statements("settle")
     recorded = tx.execute(sql["event"], (row, change.event.version)).fetchall()
-    if any(_decode_event(data) == change.event for (data,) in recorded):
+    if any(read_event(data) == change.event for (data,) in recorded):
         return "already"
     if read_job(tx, row) is not None:
         return "refused"

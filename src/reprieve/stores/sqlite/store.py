@@ -216,6 +216,10 @@ class SqliteStore(SqlStore[sqlite3.Connection]):
         """Make the next transaction fail before or after its commit."""
         self._writer.inject(point)
 
+    async def damage(self, job_id: str, packed: bytes) -> None:
+        """Replace what is packed of a job."""
+        await self._write(lambda tx: tx.execute(statements("jobs")["damage"], (packed, row_id(job_id))))
+
     def submit(self, work: Callable[[sqlite3.Connection], T], *, is_lasting: bool = True) -> Future[T]:
         """Run work in a transaction; return the future of its result."""
         if not self._is_numbered:

@@ -20,6 +20,7 @@ from reprieve.testing.conformance import (
     ordering,
     sessions,
     settling,
+    unreadable,
     waiting,
 )
 
@@ -40,6 +41,7 @@ _MODULES: tuple[ModuleType, ...] = (
     keeping,
     finding,
     waiting,
+    unreadable,
 )
 
 CHECKS: Mapping[str, Check] = MappingProxyType(

@@ -63,3 +63,6 @@ select count(*), min(task), min(tenant), min(lowest_id::text) from hash_collisio
 -- name: indexes
 select c.relname, i.indisvalid and i.indisready
 from pg_index as i join pg_class as c on c.oid = i.indexrelid where c.relnamespace = current_schema()::regnamespace;
+
+-- name: records
+select record from job;

@@ -24,6 +24,10 @@ where (queue, state, ended_at, id) < (%(queue)s, %(state)s, %(at)s, %(id)s::uuid
   and (%(fingerprint)s = '' or fingerprint = %(fingerprint)s)
 order by queue desc, state desc, ended_at desc, id desc limit 100;
 
+-- name: end_of
+-- The index has no order by id alone: only asked for a job whose record cannot be read.
+select ended_at, death from ended where queue = %(queue)s and state = %(state)s and id = %(id)s::uuid;
+
 -- name: finished
 select seq, jobs from finished where seq >= %(seq)s and kept > 0 order by seq limit 1;
 

@@ -94,3 +94,6 @@ with tenants as (
 update limiter as g
 set running = g.running - v.count, reopens_at = case when g.has_blocked_lanes then 0 else g.reopens_at end
 from unnest(%(limiters)s::int8[], %(limiter_counts)s::int8[]) as v (id, count) where g.id = v.id;
+
+-- name: damage
+update job set record = %(record)s where id = %(id)s::uuid;

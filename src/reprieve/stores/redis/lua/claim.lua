@@ -3,7 +3,7 @@
 -- and what it has taken: `ids`, `records`, `leases`.
 --
 -- needs calls: tag, call, max, min, sub, call_many, fetch_fields, list_in
--- needs record: WAITING, EXPIRED, finish, ending, entry_of
+-- needs record: WAITING, EXPIRED, is_sound, sound, finish, ending, entry_of
 -- needs limits: is_free, room_of, give_back, back_at
 -- needs tenants: tenants, queue_of, load_tenants, unblock
 -- needs limiters: limiters, load_limiters, recheck_at
@@ -133,6 +133,11 @@ local function pop_entries(wanted)
   return ids, entries, from
 end
 
+-- Whether the record of an entry is damaged, so that it does not tell whether the entry is a leftover.
+local function is_damaged(id, record)
+  return record and not is_sound(record) and call('HEXISTS', tag .. ':leftovers', id) == 0
+end
+
 -- Takes the picked jobs out of their lanes. Returns by lane those that may run, each as id, record and version; adds
 -- those past their deadline to `expired`.
 local function pop_jobs(choice, expired)
@@ -148,8 +153,13 @@ local function pop_jobs(choice, expired)
     for index, record in ipairs(fetch_fields(tag .. ':jobs', ids)) do
       local id, name = ids[index], from[index]
       local version, state, _, deadline = 0, -1, 0, 0
-      if record then
+      if record and #record >= 16 + #name then
         version, state, _, deadline = struct.unpack('>I4BBd', record)
+      end
+      if (state ~= WAITING or entries[index] ~= entry_of(id, version)) and is_damaged(id, record) then
+        version, state, deadline = struct.unpack('>I2', entries[index], 17), WAITING, 0
+        record = sound(record, version, name)
+        call('HSET', tag .. ':jobs', id, record)
       end
       if state ~= WAITING or entries[index] ~= entry_of(id, version) then
         leftovers = leftovers - 1

@@ -1,6 +1,7 @@
 -- Returns the jobs that run, all of them or those of a session.
 --
 -- needs calls: tag, call, format, fetch_fields
+-- needs record: sound
 -- needs sessions: all_sessions, unpack_lease, cancel_requests
 -- needs stored_jobs: add_stored
 -- KEYS     1: the partition
@@ -38,9 +39,9 @@ for _, session in ipairs(sessions) do
   left = left - #ids
   local records, requests = fetch_fields(tag .. ':jobs', ids), cancel_requests(ids)
   for number, lease in ipairs(fetch_fields(tag .. ':leases:' .. session, ids)) do
-    local _, since = unpack_lease(lease)
-    local id = ids[number]
-    add_stored(answer, id, records[number], 'running', session, format('%.0f', since), requests[id] or '')
+    local _, since, version, lane = unpack_lease(lease)
+    local id, record = ids[number], sound(records[number] or '', version - 1, lane)
+    add_stored(answer, id, record, 'running', session, format('%.0f', since), requests[id] or '')
   end
 end
 return answer

@@ -1,7 +1,7 @@
 -- Forgets what has ended long enough ago, or a part of it.
 --
 -- needs calls: tag, call, max, min, sub, call_many, fetch_fields, write_even_when_full
--- needs record: DEAD, EXPIRED, lane_in
+-- needs record: DEAD, EXPIRED, is_sound, lane_in
 -- needs tenants: queue_of
 -- needs lanes: lanes, lane_ref, load_lanes, flush
 -- needs events: forget_events
@@ -20,8 +20,10 @@ local left = MAX_ENTRIES
 
 local function uncount(ids, counter)
   local names = {}
-  for number, record in ipairs(fetch_fields(tag .. ':jobs', ids)) do
-    names[number] = lane_in(record)
+  for _, record in ipairs(fetch_fields(tag .. ':jobs', ids)) do
+    if record and is_sound(record) then
+      names[#names + 1] = lane_in(record)
+    end
   end
   load_lanes(names)
   for _, name in ipairs(names) do
@@ -62,7 +64,7 @@ local function prune_archived()
     end
     local id, version = struct.unpack('>c16I4', ARGV[2], first)
     local record = call('HGET', tag .. ':jobs', id)
-    if record then
+    if record and is_sound(record) then
       local stored, state = struct.unpack('>I4B', record)
       if stored == version and (state == DEAD or state == EXPIRED) then
         uncount({id}, 'dead')

@@ -4,9 +4,39 @@
 -- It is written at enqueue and when an attempt ends, not by a lease nor by a success.
 --
 -- needs calls: sub
--- exports: WAITING, DEAD, CANCELLED, EXPIRED, GIVEN_UP, lane_in, finish, ending, entry_of
+-- exports: WAITING, DEAD, CANCELLED, EXPIRED, GIVEN_UP, is_sound, sound, lost_lane, lane_in, finish, ending, entry_of
 
 WAITING, DEAD, CANCELLED, EXPIRED, GIVEN_UP = 0, 1, 2, 3, 4
+local MAX_WAIT = 4
+local LANE = '^%Z*%z%Z*%z%Z*%z%Z*%z%Z*%z%d$'
+
+-- Whether scripts can read a record up to the end of its lane's name. What follows, only clients read.
+function is_sound(record)
+  if #record < 16 then
+    return false
+  end
+  local state, wait = string.byte(record, 5, 6)
+  local from = state >= EXPIRED and 23 or 15
+  if state > GIVEN_UP or wait > MAX_WAIT or #record < from + 1 then
+    return false
+  end
+  local length = struct.unpack('>I2', record, from)
+  return #record > from + length and string.find(sub(record, from + 2, from + 1 + length), LANE) ~= nil
+end
+
+-- Returns a record that scripts can read: the record itself, or a head with what is known of the job besides, followed by
+-- the bytes that cannot be read. The client takes it for the job of an unreadable record.
+function sound(record, version, lane)
+  if is_sound(record) then
+    return record
+  end
+  return struct.pack('>I4BBdI2', version, WAITING, 0, 0, #lane) .. lane .. record
+end
+
+-- Returns the lane of jobs of a queue of which no lane is known.
+function lost_lane(queue)
+  return queue .. '\0\0unreadable\0\0\0' .. '5'
+end
 
 function lane_in(record)
   local from = string.byte(record, 5) >= EXPIRED and 23 or 15

@@ -1,6 +1,7 @@
 -- Declares dead every session past its lease; returns jobs that dead sessions still hold, and leaves them leased.
 --
 -- needs calls: tag, call, min, format, write_even_when_full
+-- needs record: sound
 -- needs sessions: read_session, end_session, unpack_lease, cancel_requests
 -- KEYS     1: the partition
 -- ARGV     1: now  2: limit
@@ -24,10 +25,10 @@ for _, name in ipairs(call('ZRANGE', tag .. ':dead_sessions', 0, -1)) do
   end
   for index = 1, min(#held, 2 * left), 2 do
     local id = held[index]
-    local _, at = unpack_lease(held[index + 1])
+    local _, at, version, lane = unpack_lease(held[index + 1])
     answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = name, id, format('%.0f', at)
     answer[#answer + 1] = cancel_requests({id})[id] or ''
-    answer[#answer + 1] = call('HGET', tag .. ':jobs', id)
+    answer[#answer + 1] = sound(call('HGET', tag .. ':jobs', id) or '', version - 1, lane)
     left = left - 1
   end
 end

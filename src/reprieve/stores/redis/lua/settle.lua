@@ -7,7 +7,7 @@
 -- ends the job instead.
 --
 -- needs calls: tag, call, max, concat, call_many, fetch_fields, list_in
--- needs record: WAITING, GIVEN_UP, lane_in, finish, ending, entry_of
+-- needs record: WAITING, GIVEN_UP, is_sound, lane_in, finish, ending, entry_of
 -- needs lanes: lanes, lane_ref, load_lane_refs, load_lanes, lane_of, relist, release
 -- needs waiting: DELAYED_COUNTERS, delayed_key, requeued_key, new_waiting, add_waiting, write_waiting
 -- needs events: record_events, has_event
@@ -108,7 +108,7 @@ end
 -- Takes a job that does not run from where it is. Returns its lane's name, or nil if the job is not as the change saw it.
 local function take_out(settlement, id, expected)
   local record = call('HGET', tag .. ':jobs', id)
-  if not record then
+  if not record or not is_sound(record) then
     return
   end
   local version, state, wait = struct.unpack('>I4BB', record)
@@ -150,7 +150,7 @@ local function result_without_effect(settlement, change)
   if not record then
     return 'missing'
   end
-  if change.is_success and struct.unpack('>I4', record) + 1 == change.expected then
+  if change.is_success and is_sound(record) and struct.unpack('>I4', record) + 1 == change.expected then
     local ended = call('ZSCORE', tag .. ':succeeded:' .. lane_ref(lane_in(record)).queue, change.id)
     if ended and tonumber(ended) == change.at then
       return 'already'

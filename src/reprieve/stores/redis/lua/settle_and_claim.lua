@@ -2,6 +2,7 @@
 -- docs/extend/claim.md explains the steps on all stores.
 --
 -- needs calls: tag, call, min, concat, format, call_many, fetch_fields, split, write_even_when_full, notify
+-- needs record: sound
 -- needs lanes: flush
 -- needs sessions: read_session, write_session, unpack_lease
 -- needs settle: read_changes, settle
@@ -31,13 +32,12 @@ local function repeated(session)
   local ids = session.is_dead and {} or split(session.ids, 16)
   local records = fetch_fields(tag .. ':jobs', ids)
   for index, lease in ipairs(fetch_fields(tag .. ':leases:' .. session.name, ids)) do
-    local leased_by, at = 0, 0
     if lease then
-      leased_by, at = unpack_lease(lease)
-    end
-    if leased_by == number then
-      answer[#answer + 1], answer[#answer + 2] = ids[index], format('%.0f', at)
-      answer[#answer + 1] = records[index]
+      local leased_by, at, version, lane = unpack_lease(lease)
+      if leased_by == number then
+        answer[#answer + 1], answer[#answer + 2] = ids[index], format('%.0f', at)
+        answer[#answer + 1] = sound(records[index] or '', version - 1, lane)
+      end
     end
   end
   return answer

@@ -1,7 +1,7 @@
 -- Jobs as they are: their records, and what is known of them beside these.
 --
 -- needs calls: tag, call, format, fetch_fields
--- needs record: WAITING, lane_in
+-- needs record: WAITING, is_sound, sound, lost_lane, lane_in
 -- needs lanes: lane_ref
 -- needs sessions: unpack_lease, find_leases, cancel_requests
 -- exports: STORED_FIELDS, add_stored, read_stored
@@ -20,7 +20,7 @@ end
 function read_stored(ids)
   local answer, records, waiting, numbers = {}, fetch_fields(tag .. ':jobs', ids), {}, {}
   for number, record in ipairs(records) do
-    if record and string.byte(record, 5) == WAITING then
+    if record and (string.byte(record, 5) == WAITING or not is_sound(record)) then
       waiting[#waiting + 1], numbers[#numbers + 1] = ids[number], number
     end
   end
@@ -32,9 +32,10 @@ function read_stored(ids)
   for number, record in ipairs(records) do
     local id, lease = ids[number], leased[number]
     if record and lease then
-      local _, since = unpack_lease(lease[2])
-      add_stored(answer, id, record, 'running', lease[1], format('%.0f', since), requests[id] or '')
+      local _, since, version, lane = unpack_lease(lease[2])
+      add_stored(answer, id, sound(record, version - 1, lane), 'running', lease[1], format('%.0f', since), requests[id] or '')
     elseif record then
+      record = sound(record, 0, lost_lane(''))
       local is_waiting = string.byte(record, 5) == WAITING
       local ended = is_waiting and call('ZSCORE', tag .. ':succeeded:' .. lane_ref(lane_in(record)).queue, id)
       add_stored(answer, id, record, ended and 'succeeded' or 'recorded', '', ended or '0', '')

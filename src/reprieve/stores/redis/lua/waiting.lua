@@ -5,7 +5,7 @@
 -- are in that order already and stand in a list. Jobs that became ready later stand in a sorted set by that time.
 --
 -- needs calls: tag, call, max, min, call_many, fetch_fields, list_in
--- needs record: entry_of, lane_in
+-- needs record: is_sound, sound, lost_lane, entry_of, lane_in
 -- needs lanes: lanes, load_lanes, relist
 -- exports: DELAYED_COUNTERS, delayed_key, requeued_key, new_waiting, add_fresh, add_waiting, write_waiting, pop_lane
 -- exports: promote, next_due
@@ -148,15 +148,23 @@ function promote(queue, now, limit)
       for number = 1, #found / 2 do
         due[number], times[number] = found[2 * number - 1], tonumber(found[2 * number])
       end
-      local records, names = fetch_fields(tag .. ':jobs', due), {}
-      for number = 1, #due do
-        names[number] = lane_in(records[number])
+      local records, names, is_lost = fetch_fields(tag .. ':jobs', due), {}, {}
+      for number, id in ipairs(due) do
+        local record = records[number] or ''
+        if not is_sound(record) then
+          -- Its lane, which counts it, is lost with it.
+          is_lost[number], record = true, sound(record, 0, lost_lane(queue.name))
+          call('HSET', tag .. ':jobs', id, record)
+        end
+        records[number], names[number] = record, lane_in(record)
       end
       load_lanes(names)
       for number, id in ipairs(due) do
         local version, _, wait = struct.unpack('>I4BB', records[number])
         local lane, counter = lanes[names[number]], DELAYED_COUNTERS[wait]
-        lane[counter] = lane[counter] - 1
+        if not is_lost[number] then
+          lane[counter] = lane[counter] - 1
+        end
         add_waiting(waiting, lane, {id = id, version = version, wait = wait, due = times[number]})
       end
       call_many('ZREM', key, due)

@@ -6,3 +6,6 @@ select jobs from reprieve_lease as lease where id between ? and ?;
 
 -- name: newest
 select max(at) from reprieve_event as event;
+
+-- name: records
+select record from reprieve_job;

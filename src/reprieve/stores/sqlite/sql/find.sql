@@ -27,6 +27,10 @@ where (queue, state, at, id) < (:queue, :state, :at, :id)
   and (:fingerprint = '' or fingerprint = :fingerprint)
 order by queue desc, state desc, at desc, id desc limit 100;
 
+-- name: end_of
+-- The index has no order by id alone: only asked for a job whose record cannot be read.
+select at, death from reprieve_ended as ended where queue = :queue and state = :state and id = :id;
+
 -- name: finished
 select seq, jobs from reprieve_finished as finished where seq >= :seq order by seq limit 1;
 
