@@ -87,6 +87,14 @@ class Tree:
         with suppress(ProcessLookupError):
             os.killpg(self.pid, number)
 
+    def send_each(self, number: signal.Signals) -> list[int]:
+        """Send a signal to every process under the supervisor and then to itself, isolated ones too; return which."""
+        everyone = [*descendants(self.pid), self.pid]
+        for pid in everyone:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+        return everyone
+
     def status(self) -> int | None:
         """Return the exit status of the supervisor; None while it lives."""
         return self._process.poll()
@@ -123,6 +131,18 @@ def is_alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except (FileNotFoundError, ProcessLookupError):  # gone between opening and reading
         return not Path("/proc/self").exists()
+
+
+def descendants(pid: int) -> list[int]:
+    """Return the processes that a process has started, and those that they have started, the youngest first."""
+    listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], check=True, capture_output=True, text=True).stdout
+    children: dict[int, list[int]] = {}
+    for child, parent in (map(int, line.split()) for line in listed.splitlines()):
+        children.setdefault(parent, []).append(child)
+    found = [pid]
+    for one in found:
+        found += children.get(one, [])
+    return found[:0:-1]
 
 
 class Stage:

@@ -8,8 +8,10 @@ import asyncio
 import ctypes
 import os
 import signal
+import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -175,6 +177,40 @@ async def die() -> None:
 def die_apart() -> None:
     """Take the process down, which runs no other job."""
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def _exit() -> None:
+    sys.exit(3)
+
+
+def _leave_behind() -> None:
+    """Leave an asyncio task behind that exits."""
+    _LEFT.append(asyncio.ensure_future(_exit()))
+
+
+def _cancel_others() -> None:
+    for other in asyncio.all_tasks() - {asyncio.current_task()}:
+        other.cancel()
+
+
+_LEFT: list[asyncio.Future[None]] = []
+
+ENDS: dict[str, Callable[[], object]] = {
+    "exit in a background task": _leave_behind,
+    "stop the event loop": lambda: asyncio.get_running_loop().stop(),
+    "cancel all other tasks": _cancel_others,
+    "exit without a word": lambda: os._exit(3),
+    "read from nowhere": lambda: ctypes.string_at(0),
+}
+"""Ways in which a job ends its process."""
+
+
+@app.task
+async def end_process(how: str, seconds: float) -> None:
+    """End the process in some way, at once or while this task still runs."""
+    ENDS[how]()
+    if seconds:
+        await asyncio.sleep(seconds)
 
 
 @app.task

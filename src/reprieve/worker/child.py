@@ -19,7 +19,7 @@ from reprieve.worker.in_flight import InFlightTable
 from reprieve.worker.isolation import Processes
 from reprieve.worker.lifespans import START_FAILED_STATUS, Lifespans
 from reprieve.worker.logs import attach, configure
-from reprieve.worker.loop import run
+from reprieve.worker.loop import make_runner
 from reprieve.worker.parent_watch import exit_with_parent
 from reprieve.worker.target import load, move
 from reprieve.worker.worker import Worker
@@ -38,14 +38,17 @@ def main() -> NoReturn:
         # What tasks print is shown at once, also where standard output is not a terminal.
         sys.stdout.reconfigure(line_buffering=True)
     session = configuration.session
+    # Never closed: that would cancel the attempts, and the in-flight table must say what ran when the process ended.
+    runner = make_runner()
     try:
-        run(_serve(configuration))
+        runner.run(_serve(configuration))
     except LifespanFailed:
         # Logged already; the supervisor decides what follows.
         _exit(START_FAILED_STATUS)
     except ReprieveError as error:
         log.error("child cannot work", session=session, errorCode=error.code, errorReason=str(error))  # noqa: TRY400 - the message is enough
-    except Exception:
+    except BaseException:
+        # `sys.exit` in an asyncio task of the application ends the event loop, for example.
         log.exception("child failed", session=session)
     _exit(1)
 
@@ -65,6 +68,7 @@ async def _serve(configuration: ChildConfiguration) -> NoReturn:
         in_flight=InFlightTable(configuration.slots, configuration.in_flight_file),
     )
     shutdown = Shutdown(worker, configuration.grace)
+    worker.parts.attempts.before_end = shutdown.exit_if_cancelled
     lifespans = Lifespans()
     try:
         await lifespans.start(app.lifespan_context())
@@ -76,6 +80,9 @@ async def _serve(configuration: ChildConfiguration) -> NoReturn:
     attach()
     try:
         await worker.run()
+    except asyncio.CancelledError:
+        shutdown.exit_if_cancelled()
+        raise
     finally:
         closing = asyncio.create_task(processes.close(shutdown.seconds_left()))
         # Lifespans are left by the task that entered them.
@@ -105,6 +112,12 @@ class Shutdown:
     def seconds_left(self) -> float:
         """Return how many seconds of the grace are left."""
         return self._grace if self._end_at is None else max(0.0, self._end_at - ticks())
+
+    def exit_if_cancelled(self) -> None:
+        """End the process at once if the code of an application has cancelled the task that serves."""
+        if self._serving is not None and self._serving.cancelling():
+            log.error("child failed", session=self._worker.session, errorReason="a job cancelled the worker's own task")
+            _exit(1)
 
     def _stop(self) -> None:
         self._end_at = ticks() + self._grace

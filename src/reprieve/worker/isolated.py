@@ -10,9 +10,10 @@ import sys
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, NoReturn, Protocol
 
 import msgspec
+import structlog
 
 from reprieve.clock import SystemClock
 from reprieve.context import Running
@@ -27,6 +28,8 @@ from reprieve.worker.lifespans import Lifespans
 from reprieve.worker.parent_watch import exit_with_parent
 from reprieve.worker.runner import Runner, failed_by
 from reprieve.worker.target import App, import_application, load, move
+
+log = structlog.get_logger("reprieve")
 
 
 class Declared(Protocol):
@@ -55,22 +58,28 @@ def main() -> None:
         if start.logs is not None:
             logs.configure(start.logs)
         _run(AttemptServer(connection, start).serve(orders))
+
+
+def _run(serving: Coroutine[Any, Any, None]) -> NoReturn:
+    """Run everything in one event loop: what the lifespans open belongs to the loop that it was opened in."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    status = 1
+    try:
+        loop.run_until_complete(serving)
+        status = 0
+    except BaseException:
+        # `sys.exit` in an asyncio task of the application ends the event loop, for example.
+        log.exception("isolated process failed")
+    _exit(status)
+
+
+def _exit(status: int) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError, AttributeError):
             stream.flush()
     # A thread that an attempt has left behind must not keep the process alive.
-    os._exit(0)
-
-
-def _run(serving: Coroutine[Any, Any, None]) -> None:
-    """Run everything in one event loop: what the lifespans open belongs to the loop that it was opened in."""
-    loop = asyncio.new_event_loop()
-    asyncio.set_event_loop(loop)
-    task = loop.create_task(serving)
-    while not task.done():
-        # `sys.exit` in an asyncio task of an attempt stops the loop; it is an outcome like any other.
-        with contextlib.suppress(SystemExit, KeyboardInterrupt):
-            loop.run_until_complete(task)
+    os._exit(status)
 
 
 class AttemptServer:
@@ -93,7 +102,12 @@ class AttemptServer:
             while line := await loop.run_in_executor(reader, orders.readline):
                 order = decode(line)
                 self.report(Report(is_accepted=True))
-                self.report(Report(outcome=await self._make(order)))
+                outcome = await self._make(order)
+                if (serving := asyncio.current_task()) is not None and serving.cancelling():
+                    # In a worker that runs many jobs, this attempt would have ended them all.
+                    log.error("isolated process failed", errorReason="a job cancelled the worker's own task")
+                    _exit(1)
+                self.report(Report(outcome=outcome))
         for lifespans in reversed(self._entered.values()):
             # The worker kills this process when its time is up.
             await lifespans.stop(RETIRE_TIMEOUT_SECONDS)
@@ -117,10 +131,10 @@ class AttemptServer:
             return _failed(error, order)
         try:
             await self._enter(app)
-            # In an asyncio task, and so in a context, of its own: context variables end with the attempt.
-            return await asyncio.create_task(self._attempt(order, app, declaration))
         except BaseException as error:  # noqa: BLE001 - as above
             return _failed(error, order)
+        # In an asyncio task, and so in a context, of its own: context variables end with the attempt.
+        return await asyncio.create_task(self._attempt(order, app, declaration))
 
     async def _enter(self, app: App) -> None:
         """Enter the lifespans of an app, once in this process; after a failure, the next order tries again."""
@@ -145,6 +159,8 @@ class AttemptServer:
         self.report(Report(is_begun=True))
         try:
             return await runner.run_here(declaration, Running(order.job, note, app.settings.largest_payload))
+        except BaseException as error:  # noqa: BLE001 - as above; outside of its own task an exit would end the loop
+            return _failed(error, order)
         finally:
             runner.close()
 
