@@ -213,6 +213,95 @@ async def end_process(how: str, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
 
+# What no code should raise: each ends its job at once, and leaves its slot to the next one.
+
+
+class OutOfBounds(BaseException):
+    """Be no exception that code is expected to catch."""
+
+
+ERRORS = {
+    error.__name__: error
+    for error in (StopIteration, GeneratorExit, SystemExit, KeyboardInterrupt, asyncio.CancelledError, OutOfBounds)
+}
+ONCE = Policy(max_attempts=1)
+
+
+@app.task(policy=ONCE)
+async def throw(name: str) -> None:
+    raise ERRORS[name]
+
+
+@app.task(policy=ONCE)
+def throw_in_a_thread(name: str) -> None:
+    raise ERRORS[name]
+
+
+@app.task(policy=ONCE, executor="process")
+def throw_in_a_process(name: str) -> None:
+    raise ERRORS[name]
+
+
+def _exit_instead(failures: int) -> float:
+    raise SystemExit(failures)
+
+
+@app.task(policy=Policy(max_attempts=2, backoff=_exit_instead))
+async def fail_under_a_backoff_that_exits() -> None:
+    if current_job().attempt == 1:
+        raise ConnectionError
+
+
+@app.task(policy=ONCE)
+async def close_app(how: str) -> None:
+    """Close the app that runs this job."""
+    match how:
+        case "with":
+            with app:
+                write("saw", current_job(), "open")
+        case "async with":
+            async with app:
+                write("saw", current_job(), "open")
+        case "close":
+            app.close()
+        case _:
+            await app.aclose()
+
+
+@app.task(policy=ONCE)
+def close_app_in_a_thread() -> None:
+    with app:
+        write("saw", current_job(), "open")
+
+
+@app.task
+async def fork() -> None:
+    """Return twice: in this process and in a fork of it."""
+    write("saw", current_job(), str(os.fork() or os.getpid()))
+
+
+@app.task
+def fork_in_a_thread() -> None:
+    write("saw", current_job(), str(os.fork() or os.getpid()))
+
+
+@app.task(executor="process")
+async def fork_in_a_process() -> None:
+    """Await something in both processes."""
+    write("saw", current_job(), str(os.fork() or os.getpid()))
+    await asyncio.sleep(0.1)
+
+
+@app.task
+def fork_and_terminate() -> None:
+    """End a fork of this process as `multiprocessing` does."""
+    pid = os.fork()
+    if not pid:
+        _rest(FAR_TOO_LONG)
+    os.kill(pid, signal.SIGTERM)
+    os.waitpid(pid, 0)
+
+
 @app.task
 async def add(left: int, right: int) -> None:
     """Take two numbers, and nothing else."""

@@ -166,9 +166,10 @@ class Attempts:
             outcome = failed = failed_by(error, job)
             if attempt.reason is not None:
                 outcome = self._outcome_of(attempt.reason, job, failed.failure.traceback)
-        except GeneratorExit:
-            raise
-        except BaseException as error:  # noqa: BLE001 - a task, rule or middleware may raise anything: its slot must be freed
+        except BaseException as error:
+            if isinstance(error, GeneratorExit) and asyncio.current_task(self._loop) is not attempt.task:
+                # Not the task raised it: the loop has ended, and Python closes what is left of the attempt.
+                raise
             outcome = failed_by(error, job)
         self.before_end()
         self._end(attempt, outcome)

@@ -1,9 +1,7 @@
 """The main program of a child: one worker process under a supervisor, which keeps its session alive."""
 
 import asyncio
-import contextlib
 import io
-import os
 import signal
 import sys
 from typing import NoReturn
@@ -15,12 +13,14 @@ from reprieve.clock import ticks
 from reprieve.errors import LifespanFailed, ReprieveError
 from reprieve.frames import count_as_own
 from reprieve.worker.child_process import RETIRE, STOP, STOP_NOW, ChildConfiguration
+from reprieve.worker.forks import detach_forks
 from reprieve.worker.in_flight import InFlightTable
 from reprieve.worker.isolation import Processes
 from reprieve.worker.lifespans import START_FAILED_STATUS, Lifespans
 from reprieve.worker.logs import attach, configure
 from reprieve.worker.loop import make_runner
 from reprieve.worker.parent_watch import exit_with_parent
+from reprieve.worker.process_exit import exit_now
 from reprieve.worker.target import load, move
 from reprieve.worker.worker import Worker
 
@@ -33,6 +33,7 @@ def main() -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     configuration = msgspec.json.decode(sys.stdin.buffer.read(), type=ChildConfiguration)
     exit_with_parent(configuration.parent, configuration.parent_pipe)
+    detach_forks()
     configure(configuration.logs)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # What tasks print is shown at once, also where standard output is not a terminal.
@@ -44,18 +45,19 @@ def main() -> NoReturn:
         runner.run(_serve(configuration))
     except LifespanFailed:
         # Logged already; the supervisor decides what follows.
-        _exit(START_FAILED_STATUS)
+        exit_now(START_FAILED_STATUS)
     except ReprieveError as error:
         log.error("child cannot work", session=session, errorCode=error.code, errorReason=str(error))  # noqa: TRY400 - the message is enough
     except BaseException:
         # `sys.exit` in an asyncio task of the application ends the event loop, for example.
         log.exception("child failed", session=session)
-    _exit(1)
+    exit_now(1)
 
 
 async def _serve(configuration: ChildConfiguration) -> NoReturn:
     app = load(configuration.target)
     move(app, configuration.url)
+    app.workers += 1
     count_as_own([configuration.target.partition(":")[0], *(task.module for task in app.registry)])
     attach()
     processes = Processes(target=configuration.target, url=configuration.url, logs=configuration.logs)
@@ -74,7 +76,7 @@ async def _serve(configuration: ChildConfiguration) -> NoReturn:
         await lifespans.start(app.lifespan_context())
     except asyncio.CancelledError:
         # Told to end during the start.
-        _exit(0)
+        exit_now(0)
     shutdown.is_started = True
     # A lifespan may have set `logging` up.
     attach()
@@ -90,7 +92,7 @@ async def _serve(configuration: ChildConfiguration) -> NoReturn:
         await closing
         await app.store.close()
     # A regular end would wait for threads that attempts have left behind.
-    _exit(0)
+    exit_now(0)
 
 
 class Shutdown:
@@ -117,7 +119,7 @@ class Shutdown:
         """End the process at once if the code of an application has cancelled the task that serves."""
         if self._serving is not None and self._serving.cancelling():
             log.error("child failed", session=self._worker.session, errorReason="a job cancelled the worker's own task")
-            _exit(1)
+            exit_now(1)
 
     def _stop(self) -> None:
         self._end_at = ticks() + self._grace
@@ -137,13 +139,6 @@ class Shutdown:
     def _cancel_start(self) -> None:
         if not self.is_started and self._serving is not None:
             self._serving.cancel()
-
-
-def _exit(status: int) -> NoReturn:
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
-            stream.flush()
-    os._exit(status)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """The main program of an isolated process: makes one attempt after the other, as it is told through a socket."""
 
 import asyncio
-import contextlib
 import inspect
 import os
 import signal
@@ -23,9 +22,11 @@ from reprieve.declaration import Declaration
 from reprieve.errors import AppImportFailed, AppNotFound, EnqueueDuringImport, LifespanFailed
 from reprieve.frames import count_as_own
 from reprieve.worker import logs
+from reprieve.worker.forks import detach_forks
 from reprieve.worker.isolation import RETIRE_TIMEOUT_SECONDS, Order, Report, Start
 from reprieve.worker.lifespans import Lifespans
 from reprieve.worker.parent_watch import exit_with_parent
+from reprieve.worker.process_exit import exit_now
 from reprieve.worker.runner import Runner, failed_by
 from reprieve.worker.target import App, import_application, load, move
 
@@ -55,6 +56,7 @@ def main() -> None:
         start = msgspec.json.decode(first, type=Start)
         sys.path[:] = start.path
         exit_with_parent(start.parent)
+        detach_forks()
         if start.logs is not None:
             logs.configure(start.logs)
         _run(AttemptServer(connection, start).serve(orders))
@@ -71,15 +73,7 @@ def _run(serving: Coroutine[Any, Any, None]) -> NoReturn:
     except BaseException:
         # `sys.exit` in an asyncio task of the application ends the event loop, for example.
         log.exception("isolated process failed")
-    _exit(status)
-
-
-def _exit(status: int) -> NoReturn:
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError, AttributeError):
-            stream.flush()
-    # A thread that an attempt has left behind must not keep the process alive.
-    os._exit(status)
+    exit_now(status)
 
 
 class AttemptServer:
@@ -106,7 +100,7 @@ class AttemptServer:
                 if (serving := asyncio.current_task()) is not None and serving.cancelling():
                     # In a worker that runs many jobs, this attempt would have ended them all.
                     log.error("isolated process failed", errorReason="a job cancelled the worker's own task")
-                    _exit(1)
+                    exit_now(1)
                 self.report(Report(outcome=outcome))
         for lifespans in reversed(self._entered.values()):
             # The worker kills this process when its time is up.
@@ -181,6 +175,7 @@ class AttemptServer:
     def _on_worker_store(self, app: App) -> App:
         if self._start.url:
             move(app, self._start.url)
+        app.workers = 1
         count_as_own([self._start.target.partition(":")[0], *(task.module for task in app.registry)])
         logs.attach()
         return app
