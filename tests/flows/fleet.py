@@ -62,13 +62,18 @@ class Tree:
     """A supervisor and its children."""
 
     def __init__(
-        self, configuration: WorkerConfiguration, environ: dict[str, str], output: Path, lines: Callable[[], list[Line]]
+        self,
+        configuration: WorkerConfiguration,
+        environ: dict[str, str],
+        output: Path,
+        lines: Callable[[], list[Line]],
+        prefix: Sequence[str] = (),
     ) -> None:
         self.output = output
         self._lines = lines
         with output.open("w") as file:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.flows.worker", msgspec.json.encode(configuration).decode()],
+                [*prefix, sys.executable, "-m", "tests.flows.worker", msgspec.json.encode(configuration).decode()],
                 cwd=ROOT,
                 env=os.environ | environ,
                 stdin=subprocess.PIPE,
@@ -169,8 +174,14 @@ class Stage:
 
     # workers
 
-    def hire(self, *, environ: dict[str, str] | None = None, **changes: Any) -> Tree:  # noqa: ANN401 - any field of the configuration
-        """Start a worker."""
+    def hire(
+        self,
+        *,
+        environ: dict[str, str] | None = None,
+        prefix: Sequence[str] = (),
+        **changes: Any,  # noqa: ANN401 - any field of the configuration
+    ) -> Tree:
+        """Start a worker; the prefix is a command that runs it."""
         defaults: dict[str, Any] = {
             "target": "tests.flows.workload:app",
             "url": self.ground.url,
@@ -190,7 +201,7 @@ class Stage:
             workload.LOG: str(self.log),
         }
         output = self.folder / f"worker-{next(self._numbers)}"
-        tree = Tree(configuration, variables | (environ or {}), output, self.lines)
+        tree = Tree(configuration, variables | (environ or {}), output, self.lines, prefix)
         self._trees.append(tree)
         return tree
 

@@ -8,6 +8,7 @@ import asyncio
 import ctypes
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -158,6 +159,21 @@ def doze_lightly(seconds: float) -> None:
 def toil(seconds: float) -> None:
     """Take so long in a process."""
     _rest(seconds)
+
+
+@app.task(executor="process")
+async def stay_apart(path: str) -> None:
+    """End as soon as there is a file of this name, in a process."""
+    await _marked(path)
+
+
+@app.task(executor="process")
+def terminate_program() -> None:
+    """Start a program, and end it with SIGTERM."""
+    with subprocess.Popen(["sleep", "600"]) as program:
+        program.terminate()
+        if (status := program.wait(10)) != -signal.SIGTERM:
+            raise Fail(str(status))
 
 
 @app.task

@@ -2,7 +2,6 @@
 
 import asyncio
 import io
-import signal
 import sys
 from typing import NoReturn
 
@@ -19,7 +18,7 @@ from reprieve.worker.isolation import Processes
 from reprieve.worker.lifespans import START_FAILED_STATUS, Lifespans
 from reprieve.worker.logs import attach, configure
 from reprieve.worker.loop import make_runner
-from reprieve.worker.parent_watch import exit_with_parent
+from reprieve.worker.parent_watch import exit_with_parent, leave_signals_to_parent
 from reprieve.worker.process_exit import exit_now
 from reprieve.worker.target import load, move
 from reprieve.worker.worker import Worker
@@ -29,8 +28,7 @@ log = structlog.get_logger("reprieve")
 
 def main() -> NoReturn:
     """Work until told to stop, then end at once: a thread that never returns must not keep the process alive."""
-    # Ctrl-C reaches every process of the terminal; the supervisor decides how its children end.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    leave_signals_to_parent()
     configuration = msgspec.json.decode(sys.stdin.buffer.read(), type=ChildConfiguration)
     exit_with_parent(configuration.parent, configuration.parent_pipe)
     detach_forks()

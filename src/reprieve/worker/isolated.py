@@ -25,7 +25,7 @@ from reprieve.worker import logs
 from reprieve.worker.forks import detach_forks
 from reprieve.worker.isolation import RETIRE_TIMEOUT_SECONDS, Order, Report, Start
 from reprieve.worker.lifespans import Lifespans
-from reprieve.worker.parent_watch import exit_with_parent
+from reprieve.worker.parent_watch import exit_with_parent, leave_signals_to_parent
 from reprieve.worker.process_exit import exit_now
 from reprieve.worker.runner import Runner, failed_by
 from reprieve.worker.target import App, import_application, load, move
@@ -42,8 +42,10 @@ class Declared(Protocol):
 
 def main() -> None:
     """Serve orders until the other end of the socket is closed."""
-    # Ctrl-C reaches every process of the terminal; the supervisor decides how its children end.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    leave_signals_to_parent()
+    # systemd sends it to every process of a service. It is handled and not ignored: the programs that a task starts do
+    # not inherit that, and can be ended with it.
+    signal.signal(signal.SIGTERM, lambda *_: None)
     connection = socket.socket(fileno=int(sys.argv[1]))
     # Neither a program that a task starts nor a fork of this process may hold our end of the socket, or write to it.
     connection.set_inheritable(False)
