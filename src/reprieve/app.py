@@ -16,6 +16,7 @@ from reprieve.clock import Clock
 from reprieve.config import Settings
 from reprieve.core.policy import Policy
 from reprieve.declaration import TaskOptions, declare
+from reprieve.errors import AppInUse
 from reprieve.handle import JobHandle
 from reprieve.lifespan import Lifespan, Lifespans
 from reprieve.portal import Portal
@@ -62,6 +63,8 @@ class Reprieve:
         self.registry = Registry(self.settings, policy)
         self.middleware: list[Middleware] = []
         """Functions that are called around every attempt, the first outermost."""
+        self.workers = 0
+        """Workers of this process that use the store: while there are any, the app cannot be closed."""
         self._lifespans = Lifespans()
         self._lock = threading.Lock()
         self._store: Store | None = None
@@ -214,7 +217,10 @@ class Reprieve:
         return None if isinstance(self.store, Transactional) else self.outbox
 
     async def aclose(self) -> None:
-        """Close the store and the outbox; they are opened again if they are needed again."""
+        """Close the store and the outbox; they are opened again if they are needed again.
+
+        Raises `AppInUse` in a process whose worker uses them, as in a task.
+        """
         opened = self._detach()
         # Calls of other threads end first: otherwise they would open the store again.
         self.portal.close()
@@ -222,7 +228,7 @@ class Reprieve:
             await one.close()
 
     def close(self) -> None:
-        """Close the store and the outbox, from code without a loop."""
+        """Close the store and the outbox, from code without a loop; see `aclose`."""
         opened = self._detach()
         self.portal.close()
         for one in opened:
@@ -230,9 +236,18 @@ class Reprieve:
         self.portal.close()
 
     def _detach(self) -> list[Store | Outbox]:
+        self._require_unused()
         opened = [one for one in (self._store, self._outbox) if one is not None]
         self._store = self._outbox = None
         return opened
+
+    def _require_unused(self) -> None:
+        if self.workers:
+            message = (
+                "the app cannot be closed here: the worker of this process uses it; leave out `with app:` and "
+                "close() in tasks, where the app is open already"
+            )
+            raise AppInUse(message)
 
     @contextmanager
     def override(
@@ -264,6 +279,7 @@ class Reprieve:
 
     def __enter__(self) -> Self:
         """Use the app, and close it at the end."""
+        self._require_unused()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -272,6 +288,7 @@ class Reprieve:
 
     async def __aenter__(self) -> Self:
         """Use the app, and close it at the end."""
+        self._require_unused()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -282,6 +299,7 @@ class Reprieve:
         """Drop what a forked process cannot use: threads do not survive a fork."""
         self._lock = threading.Lock()
         self._store = self._outbox = None
+        self.workers = 0
         self._lifespans.forget()
         self.portal = Portal()
 

@@ -397,6 +397,12 @@ class NotRunning(ReprieveError):
     code = "not_running"
 
 
+class AppInUse(ReprieveError):
+    """An app was to be closed in a process whose worker uses it."""
+
+    code = "app_in_use"
+
+
 class InvalidLifespan(ValidationError):
     """A function that cannot be the lifespan of an app."""
 

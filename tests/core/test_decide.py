@@ -7,11 +7,11 @@ from msgspec.structs import replace
 
 from reprieve import presets
 from reprieve.core.backoff import Backoff, Decorrelated, Exponential, Formula, fixed
-from reprieve.core.decide import Conditions, decide, decide_failure
+from reprieve.core.decide import MAX_LOST_SESSIONS, Conditions, decide, decide_failure
 from reprieve.core.duration import MAX_DURATION_SECONDS
 from reprieve.core.failure import Failure, read
 from reprieve.core.gate import Gate
-from reprieve.core.job import CancelRequest, Job
+from reprieve.core.job import CancelRequest, Job, Suspicion
 from reprieve.core.move import Cancel, Dead, Park, Retry, Return, Snooze, Start, Succeed, evolve
 from reprieve.core.outcome import (
     Crashed,
@@ -396,16 +396,37 @@ def test_a_job_that_only_lay_in_a_dead_worker_is_no_suspect() -> None:
     assert decide(job(crashes=2), Crashed(started=False), POLICY, NORMAL) == Return(started=False)
 
 
-def test_a_job_that_takes_its_worker_down_too_often_is_poison() -> None:
-    assert decide(job(crashes=1), Crashed(), POLICY, NORMAL) == Return(crashed=True)
-    decision = decide(job(crashes=2), Crashed(), POLICY, NORMAL)
+@pytest.mark.parametrize(
+    ("before", "reason"),
+    [
+        (Suspicion(processes=2), "its process died 3 times while running it"),
+        # The loss that made it a suspect counts once, however many sessions were lost.
+        (Suspicion(processes=1, sessions=1), "its process died 3 times while running it"),
+        (Suspicion(processes=1, sessions=8), "its process died 3 times while running it"),
+    ],
+)
+def test_a_job_that_takes_its_own_process_down_too_often_is_poison(before: Suspicion, reason: str) -> None:
+    fewer = replace(before, processes=before.processes - 1)
+    once_more = Return(crashed=True, alone=True)
+    assert decide(job(suspicion=fewer), Crashed(alone=True), POLICY, NORMAL) == once_more
+    decision = decide(job(suspicion=before), Crashed(alone=True), POLICY, NORMAL)
     assert isinstance(decision, Dead)
-    assert (decision.death, decision.crashed, decision.charged) == ("poison", True, False)
-    assert (decision.cause.reason, decision.cause.code, decision.cause.kind) == (
-        "its worker died 3 times while running it",
-        "poison",
-        "poison",
-    )
+    assert (decision.death, decision.crashed, decision.alone, decision.charged) == ("poison", True, True, False)
+    assert (decision.cause.reason, decision.cause.code, decision.cause.kind) == (reason, "poison", "poison")
+
+
+def test_a_job_whose_sessions_are_lost_is_poison_only_after_very_many() -> None:
+    for lost in range(MAX_LOST_SESSIONS - 1):
+        suspect = job(suspicion=Suspicion(sessions=lost, processes=2), crashes=99)
+        assert decide(suspect, Crashed(), POLICY, NORMAL) == Return(crashed=True)
+    decision = decide(job(suspicion=Suspicion(sessions=MAX_LOST_SESSIONS - 1)), Crashed(), POLICY, NORMAL)
+    assert isinstance(decision, Dead)
+    assert (decision.death, decision.alone) == ("poison", False)
+    assert decision.cause.reason == "10 workers in a row died while running it"
+
+
+def test_earlier_crashes_of_a_job_that_was_cleared_do_not_count() -> None:
+    assert decide(job(crashes=99), Crashed(alone=True), POLICY, NORMAL) == Return(crashed=True, alone=True)
 
 
 def test_a_task_that_stops_itself_is_cancelled() -> None:

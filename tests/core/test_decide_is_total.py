@@ -23,7 +23,7 @@ from reprieve.core.decide import Conditions, decide, decide_failure
 from reprieve.core.duration import MAX_DURATION_SECONDS
 from reprieve.core.failure import Failure
 from reprieve.core.gate import Gate, Mode
-from reprieve.core.job import CancelRequest, Cause, Job
+from reprieve.core.job import CancelRequest, Cause, Job, Suspicion
 from reprieve.core.move import Cancel, Dead, Park, Retry, Return, Snooze, Start, Succeed, evolve
 from reprieve.core.outcome import Crashed, Failed, Interrupted, Outcome, Snoozed, Stopped, Succeeded
 from reprieve.core.policy import Policy
@@ -72,6 +72,7 @@ JOBS = st.builds(
     charged=st.integers(0, 25),
     spared=st.integers(0, 1_000),
     crashes=st.integers(0, 6),
+    suspicion=st.none() | st.builds(Suspicion, sessions=st.integers(0, 12), processes=st.integers(0, 6)),
     granted=st.integers(0, 5),
     delay=WAITS,
     deadline_at=st.none() | st.integers(NOW - 10**6, NOW + 10**9),
@@ -99,7 +100,7 @@ OUTCOMES: st.SearchStrategy[Outcome] = st.one_of(
     st.builds(Snoozed, delay=st.floats(allow_nan=True, allow_infinity=True)),
     st.builds(Stopped),
     st.builds(Interrupted),
-    st.builds(Crashed, started=st.booleans()),
+    st.builds(Crashed, started=st.booleans(), alone=st.booleans()),
 )
 GATES = st.none() | st.builds(
     Gate,

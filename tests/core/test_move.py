@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reprieve.core.job import CancelRequest, Cause, Job, State
+from reprieve.core.job import CancelRequest, Cause, Job, State, Suspicion
 from reprieve.core.move import (
     LEGAL,
     Cancel,
@@ -130,8 +130,36 @@ def test_a_returned_job_is_due_at_once_and_remembers_a_crash() -> None:
     assert evolve(RUNNING, Return(started=False), NOW + 50).due_at == RUNNING.due_at
     assert evolve(RUNNING, Return(), NOW).crashes == 0
     crashed = evolve(RUNNING, Return(crashed=True), NOW)
-    assert (crashed.crashes, crashed.is_suspect) == (1, True)
+    assert (crashed.crashes, crashed.is_suspect, crashed.suspicion) == (1, True, Suspicion(sessions=1))
     assert not RUNNING.is_suspect
+    again = evolve(replace(crashed, state="running"), Return(crashed=True, alone=True), NOW)
+    assert (again.crashes, again.suspicion) == (2, Suspicion(sessions=1, processes=1))
+    assert evolve(replace(again, state="running"), Return(), NOW).suspicion == again.suspicion
+
+
+@pytest.mark.parametrize(
+    "move",
+    [
+        Succeed(),
+        Retry(due_at=NOW, cause=CAUSE, delay=1),
+        Park(gate="ses", due_at=NOW, cause=CAUSE),
+        Snooze(due_at=NOW),
+        Dead(death="permanent", cause=CAUSE, charged=True),
+    ],
+    ids=lambda move: type(move).__name__,
+)
+def test_an_attempt_that_ends_clears_the_suspicion_and_keeps_the_crashes(move: Move) -> None:
+    suspect = replace(RUNNING, crashes=7, suspicion=Suspicion(sessions=9, processes=2))
+    after = evolve(suspect, move, NOW)
+    assert (after.crashes, after.is_suspect) == (7, False)
+
+
+@pytest.mark.parametrize(
+    "move", [Dead(death="expired", cause=CAUSE), Cancel(by="ana", reason="no"), Start(session="w")], ids=str
+)
+def test_what_happens_to_a_waiting_suspect_clears_nothing(move: Move) -> None:
+    suspect = replace(RUNNING, state="waiting", suspicion=Suspicion(sessions=1))
+    assert evolve(suspect, move, NOW).suspicion == Suspicion(sessions=1)
 
 
 def test_death_has_a_reason_and_a_moment() -> None:
@@ -143,7 +171,7 @@ def test_death_has_a_reason_and_a_moment() -> None:
     )
     assert (DEAD.charged, DEAD.crashes) == (1, 0)
     poisoned = evolve(RUNNING, Dead(death="poison", cause=CAUSE, crashed=True), NOW)
-    assert (poisoned.charged, poisoned.crashes) == (0, 1)
+    assert (poisoned.charged, poisoned.crashes, poisoned.suspicion) == (0, 1, Suspicion(sessions=1))
     expired = evolve(RUNNING, Dead(death="expired", cause=CAUSE, spared=True, max_attempts=7), NOW)
     assert (expired.charged, expired.spared, expired.max_attempts) == (0, 1, 7)
 

@@ -62,13 +62,18 @@ class Tree:
     """A supervisor and its children."""
 
     def __init__(
-        self, configuration: WorkerConfiguration, environ: dict[str, str], output: Path, lines: Callable[[], list[Line]]
+        self,
+        configuration: WorkerConfiguration,
+        environ: dict[str, str],
+        output: Path,
+        lines: Callable[[], list[Line]],
+        prefix: Sequence[str] = (),
     ) -> None:
         self.output = output
         self._lines = lines
         with output.open("w") as file:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.flows.worker", msgspec.json.encode(configuration).decode()],
+                [*prefix, sys.executable, "-m", "tests.flows.worker", msgspec.json.encode(configuration).decode()],
                 cwd=ROOT,
                 env=os.environ | environ,
                 stdin=subprocess.PIPE,
@@ -86,6 +91,14 @@ class Tree:
         """Send a signal to the supervisor and all its children: it leads a process group of its own."""
         with suppress(ProcessLookupError):
             os.killpg(self.pid, number)
+
+    def send_each(self, number: signal.Signals) -> list[int]:
+        """Send a signal to every process under the supervisor and then to itself, isolated ones too; return which."""
+        everyone = [*descendants(self.pid), self.pid]
+        for pid in everyone:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+        return everyone
 
     def status(self) -> int | None:
         """Return the exit status of the supervisor; None while it lives."""
@@ -125,6 +138,18 @@ def is_alive(pid: int) -> bool:
         return not Path("/proc/self").exists()
 
 
+def descendants(pid: int) -> list[int]:
+    """Return the processes that a process has started, and those that they have started, the youngest first."""
+    listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], check=True, capture_output=True, text=True).stdout
+    children: dict[int, list[int]] = {}
+    for child, parent in (map(int, line.split()) for line in listed.splitlines()):
+        children.setdefault(parent, []).append(child)
+    found = [pid]
+    for one in found:
+        found += children.get(one, [])
+    return found[:0:-1]
+
+
 class Stage:
     """One store, the workers on it, and everything that they did."""
 
@@ -149,8 +174,14 @@ class Stage:
 
     # workers
 
-    def hire(self, *, environ: dict[str, str] | None = None, **changes: Any) -> Tree:  # noqa: ANN401 - any field of the configuration
-        """Start a worker."""
+    def hire(
+        self,
+        *,
+        environ: dict[str, str] | None = None,
+        prefix: Sequence[str] = (),
+        **changes: Any,  # noqa: ANN401 - any field of the configuration
+    ) -> Tree:
+        """Start a worker; the prefix is a command that runs it."""
         defaults: dict[str, Any] = {
             "target": "tests.flows.workload:app",
             "url": self.ground.url,
@@ -170,7 +201,7 @@ class Stage:
             workload.LOG: str(self.log),
         }
         output = self.folder / f"worker-{next(self._numbers)}"
-        tree = Tree(configuration, variables | (environ or {}), output, self.lines)
+        tree = Tree(configuration, variables | (environ or {}), output, self.lines, prefix)
         self._trees.append(tree)
         return tree
 

@@ -137,7 +137,7 @@ async def test_the_death_of_an_idle_process_charges_no_job(house: House) -> None
 
 
 async def test_an_attempt_that_takes_its_process_down_has_crashed(house: House) -> None:
-    assert await house.run(apart.die) == Crashed()
+    assert await house.run(apart.die) == Crashed(alone=True)
     assert await house.run(apart.send) == Succeeded()
 
 
@@ -163,13 +163,13 @@ def read(path: Path) -> str:
 async def test_the_end_of_a_process_is_heard_of_while_a_child_of_it_lives(house: House, tmp_path: Path) -> None:
     path = tmp_path / "child"
     async with asyncio.timeout(PATIENCE):
-        assert await house.run(apart.fork_and_die, str(path)) == Crashed()
+        assert await house.run(apart.fork_and_die, str(path)) == Crashed(alone=True)
     await gone(await written(path))
 
 
 async def test_a_child_of_a_process_cannot_keep_it_from_being_heard(house: House, tmp_path: Path) -> None:
     async with asyncio.timeout(PATIENCE):
-        assert await house.run(apart.spawn_and_die) == Crashed()
+        assert await house.run(apart.spawn_and_die) == Crashed(alone=True)
 
 
 async def test_a_cancelled_attempt_ends_with_whatever_it_has_started(house: House, tmp_path: Path) -> None:

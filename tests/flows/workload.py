@@ -8,8 +8,11 @@ import asyncio
 import ctypes
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -158,6 +161,21 @@ def toil(seconds: float) -> None:
     _rest(seconds)
 
 
+@app.task(executor="process")
+async def stay_apart(path: str) -> None:
+    """End as soon as there is a file of this name, in a process."""
+    await _marked(path)
+
+
+@app.task(executor="process")
+def terminate_program() -> None:
+    """Start a program, and end it with SIGTERM."""
+    with subprocess.Popen(["sleep", "600"]) as program:
+        program.terminate()
+        if (status := program.wait(10)) != -signal.SIGTERM:
+            raise Fail(str(status))
+
+
 @app.task
 async def fail_once(after: float | None = None) -> None:
     """Fail in the first attempt: for good, or until so many seconds have passed."""
@@ -175,6 +193,129 @@ async def die() -> None:
 def die_apart() -> None:
     """Take the process down, which runs no other job."""
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def _exit() -> None:
+    sys.exit(3)
+
+
+def _leave_behind() -> None:
+    """Leave an asyncio task behind that exits."""
+    _LEFT.append(asyncio.ensure_future(_exit()))
+
+
+def _cancel_others() -> None:
+    for other in asyncio.all_tasks() - {asyncio.current_task()}:
+        other.cancel()
+
+
+_LEFT: list[asyncio.Future[None]] = []
+
+ENDS: dict[str, Callable[[], object]] = {
+    "exit in a background task": _leave_behind,
+    "stop the event loop": lambda: asyncio.get_running_loop().stop(),
+    "cancel all other tasks": _cancel_others,
+    "exit without a word": lambda: os._exit(3),
+    "read from nowhere": lambda: ctypes.string_at(0),
+}
+"""Ways in which a job ends its process."""
+
+
+@app.task
+async def end_process(how: str, seconds: float) -> None:
+    """End the process in some way, at once or while this task still runs."""
+    ENDS[how]()
+    if seconds:
+        await asyncio.sleep(seconds)
+
+
+# What no code should raise: each ends its job at once, and leaves its slot to the next one.
+
+
+class OutOfBounds(BaseException):
+    """Be no exception that code is expected to catch."""
+
+
+ERRORS = {
+    error.__name__: error
+    for error in (StopIteration, GeneratorExit, SystemExit, KeyboardInterrupt, asyncio.CancelledError, OutOfBounds)
+}
+ONCE = Policy(max_attempts=1)
+
+
+@app.task(policy=ONCE)
+async def throw(name: str) -> None:
+    raise ERRORS[name]
+
+
+@app.task(policy=ONCE)
+def throw_in_a_thread(name: str) -> None:
+    raise ERRORS[name]
+
+
+@app.task(policy=ONCE, executor="process")
+def throw_in_a_process(name: str) -> None:
+    raise ERRORS[name]
+
+
+def _exit_instead(failures: int) -> float:
+    raise SystemExit(failures)
+
+
+@app.task(policy=Policy(max_attempts=2, backoff=_exit_instead))
+async def fail_under_a_backoff_that_exits() -> None:
+    if current_job().attempt == 1:
+        raise ConnectionError
+
+
+@app.task(policy=ONCE)
+async def close_app(how: str) -> None:
+    """Close the app that runs this job."""
+    match how:
+        case "with":
+            with app:
+                write("saw", current_job(), "open")
+        case "async with":
+            async with app:
+                write("saw", current_job(), "open")
+        case "close":
+            app.close()
+        case _:
+            await app.aclose()
+
+
+@app.task(policy=ONCE)
+def close_app_in_a_thread() -> None:
+    with app:
+        write("saw", current_job(), "open")
+
+
+@app.task
+async def fork() -> None:
+    """Return twice: in this process and in a fork of it."""
+    write("saw", current_job(), str(os.fork() or os.getpid()))
+
+
+@app.task
+def fork_in_a_thread() -> None:
+    write("saw", current_job(), str(os.fork() or os.getpid()))
+
+
+@app.task(executor="process")
+async def fork_in_a_process() -> None:
+    """Await something in both processes."""
+    write("saw", current_job(), str(os.fork() or os.getpid()))
+    await asyncio.sleep(0.1)
+
+
+@app.task
+def fork_and_terminate() -> None:
+    """End a fork of this process as `multiprocessing` does."""
+    pid = os.fork()
+    if not pid:
+        _rest(FAR_TOO_LONG)
+    os.kill(pid, signal.SIGTERM)
+    os.waitpid(pid, 0)
 
 
 @app.task

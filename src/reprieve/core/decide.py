@@ -12,7 +12,7 @@ from reprieve.core.backoff import STANDARD, require_wait
 from reprieve.core.duration import clamp, milliseconds
 from reprieve.core.fingerprint import fingerprint
 from reprieve.core.gate import MAX_PROBE_SECONDS, Gate
-from reprieve.core.job import Cause, Death, Job
+from reprieve.core.job import Cause, Death, Job, Suspicion
 from reprieve.core.move import Cancel, Dead, Park, Retry, Return, Snooze, Succeed
 from reprieve.core.outcome import Crashed, Failed, Interrupted, Outcome, Snoozed, Stopped, Succeeded
 from reprieve.core.policy import Policy
@@ -48,6 +48,9 @@ MAX_OUTAGE_WAIT_SECONDS, MAX_LONG_OUTAGE_WAIT_SECONDS = 30.0, 300.0
 
 LONG_OUTAGE_SECONDS = 3_600.0
 
+MAX_LOST_SESSIONS = 10
+"""Sessions that may be lost in a row with a job in them. Deploys, full memory and reclaimed machines take a few."""
+
 
 class Conditions(Record):
     """The conditions at the time of the decision."""
@@ -77,7 +80,7 @@ def decide(job: Job, outcome: Outcome, policy: Policy, conditions: Conditions) -
         case Snoozed(delay=delay):
             return _snooze(job, delay, conditions.now)
         case Crashed(started=started):
-            return _after_crash(job, policy) if started else Return(started=False)
+            return _after_crash(job, policy, alone=outcome.alone) if started else Return(started=False)
         case Failed():
             return decide_failure(job, outcome, policy, conditions)
         case _:
@@ -193,12 +196,24 @@ def _snooze(job: Job, delay: float, now: int) -> Snooze | Dead:
     return Snooze(due_at=due_at)
 
 
-def _after_crash(job: Job, policy: Policy) -> Return | Dead:
-    crashes = job.crashes + 1
-    if crashes < policy.max_crashes:
-        return Return(crashed=True)
-    cause = Cause(reason=f"its worker died {crashes} times while running it", code="poison", kind="poison")
-    return Dead(death="poison", cause=cause, crashed=True)
+def _after_crash(job: Job, policy: Policy, *, alone: bool) -> Return | Dead:
+    """Return a job, or end it as poison: after `max_crashes`, of which one may be the loss of a whole session.
+
+    A job whose sessions are lost is not known to be the cause. It runs alone from then on, and only very many losses
+    in a row end it: it may be one that kills the worker of its own process.
+    """
+    before = job.suspicion or Suspicion()
+    if alone:
+        crashes = before.processes + 1 + min(1, before.sessions)
+        reason = f"its process died {crashes} times while running it"
+        is_poison = crashes >= policy.max_crashes
+    else:
+        reason = f"{before.sessions + 1} workers in a row died while running it"
+        is_poison = before.sessions + 1 >= MAX_LOST_SESSIONS
+    if not is_poison:
+        return Return(crashed=True, alone=alone)
+    cause = Cause(reason=reason, code="poison", kind="poison")
+    return Dead(death="poison", cause=cause, crashed=True, alone=alone)
 
 
 def _has_waited_enough(job: Job, policy: Policy, now: int) -> bool:

@@ -49,12 +49,21 @@ class CancelRequest(Signed):
     """Who asked a running job to stop, and why."""
 
 
+class Suspicion(Record):
+    """What was lost with a job since its last attempt that ended by itself: the job may be to blame, or not."""
+
+    sessions: int = 0
+    """Whole sessions, whose other jobs, machine or operator may be to blame."""
+    processes: int = 0
+    """Processes that ran this job alone, and that a worker saw end."""
+
+
 class Job(Record):
     """One stored call of a task.
 
     `attempt` counts leases and only grows. `charged` counts the failures that use up the limit, `spared` those
-    that do not, `crashes` the consecutive attempts in which the worker died. `granted` is what people added to the
-    limit.
+    that do not, `crashes` the attempts in which the worker died. `granted` is what people added to the limit. None of
+    them ever goes down.
     """
 
     id: str
@@ -99,6 +108,8 @@ class Job(Record):
     failed_at: int | None = None
     death: Death | None = None
     finished_at: int | None = None
+    suspicion: Suspicion | None = None
+    """Set when a worker died with the job; cleared when an attempt ends by itself."""
 
     @property
     def limit(self) -> int | None:
@@ -112,5 +123,5 @@ class Job(Record):
 
     @property
     def is_suspect(self) -> bool:
-        """Whether a worker died with this job: it runs in a process of its own until an attempt ends normally."""
-        return self.crashes > 0
+        """Whether a worker died with this job: it runs in a process of its own until an attempt ends by itself."""
+        return self.suspicion is not None

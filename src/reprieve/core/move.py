@@ -7,7 +7,7 @@ from typing import TypeAlias, assert_never
 
 from msgspec.structs import replace
 
-from reprieve.core.job import Cause, Death, Job, Signed, State, Wait
+from reprieve.core.job import Cause, Death, Job, Signed, State, Suspicion, Wait
 from reprieve.core.record import Record
 from reprieve.errors import IllegalMove
 
@@ -52,6 +52,8 @@ class Dead(Record, tag=True):
     charged: bool = False
     spared: bool = False
     crashed: bool = False
+    alone: bool = False
+    """Of a crash: whether the process ran no other job, and its worker outlived it."""
     max_attempts: int | None = None
 
 
@@ -68,6 +70,8 @@ class Return(Record, tag=True):
     started: bool = True
     """Whether the attempt had begun. If not, the job keeps its place in its lane. Otherwise it goes behind the ready
     jobs: else the same jobs would take the slots after every restart."""
+    alone: bool = False
+    """Of a crash: whether the process ran no other job, and its worker outlived it."""
 
 
 class Cancel(Signed, tag=True):
@@ -120,7 +124,7 @@ def evolve(job: Job, move: Move, at: int) -> Job:
 _UNLEASED: dict[str, object] = {"session": "", "leased_at": None, "cancel_request": None}
 _UNPARKED: dict[str, object] = {"parked_since_at": None, "parked_on": ""}
 # The worker reported how the attempt ended, so the job did not kill it and is not a suspect any more.
-_CLEARED: dict[str, object] = {"crashes": 0}
+_CLEARED: dict[str, object] = {"suspicion": None}
 _ALIVE: dict[str, object] = {"death": None, "finished_at": None}
 
 
@@ -134,7 +138,7 @@ def _changes(job: Job, move: Move, at: int) -> dict[str, object]:
                 "waiting_for": "turn",
             }
         case Succeed():
-            return _UNLEASED | {"finished_at": at}
+            return _UNLEASED | _CLEARED | {"finished_at": at}
         case Retry():
             waiting = {"due_at": move.due_at, "waiting_for": "retry", "delay": move.delay, "is_manual": False}
             return _UNLEASED | _CLEARED | _after_failure(job, move, at) | waiting
@@ -147,11 +151,10 @@ def _changes(job: Job, move: Move, at: int) -> dict[str, object]:
             return _UNLEASED | _CLEARED | _UNPARKED | waiting
         case Return():
             due_at = at if move.started else job.due_at
-            return _UNLEASED | {"due_at": due_at, "crashes": job.crashes + move.crashed}
+            return _UNLEASED | _after_crash(job, move) | {"due_at": due_at}
         case Dead():
-            ending = {"death": move.death, "finished_at": at, "crashes": job.crashes + move.crashed}
-            failure = _after_failure(job, move, at) if job.state == "running" else {"cause": move.cause}
-            return _UNLEASED | failure | _UNPARKED | ending
+            failure = _after_last_attempt(job, move, at) if job.state == "running" else {"cause": move.cause}
+            return _UNLEASED | failure | _UNPARKED | {"death": move.death, "finished_at": at}
         case Cancel():
             return _UNLEASED | _UNPARKED | {"finished_at": at}
         case ManualRetry() | Revive():
@@ -178,6 +181,18 @@ def _after_failure(job: Job, move: Retry | Park | Dead, at: int) -> dict[str, ob
     # A job that is released, tried and spared again has been parked since the first time.
     since = at if job.parked_since_at is None else job.parked_since_at
     return changes | {"parked_since_at": since}
+
+
+def _after_last_attempt(job: Job, move: Dead, at: int) -> dict[str, object]:
+    return _after_failure(job, move, at) | (_after_crash(job, move) if move.crashed else _CLEARED)
+
+
+def _after_crash(job: Job, move: Return | Dead) -> dict[str, object]:
+    if not move.crashed:
+        return {}
+    before = job.suspicion or Suspicion()
+    after = Suspicion(sessions=before.sessions + (not move.alone), processes=before.processes + move.alone)
+    return {"crashes": job.crashes + 1, "suspicion": after}
 
 
 def _new_deadline(job: Job, due_at: int) -> dict[str, object]:

@@ -48,9 +48,11 @@ class Interrupted(Record, tag=True):
 
 
 class Crashed(Record, tag=True):
-    """The worker died while it held the job; `started` is false for a job that it had only prefetched."""
+    """The process died that held the job; `started` is false for a job that it had only prefetched."""
 
     started: bool = True
+    alone: bool = False
+    """Whether the process ran no other job, and its worker outlived it: nothing but the job is likely to blame."""
 
 
 Outcome: TypeAlias = Succeeded | Failed | Snoozed | Stopped | Interrupted | Crashed

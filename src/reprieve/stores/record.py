@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import astuple, replace
 
-from reprieve.core.job import CancelRequest, Cause, Death, Job, State, Wait
+from reprieve.core.job import CancelRequest, Cause, Death, Job, State, Suspicion, Wait
 from reprieve.core.policy import Override
 from reprieve.core.unreadable import is_unreadable, unreadable
 
@@ -61,6 +61,7 @@ class RareFields(msgspec.Struct, array_like=True, frozen=True, gc=False):
     granted: int = 0
     snoozes: int = 0
     is_manual: bool = False
+    suspicion: Suspicion | None = None
 
 
 class PackedJob(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -104,6 +105,7 @@ def pack(job: Job, id_at: int, due_at: int | None = None) -> bytes:
         job.granted,
         job.snoozes,
         job.is_manual,
+        job.suspicion,
     )
     if rare == _DEFAULTS:
         return _encode((job.payload, job.max_attempts, job.deadline_at, job.timeout))
@@ -162,6 +164,7 @@ def unpack(data: bytes, model: Job, job_id: str, version: int, id_at: int, due_a
         failed_at=rare.failed_at,
         death=rare.death,
         finished_at=rare.finished_at,
+        suspicion=rare.suspicion,
     )
 
 

@@ -90,9 +90,11 @@ async def run_due(app: Reprieve, *, until: int, at_most: int = MAX_ATTEMPTS, rai
     async with app.lifespan_context():
         drain = Drain(app, until, at_most, raises=raises)
         await drain.open()
+        app.workers += 1
         try:
             await drain.run()
         finally:
+            app.workers -= 1
             await drain.close()
         return await drain.drained()
 

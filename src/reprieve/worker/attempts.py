@@ -86,6 +86,9 @@ class Attempts:
         self.durations = DurationEstimate()
         self.on_slot_freed: Callable[[], None] = lambda: None
         """Called when a thread that could not be stopped has ended."""
+        self.before_end: Callable[[], None] = lambda: None
+        """Called before an attempt counts as ended. A process that must not go on exits here, and the in-flight table
+        still says what ran."""
         self._registry = registry
         self._runner = runner
         self._progress = progress
@@ -103,7 +106,7 @@ class Attempts:
         started, timeout = ticks(), self._registry.timeout_of(job.task)
         is_isolated = self._runner.is_isolated(job)
         limit = timeout + PROCESS_START_SECONDS if is_isolated else timeout
-        slot = self._in_flight.begin(job.id, started + limit, job.task)
+        slot = self._in_flight.begin(job.id, job.attempt, started + limit, job.task)
         attempt = Attempt(Running(job, self._progress.report, self._max_progress_bytes), slot, started, on_end)
         if is_isolated:
             attempt.running.begin = lambda: self._limit(attempt, timeout)
@@ -163,10 +166,12 @@ class Attempts:
             outcome = failed = failed_by(error, job)
             if attempt.reason is not None:
                 outcome = self._outcome_of(attempt.reason, job, failed.failure.traceback)
-        except GeneratorExit:
-            raise
-        except BaseException as error:  # noqa: BLE001 - a task, rule or middleware may raise anything: its slot must be freed
+        except BaseException as error:
+            if isinstance(error, GeneratorExit) and asyncio.current_task(self._loop) is not attempt.task:
+                # Not the task raised it: the loop has ended, and Python closes what is left of the attempt.
+                raise
             outcome = failed_by(error, job)
+        self.before_end()
         self._end(attempt, outcome)
 
     def _outcome_of(self, reason: StopReason, job: Job, traceback: str) -> Outcome:

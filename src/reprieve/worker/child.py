@@ -1,10 +1,7 @@
 """The main program of a child: one worker process under a supervisor, which keeps its session alive."""
 
 import asyncio
-import contextlib
 import io
-import os
-import signal
 import sys
 from typing import NoReturn
 
@@ -15,12 +12,14 @@ from reprieve.clock import ticks
 from reprieve.errors import LifespanFailed, ReprieveError
 from reprieve.frames import count_as_own
 from reprieve.worker.child_process import RETIRE, STOP, STOP_NOW, ChildConfiguration
+from reprieve.worker.forks import detach_forks
 from reprieve.worker.in_flight import InFlightTable
 from reprieve.worker.isolation import Processes
 from reprieve.worker.lifespans import START_FAILED_STATUS, Lifespans
 from reprieve.worker.logs import attach, configure
-from reprieve.worker.loop import run
-from reprieve.worker.parent_watch import exit_with_parent
+from reprieve.worker.loop import make_runner
+from reprieve.worker.parent_watch import exit_with_parent, leave_signals_to_parent
+from reprieve.worker.process_exit import exit_now
 from reprieve.worker.target import load, move
 from reprieve.worker.worker import Worker
 
@@ -29,30 +28,34 @@ log = structlog.get_logger("reprieve")
 
 def main() -> NoReturn:
     """Work until told to stop, then end at once: a thread that never returns must not keep the process alive."""
-    # Ctrl-C reaches every process of the terminal; the supervisor decides how its children end.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    leave_signals_to_parent()
     configuration = msgspec.json.decode(sys.stdin.buffer.read(), type=ChildConfiguration)
     exit_with_parent(configuration.parent, configuration.parent_pipe)
+    detach_forks()
     configure(configuration.logs)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # What tasks print is shown at once, also where standard output is not a terminal.
         sys.stdout.reconfigure(line_buffering=True)
     session = configuration.session
+    # Never closed: that would cancel the attempts, and the in-flight table must say what ran when the process ended.
+    runner = make_runner()
     try:
-        run(_serve(configuration))
+        runner.run(_serve(configuration))
     except LifespanFailed:
         # Logged already; the supervisor decides what follows.
-        _exit(START_FAILED_STATUS)
+        exit_now(START_FAILED_STATUS)
     except ReprieveError as error:
         log.error("child cannot work", session=session, errorCode=error.code, errorReason=str(error))  # noqa: TRY400 - the message is enough
-    except Exception:
+    except BaseException:
+        # `sys.exit` in an asyncio task of the application ends the event loop, for example.
         log.exception("child failed", session=session)
-    _exit(1)
+    exit_now(1)
 
 
 async def _serve(configuration: ChildConfiguration) -> NoReturn:
     app = load(configuration.target)
     move(app, configuration.url)
+    app.workers += 1
     count_as_own([configuration.target.partition(":")[0], *(task.module for task in app.registry)])
     attach()
     processes = Processes(target=configuration.target, url=configuration.url, logs=configuration.logs)
@@ -65,17 +68,21 @@ async def _serve(configuration: ChildConfiguration) -> NoReturn:
         in_flight=InFlightTable(configuration.slots, configuration.in_flight_file),
     )
     shutdown = Shutdown(worker, configuration.grace)
+    worker.parts.attempts.before_end = shutdown.exit_if_cancelled
     lifespans = Lifespans()
     try:
         await lifespans.start(app.lifespan_context())
     except asyncio.CancelledError:
         # Told to end during the start.
-        _exit(0)
+        exit_now(0)
     shutdown.is_started = True
     # A lifespan may have set `logging` up.
     attach()
     try:
         await worker.run()
+    except asyncio.CancelledError:
+        shutdown.exit_if_cancelled()
+        raise
     finally:
         closing = asyncio.create_task(processes.close(shutdown.seconds_left()))
         # Lifespans are left by the task that entered them.
@@ -83,7 +90,7 @@ async def _serve(configuration: ChildConfiguration) -> NoReturn:
         await closing
         await app.store.close()
     # A regular end would wait for threads that attempts have left behind.
-    _exit(0)
+    exit_now(0)
 
 
 class Shutdown:
@@ -106,6 +113,12 @@ class Shutdown:
         """Return how many seconds of the grace are left."""
         return self._grace if self._end_at is None else max(0.0, self._end_at - ticks())
 
+    def exit_if_cancelled(self) -> None:
+        """End the process at once if the code of an application has cancelled the task that serves."""
+        if self._serving is not None and self._serving.cancelling():
+            log.error("child failed", session=self._worker.session, errorReason="a job cancelled the worker's own task")
+            exit_now(1)
+
     def _stop(self) -> None:
         self._end_at = ticks() + self._grace
         self._worker.stop()
@@ -124,13 +137,6 @@ class Shutdown:
     def _cancel_start(self) -> None:
         if not self.is_started and self._serving is not None:
             self._serving.cancel()
-
-
-def _exit(status: int) -> NoReturn:
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
-            stream.flush()
-    os._exit(status)
 
 
 if __name__ == "__main__":

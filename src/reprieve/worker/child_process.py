@@ -55,7 +55,9 @@ class ChildProcess:
         self.overdue: frozenset[str] = frozenset()
         """Jobs that the supervisor killed it for."""
         self.had_started: frozenset[str] = frozenset()
-        """Jobs that had started when the process ended."""
+        """Jobs that had started and not ended when the process ended."""
+        self.had_ended: frozenset[tuple[str, int]] = frozenset()
+        """The last attempts that had ended before: their jobs, and their numbers."""
         self.retired = asyncio.Event()
         self._process = process
 
@@ -110,6 +112,7 @@ class ChildProcess:
         """Wait for its end; return its exit status."""
         status = await self._process.wait()
         self.had_started = frozenset(attempt.job_id for attempt in self.attempts())
+        self.had_ended = self.in_flight.ended()
         self.is_failed_start = status == START_FAILED_STATUS and not self.in_flight.pulse()
         return status
 
@@ -121,4 +124,5 @@ class ChildProcess:
         if self.is_ending and not self.is_blocked:
             # The supervisor ended it: no job is to blame.
             return Interrupted(started=job.id in self.had_started)
-        return Crashed(started=job.id in self.had_started)
+        # A job whose attempt has ended may have left something behind that ended the process.
+        return Crashed(started=job.id in self.had_started or (job.id, job.attempt) in self.had_ended)

@@ -1,7 +1,8 @@
 """The in-flight table: what one worker process runs right now, in memory that outlives the process.
 
 The process writes when it starts and ends an attempt; its supervisor reads. When the process is gone, for whatever
-reason, the table still says which jobs had started, and so which of them may have caused it.
+reason, the table still says which jobs had started, and so which of them may have caused it. A job may end its process
+after its attempt, through something that it left behind: so the table also keeps the last attempts that have ended.
 """
 
 import mmap
@@ -16,10 +17,15 @@ from reprieve.core.record import Record
 _MAX_TASK_BYTES = 80
 """Bytes of a task's name that are kept; of a longer name, the end."""
 
+_MAX_ENDED = 1_024
+"""Attempts that are kept after their end: more than one process holds that are not settled yet."""
+
 _PULSE = Struct("<d")
 _IS_STORE_AWAY = Struct("<?")
-_HEADER_BYTES = _PULSE.size + _IS_STORE_AWAY.size
-_ROW = Struct(f"<16sd{_MAX_TASK_BYTES}s")
+_ENDED = Struct("<16sI")
+_ENDED_OFFSET = _PULSE.size + _IS_STORE_AWAY.size
+_HEADER_BYTES = _ENDED_OFFSET + _MAX_ENDED * _ENDED.size
+_ROW = Struct(f"<16sId{_MAX_TASK_BYTES}s")
 _FREE = bytes(_ROW.size)
 
 
@@ -27,6 +33,7 @@ class InFlight(Record):
     """An attempt that has started and not ended."""
 
     job_id: str
+    attempt: int
     overdue_at: float
     """When, by `clock.ticks`, it should have ended."""
     task: str = ""
@@ -41,23 +48,31 @@ class InFlightTable:
         """Map the table of a file; -1 makes one that only this process sees."""
         self._memory = mmap.mmap(file, size_of(slots))
         self._free = list(range(slots - 1, -1, -1))
+        self._ended_count = 0
 
-    def begin(self, job_id: str, overdue_at: float, task: str = "") -> int:
+    def begin(self, job_id: str, attempt: int, overdue_at: float, task: str = "") -> int:
         """Add an attempt that starts; return its slot."""
-        slot = self._free.pop()
-        _ROW.pack_into(self._memory, _offset(slot), id_to_bytes(job_id), overdue_at, task.encode()[-_MAX_TASK_BYTES:])
+        slot, name = self._free.pop(), task.encode()[-_MAX_TASK_BYTES:]
+        _ROW.pack_into(self._memory, _offset(slot), id_to_bytes(job_id), attempt, overdue_at, name)
         return slot
 
     def abandon(self, slot: int, at: float) -> None:
         """Mark the attempt in a slot as abandoned: its job is settled, and it still runs."""
-        raw, overdue_at, task = _ROW.unpack_from(self._memory, _offset(slot))
-        _ROW.pack_into(self._memory, _offset(slot), raw, -min(at, overdue_at), task)
+        raw, attempt, overdue_at, task = _ROW.unpack_from(self._memory, _offset(slot))
+        _ROW.pack_into(self._memory, _offset(slot), raw, attempt, -min(at, overdue_at), task)
+        self._keep_ended(_offset(slot))
 
     def end(self, slot: int) -> None:
         """Remove the attempt in a slot: it has ended."""
         offset = _offset(slot)
+        self._keep_ended(offset)
         self._memory[offset : offset + _ROW.size] = _FREE
         self._free.append(slot)
+
+    def _keep_ended(self, offset: int) -> None:
+        kept = _ENDED_OFFSET + self._ended_count % _MAX_ENDED * _ENDED.size
+        self._memory[kept : kept + _ENDED.size] = self._memory[offset : offset + _ENDED.size]
+        self._ended_count += 1
 
     def heartbeat(self, at: float) -> None:
         """Record that the event loop of the process turns."""
@@ -78,7 +93,12 @@ class InFlightTable:
     def attempts(self) -> list[InFlight]:
         """Return the attempts in flight."""
         rows = _ROW.iter_unpack(self._memory[_HEADER_BYTES:])
-        return [_decode(raw, at, task) for raw, at, task in rows if at]
+        return [_decode(raw, attempt, at, task) for raw, attempt, at, task in rows if at]
+
+    def ended(self) -> frozenset[tuple[str, int]]:
+        """Return the last attempts that have ended, by the ids of their jobs and their numbers."""
+        rows = _ENDED.iter_unpack(self._memory[_ENDED_OFFSET:_HEADER_BYTES])
+        return frozenset((str(UUID(bytes=raw)), attempt) for raw, attempt in rows if attempt)
 
     def close(self) -> None:
         """Unmap the memory."""
@@ -94,9 +114,9 @@ def _offset(slot: int) -> int:
     return _HEADER_BYTES + slot * _ROW.size
 
 
-def _decode(raw: bytes, at: float, task: bytes) -> InFlight:
+def _decode(raw: bytes, attempt: int, at: float, task: bytes) -> InFlight:
     name = task.rstrip(b"\0").decode(errors="ignore")
-    return InFlight(job_id=str(UUID(bytes=raw)), overdue_at=abs(at), task=name, is_abandoned=at < 0)
+    return InFlight(job_id=str(UUID(bytes=raw)), attempt=attempt, overdue_at=abs(at), task=name, is_abandoned=at < 0)
 
 
 def make_file(slots: int) -> int:

@@ -1,7 +1,6 @@
 """The main program of an isolated process: makes one attempt after the other, as it is told through a socket."""
 
 import asyncio
-import contextlib
 import inspect
 import os
 import signal
@@ -10,9 +9,10 @@ import sys
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, NoReturn, Protocol
 
 import msgspec
+import structlog
 
 from reprieve.clock import SystemClock
 from reprieve.context import Running
@@ -22,11 +22,15 @@ from reprieve.declaration import Declaration
 from reprieve.errors import AppImportFailed, AppNotFound, EnqueueDuringImport, LifespanFailed
 from reprieve.frames import count_as_own
 from reprieve.worker import logs
+from reprieve.worker.forks import detach_forks
 from reprieve.worker.isolation import RETIRE_TIMEOUT_SECONDS, Order, Report, Start
 from reprieve.worker.lifespans import Lifespans
-from reprieve.worker.parent_watch import exit_with_parent
+from reprieve.worker.parent_watch import exit_with_parent, leave_signals_to_parent
+from reprieve.worker.process_exit import exit_now
 from reprieve.worker.runner import Runner, failed_by
 from reprieve.worker.target import App, import_application, load, move
+
+log = structlog.get_logger("reprieve")
 
 
 class Declared(Protocol):
@@ -38,8 +42,10 @@ class Declared(Protocol):
 
 def main() -> None:
     """Serve orders until the other end of the socket is closed."""
-    # Ctrl-C reaches every process of the terminal; the supervisor decides how its children end.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    leave_signals_to_parent()
+    # systemd sends it to every process of a service. It is handled and not ignored: the programs that a task starts do
+    # not inherit that, and can be ended with it.
+    signal.signal(signal.SIGTERM, lambda *_: None)
     connection = socket.socket(fileno=int(sys.argv[1]))
     # Neither a program that a task starts nor a fork of this process may hold our end of the socket, or write to it.
     connection.set_inheritable(False)
@@ -52,25 +58,24 @@ def main() -> None:
         start = msgspec.json.decode(first, type=Start)
         sys.path[:] = start.path
         exit_with_parent(start.parent)
+        detach_forks()
         if start.logs is not None:
             logs.configure(start.logs)
         _run(AttemptServer(connection, start).serve(orders))
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError, AttributeError):
-            stream.flush()
-    # A thread that an attempt has left behind must not keep the process alive.
-    os._exit(0)
 
 
-def _run(serving: Coroutine[Any, Any, None]) -> None:
+def _run(serving: Coroutine[Any, Any, None]) -> NoReturn:
     """Run everything in one event loop: what the lifespans open belongs to the loop that it was opened in."""
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
-    task = loop.create_task(serving)
-    while not task.done():
-        # `sys.exit` in an asyncio task of an attempt stops the loop; it is an outcome like any other.
-        with contextlib.suppress(SystemExit, KeyboardInterrupt):
-            loop.run_until_complete(task)
+    status = 1
+    try:
+        loop.run_until_complete(serving)
+        status = 0
+    except BaseException:
+        # `sys.exit` in an asyncio task of the application ends the event loop, for example.
+        log.exception("isolated process failed")
+    exit_now(status)
 
 
 class AttemptServer:
@@ -93,7 +98,12 @@ class AttemptServer:
             while line := await loop.run_in_executor(reader, orders.readline):
                 order = decode(line)
                 self.report(Report(is_accepted=True))
-                self.report(Report(outcome=await self._make(order)))
+                outcome = await self._make(order)
+                if (serving := asyncio.current_task()) is not None and serving.cancelling():
+                    # In a worker that runs many jobs, this attempt would have ended them all.
+                    log.error("isolated process failed", errorReason="a job cancelled the worker's own task")
+                    exit_now(1)
+                self.report(Report(outcome=outcome))
         for lifespans in reversed(self._entered.values()):
             # The worker kills this process when its time is up.
             await lifespans.stop(RETIRE_TIMEOUT_SECONDS)
@@ -117,10 +127,10 @@ class AttemptServer:
             return _failed(error, order)
         try:
             await self._enter(app)
-            # In an asyncio task, and so in a context, of its own: context variables end with the attempt.
-            return await asyncio.create_task(self._attempt(order, app, declaration))
         except BaseException as error:  # noqa: BLE001 - as above
             return _failed(error, order)
+        # In an asyncio task, and so in a context, of its own: context variables end with the attempt.
+        return await asyncio.create_task(self._attempt(order, app, declaration))
 
     async def _enter(self, app: App) -> None:
         """Enter the lifespans of an app, once in this process; after a failure, the next order tries again."""
@@ -145,6 +155,8 @@ class AttemptServer:
         self.report(Report(is_begun=True))
         try:
             return await runner.run_here(declaration, Running(order.job, note, app.settings.largest_payload))
+        except BaseException as error:  # noqa: BLE001 - as above; outside of its own task an exit would end the loop
+            return _failed(error, order)
         finally:
             runner.close()
 
@@ -165,6 +177,7 @@ class AttemptServer:
     def _on_worker_store(self, app: App) -> App:
         if self._start.url:
             move(app, self._start.url)
+        app.workers = 1
         count_as_own([self._start.target.partition(":")[0], *(task.module for task in app.registry)])
         logs.attach()
         return app

@@ -40,6 +40,10 @@ MAX_IDLE_SECONDS = 60.0
 RETIRE_TIMEOUT_SECONDS = 30.0
 """Seconds that a process has to leave the lifespans of its app when it is not needed any more."""
 
+OUTLIVE_SECONDS = 0.25
+"""Seconds that a worker must outlive a process before its end counts: what kills all processes of a worker one by one
+(a machine that runs out of memory, an operator) is not the job's doing."""
+
 MAX_STARTS = 3
 """New processes that may end before they accept a job; then the attempt has failed."""
 
@@ -136,7 +140,7 @@ class Isolated:
                     running.note(report.progress)
                 if report.outcome is not None:
                     return report.outcome
-        return Crashed() if is_accepted else None
+        return Crashed(alone=True) if is_accepted else None
 
     async def _read(self) -> bytes:
         """Return the next line; empty when the process has ended, even if a child of it still holds the socket."""
@@ -204,6 +208,7 @@ class Processes:
                 return outcome
             await asyncio.shield(self._begin(process.kill()))
             if outcome is not None:
+                await asyncio.sleep(OUTLIVE_SECONDS)
                 return outcome
             failed += is_new
         message = f"{MAX_STARTS} processes ended before they took the job; see what they wrote to the worker's output"

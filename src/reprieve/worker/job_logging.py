@@ -35,12 +35,12 @@ def log_broken_policy(job: Job, part: Part, error: Exception) -> None:
     _log_bug("policy failed", job, error, part=part)
 
 
-def log_undecided(job: Job, error: Exception) -> None:
+def log_undecided(job: Job, error: BaseException) -> None:
     """Log that the decision about an attempt failed, so that it counts as a failure under the standard policy."""
     _log_bug("job could not be judged", job, error)
 
 
-def _log_bug(event: str, job: Job, error: Exception, **facts: object) -> None:
+def _log_bug(event: str, job: Job, error: BaseException, **facts: object) -> None:
     facts = {**_names(job), **facts, "errorType": class_name(type(error)), "errorReason": redact(clean(str(error)))}
     if logs.is_configured():
         log.error(event, **facts, traceback=describe(error))

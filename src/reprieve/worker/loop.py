@@ -9,8 +9,13 @@ T = TypeVar("T")
 
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end."""
-    with asyncio.Runner(loop_factory=_factory()) as runner:
+    with make_runner() as runner:
         return runner.run(work)
+
+
+def make_runner() -> asyncio.Runner:
+    """Return what runs coroutines in one event loop, until it is closed."""
+    return asyncio.Runner(loop_factory=_factory())
 
 
 def _factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -10,6 +10,15 @@ import threading
 _PR_SET_PDEATHSIG = 1
 
 
+def leave_signals_to_parent() -> None:
+    """Ignore what reaches every process of a worker: Ctrl-C, and the end of its terminal.
+
+    The supervisor decides how its children end. A program that a task starts ignores both as well.
+    """
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+
+
 def exit_with_parent(parent: int, pipe: int | None = None) -> None:
     """End this process when the parent with this id ends.
 

@@ -1,6 +1,7 @@
 """The runner: makes one attempt, from the stored arguments to an outcome. It raises only when it is cancelled."""
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -23,6 +24,7 @@ from reprieve.errors import UndecodablePayload, UnserialisableArgument
 from reprieve.registry import Registry
 from reprieve.signals import Cancel, Fail, Retry, Signal, Snooze
 from reprieve.worker import logs
+from reprieve.worker.forks import exit_fork
 from reprieve.worker.job_logging import log_broken_policy
 from reprieve.worker.middleware import Middleware, run_through
 from reprieve.worker.tracebacks import failure_of, with_traceback
@@ -125,15 +127,20 @@ class Runner:
         enter(running)
         logs.enter_job(running)
         begin = partial(declaration.function, *args, **kwargs)
+        process = os.getpid()
 
         async def call() -> object:
-            if declaration.is_async:
-                value = await begin()  # type: ignore[misc]  # declared as async
-            else:
-                running.thread = self._threads.submit(copy_context().run, begin)
-                value = await asyncio.wrap_future(running.thread)
-            # A plain decorator around an async function returns a coroutine: the work is done when that is.
-            return await value if isawaitable(value) else value
+            try:
+                if declaration.is_async:
+                    value = await begin()  # type: ignore[misc]  # declared as async
+                else:
+                    running.thread = self._threads.submit(copy_context().run, _call, begin, process)
+                    value = await asyncio.wrap_future(running.thread)
+                # A plain decorator around an async function returns a coroutine: the work is done when that is.
+                return await value if isawaitable(value) else value
+            finally:
+                if os.getpid() != process:
+                    exit_fork()
 
         return call
 
@@ -143,6 +150,19 @@ class Runner:
 
 
 DONE = Succeeded()
+
+
+def _call(begin: Callable[[], object], process: int) -> object:
+    """Call a function in its thread."""
+    try:
+        return begin()
+    except StopIteration as error:
+        # As in a coroutine. An asyncio future does not accept it, and its attempt would never end.
+        message = "the task raised StopIteration"
+        raise RuntimeError(message) from error
+    finally:
+        if os.getpid() != process:
+            exit_fork()
 
 
 def _wants_isolation(declaration: Declaration, job: Job) -> bool:

@@ -35,7 +35,7 @@ class Settlement:
         """
         try:
             settled = self._decide(job, outcome)
-        except Exception as error:  # noqa: BLE001 - it is logged; rules and backoffs may be the application's code
+        except (Exception, SystemExit, GeneratorExit) as error:  # noqa: BLE001 - logged; backoffs may be the application's
             log_undecided(job, error)
             settled = self._settle_by_standard(job, error)
         if not isinstance(settled.event.move, Succeed):
@@ -55,7 +55,7 @@ class Settlement:
         declaration = self._registry.get(job.task)
         return replace(settled, result=outcome.result, result_ttl=declaration.result_ttl)
 
-    def _settle_by_standard(self, job: Job, error: Exception) -> Change:
+    def _settle_by_standard(self, job: Job, error: BaseException) -> Change:
         now = self._clock.next()
         failed = failed_by(error, job)
         return change.settle(job, decide(job, failed, presets.standard, Conditions(now=now, u=draw())), now)

@@ -66,6 +66,9 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+            # Not under nohup. A terminal that ends may send it more than once, which does not shorten the grace.
+            loop.add_signal_handler(signal.SIGHUP, lambda: None if self._stop.is_set() else self.stop())
         if await self._sessions.reach_store(f"{self._name}-0", self._stop):
             self._log_start()
         loops = {

@@ -18,6 +18,9 @@ from reprieve.worker.worker_context import WorkerContext
 class App(WorkerContext, Protocol):
     """A worker context that can use another store, and that may have an outbox."""
 
+    workers: int
+    """Workers of this process that use the store: while there are any, the app cannot be closed."""
+
     @property
     def outbox(self) -> Outbox | None:
         """The outbox, opened at the first use; None where the settings name none."""
