@@ -276,9 +276,11 @@ def is_same(sent: object, found: object) -> bool:
         return True
     match sent, found:
         case dict(), dict():
-            return all(map(is_same, [*sent, *sent.values()], [*found, *found.values()]))
-        case (list(), list() | tuple()) | (tuple(), tuple()):
-            return len(sent) == len(found) and all(map(is_same, sent, found))
+            return is_same([*sent, *sent.values()], [*found, *found.values()])
+        case list() as items, (list() | tuple()) as arrivals:
+            return len(items) == len(arrivals) and all(map(is_same, items, arrivals))
+        case tuple(), tuple():
+            return is_same([*sent], found)
         case Box(), Box():
             return is_same(sent.content, found.content)
         case _:
