@@ -4,7 +4,7 @@ import enum
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta
+from datetime import date, timedelta
 from decimal import Decimal
 from types import NoneType, SimpleNamespace, UnionType
 from typing import Any, Optional, Union, get_args, get_origin, get_type_hints
@@ -12,18 +12,27 @@ from uuid import UUID
 
 import msgspec
 
+from reprieve.json_data import can_be_rebuilt
+
 _SCALARS: dict[object, frozenset[type]] = {
     int: frozenset({int}),
     float: frozenset({float, int}),
     str: frozenset({str}),
     bool: frozenset({bool}),
+    bytes: frozenset({bytes}),
     None: frozenset({NoneType}),
     NoneType: frozenset({NoneType}),
 }
 """Annotations that nothing but these types, and their subclasses, fits."""
 
-_LEAVES = (bytes, date, datetime, time, timedelta, Decimal, UUID)
-"""Types whose values always arrive as they were. Values of other types fit them too: a text that is a date."""
+_LEAVES = (date, timedelta, Decimal, UUID)
+"""Types whose values always arrive as they were. Values of other types fit them too: a text that is a date.
+
+Not those that may have a time zone, which JSON keeps as an offset in minutes.
+"""
+
+_PLAIN: frozenset[type] = frozenset({bool, int, float, str, NoneType, list, dict})
+"""Types that JSON has: their values arrive as they were without an annotation, if what they hold does."""
 
 ORDINARY = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 """Kinds of parameters that take one value each."""
@@ -46,12 +55,12 @@ class FittingTypes:
         return isinstance(value, tuple(self.exact)) and not isinstance(value, bool)
 
 
-def fitting_types(hint: Any) -> FittingTypes | None:  # noqa: ANN401 - an annotation is anything
-    """Return the types that fit an annotation; None if everything does."""
+def fitting_types(hint: Any) -> FittingTypes:  # noqa: ANN401 - an annotation is anything
+    """Return the types that fit an annotation."""
     members = list(_members(hint))
     if Any in members or object in members:
-        return None
-    exact = frozenset[type]().union(*map(_exact, members)) if _is_readable(hint) else frozenset[type]()
+        return FittingTypes(_PLAIN, is_closed=False)
+    exact = frozenset[type]().union(*map(_exact, members)) if not unreadable(hint) else frozenset[type]()
     return FittingTypes(exact, is_closed=all(_is_scalar(member) for member in members))
 
 
@@ -75,13 +84,20 @@ def _exact(member: Any) -> frozenset[type]:  # noqa: ANN401 - as above
     return frozenset()
 
 
-def _is_readable(hint: Any) -> bool:  # noqa: ANN401 - as above
-    """Return whether a worker can read the annotation at all: some unions cannot be told apart in JSON."""
+def unreadable(hint: Any) -> str:  # noqa: ANN401 - as above
+    """Return why no worker can read a value by an annotation, as a union that JSON cannot tell apart; "" if one can."""
+    if hint is object:
+        return ""
     try:
         msgspec.json.Decoder(hint)
-    except TypeError:
-        return False
-    return True
+        kind = msgspec.inspect.type_info(hint)
+    except TypeError as error:
+        return str(error)
+    except Exception:  # noqa: BLE001 - a name in a class is not defined yet, for example
+        return ""
+    if isinstance(kind, msgspec.inspect.CustomType) and not can_be_rebuilt(kind.cls):
+        return f"{kind.cls.__name__} cannot be rebuilt from JSON"
+    return ""
 
 
 def hint_of(function: Callable[..., object], parameter: inspect.Parameter) -> Any:  # noqa: ANN401 - as above

@@ -42,7 +42,7 @@ class Reprieve:
         *,
         outbox: str | None = None,
         shared: bool | None = None,
-        policy: Policy | None = None,
+        policy: Policy | str | None = None,
         settings: Settings | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -91,7 +91,7 @@ class Reprieve:
         """Register a function as a task: `@app.task`, or `@app.task(queue="mail", timeout="30s")`."""
 
         def register(function: Callable[..., Any]) -> Any:  # noqa: ANN401 - the overloads say which kind of task
-            declaration = declare(function, options)
+            declaration = declare(function, options, self.registry.named_policies)
             self.registry.add(declaration)
             kind = AsyncTask if declaration.is_async else Task
             return kind(function, declaration, self)

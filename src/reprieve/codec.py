@@ -1,24 +1,33 @@
 """Arguments and results to bytes and back: JSON, and never pickle.
 
 The annotations of a function are used to rebuild its arguments and its result: dataclasses, msgspec structs, pydantic
-models, dates, decimals, enums and whatever else msgspec knows arrive as what they were. Without an annotation they
-arrive as plain JSON.
+models, dates, decimals, enums and whatever else msgspec knows arrive as what they were. A value that would arrive as
+another one is refused. Results are converted by the return annotation, and are plain JSON without one.
 """
 
 import inspect
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from types import NoneType
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from reprieve.annotations import ORDINARY, FittingTypes, fitting_types, hint_of, keywords_after, resolve
+from reprieve.annotations import (
+    ORDINARY,
+    FittingTypes,
+    fitting_types,
+    hint_of,
+    keywords_after,
+    resolve,
+    unreadable,
+)
 from reprieve.core.suggestion import suggest
 from reprieve.errors import InvalidArgument, UndecodablePayload, UnserialisableArgument
+from reprieve.json_data import dump, from_json_data, load
+from reprieve.round_trip import difference
 
 
 class Payload(msgspec.Struct, array_like=True, frozen=True):
@@ -37,8 +46,15 @@ _UNREADABLE = (msgspec.MsgspecError, NotImplementedError, TypeError, ValueError)
 _NEVER_NAN = frozenset({bool, int, str, NoneType})
 """Types of arguments in which there is no float."""
 
+_CONTAINERS = frozenset({list, dict})
+"""Types of arguments that may hold anything."""
+
 _MAX_SHAPES = 64
 """Shapes of calls that a codec remembers; a function without annotations may be called with any number of types."""
+
+
+_Proof: TypeAlias = Literal["types", "finite", "equal"]
+"""What shows that a call arrives as it is: its types alone; that no number is a NaN; that the same is read back."""
 
 
 class Codec:
@@ -55,8 +71,8 @@ class Codec:
         self._most = len(parameters)
         self._required = sum(parameter.default is parameter.empty for parameter in parameters)
         self._keywords = keywords_after(list(parameters))
-        self._fitting_shapes: dict[tuple[object, ...], bool] = {}
-        """Shapes of calls that fit the signature and every annotation, and whether a value in them may be a NaN.
+        self._fitting_shapes: dict[tuple[object, ...], _Proof] = {}
+        """Shapes of calls that fit the signature and every annotation, and what is to be shown of their values.
 
         A shape is the types of the positional values, the keywords, and the types of their values.
         """
@@ -72,21 +88,30 @@ class Codec:
         return Any if annotation is self._signature.empty else resolve(self._function, annotation)
 
     @cached_property
-    def _hints_by_position(self) -> list[Any]:
-        return list(self._hints.values())
-
-    @cached_property
-    def _fitting_types(self) -> dict[str, FittingTypes | None]:
-        """The types that fit each parameter without any conversion; None if everything does."""
+    def _fitting_types(self) -> dict[str, FittingTypes]:
+        """The types that fit each parameter without any conversion."""
         return {name: fitting_types(hint) for name, hint in self._hints.items()}
 
     @cached_property
-    def _exact(self) -> dict[str, frozenset[type] | None]:
-        return {name: None if types is None else types.exact for name, types in self._fitting_types.items()}
+    def _exact(self) -> dict[str, frozenset[type]]:
+        return {name: types.exact for name, types in self._fitting_types.items()}
 
     @cached_property
-    def _exact_by_position(self) -> list[frozenset[type] | None]:
+    def _exact_by_position(self) -> list[frozenset[type]]:
         return list(self._exact.values())
+
+    def unusable_parameter(self) -> tuple[str, str] | None:
+        """Return a parameter that no call could give a value to, and why; None if there is none.
+
+        A parameter with a default does not count, since calls may leave it out, nor does an annotation whose names are
+        not defined yet.
+        """
+        for parameter in self._signature.parameters.values():
+            if parameter.kind in ORDINARY and parameter.default is parameter.empty:
+                reason = unreadable(hint_of(self._function, parameter))
+                if reason:
+                    return parameter.name, reason
+        return None
 
     def encode(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> bytes:
         """Write the arguments of a call.
@@ -97,26 +122,41 @@ class Codec:
         shape: tuple[object, ...] = tuple(map(type, args))
         if kwargs:
             shape = (*shape, *kwargs, *map(type, kwargs.values()))
-        may_hold_nan = self._fitting_shapes.get(shape)
-        if may_hold_nan is None and self._fits(args, kwargs):
-            may_hold_nan = not {type(value) for value in (*args, *kwargs.values())} <= _NEVER_NAN
-            if len(self._fitting_shapes) < _MAX_SHAPES:
-                self._fitting_shapes[shape] = may_hold_nan
-        if may_hold_nan is not None:
-            return dump((args, kwargs), self._arguments, may_hold_nan=may_hold_nan)
+        proof = self._fitting_shapes.get(shape) or self._proof_of(shape, args, kwargs)
+        if proof is not None:
+            data = dump((args, kwargs), self._arguments, may_hold_nan=proof == "finite")
+            if proof != "equal":
+                return data
+            stored = _decode(data)
+            if stored.args == [*args] and stored.kwargs == kwargs:
+                return data
         sent = self._pairs(args, kwargs)
         for name, value in sent:
             types = self._fitting_types[name]
-            if types is not None and not types.may_hold(value):
+            if not types.may_hold(value):
                 raise self._invalid(name, value)
         data = dump((args, kwargs), self._arguments)
         payload = _decode(data)
-        for (name, value), (_, arrived) in zip(sent, self._pairs(payload.args, payload.kwargs), strict=True):
-            try:
-                _convert(arrived, self._hints[name])
-            except _UNREADABLE as error:
-                raise self._invalid(name, value, str(error)) from error
+        for (name, value), (_, plain) in zip(sent, self._pairs(payload.args, payload.kwargs), strict=True):
+            self._require_arrival(name, value, plain)
         return data
+
+    def _require_arrival(self, name: str, value: object, plain: object) -> None:
+        """Raise `InvalidArgument` if the plain data of a value is rebuilt as something else than the value."""
+        try:
+            arrived = self._convert(name, plain)
+        except _UNREADABLE as error:
+            raise self._invalid(name, value, str(error)) from error
+        if value == plain == arrived:
+            return
+        changed = difference(value, arrived, name)
+        if changed:
+            expected = inspect.formatannotation(self._hints[name])
+            message = (
+                f"argument {name} of {self._name} would not arrive as it is: {changed}; annotate {name} with the type "
+                f"that it has (now {expected}), or pass plain JSON"
+            )
+            raise InvalidArgument(message, parameter=name, expected=expected, got=type(value).__name__)
 
     def read(self, args: Sequence[str], kwargs: Mapping[str, str]) -> tuple[tuple[object, ...], dict[str, object]]:
         """Read arguments that a person typed: as JSON if they are JSON and that fits the annotation, else as text."""
@@ -137,8 +177,7 @@ class Codec:
         try:
             payload = _decode(data)
             if self._is_simple(payload.args, payload.kwargs):
-                pairs = zip(payload.args, self._hints_by_position, strict=False)
-                return [_convert(value, hint) for value, hint in pairs], {}
+                return list(map(self._convert, self._hints, payload.args)), {}
             bound = self._signature.bind(*payload.args, **payload.kwargs)
             for name, value in bound.arguments.items():
                 bound.arguments[name] = self._rebuild(name, value)
@@ -164,13 +203,23 @@ class Codec:
         if not self._is_bound(args, kwargs):
             return False
         for value, exact in zip(args, self._exact_by_position, strict=False):
-            if exact is not None and type(value) not in exact:
+            if type(value) not in exact:
                 return False
-        for name in kwargs:
-            exact = self._exact[name]
-            if exact is not None and type(kwargs[name]) not in exact:
-                return False
-        return True
+        return all(type(value) in self._exact[name] for name, value in kwargs.items())
+
+    def _proof_of(
+        self, shape: tuple[object, ...], args: tuple[object, ...], kwargs: Mapping[str, object]
+    ) -> _Proof | None:
+        """Return what shows that a call arrives as it is, and remember it; None if each value has to be looked at."""
+        if not self._fits(args, kwargs):
+            return None
+        types = {type(value) for value in (*args, *kwargs.values())}
+        proof: _Proof = "types"
+        if not types <= _NEVER_NAN:
+            proof = "finite" if types.isdisjoint(_CONTAINERS) else "equal"
+        if len(self._fitting_shapes) < _MAX_SHAPES:
+            self._fitting_shapes[shape] = proof
+        return proof
 
     def _is_bound(self, args: Sequence[object], kwargs: Mapping[str, object]) -> bool:
         """Return whether a call fits the signature for certain; if not, binding it tells."""
@@ -223,91 +272,31 @@ class Codec:
         return InvalidArgument(message, parameter=name, expected=expected, got=got)
 
     def _rebuild(self, name: str, value: object) -> object:
-        parameter = self._signature.parameters[name]
-        hint = self._hints[name]
-        match parameter.kind:
+        match self._signature.parameters[name].kind:
             case inspect.Parameter.VAR_POSITIONAL:
-                return tuple(_convert(item, hint) for item in value)  # type: ignore[attr-defined]  # bind makes it a tuple
+                return tuple(self._convert(name, item) for item in value)  # type: ignore[attr-defined]  # bind makes it a tuple
             case inspect.Parameter.VAR_KEYWORD:
-                return {key: _convert(item, hint) for key, item in value.items()}  # type: ignore[attr-defined]  # a dict
+                return {key: self._convert(name, item) for key, item in value.items()}  # type: ignore[attr-defined]  # a dict
             case _:
-                return _convert(value, hint)
+                return self._convert(name, value)
 
-
-def dump(value: object, what: str, *, may_hold_nan: bool = True) -> bytes:
-    """Write a value as JSON; raises `UnserialisableArgument` with what it is."""
-    try:
-        data = _encode(value)
-    except (NotImplementedError, TypeError, ValueError, OverflowError, RecursionError) as error:
-        message = f"the {what} cannot be stored as JSON: {error}; pass plain data, a dataclass, a struct or a model"
-        raise UnserialisableArgument(message) from error
-    # JSON has no NaN and no infinity: they would be written as null, and arrive as None.
-    if may_hold_nan and b"null" in data and _has_nan(msgspec.to_builtins(value, enc_hook=_encode_foreign)):
-        message = f"there is a NaN or an infinity in the {what}, which JSON cannot hold; use None or text"
-        raise UnserialisableArgument(message)
-    return data
-
-
-def _has_nan(value: object) -> bool:
-    """Return whether a float somewhere in plain data is a NaN or an infinity."""
-    match value:
-        case float():
-            return not math.isfinite(value)
-        case list() | tuple():
-            return any(map(_has_nan, value))
-        case dict():
-            return any(map(_has_nan, value.values()))
-        case _:
-            return False
-
-
-def load(data: bytes) -> object:
-    """Read a value that `dump` wrote."""
-    return msgspec.json.decode(data)
+    def _convert(self, name: str, value: object) -> object:
+        """Return plain data as what the annotation of a parameter says."""
+        # As it was, also an int for a float.
+        return value if type(value) in self._exact[name] else _convert(value, self._hints[name])
 
 
 def _convert(value: object, hint: Any) -> object:  # noqa: ANN401 - an annotation is anything
     if hint is Any or hint is object:
         return value
-    return msgspec.convert(value, hint, dec_hook=_decode_foreign)
+    return msgspec.convert(value, hint, str_keys=True, dec_hook=from_json_data)
 
 
 def _read(text: str, hint: Any) -> object:  # noqa: ANN401 - as above
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return text
-    for reading in (value, text):
+    readings: list[object] = [text]
+    with suppress(ValueError):
+        readings.insert(0, json.loads(text))
+    for reading in readings:
         with suppress(*_UNREADABLE):
-            _convert(reading, hint)
-            return reading
-    return value
-
-
-def _encode_foreign(value: object) -> object:
-    """Return plain data for what msgspec cannot write: pydantic models, and subclasses of text and numbers."""
-    dump_model = getattr(value, "model_dump", None)
-    if callable(dump_model):
-        return dump_model(mode="json")
-    # By the methods of the class itself: those of a subclass may return the subclass again.
-    match value:
-        case str():
-            return str.__str__(value)
-        case int():
-            return int.__int__(value)
-        case float():
-            return float.__float__(value)
-        case _:
-            message = f"{type(value).__name__} is not plain data"
-            raise NotImplementedError(message)
-
-
-def _decode_foreign(kind: type, value: object) -> object:
-    validate = getattr(kind, "model_validate", None)
-    if callable(validate):
-        return validate(value)
-    message = f"{kind.__name__} cannot be rebuilt from JSON"
-    raise NotImplementedError(message)
-
-
-_encode = msgspec.json.Encoder(enc_hook=_encode_foreign).encode
+            return _convert(reading, hint)
+    return readings[0]

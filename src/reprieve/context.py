@@ -4,10 +4,10 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextvars import ContextVar
 
-from reprieve.codec import dump
 from reprieve.config import Settings
 from reprieve.core.job import Job
 from reprieve.errors import NotRunning, PayloadTooLarge
+from reprieve.json_data import dump
 
 MAX_PROGRESS_BYTES = Settings().largest_payload
 """Bytes of progress that a store accepts by default."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, TypedDict, cast, get_args
 
 from reprieve.codec import Codec
-from reprieve.core import presets, values
+from reprieve.core import values
 from reprieve.core.duration import Duration, seconds
 from reprieve.core.job import HIGH, LOW, NORMAL
 from reprieve.core.policy import Policy
-from reprieve.core.suggestion import suggest
+from reprieve.core.suggestion import nearest, suggest
 from reprieve.errors import InvalidDependency, InvalidTask, ValidationError
 from reprieve.importing import MAIN, module_of
 
@@ -28,7 +28,8 @@ class TaskOptions(TypedDict, total=False):
     name: str
     """The name that its jobs are stored under; the function's module and name unless given."""
     queue: str
-    policy: Policy | None
+    policy: Policy | str | None
+    """A policy, or the name of a preset or of a policy in the settings."""
     dependency: Dependency
     priority: int
     timeout: Duration | None
@@ -102,8 +103,11 @@ def require_dependency(value: object, of: str) -> Dependency:
     raise InvalidDependency(message)
 
 
-def declare(function: Callable[..., object], options: TaskOptions) -> Declaration:
-    """Check the options of a task. By default an async function runs on the event loop, any other in a thread."""
+def declare(function: Callable[..., object], options: TaskOptions, policies: Mapping[str, Policy]) -> Declaration:
+    """Check the options of a task. By default an async function runs on the event loop, any other in a thread.
+
+    `policies` are those that the task may name.
+    """
     # Since Python 3.14 a partial passes for a routine.
     if isinstance(function, functools.partial) or not inspect.isroutine(function):
         raise InvalidTask(_no_function(function))
@@ -122,16 +126,21 @@ def declare(function: Callable[..., object], options: TaskOptions) -> Declaratio
     if limit == 0:
         message = f"timeout of task {name} must be more than 0"
         raise InvalidTask(message)
+    codec = Codec(function)
+    if (unusable := codec.unusable_parameter()) is not None:
+        parameter, reason = unusable
+        message = f"parameter {parameter} of task {name} cannot be read back from JSON, whatever its value: {reason}"
+        raise InvalidTask(message)
     return Declaration(
         name=name,
         function=function,
         module=module,
         is_importable=module != MAIN or "name" in options,
-        codec=Codec(function),
+        codec=codec,
         executor=_executor(options.get("executor"), name, is_async=is_async),
         is_async=is_async,
         queue=require_text(options.get("queue", "default"), "queue", f"of task {name}", InvalidTask),
-        policy=_policy(options.get("policy"), name),
+        policy=require_policy(options.get("policy"), f"of task {name}", policies),
         dependency=require_dependency(options.get("dependency", ""), f"of task {name}"),
         priority=require_priority(options.get("priority", NORMAL), f"of task {name}", InvalidTask),
         timeout=limit,
@@ -155,15 +164,15 @@ def _executor(wanted: object, name: str, *, is_async: bool) -> Executor:
     return cast("Executor", executor)
 
 
-def _policy(policy: object, name: str) -> Policy | None:
+def require_policy(policy: object, of: str, policies: Mapping[str, Policy]) -> Policy | None:
+    """Return a policy that is given as itself or by its name; None if none is given. Raises `InvalidTask` otherwise."""
     if policy is None or isinstance(policy, Policy):
         return policy
-    right = (
-        f"presets.{policy}"
-        if isinstance(policy, str) and policy in presets.ALL
-        else "Policy(max_attempts=5) or presets.email"
-    )
-    message = f"policy of task {name} must be a Policy, got {policy!r}; write policy={right}"
+    if isinstance(policy, str) and policy in policies:
+        return policies[policy]
+    meant = nearest(policy, policies) if isinstance(policy, str) else None
+    hint = f"the names are {', '.join(policies)}" if meant is None else f"did you mean {meant}?"
+    message = f"policy {of} must be a Policy or the name of one, got {policy!r}; {hint}"
     raise InvalidTask(message)
 
 

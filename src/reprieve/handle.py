@@ -12,13 +12,13 @@ from reprieve.admin.cancel import Cancelled
 from reprieve.admin.outbox import explained
 from reprieve.admin.retry import Retried
 from reprieve.clock import Clock, ticks
-from reprieve.codec import load
 from reprieve.config import Settings
 from reprieve.core.change import Request
 from reprieve.core.duration import Duration, seconds, spell
 from reprieve.core.job import Job
 from reprieve.declaration import Declaration
 from reprieve.errors import JobCancelled, JobDead, JobNotFound, ResultTimeout, ResultUnavailable, UndecodablePayload
+from reprieve.json_data import load
 from reprieve.portal import Portal
 from reprieve.registry import Registry
 from reprieve.stores.outbox import Outbox

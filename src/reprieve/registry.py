@@ -7,17 +7,20 @@ from reprieve.core import presets
 from reprieve.core.job import Job
 from reprieve.core.policy import Override, Policy, amend, resolve
 from reprieve.core.rule import Rule
-from reprieve.declaration import Declaration
+from reprieve.declaration import Declaration, require_policy
 from reprieve.errors import DuplicateTask, UnknownTask
 
 
 class Registry:
     """The tasks of one app."""
 
-    def __init__(self, settings: Settings, policy: Policy | None = None) -> None:
-        """Take the operator's settings and the app's default policy."""
+    def __init__(self, settings: Settings, policy: Policy | str | None = None) -> None:
+        """Take the operator's settings and the app's default policy, which may be named."""
         self._settings = settings
-        self._default = policy or presets.named(settings.policy, settings.profile)
+        self.named_policies = {name: presets.named(name, settings.profile) for name in presets.ALL} | settings.policies
+        """The policies that tasks and apps may name: the presets, and those in the settings."""
+        default = require_policy(policy, "of the app", self.named_policies)
+        self._default = default or presets.named(settings.policy, settings.profile)
         self._tasks: dict[str, Declaration] = {}
         self._policies: dict[str, Policy] = {}
 

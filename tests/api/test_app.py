@@ -18,7 +18,7 @@ from reprieve import Job, Policy, Reprieve, Rule, Task, presets
 from reprieve.backoff import fixed
 from reprieve.call import Call
 from reprieve.config import Settings
-from reprieve.errors import InvalidUrl, StoreError, StoreFull, ValidationError
+from reprieve.errors import InvalidTask, InvalidUrl, StoreError, StoreFull, ValidationError
 from reprieve.producer import BULK
 from reprieve.stores.capabilities import Faulty
 from reprieve.stores.open import open_store
@@ -258,6 +258,20 @@ def test_the_jobs_own_words_go_over_the_operators_over_the_tasks_over_the_apps()
         send = apps.task(name="send", policy=Policy(max_attempts=3))(lambda: None)
         assert send.enqueue().fetch().max_attempts == 4
         assert send.using(max_attempts=5).enqueue().fetch().max_attempts == 5
+
+
+def test_a_policy_may_be_given_by_its_name() -> None:
+    mine = Policy(max_attempts=7)
+    settings = Settings(url="sqlite://:memory:", profile="development", policies={"mine": mine})
+    for name, policy in (("email", presets.email), ("smtp", presets.smtp_dev), ("mine", mine)):
+        with Reprieve(settings=settings) as app:
+            job = app.task(policy=name)(lambda: None).enqueue().fetch()
+            assert app.registry.policy_of(job) == policy
+        with Reprieve(settings=settings, policy=name) as app:
+            job = app.task(lambda: None).enqueue().fetch()
+            assert app.registry.policy_of(job) == policy
+    with pytest.raises(InvalidTask, match="policy of the app must be a Policy or the name of one, got 'nine'; did you"):
+        Reprieve(settings=settings, policy="nine")
 
 
 def test_rules_of_the_operator_go_before_everything_else(clock: FakeClock) -> None:

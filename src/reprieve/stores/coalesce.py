@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary, ref
 import msgspec
 
 from reprieve.core.job import Job
-from reprieve.errors import ReprieveError, StoreClosed, StoreFull, StoreLocked, StoreReadOnly, StoreUnreachable
+from reprieve.errors import StoreClosed, StoreFull, StoreLocked, StoreReadOnly, StoreUnreachable
 from reprieve.stores.calls import Calls
 
 Send = Callable[[Sequence[Job], int], Awaitable[list[str]]]
@@ -110,11 +110,17 @@ class _Batches:
                     await self._attempt_each(batch)
         finally:
             self._busy -= 1
+            # At once, and not when the task is done: a caller in between needs a new sender.
             self._senders = {sender for sender in self._senders if sender is not asyncio.current_task()}
 
-    def _end_call(self, _: asyncio.Task[None]) -> None:
+    def _end_call(self, sender: asyncio.Task[None]) -> None:
         # A task that is cancelled before it starts runs none of its code.
         self._calls.end()
+        self._senders.discard(sender)
+        if not self._senders:
+            # The sender was cancelled, as when the event loop ends: no other would send what waits.
+            waiting, self._waiting = self._waiting, []
+            _fail(waiting, _interrupted())
 
     def _take(self) -> list[Waiting]:
         callers = len(self._waiting)
@@ -132,7 +138,7 @@ class _Batches:
 
     async def _attempt_each(self, batch: list[Waiting]) -> None:
         """Send the jobs of each caller alone, so that only the offending ones fail, and others with a locked key."""
-        locked: dict[tuple[str, str, str], ReprieveError] = {}
+        locked: dict[tuple[str, str, str], Exception] = {}
         for waiting in batch:
             keys = [(job.task, job.tenant, job.key) for job in waiting.jobs if job.key]
             error = next((locked[key] for key in keys if key in locked), None) or await self._attempt([waiting])
@@ -141,15 +147,15 @@ class _Batches:
             if isinstance(error, StoreLocked):
                 locked.update(dict.fromkeys(keys, error))
 
-    async def _attempt(self, batch: list[Waiting]) -> ReprieveError | None:
-        """Send a batch in one call; return the error, if any."""
+    async def _attempt(self, batch: list[Waiting]) -> Exception | None:
+        """Send a batch in one call; return the error, if any: also one that no store should raise."""
         try:
             ids = await self._send([job for waiting in batch for job in waiting.jobs], max(one.now for one in batch))
-        except ReprieveError as error:
+        except Exception as error:  # noqa: BLE001 - the callers get it
             return error
-        except BaseException as error:
+        except BaseException:
             # Every caller must get an error, also when the event loop ends.
-            _fail(batch, error if isinstance(error, Exception) else StoreClosed("the enqueue was interrupted"))
+            _fail(batch, _interrupted())
             raise
         start = 0
         for waiting in batch:
@@ -162,6 +168,10 @@ class _Batches:
 
 _LoopBatches: TypeAlias = dict[bool, _Batches]
 """The batches of an event loop, by whether their jobs may block."""
+
+
+def _interrupted() -> StoreClosed:
+    return StoreClosed("the enqueue was interrupted")
 
 
 def _fail(batch: list[Waiting], error: Exception) -> None:

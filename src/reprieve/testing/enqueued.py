@@ -6,10 +6,10 @@ from typing import Any
 
 from reprieve.app import Reprieve
 from reprieve.call import Call
-from reprieve.codec import load
 from reprieve.core.duration import spell
 from reprieve.core.job import Job
 from reprieve.errors import UndecodablePayload
+from reprieve.json_data import load
 from reprieve.portal import Portal
 from reprieve.stores.paginate import find_all
 from reprieve.stores.protocol import Filter

@@ -10,7 +10,6 @@ from inspect import isawaitable
 from typing import Protocol
 
 from reprieve.clock import Clock
-from reprieve.codec import dump
 from reprieve.context import Running, enter
 from reprieve.core.classify import judge
 from reprieve.core.failure import Failure
@@ -21,6 +20,7 @@ from reprieve.core.unreadable import unreadable_record
 from reprieve.core.verdict import Verdict
 from reprieve.declaration import Declaration
 from reprieve.errors import UndecodablePayload, UnserialisableArgument
+from reprieve.json_data import dump
 from reprieve.registry import Registry
 from reprieve.signals import Cancel, Fail, Retry, Signal, Snooze
 from reprieve.worker import logs
