@@ -64,6 +64,7 @@ FIGURES = (
     _less("retry.p99", "1 s retry late, p99", "ms"),
     Figure(name="retry.early", title="– retries that came early", unit="", better="less", is_count=True),
     _more("enqueue.one", "enqueue one by one", "jobs/s"),
+    _more("enqueue.awaited", "enqueue one by one, in one coroutine", "jobs/s"),
     _more("enqueue.crowd", "enqueue, 100 callers at once", "jobs/s"),
     _more("enqueue.bulk", "enqueue in bulk", "jobs/s"),
     _less("size.bytes", "bytes of a queued job", "B"),

@@ -77,7 +77,7 @@ def retry(side: Side, sizes: Sizes, home: Home) -> Found:
 def enqueue(side: Side, sizes: Sizes, home: Home) -> Found:
     """Enqueue without a worker, each way in a new store."""
     crowd = sizes.crowd if side.backlog == 1 else sizes.one
-    counts = {"one": sizes.one, "crowd": crowd, "bulk": round(sizes.bulk * side.backlog)}
+    counts = {"one": sizes.one, "awaited": sizes.one, "crowd": crowd, "bulk": round(sizes.bulk * side.backlog)}
     found: Found = {}
     for word, count in counts.items():
         with home.empty() as place:

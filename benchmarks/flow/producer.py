@@ -119,7 +119,7 @@ def main() -> None:
     """Do what the command line says."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("module")
-    parser.add_argument("word", choices=["versions", "fill", "one", "crowd", "bulk", "pace"])
+    parser.add_argument("word", choices=["versions", "fill", "one", "awaited", "crowd", "bulk", "pace"])
     parser.add_argument("--task", default="nothing")
     parser.add_argument("--count", type=int, default=1)
     parser.add_argument("--tenants", type=int, default=10)
@@ -152,8 +152,8 @@ def _speed(producer: BaseProducer, word: str, count: int) -> float | None:
     if word == "one":
         for number in range(count):
             producer.send("nothing", 0, number % 10)
-    elif word == "crowd":
-        producer.crowd("nothing", count, CALLERS)
+    elif word in ("awaited", "crowd"):
+        producer.crowd("nothing", count, 1 if word == "awaited" else CALLERS)
     elif not producer.bulk("nothing", count, 10):
         return None
     return count / (time.perf_counter() - started)

@@ -65,6 +65,10 @@ class Producer {
     for (let number = 0; number < count; number++) await this.send("nothing", 0n);
   }
 
+  awaited(count) {
+    return this.one(count);
+  }
+
   async crowd(count) {
     const call = async () => this.one(Math.floor(count / CALLERS));
     await Promise.all(Array.from({ length: CALLERS }, call));

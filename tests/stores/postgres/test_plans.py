@@ -15,11 +15,10 @@ import pytest
 
 from reprieve.core.change import Change, cancel
 from reprieve.core.job import Job
-from reprieve.stores.postgres import PostgresStore, sessions, settle
+from reprieve.stores.postgres import PostgresStore, enqueue, sessions, settle
 from reprieve.stores.postgres.address import Address, address_of
 from reprieve.stores.postgres.claim import claim
 from reprieve.stores.postgres.claim_lock import ClaimLock
-from reprieve.stores.postgres.enqueue import enqueue
 from reprieve.stores.postgres.functions import functions
 from reprieve.stores.postgres.lane_cache import LaneCache
 from reprieve.stores.postgres.pipeline import Pipeline
@@ -136,8 +135,9 @@ async def test_hot_path_reads_no_whole_table(url: str, is_analyzed: bool) -> Non
             assert claimed.jobs
             changes = tuple(fail(job) if place % 2 else succeed(job) for place, job in enumerate(claimed.jobs))
         more: list[Job] = [new_job(store, key="another"), new_job(store, due_at=START + 90_000)]
-        server.run(lambda tx: enqueue(tx, address_of(url).schema, [new_job(store)], START))
-        server.run(lambda tx: enqueue(tx, address_of(url).schema, more, START))
+        statement = enqueue.statement(address_of(url).schema, is_own=True)
+        server.run(lambda tx: tx.execute(statement, enqueue.parameters([new_job(store)], START)))
+        server.run(lambda tx: tx.execute(statement, enqueue.parameters(more, START)))
         server.run(lambda tx: (lock.acquire(tx), settle.settle(tx, lanes, [cancel(more[0], ANOTHER, START)], START)))
         server.run(lambda tx: sessions.recover(tx, lock, lanes, START + 3_600_000, 10))
         plans = server.plans

@@ -19,6 +19,9 @@ READ_SECONDS: Final = 120
 WRITE_SECONDS: Final = 30
 """Seconds to wait for a response to a transaction that writes: it reads little once it has the claim lock."""
 
+POLL_MS: Final = 200
+"""Milliseconds after which a call that waits for the server checks whether it may wait on."""
+
 
 class Connection(psycopg.Connection[Any]):
     """A connection that is closed when the server sends nothing for `max_silence_seconds`."""

@@ -11,7 +11,6 @@ from reprieve.core.duration import milliseconds
 from reprieve.core.ids import created_at
 from reprieve.core.job import Job
 from reprieve.stores.postgres.lane_ref import LaneRef, lane_of
-from reprieve.stores.postgres.pool import Tx
 from reprieve.stores.postgres.rows import array_of, pack
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.protocol import KEY_RETENTION_SECONDS
@@ -67,11 +66,3 @@ def parameters(jobs: Sequence[Job], now: int) -> dict[str, Any]:
         "lane_names": encode([lane.names() for lane in lanes.values()]).decode(),
         "now": now,
     }
-
-
-def enqueue(tx: Tx, schema: str, jobs: Sequence[Job], now: int) -> list[str]:
-    """Store new jobs; return the id under which each is known."""
-    if not jobs:
-        return []
-    row = tx.one(statement(schema, is_own=True), parameters(jobs, now))
-    return list(row[0]) if row else []

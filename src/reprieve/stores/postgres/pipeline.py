@@ -1,13 +1,15 @@
 """Pipeline mode: the statements of a transaction are sent without waiting; a result is read when it is needed.
 
 This is libpq's pipeline mode with the adapters of psycopg, but without its cursors, which took longer for the eight
-statements of a small claim than the server did.
+statements of a small claim than the server did. What waits for the server is a generator of the socket events that it
+waits for, as in psycopg: a thread drives it, or an event loop.
 """
 
 import re
 import select
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
@@ -19,7 +21,8 @@ from psycopg.errors import error_from_result
 from psycopg.pq import ExecStatus, Format, PipelineStatus, TransactionStatus
 
 from reprieve.clock import ticks
-from reprieve.stores.postgres.connection import Connection
+from reprieve.stores.postgres.connection import POLL_MS, Connection
+from reprieve.stores.postgres.socket_events import socket_event
 
 if TYPE_CHECKING:  # psycopg defines it for type checkers only
     from psycopg.pq.abc import PGresult
@@ -27,13 +30,14 @@ if TYPE_CHECKING:  # psycopg defines it for type checkers only
 MAX_PREPARED_STATEMENTS: Final = 256
 """Statements that one connection prepares; the server plans any others each time."""
 
-POLL_MS: Final = 200
-"""Milliseconds after which a thread that waits for the server checks whether it may wait on."""
-
 StatementKey: TypeAlias = tuple[str, tuple[int, ...]]
 """A statement, and the types of its parameters."""
 
+T = TypeVar("T")
 RecordT = TypeVar("RecordT", bound=msgspec.Struct)
+
+Waits: TypeAlias = Generator[int, int, T]
+"""Yields events of the socket to wait for, is sent those that happened, and returns a T."""
 
 _PARAMETER = re.compile(r"%\((\w+)\)s")
 
@@ -113,29 +117,48 @@ class Pipeline:
 
     def end(self) -> None:
         """Wait for all results, and leave pipeline mode."""
-        self._flush()
+        self._drive(self._end())
+
+    async def aend(self) -> None:
+        """Do the same in the running event loop, which goes on meanwhile."""
+        await self._adrive(self._end())
+
+    def _end(self) -> Waits[None]:
+        yield from self._flush()
         while self._awaited:
-            self._receive()
+            yield from self._receive()
         self._libpq.exit_pipeline_mode()
         # An idle connection need not keep its last result in memory.
         self._adapter.set_pgresult(None)
 
     def abort(self) -> None:
         """Discard all results and roll back; close a connection on which that fails."""
+        with self._aborted():
+            self._drive(self._discard())
+            self.connection.rollback()
+
+    async def aabort(self) -> None:
+        """Do the same in the running event loop, where no transaction was begun."""
+        with self._aborted():
+            await self._adrive(self._discard())
+
+    @contextmanager
+    def _aborted(self) -> Iterator[None]:
         try:
-            if not self.connection.closed:
-                self.sync()
-                self._flush()
-                while self._awaited:
-                    self._next_response()
-                self._libpq.exit_pipeline_mode()
-                self.connection.rollback()
+            yield
         except psycopg.Error:
             # Its next user would read the results of this one.
             self.connection.close()
         self._awaited.clear()
         self._preparing.clear()
         self._adapter.set_pgresult(None)
+
+    def _discard(self) -> Waits[None]:
+        self.sync()
+        yield from self._flush()
+        while self._awaited:
+            yield from self._next_response()
+        self._libpq.exit_pipeline_mode()
 
     def rows(self, result: Result) -> list[tuple[Any, ...]]:
         """Wait for a result, and return its rows."""
@@ -147,11 +170,15 @@ class Pipeline:
                 # A Sync, not a Flush: only after a Sync the server counts us as idle, and ends a transaction that
                 # holds the claim lock if this process stops here.
                 self.sync()
-            self._flush()
+        response = result.response or self._drive(self._response_to(result))
+        self._adapter.set_pgresult(response, format=Format.BINARY)
+        return self._adapter.load_rows(0, response.ntuples, tuple)
+
+    def _response_to(self, result: Result) -> "Waits[PGresult]":
+        yield from self._flush()
         while result.response is None:
-            self._receive()
-        self._adapter.set_pgresult(result.response, format=Format.BINARY)
-        return self._adapter.load_rows(0, result.response.ntuples, tuple)
+            yield from self._receive()
+        return result.response
 
     def _prepare(self, key: StatementKey, text: bytes) -> bytes | None:
         """Return the name of a prepared statement, after asking for it if needed; None to send it unprepared."""
@@ -165,9 +192,9 @@ class Pipeline:
             self._awaited.append(key)
         return name
 
-    def _receive(self) -> None:
+    def _receive(self) -> Waits[None]:
         """Receive the next response; raise it if it is an error."""
-        awaited, response = self._next_response()
+        awaited, response = yield from self._next_response()
         if response.status == ExecStatus.FATAL_ERROR:
             raise error_from_result(response, "utf-8")
         if response.status == ExecStatus.PIPELINE_ABORTED:
@@ -176,40 +203,56 @@ class Pipeline:
         if isinstance(awaited, Result):
             awaited.response = response
 
-    def _next_response(self) -> "tuple[Result | StatementKey | None, PGresult]":
+    def _next_response(self) -> "Waits[tuple[Result | StatementKey | None, PGresult]]":
         """Return the next response, and what it responds to."""
-        response = self._read_response()
+        response = yield from self._read_response()
         awaited = self._awaited.popleft()
         if response is None:
             message = "the connection was lost"
             raise psycopg.OperationalError(message)
         if awaited is not None:
             # libpq ends the responses to one statement with None.
-            while self._read_response() is not None:
+            while (yield from self._read_response()) is not None:
                 pass
         if isinstance(awaited, tuple) and response.status == ExecStatus.COMMAND_OK:
             self._prepared[awaited] = self._preparing.pop(awaited)
         return awaited, response
 
-    def _read_response(self) -> "PGresult | None":
+    def _read_response(self) -> "Waits[PGresult | None]":
         while self._libpq.is_busy():
-            self._wait(select.POLLIN)
+            yield select.POLLIN
             self._libpq.consume_input()
         return self._libpq.get_result()
 
-    def _flush(self) -> None:
+    def _flush(self) -> Waits[None]:
         while self._libpq.flush():
             # The server may stop reading until its responses are read.
-            if self._wait(select.POLLIN | select.POLLOUT) & select.POLLIN:
+            if (yield select.POLLIN | select.POLLOUT) & select.POLLIN:
                 self._libpq.consume_input()
 
-    def _wait(self, events: int) -> int:
-        """Wait until one of these events happens on the socket; return which."""
-        self._poll.register(self._libpq.socket, events)
-        since = ticks()
-        while not (happened := self._poll.poll(POLL_MS)):
-            self.connection.require_response(since)
-        return happened[0][1]
+    def _drive(self, waits: Waits[T]) -> T:
+        """Run a generator, blocking the calling thread where it waits."""
+        try:
+            events = next(waits)
+            while True:
+                self._poll.register(self._libpq.socket, events)
+                since = ticks()
+                while not (happened := self._poll.poll(POLL_MS)):
+                    self.connection.require_response(since)
+                events = waits.send(happened[0][1])
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    async def _adrive(self, waits: Waits[T]) -> T:
+        """Run a generator in the running event loop."""
+        try:
+            events = next(waits)
+            while True:
+                events = waits.send(await socket_event(self.connection, events))
+        except StopIteration as end:
+            result: T = end.value
+            return result
 
 
 @cache

@@ -3,11 +3,13 @@
 The statements of a transaction are pipelined: it waits for the server only where it needs a row.
 """
 
+import asyncio
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
@@ -107,6 +109,50 @@ class ConnectionPool:
         with self._room_of_callers:
             return self._run(work, mode)
 
+    async def run_statement(self, statement: str, parameters: dict[str, Any]) -> tuple[Any, ...] | None:
+        """Run a statement that is a transaction by itself; return its first row.
+
+        It runs on the event loop of the caller, if a connection is idle: to switch to a thread and back takes about as
+        long as the server needs to store a job.
+        """
+        self._require_usable()
+        pipeline = self._borrow_at_once()
+        if pipeline is None:
+            return await asyncio.wrap_future(self.submit(lambda tx: tx.one(statement, parameters), SINGLE_STATEMENT))
+        with self._translated():
+            try:
+                pipeline.begin()
+                result = pipeline.send(statement, parameters)
+                pipeline.sync()
+                await pipeline.aend()
+                return result.one()
+            except psycopg.Error as error:
+                await pipeline.aabort()
+                if is_final(error):
+                    pipeline.connection.close()
+                raise
+            finally:
+                # This closes the connection of a call that was cancelled while the server worked on it.
+                self._give_back(pipeline)
+                self._room.release()
+
+    def _borrow_at_once(self) -> Pipeline | None:
+        """Return an idle connection that needs no wait; None if there is none, or a thread has to prepare something."""
+        if self._fault is not None or self._prepare_at is None or ticks() >= self._prepare_at:
+            return None
+        if not self._room.acquire(blocking=False):
+            return None
+        pipeline = self._take_idle()
+        if pipeline is not None and not pipeline.connection.is_pooled:
+            with self._lock:
+                pipeline.connection.max_silence_seconds = WRITE_SECONDS
+                self._busy.add(pipeline)
+            return pipeline
+        if pipeline is not None:
+            self._give_back(pipeline)
+        self._room.release()
+        return None
+
     def _require_usable(self) -> None:
         if self._is_closed:
             raise StoreClosed
@@ -161,9 +207,13 @@ class ConnectionPool:
                 pipeline.connection.max_silence_seconds = 0
 
     def _run(self, work: Work[T], mode: str) -> T:
+        with self._translated(), self._room:
+            return self._on_connection(work, mode)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
         try:
-            with self._room:
-                return self._on_connection(work, mode)
+            yield
         except Exception as error:
             translated = translate(error, self._address.shown)
             if translated is error:

@@ -27,7 +27,7 @@ from reprieve.stores.postgres.claim_lock import ClaimLock
 from reprieve.stores.postgres.find import CURSOR_SHAPES, Search
 from reprieve.stores.postgres.lane_cache import LaneCache
 from reprieve.stores.postgres.notifier import ALL_QUEUES, ENQUEUE_INTERVAL_SECONDS, Notifier
-from reprieve.stores.postgres.pool import SINGLE_STATEMENT, ConnectionPool, Tx
+from reprieve.stores.postgres.pool import SINGLE_STATEMENT, ConnectionPool, Tx, Work
 from reprieve.stores.postgres.rows import Ids
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.protocol import (
@@ -46,6 +46,9 @@ from reprieve.stores.sql.tx import Statements
 
 T = TypeVar("T")
 
+MAX_JOBS_ON_LOOP = 50
+"""Jobs that are enqueued on the event loop: what it takes to pack more would be felt by other coroutines."""
+
 
 class PostgresStore(SqlStore[Tx]):
     """Jobs in a schema of a PostgreSQL database, for any number of processes and machines.
@@ -61,6 +64,7 @@ class PostgresStore(SqlStore[Tx]):
         self.clock = ServerClock(self._time)
         """The clock of the server, which all machines share."""
         self._address = address_of(url, schema, durability)
+        self._enqueue_statement = enqueue.statement(self._address.schema, is_own=True)
         self._lock = ClaimLock()
         self._lanes = LaneCache()
         self._pool = ConnectionPool(self._address)
@@ -73,16 +77,23 @@ class PostgresStore(SqlStore[Tx]):
 
     async def enqueue(self, jobs: Sequence[Job], now: int) -> list[str]:
         """Store new jobs; return the id of each."""
-        work = self._pool.submit(lambda tx: enqueue.enqueue(tx, self._address.schema, jobs, now), SINGLE_STATEMENT)
-        known = await asyncio.wrap_future(work)
-        self._notifier.notify({job.queue for job in jobs}, every=ENQUEUE_INTERVAL_SECONDS)
-        return known
+        if len(jobs) <= MAX_JOBS_ON_LOOP:
+            row = await self._pool.run_statement(self._enqueue_statement, enqueue.parameters(jobs, now))
+        else:
+            row = await asyncio.wrap_future(self._pool.submit(self._enqueue_work(jobs, now), SINGLE_STATEMENT))
+        return self._enqueued(jobs, row)
 
     def enqueue_sync(self, jobs: Sequence[Job], now: int) -> list[str]:
         """Store new jobs, blocking the calling thread."""
-        known = self._pool.run_here(lambda tx: enqueue.enqueue(tx, self._address.schema, jobs, now), SINGLE_STATEMENT)
+        return self._enqueued(jobs, self._pool.run_here(self._enqueue_work(jobs, now), SINGLE_STATEMENT))
+
+    def _enqueue_work(self, jobs: Sequence[Job], now: int) -> Work[tuple[Any, ...] | None]:
+        return lambda tx: tx.one(self._enqueue_statement, enqueue.parameters(jobs, now))
+
+    def _enqueued(self, jobs: Sequence[Job], row: tuple[Any, ...] | None) -> list[str]:
+        """Notify the workers of new jobs; return the ids out of the row that the statement returned."""
         self._notifier.notify({job.queue for job in jobs}, every=ENQUEUE_INTERVAL_SECONDS)
-        return known
+        return list(row[0]) if row else []
 
     def enqueue_in(self, connection: Any, jobs: Sequence[Job], now: int) -> list[str]:  # noqa: ANN401 - the driver's own
         """Store new jobs in the caller's open transaction; they exist once it commits."""

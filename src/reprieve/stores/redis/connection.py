@@ -16,6 +16,7 @@ from reprieve.stores.redis.admission import Admission
 from reprieve.stores.redis.error_mapping import DRIVER_ERRORS, closed_as_broken, is_transient, map_error
 from reprieve.stores.redis.listener import Listener
 from reprieve.stores.redis.replica_ack import ReplicaAck
+from reprieve.stores.redis.script_connections import ScriptConnections
 from reprieve.stores.redis.scripts import Script, script
 from reprieve.stores.redis.tags import partitions_for
 from reprieve.stores.redis.topology import CHECK_PARTITIONS_SECONDS, SCHEMA_VERSION, Topology
@@ -38,6 +39,7 @@ class Connection:
         is_promoted = topology.address.mode != "single"
         is_strict = topology.durability == "strict"
         self._replica_ack = ReplicaAck(self._client, is_promoted=is_promoted) if is_strict else None
+        self._script_connections = ScriptConnections(self._client) if topology.address.mode == "single" else None
         self._listeners: dict[str, Listener] = {}
         self._loop = asyncio.get_running_loop()
         self._refreshing = asyncio.Lock()
@@ -128,11 +130,12 @@ class Connection:
         return reply
 
     async def _send(self, wanted: Script, tag: str, arguments: tuple[Argument, ...]) -> Any:  # noqa: ANN401 - as above
+        execute = self._client.execute_command if self._script_connections is None else self._script_connections.execute
         try:
-            return await self._client.execute_command("EVALSHA", wanted.sha, 1, tag, *arguments)
+            return await execute("EVALSHA", wanted.sha, 1, tag, *arguments)
         except redis_errors.NoScriptError:
             # A server that was restarted, or promoted, does not have the script.
-            return await self._client.execute_command("EVAL", wanted.text, 1, tag, *arguments)
+            return await execute("EVAL", wanted.text, 1, tag, *arguments)
 
     async def _retry(self, call: Callable[[], Any]) -> Any:  # noqa: ANN401 - as above
         """Make a call; repeat it while it fails with errors that may pass."""
@@ -167,6 +170,8 @@ class Connection:
 
     async def _disconnect(self) -> None:
         await asyncio.gather(*(listener.close() for listener in self._listeners.values()))
+        if self._script_connections is not None:
+            await self._script_connections.close()
         await self._client.aclose()
         pool = getattr(self._client, "connection_pool", None)
         if pool is not None:
