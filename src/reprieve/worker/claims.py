@@ -6,10 +6,13 @@ from msgspec.structs import replace
 
 from reprieve.clock import Clock
 from reprieve.core.change import Change
-from reprieve.errors import SessionDead, StoreError, StoreFull, StoreReadOnly
+from reprieve.errors import SessionDead, StoreError, StoreFull, StoreReadOnly, UnsafeStore
 from reprieve.stores.protocol import Claim, Claimed, Store
 from reprieve.worker.job_logging import log_refused
 from reprieve.worker.supervised_loop import LoopBackoff, Outage
+
+_CORRECTABLE = (StoreFull, StoreReadOnly, UnsafeStore)
+"""Errors that a person corrects while the worker waits with what it has to settle."""
 
 
 class SessionClaims:
@@ -50,7 +53,7 @@ class SessionClaims:
                 await self._clock.tune()
                 claimed = await self._store.claim(replace(claim, now=self._clock.now()))
             except StoreError as error:
-                if not (error.is_passing or isinstance(error, StoreFull | StoreReadOnly)):
+                if not (error.is_passing or isinstance(error, _CORRECTABLE)):
                     # Not transient.
                     raise
                 await backoff.wait(error)

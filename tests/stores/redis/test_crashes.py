@@ -15,7 +15,7 @@ from reprieve.errors import StoreUnreachable, UnsafeStore
 from reprieve.stores.protocol import Filter
 from reprieve.stores.redis import RedisStore
 from reprieve.stores.redis.server_checks import Durability
-from reprieve.testing.conformance.stage import Worker, enqueue, new_jobs, succeed
+from reprieve.testing.conformance.stage import START, Worker, enqueue, new_jobs, succeed
 from tests.servers import redis as servers
 from tests.stores.redis.load import Load
 from tests.stores.redis.recount import complaints
@@ -216,6 +216,28 @@ async def test_server_that_comes_back_as_another_is_looked_at_again() -> None:
         with server.client() as client:
             client.config_set("maxmemory-policy", "noeviction")
         await enqueue(store, *new_jobs(store, 5))
+        await store.close()
+
+
+async def test_session_lives_on_while_its_server_is_unsafe() -> None:
+    with servers.own(appendfsync="always") as server:
+        store = RedisStore(server.url)
+        await enqueue(store, *new_jobs(store, 1))
+        worker = await Worker.open(store, lease=10.0)
+        job = await worker.one()
+        server.kill()
+        server.settings["maxmemory-policy"] = "allkeys-lru"
+        starting = asyncio.create_task(asyncio.to_thread(server.start))
+        with pytest.raises(UnsafeStore):
+            await worker.ask()
+        await starting
+        assert await worker.heartbeat(START + 9_000, lease=10.0)
+        with pytest.raises(UnsafeStore):
+            await worker.settle(succeed(job))
+        with server.client() as client:
+            client.config_set("maxmemory-policy", "noeviction")
+        assert await store.recover(START + 15_000) == []
+        assert await worker.settle(succeed(job)) == ["applied"]
         await store.close()
 
 

@@ -24,6 +24,9 @@ from reprieve.stores.redis.topology import CHECK_PARTITIONS_SECONDS, SCHEMA_VERS
 MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.02, 0.5
 """The pause before a repeat, at first and at most; it doubles each time."""
 
+_UNCHECKED = frozenset({"heartbeat", "register"})
+"""Scripts of a heartbeat, which run on a server that has become unsafe: a session that waits for it must not die."""
+
 Argument = bytes | str | int | float
 
 
@@ -117,11 +120,14 @@ class Connection:
         return int(version)
 
     async def _run(self, wanted: Script, tag: str, arguments: tuple[Argument, ...]) -> Any:  # noqa: ANN401 - as above
+        is_checked = wanted.name not in _UNCHECKED
         try:
-            await self._admission.check_again(tag)
+            if is_checked:
+                await self._admission.check_again(tag)
             reply = await self._send(wanted, tag, arguments)
-            # A Cluster may have redirected the call to another server.
-            await self._admission.check_again(tag)
+            if is_checked:
+                # A Cluster may have redirected the call to another server.
+                await self._admission.check_again(tag)
         except DRIVER_ERRORS:
             self._topology.forget_checks()
             raise
