@@ -229,8 +229,9 @@ class Store(Protocol):
     async def enqueue(self, jobs: Sequence[Job], now: int) -> list[str]:
         """Store new jobs; return the id of each.
 
-        A job whose (task, tenant, key) belongs to another job is not stored: its id is that of the other job, which
-        may be waiting, running, dead or recently ended. A job whose id is stored already stays as it is.
+        A job whose (task, tenant, key) belongs to another job is not stored: its id is that of the other job. A key
+        belongs to its job for `key_ttl` seconds from the enqueue, and for as long as the job waits, runs, or is kept as
+        dead or cancelled. A job whose id is stored already stays as it is.
         """
         ...
 
