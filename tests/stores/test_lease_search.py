@@ -1,13 +1,8 @@
 """Searches for the jobs of a session and for jobs by their ids, beside many jobs that other sessions run."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-from uuid import uuid4
-
 import pytest
 
 from reprieve.clock import ticks
-from reprieve.stores.open import open_store
 from reprieve.stores.protocol import Annotation, Filter, Store
 from reprieve.testing.conformance.stage import START, Worker, enqueue, new_jobs
 
@@ -16,23 +11,9 @@ MAX_SECONDS = 0.025
 """For one search; reading all 5,000 leased jobs takes at least 40 ms on SQLite and 100 ms on PostgreSQL."""
 
 
-@pytest.fixture(params=["sqlite", "postgres", "redis"])
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
-    name = f"leases_{uuid4().hex[:12]}"
-    match request.param:
-        case "sqlite":
-            url = f"sqlite:///{tmp_path}/jobs.db"
-        case "postgres":
-            url = f"{request.getfixturevalue('postgres_url')}?schema={name}"
-        case _:
-            url = f"{request.getfixturevalue('redis_url')}?prefix={name}"
-    store = open_store(url)
-    yield store
-    await store.close()
-
-
 @pytest.mark.faults
-async def test_leases_of_one_session_and_of_one_job_are_found_without_reading_the_others(store: Store) -> None:
+async def test_leases_of_one_session_and_of_one_job_are_found_without_reading_the_others(any_store: Store) -> None:
+    store = any_store
     many = await Worker.open(store, "many", slots=LEASED)
     for _ in range(0, LEASED, 100):
         await enqueue(store, *new_jobs(store, 100))

@@ -250,6 +250,7 @@ class Store(Protocol):
     async def apply(self, changes: Sequence[Change], now: int) -> list[ChangeResult]:
         """Apply changes that no session makes: retry, cancel, recover, expire, revive. Return a result for each.
 
+        Each change is whole. Many changes may be several writes, so that no claim waits for all of them.
         A job with a cancel request is cancelled instead of waiting again; see `Annotation`.
         """
         ...

@@ -37,7 +37,9 @@ from reprieve.stores.redis.partition_reads import PartitionReads
 from reprieve.stores.redis.partitioned_claim import MAX_CALLS_PER_CLAIM
 from reprieve.stores.redis.replies import ClaimReply, HeldJob, StoredJob, pairs, read_claim, rows
 
-MAX_CHANGES_PER_CALL = 250
+MAX_CHANGES_PER_CALL = 40
+"""Changes that one script applies; a claim waits for it, some 20 ms if all were applied before."""
+
 MAX_IDS_PER_CALL = 1_000
 
 UNKNOWN, STORED = "unknown", "stored"
