@@ -226,8 +226,9 @@ class Store(Protocol):
     async def enqueue(self, jobs: Sequence[Job], now: int) -> list[str]:
         """Store new jobs; return the id of each.
 
-        A job whose (task, tenant, key) belongs to another job is not stored: its id is that of the other job, which
-        may be waiting, running, dead or recently ended. A job whose id is stored already stays as it is.
+        A job whose (task, tenant, key) belongs to another job is not stored: its id is that of the other job. A key
+        belongs to its job for `key_ttl` seconds from the enqueue, and for as long as the job waits, runs, or is kept as
+        dead or cancelled. A job whose id is stored already stays as it is.
         """
         ...
 
@@ -246,6 +247,7 @@ class Store(Protocol):
     async def apply(self, changes: Sequence[Change], now: int) -> list[ChangeResult]:
         """Apply changes that no session makes: retry, cancel, recover, expire, revive. Return a result for each.
 
+        Each change is whole. Many changes may be several writes, so that no claim waits for all of them.
         A job with a cancel request is cancelled instead of waiting again; see `Annotation`.
         """
         ...

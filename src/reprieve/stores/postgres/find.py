@@ -1,6 +1,7 @@
 """Finding and counting jobs in a schema; see `stores/sql/find.py` for how."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from reprieve.core.ids import id_from_bytes, is_id
 from reprieve.core.job import Job
@@ -31,30 +32,30 @@ class Search(SqlSearch[str]):
     queues = (-MAX_INT - 1, MAX_INT)
 
     def __init__(self, tx: Tx, lanes: LaneCache, now: int) -> None:
-        """Read the leases, and the limiters that are held."""
+        """Read the limiters that are held."""
         sql, self._lanes, self._postgres = statements("find"), lanes, tx
-        # Both go out before the first is awaited.
-        leased, held = tx.execute(sql["leases"]), tx.execute(sql["held"])
-        requests = cancels(tx)
-        leases = {
-            job: Lease(session, at, requests.get(job))
-            for session, at, packed in leased.all()
-            for job in map(id_from_bytes, unpack_lease(packed))
-        }
-        super().__init__(tx, sql, now, leases=leases, held=frozenset(limiter for (limiter,) in held.all()))
+        super().__init__(tx, sql, now, held=frozenset(limiter for (limiter,) in tx.all(sql["held"])))
 
     def _id_of(self, job_id: str) -> str:
         return job_id
 
-    def _jobs(self, ids: Sequence[str]) -> list[tuple[str, Job, int]]:
-        found = self._tx.all(statements("sessions")["jobs"], {"ids": array_of(ids)}) if ids else []
-        rows: list[JobRow[str]] = [JobRow(*row) for row in found]
-        self._load_lanes(row.lane for row in rows)
-        return [(row.id, self._read(row), row.lane) for row in rows]
+    def _rows(self, ids: Sequence[str]) -> Iterable[Sequence[Any]]:
+        return self._tx.all(statements("sessions")["jobs"], {"ids": array_of(ids)}) if ids else []
 
-    def _job(self, row: JobRow[str]) -> Job:
+    def _find_leases(self, ids: Sequence[str]) -> Iterable[Sequence[Any]]:
+        return self._tx.all(self._sql["leases_of_jobs"], {"ids": array_of(ids)})
+
+    def _unpack_leases(self, rows: Iterable[Sequence[Any]]) -> Mapping[str, Lease]:
+        requests = cancels(self._postgres)
+        return {
+            job: Lease(session, at, requests.get(job))
+            for session, at, packed in rows
+            for job in map(id_from_bytes, unpack_lease(packed))
+        }
+
+    def _job(self, row: JobRow[str], lease: Lease | None) -> Job:
         stored = StoredJob(row.id, row.state, row.version, row.wait, row.due, row.lane, row.record or b"")
-        return unpack(stored, self._lanes[row.lane], self._leases.get(row.id))
+        return unpack(stored, self._lanes[row.lane], lease)
 
     def _succeeded_job(self, job_id: str) -> Job | None:
         return finished_job(self._postgres, job_id)

@@ -117,9 +117,7 @@ class PostgresStore(SqlStore[Tx]):
         self._notify_of(request.changes, claimed.results, request.session)
         return claimed
 
-    async def apply(self, changes: Sequence[Change], now: int) -> list[ChangeResult]:
-        """Carry out changes that no session makes."""
-
+    async def _apply(self, changes: Sequence[Change], now: int) -> list[ChangeResult]:
         def work(tx: Tx) -> list[ChangeResult] | None:
             if not self._lock.acquire(tx).is_all_counted:
                 # Lanes must have counted a job before it is changed.

@@ -37,11 +37,13 @@ from reprieve.stores.redis.partition_reads import PartitionReads
 from reprieve.stores.redis.partitioned_claim import MAX_CALLS_PER_CLAIM
 from reprieve.stores.redis.replies import ClaimReply, HeldJob, StoredJob, pairs, read_claim, rows
 
-MAX_CHANGES_PER_CALL = 250
+MAX_CHANGES_PER_CALL = 40
+"""Changes that one script applies; a claim waits for it, some 20 ms if all were applied before."""
+
 MAX_IDS_PER_CALL = 1_000
 
-UNKNOWN, REMEMBERED, STORED = "unknown", "remembered", "stored"
-"""What a partition knows of a job: nothing; that it was stored and is deleted; all."""
+UNKNOWN, STORED = "unknown", "stored"
+"""What a partition knows of a job: nothing; or all, and the job has not succeeded. See has_jobs.lua for other words."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _SETTINGS = msgspec.Raw(_encode(msgspec.structs.asdict(DEFAULTS)))
@@ -93,7 +95,7 @@ class Partition:
         return reply
 
     async def has_jobs(self, ids: Sequence[str]) -> list[str]:
-        """Return for each job whether it is stored, remembered or unknown."""
+        """Return for each job whether it is stored, succeeded, remembered or unknown."""
         known: list[str] = []
         for start in range(0, len(ids), MAX_IDS_PER_CALL):
             some = b"".join(map(id_to_bytes, ids[start : start + MAX_IDS_PER_CALL]))

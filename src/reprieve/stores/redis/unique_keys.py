@@ -33,7 +33,7 @@ _SINGLE: Final = Struct(">16sd")
 """A key from the time when there was one partition: id of its job, until when it is kept."""
 
 HasJobs = Callable[[Sequence[str]], Awaitable[list[str]]]
-"""Returns for each job whether it is stored, remembered or unknown."""
+"""Returns for each job whether it is stored, succeeded, remembered or unknown."""
 
 
 class Wanted(NamedTuple):
@@ -132,7 +132,7 @@ class UniqueKeys:
         await self._spread("confirm", now, [(key_of(job), id_to_bytes(job.id)) for job in jobs])
 
     async def prune(self, now: int) -> int:
-        """Forget keys whose time is up and whose jobs are deleted, and those of dead producers; return how many.
+        """Forget keys whose time is up and whose jobs do not hold them, and those of dead producers; return how many.
 
         A key whose job is stored is confirmed, before the job can have run and be forgotten.
         """

@@ -6,7 +6,8 @@ place of the job in it.
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from msgspec.structs import replace
@@ -31,6 +32,9 @@ MAX_INT = (1 << 63) - 1
 
 MAX_STATE = 9
 """A state after all that ended jobs have."""
+
+MAX_IDS_TO_FIND = 20
+"""Jobs whose leases the database looks for; those of more jobs are found faster by reading all leases."""
 
 PAGE = 100
 """Jobs that are read at a time, where their ids are known."""
@@ -77,22 +81,32 @@ class LaneCounts(NamedTuple):
 
 
 class SqlSearch(ABC, Generic[Id]):
-    """What one search needs to know of the store: the leases, and the limiters that are held."""
+    """What one search needs to know of the store: the limiters that are held, and the leases that it asks for."""
 
     ids: tuple[Id, Id]
     """An id before, and one after that of every job."""
     queues: tuple[int, int]
     """The lowest and the highest id of a queue."""
 
-    def __init__(
-        self, tx: SqlTx, sql: Statements, now: int, *, leases: Mapping[Id, Lease], held: frozenset[int]
-    ) -> None:
-        """Take a transaction, the statements of `find.sql`, the leases by job, and the limiters that are held."""
+    def __init__(self, tx: SqlTx, sql: Statements, now: int, *, held: frozenset[int]) -> None:
+        """Take a transaction, the statements of `find.sql`, and the limiters that are held."""
         self._tx = tx
         self._sql = sql
         self._now = now
-        self._leases = leases
         self._held = held
+
+    @cached_property
+    def _leases(self) -> Mapping[Id, Lease]:
+        """All leases, by job."""
+        return self._unpack_leases(self._tx.all(self._sql["leases"]))
+
+    def _leases_of_session(self, session: str) -> Mapping[Id, Lease]:
+        """Return the leases of one session, by job."""
+        return self._unpack_leases(self._tx.all(self._sql["leases_of_session"], {"session": session}))
+
+    def _leases_of_jobs(self, ids: Sequence[Id]) -> Mapping[Id, Lease]:
+        """Return the leases of some jobs, by job, and perhaps of others; the database finds those of a few."""
+        return self._unpack_leases(self._find_leases(ids)) if len(ids) <= MAX_IDS_TO_FIND else self._leases
 
     # what differs between stores
 
@@ -101,12 +115,20 @@ class SqlSearch(ABC, Generic[Id]):
         """Return how the tables name a job."""
 
     @abstractmethod
-    def _jobs(self, ids: Sequence[Id]) -> list[tuple[Id, Job, int]]:
-        """Return the jobs that have these ids and have not succeeded, each with its lane."""
+    def _rows(self, ids: Sequence[Id]) -> Iterable[Sequence[Any]]:
+        """Return the rows of the jobs that have these ids and have not succeeded."""
 
     @abstractmethod
-    def _job(self, row: JobRow[Id]) -> Job:
+    def _job(self, row: JobRow[Id], lease: Lease | None) -> Job:
         """Return the job of a row whose lane was loaded."""
+
+    @abstractmethod
+    def _find_leases(self, ids: Sequence[Id]) -> Iterable[Sequence[Any]]:
+        """Return the rows of the leases that may hold these jobs: session, when it was leased, and packed jobs."""
+
+    @abstractmethod
+    def _unpack_leases(self, rows: Iterable[Sequence[Any]]) -> Mapping[Id, Lease]:
+        """Return the leases in these rows, by job."""
 
     @abstractmethod
     def _succeeded_job(self, job_id: str) -> Job | None:
@@ -144,7 +166,8 @@ class SqlSearch(ABC, Generic[Id]):
     def by_ids(self, ids: Sequence[str]) -> Iterator[tuple[Job, int]]:
         """Return jobs by their ids, succeeded ones too, each with its lane."""
         keys = {job_id: self._id_of(job_id) for job_id in ids}
-        found = {key: (job, lane) for key, job, lane in self._jobs(list(keys.values()))}
+        wanted = list(keys.values())
+        found = {key: (job, lane) for key, job, lane in self._jobs(wanted, self._leases_of_jobs(wanted))}
         for job_id in ids:
             job, lane = found.get(keys[job_id], (None, 0))
             if job is not None and (job.id == job_id or unreadable_record(job) is not None):
@@ -159,7 +182,8 @@ class SqlSearch(ABC, Generic[Id]):
             case "living":
                 return self._living(after, wanted)
             case "running":
-                return self._running(after, newest_first=wanted.newest_first)
+                leases = self._leases_of_session(wanted.session) if wanted.session else self._leases
+                return self._running(leases, after, newest_first=wanted.newest_first)
             case "ended":
                 return self._ended(after, wanted)
             case "succeeded":
@@ -175,15 +199,21 @@ class SqlSearch(ABC, Generic[Id]):
             self._load_lanes(row.lane for row in rows)
             for row in rows:
                 if row.record is not None and self._may_match(row, wanted.id_parts):
-                    yield [row.id], self._read(row), row.lane
+                    yield [row.id], self._read(row, self._leases.get(row.id)), row.lane
             if len(rows) < EXAMINED:
                 return
             last = rows[-1].id
             yield [last], None, 0
 
-    def _read(self, row: JobRow[Id]) -> Job:
+    def _jobs(self, ids: Sequence[Id], leases: Mapping[Id, Lease]) -> list[tuple[Id, Job, int]]:
+        """Return the jobs that have these ids and have not succeeded, each with its lane."""
+        rows: list[JobRow[Id]] = [JobRow(*row) for row in self._rows(ids)]
+        self._load_lanes(row.lane for row in rows)
+        return [(row.id, self._read(row, leases.get(row.id)), row.lane) for row in rows]
+
+    def _read(self, row: JobRow[Id], lease: Lease | None) -> Job:
         """Return the job of a row; when it ended, and why, are also known where its record cannot be read."""
-        job = self._job(row)
+        job = self._job(row, lease)
         if job.finished_at is not None or job.state not in ("dead", "cancelled"):
             return job
         end = end_of(self._tx, self._sql, self._lane(row.lane).queue_id, row.state, row.id)
@@ -201,12 +231,14 @@ class SqlSearch(ABC, Generic[Id]):
         }
         return self._list_of([lane for (lane,) in self._tx.all(self._sql["lanes"], names)])
 
-    def _running(self, after: Sequence[Key] = (), *, newest_first: bool = False) -> Iterator[Step]:
+    def _running(
+        self, leases: Mapping[Id, Lease], after: Sequence[Key] = (), *, newest_first: bool = False
+    ) -> Iterator[Step]:
         last: Any = after[0] if after else self.ids[newest_first]
-        left = (job for job in self._leases if (job < last if newest_first else job > last))
+        left = (job for job in leases if (job < last if newest_first else job > last))
         ids = sorted(left, reverse=newest_first)
         for start in range(0, len(ids), PAGE):
-            page = self._jobs(ids[start : start + PAGE])
+            page = self._jobs(ids[start : start + PAGE], leases)
             for key, job, lane in sorted(page, key=lambda found: found[0], reverse=newest_first):
                 yield [key], job, lane
 
@@ -225,7 +257,7 @@ class SqlSearch(ABC, Generic[Id]):
         statement = self._sql["ended_newest" if wanted.newest_first else "ended"]
         while rows := self._tx.all(statement, parameters | key._asdict()):
             keys: list[EndedKey[Id]] = [EndedKey(*row) for row in rows]
-            found = {job_id: (job, lane) for job_id, job, lane in self._jobs([one.id for one in keys])}
+            found = {job_id: (job, lane) for job_id, job, lane in self._jobs([one.id for one in keys], {})}
             for key in keys:
                 if key.id in found:
                     yield list(key), *found[key.id]
@@ -271,7 +303,7 @@ class SqlSearch(ABC, Generic[Id]):
             yield "dead", names, count.dead
         for lane, number in cancelled:
             yield "cancelled", self._lane(lane), number
-        for _, job, lane in self._running():
+        for _, job, lane in self._running(self._leases):
             if job is not None:
                 yield self.status(job, lane), self._lane(lane), 1
 

@@ -1,15 +1,19 @@
 """The operations of the protocol that only read, which the stores on SQL databases have in common."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar, Generic, TypeVar
 
+from reprieve.core.change import Change
 from reprieve.core.events import Event
 from reprieve.stores import search
-from reprieve.stores.protocol import Filter, LimitState, Page, Subject, Tally
+from reprieve.stores.protocol import ChangeResult, Filter, LimitState, Page, Subject, Tally
 from reprieve.stores.search import Search, Shapes
 from reprieve.stores.sql import find, limits
 from reprieve.stores.sql.tx import SqlTx, Statements
+
+MAX_CHANGES_PER_WRITE = 25
+"""Changes that one transaction applies; a claim waits for it, on PostgreSQL some 15 ms."""
 
 T = TypeVar("T")
 Tx = TypeVar("Tx")
@@ -41,6 +45,17 @@ class SqlStore(ABC, Generic[Tx]):
     @abstractmethod
     def _stored_id(self, job_id: str) -> int | str:
         """Return how the tables name a job."""
+
+    @abstractmethod
+    async def _apply(self, changes: Sequence[Change], now: int) -> list[ChangeResult]:
+        """Carry out a few changes in one transaction."""
+
+    async def apply(self, changes: Sequence[Change], now: int) -> list[ChangeResult]:
+        """Carry out changes that no session makes, some at a time, so that no claim waits for all of them."""
+        results: list[ChangeResult] = []
+        for start in range(0, len(changes), MAX_CHANGES_PER_WRITE):
+            results += await self._apply(changes[start : start + MAX_CHANGES_PER_WRITE], now)
+        return results
 
     async def find(self, wanted: Filter, now: int, cursor: str = "", limit: int = 100) -> Page:
         """Return a page of jobs."""

@@ -1,7 +1,8 @@
 """Finding and counting jobs in a file; see `stores/sql/find.py` for how."""
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -13,7 +14,7 @@ from reprieve.stores.sql.lanes import LaneRef
 from reprieve.stores.sqlite.annotations import cancel_requests
 from reprieve.stores.sqlite.finished import finished_jobs
 from reprieve.stores.sqlite.lane_cache import LaneCache
-from reprieve.stores.sqlite.leases import unpack_lease
+from reprieve.stores.sqlite.leases import packed_row, unpack_lease
 from reprieve.stores.sqlite.rows import Row, may_have_part, row_id, unpack
 from reprieve.stores.sqlite.statements import statements
 from reprieve.stores.sqlite.tx import SqliteTx
@@ -33,29 +34,31 @@ class Search(SqlSearch[int]):
     queues = (-1, MAX_INT)
 
     def __init__(self, tx: sqlite3.Connection, lanes: LaneCache, now: int) -> None:
-        """Read the leases, and the limiters that are held."""
+        """Read the limiters that are held."""
         sql, self._connection, self._lanes = statements("find"), tx, lanes
-        requests = cancel_requests(tx)
-        leases = {
-            row: Lease(session, at, requests.get(row))
-            for session, at, packed in tx.execute(sql["leases"])
-            for row in unpack_lease(packed)
-        }
         held = frozenset(limiter for (limiter,) in tx.execute(sql["held"]))
-        super().__init__(SqliteTx(tx), sql, now, leases=leases, held=held)
+        super().__init__(SqliteTx(tx), sql, now, held=held)
 
     def _id_of(self, job_id: str) -> int:
         return row_id(job_id)
 
-    def _jobs(self, ids: Sequence[int]) -> list[tuple[int, Job, int]]:
+    def _rows(self, ids: Sequence[int]) -> Iterable[Sequence[Any]]:
         found = (self._tx.one(self._sql["job"], {"id": row}) for row in ids)
-        rows: list[JobRow[int]] = [JobRow(*row) for row in found if row is not None]
-        self._load_lanes(row.lane for row in rows)
-        return [(row.id, self._read(row), row.lane) for row in rows]
+        return (row for row in found if row is not None)
 
-    def _job(self, row: JobRow[int]) -> Job:
+    def _find_leases(self, ids: Sequence[int]) -> Iterable[Sequence[Any]]:
+        for row in ids:
+            yield from self._tx.all(self._sql["leases_of_job"], {"packed": packed_row(row)})
+
+    def _unpack_leases(self, rows: Iterable[Sequence[Any]]) -> Mapping[int, Lease]:
+        requests = cancel_requests(self._connection)
+        return {
+            row: Lease(session, at, requests.get(row)) for session, at, packed in rows for row in unpack_lease(packed)
+        }
+
+    def _job(self, row: JobRow[int], lease: Lease | None) -> Job:
         facts = Row(row.id, row.state, row.version, row.wait, row.due)
-        return unpack(facts, row.record or b"", self._lanes[row.lane], self._leases.get(row.id))
+        return unpack(facts, row.record or b"", self._lanes[row.lane], lease)
 
     def _succeeded_job(self, job_id: str) -> Job | None:
         return next((job for job in finished_jobs(self._connection, row_id(job_id)) if job.id == job_id), None)

@@ -22,6 +22,11 @@ unpack_lease = msgspec.msgpack.Decoder(dict[int, LeasedJob]).decode
 """Return the leased jobs of one claim, by the ids of their rows."""
 
 
+def packed_row(row: int) -> bytes:
+    """Return the id of a row as it stands in a packed lease, for a statement that looks for it there."""
+    return pack_lease(row)
+
+
 def lease_ids(session: int, since: int = 0, up_to: int = MAX_CLAIM_NUMBER) -> tuple[int, int]:
     """Return the first and the last id that leases of a session can have, by the numbers of its claims."""
     return session << 32 | since, session << 32 | up_to

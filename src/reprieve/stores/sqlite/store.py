@@ -148,8 +148,7 @@ class SqliteStore(SqlStore[sqlite3.Connection]):
         # A lease alone need not survive a loss of power, which also ends the session that holds it.
         return await self._write(lambda tx: claim(tx, self._lanes, request), is_lasting=bool(request.changes))
 
-    async def apply(self, changes: Sequence[Change], now: int) -> list[ChangeResult]:
-        """Carry out changes that no session makes."""
+    async def _apply(self, changes: Sequence[Change], now: int) -> list[ChangeResult]:
         return await self._write(lambda tx: settle.apply(tx, self._lanes, changes, now))
 
     async def heartbeat(self, heartbeat: Heartbeat) -> bool:

@@ -187,6 +187,20 @@ async def check_key_outlives_its_job_for_its_time(store: Store) -> None:
     expect_job(await get(store, again, late), again, "the second job of a key")
 
 
+async def check_key_of_a_succeeded_job_is_free_after_its_time_though_the_job_is_kept(store: Store) -> None:
+    job = await enqueued(store, key="k", key_ttl=100.0)
+    worker = await Worker.open(store)
+    await worker.settle(succeed(await worker.one()))
+    soon, late = START + 99 * SECOND, START + 101 * SECOND
+    expect_equal(await enqueue(store, new_job(store, soon, key="k"), at=soon), [job.id], "the result before its time")
+    again = new_job(store, late, key="k")
+    expect_equal(await enqueue(store, again, at=late), [again.id], "the result after its time")
+    kept = await get(store, job, late)
+    expect_equal(kept and kept.state, "succeeded", "the state of the first job, which is kept")
+    third = new_job(store, late, key="k")
+    expect_equal(await enqueue(store, third, at=late), [again.id], "the result while the second job waits")
+
+
 async def check_key_is_kept_for_a_day_unless_it_says_otherwise(store: Store) -> None:
     job = await enqueued(store, key="k")
     await store.apply([change.make(job, Cancel(), START)], START)

@@ -40,6 +40,14 @@ select seq, jobs from finished where seq <= %(seq)s and kept > 0 order by seq de
 -- name: leases
 select s.name, l.leased_at, l.jobs from lease as l join session as s on s.id = l.session;
 
+-- name: leases_of_session
+select s.name, l.leased_at, l.jobs from session as s join lease as l on l.session = s.id and l.claim >= s.first_lease
+where s.name = %(session)s;
+
+-- name: leases_of_jobs
+select s.name, l.leased_at, l.jobs from lease as l join session as s on s.id = l.session
+where exists (select 1 from unnest(%(ids)s::uuid[]) as v (id) where position(uuid_send(v.id) in l.jobs) > 0);
+
 -- name: held
 select id from limiter where permits = 0;
 

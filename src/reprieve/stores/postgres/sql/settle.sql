@@ -8,7 +8,8 @@ select j.id, j.state, j.version, j.waiting_for, j.due_at, j.lane, j.record,
            when (
                select r.id from ready as r where r.lane = j.lane and r.ready_at = ready_at(j.due_at, j.id) and r.id = j.id
            ) is not null then 'ready'
-           when j.state = 3 and uuid_send(j.id) not in (select leased_ids()) then 'fresh'
+           -- A fresh job up to the watermark was taken, or requeued: see requeue_late_commits.
+           when j.state = 3 and j.id > (select l.fresh_watermark from lane as l where l.id = j.lane) then 'fresh'
            when (
                select d.id from delayed as d join lane as l on l.id = j.lane
                where d.queue = l.queue and d.waiting_for = greatest(j.waiting_for, 1) and d.id = j.id

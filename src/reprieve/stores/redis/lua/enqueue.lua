@@ -3,6 +3,7 @@
 -- needs calls: tag, call, call_many, fetch_fields, split, server_time, notify
 -- needs forgotten: remembered_ids
 -- needs tenants: queue_of
+-- needs finished: holds_key
 -- needs lanes: lanes, load_lanes, flush
 -- needs waiting: new_waiting, add_fresh, write_waiting
 -- KEYS     1: the partition
@@ -83,8 +84,7 @@ local function key_holders(keys)
   for index, packed in ipairs(fetch_fields(tag .. ':unique_keys', names)) do
     if packed then
       local holder, until_at = struct.unpack('>c16d', packed)
-      -- A key outlives its time for as long as its job is stored.
-      if until_at > now or call('HEXISTS', tag .. ':jobs', holder) == 1 then
+      if until_at > now or holds_key(holder) then
         holders[names[index]] = holder
       end
     end

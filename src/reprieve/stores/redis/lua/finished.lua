@@ -2,9 +2,9 @@
 --
 -- needs calls: tag, call, max, min, call_many
 -- needs forgotten: remember_ids
--- needs record: DEAD, CANCELLED, EXPIRED, GIVEN_UP
+-- needs record: WAITING, DEAD, CANCELLED, EXPIRED, GIVEN_UP, is_sound, lane_in
 -- needs tenants: queue_of
--- exports: FINISHED_COUNTERS, finished_key, keep_succeeded, forget_jobs
+-- exports: FINISHED_COUNTERS, finished_key, has_succeeded, holds_key, keep_succeeded, forget_jobs
 
 local MIN_SUCCEEDED_KEPT = 1000 -- of each queue
 local MAX_FORGOTTEN = 2000 -- jobs that one call forgets; the next goes on
@@ -17,6 +17,20 @@ FINISHED_COUNTERS = {[DEAD] = 'dead', [EXPIRED] = 'dead', [CANCELLED] = 'cancell
 -- Returns the sorted set of the dead or cancelled jobs of a queue.
 function finished_key(state, queue)
   return tag .. KEYS_OF_STATES[state] .. queue
+end
+
+-- Whether a stored job has succeeded.
+function has_succeeded(id, record)
+  if not is_sound(record) or string.byte(record, 5) ~= WAITING then
+    return false
+  end
+  return call('ZSCORE', tag .. ':succeeded:' .. string.match(lane_in(record), '^%Z*'), id) and true or false
+end
+
+-- Whether a job holds its unique key beyond the key's time: it waits, runs, or is kept as dead or cancelled.
+function holds_key(id)
+  local record = call('HGET', tag .. ':jobs', id)
+  return record and not has_succeeded(id, record)
 end
 
 -- Deletes records, and remembers the ids.

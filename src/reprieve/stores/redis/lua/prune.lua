@@ -5,7 +5,7 @@
 -- needs tenants: queue_of
 -- needs lanes: lanes, lane_ref, load_lanes, flush
 -- needs events: forget_events
--- needs finished: forget_jobs
+-- needs finished: forget_jobs, holds_key
 -- KEYS     1: the partition
 -- ARGV     1: now, how many succeeded jobs of a queue are kept, and the moments before which succeeded jobs, cancelled
 --             jobs and events go (msgpack)
@@ -81,8 +81,7 @@ local function prune_keys()
   local count = 0
   for _, key in ipairs(call('ZRANGEBYSCORE', tag .. ':unique_key_expiry', '-inf', now, 'LIMIT', 0, left)) do
     local holder = call('HGET', tag .. ':unique_keys', key)
-    if holder and call('HEXISTS', tag .. ':jobs', sub(holder, 1, 16)) == 1 then
-      -- A key stays as long as its job.
+    if holder and holds_key(sub(holder, 1, 16)) then
       call('ZADD', tag .. ':unique_key_expiry', now + HOUR_MS, key)
     else
       call('HDEL', tag .. ':unique_keys', key)

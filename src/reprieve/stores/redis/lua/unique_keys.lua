@@ -8,7 +8,7 @@
 --          the caller's now, else {holder, until when it is kept, whether it is confirmed, when it was reserved}
 --          of 'confirm' (key, id): for each whether it still had the key
 --          of 'doubtful': {key, holder, 'expired' or 'reserved', …}: keys whose time is up, and reservations
---          of 'sweep' (key, holder, whether its job is there, since when a reservation lives): for each 1 if it went
+--          of 'sweep' (key, holder, whether its job holds it, since when a reservation lives): for each 1 if it went
 
 local HOUR_MS = 3600000
 local MAX_DOUBTFUL = 100 -- of either kind
@@ -73,7 +73,7 @@ local function sweep()
     local holder, until_at, confirmed, since = read(key)
     if holder == ARGV[first + 1] then
       if is_stored then
-        -- A key stays as long as its job.
+        -- Its job waits, runs, or is kept as dead or cancelled.
         call('ZADD', tag .. ':unique_key_expiry', 'XX', now + HOUR_MS, key)
       elseif until_at <= now or confirmed == 0 and since < tonumber(ARGV[first + 3]) then
         call('HDEL', tag .. ':unique_keys', key)

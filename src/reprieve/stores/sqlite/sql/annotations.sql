@@ -1,7 +1,3 @@
--- name: leases
-select session.name, lease.jobs
-from reprieve_lease as lease join reprieve_session as session on session.id = lease.id >> 32;
-
 -- name: cancels
 select id, cancel from reprieve_annotation as annotation where cancel is not null;
 

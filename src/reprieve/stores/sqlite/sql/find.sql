@@ -44,6 +44,17 @@ select seq, jobs from reprieve_finished as finished where seq <= :seq order by s
 select session.name, lease.at, lease.jobs
 from reprieve_lease as lease join reprieve_session as session on session.id = lease.id >> 32;
 
+-- name: leases_of_session
+select session.name, lease.at, lease.jobs
+from reprieve_session as session join reprieve_lease as lease
+    on lease.id between session.id << 32 and session.id << 32 | 4294967295
+where session.name = :session;
+
+-- name: leases_of_job
+select session.name, lease.at, lease.jobs
+from reprieve_lease as lease join reprieve_session as session on session.id = lease.id >> 32
+where instr(lease.jobs, :packed);
+
 -- name: lanes
 select lane.id from reprieve_lane as lane join reprieve_queue as queue on queue.id = lane.queue join reprieve_tenant as tenant on tenant.id = lane.tenant
 where (:queue = '' or queue.name = :queue) and (:tenant is null or tenant.name = :tenant)

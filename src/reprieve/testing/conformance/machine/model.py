@@ -103,14 +103,14 @@ class Model:
             kept = KEY_RETENTION_SECONDS if job.key_ttl is None else job.key_ttl
             self.keys[job.task, job.tenant, job.key] = (job.id, self.now + milliseconds(kept))
 
-    def holder(self, job: Job) -> tuple[str | None, bool]:
-        """Return the job that has this key, and whether the store may have forgotten it."""
+    def holder(self, job: Job) -> str | None:
+        """Return the job that has this key: for its time, and until that job has succeeded or is deleted."""
         found = self.keys.get((job.task, job.tenant, job.key)) if job.key else None
         if found is None:
-            return None, False
+            return None
         other = self.jobs.get(found[0])
-        is_over = other is None or other.state in ("succeeded", "cancelled")
-        return found[0], is_over and self.now >= found[1]
+        is_over = other is None or other.state == "succeeded"
+        return None if is_over and self.now >= found[1] else found[0]
 
     def judge(self, change: Change) -> frozenset[ChangeResult]:
         """Return what may become of a change; more than one result only for a job that was pruned."""
