@@ -176,3 +176,18 @@ async def test_what_was_read_of_an_earlier_attempt_does_not_end_the_next_one(
             assert second.reason is None
         second.stop("stopped")
     parts.attempts.close()
+
+
+def test_the_table_keeps_the_last_attempts_that_have_ended() -> None:
+    table = InFlightTable(SLOTS)
+    ids = [f"0199c82c-c000-7abc-8def-{number:012x}" for number in range(3_000)]
+    running = table.begin(ids[0], 7, 1.0)
+    for number, job_id in enumerate(ids[1:], 1):
+        table.end(table.begin(job_id, number, 1.0))
+    assert [(one.job_id, one.attempt) for one in table.attempts()] == [(ids[0], 7)]
+    # As many as a process holds at most that are not settled yet, and some more.
+    assert table.ended() == {(job_id, number) for number, job_id in enumerate(ids)} & table.ended()
+    assert table.ended() > {(job_id, number) for number, job_id in enumerate(ids) if number >= 2_500}
+    table.abandon(running, 2.0)
+    assert (ids[0], 7) in table.ended()
+    table.close()
