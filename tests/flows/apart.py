@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextvars import copy_context
 
 from reprieve import Policy, Reprieve, current_job
 from reprieve.backoff import fixed
@@ -48,6 +49,21 @@ def where() -> int:
     """Return the process."""
     current_job().progress("here")
     return os.getpid()
+
+
+@app.task(executor="process")
+def chatter(times: int) -> None:
+    """Report progress from two threads, more than a socket takes at once."""
+
+    def say(number: int) -> None:
+        for _ in range(times):
+            current_job().progress(str(number) * 200_000)
+
+    threads = [threading.Thread(target=copy_context().run, args=(say, number)) for number in (1, 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 @app.task(executor="process")

@@ -115,6 +115,11 @@ async def test_one_process_serves_one_attempt_after_the_other(house: House) -> N
     assert len(set(others)) == 2
 
 
+async def test_reports_of_two_threads_do_not_mix(house: House) -> None:
+    assert await house.run(apart.chatter, 50) == Succeeded()
+    assert sorted(house.said) == [b'"%s"' % (number * 200_000) for number in (b"1", b"2") for _ in range(50)]
+
+
 async def test_an_exit_is_an_ordinary_failure(house: House) -> None:
     first = await house.pid()
     for outcome, name in (

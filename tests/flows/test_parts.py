@@ -2,15 +2,21 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager, nullcontext
 
 import pytest
+from msgspec.structs import replace
 
 from reprieve import Policy, Reprieve
 from reprieve.admin.cancel import cancel
 from reprieve.admin.lookup import get_job
+from reprieve.core import change
 from reprieve.core.change import Request
+from reprieve.core.job import CancelRequest
+from reprieve.core.move import Return
 from reprieve.core.outcome import Interrupted
-from reprieve.stores.protocol import Heartbeat
+from reprieve.stores.forwarding import ForwardingStore
+from reprieve.stores.protocol import Annotation, Filter, Heartbeat, Page, Store
 from reprieve.testing import FakeClock
 from reprieve.worker.in_flight import InFlightTable
 from reprieve.worker.parts import WorkerParts
@@ -113,3 +119,75 @@ async def test_a_caller_that_is_cancelled_ends_its_attempt(app: Reprieve) -> Non
     async with asyncio.timeout(30):
         await has_ended.wait()
     parts.attempts.close()
+
+
+class SlowToFind(ForwardingStore):
+    """A store whose reply to a search comes late."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.has_read, self.may_reply = asyncio.Event(), asyncio.Event()
+
+    def _call(self, operation: str) -> AbstractContextManager[object]:
+        return nullcontext()
+
+    async def find(self, wanted: Filter, now: int, cursor: str = "", limit: int = 100) -> Page:
+        page = await super().find(wanted, now, cursor, limit)
+        self.has_read.set()
+        await self.may_reply.wait()
+        return page
+
+
+@pytest.mark.parametrize("is_cancelled", [True, False])
+async def test_what_was_read_of_an_earlier_attempt_does_not_end_the_next_one(
+    app: Reprieve, *, is_cancelled: bool
+) -> None:
+    @app.task()
+    async def wait() -> None:
+        await asyncio.Event().wait()
+
+    job_id = (await wait.aenqueue()).id
+    slow = SlowToFind(app.store)
+    with app.override(store=slow):
+        parts, _ = parts_of(app)
+        (first,) = (await parts.claims.claim(["default"], 1, [])).jobs
+        attempt = parts.attempts.start(first, lambda _, __: None)
+        if is_cancelled:
+            request = CancelRequest(by="ana", reason="typo")
+            await slow.annotate([Annotation(job_id=job_id, now=app.clock.now(), cancel=request)])
+        else:
+            await slow.apply([change.settle(first, Return(), app.clock.now())], app.clock.now())
+        rounds = asyncio.Queue[None]()
+
+        async def watch() -> AsyncIterator[None]:
+            async for _ in parts.cancel_requests.watch(["default"]):
+                rounds.put_nowait(None)
+                yield
+
+        async with asyncio.timeout(30), supervised_loops({"watching": watch}):
+            await slow.has_read.wait()
+            # While the reply is on its way, the attempt ends, and the next one of the same job begins here.
+            attempt.stop("stopped")
+            while parts.attempts.running:  # noqa: ASYNC110 - no event tells of it
+                await asyncio.sleep(0)
+            second = parts.attempts.start(replace(first, attempt=2, version=first.version + 2), lambda _, __: None)
+            slow.may_reply.set()
+            await rounds.get()
+            assert second.reason is None
+        second.stop("stopped")
+    parts.attempts.close()
+
+
+def test_the_table_keeps_the_last_attempts_that_have_ended() -> None:
+    table = InFlightTable(SLOTS)
+    ids = [f"0199c82c-c000-7abc-8def-{number:012x}" for number in range(3_000)]
+    running = table.begin(ids[0], 7, 1.0)
+    for number, job_id in enumerate(ids[1:], 1):
+        table.end(table.begin(job_id, number, 1.0))
+    assert [(one.job_id, one.attempt) for one in table.attempts()] == [(ids[0], 7)]
+    # As many as a process holds at most that are not settled yet, and some more.
+    assert table.ended() == {(job_id, number) for number, job_id in enumerate(ids)} & table.ended()
+    assert table.ended() > {(job_id, number) for number, job_id in enumerate(ids) if number >= 2_500}
+    table.abandon(running, 2.0)
+    assert (ids[0], 7) in table.ended()
+    table.close()

@@ -1,14 +1,17 @@
 """Recovery: when a silent worker counts as dead."""
 
 import asyncio
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from reprieve.clock import SystemClock, ticks
 from reprieve.config import Settings
+from reprieve.core.outcome import Crashed
 from reprieve.registry import Registry
-from reprieve.stores.protocol import Claim, Heartbeat
+from reprieve.stores.forwarding import ForwardingStore
+from reprieve.stores.protocol import Claim, Filter, Heartbeat
 from reprieve.stores.sqlite import SqliteStore
 from reprieve.testing.conformance.stage import new_job
 from reprieve.worker import recovery
@@ -64,4 +67,37 @@ async def test_after_a_lock_no_session_is_expired_before_its_heartbeat(tmp_path:
                 look = asyncio.create_task(looker.recover_if_steady())
     await look
     assert await store.heartbeat(replace(heartbeat, now=clock.now(), is_new=False))
+    await store.close()
+
+
+class LateClaim(ForwardingStore):
+    """A store that receives the last claim of a process that is gone right before its session is ended."""
+
+    def _call(self, operation: str) -> AbstractContextManager[object]:
+        return nullcontext()
+
+    async def heartbeat(self, heartbeat: Heartbeat) -> bool:
+        if not heartbeat.lease:
+            claim = Claim(session=heartbeat.session, number=2, now=heartbeat.now, queues=("default",), limit=1)
+            assert len((await self.inner.claim(claim)).jobs) == 1
+        return await super().heartbeat(heartbeat)
+
+
+async def test_a_claim_that_arrives_after_the_death_of_its_process_counts_no_crash() -> None:
+    store, clock = LateClaim(SqliteStore(None)), SystemClock()
+    looker = Recovery(store, clock, Registry(Settings()), HEARTBEAT)
+    await store.heartbeat(Heartbeat(session="s", now=clock.now(), lease=LEASE, slots=1, is_new=True))
+    jobs = [new_job(store) for _ in range(2)]
+    await store.enqueue(jobs, clock.now())
+    claimed = await store.claim(Claim(session="s", number=1, now=clock.now(), queues=("default",), limit=1))
+    (started,) = claimed.jobs
+
+    async def end() -> None:
+        await store.heartbeat(Heartbeat(session="s", now=clock.now(), lease=0, slots=1))
+
+    # It may lease the very job that was taken back before.
+    await looker.end_session("s", lambda job: Crashed(started=job == started), end)
+    assert await looker.recover() == 0
+    after = {job.id: (job.state, job.crashes) for job in (await store.find(Filter(), clock.now())).jobs}
+    assert after == {job.id: ("waiting", int(job.id == started.id)) for job in jobs}
     await store.close()

@@ -8,7 +8,8 @@ from typing import NoReturn, Protocol, get_args
 
 from reprieve.core.backoff import Backoff, require_backoff
 from reprieve.core.duration import Duration, seconds
-from reprieve.core.failure import Failure, class_name
+from reprieve.core.failure import MAX_MESSAGE_CHARS, Failure, class_name
+from reprieve.core.pattern import pattern_of
 from reprieve.core.values import flag, one_of, plain, shown, text, whole
 from reprieve.core.verdict import Kind, Scope, Verdict
 from reprieve.errors import ContradictoryRules, InvalidRule
@@ -84,11 +85,11 @@ class Rule:
 
     def matches(self, failure: Failure) -> bool:
         """Whether the failure has everything that this rule matches by."""
-        return (
+        return bool(
             (not self.code or any(fnmatchcase(code, self.code) for code in (failure.code, failure.enhanced) if code))
             and (not self.exception or any(_same_class(name, self.exception) for name in failure.types))
             and (not self.dependency or fnmatchcase(failure.dependency, self.dependency))
-            and (not self.message or re.search(self.message, failure.message, re.IGNORECASE) is not None)
+            and (not self.message or pattern_of(self.message).search(failure.message[:MAX_MESSAGE_CHARS]))
         )
 
     def judge(self, failure: Failure) -> Verdict | None:
@@ -134,7 +135,7 @@ class Rule:
         if self.is_unavailable and (self.scope != "dependency" or self.kind != "transient"):
             _refuse(f'{self} has is_unavailable, which needs kind="transient" and scope="dependency"')
         try:
-            re.compile(self.message)
+            pattern_of(self.message)
         except re.error as error:
             _refuse(f"message of a rule must be a regular expression, got {self.message!r}: {error}")
         if self.kind in ("permanent", "poison") and (self.backoff or self.max_attempts or self.retry_after):

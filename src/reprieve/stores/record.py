@@ -148,7 +148,7 @@ def unpack(data: bytes, model: Job, job_id: str, version: int, id_at: int, due_a
     if rare is _FRESH:
         return job
     # Apart, because Python passes more than 14 names in a dictionary, which takes twice the time.
-    return replace(
+    job = replace(
         job,
         parked_since_at=rare.parked_since_at,
         parked_on=rare.parked_on,
@@ -164,8 +164,8 @@ def unpack(data: bytes, model: Job, job_id: str, version: int, id_at: int, due_a
         failed_at=rare.failed_at,
         death=rare.death,
         finished_at=rare.finished_at,
-        suspicion=rare.suspicion,
     )
+    return job if rare.suspicion is None else replace(job, suspicion=rare.suspicion)
 
 
 def is_sound(data: bytes) -> bool:

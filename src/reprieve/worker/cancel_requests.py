@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 
 from reprieve.clock import Clock
+from reprieve.core.job import Job
 from reprieve.stores.paginate import find_all
 from reprieve.stores.protocol import Filter, Store
 from reprieve.worker.attempts import Attempts
@@ -34,13 +35,20 @@ class CancelRequests:
 
     async def _stop_unwanted(self) -> None:
         """End the attempts that are asked to stop, and those whose jobs this session no longer holds."""
-        # An attempt that starts during the read is not in what is read.
-        running = list(self._attempts.running)
+        # An attempt that starts during the read is not in what is read, not even if its job ran before.
+        running = list(self._attempts.running.values())
         held = await find_all(self._store, Filter(session=self._session), self._clock.now())
         jobs = {job.id: job for job in held}
-        for attempt in [self._attempts.running[job_id] for job_id in running if job_id in self._attempts.running]:
+        for attempt in running:
+            if self._attempts.running.get(attempt.job.id) is not attempt:
+                continue
             job = jobs.get(attempt.job.id)
-            if job is None:
+            if job is None or _lease(job) > _lease(attempt.job):
                 attempt.stop("stopped")
-            elif job.cancel_request is not None:
+            elif job.cancel_request is not None and _lease(job) == _lease(attempt.job):
                 attempt.cancel(job)
+
+
+def _lease(job: Job) -> tuple[int, int]:
+    """Return which lease of a job this is: a later one is greater."""
+    return job.attempt, job.version

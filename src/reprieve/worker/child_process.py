@@ -54,10 +54,10 @@ class ChildProcess:
         """Whether the supervisor killed it because its event loop did not turn."""
         self.overdue: frozenset[str] = frozenset()
         """Jobs that the supervisor killed it for."""
-        self.had_started: frozenset[str] = frozenset()
-        """Jobs that had started and not ended when the process ended."""
+        self.had_started: frozenset[tuple[str, int]] = frozenset()
+        """Attempts that had started and not ended when the process ended: the ids of their jobs, and their numbers."""
         self.had_ended: frozenset[tuple[str, int]] = frozenset()
-        """The last attempts that had ended before: their jobs, and their numbers."""
+        """The last attempts that had ended before."""
         self.retired = asyncio.Event()
         self._process = process
 
@@ -111,18 +111,19 @@ class ChildProcess:
     async def wait(self) -> int:
         """Wait for its end; return its exit status."""
         status = await self._process.wait()
-        self.had_started = frozenset(attempt.job_id for attempt in self.attempts())
+        self.had_started = frozenset((attempt.job_id, attempt.attempt) for attempt in self.attempts())
         self.had_ended = self.in_flight.ended()
         self.is_failed_start = status == START_FAILED_STATUS and not self.in_flight.pulse()
         return status
 
     def outcome_of(self, job: Job, timeout: float) -> Outcome:
         """Return the outcome of a job that it held when it ended; `timeout` is the task's, in seconds."""
+        attempt = job.id, job.attempt
         # A blocked event loop makes every job on it late: a late job is to blame only if it ran alone.
-        if job.id in self.overdue or (self.is_blocked and self.had_started == {job.id}):
+        if job.id in self.overdue or (self.is_blocked and self.had_started == {attempt}):
             return overran(timeout)
         if self.is_ending and not self.is_blocked:
             # The supervisor ended it: no job is to blame.
             return Interrupted(started=job.id in self.had_started)
         # A job whose attempt has ended may have left something behind that ended the process.
-        return Crashed(started=job.id in self.had_started or (job.id, job.attempt) in self.had_ended)
+        return Crashed(started=attempt in self.had_started or attempt in self.had_ended)

@@ -70,8 +70,7 @@ class InFlightTable:
         self._free.append(slot)
 
     def _keep_ended(self, offset: int) -> None:
-        kept = _ENDED_OFFSET + self._ended_count % _MAX_ENDED * _ENDED.size
-        self._memory[kept : kept + _ENDED.size] = self._memory[offset : offset + _ENDED.size]
+        self._memory.move(_ENDED_OFFSET + self._ended_count % _MAX_ENDED * _ENDED.size, offset, _ENDED.size)
         self._ended_count += 1
 
     def heartbeat(self, at: float) -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -84,6 +85,12 @@ class AttemptServer:
     def __init__(self, connection: socket.socket, start: Start) -> None:
         """Load nothing yet: an error while the app is loaded is reported as the outcome of an attempt."""
         self._connection = connection
+        # A task may report from several threads, and a long report is sent in pieces. A fork waits for the end of one:
+        # otherwise its copy of the lock would stay locked.
+        self._lock = threading.Lock()
+        os.register_at_fork(
+            before=self._lock.acquire, after_in_parent=self._lock.release, after_in_child=self._lock.release
+        )
         self._start = start
         self._app: App | None = None
         self._entered: dict[int, Lifespans] = {}
@@ -109,8 +116,9 @@ class AttemptServer:
             await lifespans.stop(RETIRE_TIMEOUT_SECONDS)
 
     def report(self, report: Report) -> None:
-        """Send a report to the worker."""
-        self._connection.sendall(msgspec.json.encode(report) + b"\n")
+        """Send a report to the worker, from any thread."""
+        with self._lock:
+            self._connection.sendall(msgspec.json.encode(report) + b"\n")
 
     async def _make(self, order: Order) -> Outcome:
         """Make one attempt, and return its outcome."""

@@ -1,7 +1,7 @@
 """Recovery: takes back the jobs of sessions that are gone. Every supervisor does it every second, traffic or not."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import structlog
 
@@ -13,7 +13,8 @@ from reprieve.core.outcome import Crashed, Outcome
 from reprieve.errors import StoreError
 from reprieve.registry import Registry
 from reprieve.rng import draw
-from reprieve.stores.protocol import Store
+from reprieve.stores.paginate import find_all
+from reprieve.stores.protocol import Filter, Store
 from reprieve.worker.job_logging import log_recovered
 
 log = structlog.get_logger("reprieve")
@@ -86,8 +87,25 @@ class Recovery:
                 break
         return count
 
+    async def end_session(
+        self, session: str, outcome_of: Callable[[Job], Outcome], end: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Settle what the session of a process that is gone holds, then end it with `end`.
+
+        Until it is ended, the session keeps other supervisors away. The last claim of the process may arrive after its
+        jobs were read: what was leased by then is read after the end, and no other claim can follow.
+        """
+        await self.take_back(await self._held_by(session), outcome_of)
+        await end()
+        await self.take_back(await self._held_by(session), outcome_of)
+
+    async def _held_by(self, session: str) -> list[Job]:
+        return await find_all(self._store, Filter(session=session), self._clock.now())
+
     async def take_back(self, jobs: Sequence[Job], outcome_of: Callable[[Job], Outcome]) -> int:
         """Settle jobs in place of a worker that is gone, each with the given outcome; return how many were settled."""
+        if not jobs:
+            return 0
         now = self._clock.now()
         changes = []
         for job in jobs:

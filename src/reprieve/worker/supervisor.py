@@ -18,8 +18,6 @@ from reprieve.core.redact import mask_url
 from reprieve.core.suggestion import nearest
 from reprieve.errors import LifespanFailed
 from reprieve.rng import bits
-from reprieve.stores.paginate import find_all
-from reprieve.stores.protocol import Filter
 from reprieve.worker import in_flight
 from reprieve.worker.child_process import ChildConfiguration, ChildProcess
 from reprieve.worker.configuration import WorkerConfiguration
@@ -207,9 +205,10 @@ class Supervisor:
         await self._sessions.insist(lambda: self._take_back(child), "taking back jobs")
 
     async def _take_back(self, child: ChildProcess) -> None:
-        """Settle what a child held that is gone, then end its session: until then, the session keeps others away."""
-        context = self._context
-        held = await find_all(context.store, Filter(session=child.session), context.clock.now())
-        timeout_of = context.registry.timeout_of
-        await self._recovery.take_back(held, lambda job: child.outcome_of(job, timeout_of(job.task)))
-        await self._sessions.close(child.session)
+        """Settle what a child held that is gone, and end its session."""
+        timeout_of, session = self._context.registry.timeout_of, child.session
+        await self._recovery.end_session(
+            session,
+            lambda job: child.outcome_of(job, timeout_of(job.task)),
+            lambda: self._sessions.close(session),
+        )
