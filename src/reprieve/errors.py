@@ -228,6 +228,12 @@ class StoreUnreachable(StoreError):
     code = "store_unreachable"
 
 
+class StoreReplaced(StoreError):
+    """The file of the store was deleted or replaced while it was open. What was not acknowledged can be repeated."""
+
+    code = "store_replaced"
+
+
 class StoreNotFound(StoreError):
     """No store exists at the URL."""
 

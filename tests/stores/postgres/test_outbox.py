@@ -285,3 +285,64 @@ async def test_an_outbox_that_was_closed_says_so(outbox: PostgresOutbox) -> None
     await outbox.close()
     with pytest.raises(StoreClosed):
         await outbox.take(1)
+
+
+async def refused(outbox: PostgresOutbox, url: str, store: PostgresStore) -> str:
+    """Let a relay refuse a job, and pass it."""
+    (job,) = jobs = [new_job(store)]
+    with psycopg.connect(server_of(url)) as connection:
+        outbox.enqueue_in(connection, jobs, START)
+    (entry,) = await outbox.take(100)
+    await outbox.settle([], {entry.place: "too large"})
+    with psycopg.connect(server_of(url)) as connection:
+        outbox.enqueue_in(connection, [new_job(store)], START)
+    assert len(await taken(outbox)) == 1
+    assert await taken(outbox) == []
+    return job.id
+
+
+async def test_a_job_that_another_process_readmits_is_taken_by_the_relay_that_runs(
+    outbox: PostgresOutbox, other: PostgresOutbox, url: str, store: PostgresStore
+) -> None:
+    job_id = await refused(outbox, url, store)
+    assert await other.readmit() == 1
+    assert await taken(outbox) == [job_id]
+
+
+def restore_with_lower_ids(url: str) -> None:
+    """Let the rows be those of a database that was restored, where fewer transactions have been."""
+    with psycopg.connect(server_of(url)) as admin:
+        admin.execute(f"set search_path = {url.partition('schema=')[2]}")
+        admin.execute("update outbox set xid = '3'")
+
+
+async def test_rows_of_a_restored_database_are_taken_over_a_new_connection(
+    outbox: PostgresOutbox, url: str, jobs: list[Job]
+) -> None:
+    assert await taken(outbox) == []
+    with psycopg.connect(server_of(url)) as connection:
+        outbox.enqueue_in(connection, jobs, START)
+    restore_with_lower_ids(url)
+    with psycopg.connect(server_of(url), autocommit=True) as admin:
+        admin.execute("select pg_terminate_backend(pid) from pg_stat_activity where application_name = %s", [OURS])
+    found: list[str] = []
+    async with asyncio.timeout(PATIENCE):
+        while not found:
+            with suppress(StoreError):
+                found = await taken(outbox)
+    assert found == [job.id for job in jobs]
+
+
+async def test_rows_of_a_restored_database_are_taken_over_a_connection_that_stayed(
+    outbox: PostgresOutbox, url: str, jobs: list[Job], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reprieve.stores.postgres.outbox.START_OVER_SECONDS", 0.2)
+    assert await taken(outbox) == []
+    with psycopg.connect(server_of(url)) as connection:
+        outbox.enqueue_in(connection, jobs, START)
+    restore_with_lower_ids(url)
+    found: list[str] = []
+    async with asyncio.timeout(PATIENCE):
+        while not found:
+            found = await taken(outbox)
+    assert found == [job.id for job in jobs]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from reprieve.core import change
 from reprieve.core.move import Succeed
-from reprieve.errors import StoreError, StoreFull
+from reprieve.errors import StoreError, StoreFull, StoreReplaced
 from reprieve.stores.protocol import ChangeResult
 from reprieve.stores.sqlite import SqliteStore
 from reprieve.testing.conformance.stage import START, Worker, new_job, new_jobs
@@ -108,6 +108,22 @@ async def enqueue_when_told(path: str) -> None:
     await store.close()
 
 
+async def enqueue_until_stored(path: str) -> None:
+    """Enqueue a job for every line that is read, as often as it takes, and say which."""
+    store = SqliteStore(Path(path))
+    say(ready="producer")
+    while await asyncio.to_thread(sys.stdin.readline):
+        job = new_job(store)
+        stored: list[str] = []
+        while not stored:
+            try:
+                stored = await store.enqueue([job], START)
+            except StoreReplaced:
+                await asyncio.sleep(0.05)
+        say(stored=stored)
+    await store.close()
+
+
 async def make_ids(path: str, count: str) -> None:
     """Make so many ids at one moment."""
     store = SqliteStore(Path(path))
@@ -155,7 +171,9 @@ async def enqueue_one(store: SqliteStore) -> str:
 
 PROGRAMS: dict[str, Callable[..., Coroutine[None, None, None]]] = {
     program.__name__: program
-    for program in (open_as_nobody, fill_up, take_turns, enqueue_when_told, make_ids, hold_the_lock)
+    for program in (
+        *(open_as_nobody, fill_up, take_turns, enqueue_when_told, enqueue_until_stored, make_ids, hold_the_lock),
+    )
 }
 
 if __name__ == "__main__":

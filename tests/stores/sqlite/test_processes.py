@@ -1,6 +1,8 @@
 """Several processes on one file: they share it without running a job twice, and wake each other only for work."""
 
 import asyncio
+import os
+import resource
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, closing
@@ -166,3 +168,24 @@ async def test_process_that_dies_with_the_lock_does_not_keep_it(path: Path, stor
         await holder.kill()
         assert len(await asyncio.wait_for(waiting, PATIENCE)) == 1
     assert complaints(path) == []
+
+
+async def test_a_process_with_thousands_of_open_files_is_woken(path: Path, store: SqliteStore) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4_096, hard), hard))
+    files = [os.open(os.devnull, os.O_RDONLY) for _ in range(1_100)]
+    try:
+        # Opened when the log exists, so that writes to it are reported.
+        listening = SqliteStore(path)
+        worker = await Worker.open(listening)
+        while (await worker.ask(10)).jobs or await listening.wait(("default",), 0.1, worker.session):
+            pass
+        waiting = asyncio.create_task(listening.wait(("default",), PATIENCE, worker.session))
+        await asyncio.sleep(0)
+        await store.enqueue([new_job(store)], START)
+        assert await waiting
+        await listening.close()
+    finally:
+        for file in files:
+            os.close(file)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

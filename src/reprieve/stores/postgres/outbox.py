@@ -8,6 +8,7 @@ from typing import Any, Final
 import psycopg
 from msgspec.json import encode
 
+from reprieve.clock import ticks
 from reprieve.core.job import Job
 from reprieve.errors import StoreClosed, StoreError
 from reprieve.stores.capabilities import ParameterStyle
@@ -30,6 +31,10 @@ OUTBOX_QUEUE: Final = "\x01outbox"
 FIND_START_EVERY_BATCHES: Final = 16
 """Full batches after which the relay finds out again before which transaction nothing is left."""
 
+START_OVER_SECONDS: Final = 30.0
+"""Seconds after which the relay reads from the first row again, in case another database has taken the place of this
+one behind a connection pooler: what was found out about transaction ids does not hold in it."""
+
 _SESSION: Final = "relay"
 _FIRST_XID: Final = "0"
 
@@ -46,7 +51,8 @@ class PostgresOutbox:
         self._connection: Connection | None = None
         """The connection whose transaction holds what was taken."""
         self._since = _FIRST_XID
-        """The transaction id before which nothing is left."""
+        """The transaction id before which nothing is left; known only on the present connection."""
+        self._start_over_at = 0.0
         self._batches = 0
         self._is_closed = False
 
@@ -109,9 +115,7 @@ class PostgresOutbox:
             (count,) = tx.one(statements("outbox")["readmit"]) or (0,)
             return int(count)
 
-        count = await asyncio.wrap_future(self._pool.submit(work))
-        self._since = _FIRST_XID
-        return count
+        return await asyncio.wrap_future(self._pool.submit(work))
 
     async def look(self) -> Contents:
         """Return what the outbox holds."""
@@ -153,6 +157,8 @@ class PostgresOutbox:
             connection = self._connected()
             self._address.begin(connection, WRITE)
             connection.execute(sql["settings"])
+            if ticks() > self._start_over_at:
+                self._since, self._start_over_at = _FIRST_XID, ticks() + START_OVER_SECONDS
             rows = connection.execute(sql["take"], {"since": self._since, "max_jobs": limit}, binary=True).fetchall()
             self._batches += 1
             if len(rows) < limit or self._batches % FIND_START_EVERY_BATCHES == 0:
@@ -198,6 +204,8 @@ class PostgresOutbox:
         if self._connection is None or self._connection.closed:
             self._require_ready()
             self._connection = self._address.connect()
+            # It may lead to a database that was restored, whose transaction ids are lower.
+            self._start_over_at = 0.0
             if not self._connection.is_pooled:
                 self._connection.prepare_threshold = 0
         return self._connection

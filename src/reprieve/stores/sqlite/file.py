@@ -1,5 +1,6 @@
 """The database file: connections to it, the checks before it is used, and the migrations of its schema."""
 
+import contextlib
 import os
 import re
 import sqlite3
@@ -37,13 +38,19 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 def connect(path: Path | None, durability: Durability) -> sqlite3.Connection:
-    """Open a connection for the thread of a writer or reader; None: a database in memory, with its schema."""
+    """Open a connection to a file that exists; None: a database in memory, with its schema."""
     if path is None:
         connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=512, check_same_thread=False)
         with closed_on_error(connection):
             _migrate(connection)
         return connection
-    connection = sqlite3.connect(path, isolation_level=None, cached_statements=512, check_same_thread=False)
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=rw",
+        uri=True,
+        isolation_level=None,
+        cached_statements=512,
+        check_same_thread=False,
+    )
     with closed_on_error(connection):
         connection.execute(f"pragma busy_timeout = {LOCK_TIMEOUT_MS}")
         connection.execute(f"pragma synchronous = {'full' if durability == 'full' else 'normal'}")
@@ -72,13 +79,12 @@ def prepare(path: Path | None, durability: Durability, *, shared: bool, may_wait
     written, a file that is up to date gives no node number (None), and any other raises `StoreNotFound`. Besides, a
     write here would make a later write of the caller's transaction fail, if that has read before.
     """
-    if sqlite3.sqlite_version_info < MIN_SQLITE_VERSION:
-        message = f"SQLite {sqlite3.sqlite_version} is too old; Reprieve needs 3.37 or newer"
-        raise StoreError(message)
     if path is None:
         return 0
     try:
         _require_usable(path)
+        if may_wait:
+            _create(path)
         with closing(connect(path, durability)) as connection:
             if not may_wait:
                 connection.execute("pragma busy_timeout = 0")
@@ -99,9 +105,15 @@ def prepare(path: Path | None, durability: Durability, *, shared: bool, may_wait
             connection.execute("commit")
             return number
     except (sqlite3.Error, OSError) as error:
-        if not may_wait and is_busy(error):
+        if not may_wait and (is_busy(error) or not path.exists()):
             raise _unready(path) from error
         raise translate(error) from error
+
+
+def _create(path: Path) -> None:
+    """Create the file if it is missing: only its owner may read jobs, until the owner allows others to."""
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(os.path.realpath(path), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def _unready(path: Path) -> StoreNotFound:
@@ -121,9 +133,8 @@ def take_node_number(tx: Tx) -> int:
     return int(number)
 
 
-def keep_wal_small(connection: sqlite3.Connection, path: Path) -> None:
+def keep_wal_small(connection: sqlite3.Connection, wal: Path) -> None:
     """Start the write-ahead log over when it is large: with readers that take turns, it would grow without limit."""
-    wal = path.with_name(path.name + "-wal")
     if wal.exists() and wal.stat().st_size > MAX_WAL_BYTES:
         connection.execute(f"pragma busy_timeout = {WAL_TIMEOUT_MS}")
         connection.execute("pragma wal_checkpoint(restart)").fetchall()
@@ -143,6 +154,9 @@ def file_system_of(path: Path, mounts: str) -> str:
 
 
 def _require_usable(path: Path, mounts: Path = Path("/proc/self/mountinfo")) -> None:
+    if sqlite3.sqlite_version_info < MIN_SQLITE_VERSION:
+        message = f"SQLite {sqlite3.sqlite_version} is too old; Reprieve needs 3.37 or newer"
+        raise StoreError(message)
     folder = path.parent
     if not folder.is_dir():
         message = f"folder {folder} does not exist; create it, or name another file"

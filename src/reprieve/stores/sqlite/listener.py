@@ -14,7 +14,8 @@ import sqlite3
 import sys
 import threading
 from collections.abc import Callable
-from pathlib import Path
+
+from reprieve.stores.sqlite.open_file import OpenFile
 
 POLL_SECONDS = 0.002
 """Between two reads of the count where writes are not reported."""
@@ -23,6 +24,9 @@ MIN_RECHECK_SECONDS, MAX_RECHECK_SECONDS = 0.0001, 2.0
 """From a write to the log until the count is read first, and the longest interval after which it is read again."""
 
 _RECHECK_FACTOR = 1.3
+_MIN_POLL_SECONDS = 0.01
+"""Shorter waits are not left to `poll`, which counts whole milliseconds."""
+
 _IN_MODIFY = 0x2
 _MAX_EVENT_BYTES = 65_536
 
@@ -30,14 +34,15 @@ _MAX_EVENT_BYTES = 65_536
 class Listener:
     """Watches a file in a thread of its own, while it is enabled."""
 
-    def __init__(self, path: Path, on_commit: Callable[[], None]) -> None:
+    def __init__(self, database: OpenFile, on_commit: Callable[[], None]) -> None:
         """Take the file; `on_commit` is called in the listener's thread after every foreign commit."""
-        self._path = path
+        self._database = database
+        self._connection = database.connect()
         self._on_commit = on_commit
         self._enabled = threading.Event()
         self._closing = threading.Event()
         self._wake = os.pipe()
-        self._watch = _watch(path.with_name(path.name + "-wal"))
+        self._watch = _watch(database.log)
         self._thread = threading.Thread(target=self._listen, name="reprieve-listener", daemon=True)
         self._thread.start()
 
@@ -54,32 +59,39 @@ class Listener:
         self._enabled.set()
         os.write(self._wake[1], b".")
         self._thread.join()
+        self._database.close(self._connection)
         for file in (*self._wake, *([] if self._watch is None else [self._watch])):
             os.close(file)
 
     def _listen(self) -> None:
-        with contextlib.closing(sqlite3.connect(self._path)) as connection:
-            seen = foreign_commits(connection)
-            recheck: float | None = None
-            while not self._closing.is_set():
-                self._enabled.wait()
-                is_written = self._wait_for_write(recheck)
-                commits = foreign_commits(connection)
-                if commits != seen:
-                    seen, recheck = commits, None
-                    self._on_commit()
-                elif is_written:
-                    # Every write starts the rechecks over: the one before may have belonged to a commit already seen.
-                    recheck = MIN_RECHECK_SECONDS
-                elif recheck is not None:
-                    recheck = recheck * _RECHECK_FACTOR if recheck < MAX_RECHECK_SECONDS else None
+        seen = foreign_commits(self._connection)
+        recheck: float | None = None
+        while not self._closing.is_set():
+            self._enabled.wait()
+            is_written = self._wait_for_write(recheck)
+            commits = foreign_commits(self._connection)
+            if commits != seen:
+                seen, recheck = commits, None
+                self._on_commit()
+            if is_written:
+                # A write starts the rechecks over, also when a commit was seen: that may have been an earlier one.
+                recheck = MIN_RECHECK_SECONDS
+            elif recheck is not None:
+                recheck = recheck * _RECHECK_FACTOR if recheck < MAX_RECHECK_SECONDS else None
 
     def _wait_for_write(self, at_most: float | None) -> bool:
         """Wait for a write to the log; return False if there is none in `at_most` seconds."""
         if self._watch is None:
             self._closing.wait(POLL_SECONDS)
             return False
-        ready, _, _ = select.select([self._watch, self._wake[0]], [], [], at_most)
+        if at_most is not None and at_most < _MIN_POLL_SECONDS:
+            self._closing.wait(at_most)
+            at_most = 0.0
+        # Not `select`, which takes no descriptor above 1023.
+        poll = select.poll()
+        for file in (self._watch, self._wake[0]):
+            poll.register(file, select.POLLIN)
+        ready = dict(poll.poll(None if at_most is None else at_most * 1_000))
         if self._watch in ready:
             os.read(self._watch, _MAX_EVENT_BYTES)
         return self._watch in ready
@@ -90,7 +102,7 @@ def foreign_commits(connection: sqlite3.Connection) -> int:
     return int(connection.execute("pragma data_version").fetchone()[0])
 
 
-def _watch(log: Path) -> int | None:
+def _watch(log: str) -> int | None:
     """Open an inotify descriptor that reports writes to a file; None where that is not supported."""
     if sys.platform != "linux":
         return None

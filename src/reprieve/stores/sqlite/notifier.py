@@ -9,12 +9,11 @@ import asyncio
 import contextlib
 import sqlite3
 import threading
-from pathlib import Path
 from typing import NamedTuple
 
-from reprieve.errors import StoreClosed
-from reprieve.stores.sqlite.file import closed_on_error
+from reprieve.errors import StoreClosed, StoreError
 from reprieve.stores.sqlite.listener import Listener, foreign_commits
+from reprieve.stores.sqlite.open_file import OpenFile
 
 
 class Commits(NamedTuple):
@@ -27,18 +26,17 @@ class Commits(NamedTuple):
 class Notifier:
     """Counts commits, and wakes the sessions that wait for one."""
 
-    def __init__(self, path: Path | None) -> None:
-        """Listen to the processes that use a file; None: only to this process."""
+    def __init__(self, database: OpenFile) -> None:
+        """Listen to the processes that use a file; in memory, only to this process."""
         self._lock = threading.Lock()
         self._own_commits = 0
         self._waiting: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
-        self._path = path
+        self._database = database
         self._counting = threading.Lock()
         """Held while commits are counted, and while this process forks."""
         self._connection: sqlite3.Connection | None = None
         self._listener: Listener | None = None
-        if path is not None:
-            self._open(path)
+        self._open()
         self._snapshots: dict[str, Commits] = {}
         self._is_closed = False
 
@@ -93,19 +91,31 @@ class Notifier:
 
     def resume(self) -> None:
         """Listen again. SQLite counts foreign commits anew, which wakes every waiter once more than needed."""
-        if self._path is not None and not self._is_closed:
-            self._open(self._path)
+        if not self._is_closed:
+            # While the file is away there is nothing to listen to; `reopen` comes when it is back.
+            with contextlib.suppress(StoreError):
+                self._open()
         self._counting.release()
         self._wake()
+
+    def reopen(self) -> None:
+        """Listen to the file that has taken the place of the one before."""
+        self.pause()
+        self.resume()
 
     def leave(self) -> None:
         """Leave the file closed, in a forked child: the notifier belongs to the process that made it."""
         self._counting.release()
 
-    def _open(self, path: Path) -> None:
-        connection = sqlite3.connect(path, check_same_thread=False)
-        with closed_on_error(connection):
-            listener = Listener(path, self._wake)
+    def _open(self) -> None:
+        if self._database.path is None:
+            return
+        connection = self._database.connect()
+        try:
+            listener = Listener(self._database, self._wake)
+        except BaseException:
+            self._database.close(connection)
+            raise
         with self._lock:
             self._connection, self._listener = connection, listener
             listener.enable(is_enabled=bool(self._waiting))
@@ -116,7 +126,7 @@ class Notifier:
         if listener is not None:
             listener.close()
         if self._connection is not None:
-            self._connection.close()
+            self._database.close(self._connection)
             self._connection = None
 
     def _register(self, waiter: tuple[asyncio.AbstractEventLoop, asyncio.Event], *, is_leaving: bool = False) -> None:

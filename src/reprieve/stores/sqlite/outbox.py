@@ -7,7 +7,7 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,9 +19,9 @@ from reprieve.stores.check import check_jobs
 from reprieve.stores.outbox import Contents, OutboxRow, made_at, pack, unpack
 from reprieve.stores.protocol import MAX_PAYLOAD_BYTES
 from reprieve.stores.sqlite.callers import joined
+from reprieve.stores.sqlite.connections import Connections
 from reprieve.stores.sqlite.error_mapping import translate
-from reprieve.stores.sqlite.file import connect, keep_wal_small, migrate_in, prepare, schema_version_of
-from reprieve.stores.sqlite.notifier import Notifier
+from reprieve.stores.sqlite.file import migrate_in, schema_version_of
 from reprieve.stores.sqlite.statements import run, statements
 from reprieve.stores.sqlite.writer import Writer
 
@@ -42,7 +42,7 @@ class SqliteOutbox:
         self._path = path
         self._largest_payload = largest_payload
         self._opening = threading.Lock()
-        self._connections: _Connections | None = None
+        self._connections: Connections | None = None
         self._is_closed = False
 
     def enqueue_in(self, connection: object, jobs: Sequence[Job], now: int) -> list[str]:  # noqa: ARG002 - the jobs themselves say when they are due
@@ -79,7 +79,7 @@ class SqliteOutbox:
         """Read the oldest jobs. Other relays may read the same ones; the store takes each job once."""
         file = await self._open()
         file.notifier.snapshot(_SESSION)
-        rows = await file.read(lambda tx: tx.execute(statements("outbox")["take"], (limit,)).fetchall())
+        rows = await _result(file.reader, lambda tx: tx.execute(statements("outbox")["take"], (limit,)).fetchall())
         return [OutboxRow(place=str(seq), job=unpack(record)) for seq, record in rows]
 
     async def settle(self, gone: Sequence[OutboxRow], refused: Mapping[str, str]) -> None:
@@ -92,7 +92,7 @@ class SqliteOutbox:
             for place, reason in refused.items():
                 tx.execute(sql["refuse"], {"seq": int(place), "reason": reason})
 
-        await (await self._open()).write(work)
+        await _result((await self._open()).writer, work)
 
     async def give_back(self) -> None:
         """Do nothing: reading jobs does not lock them."""
@@ -100,11 +100,11 @@ class SqliteOutbox:
     async def readmit(self) -> int:
         """Let refused jobs wait again; return how many."""
         file = await self._open()
-        return await file.write(lambda tx: tx.execute(statements("outbox")["readmit"]).rowcount)
+        return await _result(file.writer, lambda tx: tx.execute(statements("outbox")["readmit"]).rowcount)
 
     async def look(self) -> Contents:
         """Return how many jobs wait and how many are refused."""
-        return await (await self._open()).read(contents_of)
+        return await _result((await self._open()).reader, contents_of)
 
     async def wait(self, at_most: float) -> bool:
         """Wait for a commit to the file; return False if there is none in `at_most` seconds."""
@@ -117,53 +117,22 @@ class SqliteOutbox:
         if file is not None:
             await asyncio.to_thread(file.close)
 
-    async def _open(self) -> "_Connections":
+    async def _open(self) -> Connections:
         self._require_open()
         file = self._connections
         return await asyncio.to_thread(self._connect) if file is None else file
 
-    def _connect(self) -> "_Connections":
+    def _connect(self) -> Connections:
         with self._opening:
             if self._connections is None:
-                self._connections = _Connections(self._path)
+                # Durable, so that a removed job stays removed: the store that has it does not recognise it for ever.
+                self._connections = Connections(self._path, "full", shared=True)
             return self._connections
 
     def _require_open(self) -> None:
         if self._is_closed:
             message = "the outbox was closed; open it again"
             raise StoreClosed(message)
-
-
-class _Connections:
-    """The file, opened for a relay: a writer, a reader, and a notifier of commits."""
-
-    def __init__(self, path: Path) -> None:
-        # Durable, so that a removed job stays removed: the store that has it does not recognise it for ever.
-        prepare(path, "full", shared=True)
-        with ExitStack() as opened:
-            self.notifier = Notifier(path)
-            opened.callback(self.notifier.close)
-            self._writer = Writer(
-                lambda: connect(path, "full"),
-                path.with_name(path.name + "-lock"),
-                self.notifier.notify,
-                _nothing,
-                upkeep=lambda connection: keep_wal_small(connection, path),
-            )
-            opened.callback(self._writer.close)
-            self._reader = Writer(lambda: connect(path, "full"), None, _nothing, _nothing, "deferred")
-            opened.pop_all()
-
-    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        return await asyncio.wrap_future(self._reader.submit(work))
-
-    async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        return await asyncio.wrap_future(self._writer.submit(work))
-
-    def close(self) -> None:
-        self._reader.close()
-        self._writer.close()
-        self.notifier.close()
 
 
 def contents_of(connection: sqlite3.Connection) -> Contents:
@@ -177,5 +146,5 @@ def contents_of(connection: sqlite3.Connection) -> Contents:
     )
 
 
-def _nothing() -> None:
-    """Do nothing: a read notifies no session."""
+async def _result(writer: Writer, work: Callable[[sqlite3.Connection], T]) -> T:
+    return await asyncio.wrap_future(writer.submit(work))

@@ -1,13 +1,10 @@
 """The SQLite store: each operation of the protocol is a transaction in the writer's thread."""
 
 import asyncio
-import os
 import sqlite3
 import threading
-import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
 
@@ -32,14 +29,13 @@ from reprieve.stores.sql.tx import Statements
 from reprieve.stores.sqlite import annotations, enqueue, entries, prune, sessions, settle, update_limits
 from reprieve.stores.sqlite.callers import joined
 from reprieve.stores.sqlite.claim import claim
-from reprieve.stores.sqlite.file import Durability, connect, keep_wal_small, prepare, take_node_number
+from reprieve.stores.sqlite.connections import Connections
+from reprieve.stores.sqlite.file import Durability, take_node_number
 from reprieve.stores.sqlite.find import CURSOR_SHAPES, Search
 from reprieve.stores.sqlite.lane_cache import LaneCache
-from reprieve.stores.sqlite.notifier import Notifier
 from reprieve.stores.sqlite.rows import Ids, is_row_id, row_id
 from reprieve.stores.sqlite.statements import statements
 from reprieve.stores.sqlite.tx import SqliteTx
-from reprieve.stores.sqlite.writer import Writer
 
 T = TypeVar("T")
 
@@ -72,31 +68,23 @@ class SqliteStore(SqlStore[sqlite3.Connection]):
         """The clock of the machine, which all processes of the file share."""
         self._lanes = LaneCache()
         self._ids_lock = threading.Lock()
-        self._path = path
-        node = prepare(path, durability, shared=shared, may_wait=may_wait)
-        lock = None if path is None else path.with_name(path.name + "-lock")
-        with ExitStack() as opened:
-            self._notifier = Notifier(path)
-            opened.callback(self._notifier.close)
-            self._writer = Writer(
-                lambda: connect(path, durability),
-                lock,
-                self._notifier.notify,
-                self._lanes.clear,
-                upkeep=_nothing if path is None else lambda connection: keep_wal_small(connection, path),
-            )
-            opened.callback(self._writer.close)
-            self._reader, self._shown = self._writer, self._lanes
-            if path is not None:
-                # A long search must not block the writer.
-                self._shown = LaneCache()
-                self._reader = Writer(lambda: connect(path, durability), None, _nothing, _nothing, "deferred")
-            opened.pop_all()
+        self._shown = self._lanes if path is None else LaneCache()
+        self._connections = Connections(
+            path,
+            durability,
+            shared=shared,
+            may_wait=may_wait,
+            forget_written=self._lanes.clear,
+            forget_read=self._shown.clear,
+        )
+        self._path = self._connections.path
+        self._writer, self._reader = self._connections.writer, self._connections.reader
+        self._notifier = self._connections.notifier
+        node = self._connections.node
         # A random number keeps the ids of processes apart until this one has a number from the file.
         self._ids = Ids(bits(10) if node is None else node)
         self._is_numbered = node is not None
-        if path is not None:
-            _stores.add(self)
+        self._connections.on_node = self._renumber
 
     def _take_number(self) -> None:
         """Take a number for the ids of this process once the file can be written, without waiting for it."""
@@ -105,11 +93,15 @@ class SqliteStore(SqlStore[sqlite3.Connection]):
             if number.exception() is not None:
                 self._is_numbered = False
                 return
-            with self._ids_lock:
-                self._ids.renumber(number.result())
+            self._renumber(number.result())
 
         self._is_numbered = True
         self._writer.submit(take_node_number, is_lasting=False).add_done_callback(taken)
+
+    def _renumber(self, number: int) -> None:
+        """Make ids with another number of this process."""
+        with self._ids_lock:
+            self._ids.renumber(number)
 
     @property
     def is_in_memory(self) -> bool:
@@ -207,9 +199,7 @@ class SqliteStore(SqlStore[sqlite3.Connection]):
 
     async def close(self) -> None:
         """Finish the calls under way, then close the file."""
-        await asyncio.to_thread(self._reader.close)
-        await asyncio.to_thread(self._writer.close)
-        self._notifier.close()
+        await asyncio.to_thread(self._connections.close)
 
     def inject(self, point: FaultPoint) -> None:
         """Make the next transaction fail before or after its commit."""
@@ -224,24 +214,6 @@ class SqliteStore(SqlStore[sqlite3.Connection]):
         if not self._is_numbered:
             self._take_number()
         return self._writer.submit(work, is_lasting=is_lasting)
-
-    def pause(self) -> None:
-        """Close the file while this process forks, which SQLite does not support. See `Writer.pause`."""
-        self._writer.pause()
-        self._reader.pause()
-        self._notifier.pause()
-
-    def resume(self) -> None:
-        """Open the file again."""
-        self._notifier.resume()
-        self._reader.resume()
-        self._writer.resume()
-
-    def leave(self) -> None:
-        """Leave the file closed, in the forked child of the process that opened this store."""
-        self._notifier.leave()
-        self._reader.resume()
-        self._writer.resume()
 
     async def _write(self, work: Callable[[sqlite3.Connection], T], *, is_lasting: bool = True) -> T:
         return await asyncio.wrap_future(self.submit(work, is_lasting=is_lasting))
@@ -260,31 +232,3 @@ class SqliteStore(SqlStore[sqlite3.Connection]):
 
     def _stored_id(self, job_id: str) -> int:
         return row_id(job_id)
-
-
-_stores: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
-_paused: list[SqliteStore] = []
-
-
-def _pause_all() -> None:
-    stores = list(_stores)
-    for store in stores:
-        store.pause()
-    _paused.extend(stores)
-
-
-def _resume_all() -> None:
-    while _paused:
-        _paused.pop().resume()
-
-
-def _leave_all() -> None:
-    while _paused:
-        _paused.pop().leave()
-
-
-os.register_at_fork(before=_pause_all, after_in_parent=_resume_all, after_in_child=_leave_all)
-
-
-def _nothing(*_: object) -> None:
-    """Do nothing: a read notifies no one."""

@@ -12,12 +12,12 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from pathlib import Path
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-from reprieve.errors import ReprieveError, StoreClosed, StoreError, StoreLocked
+from reprieve.errors import ReprieveError, StoreClosed, StoreError, StoreLocked, StoreReplaced
 from reprieve.stores.sqlite import file
 from reprieve.stores.sqlite.error_mapping import is_busy, translate
+from reprieve.stores.sqlite.open_file import OpenFile
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
@@ -48,24 +48,21 @@ class Writer:
 
     def __init__(
         self,
-        connect: Callable[[], sqlite3.Connection],
-        lock: Path | None,
+        database: OpenFile,
         on_commit: Callable[[], None],
         on_rollback: Callable[[], None],
         begin: Literal["immediate", "deferred"] = "immediate",
-        upkeep: Callable[[sqlite3.Connection], None] = lambda _: None,
     ) -> None:
-        """Start the thread; `lock` is the file by which processes exclude each other; None: they need not.
+        """Start the thread.
 
-        A deferred transaction takes no write lock, so it only reads and blocks no writer. `upkeep` is called now and
-        then between two transactions.
+        A deferred transaction takes no write lock, so it only reads and blocks no writer. `on_rollback` is also called
+        when the file was replaced: what was read from it does not hold any more.
         """
         self._begin = f"begin {begin}"
+        self._is_writing = begin == "immediate"
         self._process = os.getpid()
-        self._upkeep = upkeep
         self._since_upkeep = 0
-        self._connect = connect
-        self._lock = lock
+        self._database = database
         self._on_commit = on_commit
         self._on_rollback = on_rollback
         self._pending: queue.SimpleQueue[Request[Any] | None] = queue.SimpleQueue()
@@ -75,6 +72,8 @@ class Writer:
         self._working = threading.Lock()
         """Held for every batch, and while this process forks."""
         self._connection: sqlite3.Connection | None = None
+        self._lock: int | None = None
+        """The descriptor of the file by which processes exclude each other; None for reads."""
         self._may_flush = self._is_flushed = False
         """Whether the connection was opened to flush its commits to the disk, and whether it does so now."""
         self._fault: Point | None = None
@@ -129,7 +128,6 @@ class Writer:
     def _run(self) -> None:
         try:
             self._connected()
-            descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666) if self._lock else None
         except Exception as error:  # noqa: BLE001 - the caller that opens the store gets it, whatever it is
             self._disconnect()
             self._ready.set_exception(translate(error))
@@ -139,14 +137,15 @@ class Writer:
             # A request that was cancelled by now is dropped; from here on it can no longer be cancelled.
             batch = [request for request in batch if request.future.set_running_or_notify_cancel()]
             with self._working:
-                self._run_batch(descriptor, batch)
-        if descriptor is not None:
-            os.close(descriptor)
+                self._run_batch(batch)
         with self._working:
             self._disconnect()
 
-    def _run_batch(self, descriptor: int | None, batch: list[Request[Any]]) -> None:
+    def _run_batch(self, batch: list[Request[Any]]) -> None:
         try:
+            if not self._database.is_in_place():
+                self._disconnect()
+                self._on_rollback()
             connection = self._connected()
         except Exception as error:  # noqa: BLE001 - a thread that dies would hang every caller
             for request in batch:
@@ -155,22 +154,26 @@ class Writer:
         self._since_upkeep += 1
         if self._since_upkeep == UPKEEP_EVERY:
             self._since_upkeep = 0
-            self._upkeep(connection)
-        if batch and not self._attempt(connection, descriptor, batch):
+            self._database.keep_small(connection)
+        if batch and not self._attempt(connection, batch):
             # One request made the transaction fail: run each in a transaction of its own, so that only that one fails.
             for request in batch:
-                self._attempt(connection, descriptor, [request])
+                self._attempt(connection, [request])
 
     def _connected(self) -> sqlite3.Connection:
         if self._connection is None:
-            self._connection = self._connect()
+            self._connection = self._database.connect()
+            self._lock = self._database.open_lock() if self._is_writing else None
             self._may_flush = self._is_flushed = self._connection.execute("pragma synchronous").fetchone()[0] == _FULL
         return self._connection
 
     def _disconnect(self) -> None:
         if self._connection is not None:
-            self._connection.close()
+            self._database.close(self._connection)
             self._connection = None
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def _next_batch(self) -> list[Request[Any]] | None:
         first = self._pending.get()
@@ -183,14 +186,14 @@ class Writer:
             batch.append(request)
         return batch or None
 
-    def _attempt(self, connection: sqlite3.Connection, descriptor: int | None, batch: list[Request[Any]]) -> bool:
+    def _attempt(self, connection: sqlite3.Connection, batch: list[Request[Any]]) -> bool:
         """Run a batch in one transaction. Return False if its requests must be run again, one by one."""
         try:
             self._flush(connection, is_wanted=any(request.is_lasting for request in batch))
-            results = self._transact(connection, descriptor, [request.work for request in batch])
+            results = self._transact(connection, [request.work for request in batch])
         except Exception as error:  # noqa: BLE001 - a thread that dies would hang every caller
-            # While another process holds the lock, each of them would wait and fail again, one after the other.
-            if len(batch) > 1 and not is_busy(error):
+            # While another process holds the lock, or the file is gone, each of them would fail again.
+            if len(batch) > 1 and not (is_busy(error) or isinstance(error, StoreReplaced)):
                 return False
             for request in batch:
                 request.future.set_exception(translate(error))
@@ -211,10 +214,10 @@ class Writer:
             connection.execute(f"pragma synchronous = {'full' if is_wanted else 'normal'}")
             self._is_flushed = is_wanted
 
-    def _transact(self, connection: sqlite3.Connection, descriptor: int | None, works: list[Work[Any]]) -> list[object]:
+    def _transact(self, connection: sqlite3.Connection, works: list[Work[Any]]) -> list[object]:
         before = connection.total_changes
-        if descriptor is not None:
-            _acquire_lock(descriptor)
+        if self._lock is not None:
+            _acquire_lock(self._lock)
         try:
             connection.execute(self._begin)
             results: list[object] = []
@@ -226,6 +229,9 @@ class Writer:
             fault, self._fault = self._fault, None
             _fail("before", fault)
             connection.execute("commit")
+            self._is_changed = connection.total_changes != before
+            if self._is_changed:
+                self._database.require_in_place()
             _fail("after", fault)
         except BaseException:
             if connection.in_transaction:
@@ -233,9 +239,8 @@ class Writer:
             self._on_rollback()
             raise
         finally:
-            if descriptor is not None:
-                fcntl.flock(descriptor, fcntl.LOCK_UN)
-        self._is_changed = connection.total_changes != before
+            if self._lock is not None:
+                fcntl.flock(self._lock, fcntl.LOCK_UN)
         return results
 
 

@@ -38,7 +38,11 @@ from json_to_recordset(%(refused)s::json) as v (xid text, id uuid, refusal text)
 where outbox.xid = v.xid::xid8 and outbox.id = v.id;
 
 -- name: readmit
-with back as (update outbox set refusal = null where refusal is not null returning id) select count(*) from back;
+-- As rows of this transaction: a relay that runs has passed their old ones, and does not look there again.
+with back as (
+    update outbox set refusal = null, xid = pg_current_xact_id() where refusal is not null returning id
+)
+select count(*) from back;
 
 -- name: holds
 select 1 from outbox where id = %(id)s::text::uuid limit 1;
