@@ -113,3 +113,25 @@ async def test_a_caller_that_is_cancelled_ends_its_attempt(app: Reprieve) -> Non
     async with asyncio.timeout(30):
         await has_ended.wait()
     parts.attempts.close()
+
+
+async def test_a_job_whose_deadline_passed_after_its_claim_does_not_start(app: Reprieve) -> None:
+    calls: list[str] = []
+
+    @app.task(dependency="ses")
+    async def call() -> None:
+        calls.append("called")
+
+    job_id = (await call.using(deadline="1s").aenqueue()).id
+    parts, in_flight = parts_of(app)
+    (job,) = (await parts.claims.claim(["default"], SLOTS, [])).jobs
+    assert isinstance(app.clock, FakeClock)
+    app.clock.advance("1s")
+    ended, outcome = await parts.attempts.run(job)
+    assert (calls, outcome, parts.attempts.running, in_flight.attempts()) == ([], Interrupted(), {}, [])
+    assert parts.attempts.under_way("ses") == 0
+    again = await parts.claims.claim(["default"], SLOTS, [parts.settlement.settle(ended, outcome)])
+    assert again.jobs == ()
+    dead = await get_job(app.store, app.clock, job_id)
+    assert (dead.death, dead.charged) == ("expired", 0)
+    parts.attempts.close()

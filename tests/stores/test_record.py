@@ -49,7 +49,7 @@ PARKED: Final = replace(
 DEAD: Final = replace(
     RETRIED, version=20, due_at=AT, waiting_for="turn", state="dead", charged=10, death="exhausted", finished_at=AT + 9
 )
-FULL: Final = replace(
+FIRST_FULL: Final = replace(
     PARKED,
     group="nightly",
     priority=1,
@@ -68,6 +68,8 @@ FULL: Final = replace(
     snoozes=6,
     is_manual=True,
 )
+"""It sets every field of the first release."""
+FULL: Final = replace(FIRST_FULL, deadline_from_at=AT + 75_000)
 GOLDEN: Final = {
     "fresh": (
         FRESH,
@@ -101,7 +103,7 @@ GOLDEN: Final = {
         ),
     ),
     "full": (
-        FULL,
+        FIRST_FULL,
         (
             "95c4167b22746f223a2261406578616d706c652e636f6d227d0acf00000199cd531c00cb404e000000000000dc0013cf"
             "00000199c82cbffbcf00000199c82dbde8a977656c636f6d652d37cb40ac20000000000083ab6d6178417474656d7074"

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from reprieve.admin.lookup import MAX_TRIES, get_job, kept_changing
+from reprieve.admin.lookup import MAX_TRIES, find_job, kept_changing
 from reprieve.clock import Clock
 from reprieve.core import change
 from reprieve.core.change import Request
@@ -34,9 +34,9 @@ async def retry(
     Raises `JobNotFound`, `InvalidRetryState`, `MaxRetriesExceeded`, or `ConcurrentModification` while it runs.
     """
     for _ in range(MAX_TRIES):
-        job = await get_job(store, clock, job_id)
+        job, status = await find_job(store, clock, job_id)
         now = clock.now()
-        wanted = change.retry(job, request, now, stuck_after(job))
+        wanted = change.retry(job, request, now, stuck_after(job), held=status == "parked")
         (result,) = await store.apply([wanted], now)
         if result in ("applied", "already"):
             return await _retried(store, clock, wanted.job)

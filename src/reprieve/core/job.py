@@ -85,6 +85,9 @@ class Job(Record):
     failed_at: int | None = None
     death: Death | None = None
     finished_at: int | None = None
+    deadline_from_at: int | None = None
+    """The instant from which the time until the deadline counts: that of the last manual retry or revival; None: of
+    the enqueue."""
 
     @property
     def limit(self) -> int | None:

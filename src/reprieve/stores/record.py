@@ -60,6 +60,7 @@ class RareFields(msgspec.Struct, array_like=True, frozen=True, gc=False):
     granted: int = 0
     snoozes: int = 0
     is_manual: bool = False
+    deadline_from_at: int | None = None
 
 
 class PackedJob(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -103,6 +104,7 @@ def pack(job: Job, id_at: int, due_at: int | None = None) -> bytes:
         job.granted,
         job.snoozes,
         job.is_manual,
+        job.deadline_from_at,
     )
     if rare == _DEFAULTS:
         return _encode((job.payload, job.max_attempts, job.deadline_at, job.timeout))
@@ -136,6 +138,7 @@ def unpack(data: bytes, model: Job, job_id: str, version: int, id_at: int, due_a
         due_at=due_at,
         deadline_at=packed.deadline_at,
         max_attempts=packed.max_attempts,
+        deadline_from_at=rare.deadline_from_at,
     )
     if rare is _FRESH:
         return job

@@ -113,11 +113,11 @@ class ChildProcess:
         self.is_failed_start = status == START_FAILED_STATUS and not self.in_flight.pulse()
         return status
 
-    def outcome_of(self, job: Job, timeout: float) -> Outcome:
+    def outcome_of(self, job: Job, timeout: float, now: int) -> Outcome:
         """Return the outcome of a job that it held when it ended; `timeout` is the task's, in seconds."""
         # A blocked event loop makes every job on it late: a late job is to blame only if it ran alone.
         if job.id in self.overdue or (self.is_blocked and self.had_started == {job.id}):
-            return overran(timeout)
+            return overran(job, timeout, now)
         if self.is_ending and not self.is_blocked:
             # The supervisor ended it: no job is to blame.
             return Interrupted()

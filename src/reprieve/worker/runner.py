@@ -14,7 +14,7 @@ from reprieve.context import Running, enter
 from reprieve.core.classify import judge
 from reprieve.core.failure import Failure
 from reprieve.core.job import Job
-from reprieve.core.outcome import Failed, Outcome, Snoozed, Stopped, Succeeded, undecodable
+from reprieve.core.outcome import Failed, Outcome, Snoozed, Stopped, Succeeded, overran, undecodable
 from reprieve.core.policy import Policy
 from reprieve.core.verdict import Verdict
 from reprieve.declaration import Declaration
@@ -63,6 +63,22 @@ class Runner:
         """
         declaration = None if self._isolation is None else self._registry.find(job.task)
         return declaration is not None and _wants_isolation(declaration, job)
+
+    def time_limit(self, job: Job, start_seconds: float = 0.0) -> float:
+        """Return how many seconds an attempt may take: its task's timeout, or the time until its deadline if shorter.
+
+        `start_seconds` are added to the timeout, for a process that has to start first.
+        """
+        timeout = self._registry.timeout_of(job.task) + start_seconds
+        if job.deadline_at is None:
+            return timeout
+        left_ms = job.deadline_at - self._clock.now()
+        # A millisecond more, so that the deadline has passed when the time is up.
+        return min(timeout, (left_ms + 1) / 1_000) if left_ms > 0 else 0.0
+
+    def overran(self, job: Job) -> Failed:
+        """Return the outcome of an attempt that reached its time limit."""
+        return overran(job, self._registry.timeout_of(job.task), self._clock.now())
 
     async def run(self, running: Running) -> Outcome:
         """Make one attempt, and return its outcome."""

@@ -207,6 +207,6 @@ class Supervisor:
         """Settle what a child held that is gone, then end its session: until then, the session keeps others away."""
         context = self._context
         held = await find_all(context.store, Filter(session=child.session), context.clock.now())
-        timeout_of = context.registry.timeout_of
-        await self._recovery.take_back(held, lambda job: child.outcome_of(job, timeout_of(job.task)))
+        timeout_of, now = context.registry.timeout_of, context.clock.now()
+        await self._recovery.take_back(held, lambda job: child.outcome_of(job, timeout_of(job.task), now))
         await self._sessions.close(child.session)
