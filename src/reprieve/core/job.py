@@ -100,6 +100,13 @@ class Job(Record):
         return self.limit is None or self.charged < self.limit
 
     @property
+    def retries(self) -> int:
+        """The retries that charged failures caused: one for each, but none for the failure that ended the job."""
+        is_ended_by_failure = self.state == "dead" and self.death != "poison" and self.failed_at == self.finished_at
+        retries = max(0, self.charged - is_ended_by_failure)
+        return retries if self.limit is None else min(retries, self.limit - 1)
+
+    @property
     def is_suspect(self) -> bool:
         """Whether a worker died with this job: it runs in a process of its own until an attempt ends normally."""
         return self.crashes > 0

@@ -84,7 +84,7 @@ class Rule:
     def matches(self, failure: Failure) -> bool:
         """Whether the failure has everything that this rule matches by."""
         return (
-            (not self.code or any(fnmatchcase(code, self.code) for code in (failure.code, failure.enhanced) if code))
+            (not self.code or any(fnmatchcase(code, self.code) for code in _codes(failure) if code))
             and (not self.exception or any(_same_class(name, self.exception) for name in failure.types))
             and (not self.dependency or fnmatchcase(failure.dependency, self.dependency))
             and (not self.message or re.search(self.message, failure.message, re.IGNORECASE) is not None)
@@ -185,6 +185,10 @@ def require_agreement(rules: Iterable[object]) -> None:
         if isinstance(rule, Rule) and seen.setdefault(rule.matchers, rule) != rule:
             text = f"two rules have the same matchers and different effects: {rule}; keep one of them"
             raise ContradictoryRules(text)
+
+
+def _codes(failure: Failure) -> tuple[str, str, str]:
+    return failure.code, failure.enhanced, failure.bare_code
 
 
 def _same_class(name: str, wanted: str) -> bool:
