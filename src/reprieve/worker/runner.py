@@ -20,7 +20,7 @@ from reprieve.core.verdict import Verdict
 from reprieve.declaration import Declaration
 from reprieve.errors import UndecodablePayload, UnserialisableArgument
 from reprieve.registry import Registry
-from reprieve.signals import Cancel, Fail, Retry, Signal, Snooze
+from reprieve.signals import Cancel, Fail, Retry, Signal, Snooze, signal_in
 from reprieve.worker import logs
 from reprieve.worker.job_logging import log_broken_policy
 from reprieve.worker.middleware import Middleware, run_through
@@ -162,24 +162,25 @@ def _wants_isolation(declaration: Declaration, job: Job) -> bool:
 
 
 def outcome_of(error: Exception, job: Job, policy: Policy, now: int) -> Outcome:
-    """Return the outcome of an exception, or of a signal, that a task raised."""
-    if not isinstance(error, Signal):
+    """Return the outcome of an exception, or of a signal, that a task raised; also of one in an exception group."""
+    signal = signal_in(error)
+    if signal is None:
         failure = failure_of(error, dependency=job.dependency, now=now)
         return Failed(failure=failure, verdict=judge(failure, policy.rules, partial(log_broken_policy, job)))
-    match error:
+    match signal:
         case Snooze():
-            return Snoozed(delay=error.delay)
+            return Snoozed(delay=signal.delay)
         case Cancel():
-            return Stopped(reason=error.reason)
+            return Stopped(reason=signal.reason)
         case Retry():
-            failure = failure_of(error.__cause__ or error, dependency=job.dependency, now=now)
+            failure = failure_of(signal.__cause__ or signal, dependency=job.dependency, now=now)
             verdict = Verdict(kind="transient", code=failure.code or "retry", rule="the task")
-            return Failed(failure=failure, verdict=verdict, retry_in=error.after)
+            return Failed(failure=failure, verdict=verdict, retry_in=signal.after)
         case Fail():
-            failure = with_traceback(Failure(message=error.reason, code="fail"), error)
+            failure = with_traceback(Failure(message=signal.reason, code="fail"), signal)
             return Failed(failure=failure, verdict=Verdict(kind="permanent", code="fail", rule="the task"))
         case _:
-            message = f"{type(error).__name__} is not a signal that a worker knows"
+            message = f"{type(signal).__name__} is not a signal that a worker knows"
             raise AssertionError(message)
 
 
