@@ -4,8 +4,10 @@ Each is a thin layer over `Policy`, `classify`, `presets` and `JobHandle`, which
 in milliseconds since 1970) and the random number (`u`, in [0, 1)) of a decision may be passed in.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
@@ -13,7 +15,7 @@ from reprieve import clock, rng
 from reprieve.admin.retry import Retried
 from reprieve.app import Reprieve
 from reprieve.core import change, presets
-from reprieve.core.classify import classify, judge
+from reprieve.core.classify import TABLES, classify, judge
 from reprieve.core.deadletter import validate_dlq_entry
 from reprieve.core.decide import Conditions, decide
 from reprieve.core.duration import milliseconds
@@ -22,6 +24,7 @@ from reprieve.core.fairness.settings import aged_priority
 from reprieve.core.job import Job
 from reprieve.core.outcome import Failed
 from reprieve.core.policy import Override, Policy, resolve
+from reprieve.core.rules import ses, smtp
 
 __all__ = [
     "Override",
@@ -37,6 +40,11 @@ __all__ = [
     "validate_dlq_entry",
 ]
 
+Options: TypeAlias = Mapping[str, object]
+"""The JSON options of a job: `max_attempts`, `retry_delay` and `max_retry_delay`, the waits in milliseconds."""
+
+_MAIL = (smtp, ses)
+
 
 def calculate_backoff_delay(attempt: int, u: float | None = None) -> int:
     """Return the wait in milliseconds after the attempt-th failure of an e-mail: 1 s doubling to 60 s, ± 25 %."""
@@ -45,7 +53,9 @@ def calculate_backoff_delay(attempt: int, u: float | None = None) -> int:
 
 def is_retryable_error(error: Error) -> bool:
     """Return whether another attempt can help, by SMTP or SES code, HTTP status, message or exception."""
-    return classify(error).is_retryable
+    failure = read(error)
+    # A bare `code` of an exception is that of a mail here, also where HTTP defines the same number.
+    return judge(failure, _MAIL if failure.bare_code and not failure.code else TABLES).is_retryable
 
 
 def calculate_round_robin_priority(rounds_without_processing: int) -> int:
@@ -53,32 +63,32 @@ def calculate_round_robin_priority(rounds_without_processing: int) -> int:
     return aged_priority(rounds_without_processing)
 
 
-def should_retry(job: Job, policy: Policy = presets.patient) -> bool:
+def should_retry(job: Job, policy: Policy | Options = presets.patient) -> bool:
     """Return whether a job is tried again: it has not ended, has attempts left, and its last error can pass."""
     if job.state not in ("waiting", "running"):
         return False
-    in_force = replace(job, max_attempts=resolve(policy, job.override).max_attempts)
+    in_force = replace(job, max_attempts=_in_force(policy, job).max_attempts)
     return in_force.has_attempts_left and (job.cause is None or job.cause.kind not in ("permanent", "poison"))
 
 
-def calculate_next_retry(job: Job, policy: Policy = presets.patient, u: float | None = None) -> datetime:
+def calculate_next_retry(job: Job, policy: Policy | Options = presets.patient, u: float | None = None) -> datetime:
     """Return when a job is tried again: the time of its scheduled retry, or its last failure plus the policy's wait."""
     if job.state == "waiting" and job.waiting_for == "retry":
         return _moment(job.due_at)
     failed_at = clock.now() if job.failed_at is None else job.failed_at
-    wait = resolve(policy, job.override).delay(max(1, job.charged), u, job.delay or None)
+    wait = _in_force(policy, job).delay(max(1, job.charged), u, job.delay or None)
     return _moment(failed_at + milliseconds(wait))
 
 
 def handle_failed_job(
-    job: Job, error: Error, policy: Policy = presets.patient, now: int | None = None, u: float | None = None
+    job: Job, error: Error, policy: Policy | Options = presets.patient, now: int | None = None, u: float | None = None
 ) -> Job:
     """Return a running job as this error leaves it: waiting for its retry, parked, dead, or cancelled if requested.
 
     The error is an exception, an SMTP or SES code, an HTTP status or a message. Nothing is stored: a worker does that
     for the jobs that it runs.
     """
-    in_force = resolve(policy, job.override)
+    in_force = _in_force(policy, job)
     moment = clock.now() if now is None else now
     failure = read(error, dependency=job.dependency, now=moment)
     failed = Failed(failure=failure, verdict=judge(failure, in_force.rules))
@@ -123,6 +133,13 @@ class RetryPolicy:
     def get_max_retries(self) -> int | None:
         """Return how many attempts may follow the first; None when only the deadline limits them."""
         return None if self.policy.max_attempts is None else self.policy.max_attempts - 1
+
+
+def _in_force(policy: Policy | Options, job: Job) -> Policy:
+    """Return the policy of a job; options as JSON, with waits in milliseconds, amend `presets.patient`."""
+    if not isinstance(policy, Policy):
+        policy = resolve(presets.patient, Override.from_json(policy))
+    return resolve(policy, job.override)
 
 
 def _moment(at: int) -> datetime:

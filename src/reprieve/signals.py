@@ -12,6 +12,15 @@ class Signal(Exception):
     """The root of the signals. Raised and returned signals mean the same."""
 
 
+def signal_in(error: BaseException) -> Signal | None:
+    """Return the signal that an exception is, or the first one in an exception group, as a `TaskGroup` raises it."""
+    if isinstance(error, Signal):
+        return error
+    if not isinstance(error, BaseExceptionGroup):
+        return None
+    return next((signal for each in error.exceptions if (signal := signal_in(each)) is not None), None)
+
+
 class Snooze(Signal):
     """Run the job again later; this was not a failure."""
 

@@ -149,7 +149,7 @@ def test_an_administrator_retries_a_job_by_its_id_and_may_go_over_the_limit(
     with pytest.raises(ValidationError):
         retry_failed_job(app, dead.id, " ", force_retry=True)
     answer = retry_failed_job(app, dead.id, "Serviço externo indisponível", force_retry=True)
-    assert (answer.job_id, answer.queue_position) == (dead.id, "1")
+    assert (answer.job_id, answer.queue_position) == (dead.id, 1)
     job = dead.fetch()
     assert (job.state, job.limit, job.is_manual) == ("waiting", 3, True)
 
@@ -162,6 +162,37 @@ async def test_the_retry_has_an_async_form(app: Reprieve, dead: JobHandle[None])
 def test_a_retry_of_an_unknown_id_is_refused(app: Reprieve) -> None:
     with pytest.raises(JobNotFound):
         retry_failed_job(app, "0192f0c8-7a10-7000-8000-2f6e11c40ae1", "why not")
+    with pytest.raises(JobNotFound) as unknown:
+        retry_failed_job(app, "123e4567-e89b-12d3-a456-426614174000", "why not")
+    assert unknown.value.code == "job_not_found"
+
+
+def test_the_options_of_a_job_are_accepted_as_json_in_milliseconds() -> None:
+    options = {"id": "job_123", "max_attempts": 5, "retry_delay": 60_000, "max_retry_delay": 3_600_000}
+    job = Job(id="job_123", task="send", state="running", attempt=1, created_at=0, due_at=0)
+    waits = []
+    for _ in range(4):
+        job = handle_failed_job(job, "421", options, now=0, u=0.5)
+        waits.append(calculate_next_retry(job, options).timestamp())
+        assert should_retry(job, options)
+        job = replace(job, state="running")
+    assert waits == [60, 120, 240, 480]
+    assert handle_failed_job(job, "421", options, now=0).death == "exhausted"
+
+
+class MailError(Exception):
+    def __init__(self, code: object) -> None:
+        self.code = code
+
+
+@pytest.mark.parametrize("code", [421, 450, 451, 452, "Throttling", "ServiceUnavailable"])
+def test_the_code_of_a_mail_error_can_pass(code: object) -> None:
+    assert is_retryable_error(MailError(code))
+
+
+@pytest.mark.parametrize("code", [500, 550, 554, "550", "MessageRejected", "MailFromDomainNotVerified"])
+def test_the_code_of_a_mail_error_is_permanent(code: object) -> None:
+    assert not is_retryable_error(MailError(code))
 
 
 def test_a_retry_policy_tells_whether_when_and_how_often() -> None:

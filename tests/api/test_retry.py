@@ -18,6 +18,7 @@ from reprieve.errors import (
     MaxRetriesExceeded,
     ValidationError,
 )
+from reprieve.stores.protocol import LimitUpdate
 from reprieve.testing import FakeClock, adrain, drain
 
 REFUSED = ConnectionError("refused")
@@ -49,7 +50,7 @@ def test_a_job_with_attempts_left_is_retried_at_once(
     assert drain(app).dead == 1
     answer = job.retry(by="ana", reason="the order is there now")
     assert (answer.job_id, answer.message) == (job.id, "the job is queued to be retried")
-    assert answer.queue_position == "1"
+    assert answer.queue_position == 1
     outage.clear()
     assert drain(app, within=0).succeeded == 1
     assert job.fetch().attempt == 2
@@ -96,7 +97,7 @@ def test_a_retry_can_be_delayed(app: Reprieve, charge: Task[[int], None], clock:
     job = charge.enqueue(1)
     drain(app, within=0)
     answer = job.retry(by="ana", reason="in ten minutes", delay="10m")
-    assert (answer.message, answer.queue_position) == ("the job will be retried after its delay", "")
+    assert (answer.message, answer.queue_position) == ("the job will be retried after its delay", 0)
     assert job.fetch().due_at == clock.now() + 600_000
 
 
@@ -111,7 +112,7 @@ def test_the_position_counts_who_is_ahead(
     charge.using(tenant="acme", priority=1).enqueue(1)
     clock.advance("1s")
     charge.enqueue(2)
-    assert dead.retry(by="ana", reason="again").queue_position == "4"
+    assert dead.retry(by="ana", reason="again").queue_position == 4
 
 
 @pytest.mark.parametrize(("by", "reason"), [("", "because"), ("ana", ""), (" ", "because"), ("ana", " \n")])
@@ -138,7 +139,7 @@ async def test_who_and_why_are_kept_beside_the_last_error(
     assert (waiting.cause.reason, waiting.is_manual) == ("refused", True)
 
 
-@pytest.mark.parametrize("state", ["waiting", "succeeded"])
+@pytest.mark.parametrize("state", ["ready and has not failed", "succeeded"])
 def test_a_job_that_has_not_failed_cannot_be_retried(
     app: Reprieve, charge: Task[[int], None], outage: list[Exception], state: str
 ) -> None:
@@ -146,7 +147,7 @@ def test_a_job_that_has_not_failed_cannot_be_retried(
     job = charge.enqueue(1)
     if state == "succeeded":
         drain(app)
-    with pytest.raises(InvalidRetryState, match=f"is {state} and has not failed") as refused:
+    with pytest.raises(InvalidRetryState, match=f"is {state}; retry it when it is dead") as refused:
         job.retry(by="ana", reason="why not")
     assert refused.value.code == "invalid_retry_state"
 
@@ -231,3 +232,57 @@ async def test_a_job_that_fails_while_it_is_asked_to_stop_is_cancelled(app: Repr
     assert (await job.afetch()).state == "cancelled"
     (*_, (_, event)) = await app.store.events(job_id=job.id)
     assert event.move == move.Cancel(by="ana", reason="sold out")
+
+
+def test_a_job_that_is_ready_is_not_retried_again(
+    app: Reprieve, charge: Task[[int], None], outage: list[Exception], clock: FakeClock
+) -> None:
+    job = charge.enqueue(1)
+    drain(app, within=0)
+    job.retry(by="ana", reason="the provider is back")
+    with pytest.raises(InvalidRetryState, match=f"job {job.id} is ready; retry it when it is dead") as refused:
+        job.retry(by="ana", reason="the provider is back")
+    assert refused.value.code == "invalid_retry_state"
+    manual = [
+        event for _, event in app.portal.run(app.store.events(job_id=job.id)) if isinstance(event.move, ManualRetry)
+    ]
+    assert len(manual) == 1
+
+
+def test_a_job_behind_a_held_gate_is_retried_although_it_is_due(app: Reprieve, clock: FakeClock) -> None:
+    @app.task(name="call", dependency="ses")
+    def call() -> None:
+        raise REFUSED
+
+    job = call.enqueue()
+    drain(app, within=0)
+    clock.advance("1h")
+    app.portal.run(app.store.update_limits([LimitUpdate(subject="dependency", name="ses", permits=0)], clock.now()))
+    assert job.retry(by="ana", reason="the provider is back").job_id == job.id
+
+
+def test_retries_by_hand_do_not_stretch_the_deadline(
+    app: Reprieve, charge: Task[[int], None], clock: FakeClock
+) -> None:
+    job = charge.using(deadline="1h").enqueue(1)
+    for _ in range(4):
+        clock.advance("25h")
+        drain(app, within=0)
+        assert job.fetch().death == "expired"
+        job.retry(by="ana", reason="again", force=True)
+        assert job.fetch().deadline_at == clock.now() + 3_600_000
+
+
+def test_an_attempt_is_stopped_at_the_deadline_of_its_job(app: Reprieve, clock: FakeClock) -> None:
+    @app.task(name="hang", timeout="1h", policy=Policy(max_attempts=1))
+    async def hang() -> None:
+        # The clock of the job jumps, and the timer of the attempt runs in real time.
+        clock.advance("1h")
+        await asyncio.Event().wait()
+
+    job = hang.using(deadline="50ms").enqueue()
+    assert drain(app, within=0).dead == 1
+    dead = job.fetch()
+    assert (dead.death, dead.charged, dead.cause and dead.cause.code) == ("expired", 1, "expired")
+    assert dead.cause is not None
+    assert dead.cause.reason == "its deadline passed while it ran"

@@ -4,7 +4,7 @@ import pytest
 
 from reprieve import Reprieve
 from reprieve.errors import InvalidDuration
-from reprieve.signals import Cancel, Fail, Retry, Signal, Snooze
+from reprieve.signals import Cancel, Fail, Retry, Signal, Snooze, signal_in
 from reprieve.testing import FakeClock, drain
 
 
@@ -52,3 +52,11 @@ def test_a_wait_that_is_none_is_refused_where_it_is_written() -> None:
         Snooze("5 minuts")
     with pytest.raises(InvalidDuration, match="retry after"):
         Retry(after=-1)
+
+
+def test_the_first_signal_of_a_group_counts_beside_errors() -> None:
+    first, second = Snooze("5m"), Fail("no")
+    assert signal_in(ExceptionGroup("all", [ValueError("x"), ExceptionGroup("some", [first]), second])) is first
+    assert signal_in(second) is second
+    assert signal_in(ExceptionGroup("errors", [ValueError("x")])) is None
+    assert signal_in(ValueError("x")) is None

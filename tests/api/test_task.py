@@ -456,17 +456,29 @@ def test_arguments_that_are_too_large_are_refused_at_enqueue(app: Reprieve) -> N
 # what a task may say
 
 
-@pytest.mark.parametrize("way", ["raised", "returned"])
+@pytest.mark.parametrize("way", ["raised", "returned", "grouped"])
 def test_signals_say_the_same_raised_and_returned(app: Reprieve, way: str, clock: FakeClock) -> None:
     start = clock.now()
 
     @app.task(policy=Policy(max_attempts=5, backoff=fixed("1h")))
-    def say(signal: str) -> object:
+    async def say(signal: str) -> object:
         signals = {"snooze": Snooze("5m"), "cancel": Cancel("done with it"), "fail": Fail("no such order")}
         wanted = signals.get(signal, Retry("busy", after="10m"))
+        if way == "returned":
+            return wanted
         if way == "raised":
             raise wanted
-        return wanted
+
+        async def throw() -> None:
+            raise wanted
+
+        async with asyncio.TaskGroup() as outer:
+            await asyncio.sleep(0)
+            async with asyncio.TaskGroup() as group:
+                outer.create_task(asyncio.Event().wait())
+                group.create_task(asyncio.Event().wait())
+                group.create_task(throw())
+        return None
 
     snoozed, cancelled, failed, retried = (say.enqueue(word) for word in ("snooze", "cancel", "fail", "retry"))
     drain(app, within=0)

@@ -42,7 +42,7 @@ def test_a_job_that_cannot_be_retried_keeps_no_other_from_being_retried(jobs: di
     refused, unfailed, total = done.stderr.splitlines()
     assert refused.startswith(f"error: job {jobs['exhausted']} has used its only attempt; ")
     assert refused.endswith("; to grant one more, add --force (in Python force=True)")
-    assert unfailed.startswith(f"error: job {jobs['waiting']} is waiting and has not failed; retry it when it is dead")
+    assert unfailed.startswith(f"error: job {jobs['waiting']} is ready and has not failed; retry it when it is dead")
     assert total == "1 of 3 jobs retried; 2 left unchanged"
     assert [status_of(job) for job in names] == ["dead", "ready", "ready"]
 

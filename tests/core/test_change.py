@@ -86,13 +86,13 @@ def test_a_running_job_is_retried_only_when_it_is_stuck() -> None:
 
 @pytest.mark.parametrize("job", [WAITING, replace(RUNNING, state="succeeded")])
 def test_a_job_that_has_not_failed_is_not_retried(job: Job) -> None:
-    with pytest.raises(InvalidRetryState, match="has not failed") as caught:
+    with pytest.raises(InvalidRetryState, match="; retry it when it is dead, cancelled") as caught:
         change.retry(job, ANA, NOW, STUCK_AFTER_SECONDS)
     assert caught.value.code == "invalid_retry_state"
 
 
 def test_a_parked_and_a_cancelled_job_can_be_retried() -> None:
-    parked = change.settle(RUNNING, Park(gate="ses", due_at=NOW, cause=CAUSE), NOW).job
+    parked = change.settle(RUNNING, Park(gate="ses", due_at=NOW + 9, cause=CAUSE), NOW).job
     cancelled = change.cancel(WAITING, ANA, NOW).job
     for job in (parked, cancelled):
         assert change.retry(job, ANA, NOW, STUCK_AFTER_SECONDS).job.waiting_for == "turn"
@@ -156,6 +156,30 @@ def test_another_chance_comes_with_its_time_anew() -> None:
     retried = change.retry(expired, ANA, NOW + 90_000, STUCK_AFTER_SECONDS).job
     assert (retried.due_at, retried.deadline_at) == (NOW + 90_000, NOW + 150_000)
     assert change.revive(expired, NOW + 90_000).job.deadline_at == NOW + 150_000
+
+
+def test_every_retry_by_hand_gives_the_span_of_the_enqueue() -> None:
+    span = 3_600_000
+    job = replace(RETRYING, created_at=NOW, deadline_at=NOW + span)
+    for hours in (5, 30, 100):
+        at = NOW + hours * 3_600_000
+        job = change.retry(change.expire(job, at).job, ANA, at, STUCK_AFTER_SECONDS).job
+        assert (job.deadline_at, job.deadline_from_at) == (at + span, at)
+    at += 9 * 3_600_000
+    assert change.revive(change.expire(job, at).job, at).job.deadline_at == at + span
+    later = change.retry(change.expire(job, at).job, replace(ANA, delay=60.0), at, STUCK_AFTER_SECONDS).job
+    assert (later.due_at, later.deadline_at) == (at + 60_000, at + 60_000 + span)
+
+
+def test_a_job_that_is_ready_or_scheduled_needs_no_retry() -> None:
+    ready = replace(RETRYING, due_at=NOW)
+    snoozed = replace(RETRYING, due_at=NOW + 9, waiting_for="schedule")
+    for job, status in ((ready, "ready"), (snoozed, "scheduled")):
+        with pytest.raises(InvalidRetryState, match=f"is {status}; retry it when it is dead, cancelled, retrying"):
+            change.retry(job, ANA, NOW, STUCK_AFTER_SECONDS)
+    assert change.retry(ready, ANA, NOW, STUCK_AFTER_SECONDS, held=True).job.is_manual
+    with pytest.raises(InvalidRetryState, match="job j is parked and has not failed; retry it"):
+        change.retry(WAITING, ANA, NOW, STUCK_AFTER_SECONDS, held=True)
 
 
 def test_a_job_whose_time_is_up_dies_with_its_last_cause() -> None:

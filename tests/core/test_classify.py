@@ -181,7 +181,7 @@ def test_a_bare_number_belongs_to_the_first_table_that_knows_it() -> None:
         (MemoryError(), "transient", "job"),
         (sqlite3.OperationalError("database is locked"), "transient", "job"),
         (ValueError("x"), "permanent", "job"),
-        (UnicodeDecodeError("utf-8", b"x", 0, 1, "bad"), "permanent", "job"),
+        (UnicodeDecodeError("utf-8", b"x", 0, 1, "bad"), "transient", "job"),
         (TypeError("x"), "permanent", "job"),
         (NotImplementedError(), "permanent", "job"),
         (PermissionError("x"), "permanent", "job"),

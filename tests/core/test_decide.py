@@ -147,11 +147,11 @@ def test_what_nobody_can_decode_is_dead_at_once() -> None:
 
 
 def test_an_attempt_that_ran_too_long_fails_and_may_pass() -> None:
-    decision = decide(RUNNING, overran(30), POLICY, under(OPEN))
+    decision = decide(RUNNING, overran(RUNNING, 30, NOW), POLICY, under(OPEN))
     assert isinstance(decision, Retry)
     assert (decision.cause.reason, decision.cause.code) == ("timed out after 30 s", "timeout")
     assert decision.charged
-    assert isinstance(decide(RUNNING, overran(30), POLICY, under(HELD)), Park)
+    assert isinstance(decide(RUNNING, overran(RUNNING, 30, NOW), POLICY, under(HELD)), Park)
 
 
 def test_a_push_back_lengthens_the_wait_and_never_shortens_it() -> None:

@@ -16,7 +16,7 @@ from reprieve.core.ids import (
     parse_id,
     partition_of,
 )
-from reprieve.errors import InvalidId
+from reprieve.errors import InvalidId, JobNotFound
 
 NOW = 1_760_000_000_000
 
@@ -44,7 +44,7 @@ def test_every_spelling_of_an_id_is_one_id() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "42", "j\x00b", "123e4567-e89b-12d3-a456-426614174000", "x" * 36, "0" * 10_000_000]
+    "text", ["", "42", "j\x00b", "123e4567-e89b-12d3-a456-42661417400", "x" * 36, "0" * 10_000_000]
 )
 def test_what_is_no_id_is_refused(text: str) -> None:
     with pytest.raises(InvalidId, match="is not a job id") as caught:
@@ -52,6 +52,14 @@ def test_what_is_no_id_is_refused(text: str) -> None:
     assert not is_id(text)
     assert caught.value.code == "invalid_id"
     assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize("text", ["123e4567-e89b-12d3-a456-426614174000", "{C56A4180-65AA-42EC-A945-5FD21DEC0538}"])
+def test_the_uuid_of_another_system_is_no_job(text: str) -> None:
+    with pytest.raises(JobNotFound, match=f"there is no job {text.strip('{}').lower()}") as caught:
+        parse_id(text)
+    assert caught.value.code == "job_not_found"
+    assert not is_id(text)
 
 
 @pytest.mark.parametrize(("now", "partition"), [(-1, 0), (2**48, 0), (NOW, -1), (NOW, PARTITIONS)])

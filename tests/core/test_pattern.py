@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprieve.core.failure import MAX_MESSAGE_CHARS, read
 from reprieve.core.pattern import MAX_CACHED_STEPS, pattern_of
 from reprieve.core.rule import Rule
+from reprieve.core.text import MAX_TEXT_CHARS
 from reprieve.errors import InvalidRule
 
 HOSTILE: Final = [
@@ -28,7 +28,7 @@ HOSTILE: Final = [
 @pytest.mark.parametrize("pattern", HOSTILE)
 def test_a_hostile_pattern_ends_on_a_long_message(pattern: str) -> None:
     for letter in ("a", "x", "ab"):
-        message = (letter * MAX_MESSAGE_CHARS)[:MAX_MESSAGE_CHARS]
+        message = (letter * MAX_TEXT_CHARS)[:MAX_TEXT_CHARS]
         pattern_of(pattern).search(message)
         assert not pattern_of(pattern + "#").search(message)
         assert pattern_of(pattern + "#|a#|x#|b#").search(message[:-1] + "#")
@@ -117,8 +117,8 @@ def test_what_cannot_be_bounded_is_refused_when_it_is_declared(pattern: str, rea
 
 def test_a_text_with_very_many_characters_needs_bounded_memory() -> None:
     pattern = pattern_of("(x+y+)+z")
-    for first in range(0x4E00, 0x4E00 + 2 * MAX_CACHED_STEPS, MAX_MESSAGE_CHARS):
-        assert not pattern.search("".join(map(chr, range(first, first + MAX_MESSAGE_CHARS))))
+    for first in range(0x4E00, 0x4E00 + 2 * MAX_CACHED_STEPS, MAX_TEXT_CHARS):
+        assert not pattern.search("".join(map(chr, range(first, first + MAX_TEXT_CHARS))))
     assert pattern.search("xyxyz")
 
 

@@ -60,7 +60,7 @@ def test_every_line_about_a_job_carries_what_the_page_says() -> None:
         assert set(re.findall("`([^`]+)`", facts)) <= line.keys(), line["event"]
     (parked,) = (line for line in lines if line["event"] == "job parked")
     assert set(re.findall("`([^`]+)`", PAGE.partition("A job that is parked")[2].partition(";")[0])) <= parked.keys()
-    assert (parked["nextRetryDelay"], parked["noAnswerFor"]) == (0.001, 0.0)
+    assert (parked["nextRetryDelay"], parked["noAnswerFor"]) == (1, 0.0)
     assert parked["noAnswerSince"] == "1970-01-01T00:00:00.001+00:00"
     (cancelled,) = (line for line in lines if line["event"] == "job cancelled")
     assert (cancelled["by"], cancelled["reason"]) == ("ana", "sent twice")

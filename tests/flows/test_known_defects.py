@@ -65,7 +65,7 @@ async def test_two_bad_jobs_at_the_head_do_not_keep_a_gate_held(store: Store) ->
     gates = Gates(store, clock, lambda _: 0)
     settlement = Settlement(Registry(Settings()), gates, clock)
     worker = await Worker.open(store)
-    fates: dict[str, Outcome] = {job.id: overran(1.0) for job in bad}
+    fates: dict[str, Outcome] = {job.id: overran(job, 1.0, START) for job in bad}
     probed: list[Job] = []
     for _ in range(10):
         await gates.refresh()

@@ -32,8 +32,8 @@ FAILURE = {
     "repeatedAfter": None,
     "traceback": "Traceback (most recent call last):\n  File …\nConnectionRefusedError: refused",
 }
-PARKED = {**FAILURE, "event": "job parked", "gate": "smtp", "noAnswerFor": 13.2, "nextRetryDelay": 1.32}
-RETRY = {**FAILURE, "event": "retry scheduled", "nextRetryDelay": 1.08, "charged": 1, "isCharged": True}
+PARKED = {**FAILURE, "event": "job parked", "gate": "smtp", "noAnswerFor": 13.2, "nextRetryDelay": 1_320}
+RETRY = {**FAILURE, "event": "retry scheduled", "nextRetryDelay": 1_080, "charged": 1, "isCharged": True}
 BELOW = "\n    Traceback (most recent call last):\n      File …\n    ConnectionRefusedError: refused"
 
 
@@ -82,7 +82,7 @@ def line(event: EventDict, renderer: TextRenderer | None = None, second: int = 2
             "retry     shop.send_welcome 690061f5  Connection refused; next try in 1.1s (1/5 charged)",
         ),
         (
-            RETRY | {"tenant": "acme", "maxAttempts": None, "nextRetryDelay": 90},
+            RETRY | {"tenant": "acme", "maxAttempts": None, "nextRetryDelay": 90_000},
             "retry     shop.send_welcome 690061f5 for acme  Connection refused; next try in 1m30s (1 charged)",
         ),
         (

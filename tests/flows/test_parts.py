@@ -191,3 +191,25 @@ def test_the_table_keeps_the_last_attempts_that_have_ended() -> None:
     table.abandon(running, 2.0)
     assert (ids[0], 7) in table.ended()
     table.close()
+
+
+async def test_a_job_whose_deadline_passed_after_its_claim_does_not_start(app: Reprieve) -> None:
+    calls: list[str] = []
+
+    @app.task(dependency="ses")
+    async def call() -> None:
+        calls.append("called")
+
+    job_id = (await call.using(deadline="1s").aenqueue()).id
+    parts, in_flight = parts_of(app)
+    (job,) = (await parts.claims.claim(["default"], SLOTS, [])).jobs
+    assert isinstance(app.clock, FakeClock)
+    app.clock.advance("1s")
+    ended, outcome = await parts.attempts.run(job)
+    assert (calls, outcome, parts.attempts.running, in_flight.attempts()) == ([], Interrupted(), {}, [])
+    assert parts.attempts.under_way("ses") == 0
+    again = await parts.claims.claim(["default"], SLOTS, [parts.settlement.settle(ended, outcome)])
+    assert again.jobs == ()
+    dead = await get_job(app.store, app.clock, job_id)
+    assert (dead.death, dead.charged) == ("expired", 0)
+    parts.attempts.close()

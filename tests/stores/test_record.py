@@ -49,7 +49,7 @@ PARKED: Final = replace(
 DEAD: Final = replace(
     RETRIED, version=20, due_at=AT, waiting_for="turn", state="dead", charged=10, death="exhausted", finished_at=AT + 9
 )
-FULL: Final = replace(
+FIRST_FULL: Final = replace(
     PARKED,
     group="nightly",
     priority=1,
@@ -68,8 +68,10 @@ FULL: Final = replace(
     snoozes=6,
     is_manual=True,
 )
-SUSPECT: Final = replace(FULL, suspicion=Suspicion(sessions=1, processes=2))
-"""A job that sets every packed field."""
+"""It sets every field that the first records had."""
+SUSPECT: Final = replace(FIRST_FULL, suspicion=Suspicion(sessions=1, processes=2))
+FULL: Final = replace(SUSPECT, deadline_from_at=AT + 75_000)
+"""It sets every packed field."""
 GOLDEN: Final = {
     "fresh": (
         FRESH,
@@ -103,7 +105,7 @@ GOLDEN: Final = {
         ),
     ),
     "full": (
-        FULL,
+        FIRST_FULL,
         (
             "95c4167b22746f223a2261406578616d706c652e636f6d227d0acf00000199cd531c00cb404e000000000000dc0013cf"
             "00000199c82cbffbcf00000199c82dbde8a977656c636f6d652d37cb40ac20000000000083ab6d6178417474656d7074"
@@ -122,6 +124,18 @@ GOLDEN: Final = {
             "401200000000000084a6726561736f6ead34353120747279206c61746572a4636f6465a3343531a46b696e64a9747261"
             "6e7369656e74ab66696e6765727072696e74a83562653163306465cf00000199c82daa6003cf00000199c82dd170a473"
             "6d747002a6706f69736f6ecf00000199c82df8800406c382a873657373696f6e7301a970726f63657373657302"
+        ),
+    ),
+    "with a new deadline": (
+        FULL,
+        (
+            "95c4167b22746f223a2261406578616d706c652e636f6d227d0acf00000199cd531c00cb404e000000000000dc0015cf"
+            "00000199c82cbffbcf00000199c82dbde8a977656c636f6d652d37cb40ac20000000000083ab6d6178417474656d7074"
+            "7303aa726574727944656c6179cb3ff8000000000000ad6d6178526574727944656c6179cb404e0000000000000c07cb"
+            "401200000000000084a6726561736f6ead34353120747279206c61746572a4636f6465a3343531a46b696e64a9747261"
+            "6e7369656e74ab66696e6765727072696e74a83562653163306465cf00000199c82daa6003cf00000199c82dd170a473"
+            "6d747002a6706f69736f6ecf00000199c82df8800406c382a873657373696f6e7301a970726f63657373657302cf0000"
+            "0199c82de4f8"
         ),
     ),
 }
@@ -175,10 +189,10 @@ def test_the_full_job_sets_every_packed_field() -> None:
     unset = [
         field.name
         for field in fields(Job)
-        if field.name not in COLUMNS and getattr(SUSPECT, field.name) in (field.default, FRESH.created_at)
+        if field.name not in COLUMNS and getattr(FULL, field.name) in (field.default, FRESH.created_at)
     ]
     assert unset == []
-    values = [getattr(SUSPECT, field.name) for field in fields(RareFields) if field.name != "is_manual"]
+    values = [getattr(FULL, field.name) for field in fields(RareFields) if field.name != "is_manual"]
     assert len({repr(value) for value in values}) == len(values)
 
 
@@ -193,18 +207,18 @@ def test_rare_fields_are_packed_up_to_the_last_that_is_set() -> None:
 
 @pytest.mark.parametrize("count", range(len(fields(RareFields))))
 def test_a_record_with_fewer_fields_is_read_with_defaults(count: int) -> None:
-    *common, rare = msgspec.msgpack.decode(pack(SUSPECT))
-    older = unpack(msgspec.msgpack.encode([*common, rare[:count]]), SUSPECT)
+    *common, rare = msgspec.msgpack.decode(pack(FULL))
+    older = unpack(msgspec.msgpack.encode([*common, rare[:count]]), FULL)
     for field in fields(RareFields)[:count]:
-        assert getattr(older, field.name) == getattr(SUSPECT, field.name)
+        assert getattr(older, field.name) == getattr(FULL, field.name)
     for field in fields(RareFields)[max(count, 2) :]:
         assert getattr(older, field.name) == field.default
 
 
 def test_a_record_with_fields_of_a_newer_release_is_read() -> None:
-    *common, rare = msgspec.msgpack.decode(pack(SUSPECT))
+    *common, rare = msgspec.msgpack.decode(pack(FULL))
     newer = msgspec.msgpack.encode([*common, [*rare, "new", {"newer": 1}], "newest"])
-    assert unpack(newer, SUSPECT) == SUSPECT
+    assert unpack(newer, FULL) == FULL
 
 
 def test_a_lease_counts_as_an_attempt_and_a_version() -> None:

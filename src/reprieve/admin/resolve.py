@@ -68,7 +68,7 @@ async def resolve_each(store: Store, clock: Clock, texts: Sequence[str]) -> list
     for text in texts:
         try:
             part = _part_of(text)
-        except InvalidId as error:
+        except (InvalidId, JobNotFound) as error:
             resolved[text] = error
             continue
         if part:
@@ -90,7 +90,7 @@ async def resolve_each(store: Store, clock: Clock, texts: Sequence[str]) -> list
 
 
 def _part_of(text: str) -> str:
-    """Return the hex digits of a short id, empty for a whole id; raises `InvalidId`."""
+    """Return the hex digits of a short id, empty for a whole id; raises `InvalidId` or `JobNotFound`."""
     digits = text.strip().lower().replace("-", "")
     if _PART.fullmatch(digits):
         return digits

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from reprieve.admin.lookup import MAX_TRIES, get_job, kept_changing
+from reprieve.admin.lookup import MAX_TRIES, find_job, kept_changing
 from reprieve.clock import Clock
 from reprieve.core import change
 from reprieve.core.change import Request
@@ -22,8 +22,10 @@ class Retried(Record):
 
     job_id: str
     message: str
-    queue_position: str
-    """The position in its lane; "1000+" from there on, empty while the job waits for its time."""
+    queue_position: int
+    """The position in its lane, counted up to 1,000; 0 while the job waits for its time."""
+    queue_position_is_bounded: bool = False
+    """Whether the counting stopped there: the position is at least this."""
 
 
 async def retry(
@@ -34,9 +36,9 @@ async def retry(
     Raises `JobNotFound`, `InvalidRetryState`, `MaxRetriesExceeded`, or `ConcurrentModification` while it runs.
     """
     for _ in range(MAX_TRIES):
-        job = await get_job(store, clock, job_id)
+        job, status = await find_job(store, clock, job_id)
         now = clock.now()
-        wanted = change.retry(job, request, now, stuck_after(job))
+        wanted = change.retry(job, request, now, stuck_after(job), held=status == "parked")
         (result,) = await store.apply([wanted], now)
         if result in ("applied", "already"):
             return await _retried(store, clock, wanted.job)
@@ -45,13 +47,17 @@ async def retry(
 
 async def _retried(store: Store, clock: Clock, job: Job) -> Retried:
     if job.due_at > clock.now():
-        return Retried(job_id=job.id, message="the job will be retried after its delay", queue_position="")
-    position = await _position(store, clock, job)
-    return Retried(job_id=job.id, message="the job is queued to be retried", queue_position=position)
+        return Retried(job_id=job.id, message="the job will be retried after its delay", queue_position=0)
+    position, is_bounded = await _position(store, clock, job)
+    message = "the job is queued to be retried"
+    return Retried(job_id=job.id, message=message, queue_position=position, queue_position_is_bounded=is_bounded)
 
 
-async def _position(store: Store, clock: Clock, job: Job) -> str:
-    """Return the position of a job in its lane: after jobs of higher priority, and older ones of its own."""
+async def _position(store: Store, clock: Clock, job: Job) -> tuple[int, bool]:
+    """Return the position of a job in its lane, and whether the counting stopped there.
+
+    Jobs of higher priority come first, then older ones.
+    """
     lane = Filter(
         queue=job.queue,
         tenant=job.tenant,
@@ -64,8 +70,8 @@ async def _position(store: Store, clock: Clock, job: Job) -> str:
         page = await store.find(lane, clock.now(), cursor)
         ahead += sum((other.priority, other.id) < (job.priority, job.id) for other in page.jobs)
         if ahead >= MAX_POSITION:
-            return f"{MAX_POSITION}+"
+            return MAX_POSITION, True
         if not page.cursor:
-            return str(ahead + 1)
+            return ahead + 1, False
         cursor = page.cursor
-    return f"{ahead + 1}+"
+    return ahead + 1, True

@@ -58,7 +58,8 @@ def retry(  # noqa: PLR0913 - one parameter per option
 
     async def retry_one(store: "Store", job_id: str) -> Done:
         result = await retry_job(store, store.clock, job_id, request, choice.stuck_after)
-        position = f", position {result.queue_position} in its lane" if result.queue_position else ""
+        more = "+" if result.queue_position_is_bounded else ""
+        position = f", position {result.queue_position}{more} in its lane" if result.queue_position else ""
         return Done(result.message + position, result)
 
     read(choice, lambda store: _act(store, choice, job_ids, retry_one, Report("retried", as_json=as_json)))

@@ -24,7 +24,7 @@ from reprieve.cli.store import choose_app, store_options
 @click.option("--delay", type=DURATION, help="How long to wait before the first attempt.")
 @click.option("--priority", type=click.IntRange(1, 9), help="1 (first) to 9 (last).")
 @click.option("--key", help="Unique key: at most one job of the task and tenant has it.")
-@click.option("--deadline", type=DURATION, help="How long from now the job may start.")
+@click.option("--deadline", type=DURATION, help="How long from now the job may run.")
 @click.option("--max-attempts", type=click.IntRange(1), help="How many charged failures end this job.")
 @store_options
 @output.json_option

@@ -147,7 +147,8 @@ class Exponential(Backoff):
     def raw(self, failures: int) -> float:
         """Return base · factor^(k−1)."""
         try:
-            return self.base * self.factor ** (failures - 1)
+            # As floats: the power of a whole factor would be computed to its last digit.
+            return self.base * float(self.factor) ** (failures - 1)
         except OverflowError:
             return math.inf
 
@@ -195,7 +196,10 @@ class Linear(Backoff):
 
     def raw(self, failures: int) -> float:
         """Return base + step · (k−1)."""
-        return self.base + self.step * (failures - 1)
+        try:
+            return self.base + self.step * (failures - 1)
+        except OverflowError:
+            return math.inf
 
 
 @dataclass(frozen=True, slots=True, init=False)

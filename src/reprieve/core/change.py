@@ -11,9 +11,12 @@ from reprieve.core.events import Event
 from reprieve.core.job import CancelRequest, Cause, Job, Signed
 from reprieve.core.move import Cancel, Dead, ManualRetry, Move, Revive, Start, evolve
 from reprieve.core.record import Record
-from reprieve.core.status import is_stuck
+from reprieve.core.status import Status, status_of
 from reprieve.core.values import flag
 from reprieve.errors import ConcurrentModification, InvalidRetryState, MaxRetriesExceeded, ValidationError
+
+RETRYABLE: frozenset[Status] = frozenset({"dead", "cancelled", "retrying", "parked", "stuck"})
+"""The statuses that a manual retry starts from. A job that is ready or scheduled runs without one."""
 
 
 class Change(Record):
@@ -70,16 +73,19 @@ def settle(job: Job, decision: Decision, now: int) -> Change:
     return make(job, decision, now)
 
 
-def retry(job: Job, request: Request, now: int, stuck_after: float) -> Change:
-    """Return the change of a manual retry; it replaces a scheduled retry in the same write."""
-    if job.state == "running" and not is_stuck(job, now, stuck_after):
+def retry(job: Job, request: Request, now: int, stuck_after: float, *, held: bool = False) -> Change:
+    """Return the change of a manual retry; it replaces a scheduled retry in the same write.
+
+    `held` says that the job's gate is held.
+    """
+    status = status_of(job, now, held=held, stuck_after=stuck_after)
+    if status == "running":
         message = f"job {job.id} is running (leased to {job.session}); retry it after it ends, or cancel it first"
         raise ConcurrentModification(message)
-    if job.state == "succeeded" or (job.state == "waiting" and job.cause is None):
-        message = (
-            f"job {job.id} is {job.state} and has not failed; "
-            "retry it when it is dead, cancelled, retrying, parked or stuck"
-        )
+    is_untried = job.state == "waiting" and job.cause is None
+    if status not in RETRYABLE or is_untried:
+        known = f"job {job.id} is {status}{' and has not failed' if is_untried else ''}"
+        message = f"{known}; retry it when it is dead, cancelled, retrying, parked or stuck"
         raise InvalidRetryState(message)
     if not job.has_attempts_left and not request.force:
         used = "its only attempt" if job.limit == 1 else f"its {job.limit} attempts"

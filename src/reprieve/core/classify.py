@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 
-from reprieve.core.failure import Error, Failure, read
+from msgspec.structs import replace
+
+from reprieve.core.failure import Error, Failure, is_reply_code, read
 from reprieve.core.network import UNREACHABLE
 from reprieve.core.policy_error import OnError, ignore
 from reprieve.core.rule import Rules
@@ -27,6 +29,8 @@ def classify(error: Error, *, rules: Sequence[Rules] = TABLES, dependency: str =
 
 def judge(failure: Failure, rules: Sequence[Rules], on_error: OnError = ignore) -> Verdict:
     """Return the verdict on a failure. A rule that raises is skipped, and `on_error` is called."""
+    if failure.bare_code and not failure.code:
+        failure = _with_protocol(failure, rules)
     for table in (*rules, python):
         verdict = _ask(table, failure, on_error)
         if verdict is not None:
@@ -41,6 +45,21 @@ def judge(failure: Failure, rules: Sequence[Rules], on_error: OnError = ignore) 
     if failure.network in UNREACHABLE:
         return python.unreachable(failure)
     return Verdict(kind="unknown", code=failure.code or failure.type, retry_after=failure.retry_after, rule="unknown")
+
+
+def _with_protocol(failure: Failure, rules: Sequence[Rules]) -> Failure:
+    """Return the failure with its bare code as a code of SMTP or SES, if only one of these tables knows it.
+
+    A number that SMTP and HTTP define is read only where the policy has no table of HTTP: 503 is a refused command in
+    one and an outage in the other.
+    """
+    known = replace(failure, code=failure.bare_code)
+    if ses in rules and ses.judge(known) is not None:
+        return replace(known, protocol="aws")
+    is_reply = is_reply_code(known.code) and smtp.judge(known) is not None
+    if smtp in rules and is_reply and (http not in rules or http.judge(known) is None):
+        return replace(known, protocol="smtp")
+    return failure
 
 
 def _ask(table: Rules, failure: Failure, on_error: OnError) -> Verdict | None:

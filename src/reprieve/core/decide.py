@@ -132,7 +132,8 @@ def _retry(
     job: Job, failed: Failed, policy: Policy, conditions: Conditions, *, charged: bool = True
 ) -> FailureDecision:
     cause, now = cause_of(failed), conditions.now
-    if charged and job.limit is not None and job.charged + 1 >= job.limit:
+    is_late = job.deadline_at is not None and now >= job.deadline_at
+    if charged and not is_late and job.limit is not None and job.charged + 1 >= job.limit:
         return Dead(death="exhausted", cause=cause, charged=True, max_attempts=job.max_attempts)
     delay = _delay(job, failed, policy, conditions, charged=charged)
     due_at = _due_at(failed, policy, conditions, delay)

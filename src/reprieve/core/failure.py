@@ -42,6 +42,8 @@ class Failure(Record):
     """The traceback for the log; the worker makes it, since source lines are read from files."""
     network: str = ""
     """The network error behind it, by its symbolic name; see `network`."""
+    bare_code: str = ""
+    """The attribute `code` of an exception that names no protocol: which table reads it depends on the policy."""
 
     @property
     def type(self) -> str:
@@ -60,6 +62,7 @@ class _Facts(NamedTuple):
     protocol: Protocol = ""
     retry_after: float | None = None
     network: str = ""
+    bare_code: str = ""
 
 
 def read(error: Error, *, dependency: str = "", now: int | None = None) -> Failure:
@@ -104,6 +107,17 @@ _SMTP = re.compile(
     r"(?:(?:[ -]{1,2}|, b?['\"])\(?\[?#?([45]\.\d{1,3}\.\d{1,3})(?!\.?\d))?",
     re.IGNORECASE,
 )
+_PLAIN_REPLY = re.compile(
+    r"([45]\d\d)[ -]{1,2}(?:\(?\[?#?([45]\.\d{1,3}\.\d{1,3})(?!\.?\d)|"
+    r"(?:requested (?:mail )?action|mailbox|no such (?:user|recipient)|(?:unknown )?user (?:unknown|not local)"
+    r"|unknown user|recipient|relay(?:ing)? (?:access )?denied|service not available|transaction failed|syntax error"
+    r"|command not implemented|bad sequence of commands|insufficient (?:system )?storage|gr[ae]y-?listed"
+    r"|message rejected|sender)\b)",
+    re.IGNORECASE,
+)
+"""An SMTP reply in the message of an exception that says nothing else: a number alone may count anything."""
+_SMTP_CLASS = re.compile(r"smtp", re.IGNORECASE)
+_AWS_CLASS = re.compile(r"SES(?![a-z])|Ses(?![a-z])|Aws(?![a-z])|AWS|Boto")
 _ENHANCED = re.compile(r"^\[?([45]\.\d{1,3}\.\d{1,3})(?!\.?\d)|\(#([45]\.\d{1,3}\.\d{1,3})\)")
 _PUSH_BACK = re.compile(
     r"\b(?:try again|retry|resend|come back|wait)\b[^\d.]{0,30}?"
@@ -142,6 +156,7 @@ def _failure(
         frames=frames,
         cause=cause,
         network=facts.network,
+        bare_code=facts.bare_code,
     )
 
 
@@ -166,6 +181,8 @@ def _read_exception(error: BaseException, dependency: str, now: int | None, dept
     types = _class_names(type(error))  # type: ignore[arg-type]  # mypy does not know that a class is hashable
     facts = _facts_of(error, types, now)
     message = clean(facts.message or _text_of(error)) or types[0]
+    if not facts.code and (reply := _PLAIN_REPLY.match(message)):
+        facts = facts._replace(code=reply[1], enhanced=reply[2] or "", protocol="smtp")
     facts = facts._replace(network=network_error_behind(error))
     cause = error.__cause__
     # Causes may form a cycle, so only the first few are read.
@@ -177,12 +194,12 @@ def _facts_of(error: BaseException, types: tuple[str, ...], now: int | None) -> 
     if not error.__dict__ and _has_no_facts(type(error)):  # type: ignore[arg-type]  # as above
         return _NO_FACTS
     try:
-        facts = _read_smtp(error, types) or _read_aws(error) or _read_http(error, types, now) or _Facts()
+        facts = _read_smtp(error, types) or _read_aws(error) or _read_http(error, types, now) or _read_code(error)
         if facts.retry_after is None:
             facts = facts._replace(retry_after=_number(getattr(error, "retry_after", None)))
     except Exception:  # noqa: BLE001 - foreign attributes may raise anything, and the failure must still be recorded
         return _Facts()
-    return facts._replace(code=clean_code(facts.code))
+    return facts._replace(code=clean_code(facts.code), bare_code=clean_code(facts.bare_code))
 
 
 @lru_cache(maxsize=512)
@@ -267,6 +284,26 @@ def _read_http(error: BaseException, types: tuple[str, ...], now: int | None) ->
             headers = getattr(holder, "headers", None)
             return _Facts(code=str(int(status)), protocol="http", retry_after=_retry_after(headers, now))
     return None
+
+
+def _read_code(error: BaseException) -> _Facts:
+    """Read the attribute `code` of other exceptions, with the protocol that the name of the class says."""
+    code = getattr(error, "code", None)
+    if isinstance(code, bool) or not isinstance(code, int | str) or not code:
+        return _Facts()
+    names = [kind.__name__ for kind in type(error).__mro__]
+    if is_reply_code(str(code)):
+        return _Facts(code=str(code), protocol="smtp") if any(map(_SMTP_CLASS.search, names)) else _bare(code)
+    return _Facts(code=str(code), protocol="aws") if any(map(_AWS_CLASS.search, names)) else _bare(code)
+
+
+def _bare(code: int | str) -> _Facts:
+    return _Facts(bare_code=str(code))
+
+
+def is_reply_code(code: str) -> bool:
+    """Whether a code has the form of an SMTP reply that refuses something."""
+    return len(code) == 3 and code.isdecimal() and code[0] in "45"  # noqa: PLR2004 - the digits of a reply
 
 
 def _retry_after(headers: object, now: int | None) -> float | None:

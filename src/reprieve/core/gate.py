@@ -171,7 +171,8 @@ def _signal_of_failure(job_id: str, failed: Failed, now: int) -> Signal | None:
     if verdict.scope != "dependency":
         # Without a connection there was no response, even if the task handled the error itself.
         is_unconnected = failure.network in UNREACHABLE or failure.network == CONNECT_TIMEOUT
-        return None if is_unconnected or failed.is_undecodable else _NEUTRAL
+        has_no_response = is_unconnected or failed.is_undecodable or failed.is_expired
+        return None if has_no_response else _NEUTRAL
     # A push-back is what the dependency itself sent; the text of a refused connection comes from a library.
     is_push_back = verdict.kind == "throttled" or (verdict.is_unavailable and failure.protocol)
     if is_push_back and verdict.retry_after:

@@ -8,7 +8,7 @@ import re
 from struct import Struct
 from uuid import UUID
 
-from reprieve.errors import InvalidId
+from reprieve.errors import InvalidId, JobNotFound
 
 PARTITIONS = 4096
 """How many partitions an id can name."""
@@ -49,14 +49,18 @@ def is_id(text: object) -> bool:
 
 
 def parse_id(text: str) -> str:
-    """Return the id in its canonical form; raise `InvalidId` if the text is not an id."""
+    """Return the id in its canonical form; raise `InvalidId` if the text is not a UUID.
+
+    Raises `JobNotFound` for a UUID that this module does not write: it may be the id of another system.
+    """
     try:
         uuid = UUID(text)
     except (ValueError, AttributeError, TypeError):
-        uuid = None
-    if uuid is None or uuid.version != 7:  # noqa: PLR2004 - the version that this module writes
         message = f"{str(text)[:80]!r} is not a job id; ids look like 0192f0c8-7a10-7000-8000-2f6e11c40ae1"
-        raise InvalidId(message)
+        raise InvalidId(message) from None
+    if uuid.version != 7:  # noqa: PLR2004 - the version that this module writes
+        message = f"there is no job {uuid}: job ids are UUIDs of version 7, and this one is of another system"
+        raise JobNotFound(message)
     return str(uuid)
 
 

@@ -110,6 +110,9 @@ class Job(Record):
     finished_at: int | None = None
     suspicion: Suspicion | None = None
     """Set when a worker died with the job; cleared when an attempt ends by itself."""
+    deadline_from_at: int | None = None
+    """The instant from which the time until the deadline counts: that of the last manual retry or revival; None: of
+    the enqueue."""
 
     @property
     def limit(self) -> int | None:
@@ -120,6 +123,13 @@ class Job(Record):
     def has_attempts_left(self) -> bool:
         """Whether another charged failure would still be within the limit."""
         return self.limit is None or self.charged < self.limit
+
+    @property
+    def retries(self) -> int:
+        """The retries that charged failures caused: one for each, but none for the failure that ended the job."""
+        is_ended_by_failure = self.state == "dead" and self.death != "poison" and self.failed_at == self.finished_at
+        retries = max(0, self.charged - is_ended_by_failure)
+        return retries if self.limit is None else min(retries, self.limit - 1)
 
     @property
     def is_suspect(self) -> bool:

@@ -197,4 +197,7 @@ def _after_crash(job: Job, move: Return | Dead) -> dict[str, object]:
 
 def _new_deadline(job: Job, due_at: int) -> dict[str, object]:
     """Return the deadline counted from the retry: with the old one the job might expire at once."""
-    return {} if job.deadline_at is None else {"deadline_at": due_at + job.deadline_at - job.created_at}
+    if job.deadline_at is None:
+        return {}
+    from_at = job.created_at if job.deadline_from_at is None else job.deadline_from_at
+    return {"deadline_at": due_at + job.deadline_at - from_at, "deadline_from_at": due_at}

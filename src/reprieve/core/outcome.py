@@ -3,10 +3,11 @@
 from typing import TypeAlias
 
 from reprieve.core.failure import Failure
+from reprieve.core.job import Job
 from reprieve.core.record import Record
 from reprieve.core.verdict import Verdict
 
-_UNDECODABLE = "undecodable"
+_UNDECODABLE, _DEADLINE = "undecodable", "deadline"
 
 
 class Succeeded(Record, tag=True):
@@ -27,6 +28,11 @@ class Failed(Record, tag=True):
     def is_undecodable(self) -> bool:
         """Whether the task was not called, because its name or its arguments could not be resolved."""
         return self.verdict.rule == _UNDECODABLE
+
+    @property
+    def is_expired(self) -> bool:
+        """Whether the attempt was stopped because the job's deadline passed."""
+        return self.verdict.rule == _DEADLINE
 
 
 class Snoozed(Record, tag=True):
@@ -64,8 +70,14 @@ def undecodable(message: str) -> Failed:
     return Failed(failure=failure, verdict=Verdict(kind="permanent", code=_UNDECODABLE, rule=_UNDECODABLE))
 
 
-def overran(timeout: float) -> Failed:
-    """Return the outcome of an attempt that passed its timeout; most often the dependency is slow."""
+def overran(job: Job, timeout: float, now: int) -> Failed:
+    """Return the outcome of an attempt that was stopped at its timeout or at the job's deadline.
+
+    After a timeout, most often the dependency is slow. A deadline says nothing about the dependency.
+    """
+    if job.deadline_at is not None and job.deadline_at <= now:
+        late = Failure(message="its deadline passed while it ran", code="expired")
+        return Failed(failure=late, verdict=Verdict(kind="transient", code="expired", rule=_DEADLINE))
     failure = Failure(message=f"timed out after {timeout:g} s", types=("TimeoutError",), code="timeout")
     return Failed(
         failure=failure, verdict=Verdict(kind="transient", scope="dependency", code="timeout", rule="timeout")

@@ -14,12 +14,12 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Final, Protocol, TypeAlias
 
-from reprieve.core.failure import MAX_MESSAGE_CHARS
+from reprieve.core.text import MAX_TEXT_CHARS
 
 MAX_FAST_WAYS: Final = 32
 """Ways to match a pattern at one place of a text that `re` may try where all places can be followed instead."""
 
-MAX_WAYS: Final = MAX_MESSAGE_CHARS + 1
+MAX_WAYS: Final = MAX_TEXT_CHARS + 1
 """Ways that `re` may try where they cannot: one repeat of any length."""
 
 MAX_NODES: Final = 500
@@ -67,7 +67,7 @@ def _ways(items: Iterable[Item]) -> float:
                 ways *= sum(map(_ways, argument[1]))
             case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
                 least, most, inner = argument
-                most = min(int(most), MAX_MESSAGE_CHARS)
+                most = min(int(most), MAX_TEXT_CHARS)
                 # Beyond this limit the exact number does not matter, and would not fit into a number.
                 each = min(_ways(inner), 1e6)
                 ways *= most - least + 1 if each == 1 else each ** min(most, 50)

@@ -99,9 +99,9 @@ class Override(Record):
 
     @classmethod
     def from_json(cls, options: Mapping[str, object]) -> "Override":
-        """Return the override in the JSON options of a job, whose waits are in milliseconds."""
+        """Return the override in the JSON options of a job, whose waits are in milliseconds; its `id` is ignored."""
         known = ("max_attempts", "retry_delay", "max_retry_delay")
-        if unknown := set(options) - set(known):
+        if unknown := set(options) - {*known, "id"}:
             message = f"retry options must be among {', '.join(known)}, got {', '.join(sorted(map(repr, unknown)))}"
             raise InvalidPolicy(message)
         return cls(

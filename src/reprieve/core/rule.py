@@ -8,8 +8,9 @@ from typing import NoReturn, Protocol, get_args
 
 from reprieve.core.backoff import Backoff, require_backoff
 from reprieve.core.duration import Duration, seconds
-from reprieve.core.failure import MAX_MESSAGE_CHARS, Failure, class_name
+from reprieve.core.failure import Failure, class_name
 from reprieve.core.pattern import pattern_of
+from reprieve.core.text import MAX_TEXT_CHARS
 from reprieve.core.values import flag, one_of, plain, shown, text, whole
 from reprieve.core.verdict import Kind, Scope, Verdict
 from reprieve.errors import ContradictoryRules, InvalidRule
@@ -86,10 +87,10 @@ class Rule:
     def matches(self, failure: Failure) -> bool:
         """Whether the failure has everything that this rule matches by."""
         return bool(
-            (not self.code or any(fnmatchcase(code, self.code) for code in (failure.code, failure.enhanced) if code))
+            (not self.code or any(fnmatchcase(code, self.code) for code in _codes(failure) if code))
             and (not self.exception or any(_same_class(name, self.exception) for name in failure.types))
             and (not self.dependency or fnmatchcase(failure.dependency, self.dependency))
-            and (not self.message or pattern_of(self.message).search(failure.message[:MAX_MESSAGE_CHARS]))
+            and (not self.message or pattern_of(self.message).search(failure.message[:MAX_TEXT_CHARS]))
         )
 
     def judge(self, failure: Failure) -> Verdict | None:
@@ -195,6 +196,10 @@ def _exception(exception: object) -> str:
     if not isinstance(exception, str):
         _refuse(f"exception of a rule must be an exception class or its name, got {shown(exception)}")
     return plain(exception)
+
+
+def _codes(failure: Failure) -> tuple[str, str, str]:
+    return failure.code, failure.enhanced, failure.bare_code
 
 
 def _same_class(name: str, wanted: str) -> bool:

@@ -62,6 +62,7 @@ class RareFields(msgspec.Struct, array_like=True, frozen=True, gc=False):
     snoozes: int = 0
     is_manual: bool = False
     suspicion: Suspicion | None = None
+    deadline_from_at: int | None = None
 
 
 class PackedJob(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -106,6 +107,7 @@ def pack(job: Job, id_at: int, due_at: int | None = None) -> bytes:
         job.snoozes,
         job.is_manual,
         job.suspicion,
+        job.deadline_from_at,
     )
     if rare == _DEFAULTS:
         return _encode((job.payload, job.max_attempts, job.deadline_at, job.timeout))
@@ -165,7 +167,9 @@ def unpack(data: bytes, model: Job, job_id: str, version: int, id_at: int, due_a
         death=rare.death,
         finished_at=rare.finished_at,
     )
-    return job if rare.suspicion is None else replace(job, suspicion=rare.suspicion)
+    if rare.suspicion is None and rare.deadline_from_at is None:
+        return job
+    return replace(job, suspicion=rare.suspicion, deadline_from_at=rare.deadline_from_at)
 
 
 def is_sound(data: bytes) -> bool:

@@ -8,7 +8,6 @@ from reprieve.core.change import Change
 from reprieve.core.job import Job
 from reprieve.core.move import Cancel, Dead, ManualRetry, Move, Park, Retry, Return, Revive, Snooze, Start, Succeed
 from reprieve.errors import ReprieveError
-from reprieve.signals import Signal
 
 Ending: TypeAlias = Literal["succeeded", "retried", "parked", "dead", "cancelled", "snoozed", "returned"]
 """How an attempt was settled; a job is returned when its worker could not finish it."""
@@ -100,7 +99,8 @@ def attempted(change: Change, error: BaseException | None) -> Attempted:
 def failure_of(attempt: Attempted) -> BaseException | None:
     """Return what a failed attempt raised, or an error that says why it failed; None when it did not fail."""
     error = attempt.error
-    if error is not None and (not isinstance(error, Signal) or isinstance(error, signals.Retry | signals.Fail)):
+    signal = None if error is None else signals.signal_in(error)
+    if error is not None and (signal is None or isinstance(signal, signals.Retry | signals.Fail)):
         return error
     if attempt.reason:
         return ReprieveError(f"job {attempt.job.id} of {attempt.task} is {attempt.ending}: {attempt.reason}")

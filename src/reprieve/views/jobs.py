@@ -21,7 +21,7 @@ def view(job: Job, status: Status, *, progress: bytes | None = None) -> dict[str
         "payload": payload_of(job),
         "status": status,
         "progress": None if progress is None else json.loads(progress),
-        "retryCount": job.charged + job.spared,
+        "retryCount": job.retries,
         "maxRetries": None if job.limit is None else job.limit - 1,
         "nextRetryAt": job.due_at if job.state == "waiting" and job.cause is not None else None,
         "lastFailureReason": None if job.cause is None else job.cause.reason,

@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from reprieve.clock import ticks
 from reprieve.context import Running
 from reprieve.core.job import Job
-from reprieve.core.outcome import Failed, Interrupted, Outcome, Succeeded, overran
-from reprieve.registry import Registry
+from reprieve.core.outcome import Failed, Interrupted, Outcome, Succeeded
 from reprieve.worker.in_flight import InFlightTable
 from reprieve.worker.job_logging import log_started, log_succeeded
 from reprieve.worker.lifespans import START_TIMEOUT_SECONDS
@@ -70,7 +69,6 @@ class Attempts:
 
     def __init__(
         self,
-        registry: Registry,
         runner: Runner,
         progress: Progress,
         *,
@@ -89,7 +87,6 @@ class Attempts:
         self.before_end: Callable[[], None] = lambda: None
         """Called before an attempt counts as ended. A process that must not go on exits here, and the in-flight table
         still says what ran."""
-        self._registry = registry
         self._runner = runner
         self._progress = progress
         self._max_progress_bytes = max_progress_bytes
@@ -103,17 +100,20 @@ class Attempts:
 
     def start(self, job: Job, on_end: OnEnd) -> Attempt:
         """Start an attempt in a free slot."""
-        started, timeout = ticks(), self._registry.timeout_of(job.task)
-        is_isolated = self._runner.is_isolated(job)
-        limit = timeout + PROCESS_START_SECONDS if is_isolated else timeout
+        started, is_isolated = ticks(), self._runner.is_isolated(job)
+        limit = self._runner.time_limit(job, PROCESS_START_SECONDS if is_isolated else 0.0)
         slot = self._in_flight.begin(job.id, job.attempt, started + limit, job.task)
         attempt = Attempt(Running(job, self._progress.report, self._max_progress_bytes), slot, started, on_end)
         if is_isolated:
-            attempt.running.begin = lambda: self._limit(attempt, timeout)
+            attempt.running.begin = lambda: self._limit(attempt, self._runner.time_limit(job))
         self.running[job.id] = attempt
-        log_started(job)
         if job.dependency:
             self._calls[job.dependency] += 1
+        if limit <= 0:
+            # Its deadline passed after it was claimed: the next claim ends it.
+            self._loop.call_soon(self._end, attempt, Interrupted())
+            return attempt
+        log_started(job)
         self._limit(attempt, limit)
         attempt.task = self._loop.create_task(self._run(attempt))
         return attempt
@@ -178,7 +178,7 @@ class Attempts:
         """Return the outcome of an attempt that was ended from outside; the traceback shows where it was."""
         match reason:
             case "overran":
-                outcome = overran(self._registry.timeout_of(job.task))
+                outcome = self._runner.overran(job)
                 return replace(outcome, failure=replace(outcome.failure, traceback=traceback))
             case "cancelled" | "stopped":
                 return Interrupted()

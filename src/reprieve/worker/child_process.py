@@ -116,14 +116,14 @@ class ChildProcess:
         self.is_failed_start = status == START_FAILED_STATUS and not self.in_flight.pulse()
         return status
 
-    def outcome_of(self, job: Job, timeout: float) -> Outcome:
+    def outcome_of(self, job: Job, timeout: float, now: int) -> Outcome:
         """Return the outcome of a job that it held when it ended; `timeout` is the task's, in seconds."""
         attempt = job.id, job.attempt
         # A blocked event loop makes every job on it late: a late job is to blame only if it ran alone.
         if job.id in self.overdue or (self.is_blocked and self.had_started == {attempt}):
-            return overran(timeout)
+            return overran(job, timeout, now)
         if self.is_ending and not self.is_blocked:
             # The supervisor ended it: no job is to blame.
-            return Interrupted(started=job.id in self.had_started)
+            return Interrupted(started=attempt in self.had_started)
         # A job whose attempt has ended may have left something behind that ended the process.
         return Crashed(started=attempt in self.had_started or attempt in self.had_ended)

@@ -56,7 +56,7 @@ def log_settled(change: Change, failure: Failure | None = None, *, before: Job |
     move, job = change.event.move, change.job
     match move:
         case Retry():
-            delay = (move.due_at - change.event.at) / 1_000
+            delay = move.due_at - change.event.at
             log.info("retry scheduled", **_facts(job), nextRetryDelay=delay, **_failed(change, before, failure))
         case Park():
             log.info("job parked", **_facts(job), gate=move.gate, **_wait(change), **_failed(change, before, failure))
@@ -111,11 +111,11 @@ def _repeated_after(change: Change, before: Job | None) -> float | None:
 
 
 def _wait(change: Change) -> dict[str, object]:
-    """Return when a parked job is tried again, and since when its dependency does not respond, in seconds and UTC."""
+    """Return in how many milliseconds a parked job is tried again, and since when its dependency does not respond."""
     job, at = change.job, change.event.at
     since_at = at if job.parked_since_at is None else job.parked_since_at
     return {
-        "nextRetryDelay": (job.due_at - at) / 1_000,
+        "nextRetryDelay": job.due_at - at,
         "noAnswerSince": datetime.fromtimestamp(since_at / 1_000, UTC).isoformat(timespec="milliseconds"),
         "noAnswerFor": (at - since_at) / 1_000,
     }

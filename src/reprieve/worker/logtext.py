@@ -175,6 +175,11 @@ def _letters(text: str) -> str:
     return _NOT_LETTERS.sub("", text.lower())
 
 
+def _next_try(fields: Mapping[str, object]) -> str:
+    delay_ms = fields.get("nextRetryDelay")
+    return _seconds(delay_ms / 1_000 if isinstance(delay_ms, int | float) else 0.0)
+
+
 def _seconds(value: object) -> str:
     length = float(value) if isinstance(value, int | float) else 0.0
     return spell(round(length, 1) if length < 10 else round(length))  # noqa: PLR2004 - from here tenths say nothing
@@ -202,7 +207,7 @@ def _say_succeeded(fields: Mapping[str, object]) -> tuple[str, str]:
 
 
 def _say_retry(fields: Mapping[str, object]) -> tuple[str, str]:
-    return f"{_reason(fields)}; next try in {_seconds(fields.get('nextRetryDelay'))}", _charges(fields)
+    return f"{_reason(fields)}; next try in {_next_try(fields)}", _charges(fields)
 
 
 def _say_parked(fields: Mapping[str, object]) -> tuple[str, str]:
@@ -212,7 +217,7 @@ def _say_parked(fields: Mapping[str, object]) -> tuple[str, str]:
         waits = "waits for its retry budget"
     elif isinstance(silent, int | float) and silent >= 1:
         waits = f"{gate} silent for {spell(round(silent))}"
-    return f"{_reason(fields)}; {waits}, next try in {_seconds(fields.get('nextRetryDelay'))}", _charges(fields)
+    return f"{_reason(fields)}; {waits}, next try in {_next_try(fields)}", _charges(fields)
 
 
 def _say_died(fields: Mapping[str, object]) -> tuple[str, str]:

@@ -70,7 +70,7 @@ class WorkerParts:
             isolation=isolation,
         )
         progress = Progress(store, clock, session)
-        attempts = Attempts(registry, runner, progress, slots=slots, max_progress_bytes=max_bytes, in_flight=in_flight)
+        attempts = Attempts(runner, progress, slots=slots, max_progress_bytes=max_bytes, in_flight=in_flight)
         gates = Gates(store, clock, attempts.under_way)
         return cls(
             claims=SessionClaims(store, clock, session, outage),

@@ -14,7 +14,7 @@ from reprieve.context import Running, enter
 from reprieve.core.classify import judge
 from reprieve.core.failure import Failure
 from reprieve.core.job import Job
-from reprieve.core.outcome import Failed, Outcome, Snoozed, Stopped, Succeeded, undecodable
+from reprieve.core.outcome import Failed, Outcome, Snoozed, Stopped, Succeeded, overran, undecodable
 from reprieve.core.policy import Policy
 from reprieve.core.unreadable import unreadable_record
 from reprieve.core.verdict import Verdict
@@ -22,7 +22,7 @@ from reprieve.declaration import Declaration
 from reprieve.errors import UndecodablePayload, UnserialisableArgument
 from reprieve.json_data import dump
 from reprieve.registry import Registry
-from reprieve.signals import Cancel, Fail, Retry, Signal, Snooze
+from reprieve.signals import Cancel, Fail, Retry, Signal, Snooze, signal_in
 from reprieve.worker import logs
 from reprieve.worker.forks import exit_fork
 from reprieve.worker.job_logging import log_broken_policy
@@ -66,6 +66,22 @@ class Runner:
         """
         declaration = None if self._isolation is None else self._registry.find(job.task)
         return declaration is not None and _wants_isolation(declaration, job)
+
+    def time_limit(self, job: Job, start_seconds: float = 0.0) -> float:
+        """Return how many seconds an attempt may take: its task's timeout, or the time until its deadline if shorter.
+
+        `start_seconds` are added to the timeout, for a process that has to start first.
+        """
+        timeout = self._registry.timeout_of(job.task) + start_seconds
+        if job.deadline_at is None:
+            return timeout
+        left_ms = job.deadline_at - self._clock.now()
+        # A millisecond more, so that the deadline has passed when the time is up.
+        return min(timeout, (left_ms + 1) / 1_000) if left_ms > 0 else 0.0
+
+    def overran(self, job: Job) -> Failed:
+        """Return the outcome of an attempt that reached its time limit."""
+        return overran(job, self._registry.timeout_of(job.task), self._clock.now())
 
     async def run(self, running: Running) -> Outcome:
         """Make one attempt, and return its outcome."""
@@ -170,24 +186,25 @@ def _wants_isolation(declaration: Declaration, job: Job) -> bool:
 
 
 def outcome_of(error: Exception, job: Job, policy: Policy, now: int) -> Outcome:
-    """Return the outcome of an exception, or of a signal, that a task raised."""
-    if not isinstance(error, Signal):
+    """Return the outcome of an exception, or of a signal, that a task raised; also of one in an exception group."""
+    signal = signal_in(error)
+    if signal is None:
         failure = failure_of(error, dependency=job.dependency, now=now)
         return Failed(failure=failure, verdict=judge(failure, policy.rules, partial(log_broken_policy, job)))
-    match error:
+    match signal:
         case Snooze():
-            return Snoozed(delay=error.delay)
+            return Snoozed(delay=signal.delay)
         case Cancel():
-            return Stopped(reason=error.reason)
+            return Stopped(reason=signal.reason)
         case Retry():
-            failure = failure_of(error.__cause__ or error, dependency=job.dependency, now=now)
+            failure = failure_of(signal.__cause__ or signal, dependency=job.dependency, now=now)
             verdict = Verdict(kind="transient", code=failure.code or "retry", rule="the task")
-            return Failed(failure=failure, verdict=verdict, retry_in=error.after)
+            return Failed(failure=failure, verdict=verdict, retry_in=signal.after)
         case Fail():
-            failure = with_traceback(Failure(message=error.reason, code="fail"), error)
+            failure = with_traceback(Failure(message=signal.reason, code="fail"), signal)
             return Failed(failure=failure, verdict=Verdict(kind="permanent", code="fail", rule="the task"))
         case _:
-            message = f"{type(error).__name__} is not a signal that a worker knows"
+            message = f"{type(signal).__name__} is not a signal that a worker knows"
             raise AssertionError(message)
 
 

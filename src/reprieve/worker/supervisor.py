@@ -206,9 +206,9 @@ class Supervisor:
 
     async def _take_back(self, child: ChildProcess) -> None:
         """Settle what a child held that is gone, and end its session."""
-        timeout_of, session = self._context.registry.timeout_of, child.session
+        timeout_of, session, now = self._context.registry.timeout_of, child.session, self._context.clock.now()
         await self._recovery.end_session(
             session,
-            lambda job: child.outcome_of(job, timeout_of(job.task)),
+            lambda job: child.outcome_of(job, timeout_of(job.task), now),
             lambda: self._sessions.close(session),
         )

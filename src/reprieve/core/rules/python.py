@@ -23,7 +23,7 @@ _CLASSES: dict[tuple[Kind, Scope], str] = {
         aiosmtplib.errors.SMTPConnectError aiosmtplib.errors.SMTPTimeoutError
     """,
     ("transient", "job"): """
-        OSError MemoryError EOFError
+        OSError MemoryError EOFError json.decoder.JSONDecodeError simplejson.errors.JSONDecodeError UnicodeDecodeError
         sqlite3.OperationalError psycopg.errors.SerializationFailure psycopg.errors.DeadlockDetected
         asyncpg.exceptions.SerializationError asyncpg.exceptions.DeadlockDetectedError
     """,

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from reprieve.core import change
 from reprieve.core.status import STUCK_AFTER_SECONDS
-from reprieve.stores.protocol import Store
+from reprieve.stores.protocol import Filter, Store
 from reprieve.testing.conformance.expect import expect_equal, expect_ids, expect_job
 from reprieve.testing.conformance.settling import LATER, dead_job, running_job
 from reprieve.testing.conformance.stage import (
@@ -99,6 +99,18 @@ async def check_dead_job_is_revived(store: Store) -> None:
     expect_equal(await store.apply([revived], START), ["applied"], "the result of a revival")
     expect_job(await get(store, dead), revived.job, "the revived job")
     expect_equal(len(await worker.take()), 1, "jobs leased after a revival")
+
+
+async def check_every_retry_gives_the_time_of_the_first_deadline(store: Store) -> None:
+    worker = await Worker.open(store)
+    job = await enqueued(store, deadline_at=START + HOUR)
+    for at in (START + 5 * HOUR, START + 60 * HOUR):
+        expect_equal(await worker.take(1, at), [], "jobs leased after the deadline")
+        page = await store.find(Filter(ids=(job.id,)), at)
+        retries = [change.retry(found, OPERATOR, at, STUCK_AFTER_SECONDS) for found in page.jobs]
+        expect_equal(await store.apply(retries, at), ["applied"], "the result of the retry of an expired job")
+        expect_job(await get(store, job, at), retries[0].job, "the retried job")
+        expect_equal(retries[0].job.deadline_at, at + HOUR, "the deadline after a retry")
 
 
 async def check_of_two_operators_exactly_one_is_heard(store: Store) -> None:
