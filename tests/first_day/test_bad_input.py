@@ -206,6 +206,7 @@ def test_module_that_fails_is_told_with_the_users_own_line(user: User, code: str
         ("shop:send_welcome", "'shop:send_welcome' is a Task, not a Reprieve app; write shop:app"),
         ("shop.py", "there is no module 'shop.py' here; write the module's name and not the file's, as shop:app"),
         ("./shop.py:app", "there is no module './shop.py' here; write the module's name and not the file's, as shop:"),
+        (".shop:app", "there is no module '.shop' here; write the module's full name, as shop:app"),
         ("empty:app", "empty:app has no tasks; put @app.task on a function, and import the modules that declare"),
     ],
 )

@@ -44,9 +44,9 @@ def run(main: Callable[..., object], args: Sequence[str] | None = None, **settin
     """
     words = list(sys.argv[1:] if args is None else args)
     as_json = "--json" in words[: words.index("--") if "--" in words else None]
-    _accept_any_text()
     settings["standalone_mode"] = False
     try:
+        _accept_any_text()
         status = main(words, **settings)
     except ReprieveError as error:
         _fail(error.code, str(error), status_of(error), as_json=as_json)
@@ -54,7 +54,7 @@ def run(main: Callable[..., object], args: Sequence[str] | None = None, **settin
         _fail("usage_error", _usage(error), MISUSED, as_json=as_json)
     except click.ClickException as error:
         _fail("cli_error", error.format_message(), error.exit_code, as_json=as_json)
-    except click.Abort:
+    except (click.Abort, KeyboardInterrupt):
         sys.exit(INTERRUPTED)
     except OSError as error:
         _fail("os_error", str(error), FAILED, as_json=as_json)

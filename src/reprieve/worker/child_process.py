@@ -66,7 +66,7 @@ class ChildProcess:
         """Start a child, which waits for its configuration; raises `OSError`."""
         in_flight = InFlightTable(configuration.slots, configuration.in_flight_file)
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "reprieve.worker.child"),
+            *(sys.executable, "-m", "reprieve.worker.child_start"),
             pass_fds=[configuration.in_flight_file, configuration.parent_pipe],
             stdin=asyncio.subprocess.PIPE,
         )
@@ -76,7 +76,8 @@ class ChildProcess:
         """Send the configuration through a pipe: a command line can be read by every user of the machine."""
         pipe = self._process.stdin
         if pipe is not None:
-            with contextlib.suppress(ConnectionError):
+            # uvloop raises a RuntimeError for a pipe that is closed, since the process has ended.
+            with contextlib.suppress(ConnectionError, RuntimeError):
                 pipe.write(msgspec.json.encode(configuration))
                 await pipe.drain()
                 pipe.close()

@@ -61,7 +61,7 @@ def load(target: str) -> App:
     """
     module_name, colon, attribute = target.partition(":")
     if not module_name or target.count(":") > 1 or (colon and not attribute):
-        example = f"{module_name or 'shop.jobs'}:app"
+        example = f"{module_name.strip('.') or 'shop.jobs'}:app"
         message = f"{target!r} names no app; write module:name, for example {example}"
         raise AppNotFound(message)
     module = import_application(module_name)
@@ -115,6 +115,8 @@ def _missing(name: str) -> str:
     if name.endswith(".py") or "/" in name:
         module = name.removesuffix(".py").strip("./").replace("/", ".")
         return f"{message}; write the module's name and not the file's, as {module}:app"
+    if name.startswith(".") and name.strip("."):
+        return f"{message}; write the module's full name, as {name.strip('.')}:app"
     return f"{message}; write module:name, and start from the folder that has it"
 
 

@@ -4,6 +4,7 @@ Processes that write exclude each other by a lock on a file beside the database.
 but SQLite sleeps up to a tenth of a second between two tries.
 """
 
+import contextlib
 import fcntl
 import os
 import queue
@@ -154,7 +155,9 @@ class Writer:
         self._since_upkeep += 1
         if self._since_upkeep == UPKEEP_EVERY:
             self._since_upkeep = 0
-            self._database.keep_small(connection)
+            # The requests show what is wrong with the file, if anything; a thread that dies would hang every caller.
+            with contextlib.suppress(OSError, sqlite3.Error):
+                self._database.keep_small(connection)
         if batch and not self._attempt(connection, batch):
             # One request made the transaction fail: run each in a transaction of its own, so that only that one fails.
             for request in batch:
