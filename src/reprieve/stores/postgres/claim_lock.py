@@ -30,7 +30,7 @@ class Acquired:
     def __init__(self, result: Result) -> None:
         """Take the result of the statement that acquires it."""
         self._result = result
-        self._row: tuple[str | None] | None = None
+        self._row: tuple[str | None, ...] | None = None
 
     @property
     def snapshot(self) -> str | None:
@@ -78,6 +78,7 @@ class ClaimLock:
 
     def _remember(self, tx: Tx, result: Result) -> Acquired:
         acquired = Acquired(result)
+        tx.flushes_after_commit = True
 
         def remember() -> None:
             if acquired.snapshot is not None:

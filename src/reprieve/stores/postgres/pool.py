@@ -23,6 +23,7 @@ from reprieve.stores.postgres.connection import CONNECT_SECONDS, READ_SECONDS, W
 from reprieve.stores.postgres.error_mapping import is_final, translate
 from reprieve.stores.postgres.pipeline import Pipeline, Result
 from reprieve.stores.postgres.schema import prepare
+from reprieve.stores.postgres.statements import statements
 
 T = TypeVar("T")
 RecordT = TypeVar("RecordT", bound=msgspec.Struct)
@@ -50,6 +51,8 @@ class Tx:
         self.connection = pipeline.connection
         self._pipeline = pipeline
         self.is_single = is_single
+        self.flushes_after_commit = False
+        """Whether the commit does not wait for the disk, and a statement after it does."""
         self.on_commit: list[Callable[[], None]] = []
         """Functions to call after the commit."""
 
@@ -296,6 +299,9 @@ class ConnectionPool:
             _fail("before", fault)
             pipeline.send("commit")
             pipeline.sync()
+            if tx.flushes_after_commit and self._address.durability == "full":
+                pipeline.send(statements("lanes")["flush"])
+                pipeline.sync()
         pipeline.end()
         return result
 
