@@ -40,6 +40,10 @@ def test_server_as_it_should_be_is_well(safe: servers.Server) -> None:
         ({"maxmemory_policy": "volatile-lru"}, "eviction", "bad"),
         ({"maxmemory": "0"}, "memory", "warn"),
         ({"maxmemory": "900kb"}, "memory", "bad"),
+        ({"aof_use_rdb_preamble": "no"}, "aof preamble", "warn"),
+        ({"auto_aof_rewrite_percentage": "0"}, "aof rewrite", "bad"),
+        ({"auto_aof_rewrite_percentage": "5000"}, "aof rewrite", "warn"),
+        ({"auto_aof_rewrite_min_size": "2gb"}, "aof rewrite", "warn"),
     ],
 )
 def test_every_danger_is_found(settings: dict[str, str], name: str, level: str) -> None:

@@ -16,6 +16,12 @@ from reprieve.stores.redis.server_checks import (
     version_of,
 )
 
+DEFAULT_REWRITE_PERCENTAGE, MAX_REWRITE_PERCENTAGE = 100, 1_000
+"""By how much the append-only file grows before it is rewritten, by default and at most."""
+
+MAX_REWRITE_BYTES = 1 << 30
+"""The size below which the append-only file may be left as it is."""
+
 MAX_NODE_TIMEOUT_MS = 5_000
 """How long a primary of a Cluster that is cut off should take writes at most."""
 
@@ -45,6 +51,7 @@ def examine_server(info: dict[str, Any], config: dict[str, str], address: Addres
         f"maxmemory-policy {server.policy}",
         "" if is_kept else "set noeviction, or jobs are thrown away when memory is short",
     )
+    yield from _rewrites(config, where)
     yield _memory(server, where)
     yield from _replication(server, info, config, address, where)
     yield from _troubles(info, config, where)
@@ -89,6 +96,24 @@ def _troubles(info: dict[str, Any], config: dict[str, str], where: str) -> Itera
             f"{rejected:,} connections were refused",
             "raise maxclients, or use fewer workers",
         )
+
+
+def _rewrites(config: dict[str, str], where: str) -> Iterator[Finding]:
+    """Check that the append-only file is rewritten, and so that a restart reads it quickly."""
+    if config.get("aof-use-rdb-preamble", "yes") != "yes":
+        seen = "aof-use-rdb-preamble no: a restart carries out every command of the append-only file again"
+        yield finding("aof preamble" + where, "warn", seen, "set aof-use-rdb-preamble yes")
+    percentage = int(config.get("auto-aof-rewrite-percentage", DEFAULT_REWRITE_PERCENTAGE))
+    min_bytes = int(config.get("auto-aof-rewrite-min-size", MAX_REWRITE_BYTES))
+    if percentage == 0:
+        seen = "auto-aof-rewrite-percentage 0: the append-only file grows until the disk is full"
+        yield finding("aof rewrite" + where, "bad", seen, "set it to 100")
+    elif percentage > MAX_REWRITE_PERCENTAGE or min_bytes > MAX_REWRITE_BYTES:
+        seen = f"it is rewritten when it has grown by {percentage:,} % and has {min_bytes >> 20:,} MiB"
+        fix = "set auto-aof-rewrite-percentage 100 and auto-aof-rewrite-min-size 64mb, or a restart takes long"
+        yield finding("aof rewrite" + where, "warn", seen, fix)
+    else:
+        yield finding("aof rewrite" + where, "ok", f"when it has grown by {percentage} %")
 
 
 def _replication(
