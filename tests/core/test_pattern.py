@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reprieve.core.failure import read
 from reprieve.core.pattern import MAX_CACHED_STEPS, pattern_of
 from reprieve.core.rule import Rule
 from reprieve.core.text import MAX_TEXT_CHARS

@@ -1,4 +1,4 @@
-"""Real Redis servers for the tests: one, a Cluster with or without replicas, or a pair with Sentinels.
+"""Real Redis servers for the tests: one, a Cluster with or without replicas, or a group with Sentinels.
 
 They run on free loopback ports in temporary folders, and end with the process that started them, however that ends.
 REPRIEVE_TEST_REDIS names a single server that runs already.
@@ -18,6 +18,7 @@ from typing import Self
 
 import redis
 
+from tests.servers.gateway import Gateway
 from tests.servers.guard import Guard
 from tests.servers.ports import free_port
 from tests.servers.program import PATIENCE, REDIS, find, wait_until_ready
@@ -40,6 +41,15 @@ SAFE = {
 
 CLUSTERED = {"cluster-enabled": "yes", "cluster-config-file": "nodes.conf", "cluster-node-timeout": "2000"}
 """What a server of a Cluster is set to besides."""
+
+
+REPLICATION, WATCHING = "internal-replica", "internal-sentinel"
+"""Users, and passwords, of replicas and Sentinels: a connection of either begins with its name."""
+
+
+def is_internal(first: bytes) -> bool:
+    """Whether a connection that begins so is one of a replica or a Sentinel."""
+    return b"internal-" in first
 
 
 class Server:
@@ -122,6 +132,11 @@ class Server:
         """Wait until it knows of a replica that has everything."""
         with self.client() as client:
             _until(lambda: client.execute_command("ROLE")[2])
+
+    def wait_for_no_replica(self) -> None:
+        """Wait until it knows of no replica any more."""
+        with self.client() as client:
+            _until(lambda: not client.execute_command("ROLE")[2])
 
     def signal(self, number: signal.Signals) -> None:
         """Send it a signal."""
@@ -251,15 +266,25 @@ def cluster(masters: int = 3, replicas: int = 0, **settings: str) -> Iterator[Cl
             cluster.kill()
 
 
-class Pair:
-    """A primary, its replica, and three Sentinels that watch over them."""
+class SentinelGroup:
+    """A primary, its replicas, and three Sentinels. All of them reach the first primary through a gateway.
 
-    def __init__(self, folder: Path, settings: dict[str, str]) -> None:
+    `partition` silences what the others send to it and get from it, while clients still reach both sides.
+    """
+
+    def __init__(self, folder: Path, replicas: int, settings: dict[str, str]) -> None:
         """Choose ports."""
+        users = {f"user {name}": f"on >{name} ~* &* +@all" for name in (REPLICATION, WATCHING)}
+        settings = {"masteruser": REPLICATION, "masterauth": REPLICATION} | users | settings
         self.primary = Server(folder / "primary", settings)
-        self.replica = Server(folder / "replica", settings | {"replicaof": f"127.0.0.1 {self.primary.port}"})
+        self.gateway = Gateway(self.primary.port, is_internal)
+        self.primary.settings["replica-announce-port"] = str(self.gateway.port)
+        settings |= {"replicaof": f"127.0.0.1 {self.gateway.port}"}
+        self.replicas = [Server(folder / f"replica-{number}", settings) for number in range(replicas)]
         watched = {
-            "sentinel monitor jobs": f"127.0.0.1 {self.primary.port} 2",
+            "sentinel monitor jobs": f"127.0.0.1 {self.gateway.port} 2",
+            "sentinel auth-user jobs": WATCHING,
+            "sentinel auth-pass jobs": WATCHING,
             "sentinel down-after-milliseconds jobs": "500",
             "sentinel failover-timeout jobs": "5000",
         }
@@ -267,19 +292,21 @@ class Pair:
 
     @property
     def url(self) -> str:
-        """The URL of a store that asks the Sentinels."""
+        """The URL of a store that asks the Sentinels, and does not ask the servers for enough replicas."""
         hosts = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in self.sentinels)
-        return f"redis+sentinel://{hosts}/jobs"
+        return f"redis+sentinel://{hosts}/jobs?min_replicas=0"
 
     def start(self) -> Self:
         """Start all of them, and wait until they know each other."""
+        self.gateway.start()
         self.primary.start()
-        self.replica.start()
-        self.replica.wait_for_primary()
+        for replica in self.replicas:
+            replica.start()
+            replica.wait_for_primary()
         for sentinel in self.sentinels:
             sentinel.start()
         for sentinel in self.sentinels:
-            _until(lambda sentinel=sentinel: self._others(sentinel) == (1, len(self.sentinels) - 1))
+            _until(lambda sentinel=sentinel: self._others(sentinel) == (len(self.replicas), len(self.sentinels) - 1))
         return self
 
     def _others(self, sentinel: Server) -> tuple[int, int]:
@@ -287,25 +314,27 @@ class Pair:
             state = client.sentinel_master("jobs")
         return state["num-slaves"], state["num-other-sentinels"]
 
-    def wait_for_failover(self) -> None:
-        """Wait until the replica has become the primary."""
-        _until(lambda: is_primary(self.replica))
+    def wait_for_failover(self) -> Server:
+        """Wait until a replica has become the primary; return it."""
+        _until(lambda: any(map(is_primary, self.replicas)))
+        return next(filter(is_primary, self.replicas))
 
     def kill(self) -> None:
         """End all of them."""
-        for server in (*self.sentinels, self.replica, self.primary):
+        for server in (*self.sentinels, *self.replicas, self.primary):
             server.kill()
+        self.gateway.close()
 
 
 @contextmanager
-def pair(**settings: str) -> Iterator[Pair]:
-    """Return a pair with Sentinels, for as long as this lasts."""
+def sentinel_group(replicas: int = 1, **settings: str) -> Iterator[SentinelGroup]:
+    """Return servers with Sentinels, for as long as this lasts."""
     with _folder() as folder:
-        pair = Pair(folder, _spelled(settings))
+        group = SentinelGroup(folder, replicas, _spelled(settings))
         try:
-            yield pair.start()
+            yield group.start()
         finally:
-            pair.kill()
+            group.kill()
 
 
 def _spelled(settings: dict[str, str]) -> dict[str, str]:

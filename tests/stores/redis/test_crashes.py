@@ -102,8 +102,8 @@ async def test_job_whose_settlement_the_server_has_lost_runs_again() -> None:
     ("durability", "fsync"), [pytest.param("full", "everysec", marks=pytest.mark.faults), ("strict", "always")]
 )
 async def test_failover_loses_only_what_its_promise_says(durability: Durability, fsync: str) -> None:
-    with servers.pair(appendfsync=fsync) as pair:
-        store = RedisStore(pair.url, durability=durability)
+    with servers.sentinel_group(appendfsync=fsync) as group:
+        store = RedisStore(group.url, durability=durability)
         load = Load(store)
         killed = 0.0
 
@@ -111,8 +111,8 @@ async def test_failover_loses_only_what_its_promise_says(durability: Durability,
             nonlocal killed
             await load.reach(300)
             killed = ticks()
-            await asyncio.to_thread(pair.primary.kill)
-            await asyncio.to_thread(pair.wait_for_failover)
+            await asyncio.to_thread(group.primary.kill)
+            await asyncio.to_thread(group.wait_for_failover)
             await load.reach(len(load.settled) + 300)
 
         await load.run(asyncio.create_task(fail_over()))
@@ -123,7 +123,7 @@ async def test_failover_loses_only_what_its_promise_says(durability: Durability,
         else:
             # A replica is less than a second behind, and receives nothing more when its primary is gone.
             assert [at for at in (*lost, *twice) if abs(at - killed) > 1.0] == []
-        with pair.replica.client() as client:
+        with group.replicas[0].client() as client:
             assert complaints(client, "{reprieve:0}") == []
         await store.close()
 
@@ -177,15 +177,15 @@ async def test_strict_call_waits_for_no_replica_where_there_is_none(
 
 
 async def test_strict_call_is_not_answered_by_a_primary_that_its_replicas_have_lost() -> None:
-    with servers.pair(appendfsync="always") as pair:
-        store = RedisStore(pair.url, durability="strict")
+    with servers.sentinel_group(appendfsync="always") as group:
+        store = RedisStore(group.url, durability="strict")
         await enqueue(store, *new_jobs(store, 5))
-        pair.replica.kill()
+        group.replicas[0].kill()
         unheard = new_jobs(store, 5)
         with pytest.raises(StoreUnreachable, match="replica"):
             await enqueue(store, *unheard)
-        pair.replica.start()
-        pair.replica.wait_for_primary()
+        group.replicas[0].start()
+        group.replicas[0].wait_for_primary()
         assert await enqueue(store, *unheard) == [job.id for job in unheard]
         await store.close()
 
@@ -242,13 +242,13 @@ async def test_session_lives_on_while_its_server_is_unsafe() -> None:
 
 
 async def test_heir_is_looked_at() -> None:
-    with servers.pair() as pair:
-        store = RedisStore(pair.url)
+    with servers.sentinel_group() as group:
+        store = RedisStore(group.url)
         await enqueue(store, *new_jobs(store, 5))
-        with pair.replica.client() as client:
+        with group.replicas[0].client() as client:
             client.config_set("appendonly", "no")
-        pair.primary.kill()
-        pair.wait_for_failover()
+        group.primary.kill()
+        group.wait_for_failover()
         with pytest.raises(UnsafeStore, match="appendonly"):
             await enqueue(store, *new_jobs(store, 5))
         await store.close()

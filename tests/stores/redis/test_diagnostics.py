@@ -40,6 +40,10 @@ def test_server_as_it_should_be_is_well(safe: servers.Server) -> None:
         ({"maxmemory_policy": "volatile-lru"}, "eviction", "bad"),
         ({"maxmemory": "0"}, "memory", "warn"),
         ({"maxmemory": "900kb"}, "memory", "bad"),
+        ({"aof_use_rdb_preamble": "no"}, "aof preamble", "warn"),
+        ({"auto_aof_rewrite_percentage": "0"}, "aof rewrite", "bad"),
+        ({"auto_aof_rewrite_percentage": "5000"}, "aof rewrite", "warn"),
+        ({"auto_aof_rewrite_min_size": "2gb"}, "aof rewrite", "warn"),
     ],
 )
 def test_every_danger_is_found(settings: dict[str, str], name: str, level: str) -> None:
@@ -72,6 +76,27 @@ def test_layout_is_made_and_told(safe: servers.Server) -> None:
     assert diagnostics.migrate().stored == 1
     assert diagnostics.schema_version().stored == 1
     assert diagnostics.migrations() == []
+
+
+def test_primary_that_takes_writes_without_replicas_is_found() -> None:
+    with servers.sentinel_group(replicas=2, maxmemory="256mb") as group:
+        assert findings(group.url)["replicas"] == "warn"
+        url = group.url.removesuffix("?min_replicas=0")
+        assert findings(url)["replicas"] == "bad"
+        with group.primary.client() as client:
+            client.config_set("min-replicas-to-write", 1)
+            assert findings(url)["replicas"] == "ok"
+            client.config_set("min-replicas-to-write", 2)
+            assert findings(url)["replicas"] == "warn"
+
+
+def test_long_node_timeout_is_found() -> None:
+    with servers.cluster(replicas=1, cluster_node_timeout="15000") as cluster:
+        name = f"node timeout of 127.0.0.1:{cluster.masters[0].port}"
+        assert findings(cluster.url)[name] == "warn"
+        with cluster.masters[0].client() as client:
+            client.config_set("cluster-node-timeout", 2_000)
+        assert name not in findings(cluster.url)
 
 
 def test_cluster_is_examined_node_by_node() -> None:

@@ -14,6 +14,7 @@ from reprieve.errors import StoreClosed, StoreError
 from reprieve.stores.checked import checked
 from reprieve.stores.protocol import Filter
 from reprieve.stores.sqlite import SqliteStore
+from reprieve.stores.sqlite.open_file import OpenFile
 from reprieve.stores.sqlite.writer import UPKEEP_EVERY, Writer
 from reprieve.testing.conformance.stage import START, Worker, new_job, new_jobs
 from tests.stores.sqlite.recount import complaints
@@ -137,17 +138,12 @@ async def test_fast_store_never_waits_for_the_disk(tmp_path: Path) -> None:
 def test_upkeep_that_fails_ends_no_writer(error: Exception) -> None:
     calls = []
 
-    def fail(_: sqlite3.Connection) -> None:
-        calls.append(1)
-        raise error
+    class Failing(OpenFile):
+        def keep_small(self, connection: sqlite3.Connection) -> None:
+            calls.append(connection)
+            raise error
 
-    writer = Writer(
-        lambda: sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False),
-        None,
-        lambda: None,
-        lambda: None,
-        upkeep=fail,
-    )
+    writer = Writer(Failing(None, "full"), lambda: None, lambda: None)
     for number in range(2 * UPKEEP_EVERY):
         assert writer.submit(lambda tx, number=number: number).result(60) == number  # type: ignore[misc]  # mypy does not infer it
     assert len(calls) == 2

@@ -2,7 +2,8 @@
 
 `redis://user:password@host:port/database`, `rediss://` with TLS, `redis+sentinel://host:port,host:port/service` and
 `redis+cluster://host:port,host:port`, each with `?prefix=name`. Sentinels have passwords of their own:
-`?sentinel_username=name&sentinel_password=password`.
+`?sentinel_username=name&sentinel_password=password`. `?min_replicas=n`, where servers are promoted: what
+`min-replicas-to-write` of a primary must be at least.
 """
 
 from typing import Any, Literal, TypeAlias
@@ -10,7 +11,6 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import redis
 import redis.asyncio
-import redis.asyncio.sentinel
 import redis.sentinel
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
@@ -20,6 +20,7 @@ from reprieve.core.ids import PARTITIONS
 from reprieve.core.record import Record
 from reprieve.core.redact import mask_url
 from reprieve.errors import InvalidUrl
+from reprieve.stores.redis.sentinels import Sentinels
 
 Mode: TypeAlias = Literal["single", "sentinel", "cluster"]
 
@@ -36,7 +37,13 @@ _SCHEMES: dict[str, tuple[Mode, bool]] = {
 }
 SCHEMES = tuple(_SCHEMES)
 _PORTS: dict[Mode, int] = {"single": 6379, "sentinel": 26379, "cluster": 6379}
-_SENTINEL_OPTIONS = {"sentinel_username", "sentinel_password"}
+_OPTIONS: dict[Mode, set[str]] = {
+    "single": {"prefix", "partitions", "db"},
+    "sentinel": {"prefix", "partitions", "db", "min_replicas", "sentinel_username", "sentinel_password"},
+    "cluster": {"prefix", "partitions", "db", "min_replicas"},
+}
+_MIN_REPLICAS: dict[Mode, int] = {"single": 0, "sentinel": 1, "cluster": 0}
+"""By default: a primary of a Cluster that is cut off stops by itself, after `cluster-node-timeout`."""
 _CONNECT_SECONDS = 2.0
 """How long connecting may take."""
 _REPLY_SECONDS = 10.0
@@ -55,6 +62,8 @@ class Address(Record):
     tls: bool = False
     prefix: str = PREFIX
     partitions: int | None = None
+    min_replicas: int = 0
+    """What `min-replicas-to-write` of a primary must be at least."""
     sentinel_username: str | None = None
     sentinel_password: str | None = None
     shown: str = ""
@@ -67,20 +76,18 @@ class Address(Record):
                 host, port = self.hosts[0]
                 return redis.asyncio.Redis(host=host, port=port, db=self.database, max_connections=64, **options)
             case "sentinel":
-                sentinels = redis.asyncio.sentinel.Sentinel(
-                    list(self.hosts), sentinel_kwargs=self._to_sentinels(options)
-                )  # type: ignore[no-untyped-call]  # the driver's
-                return sentinels.master_for(self.service, db=self.database, **options)
+                sentinels = Sentinels(list(self.hosts), sentinel_kwargs=self._to_sentinels(options))  # type: ignore[no-untyped-call]  # the driver's
+                return sentinels.connect(self.service, tls=options.pop("ssl"), db=self.database, **options)
             case "cluster":
                 nodes = [redis.asyncio.cluster.ClusterNode(*host) for host in self.hosts]
                 return _without_redirects(redis.asyncio.RedisCluster(startup_nodes=nodes, **options))
 
-    def connect(self) -> Any:  # noqa: ANN401 - as above
-        """Return a client for threads."""
+    def connect(self, primary: tuple[str, int] | None = None) -> Any:  # noqa: ANN401 - as above
+        """Return a client for threads; of the primary, if the Sentinels have named it already."""
         options = self._options() | {"retry": Retry(NoBackoff(), 0)}
         match self.mode:
-            case "single":
-                host, port = self.hosts[0]
+            case "single" | "sentinel" if primary or self.mode == "single":
+                host, port = primary or self.hosts[0]
                 return redis.Redis(host=host, port=port, db=self.database, **options)
             case "sentinel":
                 sentinels = redis.sentinel.Sentinel(list(self.hosts), sentinel_kwargs=self._to_sentinels(options))  # type: ignore[no-untyped-call]  # as above
@@ -133,11 +140,16 @@ def address_of(url: str) -> Address:
         partitions = int(options["partitions"]) if "partitions" in options else None
         database = int(path or 0) if mode == "single" else int(options.get("db", 0))
         where = tuple(_host(part, _PORTS[mode]) for part in hosts.split(",") if part)
+        min_replicas = int(options.get("min_replicas", _MIN_REPLICAS[mode]))
     except ValueError:
         raise _unreadable(url) from None
-    known = {"prefix", "partitions", "db"}
-    unknown = options.keys() - (known | _SENTINEL_OPTIONS if mode == "sentinel" else known)
-    is_wrong = unknown or not where or (mode == "single" and len(where) > 1) or (mode == "sentinel" and not path)
+    is_wrong = (
+        options.keys() - _OPTIONS[mode]
+        or min_replicas < 0
+        or not where
+        or (mode == "single" and len(where) > 1)
+        or (mode == "sentinel" and not path)
+    )
     if partitions is not None and not 1 <= partitions <= PARTITIONS:
         message = f"{mask_url(url)!r} asks for {partitions} partitions; a store has from 1 to {PARTITIONS:,}"
         raise InvalidUrl(message)
@@ -157,6 +169,7 @@ def address_of(url: str) -> Address:
         tls=tls,
         prefix=prefix,
         partitions=partitions,
+        min_replicas=min_replicas,
         sentinel_username=options.get("sentinel_username") or None,
         sentinel_password=options.get("sentinel_password") or None,
         shown=mask_url(url),

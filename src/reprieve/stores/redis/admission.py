@@ -10,6 +10,8 @@ from reprieve.stores.redis.replica_ack import node_of
 from reprieve.stores.redis.server_checks import require_safe, server_of
 from reprieve.stores.redis.topology import Topology
 
+_SETTINGS = ("appendfsync", "min-replicas-*")
+
 
 class Admission:
     """Checks the servers that one client uses."""
@@ -39,15 +41,17 @@ class Admission:
             self._topology.note_checked(node_of(self._client, tag).name, now)
 
     async def _check(self, target: dict[str, Any]) -> None:
-        info, fsync = await self._client.info(**target), None
+        config: dict[str, str] = {}
+        info = await self._client.info(**target)
         if info.get("loading"):
             # While a server reads its append-only file, INFO says that it has none.
             message = "LOADING the server still reads its data from disk"
             raise redis_errors.BusyLoadingError(message)
-        # The user may lack the right to read the setting; only strict durability needs it.
+        # The user may lack the right to read settings; only strict durability needs it.
         with contextlib.suppress(redis_errors.ResponseError):
-            fsync = (await self._client.config_get("appendfsync", **target)).get("appendfsync")
-        server = server_of(info, fsync)
+            for pattern in _SETTINGS[: 2 if self._topology.address.min_replicas else 1]:
+                config |= await self._client.config_get(pattern, **target)
+        server = server_of(info, config)
         if self._topology.is_admitted and server.role != "master":
             message = "READONLY the server has become a replica"
             raise redis_errors.ReadOnlyError(message)

@@ -15,6 +15,7 @@ from reprieve.errors import NewerSchema
 from reprieve.stores.redis.admission import Admission
 from reprieve.stores.redis.error_mapping import DRIVER_ERRORS, closed_as_broken, is_transient, map_error
 from reprieve.stores.redis.listener import Listener
+from reprieve.stores.redis.primary_watch import PrimaryWatch
 from reprieve.stores.redis.replica_ack import ReplicaAck
 from reprieve.stores.redis.script_connections import ScriptConnections
 from reprieve.stores.redis.scripts import Script, script
@@ -43,6 +44,7 @@ class Connection:
         is_strict = topology.durability == "strict"
         self._replica_ack = ReplicaAck(self._client, is_promoted=is_promoted) if is_strict else None
         self._script_connections = ScriptConnections(self._client) if topology.address.mode == "single" else None
+        self._watch = PrimaryWatch(self._client, topology) if topology.address.mode == "sentinel" else None
         self._listeners: dict[str, Listener] = {}
         self._loop = asyncio.get_running_loop()
         self._refreshing = asyncio.Lock()
@@ -85,8 +87,10 @@ class Connection:
         return found
 
     async def ensure_admitted(self) -> None:
-        """Check the servers before the first call, and every second whether partitions were added."""
+        """Check the servers before the first call, and every second which is the primary and what partitions exist."""
         topology = self._topology
+        if self._watch is not None:
+            await self._watch.ensure_asked()
         if not topology.is_admitted:
             await self._admit()
         elif self._loop.time() >= topology.partitions_until:
@@ -120,7 +124,7 @@ class Connection:
         return int(version)
 
     async def _run(self, wanted: Script, tag: str, arguments: tuple[Argument, ...]) -> Any:  # noqa: ANN401 - as above
-        is_checked = wanted.name not in _UNCHECKED
+        is_checked, primary = wanted.name not in _UNCHECKED, self._topology.primary
         try:
             if is_checked:
                 await self._admission.check_again(tag)
@@ -133,6 +137,9 @@ class Connection:
             raise
         if self._replica_ack is not None:
             await self._replica_ack.wait(tag)
+        if self._topology.primary != primary:
+            message = "another server became the primary during the call"
+            raise redis_errors.ConnectionError(message)
         return reply
 
     async def _send(self, wanted: Script, tag: str, arguments: tuple[Argument, ...]) -> Any:  # noqa: ANN401 - as above
@@ -149,6 +156,8 @@ class Connection:
         while True:
             try:
                 with closed_as_broken():
+                    if self._watch is not None:
+                        await self._watch.ensure_asked()
                     return await call()
             except DRIVER_ERRORS as error:
                 give_up_at = give_up_at or self._loop.time() + self._retry_seconds
@@ -182,5 +191,5 @@ class Connection:
         pool = getattr(self._client, "connection_pool", None)
         if pool is not None:
             await pool.disconnect(inuse_connections=True)
-        for sentinel in getattr(getattr(pool, "sentinel_manager", None), "sentinels", ()):
-            await sentinel.aclose()
+        if self._watch is not None:
+            await self._watch.close()

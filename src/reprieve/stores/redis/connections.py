@@ -12,9 +12,10 @@ from redis import exceptions as redis_errors
 
 from reprieve.errors import StoreClosed
 from reprieve.stores.redis.connection import MAX_PAUSE_SECONDS, MIN_PAUSE_SECONDS, Argument, Connection
-from reprieve.stores.redis.error_mapping import DRIVER_ERRORS, is_transient, map_error
+from reprieve.stores.redis.error_mapping import DRIVER_ERRORS, closed_as_broken, is_transient, map_error
 from reprieve.stores.redis.replica_ack import node_of
 from reprieve.stores.redis.scripts import Script, script
+from reprieve.stores.redis.sentinels import Primary
 from reprieve.stores.redis.topology import Topology
 
 RETRY_SECONDS = 5.0
@@ -32,6 +33,8 @@ class Connections:
         self._retry_seconds = retry_seconds
         self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, Connection] = WeakKeyDictionary()
         self._client: Client | None = None
+        self._primary: Primary | None = None
+        """The primary that the client of threads is for, if Sentinels have named it."""
         self._connecting = threading.Lock()
         self._single: Any = None
         """The connection for single calls."""
@@ -114,7 +117,12 @@ class Connections:
         pause = MIN_PAUSE_SECONDS
         while True:
             try:
-                return call(self._shared_client())
+                client, primary = self._shared_client(), self.topology.primary
+                with closed_as_broken():
+                    found = call(client)
+                if self.topology.primary == primary:
+                    return found
+                continue  # the server was deposed meanwhile, and may not know the latest
             except DRIVER_ERRORS as error:
                 if not is_transient(error) or time.monotonic() >= give_up_at:
                     raise map_error(error, self.topology.address.shown) from error
@@ -123,9 +131,14 @@ class Connections:
 
     def _shared_client(self) -> Client:
         """Return the client that all threads share; that of a Cluster connects when it is made."""
+        primary = self.topology.primary
         with self._connecting:
-            if self._client is None:
-                self._client = self.topology.address.connect()
+            if self._client is None or primary != self._primary:
+                if self._client is not None:
+                    # Threads that wait for a reply of the deposed server get an error, and call the new one.
+                    self._client.close()
+                self._client = self.topology.address.connect(primary and primary.address)
+                self._primary = primary
             return self._client
 
     async def close(self) -> None:

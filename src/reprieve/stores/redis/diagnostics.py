@@ -18,9 +18,8 @@ from reprieve.stores.diagnostics import (
 )
 from reprieve.stores.redis.address import Address
 from reprieve.stores.redis.error_mapping import DRIVER_ERRORS, map_error
-from reprieve.stores.redis.memory_check import FULL_SHARE, WARN_SHARE
 from reprieve.stores.redis.records import packed_of
-from reprieve.stores.redis.server_checks import MIN_VERSION, Server, client_of, server_of, version_of
+from reprieve.stores.redis.server_findings import examine_server, finding
 from reprieve.stores.redis.tags import tag_of
 from reprieve.stores.redis.topology import SCHEMA_VERSION
 
@@ -58,8 +57,7 @@ class RedisDiagnostics:
             client = self._address.connect()
             try:
                 for name, info, config in self._servers(client):
-                    server = server_of(info, config.get("appendfsync"))
-                    yield from _examine(server, info, config, name, client_of(self._address))
+                    yield from examine_server(info, config, self._address, name)
                 if self._address.mode == "cluster":
                     yield _slots(client)
                 yield _latency(client)
@@ -148,76 +146,6 @@ def _config(client: Any, **where: Any) -> dict[str, str]:  # noqa: ANN401 - of t
     return {str(name): str(value) for name, value in found.items()}
 
 
-def _examine(
-    server: Server, info: dict[str, Any], config: dict[str, str], where: str, client: str
-) -> Iterator[Finding]:
-    is_old = version_of(server.version) < MIN_VERSION
-    kind = "Valkey " + str(info["valkey_version"]) if "valkey_version" in info else "Redis " + server.version
-    yield _finding("version" + where, "bad" if is_old else "ok", kind, "update it: scripts need 6.2" if is_old else "")
-    if server.role != "master":
-        yield _finding("role" + where, "bad", "a replica, which takes no writes", "name its primary, or its Sentinels")
-    if server.is_aof:
-        yield _finding("aof" + where, "ok", "appendonly yes")
-    else:
-        yield _finding(
-            "aof" + where,
-            "bad",
-            "appendonly no: a restart forgets every job",
-            f"run {client} config set appendonly yes, then {client} config rewrite",
-        )
-    yield _fsync(server, where)
-    is_kept = server.policy == "noeviction"
-    yield _finding(
-        "eviction" + where,
-        "ok" if is_kept else "bad",
-        f"maxmemory-policy {server.policy}",
-        "" if is_kept else "set noeviction, or jobs are thrown away when memory is short",
-    )
-    yield _memory(server, where)
-    yield from _troubles(info, config, where)
-
-
-def _fsync(server: Server, where: str) -> Finding:
-    match server.fsync:
-        case "always":
-            return _finding("fsync" + where, "ok", "appendfsync always: nothing acknowledged is lost")
-        case "everysec":
-            return _finding("fsync" + where, "ok", "appendfsync everysec: a crash may lose the last two seconds")
-        case None:
-            return _finding("fsync" + where, "warn", "the user may not read it", "let the user run CONFIG GET")
-        case other:
-            return _finding("fsync" + where, "bad", f"appendfsync {other}", "set everysec, or always")
-
-
-def _memory(server: Server, where: str) -> Finding:
-    if not server.maxmemory:
-        seen = f"{server.used >> 20:,} MiB used, without a limit"
-        return _finding("memory" + where, "warn", seen, "set maxmemory, or the system ends the server when it is short")
-    seen = f"{server.fullness:.0%} of {server.maxmemory >> 20:,} MiB used"
-    level: Level = "bad" if server.fullness >= FULL_SHARE else "warn" if server.fullness >= WARN_SHARE else "ok"
-    fix = "" if level == "ok" else f"raise maxmemory, or drain it: above {FULL_SHARE:.0%} no job is taken"
-    return _finding("memory" + where, level, seen, fix)
-
-
-def _troubles(info: dict[str, Any], config: dict[str, str], where: str) -> Iterator[Finding]:
-    failed = [name for name in ("aof_last_write_status", "aof_last_bgrewrite_status") if info.get(name, "ok") != "ok"]
-    if info.get("rdb_last_bgsave_status", "ok") != "ok" and config.get("stop-writes-on-bgsave-error", "yes") == "yes":
-        failed.append("rdb_last_bgsave_status")
-    if failed:
-        seen = f"the server could not write to its disk ({', '.join(failed)})"
-        yield _finding("disk" + where, "bad", seen, "look at its log, and at the room on its disk")
-    else:
-        yield _finding("disk" + where, "ok", "everything was written")
-    rejected = int(info.get("rejected_connections", 0))
-    if rejected:
-        yield _finding(
-            "clients" + where,
-            "warn",
-            f"{rejected:,} connections were refused",
-            "raise maxclients, or use fewer workers",
-        )
-
-
 def _slots(client: Any) -> Finding:  # noqa: ANN401 - of a Cluster
     moved: set[int] = set()
     for node in client.get_primaries():
@@ -225,9 +153,9 @@ def _slots(client: Any) -> Finding:  # noqa: ANN401 - of a Cluster
         for known in client.execute_command("CLUSTER NODES", target_nodes=node).values():
             moved |= {int(slot["slot"]) for slot in known["migrations"]}
     if not moved:
-        return _finding("slots", "ok", "none is being moved")
+        return finding("slots", "ok", "none is being moved")
     seen = f"{', '.join(map(str, sorted(moved)))} {'is' if len(moved) == 1 else 'are'} being moved"
-    return _finding("slots", "warn", seen, "let the move end: calls to a partition in such a slot wait for it")
+    return finding("slots", "warn", seen, "let the move end: calls to a partition in such a slot wait for it")
 
 
 def _latency(client: Any) -> Finding:  # noqa: ANN401 - of three kinds
@@ -239,7 +167,7 @@ def _latency(client: Any) -> Finding:  # noqa: ANN401 - of three kinds
     trip = sorted(trips)[len(trips) // 2]
     level: Level = "bad" if trip >= TOO_SLOW_SECONDS else "warn" if trip >= SLOW_SECONDS else "ok"
     fix = "" if level == "ok" else "bring workers and server closer together"
-    return _finding("latency", level, f"{trip * 1_000:.2f} ms there and back", fix)
+    return finding("latency", level, f"{trip * 1_000:.2f} ms there and back", fix)
 
 
 def _clock(client: Any, local: Callable[[], float]) -> Finding:  # noqa: ANN401 - of three kinds
@@ -250,14 +178,10 @@ def _clock(client: Any, local: Callable[[], float]) -> Finding:  # noqa: ANN401 
 
     apart = round(measure_skew(ask, local))
     if abs(apart) < MAX_SKEW_MS:
-        return _finding("server time", "ok", f"{apart} ms from ours")
-    return _finding(
+        return finding("server time", "ok", f"{apart} ms from ours")
+    return finding(
         "server time",
         "warn",
         f"{apart:,} ms from ours",
         "set the clocks of all machines by NTP: jobs go by the server's, but your code and your logs do not",
     )
-
-
-def _finding(name: str, level: Level, seen: str, fix: str = "") -> Finding:
-    return Finding(name=name, level=level, seen=seen, fix=fix)

@@ -83,6 +83,9 @@ _KINDS: tuple[tuple[type[Exception], type[StoreError], str], ...] = (
 )
 """Error types of the driver, whatever their text."""
 
+_PASSING = ("LOADING", "MASTERDOWN", "NOREPLICAS", "READONLY", "UNKILLABLE", "TRYAGAIN", "CLUSTERDOWN")
+"""First words of errors that pass, as when another server becomes the primary."""
+
 _AWAY = (redis_errors.ConnectionError, redis_errors.TimeoutError, redis_errors.RedisClusterException, OSError)
 
 
@@ -129,4 +132,4 @@ def is_transient(error: Exception) -> bool:
         return True
     if isinstance(error, redis_errors.RedisClusterException):
         return "not enabled" not in str(error)
-    return str(error).startswith(("LOADING", "MASTERDOWN", "READONLY", "UNKILLABLE", "TRYAGAIN", "CLUSTERDOWN"))
+    return _IN_SCRIPT.sub("", str(error)).startswith(_PASSING)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from shlex import quote
+from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 from reprieve.core.record import Record
@@ -13,6 +14,9 @@ Durability: TypeAlias = Literal["full", "fast", "strict"]
 
 MIN_VERSION = (6, 2)
 """The first Redis with every command of the scripts. Valkey counts on from Redis 7.2."""
+
+MAX_LAG_SECONDS = 10
+"""What `min-replicas-max-lag` may be at most: for so long a primary that is cut off takes jobs that are lost."""
 
 DEFAULT_PORT = 6379
 """The port that redis-cli connects to by default."""
@@ -31,6 +35,10 @@ class Server(Record):
     used: int
     maxmemory: int
     last_write_ok: bool = True
+    min_replicas: int = 0
+    """How many replicas must have replied lately for the server to take writes."""
+    max_lag_seconds: int = MAX_LAG_SECONDS
+    """How long ago that may be at most."""
 
     @property
     def fullness(self) -> float:
@@ -38,18 +46,22 @@ class Server(Record):
         return self.used / self.maxmemory if self.maxmemory else 0.0
 
 
-def server_of(info: Mapping[str, Any], fsync: str | None = None) -> Server:
-    """Return what INFO says."""
+def server_of(info: Mapping[str, Any], config: Mapping[str, str] = MappingProxyType({})) -> Server:
+    """Return what INFO says, and CONFIG as far as the user may read it."""
+    # INFO has this field only where writes need replicas.
+    min_replicas = 1 if "min_slaves_good_slaves" in info else 0
     return Server(
         version=str(info.get("redis_version", "0")),
         is_cluster=info.get("cluster_enabled") == 1,
         role=str(info.get("role", "master")),
         is_aof=info.get("aof_enabled") == 1,
-        fsync=fsync,
+        fsync=config.get("appendfsync"),
         policy=str(info.get("maxmemory_policy", "noeviction")),
         used=used_of(info),
         maxmemory=int(info.get("maxmemory", 0)),
         last_write_ok=info.get("aof_last_write_status", "ok") == "ok",
+        min_replicas=int(config.get("min-replicas-to-write", min_replicas)),
+        max_lag_seconds=int(config.get("min-replicas-max-lag", MAX_LAG_SECONDS)),
     )
 
 
@@ -77,15 +89,16 @@ def require_safe(server: Server, address: Address, durability: Durability) -> No
         raise StoreReadOnly(message)
     if durability == "fast":
         return
-    unsafe = _unsafe_settings(server, durability)
+    unsafe = [*_unsafe_settings(server, durability), *unguarded_settings(server, address)]
     if not unsafe:
         return
     seen = ", ".join(f"{name} {now}" for name, now, _ in unsafe)
     commands = " && ".join(f"{client_of(address)} config set {name} {wanted}" for name, _, wanted in unsafe)
     weaker = "full, which may lose the last two seconds" if durability == "strict" else "fast, if jobs may be lost"
+    insist = ", or add ?min_replicas=0 to the URL" if unguarded_settings(server, address) else ""
     message = (
         f"the server would lose jobs as it is set up ({seen}); run {commands} && {client_of(address)} config rewrite "
-        f"(which needs a configuration file), or set REPRIEVE_DURABILITY={weaker}"
+        f"(which needs a configuration file){insist}, or set REPRIEVE_DURABILITY={weaker}"
     )
     raise UnsafeStore(message)
 
@@ -101,6 +114,16 @@ def _unsafe_settings(server: Server, durability: Durability) -> list[tuple[str, 
     if server.fsync == "no" or (durability == "strict" and server.fsync != "always"):
         unsafe.append(("appendfsync", server.fsync or "that this user may not read", wanted))
     return unsafe
+
+
+def unguarded_settings(server: Server, address: Address) -> list[tuple[str, str, str]]:
+    """Return the settings with which a primary takes writes after it has lost its replicas; see `_unsafe_settings`."""
+    unguarded = []
+    if server.min_replicas < address.min_replicas:
+        unguarded.append(("min-replicas-to-write", str(server.min_replicas), str(address.min_replicas)))
+    if address.min_replicas and not 0 < server.max_lag_seconds <= MAX_LAG_SECONDS:
+        unguarded.append(("min-replicas-max-lag", str(server.max_lag_seconds), str(MAX_LAG_SECONDS)))
+    return unguarded
 
 
 def client_of(address: Address) -> str:

@@ -3,6 +3,7 @@
 import math
 
 from reprieve.stores.redis.address import Address
+from reprieve.stores.redis.sentinels import Primary
 from reprieve.stores.redis.server_checks import Durability
 from reprieve.stores.redis.tags import tag_of
 
@@ -29,6 +30,8 @@ class Topology:
         """Until when that number is relied on, in seconds of the monotonic clock."""
         self.is_admitted = False
         """Whether all servers were checked once."""
+        self.primary: Primary | None = None
+        """The primary that Sentinels have named, if there are any."""
         self._checked_at: dict[str, float] = {}
 
     def tag(self, partition: int) -> str:
