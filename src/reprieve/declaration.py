@@ -140,7 +140,7 @@ def declare(function: Callable[..., object], options: TaskOptions, policies: Map
         executor=_executor(options.get("executor"), name, is_async=is_async),
         is_async=is_async,
         queue=require_text(options.get("queue", "default"), "queue", f"of task {name}", InvalidTask),
-        policy=require_policy(options.get("policy"), f"of task {name}", policies),
+        policy=named_policy(options.get("policy"), f"of task {name}", policies),
         dependency=require_dependency(options.get("dependency", ""), f"of task {name}"),
         priority=require_priority(options.get("priority", NORMAL), f"of task {name}", InvalidTask),
         timeout=limit,
@@ -164,7 +164,7 @@ def _executor(wanted: object, name: str, *, is_async: bool) -> Executor:
     return cast("Executor", executor)
 
 
-def require_policy(policy: object, of: str, policies: Mapping[str, Policy]) -> Policy | None:
+def named_policy(policy: object, of: str, policies: Mapping[str, Policy]) -> Policy | None:
     """Return a policy that is given as itself or by its name; None if none is given. Raises `InvalidTask` otherwise."""
     if policy is None or isinstance(policy, Policy):
         return policy

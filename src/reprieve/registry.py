@@ -7,7 +7,7 @@ from reprieve.core import presets
 from reprieve.core.job import Job
 from reprieve.core.policy import Override, Policy, amend, resolve
 from reprieve.core.rule import Rule
-from reprieve.declaration import Declaration, require_policy
+from reprieve.declaration import Declaration, named_policy
 from reprieve.errors import DuplicateTask, UnknownTask
 
 
@@ -19,7 +19,7 @@ class Registry:
         self._settings = settings
         self.named_policies = {name: presets.named(name, settings.profile) for name in presets.ALL} | settings.policies
         """The policies that tasks and apps may name: the presets, and those in the settings."""
-        default = require_policy(policy, "of the app", self.named_policies)
+        default = named_policy(policy, "of the app", self.named_policies)
         self._default = default or presets.named(settings.policy, settings.profile)
         self._tasks: dict[str, Declaration] = {}
         self._policies: dict[str, Policy] = {}

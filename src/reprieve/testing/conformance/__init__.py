@@ -21,6 +21,7 @@ from reprieve.testing.conformance import (
     sessions,
     settling,
     unreadable,
+    values,
     waiting,
 )
 
@@ -33,6 +34,7 @@ _MODULES: tuple[ModuleType, ...] = (
     claiming,
     ordering,
     settling,
+    values,
     operating,
     sessions,
     gates,
