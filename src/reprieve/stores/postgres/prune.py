@@ -12,6 +12,7 @@ from reprieve.stores.postgres.pool import Tx
 from reprieve.stores.postgres.rows import array_of
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.protocol import Pruned, Retention
+from reprieve.stores.sql.expired_keys import KeyPosition, KeySweep
 
 MAX_ROWS = 2_000
 """Rows of each kind that one call deletes."""
@@ -47,9 +48,14 @@ def prune_events(tx: Tx, retention: Retention) -> int:
     return _count(dropped) + _count(tx.execute(sql["events"], {"before": before, "max_rows": MAX_ROWS}))
 
 
-def prune_keys(tx: Tx, retention: Retention) -> int:
-    """Delete expired keys; return how many."""
-    return _count(tx.execute(statements("prune")["keys"], {"now": retention.now, "max_rows": MAX_ROWS}))
+def prune_keys(tx: Tx, sweep: KeySweep, retention: Retention) -> int:
+    """Delete expired keys whose jobs are gone, of the next ones in the sweep; return how many."""
+    after = sweep.position(retention.now)
+    wanted = {"after": after.expires_at, "after_key": after.key, "now": retention.now, "max_rows": MAX_ROWS}
+    count, expires_at, key = tx.all(statements("prune")["keys"], wanted)[0]
+    if expires_at is not None:
+        sweep.advance(KeyPosition(expires_at, key))
+    return int(count)
 
 
 def prune_results(tx: Tx, retention: Retention) -> int:

@@ -41,6 +41,7 @@ from reprieve.stores.protocol import (
     Pruned,
     Retention,
 )
+from reprieve.stores.sql.expired_keys import KeySweep
 from reprieve.stores.sql.store import SqlStore
 from reprieve.stores.sql.tx import Statements
 
@@ -67,6 +68,7 @@ class PostgresStore(SqlStore[Tx]):
         self._enqueue_statement = enqueue.statement(self._address.schema, is_own=True)
         self._lock = ClaimLock()
         self._lanes = LaneCache()
+        self._key_sweep = KeySweep()
         self._pool = ConnectionPool(self._address)
         self._notifier = Notifier(self._address)
         self._ids = Ids()
@@ -191,7 +193,7 @@ class PostgresStore(SqlStore[Tx]):
         return replace(
             jobs,
             events=await self._write(lambda tx: prune.prune_events(tx, retention)),
-            keys=await self._write(lambda tx: prune.prune_keys(tx, retention)),
+            keys=await self._write(lambda tx: prune.prune_keys(tx, self._key_sweep, retention)),
             results=await self._write(lambda tx: prune.prune_results(tx, retention)),
         )
 

@@ -11,6 +11,7 @@ import msgspec
 from reprieve.core.duration import milliseconds
 from reprieve.core.job import Job
 from reprieve.stores.protocol import Pruned, Retention
+from reprieve.stores.sql.expired_keys import KeyPosition, KeySweep
 from reprieve.stores.sqlite.finished import shorten
 from reprieve.stores.sqlite.rows import row_id
 from reprieve.stores.sqlite.statements import statements
@@ -22,7 +23,7 @@ MAX_SETTLEMENTS = 200
 """Settlements whose succeeded jobs one call deletes; each may hold a hundred jobs."""
 
 
-def prune(tx: sqlite3.Connection, retention: Retention) -> Pruned:
+def prune(tx: sqlite3.Connection, sweep: KeySweep, retention: Retention) -> Pruned:
     """Delete what is older than its retention; return how much."""
     sql = statements("prune")
     now = retention.now
@@ -43,7 +44,7 @@ def prune(tx: sqlite3.Connection, retention: Retention) -> Pruned:
         events=tx.execute(
             sql["events"], {"before": now - milliseconds(retention.events_for), "max_rows": MAX_ROWS}
         ).rowcount,
-        keys=tx.execute(sql["keys"], {"now": now, "max_rows": MAX_ROWS}).rowcount,
+        keys=_prune_keys(tx, sweep, now),
         results=tx.execute(sql["results"], {"now": now, "max_rows": MAX_ROWS}).rowcount,
     )
 
@@ -65,6 +66,19 @@ def _prune_finished(tx: sqlite3.Connection, queue: int, retention: Retention) ->
     before = retention.now - milliseconds(retention.succeeded_for)
     old = {"queue": queue, "oldest": oldest, "before": before, "max_rows": MAX_SETTLEMENTS}
     return gone + sum(int(count) for (count,) in tx.execute(sql["finished"], old).fetchall())
+
+
+def _prune_keys(tx: sqlite3.Connection, sweep: KeySweep, now: int) -> int:
+    """Delete expired keys whose jobs are gone, of the next ones in the sweep."""
+    sql, after = statements("prune"), sweep.position(now)
+    wanted = {"after": after.expires_at, "after_key": after.key, "now": now, "max_rows": MAX_ROWS}
+    expired = tx.execute(sql["expired_keys"], wanted).fetchall()
+    free = [(key,) for _, key, is_held in expired if not is_held]
+    tx.executemany(sql["delete_key"], free)
+    if expired:
+        expires_at, key, _ = expired[-1]
+        sweep.advance(KeyPosition(expires_at, key))
+    return len(free)
 
 
 def _delete_dead(tx: sqlite3.Connection, job: Job) -> bool:

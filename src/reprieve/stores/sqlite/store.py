@@ -24,6 +24,7 @@ from reprieve.stores.protocol import (
     Pruned,
     Retention,
 )
+from reprieve.stores.sql.expired_keys import KeySweep
 from reprieve.stores.sql.store import SqlStore
 from reprieve.stores.sql.tx import Statements
 from reprieve.stores.sqlite import annotations, enqueue, entries, prune, sessions, settle, update_limits
@@ -67,6 +68,7 @@ class SqliteStore(SqlStore[sqlite3.Connection]):
         self.clock = SystemClock()
         """The clock of the machine, which all processes of the file share."""
         self._lanes = LaneCache()
+        self._key_sweep = KeySweep()
         self._ids_lock = threading.Lock()
         self._shown = self._lanes if path is None else LaneCache()
         self._connections = Connections(
@@ -187,7 +189,7 @@ class SqliteStore(SqlStore[sqlite3.Connection]):
 
     async def prune(self, retention: Retention) -> Pruned:
         """Delete what ended long enough ago."""
-        return await self._write(lambda tx: prune.prune(tx, retention))
+        return await self._write(lambda tx: prune.prune(tx, self._key_sweep, retention))
 
     async def entries(self, prefix: str = "") -> list[Entry]:
         """Return the entries whose key begins with the prefix."""

@@ -66,14 +66,21 @@ select create_event_days(%(now)s, 3);
 
 -- name: keys
 -- A key that an open transaction is taking over is locked, and skipped.
-with gone as (
+with expired as (
+    select u.expires_at, u.key, (select job.id from job where job.id = u.job) is null as is_free from unique_key as u
+    where (u.expires_at, u.key) > (%(after)s, %(after_key)s) and u.expires_at <= %(now)s
+    order by u.expires_at, u.key limit %(max_rows)s
+), gone as (
     delete from unique_key where key = any (array(
-        select key from unique_key as u
-        where expires_at <= %(now)s and not exists (select 1 from job where job.id = u.job)
-        order by expires_at limit %(max_rows)s for update of u skip locked
+        select u.key from unique_key as u
+        where u.key = any (array(select key from expired where is_free)) and u.expires_at <= %(now)s
+          and (select job.id from job where job.id = u.job) is null
+        for update of u skip locked
     )) returning 1
+), reached as (
+    select expires_at, key from expired order by expires_at desc, key desc limit 1
 )
-select count(*) from gone;
+select (select count(*) from gone), (select expires_at from reached), (select key from reached);
 
 -- name: results
 with gone as (

@@ -38,12 +38,13 @@ delete from reprieve_event as event where seq in (
     select seq from reprieve_event as old where at < :before order by at limit :max_rows
 );
 
--- name: keys
-delete from reprieve_unique_key as unique_key where key in (
-    select key from reprieve_unique_key as old
-    where expires_at <= :now and not exists (select 1 from reprieve_job as job where job.id = old.job)
-    order by expires_at limit :max_rows
-);
+-- name: expired_keys
+select expires_at, key, exists (select 1 from reprieve_job as job where job.id = unique_key.job)
+from reprieve_unique_key as unique_key
+where (expires_at, key) > (:after, :after_key) and expires_at <= :now order by expires_at, key limit :max_rows;
+
+-- name: delete_key
+delete from reprieve_unique_key where key = ?;
 
 -- name: results
 delete from reprieve_result as result where id in (
