@@ -140,7 +140,6 @@ def test_a_returned_job_is_due_at_once_and_remembers_a_crash() -> None:
 @pytest.mark.parametrize(
     "move",
     [
-        Succeed(),
         Retry(due_at=NOW, cause=CAUSE, delay=1),
         Park(gate="ses", due_at=NOW, cause=CAUSE),
         Snooze(due_at=NOW),

@@ -138,7 +138,8 @@ def _changes(job: Job, move: Move, at: int) -> dict[str, object]:
                 "waiting_for": "turn",
             }
         case Succeed():
-            return _UNLEASED | _CLEARED | {"finished_at": at}
+            # Its record need not be written again: it never runs again, so a suspicion means nothing any more.
+            return _UNLEASED | {"finished_at": at}
         case Retry():
             waiting = {"due_at": move.due_at, "waiting_for": "retry", "delay": move.delay, "is_manual": False}
             return _UNLEASED | _CLEARED | _after_failure(job, move, at) | waiting
