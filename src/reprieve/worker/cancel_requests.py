@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 
 from reprieve.clock import Clock
+from reprieve.core.job import Job
 from reprieve.stores.paginate import find_all
 from reprieve.stores.protocol import Filter, Store
 from reprieve.worker.attempts import Attempts
@@ -38,9 +39,26 @@ class CancelRequests:
         running = list(self._attempts.running)
         held = await find_all(self._store, Filter(session=self._session), self._clock.now())
         jobs = {job.id: job for job in held}
+        lost = [job_id for job_id in running if job_id not in jobs]
+        jobs |= {job.id: job for job in await self._gone_back(lost)}
         for attempt in [self._attempts.running[job_id] for job_id in running if job_id in self._attempts.running]:
             job = jobs.get(attempt.job.id)
             if job is None:
                 attempt.stop("stopped")
             elif job.cancel_request is not None:
                 attempt.cancel(job)
+
+    async def _gone_back(self, lost: Sequence[str]) -> list[Job]:
+        """Return the jobs that wait in the store as they were before this session claimed them.
+
+        The store was restored to an earlier state. No session runs them, and this one may claim them again; then the
+        attempt goes on.
+        """
+        if not lost:
+            return []
+        page = await self._store.find(Filter(ids=tuple(lost)), self._clock.now())
+        return [job for job in page.jobs if job.state == "waiting" and job.version < self._version_of(job.id)]
+
+    def _version_of(self, job_id: str) -> int:
+        attempt = self._attempts.running.get(job_id)
+        return 0 if attempt is None else attempt.job.version
