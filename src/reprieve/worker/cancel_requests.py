@@ -39,6 +39,8 @@ class CancelRequests:
         running = list(self._attempts.running.values())
         held = await find_all(self._store, Filter(session=self._session), self._clock.now())
         jobs = {job.id: job for job in held}
+        lost = [attempt.job for attempt in running if attempt.job.id not in jobs]
+        jobs |= {job.id: job for job in await self._gone_back(lost)}
         for attempt in running:
             if self._attempts.running.get(attempt.job.id) is not attempt:
                 continue
@@ -47,6 +49,18 @@ class CancelRequests:
                 attempt.stop("stopped")
             elif job.cancel_request is not None and _lease(job) == _lease(attempt.job):
                 attempt.cancel(job)
+
+    async def _gone_back(self, lost: Sequence[Job]) -> list[Job]:
+        """Return the jobs that wait in the store as they were before this session claimed them.
+
+        The store was restored to an earlier state. No session runs them, and this one may claim them again; then the
+        attempt goes on.
+        """
+        if not lost:
+            return []
+        versions = {job.id: job.version for job in lost}
+        page = await self._store.find(Filter(ids=tuple(versions)), self._clock.now())
+        return [job for job in page.jobs if job.state == "waiting" and job.version < versions[job.id]]
 
 
 def _lease(job: Job) -> tuple[int, int]:

@@ -80,6 +80,16 @@ def log_refused(change: Change, result: ChangeResult) -> None:
     log.warning("late result refused", **_facts(change.job), result=type(change.event.move).__name__, answer=result)
 
 
+def log_leased_again(job: Job) -> None:
+    """Log that the store has leased a job to the session that holds it already: the store was restored."""
+    log.warning("job leased again", **_names(job))
+
+
+def log_unknown_lease(job: Job) -> None:
+    """Log that the session holds a job that it did not claim, and gives it back: the store was restored."""
+    log.warning("unknown lease given back", **_names(job))
+
+
 def _names(job: Job) -> dict[str, object]:
     return logs.job_fields(job)
 

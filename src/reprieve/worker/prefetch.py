@@ -56,6 +56,10 @@ class PrefetchBuffer:
         """Append the jobs of a claim."""
         self._jobs.extend((now, job) for job in jobs)
 
+    def ids(self) -> set[str]:
+        """Return the ids of the jobs that wait."""
+        return {job.id for _, job in self._jobs}
+
     def first(self) -> Job:
         """Return the next job to start."""
         return self._jobs[0][1]

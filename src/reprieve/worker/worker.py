@@ -7,7 +7,7 @@ The module reads in the order of a job: fetch, run, settle. The parts are descri
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 
 import structlog
@@ -17,7 +17,10 @@ from reprieve.core.change import Change
 from reprieve.core.job import Job
 from reprieve.core.outcome import Interrupted, Outcome
 from reprieve.errors import SessionDead, StoreError
+from reprieve.stores.paginate import find_all
+from reprieve.stores.protocol import Claimed, Filter
 from reprieve.worker.in_flight import InFlightTable
+from reprieve.worker.job_logging import log_leased_again, log_unknown_lease
 from reprieve.worker.notifier import wake_ups
 from reprieve.worker.parts import WorkerParts
 from reprieve.worker.prefetch import MAX_PREFETCHED_JOBS, PrefetchBuffer
@@ -29,6 +32,9 @@ log = structlog.get_logger("reprieve")
 
 MAX_IDLE_SECONDS = 5.0
 """Seconds after which an idle worker claims without a notification, in case it missed one."""
+
+COMPARE_SECONDS = 15.0
+"""Seconds between two comparisons of the jobs that a session holds with those that it knows."""
 
 PULSE_SECONDS = 0.5
 """Seconds between two signs that the event loop turns, and between two checks for jobs that wait for too long."""
@@ -67,6 +73,10 @@ class Worker:
         self._prefetched = PrefetchBuffer()
         self._changes: list[Change] = []
         """What the next claim settles."""
+        self._outcomes: dict[str, Outcome] = {}
+        """How the attempts of these changes ended, by the ids of their jobs."""
+        self._compare_at = ticks() + COMPARE_SECONDS
+        """When the jobs that the store says this session holds are next compared with those that it knows."""
         self._is_stopping = False
         self._may_claim = True
         """Whether there may be jobs to fetch: the last claim found some, or a notification has come since."""
@@ -80,6 +90,8 @@ class Worker:
         async with supervised_loops(self._loops(), self.parts.outage):
             try:
                 while not (self._is_stopping and not (self._attempts.running or self._prefetched or self._changes)):
+                    if ticks() > self._compare_at:
+                        await self._give_back_unknown()
                     limit = self._room()
                     if self._changes or (limit and self._may_claim):
                         await self._claim(limit)
@@ -115,6 +127,7 @@ class Worker:
     async def _claim(self, limit: int) -> None:
         """Settle what has ended and fetch up to `limit` jobs, in one call."""
         changes, self._changes = self._changes, []
+        outcomes, self._outcomes = self._outcomes, {}
         try:
             claimed = await self._claims.claim(self._queues, limit, changes)
         except SessionDead:
@@ -128,10 +141,61 @@ class Worker:
             # A store may lease fewer jobs than it was asked for; then `next_at` says that there are more.
             is_more = claimed.next_at is not None and claimed.next_at <= self._clock.now()
             self._may_claim = len(claimed.jobs) == limit or (is_more and bool(claimed.jobs))
-        self._prefetched.add(claimed.jobs, ticks())
+        self._prefetched.add(self._new_jobs(claimed, changes, outcomes), ticks())
         if self._is_stopping:
             self._give_back(lambda _: True)
         self._start()
+
+    def _new_jobs(self, claimed: Claimed, changes: Sequence[Change], outcomes: Mapping[str, Outcome]) -> list[Job]:
+        """Return the jobs of a claim that are to be started.
+
+        A store that was restored to an earlier state leases jobs again that this session runs or has just run, under no
+        higher version. They are not run twice: the attempt goes on under the new lease, and an outcome that was refused
+        settles the new one. Under a higher version, the job has moved on without the attempt, which is ended first.
+        """
+        if not claimed.jobs:
+            return []
+        refused = (change for change, result in zip(changes, claimed.results, strict=True) if result == "refused")
+        versions = {change.job.id: change.version for change in refused}
+        waiting = self._prefetched.ids()
+        new = []
+        for job in claimed.jobs:
+            attempt = self._attempts.running.get(job.id)
+            if attempt is not None and job.version > attempt.job.version:
+                attempt.stop("stopped")
+                new.append(job)
+                continue
+            if attempt is not None:
+                attempt.job = job
+            elif job.version <= versions.get(job.id, -1):
+                self._settle(job, outcomes[job.id])
+            else:
+                new.append(job)
+                if job.id not in waiting:
+                    continue
+            log_leased_again(job)
+        again = {job.id for job in new} & waiting
+        self._prefetched.remove(lambda job: job.id in again)
+        return new
+
+    async def _give_back_unknown(self) -> None:
+        """Give back jobs that this session holds in a store that was restored, and does not know.
+
+        No claim is under way, so every other job that it holds is known here.
+        """
+        self._compare_at = ticks() + COMPARE_SECONDS
+        if self._is_stopping:
+            return
+        try:
+            held = await find_all(self._store, Filter(session=self.session), self._clock.now())
+        except StoreError:
+            # The claims wait until the store is back.
+            return
+        known = {*self._attempts.running, *self._prefetched.ids(), *self._outcomes}
+        for job in held:
+            if job.id not in known:
+                log_unknown_lease(job)
+                self._settle(job, Interrupted())
 
     async def _idle(self, limit: int) -> None:
         """Wait until an attempt ends, the store notifies, or the next job is due."""
@@ -167,7 +231,7 @@ class Worker:
         """Start prefetched jobs while there are free slots."""
         while self._prefetched and len(self._attempts.running) < self._attempts.slots:
             dependency = self._prefetched.first().dependency
-            if self._gates.is_unconfirmed(dependency):
+            if self._gates.is_unconfirmed(dependency) or self._prefetched.first().id in self._attempts.running:
                 return
             if dependency and self._gates.is_held(dependency):
                 self._give_back(lambda job: self._gates.is_held(job.dependency))
@@ -183,6 +247,7 @@ class Worker:
 
     def _settle(self, job: Job, outcome: Outcome) -> None:
         self._changes.append(self._settlement.settle(job, outcome))
+        self._outcomes[job.id] = outcome
         self._wake.set()
 
     def _give_back(self, is_wanted: Callable[[Job], bool]) -> None:
@@ -220,6 +285,8 @@ class Worker:
         while True:
             now = ticks()
             self._in_flight.heartbeat(now)
+            if now > self._compare_at:
+                self._wake.set()
             if stale := self._prefetched.stale(now):
                 # Or as many would be fetched again at once.
                 self._attempts.count_running()

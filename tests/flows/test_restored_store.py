@@ -1,0 +1,127 @@
+"""A store restored to an earlier state under a running worker: what runs is recognised, and nothing stays leased."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+
+import psycopg
+import redis
+
+from reprieve.stores.protocol import Filter
+from tests.flows.fleet import PATIENCE, Stage, calls, flow
+from tests.flows.ground import File, Ground, Keys, Schema
+from tests.flows.workload import nap, stay
+
+Restore = Callable[[], None]
+
+
+def save_file(path: str) -> Restore:
+    """Copy a database, and restore it as `.restore` of the command line does: in a transaction, into the same file."""
+    copy = sqlite3.connect(":memory:", check_same_thread=False)
+    with closing(sqlite3.connect(path)) as live:
+        live.backup(copy)
+
+    def restore() -> None:
+        with closing(copy), closing(sqlite3.connect(path, timeout=30)) as live:
+            copy.backup(live)
+
+    return restore
+
+
+def save_schema(server: str, schema: str) -> Restore:
+    """Copy the rows of a schema, and put them back in one transaction."""
+    with psycopg.connect(server) as admin:
+        admin.execute(f"set search_path = {schema}")
+        columns = (
+            "select relname, string_agg(quote_ident(attname), ', ') "
+            "from pg_class join pg_attribute on attrelid = pg_class.oid where relkind = 'r' "
+            "and relnamespace = %s::regnamespace and attnum > 0 and attgenerated = '' group by 1"
+        )
+        tables: dict[str, str] = dict(admin.execute(columns, [schema]).fetchall())
+        rows = {table: admin.execute(f"select {names} from {table}").fetchall() for table, names in tables.items()}  # noqa: S608 - our own tables
+
+    def restore() -> None:
+        with psycopg.connect(server) as admin:
+            admin.execute(f"set search_path = {schema}")
+            admin.execute(f"lock table {', '.join(tables)} in access exclusive mode")
+            for table in tables:
+                admin.execute(f"delete from {table}")  # noqa: S608 - our own tables
+            for table, found in rows.items():
+                for row in found:
+                    values = f"overriding system value values ({', '.join(['%s'] * len(row))})"
+                    admin.execute(f"insert into {table} ({tables[table]}) {values}", row)
+
+    return restore
+
+
+def save_keys(url: str) -> Restore:
+    """Copy all keys of a server, and put them back in one transaction."""
+    with closing(redis.Redis.from_url(url)) as client:
+        saved = {key: (max(0, client.pttl(key)), client.dump(key)) for key in client.scan_iter(count=1_000)}
+
+    def restore() -> None:
+        with closing(redis.Redis.from_url(url)) as client:
+            pipeline = client.pipeline(transaction=True)
+            pipeline.flushdb()
+            for key, (ttl, value) in saved.items():
+                if value is not None:
+                    pipeline.restore(key, ttl, value)
+            pipeline.execute()
+
+    return restore
+
+
+def save(ground: Ground) -> Restore:
+    """Save a store as it is now; return how to restore it."""
+    if isinstance(ground, File):
+        return save_file(ground.url.removeprefix("sqlite:///"))
+    if isinstance(ground, Schema):
+        return save_schema(ground.url.partition("?")[0], ground.name)
+    assert isinstance(ground, Keys)
+    return save_keys(ground.url)
+
+
+async def is_nothing_held(stage: Stage) -> bool:
+    page = await stage.app.store.find(Filter(statuses=frozenset({"running"})), stage.app.clock.now())
+    return not page.jobs
+
+
+async def work_on(stage: Stage, slots: int) -> None:
+    """Check that all slots of the worker can be used at once, and are free afterwards."""
+    wanted = await stage.enqueue(*calls(stay, slots, stage.mark("more")))
+    await stage.running(*wanted)
+    stage.release("more")
+    await stage.succeeded(*wanted)
+    await stage.until(lambda: is_nothing_held(stage), "nothing is held")
+
+
+@flow
+async def test_a_job_that_a_restored_store_leases_again_runs_once(stage: Stage) -> None:
+    tree = stage.hire(slots=2)
+    await stage.succeeded(*await stage.enqueue(*calls(nap, 2)))
+    job_id = await stage.enqueue_one(stay.using(delay=1.0).call(stage.mark("end")))
+    restore = await asyncio.to_thread(save, stage.ground)
+    await stage.running(job_id)
+    await asyncio.to_thread(restore)
+    await stage.until(lambda: tree.said("job leased again"), "the job is leased again", 2 * PATIENCE)
+    stage.release("end")
+    await stage.succeeded(job_id)
+    assert len(stage.began(job_id)) == 1
+    await work_on(stage, 2)
+    assert tree.status() is None
+
+
+@flow
+async def test_a_job_that_only_a_restored_store_says_is_running_runs_again(stage: Stage) -> None:
+    tree = stage.hire(slots=2)
+    job_id = await stage.enqueue_one(stay.call(stage.mark("end")))
+    await stage.running(job_id)
+    restore = await asyncio.to_thread(save, stage.ground)
+    stage.release("end")
+    await stage.succeeded(job_id)
+    await asyncio.to_thread(restore)
+    await stage.succeeded(job_id, within=2 * PATIENCE)
+    assert len(stage.began(job_id)) == 2
+    await work_on(stage, 2)
+    assert tree.status() is None
