@@ -198,6 +198,7 @@ class Reprieve:
                         largest_payload=settings.largest_payload,
                         shared=settings.shared,
                         may_wait=may_wait,
+                        stuck_after=settings.stuck_after,
                     )
         return self._store
 

@@ -5,7 +5,9 @@ import asyncio
 import pytest
 
 from reprieve import Cancel, Fail, Policy, Reprieve, Task, current_job
+from reprieve.admin.lookup import find_job
 from reprieve.backoff import fixed
+from reprieve.config import Settings
 from reprieve.core import move
 from reprieve.core.ids import make_id
 from reprieve.core.move import ManualRetry
@@ -18,7 +20,7 @@ from reprieve.errors import (
     MaxRetriesExceeded,
     ValidationError,
 )
-from reprieve.stores.protocol import LimitUpdate
+from reprieve.stores.protocol import Filter, LimitUpdate
 from reprieve.testing import FakeClock, adrain, drain
 
 REFUSED = ConnectionError("refused")
@@ -286,3 +288,25 @@ def test_an_attempt_is_stopped_at_the_deadline_of_its_job(app: Reprieve, clock: 
     assert (dead.death, dead.charged, dead.cause and dead.cause.code) == ("expired", 1, "expired")
     assert dead.cause is not None
     assert dead.cause.reason == "its deadline passed while it ran"
+
+
+async def test_the_setting_says_everywhere_when_a_job_is_stuck(clock: FakeClock) -> None:
+    seen: list[object] = []
+    app = Reprieve(settings=Settings(url="sqlite://:memory:", stuck_after=600.0), clock=clock)
+
+    @app.task(name="slow")
+    async def slow() -> None:
+        if current_job().attempt > 1:
+            return
+        clock.advance("9m")
+        seen.append((await find_job(app.store, clock, current_job().id)).status)
+        clock.advance("1m")
+        seen.append((await find_job(app.store, clock, current_job().id)).status)
+        seen.append(await app.store.tally("status", Filter(), clock.now()))
+        await app.job(current_job().id).aretry(by="ana", reason="it hangs")
+
+    job = await slow.aenqueue()
+    await adrain(app)
+    assert seen == ["running", "stuck", {"stuck": 1}]
+    assert (await job.afetch()).state == "succeeded"
+    await app.aclose()

@@ -160,6 +160,7 @@ def read(choice: Choice, work: Callable[["Store"], Coroutine[Any, Any, T]]) -> T
                 largest_payload=settings.largest_payload,
                 shared=settings.shared,
                 must_exist=True,
+                stuck_after=settings.stuck_after,
             )
         except StoreNotFound as error:
             if not choice.is_default:

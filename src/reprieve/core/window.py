@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import NoReturn
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -12,6 +12,8 @@ from reprieve.errors import InvalidWindow, UnknownTimeZone, WindowNeverOpens
 
 _DAY = 24 * 60
 _WEEK = 7 * _DAY
+_MAX_STEP_MS = 3 * 3_600_000
+"""The steps in which changes of the clock are searched for: no zone sets its clock twice within one."""
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _SPAN = re.compile(r"(?:([a-z]{3})(?:-([a-z]{3}))? )?(\d\d):(\d\d)-(\d\d):(\d\d)")
 
@@ -51,25 +53,47 @@ class Window:
         object.__setattr__(self, "closed", _spans_of(shut))
 
     def opens_at(self, at: int) -> int:
-        """Return the first time from `at` on at which a retry may start."""
-        local = datetime.fromtimestamp(at / 1_000, _load_zone(self.zone))
-        opening = local
-        while (end := self._end_of_span(opening)) is not None:
-            days, minute = divmod(end - opening.weekday() * _DAY, _DAY)
-            # Keep the fold: in the second pass of a repeated hour, the span ends in that pass.
-            opening = (opening + timedelta(days=days)).replace(
-                hour=minute // 60, minute=minute % 60, second=0, microsecond=0, fold=opening.fold
-            )
-        return at if opening is local else round(opening.timestamp() * 1_000)
+        """Return the first time from `at` on at which a retry may start: the clock then shows no closed time."""
+        zone = _load_zone(self.zone)
+        while (left_ms := self._closed_for(_local(at, zone))) is not None:
+            end_at = at + left_ms
+            # Where the clock is set forward or back, the rest of the span is skipped, or time before it comes again.
+            change_at = _next_change(at, end_at, zone)
+            at = end_at if change_at is None else change_at
+        return at
 
-    def _end_of_span(self, local: datetime) -> int | None:
+    def _closed_for(self, local: datetime) -> int | None:
+        """Return the milliseconds by the clock until the closed span ends; None outside of all spans."""
         minute = local.weekday() * _DAY + local.hour * 60 + local.minute
+        elapsed_ms = local.second * 1_000 + local.microsecond // 1_000
         for start, end in self.closed:
             if start <= minute < end:
-                return end
+                return (end - minute) * 60_000 - elapsed_ms
             if start <= minute + _WEEK < end:
-                return end - _WEEK
+                return (end - minute - _WEEK) * 60_000 - elapsed_ms
         return None
+
+
+def _local(at: int, zone: ZoneInfo) -> datetime:
+    return datetime.fromtimestamp(at / 1_000, zone)
+
+
+def _next_change(start_at: int, end_at: int, zone: ZoneInfo) -> int | None:
+    """Return the first time after `start_at`, and not after `end_at`, at which the clock of a zone is set."""
+    offset = _local(start_at, zone).utcoffset()
+    while start_at < end_at:
+        next_at = min(end_at, start_at + _MAX_STEP_MS)
+        if _local(next_at, zone).utcoffset() == offset:
+            start_at = next_at
+            continue
+        while next_at - start_at > 1:
+            middle_at = (start_at + next_at) // 2
+            if _local(middle_at, zone).utcoffset() == offset:
+                start_at = middle_at
+            else:
+                next_at = middle_at
+        return next_at
+    return None
 
 
 def _minutes(spans: str | Iterable[str]) -> set[int]:

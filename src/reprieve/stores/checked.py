@@ -61,9 +61,13 @@ from reprieve.stores.protocol import (
 class CheckedStore(ForwardingStore):
     """A store that takes only what can be stored, and nothing after it was closed; see `checked`."""
 
-    def __init__(self, inner: Store, largest_payload: int) -> None:
-        """Take the store that keeps the jobs, and how many bytes a payload, a result or progress may have."""
+    def __init__(self, inner: Store, largest_payload: int, stuck_after: float | None = None) -> None:
+        """Take the store that keeps the jobs, and how many bytes a payload, a result or progress may have.
+
+        A search that does not say when a running job is stuck takes `stuck_after`, in seconds.
+        """
         super().__init__(inner)
+        self._stuck_after = stuck_after
         self._largest_payload = largest_payload
         self._calls = Calls()
         rules = inner.enqueue_rules if isinstance(inner, HasEnqueueRules) else EnqueueRules()
@@ -149,7 +153,14 @@ class CheckedStore(ForwardingStore):
             check_page_limit(limit)
         else:
             wanted = replace(wanted, ids=tuple(map(parse_id, wanted.ids)))
-        return await super().find(wanted, now, cursor, limit)
+        return await super().find(self._completed(wanted), now, cursor, limit)
+
+    async def tally(self, by: Tally, wanted: Filter, now: int) -> dict[str, int]:
+        """Count jobs by one of their fields."""
+        return await super().tally(by, self._completed(wanted), now)
+
+    def _completed(self, wanted: Filter) -> Filter:
+        return wanted if wanted.stuck_after is not None else replace(wanted, stuck_after=self._stuck_after)
 
     async def tally(self, by: Tally, wanted: Filter, now: int) -> dict[str, int]:
         """Count jobs."""
@@ -272,13 +283,15 @@ _CAPABILITIES: tuple[tuple[type, type[CheckedStore]], ...] = (
 )
 
 
-def checked(store: Store, *, largest_payload: int = MAX_PAYLOAD_BYTES) -> CheckedStore:
+def checked(
+    store: Store, *, largest_payload: int = MAX_PAYLOAD_BYTES, stuck_after: float | None = None
+) -> CheckedStore:
     """Return the store behind checks of its arguments and of its state, with the capabilities that it has itself.
 
     Concurrent enqueues become one call; see `EnqueueRules` for what the store may say about it.
     """
     capabilities = tuple(part for capability, part in _CAPABILITIES if isinstance(store, capability))
-    return _class_with(capabilities)(store, largest_payload)
+    return _class_with(capabilities)(store, largest_payload, stuck_after)
 
 
 @cache

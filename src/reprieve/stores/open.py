@@ -40,7 +40,7 @@ _OUTBOXES: Factories[Outbox] = Factories(
 _DIAGNOSTICS: Factories[Diagnostics] = Factories("store", "reprieve.diagnostics", _built_in("open_diagnostics"))
 
 
-def open_store(
+def open_store(  # noqa: PLR0913 - all options of a store: keywords with defaults
     url: str,
     *,
     durability: Literal["full", "fast", "strict"] = "full",
@@ -48,6 +48,7 @@ def open_store(
     shared: bool = False,
     must_exist: bool = False,
     may_wait: bool = True,
+    stuck_after: float | None = None,
 ) -> CheckedStore:
     """Open the store that a URL names, behind `checked`.
 
@@ -66,6 +67,8 @@ def open_store(
 
     `may_wait=False` is for a caller with an open transaction, perhaps on the file of the store: opening raises
     `StoreNotFound` where it would wait for the end of that transaction.
+
+    `stuck_after` are the seconds after which searches take a running job for stuck; half an hour unless given.
     """
     options = OpenOptions(
         durability=durability,
@@ -74,7 +77,7 @@ def open_store(
         must_exist=must_exist,
         may_wait=may_wait,
     )
-    return checked(_STORES.open(url, options), largest_payload=largest_payload)
+    return checked(_STORES.open(url, options), largest_payload=largest_payload, stuck_after=stuck_after)
 
 
 def open_outbox(url: str, *, largest_payload: int = MAX_PAYLOAD_BYTES) -> Outbox:

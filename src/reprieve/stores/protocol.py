@@ -164,6 +164,8 @@ class Filter(Record):
     """Only jobs that ended at this instant or later; earlier succeeded jobs are not read."""
     newest_first: bool = False
     """Return the jobs that were enqueued or ended last first, where the store keeps that order."""
+    stuck_after: float | None = None
+    """Seconds after which a running job counts as stuck; None: the default, or what `open_store` was given."""
 
 
 class Page(Record):

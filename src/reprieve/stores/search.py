@@ -8,7 +8,7 @@ from typing import Literal, Protocol, TypeAlias
 import msgspec
 
 from reprieve.core.job import Job
-from reprieve.core.status import Status
+from reprieve.core.status import STUCK_AFTER_SECONDS, Status
 from reprieve.errors import InvalidCursor
 from reprieve.stores.protocol import Filter, Page, Tally
 
@@ -44,8 +44,8 @@ class LaneNames(Protocol):
 class Search(Protocol):
     """What a store does for one search."""
 
-    def status(self, job: Job, lane: int) -> Status:
-        """Return the status of a job."""
+    def status(self, job: Job, lane: int, stuck_after: float) -> Status:
+        """Return the status of a job; one that runs for `stuck_after` seconds is stuck."""
         ...
 
     def by_ids(self, ids: Sequence[str]) -> Iterable[tuple[Job, int]]:
@@ -56,7 +56,7 @@ class Search(Protocol):
         """Return the jobs of one source after a key; jobs that do not match the filter may be left out."""
         ...
 
-    def counts(self) -> Iterator[tuple[Status, LaneNames, int]]:
+    def counts(self, stuck_after: float) -> Iterator[tuple[Status, LaneNames, int]]:
         """Return how many jobs of each lane have which status, succeeded ones left out, by the counters of lanes."""
         ...
 
@@ -68,7 +68,8 @@ class Search(Protocol):
 def find(search: Search, wanted: Filter, cursor: str, limit: int, shapes: Shapes) -> Page:
     """Return a page of jobs."""
     if wanted.ids is not None:
-        return _page(search, [found for found in search.by_ids(wanted.ids) if _matches(search, *found, wanted)])
+        by_ids = [found for found in search.by_ids(wanted.ids) if _matches(search, *found, wanted)]
+        return _page(search, by_ids, wanted)
     sources = _sources_of(wanted)
     source, after = _read_cursor(cursor, sources, shapes) if cursor else (sources[0], [])
     found: list[tuple[Job, int]] = []
@@ -79,14 +80,14 @@ def find(search: Search, wanted: Filter, cursor: str, limit: int, shapes: Shapes
             if job is not None and _matches(search, job, lane, wanted):
                 found.append((job, lane))
             if job is None or len(found) == limit or examined == EXAMINED:
-                return _page(search, found, _write_cursor(current, key))
-    return _page(search, found)
+                return _page(search, found, wanted, _write_cursor(current, key))
+    return _page(search, found, wanted)
 
 
-def _page(search: Search, found: Sequence[tuple[Job, int]], cursor: str = "") -> Page:
+def _page(search: Search, found: Sequence[tuple[Job, int]], wanted: Filter, cursor: str = "") -> Page:
     return Page(
         jobs=tuple(job for job, _ in found),
-        statuses=tuple(search.status(job, lane) for job, lane in found),
+        statuses=tuple(search.status(job, lane, stuck_after(wanted)) for job, lane in found),
         cursor=cursor,
     )
 
@@ -96,16 +97,21 @@ def tally(search: Search, by: Tally, wanted: Filter) -> dict[str, int]:
     counts: Counter[str] = Counter()
     if by in ("death", "code", "fingerprint") or wanted.ids is not None or _is_narrow(wanted):
         for job, lane in _all(search, wanted):
-            name = name_of(by, search.status(job, lane), job)
+            name = name_of(by, search.status(job, lane, stuck_after(wanted)), job)
             if name or by not in ("death", "code", "fingerprint"):
                 counts[name] += 1
         return dict(counts)
-    for status, lane_names, number in search.counts():
+    for status, lane_names, number in search.counts(stuck_after(wanted)):
         if number and is_in(lane_names, wanted) and (not wanted.statuses or status in wanted.statuses):
             counts[name_of(by, status, lane_names)] += number
     if not wanted.statuses or "succeeded" in wanted.statuses:
         counts.update(search.succeeded(by, wanted))
     return dict(counts)
+
+
+def stuck_after(wanted: Filter) -> float:
+    """Return the seconds after which a search takes a running job for stuck."""
+    return STUCK_AFTER_SECONDS if wanted.stuck_after is None else wanted.stuck_after
 
 
 def is_in(names: LaneNames, wanted: Filter) -> bool:
@@ -171,7 +177,7 @@ def _matches(search: Search, job: Job, lane: int, wanted: Filter) -> bool:
         and (not wanted.code or (cause is not None and cause.code == wanted.code))
         and (not wanted.fingerprint or (cause is not None and cause.fingerprint == wanted.fingerprint))
         and (wanted.finished_since is None or (job.finished_at or 0) >= wanted.finished_since)
-        and (not wanted.statuses or search.status(job, lane) in wanted.statuses)
+        and (not wanted.statuses or search.status(job, lane, stuck_after(wanted)) in wanted.statuses)
     )
 
 

@@ -57,9 +57,9 @@ class PartitionSearch:
         self._now = now
         self._held = limit_states.held(connections.command("HGETALL", f"{tag}:limiters"))
 
-    def status(self, job: Job, lane: int = 0) -> Status:  # noqa: ARG002 - a job knows where it stands
-        """Return a job's status."""
-        return status_of(job, self._now, held=self._is_held(job))
+    def status(self, job: Job, lane: int, stuck_after: float) -> Status:  # noqa: ARG002 - a job knows where it stands
+        """Return the status of a job; one that runs for `stuck_after` seconds is stuck."""
+        return status_of(job, self._now, held=self._is_held(job), stuck_after=stuck_after)
 
     def _is_held(self, job: LaneNames) -> bool:
         if not self._held:
@@ -158,7 +158,7 @@ class PartitionSearch:
                 last = stored.id
                 yield at, last, self._job(stored)
 
-    def counts(self) -> Iterator[tuple[Status, LaneNames, int]]:
+    def counts(self, stuck_after: float) -> Iterator[tuple[Status, LaneNames, int]]:
         """Return status, lane and number of all jobs that have not succeeded."""
         lanes, _, queues = self._counted()
         due = self._due(queues)
@@ -174,7 +174,7 @@ class PartitionSearch:
             yield "cancelled", place, number["cancelled"]
         for _, job, _ in self._running(()):
             if job is not None:
-                yield self.status(job), job, 1
+                yield self.status(job, 0, stuck_after), job, 1
 
     def _counted(self) -> tuple[dict[bytes, list[int]], dict[str, int], list[tuple[bytes, int]]]:
         lanes, queues, due = self._connections.read("count_jobs", self._tag, self._now)

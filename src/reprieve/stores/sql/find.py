@@ -156,9 +156,9 @@ class SqlSearch(ABC, Generic[Id]):
 
     # what `search` asks for
 
-    def status(self, job: Job, lane: int) -> Status:
-        """Return the status of a job."""
-        return status_of(job, self._now, held=self._is_held(lane))
+    def status(self, job: Job, lane: int, stuck_after: float) -> Status:
+        """Return the status of a job; one that runs for `stuck_after` seconds is stuck."""
+        return status_of(job, self._now, held=self._is_held(lane), stuck_after=stuck_after)
 
     def _is_held(self, lane: int) -> bool:
         return bool(self._held) and lane != 0 and not self._held.isdisjoint(self._lane(lane).limiters)
@@ -285,7 +285,7 @@ class SqlSearch(ABC, Generic[Id]):
         row = self._tx.one(statement, {"seq": seq})
         return None if row is None else FinishedRow._make(row)
 
-    def counts(self) -> Iterator[tuple[Status, LaneNames, int]]:
+    def counts(self, stuck_after: float) -> Iterator[tuple[Status, LaneNames, int]]:
         """Return how many jobs of each lane have which status, succeeded ones left out, by the counters of lanes."""
         due: dict[int, Counter[str]] = {}
         for lane, wait, number in self._tx.all(self._sql["due"], {"now": self._now}):
@@ -305,7 +305,7 @@ class SqlSearch(ABC, Generic[Id]):
             yield "cancelled", self._lane(lane), number
         for _, job, lane in self._running(self._leases):
             if job is not None:
-                yield self.status(job, lane), self._lane(lane), 1
+                yield self.status(job, lane, stuck_after), self._lane(lane), 1
 
     def succeeded(self, by: Tally, wanted: Filter) -> Counter[str]:
         """Count succeeded jobs: by the counts of their rows where these suffice, else by reading the jobs."""

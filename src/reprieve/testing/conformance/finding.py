@@ -70,6 +70,24 @@ async def populate(store: Store) -> dict[Status, list[Job]]:
     return found
 
 
+async def check_search_says_when_a_running_job_is_stuck(store: Store) -> None:
+    worker = await Worker.open(store)
+    quick, slow = await enqueued(store), await enqueued(store, timeout=7_200.0)
+    await worker.exactly(2)
+    stuck: frozenset[Status] = frozenset({"stuck"})
+    for seconds, at, expected in (
+        (60.0, START + 60 * SECOND, [quick]),
+        (60.0, START + 60 * SECOND - 1, []),
+        (7_200.0, NOW, []),
+    ):
+        wanted = Filter(statuses=stuck, stuck_after=seconds)
+        expect_ids(await find_all(store, wanted, at), expected, f"jobs that are stuck after {seconds:g} s")
+        counts = await store.tally("status", Filter(stuck_after=seconds), at)
+        expect_equal(counts.get("stuck", 0), len(expected), f"the count of jobs that are stuck after {seconds:g} s")
+    page = await store.find(Filter(ids=(quick.id, slow.id), stuck_after=60.0), NOW)
+    expect_equal(page.statuses, ("stuck", "running"), "the statuses of two running jobs")
+
+
 async def check_jobs_are_found_by_when_they_ended(store: Store) -> None:
     worker = await Worker.open(store)
     await enqueue(store, *(new_job(store, START + number, queue=f"q{number % 2}") for number in range(6)), at=START)
