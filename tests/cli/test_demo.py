@@ -1,13 +1,19 @@
 """`reprieve demo` and `reprieve simulate`, as a person runs them."""
 
+import contextlib
+import os
 import re
+import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from threading import Event
 
 from click.testing import CliRunner
 
 from reprieve.cli.simulate import simulate
+from reprieve.clock import ticks
 
 
 def reprieve(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -36,6 +42,42 @@ def test_the_demo_loses_nothing_doubles_nothing_and_prints_plain_lines(tmp_path:
     assert "\x1b" not in played.stdout
     assert played.stderr == ""
     assert list(tmp_path.iterdir()) == []
+
+
+def processes_of(folder: Path) -> set[int]:
+    """Return the processes whose environment names the folder."""
+    found = set()
+    for environ in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if os.fsencode(folder) in environ.read_bytes():
+                found.add(int(environ.parent.name))
+    return found
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = ticks() + 60
+    while not condition():
+        assert ticks() < deadline
+        Event().wait(0.05)
+
+
+def test_the_demo_leaves_no_worker_behind_when_it_is_killed(tmp_path: Path) -> None:
+    demo = subprocess.Popen(
+        [sys.executable, "-m", "reprieve", "demo"],
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        # The demo, the supervisor of its worker, and two children.
+        wait_until(lambda: len(processes_of(tmp_path)) == 4)
+        demo.kill()
+        demo.wait()
+        wait_until(lambda: not processes_of(tmp_path))
+    finally:
+        for process in processes_of(tmp_path):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
 
 
 def test_the_simulation_shows_that_park_saves_what_backoff_alone_loses() -> None:

@@ -89,20 +89,26 @@ class Story:
     @contextlib.asynccontextmanager
     async def _worker(self) -> AsyncIterator[None]:
         """Run a worker with two processes."""
-        with (self._folder / "worker.log").open("wb") as log:
-            worker = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "reprieve", "worker", "reprieve.demo.mail:app"),
-                *("--processes", "2", "--slots", "8"),
-                stdout=log,
-                stderr=log,
-                env=self._environ,
-            )
+        # The worker watches one end; the other is held by this process alone, and so closed when it ends.
+        watched, held = os.pipe()
         try:
-            yield
+            with (self._folder / "worker.log").open("wb") as log:
+                worker = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-m", "reprieve.demo.worker", str(os.getpid()), str(watched)),
+                    pass_fds=[watched],
+                    stdout=log,
+                    stderr=log,
+                    env=self._environ,
+                )
+            try:
+                yield
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    worker.terminate()
+                await worker.wait()
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                worker.terminate()
-            await worker.wait()
+            os.close(watched)
+            os.close(held)
 
     def _mails(self) -> list[tuple[str, str]]:
         """Return the tenants and recipients of the mails; fill a few mailboxes."""
