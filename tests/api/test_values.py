@@ -9,7 +9,7 @@ import pytest
 
 from reprieve import Reprieve, ReprieveError, compat
 from reprieve.config import Settings, load
-from reprieve.errors import InvalidPolicy, InvalidSetting, ValidationError
+from reprieve.errors import InvalidSetting, InvalidTask, ValidationError
 from reprieve.testing import drain
 
 
@@ -171,8 +171,8 @@ def test_settings_in_code_are_kept_as_plain_values() -> None:
 
 
 def test_the_policy_of_an_app_is_a_policy() -> None:
-    with pytest.raises(InvalidPolicy, match="policy of an app must be a Policy"):
-        Reprieve("sqlite://:memory:", policy="email", settings=Settings())  # type: ignore[arg-type]  # that is the point
+    with pytest.raises(InvalidTask, match="policy of the app must be a Policy or the name of one, got 5"):
+        Reprieve("sqlite://:memory:", policy=5, settings=Settings())  # type: ignore[arg-type]  # that is the point
 
 
 def test_only_calls_can_be_enqueued(app: Reprieve) -> None:

@@ -43,8 +43,8 @@ BUGS = (
     Bug(
         "the version of a waiting job is not compared",
         "settle.py",
-        "if found is None or found.version != change.version:",
-        "if found is None:",
+        "if found is None or found.version != change.version or",
+        "if found is None or",
         "change_with_a_future_version_is_refused",
     ),
     Bug(
@@ -57,8 +57,8 @@ BUGS = (
     Bug(
         "a leased job stays on its lane",
         "sql/claim.sql",
-        "cast(column2 as integer) from (values {values}));",
-        "cast(column2 as integer) from (values {values}) where 0);",
+        "cast(column3 as integer) from (values {values}));",
+        "cast(column3 as integer) from (values {values}) where 0);",
         "leased_job_is_leased_once",
     ),
     Bug(
@@ -176,7 +176,7 @@ BUGS = (
     Bug(
         "another change of the same version passes for a repeat",
         "settle.py",
-        "if any(_decode_event(data) == change.event for (data,) in recorded):",
+        "if any(read_event(data) == change.event for (data,) in recorded):",
         "if recorded:",
         "another_change_of_the_same_version_is_refused",
     ),

@@ -40,8 +40,8 @@ BUGS = (
     Bug(
         "the attempt is not counted by its lease",
         "records.py",
-        "_copy(record.lease_model(model, Lease(session, at, unpack_cancel_request(cancel_request))), raw",
-        "_copy(replace(model, state='running', version=1, session=session, leased_at=at), raw",
+        "_copy(record.lease_model(head.model, lease), raw",
+        "_copy(replace(head.model, state='running', version=1, session=session, leased_at=at), raw",
         "attempt_is_counted_by_the_lease",
     ),
     Bug(
@@ -82,8 +82,8 @@ BUGS = (
     Bug(
         "due jobs are promoted early",
         "lua/waiting.lua",
-        "call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT'",
-        "call('ZRANGEBYSCORE', key, '-inf', now + 1000, 'LIMIT'",
+        "call('ZRANGEBYSCORE', key, '-inf', now, 'WITHSCORES'",
+        "call('ZRANGEBYSCORE', key, '-inf', now + 1000, 'WITHSCORES'",
         "due_job_is_taken_exactly_when_it_is_due",
     ),
     Bug(

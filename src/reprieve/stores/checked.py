@@ -157,14 +157,10 @@ class CheckedStore(ForwardingStore):
 
     async def tally(self, by: Tally, wanted: Filter, now: int) -> dict[str, int]:
         """Count jobs by one of their fields."""
-        return await super().tally(by, self._completed(wanted), now)
+        return await super().tally(by, self._completed(check_filter(wanted)), now)
 
     def _completed(self, wanted: Filter) -> Filter:
         return wanted if wanted.stuck_after is not None else replace(wanted, stuck_after=self._stuck_after)
-
-    async def tally(self, by: Tally, wanted: Filter, now: int) -> dict[str, int]:
-        """Count jobs."""
-        return await super().tally(by, check_filter(wanted), now)
 
     async def events(self, after: int = 0, limit: int = 1_000, job_id: str = "") -> list[tuple[int, Event]]:
         """Return events in the order in which they happened."""

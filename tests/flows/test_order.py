@@ -1,7 +1,4 @@
-"""Histories of defects that are known and not cured yet: those marked `pending` fail today (`pytest -m pending`).
-
-When a cure lands, its history loses the marker and becomes an ordinary test.
-"""
+"""The order of a lane: no job keeps the others from their turn."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -17,14 +14,12 @@ from reprieve.core.outcome import Failed, Outcome, Succeeded, overran
 from reprieve.registry import Registry
 from reprieve.stores.gates import open_gate, read_gate, write_gate
 from reprieve.stores.open import open_store
-from reprieve.stores.protocol import Store
+from reprieve.stores.protocol import MAX_PAYLOAD_BYTES, Store
 from reprieve.testing import FakeClock
 from reprieve.testing.conformance.stage import START, Worker, new_job
 from reprieve.worker.gates import Gates
 from reprieve.worker.settlement import Settlement
 from tests.flows.ground import Grounds
-
-PENDING = pytest.mark.pending
 
 
 @pytest.fixture
@@ -35,7 +30,6 @@ async def store(grounds: Grounds, tmp_path: Path) -> AsyncIterator[Store]:
         await store.close()
 
 
-@PENDING
 async def test_restarts_shorter_than_a_job_let_every_job_start(store: Store) -> None:
     jobs, slots = 20, 5
     await store.enqueue([new_job(store) for _ in range(jobs)], START)
@@ -50,12 +44,6 @@ async def test_restarts_shorter_than_a_job_let_every_job_start(store: Store) -> 
     assert len(started) == jobs
 
 
-@pytest.mark.parametrize(
-    "grounds",
-    # Redis puts a job that becomes due behind those that wait.
-    [pytest.param("sqlite", marks=PENDING), pytest.param("postgres", marks=PENDING), "redis"],
-    indirect=True,
-)
 async def test_two_bad_jobs_at_the_head_do_not_keep_a_gate_held(store: Store) -> None:
     clock = FakeClock(START)
     bad = [new_job(store, START - age, dependency="mail") for age in (2_000, 1_000)]
@@ -63,7 +51,7 @@ async def test_two_bad_jobs_at_the_head_do_not_keep_a_gate_held(store: Store) ->
     held = Gate(dependency="mail", mode="held", since_at=START, down_at=START, probe_at=START + 1_000)
     await write_gate(store, open_gate("mail"), held, START)
     gates = Gates(store, clock, lambda _: 0)
-    settlement = Settlement(Registry(Settings()), gates, clock)
+    settlement = Settlement(Registry(Settings()), gates, clock, MAX_PAYLOAD_BYTES)
     worker = await Worker.open(store)
     fates: dict[str, Outcome] = {job.id: overran(job, 1.0, START) for job in bad}
     probed: list[Job] = []
