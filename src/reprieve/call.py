@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Generic, TypedDict, TypeVar
 
+from reprieve.core import values
 from reprieve.core.duration import Duration, milliseconds, seconds
 from reprieve.core.job import Job
 from reprieve.core.policy import Override
@@ -54,7 +55,7 @@ class Terms:
         """Check the options, and make the job that the others are copies of."""
         self.declaration = declaration
         if options:
-            _check_options(options)
+            options = _checked(options)
             if "dependency" in options:
                 self.declaration = replace(declaration, dependency=options["dependency"])
         self.options = options
@@ -94,24 +95,30 @@ class Call(Generic[R_co]):
         self.dependency = declaration.dependency_of(args, kwargs)
 
 
-def _check_options(options: Options) -> None:
-    """Raise a `ValidationError` for an option whose value is of the wrong type, or that contradicts another."""
+def _checked(options: Options) -> Options:
+    """Return the options with plain names.
+
+    Raises a `ValidationError` for an option whose value is of the wrong type, or that contradicts another.
+    """
     if "at" in options and "delay" in options:
         message = "a job has either at or delay, not both"
         raise ValidationError(message)
-    for name in _TEXTS & options.keys():
-        value = options[name]  # type: ignore[literal-required]  # names of options
-        if not isinstance(value, str):
-            instead = "; leave it out for a job without one" if value is None else ""
-            message = f"option {name} of a job must be text, got {value!r}{instead}"
-            raise ValidationError(message)
     if options.get("queue") == "":
         message = "option queue of a job must not be empty; leave it out for the task's own queue"
         raise ValidationError(message)
+    checked = options.copy()
+    for option in _TEXTS & options.keys():
+        value = options[option]  # type: ignore[literal-required]  # names of options
+        if not isinstance(value, str):
+            instead = "; leave it out for a job without one" if value is None else ""
+            message = f"option {option} of a job must be text, got {values.shown(value)}{instead}"
+            raise ValidationError(message)
+        checked[option] = values.name(value, f"option {option} of a job", may_be_empty=True)  # type: ignore[literal-required]  # as above
     if "priority" in options:
-        require_priority(options["priority"], "of a job", ValidationError)
+        checked["priority"] = require_priority(options["priority"], "of a job", ValidationError)
     if "dependency" in options:
-        require_dependency(options["dependency"], "of a job")
+        checked["dependency"] = require_dependency(options["dependency"], "of a job")
+    return checked
 
 
 _TEXTS = frozenset({"tenant", "queue", "key", "group"})
@@ -121,13 +128,7 @@ def _override(options: Options) -> Override | None:
     """Return the retry settings of this job; None when it has none."""
     if options.keys().isdisjoint(_RETRY_SETTINGS):
         return None
-    return Override(
-        max_attempts=options.get("max_attempts"),
-        retry_delay=seconds(options["retry_delay"], "retry_delay") if "retry_delay" in options else None,
-        max_retry_delay=(
-            seconds(options["max_retry_delay"], "max_retry_delay") if "max_retry_delay" in options else None
-        ),
-    )
+    return Override(**{option: options[option] for option in _RETRY_SETTINGS & options.keys()})  # type: ignore[literal-required]  # names of options
 
 
 _RETRY_SETTINGS = frozenset({"max_attempts", "retry_delay", "max_retry_delay"})
@@ -135,6 +136,6 @@ _RETRY_SETTINGS = frozenset({"max_attempts", "retry_delay", "max_retry_delay"})
 
 def _moment(at: object) -> int:
     if not isinstance(at, datetime) or at.tzinfo is None:
-        message = f"option at of a job must be a datetime with a time zone, got {at!r}"
+        message = f"option at of a job must be a datetime with a time zone, got {values.shown(at)}"
         raise ValidationError(message)
     return milliseconds(at.timestamp())

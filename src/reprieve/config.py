@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 import msgspec
+from msgspec.structs import force_setattr
 
-from reprieve.core import presets
-from reprieve.core.duration import seconds
+from reprieve.core import presets, values
+from reprieve.core.duration import Duration, seconds
 from reprieve.core.policy import Override, Policy, resolve
 from reprieve.core.presets import Profile
 from reprieve.core.record import Record
 from reprieve.core.rule import Rule, parse_rules
 from reprieve.core.suggestion import nearest, suggest
-from reprieve.errors import InvalidSetting, ReprieveError
+from reprieve.errors import InvalidDuration, InvalidSetting, ReprieveError
 
 FILE = "reprieve.toml"
 PROJECT = "pyproject.toml"
@@ -61,21 +62,32 @@ class Settings(Record):
 
     def __post_init__(self) -> None:
         """Raise `InvalidSetting` for values out of range, and for values that contradict each other."""
+        for name in ("lease", "heartbeat", "stuck_after", "grace", "succeeded_kept_for"):
+            self._put(name, _seconds(getattr(self, name), name))
         for name in ("lease", "heartbeat", "stuck_after"):
-            if not getattr(self, name) > 0:
-                message = f"{name} must be more than 0 s, got {getattr(self, name):g} s"
-                raise InvalidSetting(message)
-        for name in ("grace", "succeeded_kept_for"):
-            if not getattr(self, name) >= 0:
-                message = f"{name} must be 0 s or more, got {getattr(self, name):g} s"
+            if not getattr(self, name):
+                message = f"{name} must be more than 0 s, got 0 s"
                 raise InvalidSetting(message)
         for name, least in (("largest_payload", 1), ("processes", 0), ("slots", 1), ("succeeded_kept", 0)):
-            if getattr(self, name) < least:
-                message = f"{name} must be {least} or more, got {getattr(self, name)}"
-                raise InvalidSetting(message)
+            self._put(name, values.whole(getattr(self, name), name, InvalidSetting, least))
+        for name in ("app", "url", "outbox", "policy"):
+            self._put(name, values.text(getattr(self, name), name, InvalidSetting))
+        self._put("profile", values.one_of(self.profile, get_args(Profile), "profile", InvalidSetting))
+        self._put("durability", values.one_of(self.durability, _DURABILITIES, "durability", InvalidSetting))
+        values.flag(self.shared, "shared", InvalidSetting)
+        if not all(isinstance(rule, Rule) for rule in self.rules):
+            message = f"rules must be a tuple of Rules, got {values.shown(self.rules)}"
+            raise InvalidSetting(message)
+        if not all(isinstance(policy, Policy) for policy in self.policies.values()):
+            message = f"policies must be Policies by the names of their tasks, got {values.shown(self.policies)}"
+            raise InvalidSetting(message)
         if self.heartbeat * 2 > self.lease:
             message = f"heartbeat must be at most half of the lease of {self.lease:g} s, got {self.heartbeat:g} s"
             raise InvalidSetting(message)
+
+    def _put(self, name: str, value: object) -> None:
+        """Keep the plain value of a setting."""
+        force_setattr(self, name, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +116,13 @@ def load(environ: Mapping[str, str] | None = None, folder: Path | None = None) -
         if name not in _PARSERS:
             message = f"{source} has an unknown setting {name!r}; {suggest(name, _PARSERS, 'settings')}"
             raise InvalidSetting(message)
-    values = {name: _parse(name, value, source) for name, (value, source) in found.items() if name != "policies"}
+    parsed = {name: _parse(name, value, source) for name, (value, source) in found.items() if name != "policies"}
     if "policies" in found:
         # A preset may have a variant for development: the profile decides.
-        profile = values.get("profile", "production")
-        values["policies"] = _parse("policies", *found["policies"], partial(_policies, profile=profile))
+        profile = parsed.get("profile", "production")
+        parsed["policies"] = _parse("policies", *found["policies"], partial(_policies, profile=profile))
     sources = {name: found[name][1] if name in found else "default" for name in _PARSERS}
-    return Loaded(Settings(**values), sources)
+    return Loaded(Settings(**parsed), sources)
 
 
 def _refuse_misspelt(environ: Mapping[str, str]) -> None:
@@ -161,6 +173,13 @@ def _parse(name: str, value: object, source: str, parse: Callable[[object], Any]
     except (ReprieveError, TypeError, ValueError) as error:
         message = f"{name} from {source} cannot be used: {error}"
         raise InvalidSetting(message) from error
+
+
+def _seconds(value: object, name: str) -> float:
+    try:
+        return seconds(cast("Duration", value), name)
+    except InvalidDuration as error:
+        raise InvalidSetting(str(error)) from None
 
 
 def _text(value: object) -> str:
@@ -243,6 +262,7 @@ def _preset(value: object) -> str:
     return _text(value)
 
 
+_DURABILITIES = ("full", "fast", "strict")
 _TABLES = {"rules", "policies"}
 _PARSERS: dict[str, Callable[[object], Any]] = {
     "app": _text,
@@ -250,7 +270,7 @@ _PARSERS: dict[str, Callable[[object], Any]] = {
     "outbox": _text,
     "profile": _one_of(*get_args(Profile)),
     "policy": _preset,
-    "durability": _one_of("full", "fast", "strict"),
+    "durability": _one_of(*_DURABILITIES),
     "shared": _yes_or_no,
     "largest_payload": _whole(1),
     "processes": _whole(0),

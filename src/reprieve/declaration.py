@@ -4,10 +4,10 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, TypedDict, get_args
+from typing import Literal, TypeAlias, TypedDict, cast, get_args
 
 from reprieve.codec import Codec
-from reprieve.core import presets
+from reprieve.core import presets, values
 from reprieve.core.duration import Duration, seconds
 from reprieve.core.job import HIGH, LOW, NORMAL
 from reprieve.core.policy import Policy
@@ -66,37 +66,40 @@ class Declaration:
         if isinstance(self.dependency, str):
             return self.dependency
         try:
-            name = self.dependency(*args, **kwargs)
+            found = self.dependency(*args, **kwargs)
         except Exception as error:
             message = f"the dependency of {self.name} cannot be computed: {type(error).__name__}: {error}"
             raise InvalidDependency(message) from error
-        if not isinstance(name, str):
-            message = f"the function of the dependency of {self.name} must return a name, got {name!r}"
+        if not isinstance(found, str):
+            message = f"the function of the dependency of {self.name} must return a name, got {values.shown(found)}"
             raise InvalidDependency(message)
-        return name
+        return values.plain(found)
 
 
 def require_text(value: object, what: str, of: str, error: type[ValidationError]) -> str:
-    """Return a name if it is text and not empty; else raise the error."""
+    """Return a name, as a plain str, if it is text and not empty; else raise the error."""
     if not isinstance(value, str) or not value:
-        message = f"{what} {of} must be text, got {value!r}"
+        message = f"{what} {of} must be text, got {values.shown(value)}"
         raise error(message)
-    return value
+    return values.name(value, f"{what} {of}")
 
 
 def require_priority(value: object, of: str, error: type[ValidationError]) -> int:
-    """Return a priority if it is one; else raise the error."""
+    """Return a priority, as a plain int, if it is one; else raise the error."""
     if not isinstance(value, int) or isinstance(value, bool) or not HIGH <= value <= LOW:
-        message = f"priority {of} must be {HIGH}–{LOW}, {HIGH} first, got {value!r}"
+        message = f"priority {of} must be {HIGH}–{LOW}, {HIGH} first, got {values.shown(value)}"
         raise error(message)
-    return value
+    return int(value)
 
 
-def require_dependency(value: object, of: str) -> None:
-    """Raise `InvalidDependency` for a value that is neither a name nor a function."""
-    if not isinstance(value, str) and not callable(value):
-        message = f"dependency {of} must be a name or a function of the arguments, got {value!r}"
-        raise InvalidDependency(message)
+def require_dependency(value: object, of: str) -> Dependency:
+    """Return a dependency, a plain str or a function; raise `InvalidDependency` for anything else."""
+    if isinstance(value, str):
+        return values.name(value, f"dependency {of}", may_be_empty=True)
+    if callable(value):
+        return value
+    message = f"dependency {of} must be a name or a function of the arguments, got {values.shown(value)}"
+    raise InvalidDependency(message)
 
 
 def declare(function: Callable[..., object], options: TaskOptions) -> Declaration:
@@ -119,8 +122,6 @@ def declare(function: Callable[..., object], options: TaskOptions) -> Declaratio
     if limit == 0:
         message = f"timeout of task {name} must be more than 0"
         raise InvalidTask(message)
-    dependency = options.get("dependency", "")
-    require_dependency(dependency, f"of task {name}")
     return Declaration(
         name=name,
         function=function,
@@ -131,7 +132,7 @@ def declare(function: Callable[..., object], options: TaskOptions) -> Declaratio
         is_async=is_async,
         queue=require_text(options.get("queue", "default"), "queue", f"of task {name}", InvalidTask),
         policy=_policy(options.get("policy"), name),
-        dependency=dependency,
+        dependency=require_dependency(options.get("dependency", ""), f"of task {name}"),
         priority=require_priority(options.get("priority", NORMAL), f"of task {name}", InvalidTask),
         timeout=limit,
         result_ttl=seconds(options.get("result_ttl", 0.0), f"result_ttl of task {name}"),
@@ -143,15 +144,15 @@ def _no_function(thing: object) -> str:
     return f"{thing!r} is not a function; {hint}"
 
 
-def _executor(executor: Executor | None, name: str, *, is_async: bool) -> Executor:
-    executor = executor or ("async" if is_async else "thread")
-    if executor not in get_args(Executor):
-        message = f"executor of task {name} must be one of {', '.join(get_args(Executor))}, got {executor!r}"
-        raise InvalidTask(message)
+def _executor(wanted: object, name: str, *, is_async: bool) -> Executor:
+    default = "async" if is_async else "thread"
+    executor = values.one_of(
+        default if wanted is None else wanted, get_args(Executor), f"executor of task {name}", InvalidTask
+    )
     if (executor == "async") is not is_async and executor != "process":
         message = f"task {name} is {'an async' if is_async else 'a plain'} function and cannot run as {executor!r}"
         raise InvalidTask(message)
-    return executor
+    return cast("Executor", executor)
 
 
 def _policy(policy: object, name: str) -> Policy | None:

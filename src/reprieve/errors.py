@@ -63,7 +63,7 @@ class UnknownPreset(ValidationError):
 
 
 class InvalidRule(ValidationError):
-    """A classification rule that matches nothing, decides nothing, or cannot be read."""
+    """A classification rule that matches nothing, decides nothing, or cannot be read; or a verdict of such a rule."""
 
     code = "invalid_rule"
 

@@ -158,7 +158,7 @@ class JobHandle(msgspec.Struct, Generic[R_co], frozen=True, eq=False, gc=False):
         `force` grants one more attempt to a job that has used up its own. See `admin.retry` for what is raised.
         """
         app = self._app
-        request = Request(by=by, reason=reason, force=force, delay=seconds(delay, "delay"))
+        request = Request(by=by, reason=reason, force=force, delay=delay)  # type: ignore[arg-type]  # any duration
         async with self._explained():
             return await retry.retry(app.store, app.clock, self.id, request, self._stuck_after)
 

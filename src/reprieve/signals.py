@@ -5,7 +5,7 @@ of its own, `Fail` ends the job for good, `Cancel` gives it up without calling i
 """
 
 from reprieve.core.duration import Duration, seconds
-from reprieve.core.failure import clean
+from reprieve.core.text import clean
 
 
 class Signal(Exception):

@@ -94,7 +94,9 @@ def test_an_error_between_two_batches_has_the_handles_of_what_was_stored(
 ) -> None:
     monkeypatch.setattr("reprieve.producer.BULK", 2)
     with pytest.raises(ValidationError) as caught:
-        app.enqueue_many([*(send.call(number) for number in range(5)), send.using(queue="\n").call(5)])
+        app.enqueue_many(
+            [*(send.call(number) for number in range(5)), send.using(dependency=lambda number: "\n" * number).call(5)]
+        )
     handles = caught.value.enqueued
     assert [app.job(handle.id).fetch().payload for handle in handles] == [
         send.call(number).payload for number in range(4)

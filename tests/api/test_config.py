@@ -140,7 +140,7 @@ def test_the_file_may_be_named_elsewhere(tmp_path: Path) -> None:
         ("heartbeat = 10", "heartbeat must be at most half of the lease of 15 s, got 10 s"),
         ("[[rules]]\ncode = 5", "has no effect"),
         ("[policies.x]\ncolour = 1", "unknown settings: 'colour'"),
-        ("[policies.x]\nmax_attempts = 0", "must be 1 or more"),
+        ("[policies.x]\nmax_attempts = 0", "must be a whole number of 1 or more, got 0"),
         ("rules = 5", "must be an array of tables, each rule under .*, got 5"),
         ('rules = ["550"]', "must be an array of tables"),
         ('rules = "550"', "must be an array of tables"),

@@ -3,6 +3,7 @@
 import math
 import random
 from collections.abc import Callable
+from decimal import Decimal
 
 import pytest
 from hypothesis import given
@@ -58,7 +59,7 @@ def test_any_function_is_a_backoff() -> None:
     assert delays(Formula(lambda failures: failures**2, cap=10), 4) == [1, 4, 9, 10]
 
 
-@pytest.mark.parametrize(("answer", "expected"), [(-5.0, 0.0), (math.nan, 0.0), (math.inf, MAX_DURATION_SECONDS)])
+@pytest.mark.parametrize(("answer", "expected"), [(-5.0, 0.0), (Decimal(5), 5.0), (math.inf, MAX_DURATION_SECONDS)])
 def test_what_a_foreign_function_answers_is_clamped(answer: float, expected: float) -> None:
     assert Formula(lambda _: answer).delay(1) == expected
 
@@ -179,12 +180,12 @@ def test_waits_that_are_no_durations_are_refused(make: Callable[[], object]) -> 
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Exponential("1s", factor=0.5), "factor must be 1 or more, got 0.5"),
-        (lambda: PlusMinus(2), "jitter fraction must be 0 to 1, got 2"),
-        (lambda: Bounded(-1), "jitter fraction must be 0 to 0.5, got -1"),
+        (lambda: Exponential("1s", factor=0.5), "factor must be a number from 1 to 1e+06, got 0.5"),
+        (lambda: PlusMinus(2), "jitter fraction must be a number from 0 to 1, got 2"),
+        (lambda: Bounded(-1), "jitter fraction must be a number from 0 to 0.5, got -1"),
         (Steps, 'Steps must have one wait or more, for example Steps("5s", "5m", "2h"), got none'),
-        (lambda: fast_then_slow("1s", 0, "1m"), "times must be 1 or more, got 0"),
-        (lambda: fixed("1s").delay(0), "failures must be 1 or more, got 0"),
+        (lambda: fast_then_slow("1s", 0, "1m"), "times must be a whole number from 1 to 10000, got 0"),
+        (lambda: fixed("1s").delay(0), "failures must be a whole number of 1 or more, got 0"),
         (lambda: Decorrelated("1s").delay(1, 2.0), "u must be in [0, 1), got 2.0"),
     ],
 )

@@ -173,7 +173,7 @@ def test_the_task_itself_may_choose_the_wait() -> None:
 
 @pytest.mark.parametrize("wait", [0.0, -5.0, math.nan])
 def test_no_retry_follows_at_once(wait: float) -> None:
-    asked = Failed(failure=read("x"), verdict=Verdict(kind="transient", retry_after=wait), retry_in=wait)
+    asked = Failed(failure=read("x"), verdict=Verdict(kind="transient", retry_after=-5.0), retry_in=wait)
     decision = decide(RUNNING, asked, POLICY, NORMAL)
     assert isinstance(decision, Retry)
     assert decision.due_at == NOW + 1

@@ -87,7 +87,7 @@ VERDICTS = st.builds(
     kind=st.sampled_from(get_args(Kind)),
     scope=st.sampled_from(get_args(Scope)),
     code=st.sampled_from(["", "421", "550"]),
-    retry_after=st.none() | st.floats(allow_nan=True, allow_infinity=True),
+    retry_after=st.none() | st.floats(allow_nan=False, allow_infinity=True),
     is_unavailable=st.booleans(),
 )
 FAILURES = st.builds(

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprieve.core.failure import MAX_MESSAGE_CHARS, MAX_PUSH_BACK_SECONDS, Failure, clean, read
+from reprieve.core.failure import MAX_PUSH_BACK_SECONDS, Failure, read
+from reprieve.core.text import MAX_TEXT_CHARS
 
 NOW = 1_760_000_000_000
 
@@ -371,19 +372,12 @@ def test_ten_megabytes_of_control_characters_become_one_short_line() -> None:
     message = read("a\x00\x1b[31mb\n\u202ec" + "\x07x" * 5_000_000).message
     assert message.startswith("a b c x x")
     assert message.isprintable()
-    assert len(message) <= MAX_MESSAGE_CHARS
+    assert len(message) <= MAX_TEXT_CHARS
 
 
 def test_an_empty_text_still_says_something() -> None:
     assert read("").message == "unknown error"
     assert read("\x00").message == "unknown error"
-
-
-@given(st.text())
-def test_a_clean_text_is_printable_and_stays_clean(text: str) -> None:
-    once = clean(text)
-    assert clean(once) == once
-    assert not any(ord(character) < 32 or character in "\x7f\u202e\u2028" for character in once)
 
 
 @given(st.one_of(st.text(), st.integers()))

@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from reprieve.core.duration import MAX_DURATION_SECONDS, Duration, clamp, seconds
-from reprieve.errors import InvalidBackoff
+from reprieve.core.values import flag, number, shown, to_float, whole
+from reprieve.errors import InvalidBackoff, ValidationError
+
+MAX_FACTOR = 1_000_000.0
+"""The largest factor of an exponential backoff."""
+
+MAX_STEPS = 10_000
+"""The most steps that `fast_then_slow` makes."""
 
 
 class Jitter(Protocol):
@@ -40,7 +47,8 @@ class PlusMinus:
 
     def __post_init__(self) -> None:
         """Refuse a fraction that could make a wait negative."""
-        _require_fraction(self.fraction, 1.0)
+        _set_fraction(self, 1.0)
+        flag(self.cap_last, "cap_last", InvalidBackoff)
 
     def spread(self, raw: float, cap: float, u: float) -> float:
         """Return a wait in d(1−f) … d(1+f)."""
@@ -84,7 +92,7 @@ class Bounded:
 
     def __post_init__(self) -> None:
         """Refuse a fraction whose range could be negative."""
-        _require_fraction(self.fraction, 0.5)
+        _set_fraction(self, 0.5)
 
     def spread(self, raw: float, cap: float, u: float) -> float:
         """Return a wait in d(1−f) … d(1+f), or from cap(1−2f) … cap where that would pass the cap."""
@@ -110,8 +118,8 @@ class Backoff(ABC):
         `previous` is the wait before this one, for backoffs that build on it.
         """
         _require_draw(failures, u)
-        raw = clamp(self.raw(failures))
-        return min(self.cap, raw) if u is None else self.jitter.spread(raw, self.cap, u)
+        raw = clamp(require_wait(self.raw(failures)))
+        return min(self.cap, raw) if u is None else require_wait(self.jitter.spread(raw, self.cap, u))
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -132,11 +140,8 @@ class Exponential(Backoff):
         jitter: Jitter | float = 0.0,
     ) -> None:
         """Accept durations as people write them; a jitter given as a number is `PlusMinus`."""
-        if not 1 <= factor < math.inf:
-            message = f"factor must be 1 or more, got {factor!r}"
-            raise InvalidBackoff(message)
         object.__setattr__(self, "base", seconds(base, "base"))
-        object.__setattr__(self, "factor", factor)
+        object.__setattr__(self, "factor", number(factor, "factor", InvalidBackoff, 1.0, MAX_FACTOR))
         _set_limits(self, cap, jitter)
 
     def raw(self, failures: int) -> float:
@@ -230,12 +235,12 @@ class Formula(Backoff):
         jitter: Jitter | float = 0.0,
     ) -> None:
         """Wrap a function from failures to seconds."""
-        object.__setattr__(self, "function", function)
+        object.__setattr__(self, "function", _require_function(function))
         _set_limits(self, cap, jitter)
 
     def raw(self, failures: int) -> float:
         """Return the result of the function."""
-        return float(self.function(failures))
+        return self.function(failures)
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -248,7 +253,7 @@ class Capped(Backoff):
 
     def __init__(self, inner: Backoff, cap: Duration) -> None:
         """Keep the inner jitter; the cap applies after it."""
-        object.__setattr__(self, "inner", inner)
+        object.__setattr__(self, "inner", require_backoff(inner, "backoff inside Capped", InvalidBackoff))
         _set_limits(self, cap, inner.jitter)
 
     def raw(self, failures: int) -> float:
@@ -257,7 +262,7 @@ class Capped(Backoff):
 
     def delay(self, failures: int, u: float | None = None, previous: float | None = None) -> float:
         """Return the inner delay, or the cap."""
-        return min(self.cap, self.inner.delay(failures, u, previous))
+        return min(self.cap, require_wait(self.inner.delay(failures, u, previous)))
 
 
 def fixed(wait: Duration, *, jitter: Jitter | float = 0.0) -> Steps:
@@ -267,32 +272,54 @@ def fixed(wait: Duration, *, jitter: Jitter | float = 0.0) -> Steps:
 
 def fast_then_slow(fast: Duration, times: int, slow: Duration, *, jitter: Jitter | float = 0.0) -> Steps:
     """Wait `fast` after each of the first `times` failures, then `slow`: for short or long outages."""
-    if times < 1:
-        message = f"times must be 1 or more, got {times!r}"
-        raise InvalidBackoff(message)
-    return Steps(*[fast] * times, slow, jitter=jitter)
+    return Steps(*[fast] * whole(times, "times", InvalidBackoff, 1, MAX_STEPS), slow, jitter=jitter)
+
+
+def require_backoff(value: object, what: str, error: type[ValidationError]) -> Backoff:
+    """Return a backoff; `what` names it in the error."""
+    if isinstance(value, Backoff):
+        return value
+    message = f'{what} must be a Backoff such as Exponential("2s"), got {shown(value)}'
+    raise error(message)
+
+
+def _require_function(value: object) -> object:
+    if callable(value):
+        return value
+    message = f"a backoff must be a Backoff or a function of the failures, got {shown(value)}"
+    raise InvalidBackoff(message)
 
 
 def _set_limits(backoff: Backoff, cap: Duration | None, jitter: Jitter | float) -> None:
     object.__setattr__(backoff, "cap", MAX_DURATION_SECONDS if cap is None else seconds(cap, "cap"))
-    if isinstance(jitter, int | float):
-        jitter = PlusMinus(jitter) if jitter else NoJitter()
+    spread = getattr(jitter, "spread", None)
+    if spread is None:
+        jitter = PlusMinus(jitter) if jitter != 0 else NoJitter()  # type: ignore[arg-type]  # a number, or refused
+    elif not callable(spread) or isinstance(jitter, type):
+        message = f"jitter must be a number, or a jitter such as Full(), got {shown(jitter)}"
+        raise InvalidBackoff(message)
     object.__setattr__(backoff, "jitter", jitter)
 
 
-def _require_fraction(fraction: float, largest: float) -> None:
-    if not 0 <= fraction <= largest:
-        message = f"jitter fraction must be 0 to {largest:g}, got {fraction!r}"
-        raise InvalidBackoff(message)
+def _set_fraction(jitter: "PlusMinus | Bounded", largest: float) -> None:
+    fraction = number(jitter.fraction, "jitter fraction", InvalidBackoff, 0.0, largest)
+    object.__setattr__(jitter, "fraction", fraction)
 
 
 def _require_draw(failures: int, u: float | None) -> None:
-    if failures < 1:
-        message = f"failures must be 1 or more, got {failures!r}"
+    whole(failures, "failures", InvalidBackoff, 1)
+    if u is not None and not 0 <= to_float(u) < 1:
+        message = f"u must be in [0, 1), got {shown(u)}"
         raise InvalidBackoff(message)
-    if u is not None and not 0 <= u < 1:
-        message = f"u must be in [0, 1), got {u!r}"
+
+
+def require_wait(wait: float) -> float:
+    """Return a wait that a function or jitter of the application returned, as a plain number; it may be infinite."""
+    plain = to_float(wait)
+    if math.isnan(plain):
+        message = f"a backoff must return a number of seconds, got {shown(wait)}"
         raise InvalidBackoff(message)
+    return plain
 
 
 def _between(low: float, high: float, u: float) -> float:

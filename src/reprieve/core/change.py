@@ -3,13 +3,16 @@
 Workers, recovery, people and expiry all make their changes here; the store applies a change whole or refuses it.
 """
 
+from msgspec.structs import force_setattr
+
 from reprieve.core.decide import Decision
-from reprieve.core.duration import clamp, milliseconds
+from reprieve.core.duration import milliseconds, seconds
 from reprieve.core.events import Event
-from reprieve.core.job import CancelRequest, Cause, Job
+from reprieve.core.job import CancelRequest, Cause, Job, Signed
 from reprieve.core.move import Cancel, Dead, ManualRetry, Move, Revive, Start, evolve
 from reprieve.core.record import Record
 from reprieve.core.status import is_stuck
+from reprieve.core.values import flag
 from reprieve.errors import ConcurrentModification, InvalidRetryState, MaxRetriesExceeded, ValidationError
 
 
@@ -26,17 +29,18 @@ class Change(Record):
     result_ttl: float = 0.0
 
 
-class Request(Record):
+class Request(Signed):
     """What a person asks for, with their name and reason."""
 
-    by: str
-    reason: str
     force: bool = False
     delay: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse a request without a name or a reason: both go to the audit trail."""
-        if not self.by.strip() or not self.reason.strip():
+        Signed.__post_init__(self)
+        flag(self.force, "force", ValidationError)
+        force_setattr(self, "delay", seconds(self.delay, "delay"))
+        if not self.by or not self.reason:
             message = "a request needs a name (by) and a reason; both are kept in the audit trail"
             raise ValidationError(message)
 
@@ -82,7 +86,7 @@ def retry(job: Job, request: Request, now: int, stuck_after: float) -> Change:
         message = f"job {job.id} has used {used}; to grant one more, add --force (in Python force=True)"
         raise MaxRetriesExceeded(message)
     granted = 0 if job.limit is None else max(0, job.charged + 1 - job.limit)
-    due_at = now + milliseconds(clamp(request.delay))
+    due_at = now + milliseconds(request.delay)
     return make(job, ManualRetry(by=request.by, reason=request.reason, due_at=due_at, granted=granted), now)
 
 

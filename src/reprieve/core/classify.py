@@ -7,7 +7,9 @@ from reprieve.core.network import UNREACHABLE
 from reprieve.core.policy_error import OnError, ignore
 from reprieve.core.rule import Rules
 from reprieve.core.rules import http, python, ses, smtp
+from reprieve.core.values import shown
 from reprieve.core.verdict import Verdict
+from reprieve.errors import InvalidRule
 
 TABLES: tuple[Rules, ...] = (smtp, ses, http)
 """The default tables; Python's exceptions always come last."""
@@ -43,7 +45,14 @@ def judge(failure: Failure, rules: Sequence[Rules], on_error: OnError = ignore) 
 
 def _ask(table: Rules, failure: Failure, on_error: OnError) -> Verdict | None:
     try:
-        return table.judge(failure)
+        return _require_verdict(table.judge(failure))
     except Exception as error:  # noqa: BLE001 - a table may be application code: a bug in it must not hide the real error
         on_error("rules", error)
         return None
+
+
+def _require_verdict(value: object) -> Verdict | None:
+    if value is None or isinstance(value, Verdict):
+        return value
+    message = f"a rule must return a Verdict or None, got {shown(value)}"
+    raise InvalidRule(message)

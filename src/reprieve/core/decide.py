@@ -8,7 +8,7 @@ from typing import TypeAlias, assert_never
 
 from msgspec.structs import replace
 
-from reprieve.core.backoff import STANDARD
+from reprieve.core.backoff import STANDARD, require_wait
 from reprieve.core.duration import clamp, milliseconds
 from reprieve.core.fingerprint import fingerprint
 from reprieve.core.gate import MAX_PROBE_SECONDS, Gate
@@ -19,6 +19,7 @@ from reprieve.core.policy import Policy
 from reprieve.core.policy_error import OnError, ignore
 from reprieve.core.record import Record
 from reprieve.core.redact import redact
+from reprieve.core.text import clean
 
 FailureDecision: TypeAlias = Retry | Park | Dead
 """What can follow a failed attempt."""
@@ -121,7 +122,7 @@ def cause_of(failed: Failed) -> Cause:
         reason = f"KeyError: {reason}"
     cause = fingerprint(reason, type=failure.type, code=failure.code, frames=failure.frames)
     # The stored text is shown in lists, logs and dashboards.
-    return Cause(reason=redact(reason), code=verdict.code, kind=verdict.kind, fingerprint=cause.id)
+    return Cause(reason=redact(clean(reason)), code=verdict.code, kind=verdict.kind, fingerprint=cause.id)
 
 
 def _retry(
@@ -178,7 +179,7 @@ def _delay(job: Job, failed: Failed, policy: Policy, conditions: Conditions, *, 
     failures = job.charged + 1 if charged else job.charged + job.spared + 1
     u = conditions.u
     try:
-        wait = clamp(backoff.delay(failures, u, job.delay or None))
+        wait = clamp(require_wait(backoff.delay(failures, u, job.delay or None)))
     except Exception as error:  # noqa: BLE001 - a backoff or jitter may be application code, and the job must go on
         conditions.on_error("backoff", error)
         wait = STANDARD.delay(failures, u)

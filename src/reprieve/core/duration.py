@@ -5,6 +5,7 @@ import re
 from datetime import timedelta
 from typing import TypeAlias
 
+from reprieve.core.values import shown, to_float
 from reprieve.errors import InvalidDuration
 
 Duration: TypeAlias = str | float | timedelta
@@ -19,34 +20,26 @@ _PART = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)\s*(ms|s|m|h|d|w)\s*")
 def seconds(value: Duration, what: str = "duration") -> float:
     """Return a duration in seconds; `what` names the value in the error."""
     match value:
-        case bool():
-            length = math.nan
         case timedelta():
             length = value.total_seconds()
         case str():
             length = _parse(value)
         case _:
-            length = _number(value)
+            length = to_float(value)
     # In this form the comparison rejects NaN too.
     if not 0 <= length <= MAX_DURATION_SECONDS:
         message = (
             f'{what} must be a duration such as "300ms", "5m" or "1h30m", '
-            f"a number of seconds (0 to ten years) or a timedelta, got {value!r}"
+            f"a number of seconds (0 to ten years) or a timedelta, got {shown(value)}"
         )
         raise InvalidDuration(message)
     return length
 
 
-def _number(value: float) -> float:
-    try:
-        return float(value)
-    except (OverflowError, TypeError):
-        return math.nan
-
-
 def clamp(value: float, longest: float = MAX_DURATION_SECONDS) -> float:
     """Return a number of seconds from an external system, limited to 0 … longest."""
-    return min(longest, value) if value > 0 else 0.0
+    length = to_float(value)
+    return min(longest, length) if length > 0 else 0.0
 
 
 def milliseconds(length: float) -> int:

@@ -1,8 +1,7 @@
 """The facts of a failure, read from an exception or a text, before they are classified.
 
-Exceptions are read by their attributes, never by importing the library that raised them. Text from an external system
-is cut and cleaned here, once, so that no other module has to handle 10 MB of control characters or a negative
-Retry-After.
+Exceptions are read by their attributes, never by importing the library that raised them. What an external system says
+is cleaned and bounded here, once, so that no other module has to handle a negative Retry-After.
 """
 
 import builtins
@@ -19,14 +18,9 @@ from reprieve.core.duration import clamp
 from reprieve.core.fingerprint import MAX_FRAMES, Frame
 from reprieve.core.network import network_error_behind, network_error_in
 from reprieve.core.record import Record
+from reprieve.core.text import MAX_CODE_CHARS, clean, clean_code
 
 Protocol: TypeAlias = Literal["", "smtp", "http", "aws"]
-
-MAX_MESSAGE_CHARS = 2_000
-"""Characters of a message that are kept."""
-
-MAX_NAME_CHARS = 80
-"""Characters of a single word that may be the name of an error."""
 
 MAX_PUSH_BACK_SECONDS = 5 * 86_400.0
 """The longest wait that an external system can ask for: as long as a job may stay parked."""
@@ -84,20 +78,9 @@ def read(error: Error, *, dependency: str = "", now: int | None = None) -> Failu
             return _failure(facts, text or "unknown error", types, dependency)
 
 
-def clean(text: str) -> str:
-    """Return a text as one printable line of at most `MAX_MESSAGE_CHARS`."""
-    return _clean(text[:MAX_MESSAGE_CHARS])
-
-
-@lru_cache(maxsize=512)
-def _clean(text: str) -> str:
-    # Many failures have the same message.
-    return " ".join(_UNPRINTABLE.sub(" ", text).split())
-
-
 def _types_in(text: str) -> tuple[str, ...]:
     """Return the classes that a single word names: those of a built-in exception, or the word itself."""
-    if not text.isidentifier() or len(text) > MAX_NAME_CHARS:
+    if not text.isidentifier() or len(text) > MAX_CODE_CHARS:
         return ()
     known = getattr(builtins, text, None)
     if isinstance(known, type) and issubclass(known, BaseException):
@@ -110,9 +93,6 @@ def class_name(kind: type) -> str:
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
-_UNPRINTABLE = re.compile(
-    r"\x1b\[[0-9;]{0,20}[A-Za-z]|[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
-)
 _AWS = re.compile(r"An error occurred \((\w{1,80})\) when calling")
 _HTTP = re.compile(
     r"\bHTTP(?:/\d(?:\.\d)?)?(?: (?:status|error|code|response))*[ :]{1,3}([1-5]\d\d)\b"
@@ -202,7 +182,7 @@ def _facts_of(error: BaseException, types: tuple[str, ...], now: int | None) -> 
             facts = facts._replace(retry_after=_number(getattr(error, "retry_after", None)))
     except Exception:  # noqa: BLE001 - foreign attributes may raise anything, and the failure must still be recorded
         return _Facts()
-    return facts._replace(code=clean(facts.code)[:MAX_NAME_CHARS])
+    return facts._replace(code=clean_code(facts.code))
 
 
 @lru_cache(maxsize=512)

@@ -2,9 +2,14 @@
 
 from typing import Literal, TypeAlias
 
+from msgspec.structs import force_setattr
+
 from reprieve.core.policy import Override
 from reprieve.core.record import Record
+from reprieve.core.text import MAX_PERSON_CHARS, clean
+from reprieve.core.values import text
 from reprieve.core.verdict import Kind
+from reprieve.errors import ValidationError
 
 State: TypeAlias = Literal["waiting", "running", "succeeded", "dead", "cancelled"]
 """The five stored states. There is no "failed": a failed attempt, the decision and the new state are one write."""
@@ -28,11 +33,20 @@ class Cause(Record):
     fingerprint: str = ""
 
 
-class CancelRequest(Record):
-    """Who asked a running job to stop, and why."""
+class Signed(Record):
+    """What a person asked for: who, and why. Both are kept as one printable line, and cut if they are too long."""
 
     by: str
     reason: str
+
+    def __post_init__(self) -> None:
+        """Clean both texts; raise a `ValidationError` for what is not text."""
+        force_setattr(self, "by", clean(text(self.by, "by", ValidationError), MAX_PERSON_CHARS))
+        force_setattr(self, "reason", clean(text(self.reason, "reason", ValidationError)))
+
+
+class CancelRequest(Signed):
+    """Who asked a running job to stop, and why."""
 
 
 class Job(Record):

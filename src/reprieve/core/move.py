@@ -7,7 +7,7 @@ from typing import TypeAlias, assert_never
 
 from msgspec.structs import replace
 
-from reprieve.core.job import Cause, Death, Job, State, Wait
+from reprieve.core.job import Cause, Death, Job, Signed, State, Wait
 from reprieve.core.record import Record
 from reprieve.errors import IllegalMove
 
@@ -67,18 +67,16 @@ class Return(Record, tag=True):
     crashed: bool = False
 
 
-class Cancel(Record, tag=True):
+class Cancel(Signed, tag=True):
     """A person, or the task itself, cancelled the job."""
 
     by: str = ""
     reason: str = ""
 
 
-class ManualRetry(Record, tag=True):
+class ManualRetry(Signed, tag=True):
     """A person runs the job again, with a reason."""
 
-    by: str
-    reason: str
     due_at: int
     granted: int = 0
 

@@ -1,7 +1,10 @@
 """A policy: how often a job may fail, how long it waits in between, and which failures are treated differently."""
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+
+from msgspec.structs import force_setattr
 
 from reprieve.core.backoff import STANDARD, Backoff, Capped, Exponential, Formula
 from reprieve.core.classify import TABLES
@@ -9,6 +12,7 @@ from reprieve.core.duration import Duration, milliseconds, seconds
 from reprieve.core.failure import Failure
 from reprieve.core.record import Record
 from reprieve.core.rule import Rule, Rules, require_agreement
+from reprieve.core.values import shown, to_float, whole
 from reprieve.core.window import Window
 from reprieve.errors import InvalidPolicy
 
@@ -50,15 +54,18 @@ class Policy:
             message = "max_attempts and retries exclude each other (max_attempts = retries + 1); give one of the two"
             raise InvalidPolicy(message)
         if retries is not None:
-            max_attempts = _require_whole(retries, "retries") + 1
-        object.__setattr__(self, "max_attempts", max_attempts)
+            max_attempts = whole(retries, "retries", InvalidPolicy) + 1
+        object.__setattr__(self, "max_attempts", _attempts(max_attempts))
         object.__setattr__(self, "backoff", _backoff(backoff))
-        object.__setattr__(self, "rules", tuple(rules))
-        object.__setattr__(self, "window", window)
+        object.__setattr__(self, "rules", _rules(rules))
+        object.__setattr__(self, "window", _window(window))
         object.__setattr__(self, "deadline", None if deadline is None else seconds(deadline, "deadline"))
-        object.__setattr__(self, "max_crashes", max_crashes)
+        object.__setattr__(self, "max_crashes", whole(max_crashes, "max_crashes", InvalidPolicy, 1))
         object.__setattr__(self, "max_parked", seconds(max_parked, "max_parked"))
-        self._require_consistent()
+        if self.max_attempts is None and self.deadline is None:
+            message = "a policy without max_attempts needs a deadline, or a job could fail forever"
+            raise InvalidPolicy(message)
+        require_agreement(self.rules)
 
     def delay(self, failures: int, u: float | None = None, previous: float | None = None) -> float:
         """Return the wait in seconds after that many charged failures; see `Backoff.delay`."""
@@ -75,16 +82,6 @@ class Policy:
         """Return the time after which a job created at `created_at` must not start."""
         return None if self.deadline is None else created_at + milliseconds(self.deadline)
 
-    def _require_consistent(self) -> None:
-        _require_attempts(self.max_attempts)
-        if self.max_attempts is None and self.deadline is None:
-            message = "a policy without max_attempts needs a deadline, or a job could fail forever"
-            raise InvalidPolicy(message)
-        if _require_whole(self.max_crashes, "max_crashes") < 1:
-            message = f"max_crashes must be 1 or more, got {self.max_crashes}"
-            raise InvalidPolicy(message)
-        require_agreement(self.rules)
-
 
 class Override(Record):
     """What one job or one tenant overrides in a policy; None keeps the policy's value. Waits are in seconds."""
@@ -94,11 +91,11 @@ class Override(Record):
     max_retry_delay: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse values that no policy takes."""
+        """Refuse values that no policy takes; the others are kept as plain numbers, since they are stored."""
         for name in ("retry_delay", "max_retry_delay"):
             if (wait := getattr(self, name)) is not None:
-                seconds(wait, name)
-        _require_attempts(self.max_attempts)
+                force_setattr(self, name, seconds(wait, name))
+        force_setattr(self, "max_attempts", _attempts(self.max_attempts))
 
     @classmethod
     def from_json(cls, options: Mapping[str, object]) -> "Override":
@@ -108,7 +105,7 @@ class Override(Record):
             message = f"retry options must be among {', '.join(known)}, got {', '.join(sorted(map(repr, unknown)))}"
             raise InvalidPolicy(message)
         return cls(
-            max_attempts=_whole(options, "max_attempts"),
+            max_attempts=options.get("max_attempts"),  # type: ignore[arg-type]  # checked by the record
             retry_delay=_milliseconds(options, "retry_delay"),
             max_retry_delay=_milliseconds(options, "max_retry_delay"),
         )
@@ -152,6 +149,25 @@ def resolve(default: Policy, *stronger: Policy | Override | None) -> Policy:
     return policy
 
 
+def _attempts(value: object) -> int | None:
+    return None if value is None else whole(value, "max_attempts", InvalidPolicy, 1)
+
+
+def _rules(value: object) -> tuple[Rules, ...]:
+    rules = tuple(value) if isinstance(value, Iterable) else (None,)
+    if not all(callable(getattr(rule, "judge", None)) for rule in rules):
+        message = f"rules of a policy must be a list of rules, each with a judge function, got {shown(value)}"
+        raise InvalidPolicy(message)
+    return rules
+
+
+def _window(value: object) -> Window | None:
+    if value is None or isinstance(value, Window):
+        return value
+    message = f'window of a policy must be a Window, as in Window(closed="22:00-06:00"), got {shown(value)}'
+    raise InvalidPolicy(message)
+
+
 def _backoff(backoff: Backoff | Callable[[int], float] | None) -> Backoff:
     match backoff:
         case None:
@@ -162,29 +178,12 @@ def _backoff(backoff: Backoff | Callable[[int], float] | None) -> Backoff:
             return Formula(backoff)
 
 
-def _require_attempts(attempts: int | None) -> None:
-    if attempts is not None and _require_whole(attempts, "max_attempts") < 1:
-        message = f"max_attempts must be 1 or more (it includes the first attempt), got {attempts}"
-        raise InvalidPolicy(message)
-
-
-def _require_whole(value: object, name: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        message = f"{name} must be a whole number, got {value!r}"
-        raise InvalidPolicy(message)
-    return value
-
-
-def _whole(options: Mapping[str, object], name: str) -> int | None:
-    value = options.get(name)
-    return None if value is None else _require_whole(value, name)
-
-
 def _milliseconds(options: Mapping[str, object], name: str) -> float | None:
     value = options.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        message = f"{name} must be a number of milliseconds, got {value!r}"
+    number = to_float(value)
+    if math.isnan(number):
+        message = f"{name} must be a number of milliseconds, got {shown(value)}"
         raise InvalidPolicy(message)
-    return seconds(value / 1_000, name)
+    return seconds(number / 1_000, name)

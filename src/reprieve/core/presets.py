@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias, get_args
 
 from reprieve.core.backoff import Bounded, Exponential, Formula, PlusMinus, Steps, fixed
 from reprieve.core.policy import Policy
+from reprieve.core.values import one_of, shown
 from reprieve.errors import UnknownPreset
 
 swift = Policy(max_attempts=4, backoff=Exponential("1s", factor=5, cap="30s"))
@@ -71,12 +72,9 @@ Profile: TypeAlias = Literal["production", "development"]
 
 def named(name: str, profile: Profile = "production") -> Policy:
     """Return the preset of that name; in the `development` profile its faster variant, if there is one."""
-    if profile not in get_args(Profile):
-        message = f"profile must be one of {', '.join(get_args(Profile))}, got {profile!r}"
+    one_of(profile, get_args(Profile), "profile", UnknownPreset)
+    wanted: object = name
+    if not isinstance(wanted, str) or wanted not in ALL:
+        message = f"there is no preset {shown(wanted)}; the presets are {', '.join(ALL)}"
         raise UnknownPreset(message)
-    name = _IN_DEVELOPMENT.get(name, name) if profile == "development" else name
-    try:
-        return ALL[name]
-    except KeyError:
-        message = f"there is no preset {name!r}; the presets are {', '.join(ALL)}"
-        raise UnknownPreset(message) from None
+    return ALL[_IN_DEVELOPMENT.get(name, name) if profile == "development" else name]

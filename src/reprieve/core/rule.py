@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import NoReturn, Protocol, get_args
 
-from reprieve.core.backoff import Backoff
+from reprieve.core.backoff import Backoff, require_backoff
 from reprieve.core.duration import Duration, seconds
 from reprieve.core.failure import Failure, class_name
+from reprieve.core.values import flag, one_of, plain, shown, text, whole
 from reprieve.core.verdict import Kind, Scope, Verdict
 from reprieve.errors import ContradictoryRules, InvalidRule
 
@@ -58,19 +59,19 @@ class Rule:
         max_attempts: int | None = None,
     ) -> None:
         """Accept exception classes, bare codes and durations as people write them."""
-        name = exception if isinstance(exception, str) else class_name(exception)
-        wait = None if retry_after is None else seconds(retry_after, "retry_after")
         facts: dict[str, object] = {
-            "code": str(code),
-            "exception": name,
-            "message": message,
-            "dependency": dependency,
-            "kind": kind,
-            "scope": scope,
-            "retry_after": wait,
-            "is_unavailable": is_unavailable,
-            "backoff": backoff,
-            "max_attempts": max_attempts,
+            "code": _code(code),
+            "exception": _exception(exception),
+            "message": text(message, "message of a rule", InvalidRule),
+            "dependency": text(dependency, "dependency of a rule", InvalidRule),
+            "kind": None if kind is None else one_of(kind, get_args(Kind), "kind of a rule", InvalidRule),
+            "scope": None if scope is None else one_of(scope, get_args(Scope), "scope of a rule", InvalidRule),
+            "retry_after": None if retry_after is None else seconds(retry_after, "retry_after"),
+            "is_unavailable": flag(is_unavailable, "is_unavailable of a rule", InvalidRule),
+            "backoff": None if backoff is None else require_backoff(backoff, "backoff of a rule", InvalidRule),
+            "max_attempts": None
+            if max_attempts is None
+            else whole(max_attempts, "max_attempts of a rule", InvalidRule, 1),
         }
         for field, value in facts.items():
             object.__setattr__(self, field, value)
@@ -128,16 +129,10 @@ class Rule:
             _refuse("a rule needs a code, an exception, a message or a dependency to match")
         if self.kind is None and self.backoff is None and self.max_attempts is None:
             _refuse(f"{self} has no effect; give it a kind, a backoff or max_attempts")
-        if self.kind is not None and self.kind not in get_args(Kind):
-            _refuse(f"kind of {self} must be one of {', '.join(get_args(Kind))}, got {self.kind!r}")
         if self.kind is None and (self.scope is not None or self.retry_after is not None):
             _refuse(f"{self} has a scope or a retry_after but no kind; give it a kind")
         if self.is_unavailable and (self.scope != "dependency" or self.kind != "transient"):
             _refuse(f'{self} has is_unavailable, which needs kind="transient" and scope="dependency"')
-        if self.scope is not None and self.scope not in get_args(Scope):
-            _refuse(f"scope of {self} must be one of {', '.join(get_args(Scope))}, got {self.scope!r}")
-        if self.max_attempts is not None and self.max_attempts < 1:
-            _refuse(f"max_attempts of {self} must be 1 or more, got {self.max_attempts}")
         try:
             re.compile(self.message)
         except re.error as error:
@@ -185,6 +180,20 @@ def require_agreement(rules: Iterable[object]) -> None:
         if isinstance(rule, Rule) and seen.setdefault(rule.matchers, rule) != rule:
             text = f"two rules have the same matchers and different effects: {rule}; keep one of them"
             raise ContradictoryRules(text)
+
+
+def _code(code: object) -> str:
+    if isinstance(code, int):
+        return str(whole(code, "code of a rule", InvalidRule))
+    return text(code, "code of a rule", InvalidRule)
+
+
+def _exception(exception: object) -> str:
+    if isinstance(exception, type) and issubclass(exception, BaseException):
+        return class_name(exception)
+    if not isinstance(exception, str):
+        _refuse(f"exception of a rule must be an exception class or its name, got {shown(exception)}")
+    return plain(exception)
 
 
 def _same_class(name: str, wanted: str) -> bool:

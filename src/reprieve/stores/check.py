@@ -5,11 +5,12 @@ from functools import lru_cache
 
 from msgspec import UNSET
 
+from reprieve.core import values
 from reprieve.core.fairness.settings import MAX_WEIGHT, MIN_WEIGHT
 from reprieve.core.ids import is_id
 from reprieve.core.job import HIGH, LOW, Job
-from reprieve.errors import InvalidId, InvalidName, PayloadTooLarge, ValidationError
-from reprieve.stores.protocol import MAX_NAME_CHARS, LimitUpdate
+from reprieve.errors import InvalidId, PayloadTooLarge, ValidationError
+from reprieve.stores.protocol import LimitUpdate
 
 
 def check_jobs(jobs: Sequence[Job], largest_payload: int, is_id: Callable[[str], bool] = is_id) -> None:
@@ -20,7 +21,7 @@ def check_jobs(jobs: Sequence[Job], largest_payload: int, is_id: Callable[[str],
             raise InvalidId(message)
         _check_lane(job.queue, job.task, job.tenant, job.dependency, job.group)
         if job.key:
-            check_name(job.key, "key")
+            values.name(job.key, "key")
         if not HIGH <= job.priority <= LOW:
             message = f"priority must be {HIGH}–{LOW}, got {job.priority}"
             raise ValidationError(message)
@@ -31,19 +32,11 @@ def check_jobs(jobs: Sequence[Job], largest_payload: int, is_id: Callable[[str],
 @lru_cache(maxsize=8_192)
 def _check_lane(queue: str, task: str, tenant: str, dependency: str, group: str) -> None:
     # Cached as a whole: most jobs are of a few lanes.
-    check_name(queue, "queue")
-    check_name(task, "task")
-    check_name(tenant, "tenant", may_be_empty=True)
-    check_name(dependency, "dependency", may_be_empty=True)
-    check_name(group, "group", may_be_empty=True)
-
-
-def check_name(name: str, what: str, *, may_be_empty: bool = False) -> None:
-    """Raise `InvalidName` unless this is a name."""
-    if len(name) > MAX_NAME_CHARS or not name.isprintable() or not (name or may_be_empty):
-        least = 0 if may_be_empty else 1
-        message = f"{what} must be {least}–{MAX_NAME_CHARS} printable characters, got {name[:80]!r}"
-        raise InvalidName(message)
+    values.name(queue, "queue")
+    values.name(task, "task")
+    values.name(tenant, "tenant", may_be_empty=True)
+    values.name(dependency, "dependency", may_be_empty=True)
+    values.name(group, "group", may_be_empty=True)
 
 
 def check_size(data: bytes, what: str, largest: int) -> None:
@@ -65,8 +58,8 @@ def check_page_limit(limit: int) -> None:
 
 def check_limit_update(update: LimitUpdate) -> None:
     """Raise a `ValidationError` for limits that cannot be kept."""
-    check_name(update.name, update.subject, may_be_empty=update.subject == "tenant")
-    check_name(update.queue, "queue", may_be_empty=update.subject != "tenant")
+    values.name(update.name, update.subject, may_be_empty=update.subject == "tenant")
+    values.name(update.queue, "queue", may_be_empty=update.subject != "tenant")
     weight = update.weight
     if weight is not UNSET and update.subject != "tenant":
         message = f"only a tenant has a weight, not {update.subject} {update.name!r}"

@@ -23,9 +23,6 @@ from reprieve.core.status import Status
 MAX_PAYLOAD_BYTES = 256 * 1024
 """Largest payload, result or progress that a store accepts by default."""
 
-MAX_NAME_CHARS = 255
-"""Longest name of a queue, tenant, task, dependency or group, and longest key of a job."""
-
 KEY_RETENTION_SECONDS = 86_400.0
 """How long after its enqueue a key is kept, even if its job is deleted earlier."""
 

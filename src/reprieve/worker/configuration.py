@@ -4,6 +4,7 @@ import os
 from collections.abc import Sequence
 
 from reprieve.core.record import Record
+from reprieve.core.values import name
 from reprieve.worker.logs import Logs
 from reprieve.worker.worker_context import WorkerContext
 
@@ -32,7 +33,7 @@ def configure_worker(
         url=settings.url,
         processes=settings.processes or cores(),
         slots=settings.slots,
-        queues=tuple(queues) or context.registry.queues(),
+        queues=tuple(name(queue, "queue") for queue in queues) or context.registry.queues(),
         grace=settings.grace,
         lease=settings.lease,
         heartbeat=settings.heartbeat,

@@ -5,11 +5,12 @@ from datetime import UTC, datetime
 import structlog
 
 from reprieve.core.change import Change
-from reprieve.core.failure import Failure, class_name, clean
+from reprieve.core.failure import Failure, class_name
 from reprieve.core.job import Job
 from reprieve.core.move import Cancel, Dead, Park, Retry
 from reprieve.core.policy_error import Part
 from reprieve.core.redact import redact
+from reprieve.core.text import clean
 from reprieve.stores.protocol import ChangeResult
 from reprieve.worker import logs
 from reprieve.worker.tracebacks import describe

@@ -8,8 +8,9 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 import structlog
 
 from reprieve.clock import ticks
-from reprieve.core.failure import class_name, clean
+from reprieve.core.failure import class_name
 from reprieve.core.redact import redact
+from reprieve.core.text import clean
 from reprieve.errors import LifespanFailed
 from reprieve.worker.tracebacks import describe
 

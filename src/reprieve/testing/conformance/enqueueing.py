@@ -6,10 +6,10 @@ from msgspec.structs import replace
 from reprieve.core import change
 from reprieve.core.move import Cancel
 from reprieve.core.policy import Override
+from reprieve.core.values import MAX_NAME_CHARS
 from reprieve.errors import InvalidName, PayloadTooLarge
 from reprieve.stores.protocol import (
     KEY_RETENTION_SECONDS,
-    MAX_NAME_CHARS,
     MAX_PAYLOAD_BYTES,
     Filter,
     LimitUpdate,
