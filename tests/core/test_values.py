@@ -18,6 +18,7 @@ from reprieve.core.move import Retry
 from reprieve.core.outcome import Failed
 from reprieve.core.policy import Override, Policy
 from reprieve.core.presets import named
+from reprieve.core.rate import Rate
 from reprieve.core.rule import Rule
 from reprieve.core.values import MAX_SHOWN_CHARS, MAX_WHOLE, flag, number, one_of, shown, text, to_float, whole
 from reprieve.core.verdict import Verdict
@@ -159,6 +160,8 @@ def wrong(make: Callable[..., object], **options: object) -> Callable[[], object
         ),
         (wrong(fixed("1s").delay, failures=1.5), "failures must be a whole number of 1 or more, got 1.5"),
         (wrong(named, name=["email"]), "there is no preset ['email']"),
+        (wrong(Rate, count=1.5, window=60), "count of a rate must be a whole number of 0 or more, got 1.5"),
+        (wrong(Rate, count=1, window="1m"), "a rate must be 1 or more in 64 ms to 31 days, got 1 in nan s"),
     ],
 )
 def test_a_value_of_the_wrong_type_is_refused_by_its_name(make: Callable[[], object], words: str) -> None:

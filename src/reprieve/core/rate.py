@@ -4,6 +4,9 @@ The meter counts grants in 64 buckets per window and drops a bucket only when al
 window ever exceeds the rate; in return, up to 1/64 of the window may go unused.
 """
 
+from msgspec.structs import force_setattr
+
+from reprieve.core import values
 from reprieve.core.duration import milliseconds
 from reprieve.core.record import Record
 from reprieve.errors import ValidationError
@@ -19,6 +22,10 @@ class Rate(Record):
 
     def __post_init__(self) -> None:
         """Refuse a count below 1 and a window outside 64 ms … 31 days."""
+        if type(self.count) is not int or type(self.window) is not float:
+            # Claims read many rates, and those are plain.
+            force_setattr(self, "count", values.whole(self.count, "count of a rate", ValidationError))
+            force_setattr(self, "window", values.to_float(self.window))
         if self.count < 1 or not 0.064 <= self.window <= 31 * 86_400:  # noqa: PLR2004 - a bucket of 1 ms up to a month
             message = f"a rate must be 1 or more in 64 ms to 31 days, got {self.count} in {self.window} s"
             raise ValidationError(message)

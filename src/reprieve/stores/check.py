@@ -1,42 +1,144 @@
-"""Checks of what callers hand to a store, before the store sees it. `checked.py` applies them."""
+"""Checks of what callers hand to a store, before the store sees it. `checked.py` applies them.
+
+A store gets plain values only: a `(str, Enum)` member counts as its value, and what cannot be stored and read back is
+refused.
+"""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import Any, Final
 
+import msgspec
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from reprieve.core import values
+from reprieve.core.change import Change
+from reprieve.core.duration import MAX_DURATION_SECONDS
 from reprieve.core.fairness.settings import MAX_WEIGHT, MIN_WEIGHT
 from reprieve.core.ids import is_id
 from reprieve.core.job import HIGH, LOW, Job
+from reprieve.core.move import Succeed
+from reprieve.core.policy import Override
+from reprieve.core.rate import Rate
 from reprieve.errors import InvalidId, PayloadTooLarge, ValidationError
-from reprieve.stores.protocol import LimitUpdate
+from reprieve.stores.protocol import Filter, LimitUpdate
+
+_AT_BITS: Final = 48
+MAX_AT: Final = (1 << _AT_BITS) - 1
+"""The last instant that a job may have, in milliseconds: that of an id."""
+
+_NAMES: Final = ("queue", "task", "tenant", "dependency", "group", "key")
+_MUST_BE_NAMED: Final = ("queue", "task")
+_FILTERED: Final = ("queue", "tenant", "task", "dependency", "key", "code", "fingerprint", "session")
+_encode = msgspec.msgpack.Encoder().encode
+_decode_change = msgspec.msgpack.Decoder(Change).decode
 
 
-def check_jobs(jobs: Sequence[Job], largest_payload: int, is_id: Callable[[str], bool] = is_id) -> None:
-    """Raise a `ValidationError` if any of the jobs must not be stored."""
+def check_jobs(jobs: Sequence[Job], largest_payload: int, is_id: Callable[[str], bool] = is_id) -> Sequence[Job]:
+    """Return the jobs with plain values; raise a `ValidationError` if any of them must not be stored."""
     for job in jobs:
+        if not _is_plain(job) and _plain(job) is not job:
+            # Nothing of it is wrong, but it is not plain yet, as others may not be.
+            return check_jobs([_plain(job) for job in jobs], largest_payload, is_id)
         if not is_id(job.id):
             message = f"{job.id[:80]!r} is not an id of this store; make ids with its new_id"
             raise InvalidId(message)
-        _check_lane(job.queue, job.task, job.tenant, job.dependency, job.group)
         if job.key:
             values.name(job.key, "key")
-        if not HIGH <= job.priority <= LOW:
-            message = f"priority must be {HIGH}–{LOW}, got {job.priority}"
-            raise ValidationError(message)
         if len(job.payload) > largest_payload:
             check_size(job.payload, f"payload of a {job.task} job", largest_payload)
+    return jobs
 
 
-@lru_cache(maxsize=8_192)
-def _check_lane(queue: str, task: str, tenant: str, dependency: str, group: str) -> None:
-    # Cached as a whole: most jobs are of a few lanes.
-    values.name(queue, "queue")
-    values.name(task, "task")
-    values.name(tenant, "tenant", may_be_empty=True)
-    values.name(dependency, "dependency", may_be_empty=True)
-    values.name(group, "group", may_be_empty=True)
+def _is_plain(job: Job) -> bool:
+    # Reads of `__class__`, since calls of type() would take half of the time.
+    try:
+        return (
+            _are_plain(
+                job.queue, job.task, job.tenant, job.dependency, job.group, job.priority, job.max_attempts, job.timeout
+            )
+            and job.key.__class__ is str
+            and job.payload.__class__ is bytes
+            and job.created_at.__class__ is int
+            and job.due_at.__class__ is int
+            and (job.created_at | job.due_at) >> _AT_BITS == 0
+            and (job.deadline_at is None or (job.deadline_at.__class__ is int and job.deadline_at >> _AT_BITS == 0))
+            and (job.override is None or job.override.__class__ is Override)
+            and (job.key_ttl is None or (job.key_ttl.__class__ is float and 0 <= job.key_ttl <= MAX_DURATION_SECONDS))
+        )
+    except TypeError:  # a name or number that cannot be hashed
+        return False
+
+
+@lru_cache(maxsize=8_192, typed=True)
+def _are_plain(*shared: Any) -> bool:  # noqa: ANN401 - by position and of any type: a cache is fastest so
+    """Whether what most jobs share with many others is plain: the names of a lane, and numbers that their tasks set."""
+    *names, priority, max_attempts, timeout = shared
+    return (
+        all(type(name) is str and len(name) <= values.MAX_NAME_CHARS and name.isprintable() for name in names)
+        and bool(names[0] and names[1])
+        and type(priority) is int
+        and HIGH <= priority <= LOW
+        and (max_attempts is None or (type(max_attempts) is int and 1 <= max_attempts <= values.MAX_WHOLE))
+        and (timeout is None or (type(timeout) is float and 0 <= timeout <= MAX_DURATION_SECONDS))
+    )
+
+
+def _plain(job: Job) -> Job:
+    """Return a job with plain values, itself if it has them; raise a `ValidationError` for a value that no job has."""
+    facts: dict[str, object] = {
+        name: values.name(getattr(job, name), name, may_be_empty=name not in _MUST_BE_NAMED) for name in _NAMES
+    }
+    facts["id"] = values.text(job.id, "id", InvalidId)
+    facts["priority"] = values.whole(job.priority, "priority", ValidationError, HIGH, LOW)
+    for name in ("created_at", "due_at", "deadline_at"):
+        if name != "deadline_at" or job.deadline_at is not None:
+            facts[name] = values.whole(getattr(job, name), name, ValidationError, 0, MAX_AT)
+    if job.max_attempts is not None:
+        facts["max_attempts"] = values.whole(job.max_attempts, "max_attempts", ValidationError, 1)
+    for name in ("timeout", "key_ttl"):
+        if (value := getattr(job, name)) is not None:
+            facts[name] = _check_duration(value, name)
+    for name, kind, what in (("payload", bytes, "bytes"), ("override", Override | None, "an Override")):
+        if not isinstance(value := getattr(job, name), kind):
+            message = f"{name} of a job must be {what}, got {values.shown(value)}"
+            raise ValidationError(message)
+    is_plain = all(type(getattr(job, name)) is type(value) for name, value in facts.items())
+    return job if is_plain else replace(job, **facts)
+
+
+def _check_duration(value: object, name: str) -> float:
+    return values.number(value, name, ValidationError, 0.0, MAX_DURATION_SECONDS)
+
+
+def is_plain_success(change: Change) -> bool:
+    """Whether a change is a success without a result, as most are: it holds only what the store itself returned."""
+    return change.result is None and type(change.event.move) is Succeed
+
+
+def check_change(change: Change, largest_payload: int) -> Change:
+    """Return a change as it will be read back; raise a `ValidationError` if it cannot be stored."""
+    if change.result is not None:
+        check_size(change.result, "result", largest_payload)
+        _check_duration(change.result_ttl, "result_ttl")
+    try:
+        stored = _decode_change(_encode(change))
+    except (msgspec.MsgspecError, OverflowError, TypeError, ValueError) as error:
+        message = f"a change of job {change.job.id} cannot be stored: {error}"
+        raise ValidationError(message) from error
+    job, at, cause = stored.job, stored.event.at, stored.job.cause
+    if job.state == "dead" and (job.death is None or cause is None or not cause.reason.strip()):
+        message = f"job {job.id} must not be dead without a reason; give its cause one"
+        raise ValidationError(message)
+    is_in_time = 0 <= job.due_at <= MAX_AT and 0 <= (job.finished_at or 0) <= MAX_AT and 0 <= at <= MAX_AT
+    if not is_in_time or not 0 <= job.version <= values.MAX_WHOLE:
+        message = f"job {job.id} has a time or a version that no store can hold: {job.due_at}, {at}, {job.version}"
+        raise ValidationError(message)
+    if cause is not None and ("\0" in cause.reason or "\0" in cause.code or "\0" in cause.fingerprint):
+        message = f"the cause of job {job.id} must not contain NUL, got {values.shown(cause)}"
+        raise ValidationError(message)
+    return stored
 
 
 def check_size(data: bytes, what: str, largest: int) -> None:
@@ -51,24 +153,49 @@ def check_size(data: bytes, what: str, largest: int) -> None:
 
 def check_page_limit(limit: int) -> None:
     """Raise a `ValidationError` unless a page can hold at least one item."""
-    if limit < 1:
-        message = f"limit must be 1 or more, got {limit}"
-        raise ValidationError(message)
+    values.whole(limit, "limit", ValidationError, 1)
 
 
-def check_limit_update(update: LimitUpdate) -> None:
-    """Raise a `ValidationError` for limits that cannot be kept."""
-    values.name(update.name, update.subject, may_be_empty=update.subject == "tenant")
-    values.name(update.queue, "queue", may_be_empty=update.subject != "tenant")
-    weight = update.weight
-    if weight is not UNSET and update.subject != "tenant":
-        message = f"only a tenant has a weight, not {update.subject} {update.name!r}"
-        raise ValidationError(message)
-    if weight is not UNSET and not MIN_WEIGHT <= weight <= MAX_WEIGHT:
-        message = f"weight must be {MIN_WEIGHT}–{MAX_WEIGHT}, got {weight!r}"
-        raise ValidationError(message)
+def check_queues(queues: Sequence[str]) -> Sequence[str]:
+    """Return the names of queues as plain texts."""
+    if all(type(queue) is str for queue in queues):
+        return queues
+    return tuple(values.text(queue, "queue", ValidationError) for queue in queues)
+
+
+def check_filter(wanted: Filter) -> Filter:
+    """Return a filter with plain texts; raise a `ValidationError` for what is not text."""
+    facts = {name: getattr(wanted, name) for name in _FILTERED}
+    if all(type(value) is str or value is None for value in facts.values()):
+        return wanted
+    return replace(
+        wanted,
+        **{
+            name: values.text(value, f"{name} of a filter", ValidationError)
+            for name, value in facts.items()
+            if value is not None
+        },
+    )
+
+
+def check_limit_update(update: LimitUpdate) -> LimitUpdate:
+    """Return limits with plain values; raise a `ValidationError` for limits that cannot be kept."""
+    facts: dict[str, object] = {
+        "name": values.name(update.name, update.subject, may_be_empty=update.subject == "tenant"),
+        "queue": values.name(update.queue, "queue", may_be_empty=update.subject != "tenant"),
+    }
+    of = f"of {update.subject} {update.name!r}"
+    if update.weight is not UNSET:
+        if update.subject != "tenant":
+            message = f"only a tenant has a weight, not {update.subject} {update.name!r}"
+            raise ValidationError(message)
+        facts["weight"] = values.number(update.weight, f"weight {of}", ValidationError, MIN_WEIGHT, MAX_WEIGHT)
     for name in ("permits", "max_running"):
         value = getattr(update, name)
-        if value is not UNSET and value is not None and value < 0:
-            message = f"{name} of {update.subject} {update.name!r} must be 0 or more, got {value}"
-            raise ValidationError(message)
+        if value is not UNSET and value is not None:
+            facts[name] = values.whole(value, f"{name} {of}", ValidationError)
+    rate: object = update.rate
+    if rate is not UNSET and not isinstance(rate, Rate | None):
+        message = f"rate {of} must be a Rate, got {values.shown(rate)}"
+        raise ValidationError(message)
+    return replace(update, **facts)

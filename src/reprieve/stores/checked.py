@@ -14,6 +14,8 @@ from reprieve.core.change import Change
 from reprieve.core.events import Event
 from reprieve.core.ids import parse_id
 from reprieve.core.job import Job
+from reprieve.core.values import plain
+from reprieve.errors import ValidationError
 from reprieve.stores.calls import Calls
 from reprieve.stores.capabilities import (
     AsyncTransactional,
@@ -28,7 +30,16 @@ from reprieve.stores.capabilities import (
     StatementProvider,
     Transactional,
 )
-from reprieve.stores.check import check_jobs, check_limit_update, check_page_limit, check_size
+from reprieve.stores.check import (
+    check_change,
+    check_filter,
+    check_jobs,
+    check_limit_update,
+    check_page_limit,
+    check_queues,
+    check_size,
+    is_plain_success,
+)
 from reprieve.stores.coalesce import Coalescer
 from reprieve.stores.forwarding import ForwardingStore
 from reprieve.stores.protocol import (
@@ -42,6 +53,7 @@ from reprieve.stores.protocol import (
     LimitUpdate,
     Page,
     Store,
+    Tally,
 )
 
 
@@ -67,30 +79,45 @@ class CheckedStore(ForwardingStore):
     def _call(self, operation: str) -> Calls:  # noqa: ARG002 - all operations alike
         return self._calls
 
-    def check_jobs(self, jobs: Sequence[Job]) -> None:
-        """Raise a `ValidationError` for jobs that this store cannot take."""
-        check_jobs(jobs, self._largest_payload, self._is_id)
+    def check_jobs(self, jobs: Sequence[Job]) -> Sequence[Job]:
+        """Return the jobs with plain values; raise a `ValidationError` for jobs that this store cannot take."""
+        return check_jobs(jobs, self._largest_payload, self._is_id)
 
     async def enqueue(self, jobs: Sequence[Job], now: int) -> list[str]:
         """Store new jobs, in one call with the jobs of concurrent callers; return the id of each."""
         self._calls.require_open()
-        check_jobs(jobs, self._largest_payload, self._is_id)
+        jobs = check_jobs(jobs, self._largest_payload, self._is_id)
         return await self._coalescer.enqueue(jobs, now) if jobs else []
 
     async def claim(self, claim: Claim) -> Claimed:
         """Apply changes, then choose and lease jobs."""
-        self._check_results(claim.changes)
+        queues = check_queues(claim.queues)
+        if queues is not claim.queues or not all(map(is_plain_success, claim.changes)):
+            return await self._claim_checked(replace(claim, queues=tuple(queues)))
         return await super().claim(claim)
+
+    async def _claim_checked(self, claim: Claim) -> Claimed:
+        writable = self._writable(claim.changes)
+        changes = tuple(change for change in writable if change is not None)
+        claimed = await super().claim(replace(claim, changes=changes))
+        return replace(claimed, results=tuple(_with_refused(writable, claimed.results)))
 
     async def apply(self, changes: Sequence[Change], now: int) -> list[ChangeResult]:
         """Carry out changes that no session makes."""
-        self._check_results(changes)
-        return await super().apply(changes, now)
+        writable = self._writable(changes)
+        results = await super().apply([change for change in writable if change is not None], now)
+        return _with_refused(writable, results)
 
-    def _check_results(self, changes: Sequence[Change]) -> None:
+    def _writable(self, changes: Sequence[Change]) -> list[Change | None]:
+        """Return the changes as they will be read back, and None for each that cannot be stored: only it is refused."""
+        writable: list[Change | None] = []
         for change in changes:
-            if change.result is not None:
-                check_size(change.result, "result", self._largest_payload)
+            try:
+                is_plain = is_plain_success(change)
+                writable.append(change if is_plain else check_change(change, self._largest_payload))
+            except ValidationError:
+                writable.append(None)
+        return writable
 
     async def annotate(self, annotations: Sequence[Annotation]) -> list[bool]:
         """Request cancels and note progress."""
@@ -105,25 +132,27 @@ class CheckedStore(ForwardingStore):
 
     async def update_limits(self, updates: Sequence[LimitUpdate], now: int) -> None:
         """Change limits, rates, weights and pauses."""
-        for update in updates:
-            check_limit_update(update)
-        await super().update_limits(updates, now)
+        await super().update_limits([check_limit_update(update) for update in updates], now)
 
     async def compare_and_set(
         self, key: str, version: int, value: bytes | None, updates: Sequence[LimitUpdate] = (), now: int = 0
     ) -> Entry | None:
         """Set or delete an entry if it has this version, together with limit updates."""
-        for update in updates:
-            check_limit_update(update)
-        return await super().compare_and_set(key, version, value, updates, now)
+        updates = [check_limit_update(update) for update in updates]
+        return await super().compare_and_set(plain(key), version, value, updates, now)
 
     async def find(self, wanted: Filter, now: int, cursor: str = "", limit: int = 100) -> Page:
         """Return a page of jobs."""
+        wanted = check_filter(wanted)
         if wanted.ids is None:
             check_page_limit(limit)
         else:
             wanted = replace(wanted, ids=tuple(map(parse_id, wanted.ids)))
         return await super().find(wanted, now, cursor, limit)
+
+    async def tally(self, by: Tally, wanted: Filter, now: int) -> dict[str, int]:
+        """Count jobs."""
+        return await super().tally(by, check_filter(wanted), now)
 
     async def events(self, after: int = 0, limit: int = 1_000, job_id: str = "") -> list[tuple[int, Event]]:
         """Return events in the order in which they happened."""
@@ -137,7 +166,7 @@ class CheckedStore(ForwardingStore):
     async def wait(self, queues: Sequence[str], at_most: float, session: str = "") -> bool:
         """Wait until notified. It is not a call under way: closing the store inside ends it."""
         self._calls.require_open()
-        return await self.inner.wait(queues, at_most, session)
+        return await self.inner.wait(check_queues(queues), at_most, session)
 
     async def close(self) -> None:
         """Finish the calls under way, then close the store inside. Closing again does nothing."""
@@ -146,12 +175,18 @@ class CheckedStore(ForwardingStore):
             await self.inner.close()
 
 
+def _with_refused(writable: Sequence[Change | None], results: Sequence[ChangeResult]) -> list[ChangeResult]:
+    """Return the results of all changes: those of the store, and "refused" for each that it was not given."""
+    stored = iter(results)
+    return ["refused" if change is None else next(stored) for change in writable]
+
+
 class _CheckedImmediate(CheckedStore):
     inner: Any
 
     def enqueue_sync(self, jobs: Sequence[Job], now: int) -> list[str] | None:
         with self._calls:
-            self.check_jobs(jobs)
+            jobs = self.check_jobs(jobs)
             known: list[str] | None = self.inner.enqueue_sync(jobs, now) if jobs else []
             return known
 
@@ -161,7 +196,7 @@ class _CheckedTransactional(CheckedStore):
 
     def enqueue_in(self, connection: Any, jobs: Sequence[Job], now: int) -> list[str]:  # noqa: ANN401 - the driver's own
         with self._calls:
-            self.check_jobs(jobs)
+            jobs = self.check_jobs(jobs)
             known: list[str] = self.inner.enqueue_in(connection, jobs, now)
             return known
 
@@ -174,7 +209,7 @@ class _CheckedAsyncTransactional(CheckedStore):
 
     async def aenqueue_in(self, connection: Any, jobs: Sequence[Job], now: int) -> list[str]:  # noqa: ANN401 - as above
         with self._calls:
-            self.check_jobs(jobs)
+            jobs = self.check_jobs(jobs)
             known: list[str] = await self.inner.aenqueue_in(connection, jobs, now)
             return known
 
@@ -185,7 +220,7 @@ class _CheckedStatementProvider(CheckedStore):
     def statement(
         self, jobs: Sequence[Job], now: int, style: ParameterStyle = "pyformat"
     ) -> tuple[str, dict[str, Any] | list[Any]]:
-        self.check_jobs(jobs)
+        jobs = self.check_jobs(jobs)
         written: tuple[str, dict[str, Any] | list[Any]] = self.inner.statement(jobs, now, style)
         return written
 
@@ -208,8 +243,7 @@ class _CheckedSink:
         self.close = inner.close
 
     async def deliver(self, jobs: Sequence[Job], now: int) -> list[str]:
-        self._store.check_jobs(jobs)
-        return await self._deliver(jobs, now)
+        return await self._deliver(self._store.check_jobs(jobs), now)
 
 
 class _CheckedFaulty(CheckedStore):

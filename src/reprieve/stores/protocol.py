@@ -28,7 +28,7 @@ KEY_RETENTION_SECONDS = 86_400.0
 
 ChangeResult: TypeAlias = Literal["applied", "already", "refused", "missing"]
 """What happened to a change: applied now; already applied by an earlier call; refused, because the stored job has
-another version, lease or state; or missing, because no such job is stored."""
+another version, lease or state, or because the change cannot be stored; or missing, because no such job is stored."""
 
 Subject: TypeAlias = Literal["queue", "tenant", "task", "dependency", "group"]
 

@@ -1,22 +1,32 @@
 """The claims of a session: each settles what has ended and fetches more, and is repeated until the store replies."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 from msgspec.structs import replace
 
 from reprieve.clock import Clock
 from reprieve.core.change import Change
 from reprieve.errors import SessionDead, StoreError, StoreFull, StoreReadOnly
-from reprieve.stores.protocol import Claim, Claimed, Store
+from reprieve.stores.protocol import Claim, Claimed, Filter, Store
 from reprieve.worker.job_logging import log_refused
+from reprieve.worker.settlement import Settlement
 from reprieve.worker.supervised_loop import LoopBackoff, Outage
+
+T = TypeVar("T")
 
 
 class SessionClaims:
     """Makes the claims of one session, one at a time, and numbers them: the store recognises a repeated claim."""
 
-    def __init__(self, store: Store, clock: Clock, session: str, outage: Outage | None = None) -> None:
-        """Begin to number the claims; `outage` is shared with the other loops of the process."""
+    def __init__(
+        self, store: Store, clock: Clock, session: str, settlement: Settlement, outage: Outage | None = None
+    ) -> None:
+        """Begin to number the claims; `outage` is shared with the other loops of the process.
+
+        `settlement` settles as failed what the store cannot write.
+        """
+        self._settlement = settlement
         self._outage = outage
         self._store = store
         self._clock = clock
@@ -26,29 +36,55 @@ class SessionClaims:
     async def claim(self, queues: Sequence[str], limit: int, changes: Sequence[Change]) -> Claimed:
         """Settle changes and lease up to `limit` jobs, in one call, however long the store is away.
 
-        A change that the store refuses is logged. Raises `SessionDead`, and any other error that does not pass.
+        A change that comes too late is refused and logged. If the session still holds its job, the store cannot write
+        the change, and the attempt is settled as failed. Raises `SessionDead`, and any other error that does not pass.
         """
         try:
             claimed = await self._claim(queues, limit, tuple(changes))
+            refused = [change for change, result in zip(changes, claimed.results, strict=True) if result == "refused"]
+            if refused:
+                await self._settle_refused(refused)
         except SessionDead:
             for change in changes:
                 log_refused(change, "refused")
             raise
         for change, result in zip(changes, claimed.results, strict=True):
-            if result in ("refused", "missing"):
+            if result == "missing":
                 log_refused(change, result)
         return claimed
+
+    async def _settle_refused(self, refused: Sequence[Change]) -> None:
+        """Settle as failed what the store refused although the session holds its job; log what came too late."""
+        ids = tuple(change.job.id for change in refused)
+        page = await self._insist(lambda: self._store.find(Filter(ids=ids), self._clock.now()))
+        held = {job.id: job for job in page.jobs if job.state == "running" and job.session == self._session}
+        failures = []
+        for change in refused:
+            job = held.pop(change.job.id, None)
+            if job is None or job.version != change.version:
+                log_refused(change, "refused")
+            else:
+                failures.append(self._settlement.fail(change, job))
+        if failures:
+            claimed = await self._claim((), 0, tuple(failures))
+            for change, result in zip(failures, claimed.results, strict=True):
+                if result != "applied":
+                    log_refused(change, result)
 
     async def _claim(self, queues: Sequence[str], limit: int, changes: tuple[Change, ...]) -> Claimed:
         self._number += 1
         claim = Claim(
             session=self._session, number=self._number, now=0, queues=tuple(queues), limit=limit, changes=changes
         )
+        return await self._insist(lambda: self._store.claim(replace(claim, now=self._clock.now())))
+
+    async def _insist(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Make a call, and repeat it for as long as the store is away."""
         backoff = LoopBackoff("claiming", self._outage)
         while True:
             try:
                 await self._clock.tune()
-                claimed = await self._store.claim(replace(claim, now=self._clock.now()))
+                result = await call()
             except StoreError as error:
                 if not (error.is_passing or isinstance(error, StoreFull | StoreReadOnly)):
                     # Not transient.
@@ -56,4 +92,4 @@ class SessionClaims:
                 await backoff.wait(error)
             else:
                 backoff.succeed()
-                return claimed
+                return result

@@ -72,10 +72,11 @@ class WorkerParts:
         progress = Progress(store, clock, session)
         attempts = Attempts(registry, runner, progress, slots=slots, max_progress_bytes=max_bytes, in_flight=in_flight)
         gates = Gates(store, clock, attempts.under_way)
+        settlement = Settlement(registry, gates, clock, max_bytes)
         return cls(
-            claims=SessionClaims(store, clock, session, outage),
+            claims=SessionClaims(store, clock, session, settlement, outage),
             attempts=attempts,
-            settlement=Settlement(registry, gates, clock),
+            settlement=settlement,
             gates=gates,
             progress=progress,
             cancel_requests=CancelRequests(store, clock, session, attempts),

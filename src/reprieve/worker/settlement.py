@@ -8,11 +8,16 @@ from reprieve.clock import Clock
 from reprieve.core import change, presets
 from reprieve.core.change import Change
 from reprieve.core.decide import Conditions, decide
+from reprieve.core.failure import Failure
 from reprieve.core.job import Job
 from reprieve.core.move import Succeed
 from reprieve.core.outcome import Failed, Outcome, Succeeded
+from reprieve.core.policy import Override, resolve
+from reprieve.core.verdict import Verdict
+from reprieve.errors import ValidationError
 from reprieve.registry import Registry
 from reprieve.rng import draw
+from reprieve.stores.check import check_change
 from reprieve.worker.gates import Gates
 from reprieve.worker.job_logging import log_broken_policy, log_settled, log_undecided
 from reprieve.worker.runner import failed_by
@@ -21,11 +26,12 @@ from reprieve.worker.runner import failed_by
 class Settlement:
     """Settles attempts by the policies of the tasks and the gates of their dependencies."""
 
-    def __init__(self, registry: Registry, gates: Gates, clock: Clock) -> None:
-        """Take what decisions depend on."""
+    def __init__(self, registry: Registry, gates: Gates, clock: Clock, largest_payload: int) -> None:
+        """Take what decisions depend on, and how many bytes of a result the store takes."""
         self._registry = registry
         self._gates = gates
         self._clock = clock
+        self._largest_payload = largest_payload
 
     def settle(self, job: Job, outcome: Outcome) -> Change:
         """Return the change that settles an attempt, and log it unless it is a success. Never raises.
@@ -37,7 +43,10 @@ class Settlement:
             settled = self._decide(job, outcome)
         except Exception as error:  # noqa: BLE001 - it is logged; rules and backoffs may be the application's code
             log_undecided(job, error)
-            settled = self._settle_by_standard(job, error)
+            failed = failed_by(error, job)
+            # The bug is not the task's: whatever its class, another attempt may help once it is fixed.
+            unknown = Verdict(kind="unknown", code=failed.verdict.code, rule="settlement")
+            settled = self._decide_by_standard(job, replace(failed, verdict=unknown))
         if not isinstance(settled.event.move, Succeed):
             log_settled(settled, outcome.failure if isinstance(outcome, Failed) else None, before=job)
         return settled
@@ -55,10 +64,33 @@ class Settlement:
         declaration = self._registry.get(job.task)
         return replace(settled, result=outcome.result, result_ttl=declaration.result_ttl)
 
-    def _settle_by_standard(self, job: Job, error: Exception) -> Change:
+    def fail(self, refused: Change, job: Job) -> Change:
+        """Return the change that settles an attempt as failed, because the store cannot write how it was settled.
+
+        `refused` is that settlement, and `job` the job as the store still has it. If the task has succeeded, its work
+        is done and only its result cannot be kept: a retry would not help.
+        """
+        is_done = isinstance(refused.event.move, Succeed)
+        failed = Failed(
+            failure=Failure(message=self._why_refused(refused), code="unsettled"),
+            verdict=Verdict(kind="permanent" if is_done else "unknown", code="unsettled", rule="settlement"),
+        )
+        settled = self._decide_by_standard(job, failed)
+        log_settled(settled, failed.failure, before=job)
+        return settled
+
+    def _why_refused(self, refused: Change) -> str:
+        try:
+            check_change(refused, self._largest_payload)
+        except ValidationError as error:
+            return str(error)
+        return f"the store cannot write how the attempt ended ({type(refused.event.move).__name__})"
+
+    def _decide_by_standard(self, job: Job, failed: Failed) -> Change:
+        """Settle a failure by the standard policy, with the job's own limit of attempts."""
         now = self._clock.next()
-        failed = failed_by(error, job)
-        return change.settle(job, decide(job, failed, presets.standard, Conditions(now=now, u=draw())), now)
+        policy = resolve(presets.standard, Override(max_attempts=job.max_attempts))
+        return change.settle(job, decide(job, failed, policy, Conditions(now=now, u=draw())), now)
 
     def _record(self, job: Job, outcome: Outcome) -> None:
         """Tell the gate how a call of its dependency ended."""

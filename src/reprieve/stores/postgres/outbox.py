@@ -134,7 +134,7 @@ class PostgresOutbox:
             await asyncio.to_thread(self._notifier.close)
 
     def _statement(self, jobs: Sequence[Job]) -> Statement:
-        check_jobs(jobs, self._largest_payload)
+        jobs = check_jobs(jobs, self._largest_payload)
         records = [pack(job) for job in jobs]
         ends = list(accumulate(map(len, records), initial=1))
         parameters = {

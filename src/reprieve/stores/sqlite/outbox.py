@@ -48,7 +48,7 @@ class SqliteOutbox:
     def enqueue_in(self, connection: object, jobs: Sequence[Job], now: int) -> list[str]:  # noqa: ARG002 - the jobs themselves say when they are due
         """Add jobs in the caller's open transaction; they exist once it commits."""
         self._require_open()
-        check_jobs(jobs, self._largest_payload)
+        jobs = check_jobs(jobs, self._largest_payload)
         with joined(connection, self._path) as cursor:
             # Create the tables if they are missing; another connection would wait for the end of this transaction.
             migrate_in(cursor)

@@ -19,6 +19,7 @@ from reprieve.testing.conformance import (
     operating,
     sessions,
     settling,
+    values,
     waiting,
 )
 
@@ -30,6 +31,7 @@ _MODULES: tuple[ModuleType, ...] = (
     enqueueing,
     claiming,
     settling,
+    values,
     operating,
     sessions,
     gates,
