@@ -21,7 +21,9 @@ from reprieve.core.failure import Error, read
 from reprieve.core.fairness.settings import aged_priority
 from reprieve.core.job import Job
 from reprieve.core.outcome import Failed
-from reprieve.core.policy import Override, Policy, resolve
+from reprieve.core.policy import Override, Policy, require_policy, resolve
+from reprieve.core.values import whole
+from reprieve.errors import ValidationError
 
 __all__ = [
     "Override",
@@ -50,7 +52,8 @@ def is_retryable_error(error: Error) -> bool:
 
 def calculate_round_robin_priority(rounds_without_processing: int) -> int:
     """Return the priority of a tenant that has waited for so many rounds: 5, minus 1 for each round, at least 1."""
-    return aged_priority(rounds_without_processing)
+    rounds = whole(rounds_without_processing, "rounds_without_processing", ValidationError)
+    return aged_priority(rounds)
 
 
 def should_retry(job: Job, policy: Policy = presets.patient) -> bool:
@@ -111,6 +114,10 @@ class RetryPolicy:
     """A policy as an object with three methods: whether to retry, after how long, and how often."""
 
     policy: Policy = presets.render
+
+    def __post_init__(self) -> None:
+        """Refuse what is not a policy."""
+        require_policy(self.policy, "policy")
 
     def should_retry(self, error: Error) -> bool:
         """Return whether this error can pass."""

@@ -8,9 +8,10 @@ from typing import Any, Protocol, TypeGuard, TypeVar
 from msgspec.structs import replace
 
 from reprieve.bulk import Sending, attached
-from reprieve.call import Call, Terms
+from reprieve.call import Call
 from reprieve.clock import Clock, ticks
 from reprieve.core.job import Job
+from reprieve.core.values import shown
 from reprieve.errors import StoreError, TaskNotImportable, ValidationError
 from reprieve.handle import App, JobHandle
 from reprieve.importing import file_of, refuse_enqueue
@@ -163,9 +164,9 @@ class Producer:
     def _batches(self, calls: Iterable[Call[R]]) -> Iterator[list[Call[R]] | Call[R]]:
         """Yield calls by the thousand, and each call in a transaction of the caller's by itself."""
         batch: list[Call[R]] = []
-        checked: Terms | None = None
+        checked: object = self
         for call in calls:
-            if call.terms is not checked:
+            if getattr(call, "terms", None) is not checked:
                 self._require_importable(call)
                 if self._is_joining(call):
                     if batch:
@@ -196,7 +197,7 @@ class Producer:
 
         A store in memory, and jobs that run inline, need no other process.
         """
-        declaration = call.terms.declaration
+        declaration = _require_call(call).terms.declaration
         if declaration.is_importable or self.follower is not None or self._app.settings.url in IN_MEMORY_URLS:
             return
         file = Path(file_of(declaration.function)).name
@@ -288,6 +289,13 @@ class Producer:
     async def _afollow(self, *, is_to_follow: bool) -> None:
         if self.follower is not None and is_to_follow:
             await self.follower.afollow()
+
+
+def _require_call(value: object) -> Call[object]:
+    if isinstance(value, Call):
+        return value
+    message = f"only calls can be enqueued, as task.call(…) makes them, got {shown(value)}"
+    raise ValidationError(message)
 
 
 def _is_immediate(store: Store) -> TypeGuard[Immediate]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from reprieve.config import Settings
 from reprieve.core import presets
 from reprieve.core.job import Job
-from reprieve.core.policy import Override, Policy, amend, resolve
+from reprieve.core.policy import Override, Policy, amend, require_policy, resolve
 from reprieve.core.rule import Rule
 from reprieve.declaration import Declaration
 from reprieve.errors import DuplicateTask, UnknownTask
@@ -17,7 +17,8 @@ class Registry:
     def __init__(self, settings: Settings, policy: Policy | None = None) -> None:
         """Take the operator's settings and the app's default policy."""
         self._settings = settings
-        self._default = policy or presets.named(settings.policy, settings.profile)
+        default = presets.named(settings.policy, settings.profile) if policy is None else policy
+        self._default = require_policy(default, "policy of an app")
         self._tasks: dict[str, Declaration] = {}
         self._policies: dict[str, Policy] = {}
 

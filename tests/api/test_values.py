@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from reprieve import Reprieve, ReprieveError
+from reprieve import Reprieve, ReprieveError, compat
 from reprieve.config import Settings, load
-from reprieve.errors import InvalidSetting
+from reprieve.errors import InvalidPolicy, InvalidSetting, ValidationError
 from reprieve.testing import drain
 
 
@@ -168,3 +168,30 @@ def test_settings_in_code_are_kept_as_plain_values() -> None:
     settings = Settings(lease="30s", slots=Level.FIRST, policy=Queue.MAIL)  # type: ignore[arg-type]  # any duration
     assert (settings.lease, settings.slots, settings.policy) == (30.0, 1, "mail")
     assert {type(settings.slots), type(settings.policy)} == {int, str}
+
+
+def test_the_policy_of_an_app_is_a_policy() -> None:
+    with pytest.raises(InvalidPolicy, match="policy of an app must be a Policy"):
+        Reprieve("sqlite://:memory:", policy="email", settings=Settings())  # type: ignore[arg-type]  # that is the point
+
+
+def test_only_calls_can_be_enqueued(app: Reprieve) -> None:
+    @app.task
+    def send() -> None: ...
+
+    with pytest.raises(ValidationError, match="only calls can be enqueued"):
+        app.enqueue(send)  # type: ignore[arg-type]  # that is the point
+    with pytest.raises(ValidationError, match="only calls can be enqueued") as caught:
+        app.enqueue_many([send.call(), None])  # type: ignore[list-item]  # as above
+    assert caught.value.enqueued == []
+
+
+def test_functions_of_existing_systems_check_their_numbers() -> None:
+    assert compat.calculate_round_robin_priority(2) == 3
+    for make in (
+        lambda: compat.calculate_round_robin_priority(1.5),  # type: ignore[arg-type]  # that is the point
+        lambda: compat.calculate_backoff_delay("1"),  # type: ignore[arg-type]  # as above
+        lambda: compat.RetryPolicy(policy="email"),  # type: ignore[arg-type]  # as above
+    ):
+        with pytest.raises(ReprieveError):
+            make()

@@ -16,12 +16,13 @@ from reprieve.core.failure import Failure, read
 from reprieve.core.job import Job
 from reprieve.core.move import Retry
 from reprieve.core.outcome import Failed
-from reprieve.core.policy import Override, Policy
+from reprieve.core.policy import Override, Policy, require_policy
 from reprieve.core.presets import named
 from reprieve.core.rate import Rate
 from reprieve.core.rule import Rule
 from reprieve.core.values import MAX_SHOWN_CHARS, MAX_WHOLE, flag, number, one_of, shown, text, to_float, whole
 from reprieve.core.verdict import Verdict
+from reprieve.core.window import Window
 from reprieve.errors import InvalidBackoff, InvalidPolicy, InvalidRule, ReprieveError, UnknownPreset, ValidationError
 
 
@@ -160,6 +161,10 @@ def wrong(make: Callable[..., object], **options: object) -> Callable[[], object
         ),
         (wrong(fixed("1s").delay, failures=1.5), "failures must be a whole number of 1 or more, got 1.5"),
         (wrong(named, name=["email"]), "there is no preset ['email']"),
+        (wrong(Window, closed=5), "span of a window must be text, got 5"),
+        (wrong(Window, open=["09:00-17:00", None]), "span of a window must be text, got None"),
+        (wrong(Window, closed="22:00-06:00", zone=5), "zone must be text, got 5"),
+        (wrong(require_policy, value="email", what="policy"), "policy must be a Policy, as in Policy(max_attempts=5)"),
         (wrong(Rate, count=1.5, window=60), "count of a rate must be a whole number of 0 or more, got 1.5"),
         (wrong(Rate, count=1, window="1m"), "a rate must be 1 or more in 64 ms to 31 days, got 1 in nan s"),
     ],

@@ -132,6 +132,14 @@ class Override(Record):
         return amend(policy, max_attempts=attempts, backoff=backoff, rules=[rule for rule in rules if rule])
 
 
+def require_policy(value: object, what: str) -> Policy:
+    """Return a policy; raise `InvalidPolicy` for anything else. `what` names it in the error."""
+    if isinstance(value, Policy):
+        return value
+    message = f"{what} must be a Policy, as in Policy(max_attempts=5) or presets.email, got {shown(value)}"
+    raise InvalidPolicy(message)
+
+
 def amend(policy: Policy, **changes: object) -> Policy:
     """Return a copy of the policy with some fields replaced and checked."""
     facts = {name: getattr(policy, name) for name in Policy.__dataclass_fields__}

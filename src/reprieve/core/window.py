@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import NoReturn
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from reprieve.core import values
 from reprieve.errors import InvalidWindow, UnknownTimeZone, WindowNeverOpens
 
 _DAY = 24 * 60
@@ -44,6 +45,7 @@ class Window:
         if len(shut) == _WEEK:
             message = "the window never opens, so a retry would wait forever; leave some time open"
             raise WindowNeverOpens(message)
+        zone = values.text(zone, "zone", UnknownTimeZone)
         _load_zone(zone)
         object.__setattr__(self, "zone", zone)
         object.__setattr__(self, "closed", _spans_of(shut))
@@ -71,8 +73,8 @@ class Window:
 
 
 def _minutes(spans: str | Iterable[str]) -> set[int]:
-    texts = [spans] if isinstance(spans, str) else list(spans)
-    return {minute for text in texts for minute in _read_span(text)}
+    texts = [spans] if isinstance(spans, str) or not isinstance(spans, Iterable) else list(spans)
+    return {minute for text in texts for minute in _read_span(values.text(text, "span of a window", InvalidWindow))}
 
 
 def _read_span(text: str) -> set[int]:

@@ -164,14 +164,14 @@ def check_queues(queues: Sequence[str]) -> Sequence[str]:
 
 
 def check_filter(wanted: Filter) -> Filter:
-    """Return a filter with plain texts; raise a `ValidationError` for what is not text."""
+    """Return a filter with plain texts; raise `InvalidName` for a text that no job can have."""
     facts = {name: getattr(wanted, name) for name in _FILTERED}
-    if all(type(value) is str or value is None for value in facts.values()):
+    if all(value is None or (type(value) is str and value.isprintable()) for value in facts.values()):
         return wanted
     return replace(
         wanted,
         **{
-            name: values.text(value, f"{name} of a filter", ValidationError)
+            name: values.name(value, f"{name} of a filter", may_be_empty=True)
             for name, value in facts.items()
             if value is not None
         },

@@ -13,7 +13,7 @@ from reprieve.core.change import Change
 from reprieve.core.job import CancelRequest, Cause, Job
 from reprieve.core.move import Cancel, Dead, Retry
 from reprieve.core.values import MAX_WHOLE
-from reprieve.errors import ValidationError
+from reprieve.errors import InvalidName, ValidationError
 from reprieve.stores.protocol import Annotation, Filter, LimitUpdate, Store
 from reprieve.testing.conformance.expect import expect, expect_equal, expect_error, expect_ids, expect_job
 from reprieve.testing.conformance.stage import (
@@ -71,6 +71,15 @@ async def check_enum_members_count_as_their_values(store: Store) -> None:
         held = (leased.queue, leased.tenant, leased.task, leased.dependency, leased.group, leased.priority)
         expect_equal({type(value) for value in held}, {str, int}, "the types of what is leased")
         expect_equal(await worker.settle(succeed(leased)), ["applied"], "the result")
+
+
+async def check_filter_that_no_job_can_match_is_refused(store: Store) -> None:
+    await enqueued(store)
+    for name in ("queue", "tenant", "task", "dependency", "key", "code", "fingerprint", "session"):
+        for value in ("a\0b", "a\ud800b", "a\nb", 5):
+            wanted = Filter(**{name: value})  # type: ignore[arg-type]  # that is the point
+            await expect_error(store.find(wanted, START), InvalidName, f"find with {name}={value!r}")
+            await expect_error(store.tally("status", wanted, START), InvalidName, f"tally with {name}={value!r}")
 
 
 async def check_limits_of_enum_members_hold_for_their_values(store: Store) -> None:
