@@ -10,7 +10,7 @@ import pytest
 
 from reprieve.core.backoff import Bounded, Capped, Equal, Exponential, Formula, Full, PlusMinus, fast_then_slow, fixed
 from reprieve.core.classify import judge
-from reprieve.core.decide import Conditions, decide
+from reprieve.core.decide import Conditions, cause_of, decide
 from reprieve.core.duration import MAX_DURATION_SECONDS, clamp, seconds
 from reprieve.core.failure import Failure, read
 from reprieve.core.job import Job
@@ -20,10 +20,30 @@ from reprieve.core.policy import Override, Policy, require_policy
 from reprieve.core.presets import named
 from reprieve.core.rate import Rate
 from reprieve.core.rule import Rule
-from reprieve.core.values import MAX_SHOWN_CHARS, MAX_WHOLE, flag, number, one_of, shown, text, to_float, whole
+from reprieve.core.values import (
+    MAX_NAME_CHARS,
+    MAX_SHOWN_CHARS,
+    MAX_WHOLE,
+    flag,
+    name,
+    number,
+    one_of,
+    shown,
+    text,
+    to_float,
+    whole,
+)
 from reprieve.core.verdict import Verdict
 from reprieve.core.window import Window
-from reprieve.errors import InvalidBackoff, InvalidPolicy, InvalidRule, ReprieveError, UnknownPreset, ValidationError
+from reprieve.errors import (
+    InvalidBackoff,
+    InvalidName,
+    InvalidPolicy,
+    InvalidRule,
+    ReprieveError,
+    UnknownPreset,
+    ValidationError,
+)
 
 
 class Old(str, Enum):  # noqa: UP042 - the older form, which formats as its name
@@ -91,6 +111,14 @@ def test_text_flags_and_words_are_told_apart() -> None:
         text(None, "queue", ValidationError)
     with pytest.raises(ValidationError, match=r"^kind must be one of a, b, got \['a'\]$"):
         one_of(["a"], ("a", "b"), "kind", ValidationError)
+
+
+def test_a_name_is_printable_and_not_too_long() -> None:
+    assert name(Old.MAIL, "queue") == "mail"
+    assert name("", "tenant", may_be_empty=True) == ""
+    for wrong_name in ("", "a\0b", "a\ud800", "n" * (MAX_NAME_CHARS + 1), None):
+        with pytest.raises(InvalidName, match=rf"^queue must be 1–{MAX_NAME_CHARS} printable characters, got "):
+            name(wrong_name, "queue")
 
 
 def test_an_error_shows_any_value_in_short() -> None:
@@ -261,12 +289,19 @@ def test_a_wait_that_is_no_number_is_reported_and_the_standard_backoff_used(wait
         assert 0 < decision.delay <= 2.0
 
 
+def test_a_message_without_a_printable_character_still_has_a_reason() -> None:
+    assert (
+        cause_of(Failed(failure=Failure(message="\0\x1b"), verdict=Verdict(kind="transient"))).reason == "unknown error"
+    )
+
+
 def test_equal_and_bounded_jitter_take_any_number() -> None:
     assert Exponential(2, jitter=Equal()).delay(1, 0.0) == 1.0
     assert Bounded(Decimal("0.5")).fraction == 0.5  # type: ignore[arg-type]  # any number
 
 
 def test_invalid_values_have_the_codes_of_their_class() -> None:
+    assert require_policy(named("email"), "policy") is named("email")
     for make, kind in ((wrong(Policy, max_attempts=0), InvalidPolicy), (wrong(named, name=5), UnknownPreset)):
         with pytest.raises(kind):
             make()

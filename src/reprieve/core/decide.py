@@ -116,13 +116,13 @@ def decide_failure(job: Job, failed: Failed, policy: Policy, conditions: Conditi
 def cause_of(failed: Failed) -> Cause:
     """Return the cause that is stored with the job."""
     failure, verdict = failed.failure, failed.verdict
-    reason = failure.message or failure.type or "unknown error"
+    reason = clean(failure.message) or failure.type or "unknown error"
     if failure.type == "KeyError" and failure.message:
         # Its message is only the key.
         reason = f"KeyError: {reason}"
     cause = fingerprint(reason, type=failure.type, code=failure.code, frames=failure.frames)
     # The stored text is shown in lists, logs and dashboards.
-    return Cause(reason=redact(clean(reason)), code=verdict.code, kind=verdict.kind, fingerprint=cause.id)
+    return Cause(reason=redact(reason), code=verdict.code, kind=verdict.kind, fingerprint=cause.id)
 
 
 def _retry(
