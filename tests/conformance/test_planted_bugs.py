@@ -176,7 +176,7 @@ BUGS = (
     Bug(
         "another change of the same version passes for a repeat",
         "settle.py",
-        "if any(_decode_event(data) == change.event for (data,) in recorded):",
+        "if any(read_event(data) == change.event for (data,) in recorded):",
         "if recorded:",
         "another_change_of_the_same_version_is_refused",
     ),

@@ -40,8 +40,8 @@ BUGS = (
     Bug(
         "the attempt is not counted by its lease",
         "records.py",
-        "_copy(record.lease_model(model, Lease(session, at, unpack_cancel_request(cancel_request))), raw",
-        "_copy(replace(model, state='running', version=1, session=session, leased_at=at), raw",
+        "_copy(record.lease_model(head.model, lease), raw",
+        "_copy(replace(head.model, state='running', version=1, session=session, leased_at=at), raw",
         "attempt_is_counted_by_the_lease",
     ),
     Bug(
