@@ -47,10 +47,13 @@ async def test_key_of_a_job_that_is_deleted_after_its_key_expired_goes_within_tw
 def test_sweep_reads_on_where_it_was_and_begins_again_after_an_hour() -> None:
     sweep, first, second = KeySweep(), KeyPosition(START, b"a"), KeyPosition(START, b"b")
     assert sweep.position(START) == KeyPosition()
-    sweep.advance(second)
     sweep.advance(first)
+    assert sweep.position(START) == KeyPosition(), "a transaction that was not committed is repeated"
+    sweep.advance(second)
+    sweep.confirm()
     assert sweep.position(START + SECOND) == second
     assert sweep.position(START + SWEEP_INTERVAL_MS) == KeyPosition()
     sweep.advance(first)
+    sweep.confirm()
     assert sweep.position(START + SWEEP_INTERVAL_MS + SECOND) == first
     assert sweep.position(START - HOUR) == KeyPosition(), "a clock that was set back does not stop it"

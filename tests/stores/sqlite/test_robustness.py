@@ -259,10 +259,10 @@ def test_file_system_of_a_mount_with_letters_beyond_ascii() -> None:
     assert file_system_of(Path("/mnt/données/jobs"), mounts) == "nfs4"
 
 
-async def test_record_that_cannot_be_read_is_damage(path: Path) -> None:
+async def test_lease_that_cannot_be_read_is_damage(path: Path) -> None:
     await filled(path)
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("update reprieve_finished as finished set jobs = x'93ff'")
+        connection.execute("insert or replace into reprieve_lease (id, at, jobs) values (1 << 32 | 1, 0, x'93ff')")
         connection.commit()
     assert await outcome(path) is StoreCorrupt
 

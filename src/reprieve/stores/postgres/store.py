@@ -190,10 +190,12 @@ class PostgresStore(SqlStore[Tx]):
     async def prune(self, retention: Retention) -> Pruned:
         """Delete what ended long enough ago."""
         jobs = await self._write(lambda tx: prune.prune_jobs(tx, self._lock, retention))
+        keys = await self._write(lambda tx: prune.prune_keys(tx, self._key_sweep, retention))
+        self._key_sweep.confirm()
         return replace(
             jobs,
+            keys=keys,
             events=await self._write(lambda tx: prune.prune_events(tx, retention)),
-            keys=await self._write(lambda tx: prune.prune_keys(tx, self._key_sweep, retention)),
             results=await self._write(lambda tx: prune.prune_results(tx, retention)),
         )
 

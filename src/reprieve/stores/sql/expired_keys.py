@@ -23,14 +23,19 @@ class KeySweep:
     def __init__(self) -> None:
         """Begin with the first key."""
         self._began_at: int | None = None
-        self._reached = KeyPosition()
+        self._reached = self._pending = KeyPosition()
 
     def position(self, now: int) -> KeyPosition:
         """Return after which key to read on; a new sweep begins when the last one is an hour old."""
         if self._began_at is None or abs(now - self._began_at) >= SWEEP_INTERVAL_MS:
             self._began_at, self._reached = now, KeyPosition()
+        self._pending = self._reached
         return self._reached
 
     def advance(self, position: KeyPosition) -> None:
-        """Note the last key that was read."""
-        self._reached = max(self._reached, position)
+        """Note the last key that a transaction has read."""
+        self._pending = position
+
+    def confirm(self) -> None:
+        """Note that the transaction was committed; without this, its keys are read again."""
+        self._reached = max(self._reached, self._pending)

@@ -53,7 +53,7 @@ class SqlStore(ABC, Generic[Tx]):
     async def apply(self, changes: Sequence[Change], now: int) -> list[ChangeResult]:
         """Carry out changes that no session makes, some at a time, so that no claim waits for all of them."""
         results: list[ChangeResult] = []
-        for start in range(0, len(changes), MAX_CHANGES_PER_WRITE):
+        for start in range(0, max(1, len(changes)), MAX_CHANGES_PER_WRITE):
             results += await self._apply(changes[start : start + MAX_CHANGES_PER_WRITE], now)
         return results
 

@@ -146,7 +146,9 @@ def _remove_from_lane(
     """Remove a job that does not run from its lane; return the lane, or None if the job has another version or runs."""
     sql = statements("settle")
     found = read_job(tx, row)
-    if found is None or found.version != change.version or found.wait >= len(COUNTERS):
+    if found is None or found.version != change.version:
+        return None
+    if found.wait >= len(COUNTERS):  # of a later release
         return None
     lane = lanes.get(tx, found.lane)
     if found.state == WAITING:

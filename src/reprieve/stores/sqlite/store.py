@@ -189,7 +189,9 @@ class SqliteStore(SqlStore[sqlite3.Connection]):
 
     async def prune(self, retention: Retention) -> Pruned:
         """Delete what ended long enough ago."""
-        return await self._write(lambda tx: prune.prune(tx, self._key_sweep, retention))
+        pruned = await self._write(lambda tx: prune.prune(tx, self._key_sweep, retention))
+        self._key_sweep.confirm()
+        return pruned
 
     async def entries(self, prefix: str = "") -> list[Entry]:
         """Return the entries whose key begins with the prefix."""

@@ -65,7 +65,7 @@ select drop_event_day(%(before)s);
 select create_event_days(%(now)s, 3);
 
 -- name: keys
--- A key that an open transaction is taking over is locked, and skipped.
+-- A key that an open transaction is taking over is locked, and skipped: then the next prune reads these keys again.
 with expired as (
     select u.expires_at, u.key, (select job.id from job where job.id = u.job) is null as is_free from unique_key as u
     where (u.expires_at, u.key) > (%(after)s, %(after_key)s) and u.expires_at <= %(now)s
@@ -78,7 +78,9 @@ with expired as (
         for update of u skip locked
     )) returning 1
 ), reached as (
-    select expires_at, key from expired order by expires_at desc, key desc limit 1
+    select expires_at, key from expired
+    where (select count(*) from gone) = (select count(*) from expired where is_free)
+    order by expires_at desc, key desc limit 1
 )
 select (select count(*) from gone), (select expires_at from reached), (select key from reached);
 
