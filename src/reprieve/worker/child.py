@@ -116,7 +116,7 @@ class Shutdown:
     def exit_if_cancelled(self) -> None:
         """End the process at once if the code of an application has cancelled the task that serves."""
         if self._serving is not None and self._serving.cancelling():
-            log.error("child failed", session=self._worker.session, errorReason="a job cancelled the worker's own task")
+            log.error("worker cancelled by a job", session=self._worker.session)
             exit_now(1)
 
     def _stop(self) -> None:

@@ -108,7 +108,7 @@ class AttemptServer:
                 outcome = await self._make(order)
                 if (serving := asyncio.current_task()) is not None and serving.cancelling():
                     # In a worker that runs many jobs, this attempt would have ended them all.
-                    log.error("isolated process failed", errorReason="a job cancelled the worker's own task")
+                    log.error("worker cancelled by a job", session=order.job.session)
                     exit_now(1)
                 self.report(Report(outcome=outcome))
         for lifespans in reversed(self._entered.values()):

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from reprieve.core import change
 from reprieve.core.change import Change
-from reprieve.core.job import Job
+from reprieve.core.job import Job, Suspicion
 from reprieve.core.move import Return
 from reprieve.stores.protocol import Filter, Store
 from reprieve.testing.conformance.expect import expect, expect_equal, expect_ids, expect_job
@@ -245,3 +245,17 @@ async def check_repeated_claim_keeps_a_job_whose_change_was_refused(store: Store
         expect_equal((await worker.again(0, changes=[not_ours])).results, ("refused",), "and of its repeat")
     found = await get(store, job)
     expect(found is not None and found.state == "running", "the job is still leased")
+
+
+async def check_suspicion_is_kept_until_an_attempt_ends(store: Store) -> None:
+    worker, leased = await running_job(store)
+    for alone in (False, True):
+        lost = make(leased, Return(crashed=True, alone=alone))
+        expect_equal(await store.apply([lost], START), ["applied"], "the take-back")
+        leased = await worker.one()
+        expect_equal(leased.suspicion, lost.job.suspicion, "the suspicion of a job that is leased again")
+    expect_equal(leased.suspicion, Suspicion(sessions=1, processes=1), "what was lost with the job")
+    ended = fail(leased)
+    await worker.settle(ended)
+    expect_job(await get(store, leased), ended.job, "a suspect whose attempt has ended")
+    expect_equal((ended.job.suspicion, ended.job.crashes), (None, 2), "suspicion and crashes after that")
