@@ -2,13 +2,16 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
+from typing import cast
 
 import pytest
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
-from reprieve.errors import StoreError
+from reprieve.errors import StoreError, StoreReadOnly, StoreRefused
 from reprieve.worker import supervised_loop
+from reprieve.worker.sessions import open_store
+from reprieve.worker.worker_context import WorkerContext
 
 LOCKED = StoreError("locked")
 
@@ -62,7 +65,7 @@ async def test_an_unexpected_error_is_shown_with_its_traceback() -> None:
 async def test_the_first_success_ends_an_outage() -> None:
     said = ["warning: store unavailable", "info: store is back"]
     assert await events_of([LOCKED, LOCKED, None]) == said
-    assert await events_of([LOCKED, None, None, LOCKED, None]) == said * 2
+    assert await events_of([LOCKED, None, None, LOCKED, None]) == said
     assert await events_of([ValueError("oh"), None]) == ["error: unexpected error", "info: works again"]
 
 
@@ -114,3 +117,47 @@ async def test_a_cancelled_loop_ends() -> None:
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
+
+
+async def test_a_store_that_comes_and_goes_is_logged_once_in_ten_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    at = [100.0]
+    monkeypatch.setattr(supervised_loop, "ticks", lambda: at[0])
+    backoff = supervised_loop.LoopBackoff("claiming", supervised_loop.Outage())
+    with capture_logs() as logs:
+        for second in range(25):
+            at[0] = 100.0 + second
+            await backoff.wait(LOCKED)
+            backoff.succeed()
+        assert [line["event"] for line in logs] == ["store unavailable", "store is back"] * 3
+        # An outage that begins in silence is logged when it lasts.
+        await backoff.wait(LOCKED)
+        at[0] = 131.0
+        await backoff.wait(LOCKED)
+    assert logs[-1]["event"] == "store unavailable"
+
+
+class Context:
+    """An app whose store cannot be opened at first."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self._errors = list(errors)
+        self.opened = 0
+
+    @property
+    def store(self) -> None:
+        if self._errors:
+            raise self._errors.pop(0)
+        self.opened += 1
+
+
+async def test_a_worker_waits_for_a_store_that_is_read_only_or_locked_when_it_starts() -> None:
+    context = Context(StoreReadOnly("jobs.db cannot be written"), LOCKED)
+    with capture_logs() as logs:
+        await open_store(cast("WorkerContext", context), supervised_loop.Outage())
+    assert context.opened == 1
+    assert [line["event"] for line in logs] == ["store unavailable", "store is back"]
+
+
+async def test_a_worker_does_not_wait_for_a_store_that_only_a_person_can_correct() -> None:
+    with pytest.raises(StoreRefused):
+        await open_store(cast("WorkerContext", Context(StoreRefused("no such folder"))), supervised_loop.Outage())

@@ -24,8 +24,7 @@ def end_with_the_test() -> None:
 
 async def work(configuration: WorkerConfiguration) -> None:
     app = load(configuration.target)
-    await Supervisor(app, configuration).run()
-    await app.store.close()
+    await (await Supervisor.open(app, configuration)).run()
 
 
 if __name__ == "__main__":

@@ -78,6 +78,6 @@ def worker(  # noqa: PLR0913 - one parameter per option
     configuration = configure_worker(app, name, queues=queues, logs=how)
 
     async def work() -> None:
-        await Supervisor(app, configuration).run()
+        await (await Supervisor.open(app, configuration)).run()
 
     run(work())

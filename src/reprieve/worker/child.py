@@ -25,6 +25,9 @@ from reprieve.worker.worker import Worker
 
 log = structlog.get_logger("reprieve")
 
+CLOSE_SECONDS = 0.5
+"""Seconds that a child waits for its store to close."""
+
 
 def main() -> NoReturn:
     """Work until told to stop, then end at once: a thread that never returns must not keep the process alive."""
@@ -88,7 +91,10 @@ async def _serve(configuration: ChildConfiguration) -> NoReturn:
         # Lifespans are left by the task that entered them.
         await lifespans.stop(shutdown.seconds_left())
         await closing
-        await app.store.close()
+        # A store that is away may not close in time; the process ends anyway.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await app.store.close()
     # A regular end would wait for threads that attempts have left behind.
     exit_now(0)
 

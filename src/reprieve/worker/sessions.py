@@ -12,6 +12,7 @@ from reprieve.worker.child_process import ChildProcess
 from reprieve.worker.configuration import WorkerConfiguration
 from reprieve.worker.recovery import Recovery
 from reprieve.worker.supervised_loop import LoopBackoff, Outage
+from reprieve.worker.worker_context import WorkerContext
 
 log = structlog.get_logger("reprieve")
 
@@ -20,6 +21,24 @@ KILL_AFTER_SECONDS = 5.0
 
 _PERMANENT = (UnsafeStore, ForeignStore, NewerSchema, StoreCorrupt, StoreRefused)
 """Errors of a store that only a person can correct: a worker does not wait for them to pass."""
+
+
+async def open_store(context: WorkerContext, outage: Outage) -> None:
+    """Open the store of an app, and wait while it cannot be opened: a file may be read-only, or locked, for a while.
+
+    Raises what the store says if waiting cannot help.
+    """
+    backoff = LoopBackoff("opening the store", outage)
+    while True:
+        try:
+            await asyncio.to_thread(lambda: context.store)
+        except _PERMANENT:
+            raise
+        except StoreError as error:
+            await backoff.wait(error)
+        else:
+            backoff.succeed()
+            return
 
 
 class Sessions:
@@ -82,9 +101,17 @@ class Sessions:
                 return True
         return False
 
-    async def insist(self, call: Callable[[], Awaitable[object]], what: str) -> bool:
-        """Repeat a call until it succeeds; return False if `give_up_at` comes first."""
+    async def insist(self, call: Callable[[], Awaitable[object]], what: str, at_most: float | None = None) -> bool:
+        """Repeat a call until it succeeds; return False if `give_up_at` comes first, or `at_most` seconds pass."""
         backoff = LoopBackoff(what, self._outage)
+        try:
+            async with asyncio.timeout(at_most):
+                return await self._insist(call, backoff)
+        except TimeoutError:
+            backoff.reset()
+            return False
+
+    async def _insist(self, call: Callable[[], Awaitable[object]], backoff: LoopBackoff) -> bool:
         while True:
             try:
                 await call()

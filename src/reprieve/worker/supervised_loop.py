@@ -21,6 +21,9 @@ MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.05, 1.0
 CHILD_SILENCE_SECONDS = 5.0
 """Seconds that a child process leaves it to its supervisor to log that the store is away."""
 
+LOG_AGAIN_SECONDS = 10.0
+"""Seconds after an outage was logged before another one is: a store that comes and goes does not fill the log."""
+
 Loop: TypeAlias = Callable[[], AsyncIterator[None]]
 """Starts a loop, which yields after every round that went well."""
 
@@ -28,7 +31,8 @@ Loop: TypeAlias = Callable[[], AsyncIterator[None]]
 class Outage:
     """Whether the store is away, for all loops of a process together; its begin and its end are logged once each.
 
-    An outage begins with the first loop that fails, and ends when every loop that failed has succeeded again.
+    An outage begins with the first loop that fails, and ends when every loop that failed has succeeded again. One that
+    begins soon after another was logged is logged only if it lasts.
     """
 
     def __init__(self, *, is_logged: Callable[[], bool] = lambda: False, silence: float = 0.0) -> None:
@@ -39,6 +43,7 @@ class Outage:
         self._unlogged_since = 0.0
         """Since when, by `ticks`, the store is away and no process has logged it."""
         self._has_logged = False
+        self._logged_at = -LOG_AGAIN_SECONDS
 
     @property
     def is_on(self) -> bool:
@@ -52,7 +57,9 @@ class Outage:
         self._failing.add(loop)
         if self._has_logged or ticks() - self._unlogged_since < self._silence:
             return
-        self._has_logged = True
+        if ticks() - self._logged_at < LOG_AGAIN_SECONDS:
+            return
+        self._has_logged, self._logged_at = True, ticks()
         log.warning("store unavailable", during=what, errorCode=error.code, errorReason=str(error))
 
     def end(self, loop: object, what: str) -> None:

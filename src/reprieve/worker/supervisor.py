@@ -10,6 +10,7 @@ import contextlib
 import os
 import signal
 import socket
+from typing import Self
 
 import structlog
 
@@ -24,7 +25,7 @@ from reprieve.worker.configuration import WorkerConfiguration
 from reprieve.worker.hang_detection import watch_for_hangs
 from reprieve.worker.pruning import prune
 from reprieve.worker.recovery import Recovery
-from reprieve.worker.sessions import KILL_AFTER_SECONDS, Sessions
+from reprieve.worker.sessions import KILL_AFTER_SECONDS, Sessions, open_store
 from reprieve.worker.supervised_loop import Outage, supervised_loops
 from reprieve.worker.worker_context import WorkerContext
 
@@ -36,15 +37,20 @@ MIN_RESTART_PAUSE_SECONDS, MAX_RESTART_PAUSE_SECONDS = 0.1, 10.0
 SHORT_LIFE_SECONDS = 5.0
 """Seconds of life after which the death of a child does not delay the next one."""
 
+END_SESSION_SECONDS = 0.5
+"""Seconds in which a worker that stops ends the session of a child that holds nothing. Otherwise its lease ends it."""
+
 
 class Supervisor:
     """Runs the children of one worker, each with a session of its own."""
 
-    def __init__(self, context: WorkerContext, configuration: WorkerConfiguration) -> None:
-        """Take the app, and how it is to be served."""
+    def __init__(
+        self, context: WorkerContext, configuration: WorkerConfiguration, outage: Outage | None = None
+    ) -> None:
+        """Take the app, whose store is opened, and how it is to be served."""
         self._context = context
         self._configuration = configuration
-        self._outage = Outage()
+        self._outage = outage or Outage()
         self._sessions = Sessions(context.store, context.clock, configuration, self._outage)
         self._recovery = Recovery(context.store, context.clock, context.registry, configuration.heartbeat)
         self._children: set[ChildProcess] = set()
@@ -58,6 +64,13 @@ class Supervisor:
         self._cannot_start = False
         """Whether the app's lifespans failed before any child had begun to work."""
         self._parent_pipe = os.pipe()
+
+    @classmethod
+    async def open(cls, context: WorkerContext, configuration: WorkerConfiguration) -> Self:
+        """Return the supervisor of an app, when its store could be opened."""
+        outage = Outage()
+        await open_store(context, outage)
+        return cls(context, configuration, outage)
 
     async def run(self) -> None:
         """Work until told to stop; raises `LifespanFailed` when the first child cannot start."""
@@ -202,7 +215,13 @@ class Supervisor:
         if child.is_failed_start and not self._has_worked and not self._stop.is_set():
             self._cannot_start = True
             self.stop()
-        await self._sessions.insist(lambda: self._take_back(child), "taking back jobs")
+        # A child that was told to stop and ended by itself has settled all that it held.
+        is_done = self._stop.is_set() and not status and not child.had_started
+        if is_done and self._outage.is_on:
+            # Nothing is to be taken back, and the lease ends the session. A call would keep a thread for seconds.
+            return
+        at_most = END_SESSION_SECONDS if is_done else None
+        await self._sessions.insist(lambda: self._take_back(child), "taking back jobs", at_most)
 
     async def _take_back(self, child: ChildProcess) -> None:
         """Settle what a child held that is gone, and end its session."""

@@ -36,6 +36,9 @@ MAX_IDLE_SECONDS = 5.0
 COMPARE_SECONDS = 15.0
 """Seconds between two comparisons of the jobs that a session holds with those that it knows."""
 
+FETCH_GRACE_SECONDS = 0.5
+"""Seconds that a claim which settles nothing may still take when the worker stops."""
+
 PULSE_SECONDS = 0.5
 """Seconds between two signs that the event loop turns, and between two checks for jobs that wait for too long."""
 
@@ -78,6 +81,8 @@ class Worker:
         self._compare_at = ticks() + COMPARE_SECONDS
         """When the jobs that the store says this session holds are next compared with those that it knows."""
         self._is_stopping = False
+        self._fetching: asyncio.Task[Claimed] | None = None
+        """The claim under way, if it settles nothing."""
         self._may_claim = True
         """Whether there may be jobs to fetch: the last claim found some, or a notification has come since."""
         self._next_at: int | None = None
@@ -103,6 +108,9 @@ class Worker:
     def stop(self) -> None:
         """Fetch nothing more, give back what has not started, and end when the running attempts have ended."""
         self._is_stopping = True
+        if self._fetching is not None:
+            # The store may be away, and this claim would be repeated until it is back.
+            asyncio.get_running_loop().call_later(FETCH_GRACE_SECONDS, self._fetching.cancel)
         self._give_back(lambda _: True)
         self._wake.set()
 
@@ -129,12 +137,14 @@ class Worker:
         changes, self._changes = self._changes, []
         outcomes, self._outcomes = self._outcomes, {}
         try:
-            claimed = await self._claims.claim(self._queues, limit, changes)
+            claimed = await self._fetch(limit, changes)
         except SessionDead:
             if not self.is_lost:
                 log.warning("session lost", session=self.session)
             self.is_lost = True
             self.stop_now()
+            return
+        if claimed is None:
             return
         if limit:
             self._next_at = claimed.next_at
@@ -145,6 +155,21 @@ class Worker:
         if self._is_stopping:
             self._give_back(lambda _: True)
         self._start()
+
+    async def _fetch(self, limit: int, changes: Sequence[Change]) -> Claimed | None:
+        """Make a claim. Return None for one that settles nothing and was given up, because the worker stops."""
+        claim = self._claims.claim(self._queues, limit, changes)
+        if changes:
+            return await claim
+        self._fetching = asyncio.create_task(claim)
+        try:
+            return await self._fetching
+        except asyncio.CancelledError:
+            if self._is_stopping and self._fetching.cancelled():
+                return None
+            raise
+        finally:
+            self._fetching = None
 
     def _new_jobs(self, claimed: Claimed, changes: Sequence[Change], outcomes: Mapping[str, Outcome]) -> list[Job]:
         """Return the jobs of a claim that are to be started.

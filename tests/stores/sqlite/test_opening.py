@@ -9,6 +9,8 @@ import pytest
 
 from reprieve import Reprieve
 from reprieve.errors import StoreNotFound, StoreReadOnly
+from reprieve.stores.open import open_store
+from reprieve.stores.protocol import Filter
 from reprieve.stores.sqlite import SqliteStore
 from reprieve.testing.conformance.stage import START, new_job
 from tests.stores.sqlite.recount import stored_ids
@@ -88,3 +90,19 @@ def test_opening_raises_what_is_wrong_with_the_store(tmp_path: Path) -> None:
     with pytest.raises(StoreReadOnly, match="does not exist"):
         app.open()
     app.close()
+
+
+async def test_jobs_are_read_while_another_program_holds_the_write_lock(path: Path) -> None:
+    store = SqliteStore(path)
+    (job_id,) = await store.enqueue([new_job(store)], START)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("begin exclusive")
+        # Opened by the command line to list jobs. It would wait for ten seconds, and fail.
+        reading = open_store(f"sqlite:///{path}", must_exist=True)
+        page = await reading.find(Filter(), START)
+        other.execute("rollback")
+    assert [job.id for job in page.jobs] == [job_id]
+    # It can be written as well, with a number of its own in the ids that it makes.
+    await reading.enqueue([new_job(reading)], START)
+    await reading.close()
+    await store.close()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from reprieve.stores.sqlite.file import Durability, prepare
+from reprieve.stores.sqlite.file import Durability
 from reprieve.stores.sqlite.notifier import Notifier
 from reprieve.stores.sqlite.open_file import OpenFile
 from reprieve.stores.sqlite.writer import Writer
@@ -22,17 +22,14 @@ class Connections:
         durability: Durability,
         *,
         shared: bool,
-        may_wait: bool = True,
         forget_written: Callable[[], None] = lambda: None,
         forget_read: Callable[[], None] = lambda: None,
     ) -> None:
-        """Check, migrate and open the file; see `prepare`.
+        """Open a file that `prepare` has checked; `shared` allows one that has tables of an application.
 
         `forget_written` and `forget_read` drop what the writer and the reader have cached, since it does not hold any
         more: a transaction was rolled back, or the file was replaced.
         """
-        self.node = prepare(path, durability, shared=shared, may_wait=may_wait)
-        """The node number of this process, if the file could be written."""
         self.on_node: Callable[[int], None] = lambda _: None
         """Called with a new node number when the file was replaced by another one."""
         self._file = OpenFile(path, durability, shared=shared)

@@ -11,7 +11,15 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from reprieve.errors import ForeignStore, NewerSchema, StoreCorrupt, StoreError, StoreNotFound, StoreReadOnly
+from reprieve.errors import (
+    ForeignStore,
+    NewerSchema,
+    StoreCorrupt,
+    StoreError,
+    StoreNotFound,
+    StoreReadOnly,
+    StoreRefused,
+)
 from reprieve.stores.sqlite.error_mapping import is_busy, translate
 from reprieve.stores.sqlite.statements import Tx
 
@@ -71,8 +79,12 @@ def closed_on_error(connection: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def prepare(path: Path | None, durability: Durability, *, shared: bool, may_wait: bool = True) -> int | None:
+def prepare(
+    path: Path | None, durability: Durability, *, shared: bool, may_wait: bool = True, to_read: bool = False
+) -> int | None:
     """Check the machine and the file, migrate the file, and return the node number of this process.
+
+    To read a file that is up to date, nothing is written, and no number is taken (None): it needs no write lock.
 
     A file that has tables of an application must be declared as `shared`. A caller that has a transaction open on the
     file passes `may_wait=False`, since waiting for the end of that transaction would be a deadlock: then nothing is
@@ -91,10 +103,10 @@ def prepare(path: Path | None, durability: Durability, *, shared: bool, may_wait
             require_ours(connection, path, shared=shared)
             is_wal = connection.execute("pragma journal_mode").fetchone()[0] == "wal"
             is_current = schema_version_of(connection) == len(migrations())
-            if not may_wait:
-                if not (is_wal and is_current):
-                    raise _unready(path)
+            if is_wal and is_current and (to_read or not may_wait):
                 return None
+            if not may_wait:
+                raise _unready(path)
             if not is_wal:
                 connection.execute("pragma journal_mode = wal")
             if not is_current:
@@ -160,7 +172,7 @@ def _require_usable(path: Path, mounts: Path = Path("/proc/self/mountinfo")) -> 
     folder = path.parent
     if not folder.is_dir():
         message = f"folder {folder} does not exist; create it, or name another file"
-        raise StoreReadOnly(message)
+        raise StoreRefused(message)
     if path.is_dir():
         message = f"{path} is a folder; name a file"
         raise ForeignStore(message)

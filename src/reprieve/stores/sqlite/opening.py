@@ -23,6 +23,7 @@ def open_store(url: str, options: OpenOptions) -> SqliteStore:
         durability="fast" if options.durability == "fast" else "full",
         shared=options.shared,
         may_wait=options.may_wait,
+        to_read=options.must_exist,
     )
 
 

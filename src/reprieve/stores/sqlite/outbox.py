@@ -21,7 +21,7 @@ from reprieve.stores.protocol import MAX_PAYLOAD_BYTES
 from reprieve.stores.sqlite.callers import joined
 from reprieve.stores.sqlite.connections import Connections
 from reprieve.stores.sqlite.error_mapping import translate
-from reprieve.stores.sqlite.file import migrate_in, schema_version_of
+from reprieve.stores.sqlite.file import migrate_in, prepare, schema_version_of
 from reprieve.stores.sqlite.statements import run, statements
 from reprieve.stores.sqlite.writer import Writer
 
@@ -125,6 +125,7 @@ class SqliteOutbox:
     def _connect(self) -> Connections:
         with self._opening:
             if self._connections is None:
+                prepare(self._path, "full", shared=True)
                 # Durable, so that a removed job stays removed: the store that has it does not recognise it for ever.
                 self._connections = Connections(self._path, "full", shared=True)
             return self._connections

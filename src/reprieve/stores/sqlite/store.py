@@ -31,7 +31,7 @@ from reprieve.stores.sqlite import annotations, enqueue, entries, prune, session
 from reprieve.stores.sqlite.callers import joined
 from reprieve.stores.sqlite.claim import claim
 from reprieve.stores.sqlite.connections import Connections
-from reprieve.stores.sqlite.file import Durability, take_node_number
+from reprieve.stores.sqlite.file import Durability, prepare, take_node_number
 from reprieve.stores.sqlite.find import CURSOR_SHAPES, Search
 from reprieve.stores.sqlite.lane_cache import LaneCache
 from reprieve.stores.sqlite.rows import Ids, is_row_id, row_id
@@ -58,12 +58,13 @@ class SqliteStore(SqlStore[sqlite3.Connection]):
         durability: Durability = "full",
         shared: bool = False,
         may_wait: bool = True,
+        to_read: bool = False,
     ) -> None:
         """Open the file, or create it; None keeps everything in memory.
 
         `shared` allows a file that has tables of an application. `may_wait=False` is for a caller that has a
         transaction open on the file: opening raises `StoreNotFound` where it would wait for the end of that
-        transaction.
+        transaction. `to_read` opens a file that is up to date without waiting for its write lock.
         """
         self.clock = SystemClock()
         """The clock of the machine, which all processes of the file share."""
@@ -71,18 +72,13 @@ class SqliteStore(SqlStore[sqlite3.Connection]):
         self._key_sweep = KeySweep()
         self._ids_lock = threading.Lock()
         self._shown = self._lanes if path is None else LaneCache()
+        node = prepare(path, durability, shared=shared, may_wait=may_wait, to_read=to_read)
         self._connections = Connections(
-            path,
-            durability,
-            shared=shared,
-            may_wait=may_wait,
-            forget_written=self._lanes.clear,
-            forget_read=self._shown.clear,
+            path, durability, shared=shared, forget_written=self._lanes.clear, forget_read=self._shown.clear
         )
         self._path = self._connections.path
         self._writer, self._reader = self._connections.writer, self._connections.reader
         self._notifier = self._connections.notifier
-        node = self._connections.node
         # A random number keeps the ids of processes apart until this one has a number from the file.
         self._ids = Ids(bits(10) if node is None else node)
         self._is_numbered = node is not None
