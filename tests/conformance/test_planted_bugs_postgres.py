@@ -125,7 +125,7 @@ BUGS = (
     TriggerBug(
         "a job that returned stays on its lane when it is leased",
         *("ready", "delete", "return null;"),
-        "events_rebuild_the_job",
+        "older_job_that_is_retried_after_a_younger_one_is_taken",
     ),
     TriggerBug(
         "an older retry is behind the ready watermark",

@@ -53,7 +53,7 @@ def test_an_attempt_without_an_end_is_under_way() -> None:
 
 
 def test_what_happens_between_attempts_ends_none() -> None:
-    made = history(Retry(due_at=NOW, cause=CAUSE, delay=1))
+    made = history(Retry(due_at=NOW + 1_000, cause=CAUSE, delay=1))
     manual = change.retry(made[-1].job, Request(by="ana", reason="now"), NOW + 99, 1_800)
     attempts = timeline([*(one.event for one in made), manual.event])
     assert [attempt.ended_at for attempt in attempts] == [NOW + 5]

@@ -10,7 +10,7 @@ from reprieve.core.backoff import Backoff, Decorrelated, Exponential, Formula, f
 from reprieve.core.decide import MAX_LOST_SESSIONS, Conditions, decide, decide_failure
 from reprieve.core.duration import MAX_DURATION_SECONDS
 from reprieve.core.failure import Failure, read
-from reprieve.core.gate import Gate
+from reprieve.core.gate import Gate, signal_of
 from reprieve.core.job import CancelRequest, Job, Suspicion
 from reprieve.core.move import Cancel, Dead, Park, Retry, Return, Snooze, Start, Succeed, evolve
 from reprieve.core.outcome import (
@@ -152,6 +152,19 @@ def test_an_attempt_that_ran_too_long_fails_and_may_pass() -> None:
     assert (decision.cause.reason, decision.cause.code) == ("timed out after 30 s", "timeout")
     assert decision.charged
     assert isinstance(decide(RUNNING, overran(RUNNING, 30, NOW), POLICY, under(HELD)), Park)
+
+
+@pytest.mark.parametrize("max_attempts", [1, 5])
+def test_an_attempt_that_is_stopped_at_its_deadline_expires(max_attempts: int) -> None:
+    late = job(deadline_at=NOW)
+    outcome = overran(late, 30, NOW)
+    decision = decide(late, outcome, Policy(max_attempts=max_attempts), under(OPEN))
+    assert isinstance(decision, Dead)
+    assert (decision.death, decision.charged) == ("expired", True)
+    assert (decision.cause.reason, decision.cause.code) == ("its deadline passed while it ran", "expired")
+    # The dependency is not to blame, and has not responded either.
+    assert signal_of("j", outcome, NOW) is None
+    assert overran(job(deadline_at=NOW + 1), 30, NOW).verdict.code == "timeout"
 
 
 def test_a_push_back_lengthens_the_wait_and_never_shortens_it() -> None:

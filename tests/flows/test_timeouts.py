@@ -9,7 +9,7 @@ from reprieve import Task
 from reprieve.clock import ticks
 from reprieve.core.move import Cancel
 from tests.flows import workload
-from tests.flows.fleet import OFTEN, SOON, Stage, Terms, calls, flow, is_alive, on_all_terms, play
+from tests.flows.fleet import OFTEN, ONCE, SOON, Stage, Terms, calls, flow, is_alive, on_all_terms, play
 from tests.flows.ground import Grounds
 
 
@@ -107,3 +107,23 @@ async def test_running_jobs_are_cancelled_before_they_end(stage: Stage) -> None:
         assert event.move == Cancel(by="ada", reason="not needed")
     assert len(stage.began(*jobs)) == 3
     assert not is_alive(apart)
+
+
+@pytest.mark.faults
+async def test_running_jobs_are_stopped_at_their_deadlines(tmp_path: Path, grounds: Grounds) -> None:
+    async def scene(stage: Stage) -> None:
+        tree = stage.hire()
+        await stage.succeeded(await stage.enqueue_one(workload.toil.call(0.0)))
+        # Long enough for a process to start under load: an attempt that has not begun by then is stopped too.
+        tasks = (workload.nap, workload.doze, workload.toil)
+        late = await stage.enqueue(*(task.using(deadline="20s").call(60.0) for task in tasks))
+        begun = await stage.running(*late)
+        (apart,) = [line.pid for line in begun if line.job == late[2]]
+        for job in await stage.ended(*late):
+            assert (job.state, job.death, job.attempt, job.crashes) == ("dead", "expired", 1, 0)
+            assert job.cause is not None
+            assert job.cause.reason == "its deadline passed while it ran"
+        await stage.until(lambda: not is_alive(apart), "the isolated process has ended")
+        assert tree.said("child died") == []
+
+    await play(scene, tmp_path, ONCE, grounds)
