@@ -111,6 +111,54 @@ def test_a_url_is_shown_without_its_secrets_and_bounded() -> None:
     assert mask_url("redis://a\x1b[0m") == "redis://a?[0m"
 
 
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        (f"redis//:{SECRET}@h", f"redis{HIDDEN}@h"),
+        (f"redis:/:{SECRET}@h/0", f"redis{HIDDEN}@h/0"),
+        (f"redis:{SECRET}@h", f"redis{HIDDEN}@h"),
+        (f"//:{SECRET}@h", f"{HIDDEN}@h"),
+        (f"bob:{SECRET}@h/db", f"{HIDDEN}@h/db"),
+        (f"{SECRET}@h", f"{HIDDEN}@h"),
+        (f"postgres:bob:{SECRET}@h/db", f"postgres{HIDDEN}@h/db"),
+        (f"my sql://bob:{SECRET}@h", f"{HIDDEN}@h"),
+        (f" redis://:{SECRET}@h", f" redis://:{HIDDEN}@h"),
+        (f"redis://{SECRET}@h", f"redis://{HIDDEN}@h"),
+        (f"redis://:{SECRET}#h:6379/0", f"redis://:{HIDDEN}"),
+        (f"redis://h:{SECRET}", f"redis://h:{HIDDEN}"),
+        (f"redis//:{SECRET}", f"redis//:{HIDDEN}"),
+        (f"postgresql//bob:{SECRET}", f"postgresql//bob:{HIDDEN}"),
+        (f"redis://bob:{'1' * MAX_TEXT_CHARS}@h", f"redis://bob:{HIDDEN}"),
+        (f"host=h password={SECRET} user=bob", f"host=h password={HIDDEN} user=bob"),
+        (f"host=h password = '{SECRET} a' user=bob", f"host=h password = {HIDDEN} user=bob"),
+        (f"user=bob;PWD={SECRET}", f"user=bob;PWD={HIDDEN}"),
+        (f"postgresql://h/db password={SECRET}", f"postgresql://h/db password={HIDDEN}"),
+    ],
+)
+def test_a_url_with_a_typo_is_masked(url: str, shown: str) -> None:
+    assert mask_url(url) == shown
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://bob@h:5432/db?connect_timeout=5",
+        "redis://h1:26379,h2:26379/0?sentinel=mail",
+        "redis://[::1]:6379/0",
+        "redis://h/0?prefix=a:b",
+        "unix:///run/redis.sock",
+        "sqlite://:memory:",
+        "sqlite:/jobs.db",
+        "sqlite::memory:",
+        "C:/jobs.db",
+        "jobs.db",
+        "localhost:6379",
+    ],
+)
+def test_what_is_no_secret_of_a_url_is_shown(url: str) -> None:
+    assert mask_url(url) == url
+
+
 @given(st.text())
 def test_any_text_stays_a_text_of_bounded_length(text: str) -> None:
     assert len(redact(text)) <= len(text) + 3 * (len(text) + 1)

@@ -152,3 +152,14 @@ def test_outboxes_and_diagnostics_are_registered_in_groups_of_their_own(site: Si
     assert (care[0], care[1].shared) == ("tiny://care", True)
     with pytest.raises(InvalidUrl, match=r"in the group reprieve\.stores"):
         open_store("tiny://anywhere")
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["redis//:hunter2@h", "host=h password=hunter2", "postgres:hunter2@h", "a:hunter2://h", "sqlite://bob:hunter2@h"],
+)
+def test_url_with_a_typo_is_refused_without_its_password(url: str) -> None:
+    for opening in (open_store, diagnostics_for, open_outbox):
+        with pytest.raises(InvalidUrl) as refused:
+            opening(url)
+        assert "hunter2" not in str(refused.value)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from reprieve.cli import output
+from reprieve.cli.exit import one_line
 from reprieve.cli.group import examples
 from reprieve.cli.store import app_option
 
@@ -61,7 +62,7 @@ def _with_app(loaded: "Loaded", target: str | None) -> "Loaded":
     except ReprieveError as error:
         if target:
             raise
-        click.echo(f"the settings in the code of {wanted} are not shown: {error}", err=True)
+        click.echo(one_line(f"the settings in the code of {wanted} are not shown: {error}"), err=True)
         return loaded
     changed = {name: wanted for name in loaded.sources if getattr(settings, name) != getattr(loaded.settings, name)}
     return Loaded(settings, loaded.sources | changed)

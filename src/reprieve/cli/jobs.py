@@ -6,6 +6,7 @@ import click
 
 from reprieve.cli import output
 from reprieve.cli.acting import cancel, retry
+from reprieve.cli.exit import one_line
 from reprieve.cli.group import Group, examples
 from reprieve.cli.kinds import DURATION, SINCE, Since
 from reprieve.cli.listing import list_jobs
@@ -134,7 +135,7 @@ def tail(  # noqa: PLR0913 - one parameter per option
             length=length,
         )
         end = "" if length is not None else "; stop with Ctrl-C"
-        click.echo(f"watching {watched.describe()} in {mask_url(choice.settings.url)}{end}", err=True)
+        click.echo(one_line(f"watching {watched.describe()} in {mask_url(choice.settings.url)}{end}"), err=True)
         await follow(store, watched, as_json=as_json)
 
     read(choice, watch)

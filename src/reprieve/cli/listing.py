@@ -184,17 +184,13 @@ class _Json:
         self._separator = '{"jobs": ['
 
     def add(self, page: "Page", now: int) -> None:  # noqa: ARG002 - as every printer
-        import msgspec
-
         from reprieve.views.jobs import view
 
         for job, status in zip(page.jobs, page.statuses, strict=True):
-            click.echo(f"{self._separator}\n  {msgspec.json.encode(view(job, status)).decode()}", nl=False)
+            click.echo(f"{self._separator}\n  {output.json_line(view(job, status))}", nl=False)
             self._separator = ","
 
     def end(self, cursor: str, shown: int, total: int) -> None:
-        import msgspec
-
         begin = self._separator if not shown else "\n"
-        rest = msgspec.json.encode({"cursor": cursor, "total": total}).decode()
+        rest = output.json_line({"cursor": cursor, "total": total})
         click.echo(f"{begin}], {rest.removeprefix('{')}")

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
+from reprieve.core.printable import printable, printable_json
+
 if TYPE_CHECKING:  # rich is slow to import, and neither help nor JSON needs it
     from rich.console import Console
     from rich.text import Text
@@ -29,7 +31,14 @@ def print_json(document: object) -> None:
     """Print records, lists and dictionaries as one JSON document."""
     import msgspec
 
-    click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
+    click.echo(printable_json(msgspec.json.format(msgspec.json.encode(document), indent=2).decode()))
+
+
+def json_line(document: object) -> str:
+    """Return a record, list or dictionary as JSON in one line."""
+    import msgspec
+
+    return printable_json(msgspec.json.encode(document).decode())
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
@@ -60,7 +69,7 @@ def print_line(*cells: Cell) -> None:
     """Print one line from its parts; on a terminal it wraps between words, elsewhere it stays whole."""
     from rich.text import Text
 
-    _unbroken().print(Text.assemble(*cells))
+    _unbroken().print(Text.assemble(*map(_text, cells)))
 
 
 def print_row(widths: Sequence[int], cells: Sequence[Cell]) -> None:
@@ -78,7 +87,7 @@ def print_chart(line: Sequence[Cell]) -> None:
     """Print a line of a chart; what does not fit is cut off."""
     from rich.text import Text
 
-    _console().print(Text.assemble(*line), no_wrap=True, overflow="crop", crop=True)
+    _console().print(Text.assemble(*map(_text, line)), no_wrap=True, overflow="crop", crop=True)
 
 
 def width() -> int:
@@ -94,12 +103,12 @@ def is_terminal() -> bool:
 def styled(parts: Sequence[tuple[str, str]]) -> str:
     """Return a line with the colours of its parts, if colours are on."""
     if not any(style for _, style in parts) or not _has_colours():
-        return "".join(text for text, _ in parts)
+        return printable("".join(text for text, _ in parts))
     from rich.text import Text
 
     console = _console()
     with console.capture() as capture:
-        console.print(Text.assemble(*parts), end="", soft_wrap=True)
+        console.print(Text.assemble(*map(_text, parts)), end="", soft_wrap=True)
     return capture.get()
 
 
@@ -116,7 +125,7 @@ def print_note(text: str) -> None:
     if is_terminal():
         click.echo(styled([(text, "dim")]), color=True)
     else:
-        click.echo(text, err=True)
+        click.echo(printable(text), err=True)
 
 
 @contextmanager
@@ -134,7 +143,8 @@ def working(on: str) -> Iterator[None]:
 def _text(cell: Cell) -> "Text":
     from rich.text import Text
 
-    return Text(*((cell,) if isinstance(cell, str) else cell))
+    text, style = (cell, "") if isinstance(cell, str) else cell
+    return Text(printable(text), style)
 
 
 def _console() -> "Console":

@@ -185,7 +185,7 @@ def _print(seq: int | None, event: Event, subject: Subject, *, as_json: bool) ->
     name = name_of(event)
     if as_json:
         facts = {"seq": seq, "event": name, "task": subject.task, "tenant": subject.tenant}
-        click.echo(msgspec.json.encode(facts | msgspec.to_builtins(event)).decode())
+        click.echo(output.json_line(facts | msgspec.to_builtins(event)))
         return
     at, job, task, tenant = timestamp(event.at), event.job_id, subject.task or "-", subject.tenant or "-"
     if output.is_terminal():

@@ -47,9 +47,18 @@ _KNOWN_SHAPE = re.compile(
     r"|-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----[^-]{0,4000}(?:-----END [A-Z ]{0,40}PRIVATE KEY-----)?"
 )
 
-_USER = re.compile(r"(?<=://)([^:@]*:).*@", re.DOTALL)
+_KNOWN_SCHEME = re.compile(r"\s{0,9}(?:redis|valkey|postgres|sqlite)[a-z+]{0,40}", re.IGNORECASE)
+_SCHEME_OF_URL = re.compile(rf"(?:{_KNOWN_SCHEME.pattern}|[a-z][a-z0-9+.-]{{0,40}})://", re.IGNORECASE)
+_AFTER_COLON = re.compile(r"([^:?#\[]*:)(?!//?[^/:]|\d{1,5}(?:[/?#,\s]|$)|$).*", re.DOTALL)
+"""What follows the first colon of a URL without `@`, if it is neither a port nor a path: it may be a password."""
+
 _QUERY = re.compile(r"([?&][^=&]*(?:passw|secret|token|key|listen)[^=&]*=)[^&#]*", re.IGNORECASE)
 """`listen` is a URL inside the URL, with a password of its own."""
+
+_PAIR = re.compile(
+    rf"((?:pass|pwd|secret|token|auth)[\w-]{{0,40}}\s{{0,3}}[=:]\s{{0,3}})(?:{_LITERAL}|[^\s&#]+)", re.IGNORECASE
+)
+"""A secret in a connection string of key words, `host=… password=…`."""
 
 
 _NAMES = ("pass", "pwd", "secret", "token", "credential", "authorization", "cookie", "key")
@@ -78,9 +87,33 @@ def _hide_literals(call: re.Match[str]) -> str:
 
 
 def mask_url(url: str) -> str:
-    """Return a URL, cut to `MAX_URL_CHARS`, without its password and other values that may be secret."""
-    hidden = _QUERY.sub(rf"\1{HIDDEN}", _USER.sub(rf"\1{HIDDEN}@", url))
+    """Return a URL, cut to `MAX_URL_CHARS`, without its password and other values that may be secret.
+
+    A text that is not quite a URL is masked too: `redis//:password@host`, `host=… password=…`.
+    """
+    hidden = _PAIR.sub(rf"\1{HIDDEN}", _QUERY.sub(rf"\1{HIDDEN}", _mask_user(url[:MAX_TEXT_CHARS])))
     return "".join(letter if letter.isprintable() else "?" for letter in hidden[:MAX_URL_CHARS])
+
+
+def _mask_user(url: str) -> str:
+    """Return a URL without what may be a password before its host."""
+    known = _SCHEME_OF_URL.match(url)
+    before, at, host = url.rpartition("@")
+    if at and known is None:
+        # The name of the scheme is no secret; anything else may be.
+        name = _KNOWN_SCHEME.match(before)
+        return f"{name[0] if name else ''}{HIDDEN}@{host}"
+    scheme = known[0] if known else ""
+    if at:
+        user, colon, _ = before[len(scheme) :].partition(":")
+        # A password alone is often written in the place of the user.
+        shown = f"{user}:{HIDDEN}" if colon else user if "postgres" in scheme.lower() else HIDDEN
+        return f"{scheme}{shown}@{host}"
+    if "sqlite" in url[: len(scheme) or None].lower():
+        return url
+    rest = url[len(scheme) :]
+    found = _AFTER_COLON.match(rest)
+    return url if found is None else f"{scheme}{found[1]}{HIDDEN}"
 
 
 @lru_cache(maxsize=512)

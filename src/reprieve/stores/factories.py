@@ -9,6 +9,7 @@ The factory takes the URL and the `OpenOptions`. Outboxes have the group `reprie
 `reprieve doctor` and `reprieve migrate` use has the group `reprieve.diagnostics`.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -34,6 +35,10 @@ class OpenOptions(Record):
 
 
 Factory: TypeAlias = Callable[[str, OpenOptions], T]
+
+
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]{0,40}")
+"""A text before `://` that is something else may be a part of a password."""
 
 
 class BuiltIn(Record):
@@ -102,9 +107,10 @@ class Factories(Generic[T]):
             return InvalidUrl(f"{mask_url(url)!r} names a driver; write {dialect}:// without it")
         others = sorted({f"{plugin.name}://" for plugin in entry_points(group=self._group)})
         forms = ", ".join([*self._examples, *others])
+        name = scheme if _SCHEME.fullmatch(scheme) else "of its scheme"
         return InvalidUrl(
             f"no {self._what} for {mask_url(url)!r}; write {forms}, "
-            f"or install a package with an entry point {scheme or 'of its scheme'} in the group {self._group}"
+            f"or install a package with an entry point {name} in the group {self._group}"
         )
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 from urllib.parse import unquote
 
+from reprieve.core.redact import mask_url
 from reprieve.errors import InvalidUrl
 
 
@@ -18,10 +19,11 @@ def path_of(url: str) -> Path | None:
     if rest in (":memory:", "/:memory:"):
         return None
     if not rest.startswith("/") or len(rest) == 1 or "?" in rest:
-        message = f"{url!r} names no file; write sqlite:///jobs.db, with three slashes, or four for an absolute path"
+        shown = mask_url(url)
+        message = f"{shown!r} names no file; write sqlite:///jobs.db, with three slashes, or four for an absolute path"
         raise InvalidUrl(message)
     path = unquote(rest[1:])
     if "\0" in path:
-        message = f"{url!r} names no file: its name holds a zero byte"
+        message = f"{mask_url(url)!r} names no file: its name holds a zero byte"
         raise InvalidUrl(message)
     return Path(path)

@@ -13,6 +13,7 @@ from structlog import DropEvent
 from structlog.typing import EventDict
 
 from reprieve.core.duration import spell
+from reprieve.core.printable import printable
 
 LABEL_WIDTH: Final = 9
 """Columns of the first word, which says the outcome or the level."""
@@ -70,7 +71,7 @@ class TextRenderer:
 
         Raises `DropEvent` for a job that parked for the same reason a moment ago.
         """
-        fields = dict(event)
+        fields = {key: printable(value) if isinstance(value, str) else value for key, value in event.items()}
         if not self._is_complete and event.get("event") == "job parked" and _is_recent(fields):
             raise DropEvent
         at = _instant(fields.pop("timestamp", ""))
@@ -155,8 +156,8 @@ def _short(job_id: str) -> str:
 
 def _value(value: object) -> str:
     if isinstance(value, list | tuple):
-        return ",".join(map(str, value))
-    text = value if isinstance(value, str) else repr(value)
+        return printable(",".join(map(str, value)))
+    text = printable(value if isinstance(value, str) else repr(value))
     return text if text and not any(character.isspace() for character in text) else repr(value)
 
 

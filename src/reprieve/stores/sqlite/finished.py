@@ -28,7 +28,7 @@ def keep(tx: Tx, queue: int, jobs: Mapping[int, Job], now: int) -> None:
 
 def finished_jobs(tx: Tx, row: int) -> Iterator[Job]:
     """Return the succeeded jobs with a row id: one, or none."""
-    wanted = {"id": row, "bytes": row.to_bytes(8, "big")}
+    wanted = {"id": row, "bytes": row.to_bytes(8, "big", signed=True)}
     for (packed,) in tx.execute(statements("finished")["find"], wanted).fetchall():
         yield from (job for job in unpack_jobs(packed) if row_id(job.id) == row)
 

@@ -17,6 +17,10 @@ from reprieve.stores.sqlite.statements import Tx, statements
 EPOCH: Final = 1_577_836_800_000
 """The start of 2020 in milliseconds: counted from here, 41 bits of milliseconds last until 2089."""
 
+NO_ROW: Final = -1
+"""The id of no row."""
+
+_MAX_ROW: Final = (1 << 63) - 1
 _LOW_BITS: Final = 22
 _LOW: Final = (1 << _LOW_BITS) - 1
 _NODES: Final = 1 << 10
@@ -90,10 +94,14 @@ def may_have_part(row: int, parts: Sequence[str]) -> bool:
 
 
 def split_id(job_id: str) -> tuple[int, bytes]:
-    """Return the id of a job's row, and the middle of its public id, which stands before its record."""
+    """Return the id of a job's row, and the middle of its public id, which stands before its record.
+
+    A public id whose moment does not fit into a row's id has `NO_ROW`.
+    """
     # One number of 128 bits is read faster than its parts.
     number = int(job_id.replace("-", ""), 16)
-    return (number >> 80) - EPOCH << _LOW_BITS | number & _LOW, (number >> 16 & _MIDDLE).to_bytes(_MIDDLE_BYTES, "big")
+    row = (number >> 80) - EPOCH << _LOW_BITS | number & _LOW
+    return row if 0 <= row <= _MAX_ROW else NO_ROW, (number >> 16 & _MIDDLE).to_bytes(_MIDDLE_BYTES, "big")
 
 
 def moment_of(row: int) -> int:

@@ -3,6 +3,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from itertools import product
 from typing import get_args
 
 from msgspec.structs import replace
@@ -10,12 +11,13 @@ from msgspec.structs import replace
 from reprieve.core import change
 from reprieve.core.change import Change
 from reprieve.core.events import Event, replay
+from reprieve.core.ids import PARTITIONS, make_id
 from reprieve.core.job import Cause, Job
 from reprieve.core.move import LEGAL, Return, Start
 from reprieve.core.rate import Rate
 from reprieve.core.status import STUCK_AFTER_SECONDS, Status, status_of
 from reprieve.errors import InvalidCursor
-from reprieve.stores.protocol import Filter, LimitState, LimitUpdate, Store, Subject, Tally
+from reprieve.stores.protocol import Annotation, Filter, LimitState, LimitUpdate, Store, Subject, Tally
 from reprieve.testing.conformance.expect import expect, expect_equal, expect_error, expect_ids, expect_job
 from reprieve.testing.conformance.stage import (
     HOUR,
@@ -193,6 +195,24 @@ async def check_find_answers_the_ids_that_exist(store: Store) -> None:
     expect_ids(await find_all(store, Filter(ids=ids)), [jobs[1], jobs[3]], "jobs found by ids")
     expect_equal(await find_all(store, Filter(ids=())), [], "jobs found by no ids")
     expect_equal(await find_all(store, Filter(ids=ids, tenant="other")), [], "jobs found by ids of another tenant")
+
+
+async def check_id_at_the_edge_of_its_range_is_not_found(store: Store) -> None:
+    job = await enqueued(store)
+    edges = [make_id(moment, chance, partition) for moment, chance, partition in product(*EDGES)]
+    found = await store.find(Filter(ids=(*edges, job.id)), START)
+    expect_ids(found.jobs, [job], "jobs found beside ids at the edges")
+    requests = [Annotation(job_id=job_id, progress=b"1", now=START) for job_id in edges]
+    expect_equal(await store.annotate(requests), [False] * len(edges), "the results of annotations")
+    for job_id in edges:
+        read = await store.events(job_id=job_id), await store.result(job_id), await store.progress(job_id)
+        expect_equal(read, ([], None, None), f"events, result and progress of {job_id}")
+        wanted = change.cancel(replace(job, id=job_id), OPERATOR, START)
+        expect_equal(await store.apply([wanted], START), ["missing"], f"the result of a change of {job_id}")
+
+
+EDGES = ((0, 1, (1 << 47) - 1, (1 << 48) - 1), (0, (1 << 62) - 1), (0, PARTITIONS - 1))
+"""The smallest and largest moments, chances and partitions of ids."""
 
 
 async def check_find_answers_the_ids_that_begin_or_end_so(store: Store) -> None:
