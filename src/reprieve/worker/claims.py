@@ -4,11 +4,12 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from reprieve.clock import Clock
+from reprieve.clock import Clock, ticks
 from reprieve.core.change import Change
 from reprieve.errors import SessionDead, StoreError, StoreFull, StoreReadOnly
 from reprieve.stores.protocol import Claim, Claimed, Store
 from reprieve.worker.job_logging import log_refused
+from reprieve.worker.prefetch import ClaimTime
 from reprieve.worker.supervised_loop import LoopBackoff, Outage
 
 
@@ -22,6 +23,8 @@ class SessionClaims:
         self._clock = clock
         self._session = session
         self._number = 0
+        self.time = ClaimTime()
+        """How long claims take."""
 
     async def claim(self, queues: Sequence[str], limit: int, changes: Sequence[Change]) -> Claimed:
         """Settle changes and lease up to `limit` jobs, in one call, however long the store is away.
@@ -48,6 +51,7 @@ class SessionClaims:
         while True:
             try:
                 await self._clock.tune()
+                began = ticks()
                 claimed = await self._store.claim(replace(claim, now=self._clock.now()))
             except StoreError as error:
                 if not (error.is_passing or isinstance(error, StoreFull | StoreReadOnly)):
@@ -55,5 +59,6 @@ class SessionClaims:
                     raise
                 await backoff.wait(error)
             else:
+                self.time.add(ticks() - began)
                 backoff.succeed()
                 return claimed
