@@ -80,7 +80,7 @@ class Producer:
         store, clock = self._app.store, self._app.clock
         await self._atune(clock, (call,))
         job = self._job(call, store, clock, clock.now())
-        (known,) = await patiently(lambda: store.enqueue((job,), clock.now()))
+        (known,) = await repeat_while_unreachable(lambda: store.enqueue((job,), clock.now()))
         if self.follower is not None:
             await self.follower.afollow()
         return JobHandle(self._app, known, call.terms.declaration, known == job.id)
@@ -218,13 +218,13 @@ class Producer:
             except StoreError as error:
                 if not error.is_passing:
                     raise
-        return self._app.portal.run(patiently(lambda: store.enqueue(jobs, clock.now())))
+        return self._app.portal.run(repeat_while_unreachable(lambda: store.enqueue(jobs, clock.now())))
 
     async def _store(
         self, store: Store, clock: Clock, calls: Sequence[Call[R]], jobs: Sequence[Job]
     ) -> list[JobHandle[R]]:
         # The ids are made, so a repeat after a lost reply stores nothing twice.
-        return self._handles(calls, jobs, await patiently(lambda: store.enqueue(jobs, clock.now())))
+        return self._handles(calls, jobs, await repeat_while_unreachable(lambda: store.enqueue(jobs, clock.now())))
 
     def _handles(self, calls: Sequence[Call[R]], jobs: Sequence[Job], known: Sequence[str]) -> list[JobHandle[R]]:
         """Return the handles of calls; `known` are the ids under which the store knows their jobs."""
@@ -275,13 +275,13 @@ class Producer:
     def _tune(self, clock: Clock, calls: Sequence[Call[object]]) -> None:
         waits = _have_wait(calls)
         if clock.is_stale or (waits and not clock.is_recent):
-            self._app.portal.run(patiently(lambda: clock.tune(waits=waits)))
+            self._app.portal.run(repeat_while_unreachable(lambda: clock.tune(waits=waits)))
 
     async def _atune(self, clock: Clock, calls: Sequence[Call[object]]) -> None:
         """Read the server's time again where that was long ago, before jobs are dated by it."""
         waits = _have_wait(calls)
         if clock.is_stale or (waits and not clock.is_recent):
-            await patiently(lambda: clock.tune(waits=waits))
+            await repeat_while_unreachable(lambda: clock.tune(waits=waits))
 
     def _follow(self, *, is_to_follow: bool) -> None:
         if self.follower is not None and is_to_follow:
@@ -302,7 +302,7 @@ def _have_wait(calls: Sequence[Call[object]]) -> bool:
     return any(call.terms.delay or call.terms.at is not None for call in calls)
 
 
-async def patiently(call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+async def repeat_while_unreachable(call: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Make a call that can be repeated, and repeat it for a while if the store is not reachable."""
     until, pause = ticks() + MAX_RETRY_SECONDS, MIN_PAUSE_SECONDS
     while True:

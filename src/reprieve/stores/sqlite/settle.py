@@ -11,7 +11,7 @@ from reprieve.core.change import Change
 from reprieve.core.events import Event
 from reprieve.core.job import Job
 from reprieve.stores.protocol import ChangeResult
-from reprieve.stores.record import COUNTERS, DEAD, NUMBERS, WAITING
+from reprieve.stores.record import DEAD, LANE_COUNTERS, WAIT_NUMBERS, WAITING
 from reprieve.stores.sqlite.finished import finished_jobs
 from reprieve.stores.sqlite.lane_cache import LaneCache
 from reprieve.stores.sqlite.leases import LeasedJob, lease_ids, pack_lease, unpack_lease
@@ -149,9 +149,9 @@ def _remove_from_lane(
         return None
     lane = lanes.get(tx, found.lane)
     if found.state == WAITING:
-        wait = found.wait or NUMBERS["schedule"]
+        wait = found.wait or WAIT_NUMBERS["schedule"]
         if tx.execute(sql["undelay"], (lane.queue_id, wait, found.due, row)).rowcount:
-            batch.counts[lane.id][COUNTERS[wait]] -= 1
+            batch.counts[lane.id][LANE_COUNTERS[wait]] -= 1
         elif tx.execute(sql["unready"], (lane.id, row)).rowcount:
             batch.counts[lane.id]["ready"] -= 1
         else:
