@@ -20,7 +20,7 @@ from reprieve.errors import AppInUse
 from reprieve.handle import JobHandle
 from reprieve.lifespan import Lifespan, Lifespans
 from reprieve.portal import Portal
-from reprieve.producer import Producer, patiently
+from reprieve.producer import Producer, repeat_while_unreachable
 from reprieve.registry import Registry
 from reprieve.stores.capabilities import Transactional
 from reprieve.stores.open import open_outbox, open_store
@@ -166,7 +166,7 @@ class Reprieve:
         """
         await asyncio.to_thread(lambda: self.store)
         outbox = self.outbox_in_use
-        await patiently(self._reach_store if outbox is None else outbox.open)
+        await repeat_while_unreachable(self._reach_store if outbox is None else outbox.open)
 
     async def _reach_store(self) -> None:
         await self.clock.tune()

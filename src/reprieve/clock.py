@@ -14,6 +14,9 @@ TUNE_EVERY_SECONDS = 2.0
 VALID_SECONDS = 60.0
 """Seconds for which the time that was read from a server can be used."""
 
+RECENT_SECONDS = 0.05
+"""Seconds for which the time that was read from a server is recent enough to count a wait from it."""
+
 FIRST_READS = 5
 """How often the time of a server is read at first: the first read includes the time to connect."""
 
@@ -31,8 +34,16 @@ class Clock(Protocol):
         """Whether `tune` should be called."""
         ...
 
-    async def tune(self) -> None:
-        """Synchronise with the server that keeps the time, if that was long ago; call it before dating a job."""
+    @property
+    def is_recent(self) -> bool:
+        """Whether a wait may be counted from it as it is: a clock that was set just now is known to be."""
+        ...
+
+    async def tune(self, *, waits: bool = False) -> None:
+        """Synchronise with the server that keeps the time, if that was long ago; call it before dating a job.
+
+        With `waits` it is done unless it was done just now, and waited for: an instant that lies ahead depends on it.
+        """
         ...
 
     def now(self) -> int:
@@ -48,8 +59,9 @@ class SystemClock:
     """The machine's own clock."""
 
     is_stale = False
+    is_recent = True
 
-    async def tune(self) -> None:
+    async def tune(self, *, waits: bool = False) -> None:
         """Do nothing: there is no server to synchronise with."""
 
     def now(self) -> int:
@@ -92,12 +104,17 @@ class ServerClock:
         """Whether the server's time was read too long ago, or never."""
         return ticks() >= self._tune_at or self._valid_offset(_microseconds()) is None
 
-    async def tune(self) -> None:
-        """Read the server's time if that was long ago; wait for it only if no recent time is known.
+    @property
+    def is_recent(self) -> bool:
+        """Whether the server's time was read just now."""
+        return self._offset is not None and _microseconds() - self._offset.read_at < RECENT_SECONDS * 1_000_000
 
-        In that case it raises the `StoreError` of a server that is not reachable.
+    async def tune(self, *, waits: bool = False) -> None:
+        """Read the server's time if that was long ago; wait for it with `waits`, or if no valid time is known.
+
+        In these cases it raises the `StoreError` of a server that is not reachable.
         """
-        if not self.is_stale:
+        if not self.is_stale and (self.is_recent or not waits):
             return
         self._tune_at = ticks() + TUNE_EVERY_SECONDS
         loop = asyncio.get_running_loop()
@@ -105,7 +122,7 @@ class ServerClock:
         if read is None:
             read = self._reads[loop] = loop.create_task(self._measure())
             read.add_done_callback(self._end)
-        if self._valid_offset(_microseconds()) is None:
+        if waits or self._valid_offset(_microseconds()) is None:
             # A caller that is cancelled must not cancel the read for the others.
             await asyncio.shield(read)
 

@@ -65,7 +65,7 @@ class Producer:
         if self._is_joining(call):
             return self._enqueue_in(call)
         store, clock = self._app.store, self._app.clock
-        self._tune(clock)
+        self._tune(clock, (call,))
         job = self._job(call, store, clock, clock.now())
         (known,) = self._store_here(store, clock, (job,))
         if self.follower is not None:
@@ -79,9 +79,9 @@ class Producer:
         if self._is_joining(call):
             return await self._aenqueue_in(call)
         store, clock = self._app.store, self._app.clock
-        await self._atune(clock)
+        await self._atune(clock, (call,))
         job = self._job(call, store, clock, clock.now())
-        (known,) = await patiently(lambda: store.enqueue((job,), clock.now()))
+        (known,) = await repeat_while_unreachable(lambda: store.enqueue((job,), clock.now()))
         if self.follower is not None:
             await self.follower.afollow()
         return JobHandle(self._app, known, call.terms.declaration, known == job.id)
@@ -100,7 +100,7 @@ class Producer:
                     handles.append(self._enqueue_in(batch))
                 else:
                     store, clock = self._app.store, self._app.clock
-                    self._tune(clock)
+                    self._tune(clock, batch)
                     jobs = self._jobs(batch, store, clock)
                     handles += self._handles(batch, jobs, self._store_here(store, clock, jobs))
                 is_to_follow = not isinstance(batch, Call)
@@ -121,7 +121,7 @@ class Producer:
                         handles.append(await self._aenqueue_in(batch))
                     else:
                         store, clock = self._app.store, self._app.clock
-                        await self._atune(clock)
+                        await self._atune(clock, batch)
                         jobs = self._jobs(batch, store, clock)
                         await sending.finish()
                         await sending.start(self._store(store, clock, batch, jobs))
@@ -219,13 +219,13 @@ class Producer:
             except StoreError as error:
                 if not error.is_passing:
                     raise
-        return self._app.portal.run(patiently(lambda: store.enqueue(jobs, clock.now())))
+        return self._app.portal.run(repeat_while_unreachable(lambda: store.enqueue(jobs, clock.now())))
 
     async def _store(
         self, store: Store, clock: Clock, calls: Sequence[Call[R]], jobs: Sequence[Job]
     ) -> list[JobHandle[R]]:
         # The ids are made, so a repeat after a lost reply stores nothing twice.
-        return self._handles(calls, jobs, await patiently(lambda: store.enqueue(jobs, clock.now())))
+        return self._handles(calls, jobs, await repeat_while_unreachable(lambda: store.enqueue(jobs, clock.now())))
 
     def _handles(self, calls: Sequence[Call[R]], jobs: Sequence[Job], known: Sequence[str]) -> list[JobHandle[R]]:
         """Return the handles of calls; `known` are the ids under which the store knows their jobs."""
@@ -239,7 +239,7 @@ class Producer:
         store = self._joining()
         if isinstance(self._app.store, Transactional):
             # An outbox does not wait for the store, so it goes by the clock as it is.
-            self._tune(self._app.clock)
+            self._tune(self._app.clock, (call,))
         job = self.job_of(call)
         (known,) = store.enqueue_in(call.terms.connection, [job], self._app.clock.now())
         return self._joined(call, job, known)
@@ -247,7 +247,7 @@ class Producer:
     async def _aenqueue_in(self, call: Call[R]) -> JobHandle[R]:
         store, connection = self._joining(), call.terms.connection
         if isinstance(self._app.store, Transactional):
-            await self._atune(self._app.clock)
+            await self._atune(self._app.clock, (call,))
         if not isinstance(store, AsyncTransactional) or not store.is_asynchronous(connection):
             return self._enqueue_in(call)
         job = self.job_of(call)
@@ -273,14 +273,16 @@ class Producer:
             raise ValidationError(message)
         return outbox
 
-    def _tune(self, clock: Clock) -> None:
-        if clock.is_stale:
-            self._app.portal.run(patiently(clock.tune))
+    def _tune(self, clock: Clock, calls: Sequence[Call[object]]) -> None:
+        waits = _have_wait(calls)
+        if clock.is_stale or (waits and not clock.is_recent):
+            self._app.portal.run(repeat_while_unreachable(lambda: clock.tune(waits=waits)))
 
-    async def _atune(self, clock: Clock) -> None:
-        """Read the server's time again where that was long ago, before a job is dated by it."""
-        if clock.is_stale:
-            await patiently(clock.tune)
+    async def _atune(self, clock: Clock, calls: Sequence[Call[object]]) -> None:
+        """Read the server's time again where that was long ago, before jobs are dated by it."""
+        waits = _have_wait(calls)
+        if clock.is_stale or (waits and not clock.is_recent):
+            await repeat_while_unreachable(lambda: clock.tune(waits=waits))
 
     def _follow(self, *, is_to_follow: bool) -> None:
         if self.follower is not None and is_to_follow:
@@ -303,7 +305,12 @@ def _is_immediate(store: Store) -> TypeGuard[Immediate]:
     return issubclass(type(store), Immediate)
 
 
-async def patiently(call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+def _have_wait(calls: Sequence[Call[object]]) -> bool:
+    """Return whether any call is to start later: by a clock that was set meanwhile it might start hours too late."""
+    return any(call.terms.delay or call.terms.at is not None for call in calls)
+
+
+async def repeat_while_unreachable(call: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Make a call that can be repeated, and repeat it for a while if the store is not reachable."""
     until, pause = ticks() + MAX_RETRY_SECONDS, MIN_PAUSE_SECONDS
     while True:

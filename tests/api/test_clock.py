@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from datetime import UTC, datetime
 from uuid import uuid4
 
 import psycopg
@@ -275,3 +276,55 @@ def test_a_clock_that_was_handed_in_goes_before_the_servers(url: str) -> None:
         def work() -> None: ...
 
         assert work.enqueue().fetch().created_at == mine.now()
+
+
+@pytest.mark.parametrize("way", ["enqueue", "aenqueue", "enqueue_many", "aenqueue_many"])
+@pytest.mark.parametrize("wait", ["delay", "at"])
+async def test_job_with_a_wait_is_dated_by_a_clock_that_was_set_back_just_before(
+    server: Server, way: str, wait: str
+) -> None:
+    app, server.ahead = Reprieve("sqlite://:memory:"), 1_760_000_000_000_000
+
+    @app.task(name="work")
+    def work() -> None: ...
+
+    async with app:
+        with app.override(clock=ServerClock(server.ask)):
+            await work.aenqueue()
+            server.ahead -= HOUR * 1_000
+            server.let_pass(clock.RECENT_SECONDS)
+            due_at = server.time() // 1_000 + 5_000
+            at = datetime.fromtimestamp(due_at / 1_000, UTC)
+            task = work.using(delay=5) if wait == "delay" else work.using(at=at)
+            match way:
+                case "enqueue":
+                    handle = await asyncio.to_thread(task.enqueue)
+                case "aenqueue":
+                    handle = await task.aenqueue()
+                case "enqueue_many":
+                    (handle,) = await asyncio.to_thread(app.enqueue_many, [task.call()])
+                case _:
+                    (handle,) = await app.aenqueue_many([task.call()])
+            job = await handle.afetch()
+    assert due_at <= job.due_at <= due_at + 1
+
+
+async def test_many_jobs_with_a_wait_share_a_reading_of_the_time(server: Server) -> None:
+    heard = ServerClock(server.ask)
+    await heard.tune()
+    asked = server.asked
+    for _ in range(10):
+        await heard.tune(waits=True)
+    assert server.asked == asked
+    server.let_pass(clock.RECENT_SECONDS)
+    await asyncio.gather(*(heard.tune(waits=True) for _ in range(10)))
+    assert server.asked == asked + 1
+
+
+async def test_job_with_a_wait_is_refused_without_the_time(server: Server) -> None:
+    heard = ServerClock(server.ask)
+    await heard.tune()
+    server.let_pass(clock.RECENT_SECONDS)
+    server.is_away = True
+    with pytest.raises(StoreUnreachable):
+        await heard.tune(waits=True)

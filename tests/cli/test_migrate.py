@@ -3,17 +3,22 @@
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from uuid import uuid4
 
+import psycopg
 import pytest
 
+from reprieve.stores.postgres.functions import with_hashed_names
 from tests.cli import files
 from tests.cli.shell import answer, complaint, reprieve
+from tests.servers.postgres import drop_schema
 
 
 def test_a_store_that_does_not_exist_has_no_layout_and_is_not_made(tmp_path: Path) -> None:
     assert "none yet" in reprieve("migrate", "status", "sqlite:///jobs.db").stdout
     told = answer("migrate", "status", "sqlite:///jobs.db")
-    assert told == {"url": "sqlite:///jobs.db", "schemaVersion": {"stored": 0, "known": 1}, "isCurrent": False}
+    version = {"stored": 0, "known": 1, "missingFunctions": 0}
+    assert told == {"url": "sqlite:///jobs.db", "schemaVersion": version, "isCurrent": False}
     assert list(tmp_path.iterdir()) == []
 
 
@@ -99,3 +104,19 @@ def test_a_missing_folder_is_reported() -> None:
 def test_a_url_that_names_no_store_is_wrong_usage(command: list[str]) -> None:
     assert "write sqlite:///jobs.db" in complaint(*command, "jobs.db", status=2)
     assert "hunter2" not in complaint(*command, "mysql://me:hunter2@db/jobs", status=2)
+
+
+def test_status_and_up_say_which_functions_were_missing(postgres_url: str) -> None:
+    url = f"{postgres_url}?schema=status_{uuid4().hex[:12]}"
+    server, _, schema = url.partition("?schema=")
+    try:
+        reprieve("migrate", "up", url)
+        with psycopg.connect(server, autocommit=True) as admin:
+            admin.execute(f"drop function {schema}.{with_hashed_names('take_jobs()').removesuffix('()')}")
+        shown = reprieve("migrate", "status", url).stdout
+        assert "1 of this release's functions" in shown
+        assert "reprieve migrate up" in shown
+        assert "were created" in reprieve("migrate", "up", url).stdout
+        assert answer("migrate", "status", url)["isCurrent"] is True
+    finally:
+        drop_schema(server, schema)

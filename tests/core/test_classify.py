@@ -24,6 +24,14 @@ def test_smtp_replies_that_pass(code: str) -> None:
     assert classify(f"{code} please come back").kind == "transient"
 
 
+@pytest.mark.parametrize("text", ["452", "452 Requested action not taken: insufficient system storage"])
+def test_bare_smtp_452_concerns_the_server_and_not_the_job_alone(text: str) -> None:
+    # Without an enhanced status it is the server that has no room: the next mail meets the same.
+    assert classify(text).scope == "dependency"
+    assert classify(smtplib.SMTPDataError(452, b"insufficient system storage")).scope == "dependency"
+    assert classify("452 4.2.2 mailbox full").scope == "job"
+
+
 @pytest.mark.parametrize("code", ["500", "501", "502", "503", "550", "551", "552", "553", "554"])
 def test_smtp_replies_that_do_not_pass(code: str) -> None:
     assert classify(code).kind == "permanent"

@@ -14,6 +14,8 @@ class Proxy:
         self.lead_to(target)
         self._speaks = asyncio.Event()
         self._speaks.set()
+        self.delay = 0.0
+        """Seconds that bytes take, in each direction."""
         self._serving: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self.url = ""
 
@@ -52,11 +54,28 @@ class Proxy:
             await asyncio.wait(self._serving)
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError):
-            while data := await reader.read(65_536):
+        """Carry bytes one way; those that follow do not wait for those that are on their way."""
+        loop = asyncio.get_running_loop()
+        under_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
+
+        async def deliver() -> None:
+            data = b"-"
+            while data:
+                at, data = await under_way.get()
+                await asyncio.sleep(at - loop.time())
                 await self._speaks.wait()
                 writer.write(data)
                 await writer.drain()
+
+        delivery = asyncio.create_task(deliver())
+        with suppress(OSError):
+            data = b"-"
+            while data:
+                data = await reader.read(65_536)
+                under_way.put_nowait((loop.time() + self.delay, data))
+        under_way.put_nowait((loop.time(), b""))
+        with suppress(OSError):
+            await delivery
 
 
 @asynccontextmanager
@@ -66,7 +85,8 @@ async def running(target: str) -> AsyncIterator[Proxy]:
     server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()[:2]
     parts = urlsplit(target)
-    proxy.url = parts._replace(netloc=f"{parts.username}@{host}:{port}").geturl()
+    user = f"{parts.username}@" if parts.username else ""
+    proxy.url = parts._replace(netloc=f"{user}{host}:{port}").geturl()
     async with server:
         try:
             yield proxy

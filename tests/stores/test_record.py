@@ -236,7 +236,7 @@ def test_a_row_of_sqlite_keeps_a_job(name: str) -> None:
     names = (job.queue, job.tenant, job.task, job.dependency, job.group, job.priority)
     lane = LaneRef(1, *names, 2, 3, (4,), record.model_of(*names))
     numbers = {state: number for number, state in record.STATES.items()}
-    columns = sqlite.Row(row, numbers[job.state], job.version, record.NUMBERS[job.waiting_for], job.due_at)
+    columns = sqlite.Row(row, numbers[job.state], job.version, record.WAIT_NUMBERS[job.waiting_for], job.due_at)
     assert sqlite.unpack(columns, sqlite.pack(job, row, middle), lane) == job
 
 
@@ -245,7 +245,7 @@ def test_a_row_of_postgresql_keeps_a_job(name: str) -> None:
     job, _ = GOLDEN[name]
     lane = lane_of(job)
     numbers = {state: number for number, state in record.STATES.items()}
-    wait = record.NUMBERS[job.waiting_for]
+    wait = record.WAIT_NUMBERS[job.waiting_for]
     due = postgres.due_of(job)
     columns = postgres.StoredJob(job.id, numbers[job.state], job.version, wait, due, lane.id, postgres.pack(job))
     assert postgres.unpack(columns, lane) == job

@@ -8,7 +8,7 @@ import pytest
 from reprieve import Policy, Reprieve, current_job
 from reprieve.backoff import fixed
 from reprieve.errors import StoreError
-from reprieve.producer import patiently
+from reprieve.producer import repeat_while_unreachable
 from reprieve.stores.open import open_store
 from reprieve.stores.protocol import Filter, Heartbeat, Store
 from reprieve.testing import FakeClock, Fault, FaultyStore, adrain, crash_points
@@ -34,7 +34,7 @@ async def work(store: Store) -> list[int]:
     with app.override(store=store):
         await flaky.aenqueue()
         heartbeat = Heartbeat(session="worker", now=app.clock.now(), lease=600, slots=5, is_new=True)
-        await patiently(lambda: store.heartbeat(heartbeat))
+        await repeat_while_unreachable(lambda: store.heartbeat(heartbeat))
         worker = Worker(app, "worker", slots=5, isolation=Processes())
         working = asyncio.create_task(worker.run())
         async with asyncio.timeout(30):

@@ -36,16 +36,16 @@ def status(*, place: str | None, target: str | None, url: str | None, shared: bo
     settings = _settings(place, target, url)
     version = diagnostics_for(settings.url, shared=shared or settings.shared).schema_version()
     if as_json:
-        output.print_json(
-            {"url": mask_url(settings.url), "schemaVersion": version, "isCurrent": version.stored == version.known}
-        )
+        output.print_json({"url": mask_url(settings.url), "schemaVersion": version, "isCurrent": version.is_current})
         return
     output.print_line((mask_url(settings.url), "bold"))
+    missing = version.missing_functions
     output.print_facts(
         [
             ("schema version", str(version.stored) if version.stored else "none yet"),
             ("this release", str(version.known)),
-            ("to do", "nothing" if version.stored == version.known else "reprieve migrate up"),
+            *([("missing", f"{missing} of this release's functions")] if missing else []),
+            ("to do", "nothing" if version.is_current else "reprieve migrate up"),
         ]
     )
 
@@ -70,6 +70,9 @@ def up(*, place: str | None, target: str | None, url: str | None, shared: bool, 
         after = diagnostics.migrate()
     if as_json:
         output.print_json({"url": mask_url(settings.url), "before": before.stored, "after": after.stored})
+    elif before.missing_functions:
+        created = f"{before.missing_functions} of this release's functions were created"
+        output.print_line(f"{mask_url(settings.url)} has schema version {after.stored}: {created}")
     elif before == after:
         output.print_line(f"{mask_url(settings.url)} has schema version {after.stored}: nothing to do")
     else:

@@ -39,6 +39,13 @@ class SchemaVersion(Record, omit_defaults=False):
 
     stored: int
     known: int
+    missing_functions: int = 0
+    """Functions of this release that the database lacks, on stores that keep some there."""
+
+    @property
+    def is_current(self) -> bool:
+        """Whether this release needs nothing more."""
+        return self.stored == self.known and not self.missing_functions
 
 
 class Migration(Record, omit_defaults=False):

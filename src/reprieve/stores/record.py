@@ -18,10 +18,10 @@ from reprieve.core.unreadable import is_unreadable, unreadable
 WAITS: tuple[Wait, ...] = ("turn", "schedule", "retry", "gate", "budget")
 """What a job waits for, by the number that rows know it by."""
 
-COUNTERS: Final = ("ready", "scheduled", "retrying", "parked", "parked")
+LANE_COUNTERS: Final = ("ready", "scheduled", "retrying", "parked", "parked")
 """The counter of a lane for each of them."""
 
-NUMBERS: dict[Wait, int] = {wait: number for number, wait in enumerate(WAITS)}
+WAIT_NUMBERS: dict[Wait, int] = {wait: number for number, wait in enumerate(WAITS)}
 
 WAITING, DEAD, CANCELLED = 0, 1, 2
 STATES: Final[dict[int, State]] = {WAITING: "waiting", DEAD: "dead", CANCELLED: "cancelled"}

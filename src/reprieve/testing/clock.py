@@ -13,6 +13,7 @@ class FakeClock:
     """A clock for tests: hand it to an app, and time passes only when you say so."""
 
     is_stale = False
+    is_recent = True
 
     def __init__(self, at: datetime | int = NOON) -> None:
         """Stand at a moment: a datetime with a time zone, or milliseconds since 1970."""
@@ -22,7 +23,7 @@ class FakeClock:
         """Show the moment."""
         return f"FakeClock({self.moment.isoformat()})"
 
-    async def tune(self) -> None:
+    async def tune(self, *, waits: bool = False) -> None:
         """Do nothing: a fake clock follows no server."""
 
     def now(self) -> int:

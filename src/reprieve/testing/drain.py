@@ -17,7 +17,7 @@ from reprieve.core.duration import MAX_DURATION_SECONDS, Duration, milliseconds,
 from reprieve.core.job import Job
 from reprieve.core.outcome import Interrupted, Outcome
 from reprieve.errors import EndlessDrain, ReprieveError
-from reprieve.producer import patiently
+from reprieve.producer import repeat_while_unreachable
 from reprieve.rng import bits
 from reprieve.signals import Signal
 from reprieve.stores.protocol import Filter, Heartbeat, Tally
@@ -130,14 +130,14 @@ class Drain:
         heartbeat = Heartbeat(
             session=self._session, now=self._clock.now(), lease=MAX_DURATION_SECONDS, slots=1, is_new=True
         )
-        await patiently(lambda: self._store.heartbeat(heartbeat))
-        await patiently(self._parts.gates.refresh)
+        await repeat_while_unreachable(lambda: self._store.heartbeat(heartbeat))
+        await repeat_while_unreachable(self._parts.gates.refresh)
         await self._find_more()
 
     async def close(self) -> None:
         """End the session."""
         heartbeat = Heartbeat(session=self._session, now=self._clock.now(), lease=0, slots=1)
-        await patiently(lambda: self._store.heartbeat(heartbeat))
+        await repeat_while_unreachable(lambda: self._store.heartbeat(heartbeat))
 
     async def run(self) -> None:
         """Run jobs until none is due any more."""
@@ -172,12 +172,12 @@ class Drain:
         claims, changes = self._parts.claims, list[Change]()
         while not self._is_over:
             # Between two jobs, not in the background: the same test ends in the same way every time.
-            await patiently(self._parts.gates.share_all)
+            await repeat_while_unreachable(self._parts.gates.share_all)
             claimed = await claims.claim(self._queues, 1, changes)
             changes = [await self._settle(job) for job in claimed.jobs]
             if not changes and not await self._find_more() and not self._jump(claimed.next_at):
                 return
-        await patiently(self._parts.gates.share_all)
+        await repeat_while_unreachable(self._parts.gates.share_all)
         await claims.claim(self._queues, 0, changes)
 
     async def _settle(self, job: Job) -> Change:
@@ -222,7 +222,7 @@ class Drain:
         queues = tuple(dict.fromkeys((*self._queues, *sorted(known))))
         is_new = queues != self._queues
         self._queues = queues
-        return await patiently(self._recovery.recover) > 0 or is_new
+        return await repeat_while_unreachable(self._recovery.recover) > 0 or is_new
 
     def _jump(self, next_at: int | None) -> bool:
         """Set the clock to the moment of the next job or probe; return whether there is one."""
@@ -240,7 +240,7 @@ class Drain:
         return not self._is_endless
 
     async def _tally(self, by: Tally) -> dict[str, int]:
-        return await patiently(lambda: self._store.tally(by, Filter(), self._clock.now()))
+        return await repeat_while_unreachable(lambda: self._store.tally(by, Filter(), self._clock.now()))
 
     def _explain_endless(self) -> str:
         """Return which job keeps coming back, or else which task."""

@@ -5,11 +5,12 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from reprieve.clock import Clock
+from reprieve.clock import Clock, ticks
 from reprieve.core.change import Change
 from reprieve.errors import SessionDead, StoreError, StoreFull, StoreReadOnly, UnsafeStore
 from reprieve.stores.protocol import Claim, Claimed, Filter, Store
 from reprieve.worker.job_logging import log_refused
+from reprieve.worker.prefetch import ClaimTime
 from reprieve.worker.settlement import Settlement
 from reprieve.worker.supervised_loop import LoopBackoff, Outage
 
@@ -35,6 +36,8 @@ class SessionClaims:
         self._clock = clock
         self._session = session
         self._number = 0
+        self.time = ClaimTime()
+        """How long claims take."""
 
     async def claim(self, queues: Sequence[str], limit: int, changes: Sequence[Change]) -> Claimed:
         """Settle changes and lease up to `limit` jobs, in one call, however long the store is away.
@@ -79,7 +82,14 @@ class SessionClaims:
         claim = Claim(
             session=self._session, number=self._number, now=0, queues=tuple(queues), limit=limit, changes=changes
         )
-        return await self._insist(lambda: self._store.claim(replace(claim, now=self._clock.now())))
+
+        async def call() -> Claimed:
+            began = ticks()
+            claimed = await self._store.claim(replace(claim, now=self._clock.now()))
+            self.time.add(ticks() - began)
+            return claimed
+
+        return await self._insist(call)
 
     async def _insist(self, call: Callable[[], Awaitable[T]]) -> T:
         """Make a call, and repeat it for as long as the store is away."""

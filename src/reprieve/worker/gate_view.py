@@ -16,7 +16,7 @@ error, and would hold it again."""
 FORGET_AFTER_SECONDS = 3_600.0
 """Seconds without a write after which an open gate is forgotten, whatever its evidence."""
 
-MAX_WITNESSES = 8
+MAX_FAILED_JOBS = 8
 """Jobs that one write names as having failed."""
 
 
@@ -118,7 +118,7 @@ def merge(signals: list[Signal]) -> list[Signal]:
     others: list[Signal] = [signal for signal in signals if isinstance(signal, PushBack)]
     if not calls:
         return others
-    failed = tuple(dict.fromkeys(name for call in calls for name in call.failed))[:MAX_WITNESSES]
+    failed = tuple(dict.fromkeys(name for call in calls for name in call.failed))[:MAX_FAILED_JOBS]
     merged = Calls(
         oks=sum(call.oks for call in calls),
         fails=sum(call.fails for call in calls),

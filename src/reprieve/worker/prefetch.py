@@ -6,15 +6,40 @@ from collections.abc import Callable, Iterable
 from reprieve.core.job import Job
 
 PREFETCH_SECONDS = 0.1
-"""Seconds of work that are fetched ahead."""
+"""Seconds of work that are fetched ahead, besides that for the time of two claims."""
 
 MAX_PREFETCHED_JOBS = 250
 """Jobs that are fetched ahead, and by one claim."""
 
+MAX_PREFETCHED_JOBS_FAR = 1_000
+"""The same where a claim takes long: jobs of as many milliseconds are needed until the next one returns."""
+
 MAX_WAIT_SECONDS = 1.0
-"""Seconds that a prefetched job waits for a slot before it is given back to other workers."""
+"""Seconds that a prefetched job waits for a slot, besides the time of two claims, before others get it."""
+
+MAX_CLAIM_SECONDS = 5.0
+"""Seconds that a claim counts for at most: more is an outage, which says nothing about the next claim."""
 
 _NEWEST_WEIGHT = 1 / 16
+_NEWEST_CLAIM_WEIGHT = 1 / 2
+
+
+class ClaimTime:
+    """How long a claim takes: a server may be far away, or many sessions may claim at once."""
+
+    def __init__(self) -> None:
+        """Begin with a store that is near."""
+        self.seconds = 0.0
+        """Seconds from a claim to its result, on average, the last claims counting most."""
+
+    def add(self, seconds: float) -> None:
+        """Count one claim in."""
+        self.seconds += (min(seconds, MAX_CLAIM_SECONDS) - self.seconds) * _NEWEST_CLAIM_WEIGHT
+
+    @property
+    def max_jobs(self) -> int:
+        """How many jobs to fetch ahead at most, and by one claim."""
+        return min(MAX_PREFETCHED_JOBS_FAR, int(MAX_PREFETCHED_JOBS * max(1.0, self.seconds / PREFETCH_SECONDS)))
 
 
 class DurationEstimate:
@@ -34,11 +59,14 @@ class DurationEstimate:
         else:
             self._seconds += (seconds - self._seconds) * _NEWEST_WEIGHT
 
-    def jobs_ahead(self, slots: int) -> int:
-        """Return how many jobs to fetch ahead; 0 without an estimate."""
+    def jobs_ahead(self, slots: int, claim: ClaimTime) -> int:
+        """Return how many jobs to fetch ahead; 0 without an estimate.
+
+        They keep the slots busy while a claim is under way, and what it brings does so during the next one.
+        """
         if self._seconds is None:
             return 0
-        return min(MAX_PREFETCHED_JOBS, int(slots * PREFETCH_SECONDS / max(self._seconds, 1e-6)))
+        return min(claim.max_jobs, int(slots * (PREFETCH_SECONDS + 2 * claim.seconds) / max(self._seconds, 1e-6)))
 
 
 class PrefetchBuffer:
@@ -75,6 +103,7 @@ class PrefetchBuffer:
         self._jobs = deque(entry for entry in self._jobs if entry[1].id not in ids)
         return removed
 
-    def stale(self, now: float) -> set[str]:
-        """Return the ids of the jobs that have waited for more than `MAX_WAIT_SECONDS`."""
-        return {job.id for since, job in self._jobs if now - since > MAX_WAIT_SECONDS}
+    def stale(self, now: float, claim: ClaimTime) -> set[str]:
+        """Return the ids of the jobs that have waited for more than `MAX_WAIT_SECONDS` and the time of two claims."""
+        longest = MAX_WAIT_SECONDS + 2 * claim.seconds
+        return {job.id for since, job in self._jobs if now - since > longest}

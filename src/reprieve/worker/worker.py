@@ -23,7 +23,7 @@ from reprieve.worker.in_flight import InFlightTable
 from reprieve.worker.job_logging import log_leased_again, log_unknown_lease
 from reprieve.worker.notifier import wake_ups
 from reprieve.worker.parts import WorkerParts
-from reprieve.worker.prefetch import MAX_PREFETCHED_JOBS, PrefetchBuffer
+from reprieve.worker.prefetch import PrefetchBuffer
 from reprieve.worker.runner import Isolation
 from reprieve.worker.supervised_loop import Loop, supervised_loops
 from reprieve.worker.worker_context import WorkerContext
@@ -128,9 +128,9 @@ class Worker:
         if self._gates.has_unconfirmed:
             # What is fetched now might be given back in a moment.
             return 0
-        slots = self._attempts.slots
-        wanted = slots + self._attempts.durations.jobs_ahead(slots)
-        return max(0, min(MAX_PREFETCHED_JOBS, wanted - len(self._attempts.running) - len(self._prefetched)))
+        slots, claim = self._attempts.slots, self._claims.time
+        wanted = slots + self._attempts.durations.jobs_ahead(slots, claim)
+        return max(0, min(claim.max_jobs, wanted - len(self._attempts.running) - len(self._prefetched)))
 
     async def _claim(self, limit: int) -> None:
         """Settle what has ended and fetch up to `limit` jobs, in one call."""
@@ -312,7 +312,7 @@ class Worker:
             self._in_flight.heartbeat(now)
             if now > self._compare_at:
                 self._wake.set()
-            if stale := self._prefetched.stale(now):
+            if stale := self._prefetched.stale(now, self._claims.time):
                 # Or as many would be fetched again at once.
                 self._attempts.count_running()
                 self._give_back(lambda job: job.id in stale)

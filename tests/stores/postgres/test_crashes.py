@@ -41,7 +41,7 @@ async def produce(store: PostgresStore, until: asyncio.Event) -> tuple[set[str],
 
 async def work(store: PostgresStore, until: asyncio.Event, taken: Counter[str]) -> None:
     """Claim and settle, and repeat whatever was not answered; count how often each job was taken."""
-    worker = await patiently(lambda: Worker.open(store))
+    worker = await repeat_while_unreachable(lambda: Worker.open(store))
     changes: list[Change] = []
     while True:
         worker.number += 1
@@ -98,7 +98,7 @@ async def test_server_that_crashes_loses_nothing_and_is_found_again() -> None:
             await store.close()
 
 
-async def patiently(call: Callable[[], Awaitable[T]]) -> T:
+async def repeat_while_unreachable(call: Callable[[], Awaitable[T]]) -> T:
     """Repeat a call until the server is back."""
     for _ in range(100):
         try:
@@ -120,16 +120,16 @@ async def test_jobs_are_found_when_a_server_takes_over_that_has_seen_less(transa
         server.copy("standby")
         server.start()
         for _ in range(40):
-            await patiently(lambda: store.enqueue([new_job(store)], START))
-            await patiently(worker.one)
+            await repeat_while_unreachable(lambda: store.enqueue([new_job(store)], START))
+            await repeat_while_unreachable(worker.one)
         server.kill()
         server.restore("standby")
         server.start()
-        await patiently(lambda: store.enqueue([new_job(store, tenant="new")], START))
+        await repeat_while_unreachable(lambda: store.enqueue([new_job(store, tenant="new")], START))
         with psycopg.connect(server.url, autocommit=True) as other:
             for _ in range(transactions):
                 other.execute("select pg_current_xact_id()")
-        successor = await patiently(lambda: Worker.open(store, "successor"))
+        successor = await repeat_while_unreachable(lambda: Worker.open(store, "successor"))
         assert [job.tenant for job in await successor.take(10)] == ["new"]
         await store.close()
 

@@ -242,3 +242,17 @@ def days(url: str) -> list[str]:
             [f"{schema_of(url)}.event"],
         )
         return [name for (name,) in rows if not name.endswith("event_other")]
+
+
+async def test_status_of_the_schema_counts_functions_that_are_missing(store: PostgresStore, url: str) -> None:
+    await store.enqueue([new_job(store)], START)
+    diagnostics = diagnostics_for(url)
+    assert diagnostics.schema_version().is_current
+    server, _, schema = url.partition("?schema=")
+    with psycopg.connect(server, autocommit=True) as admin:
+        for function in ("promote_due", "take_jobs"):
+            name = with_hashed_names(f"{function}()").removesuffix("()")
+            admin.execute(f"drop function {schema}.{name}")
+    found = diagnostics.schema_version()
+    assert (found.missing_functions, found.is_current) == (2, False)
+    assert diagnostics.migrate().is_current

@@ -64,7 +64,9 @@ class PostgresDiagnostics:
         known = len(schema.migrations())
         try:
             with closing(self._address.connect()) as connection, self._address.transaction(connection, READ):
-                return SchemaVersion(stored=schema.schema_version(connection, self._address), known=known)
+                stored = schema.schema_version(connection, self._address)
+                missing = len(schema.missing_functions(connection)) if stored == known else 0
+                return SchemaVersion(stored=stored, known=known, missing_functions=missing)
         except psycopg.Error as error:
             raise translate(error, self._address.shown) from error
 

@@ -14,7 +14,7 @@ from reprieve.stores.postgres.lane_ref import LaneRef, lane_of
 from reprieve.stores.postgres.rows import array_of, pack
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.protocol import KEY_RETENTION_SECONDS
-from reprieve.stores.record import NUMBERS, key_of
+from reprieve.stores.record import WAIT_NUMBERS, key_of
 
 
 class LaneIds(msgspec.Struct):
@@ -57,7 +57,7 @@ def parameters(jobs: Sequence[Job], now: int) -> dict[str, Any]:
             None if job.due_at == created_at(job.id) and job.due_at <= now else job.due_at for job in jobs
         ),
         "versions": array_of(job.version for job in jobs),
-        "waiting_for": array_of(NUMBERS[job.waiting_for] for job in jobs),
+        "waiting_for": array_of(WAIT_NUMBERS[job.waiting_for] for job in jobs),
         "starts": array_of(accumulate(map(len, records[:-1]), initial=1)),
         "records": b"".join(records),
         "keyed": array_of(keyed),

@@ -31,12 +31,6 @@ def heartbeat(tx: Tx, request: Heartbeat) -> bool:
     return tx.one(sql["heartbeat"], row) is not None and not is_over
 
 
-def time(tx: Tx) -> int:
-    """Return the time by which sessions expire: the server's, in microseconds since 1970."""
-    (now,) = tx.all(statements("sessions")["time"])[0]
-    return int(now)
-
-
 def held(  # noqa: PLR0913 - which of a session's jobs
     tx: Tx,
     lanes: LaneCache,

@@ -19,7 +19,7 @@ from reprieve.stores.postgres.rows import MAX_INT8, StoredJob, array_of, pack, r
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.postgres.write_batch import Packed, WriteBatch, pack_change
 from reprieve.stores.protocol import ChangeResult
-from reprieve.stores.record import COUNTERS, DEAD, NUMBERS
+from reprieve.stores.record import DEAD, LANE_COUNTERS, WAIT_NUMBERS
 from reprieve.stores.sql.find import end_of
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -110,7 +110,7 @@ class _UnleasedJobs:
             row is None
             or row.version != change.version
             or row.location == "running"
-            or row.waiting_for >= len(COUNTERS)
+            or row.waiting_for >= len(LANE_COUNTERS)
         ):
             return None
         lane = self._lanes[row.lane]
@@ -121,8 +121,8 @@ class _UnleasedJobs:
             case "fresh":
                 batch.leave(row.lane, "ready")
             case "delayed":
-                wait = row.waiting_for or NUMBERS["schedule"]
-                batch.leave(row.lane, COUNTERS[wait])
+                wait = row.waiting_for or WAIT_NUMBERS["schedule"]
+                batch.leave(row.lane, LANE_COUNTERS[wait])
                 batch.no_longer_delayed.append((lane.queue_id, wait, unpack(row, lane).due_at, row.id))
             case _:
                 ended_at = unpack(row, lane).finished_at

@@ -254,7 +254,9 @@ class PostgresStore(SqlStore[Tx]):
         return job_id
 
     async def _time(self) -> int:
-        return await asyncio.wrap_future(self._pool.submit(sessions.time, READ))
+        """Return the time by which sessions expire: the server's, in microseconds since 1970."""
+        (now,) = await self._pool.run_statement(statements("sessions")["time"], {}) or (0,)
+        return int(now)
 
     async def _listen(self) -> None:
         """Start the listener before the first claim, so that no notification is missed."""

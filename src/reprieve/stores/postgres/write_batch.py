@@ -21,7 +21,7 @@ from reprieve.stores.postgres.pool import Tx
 from reprieve.stores.postgres.released import ReleasedSlots
 from reprieve.stores.postgres.rows import MAX_INT8, array_of, bytes_of, due_of, pack, ready_at
 from reprieve.stores.postgres.statements import statements
-from reprieve.stores.record import CANCELLED, COUNTERS, DEAD, NUMBERS, WAITING
+from reprieve.stores.record import CANCELLED, DEAD, LANE_COUNTERS, WAIT_NUMBERS, WAITING
 
 _COUNTERS = ("ready", "scheduled", "retrying", "parked", "dead")
 _MAX_VERSION = (1 << 31) - 1
@@ -109,7 +109,7 @@ class WriteBatch:
         if new_lane.id != lane:
             self._new_lanes[new_lane.id] = new_lane
         state = self._put(new_lane, job)
-        row = (job.id, new_lane.id, due_of(job), job.version, state, NUMBERS[job.waiting_for], packed.record)
+        row = (job.id, new_lane.id, due_of(job), job.version, state, WAIT_NUMBERS[job.waiting_for], packed.record)
         self._rows.append(row)
 
     def _add_event(self, change: Change, packed: Packed) -> None:
@@ -144,10 +144,10 @@ class WriteBatch:
             self._ended.append((lane.queue_id, state, ended_at, job.id, lane.id, job.death or "", code, fingerprint))
             return state
         if job.due_at > self._now:
-            wait = NUMBERS[job.waiting_for] or NUMBERS["schedule"]
+            wait = WAIT_NUMBERS[job.waiting_for] or WAIT_NUMBERS["schedule"]
             self._delayed.append((lane.queue_id, wait, job.due_at, job.id, lane.id))
             self._released.delayed.append((lane.queue_id, job.due_at))
-            count[COUNTERS[wait]] += 1
+            count[LANE_COUNTERS[wait]] += 1
         else:
             at = ready_at(job.due_at, job.id)
             self._ready.append((lane.id, at, job.id))

@@ -11,7 +11,7 @@ from reprieve.core.ids import id_to_bytes
 from reprieve.core.job import Job
 from reprieve.core.record import Record
 from reprieve.stores.protocol import KEY_RETENTION_SECONDS
-from reprieve.stores.record import NUMBERS, key_of
+from reprieve.stores.record import WAIT_NUMBERS, key_of
 from reprieve.stores.redis.records import lane_of, pack
 
 MAX_JOBS_PER_CALL = 250
@@ -45,7 +45,7 @@ def encode(jobs: Sequence[Job], now: int, *, has_keys: bool = True, receipt: Rel
     for number, job in enumerate(jobs, start=1):
         raw = id_to_bytes(job.id)
         lane = lanes.setdefault(lane_of(job), len(lanes) + 1)
-        heads.append(_HEAD.pack(raw, lane, NUMBERS[job.waiting_for], job.due_at, job.version & 0xFFFF))
+        heads.append(_HEAD.pack(raw, lane, WAIT_NUMBERS[job.waiting_for], job.due_at, job.version & 0xFFFF))
         records.append(pack(job, raw))
         if job.key and has_keys:
             keys.append(_KEY.pack(number, key_of(job), kept_until(job, now)))

@@ -11,7 +11,7 @@ from reprieve.core.job import Job, Wait
 from reprieve.core.status import Status, status_of
 from reprieve.core.unreadable import unreadable_record
 from reprieve.stores.protocol import Filter, Tally
-from reprieve.stores.record import COUNTERS
+from reprieve.stores.record import LANE_COUNTERS
 from reprieve.stores.redis import limit_states
 from reprieve.stores.redis.connections import Connections
 from reprieve.stores.redis.records import lane_model
@@ -187,7 +187,7 @@ class PartitionSearch:
             for skip in itertools.count(step=MAX_JOBS_PER_PAGE):
                 found = self._connections.read("find_due", self._tag, self._now, queue, wait, skip, MAX_JOBS_PER_PAGE)
                 for lane, kind in pairs(found):
-                    due[lane][COUNTERS[kind or 1]] += 1
+                    due[lane][LANE_COUNTERS[kind or 1]] += 1
                 if len(found) < 2 * MAX_JOBS_PER_PAGE:
                     break
         return due

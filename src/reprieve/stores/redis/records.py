@@ -16,7 +16,7 @@ from reprieve.core.move import Cancel
 from reprieve.errors import IllegalMove
 from reprieve.stores import record
 from reprieve.stores.event_record import read_event
-from reprieve.stores.record import CANCELLED, DEAD, NUMBERS, WAITING, Lease
+from reprieve.stores.record import CANCELLED, DEAD, WAIT_NUMBERS, WAITING, Lease
 
 EXPIRED, GIVEN_UP = 3, 4
 """States that only scripts write: a waiting job that is dead by now, and one that is cancelled."""
@@ -55,7 +55,7 @@ def _lane_bytes(lane: str) -> bytes:
 
 def pack(job: Job, raw: bytes) -> bytes:
     """Pack a job that does not run and has not succeeded; `raw` is its id."""
-    head = _HEAD.pack(job.version, _NUMBERS[job.state], NUMBERS[job.waiting_for], float(job.deadline_at or 0))
+    head = _HEAD.pack(job.version, _NUMBERS[job.state], WAIT_NUMBERS[job.waiting_for], float(job.deadline_at or 0))
     due_at = None if job.due_at == job.created_at else job.due_at
     if job.deadline_at is not None:
         # The head has it.

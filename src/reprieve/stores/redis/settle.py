@@ -11,7 +11,7 @@ from reprieve.core.duration import milliseconds
 from reprieve.core.ids import id_to_bytes
 from reprieve.core.move import ManualRetry, Start, Succeed
 from reprieve.stores.protocol import ChangeResult
-from reprieve.stores.record import CANCELLED, DEAD, NUMBERS, WAITING
+from reprieve.stores.record import CANCELLED, DEAD, WAIT_NUMBERS, WAITING
 from reprieve.stores.redis.records import lane_of, pack
 
 _HEAD: Final = Struct(">B16sIdB")
@@ -47,7 +47,7 @@ def _details(change: Change, raw: bytes, now: int) -> tuple[bytes, bytes, bytes,
     info = (
         change.session,
         _STATES[job.state],
-        NUMBERS[job.waiting_for],
+        WAIT_NUMBERS[job.waiting_for],
         job.due_at if job.state == "waiting" else ended_at,
         job.version,
         False if change.result is None else now + milliseconds(change.result_ttl),

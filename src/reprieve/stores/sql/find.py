@@ -18,7 +18,7 @@ from reprieve.core.status import Status, status_of
 from reprieve.core.unreadable import unreadable_record
 from reprieve.stores.event_record import read_event, readable_events
 from reprieve.stores.protocol import Filter, Tally
-from reprieve.stores.record import COUNTERS, Lease
+from reprieve.stores.record import LANE_COUNTERS, Lease
 from reprieve.stores.search import EXAMINED, Key, LaneNames, Source, Step, is_in, name_of
 from reprieve.stores.sql.finished import FinishedRow, unpack_jobs
 from reprieve.stores.sql.lanes import LaneRef
@@ -289,7 +289,7 @@ class SqlSearch(ABC, Generic[Id]):
         """Return how many jobs of each lane have which status, succeeded ones left out, by the counters of lanes."""
         due: dict[int, Counter[str]] = {}
         for lane, wait, number in self._tx.all(self._sql["due"], {"now": self._now}):
-            due.setdefault(lane, Counter())[COUNTERS[wait]] += number
+            due.setdefault(lane, Counter())[LANE_COUNTERS[wait]] += number
         lanes = [LaneCounts(*row) for row in self._tx.all(self._sql["counts"])]
         cancelled = self._tx.all(self._sql["cancelled"])
         self._load_lanes(lane for lane, *_ in (*lanes, *cancelled))

@@ -20,7 +20,7 @@ from reprieve.core.fairness.updates import (
 )
 from reprieve.core.job import Job
 from reprieve.stores.protocol import Claim, Claimed
-from reprieve.stores.record import COUNTERS, Lease, lease_model
+from reprieve.stores.record import LANE_COUNTERS, Lease, lease_model
 from reprieve.stores.sql.claim import LastClaim, pack_last_claim, repeated, require_session
 from reprieve.stores.sqlite import settle
 from reprieve.stores.sqlite.candidates import Candidates, LimiterRow, QueueRow, read_queue
@@ -31,7 +31,7 @@ from reprieve.stores.sqlite.sessions import held
 from reprieve.stores.sqlite.statements import run, statements
 from reprieve.stores.sqlite.write_batch import Released
 
-FEW_JOBS = 4
+SMALL_BATCH_JOBS = 4
 """Lanes that give at most so many jobs are read apart from the others: the limit of a read is that of its largest."""
 
 
@@ -163,7 +163,7 @@ class _QueueClaim:
         run(self.tx, enqueue["ready"], [(row.lane, ready_at(row.id, row.due), row.id) for row in due])
         counts: dict[int, Counter[str]] = defaultdict(Counter)
         for row in due:
-            counts[row.lane][COUNTERS[row.wait]] += 1
+            counts[row.lane][LANE_COUNTERS[row.wait]] += 1
         promoted = [
             (lane, *(count[name] for name in ("scheduled", "retrying", "parked"))) for lane, count in counts.items()
         ]
@@ -245,8 +245,8 @@ class _QueueClaim:
     def _read_picks(self, choice: Choice) -> dict[int, list[tuple[TakenRow, bytes]]]:
         """Read the first jobs of each lane that was picked, with their records."""
         found: dict[int, list[tuple[TakenRow, bytes]]] = {lane: [] for lane in choice.taken}
-        few = [lane for lane in choice.taken.values() if lane.taken <= FEW_JOBS]
-        many = [lane for lane in choice.taken.values() if lane.taken > FEW_JOBS]
+        few = [lane for lane in choice.taken.values() if lane.taken <= SMALL_BATCH_JOBS]
+        many = [lane for lane in choice.taken.values() if lane.taken > SMALL_BATCH_JOBS]
         for lanes in (few, many):
             if lanes:
                 wanted = msgspec.json.encode([lane.id for lane in lanes]).decode()

@@ -8,13 +8,13 @@ from reprieve.core.duration import milliseconds
 from reprieve.core.job import Job
 from reprieve.errors import StoreError
 from reprieve.stores.protocol import KEY_RETENTION_SECONDS
-from reprieve.stores.record import COUNTERS, NUMBERS, key_of
+from reprieve.stores.record import LANE_COUNTERS, WAIT_NUMBERS, key_of
 from reprieve.stores.sqlite.finished import finished_jobs
 from reprieve.stores.sqlite.lane_cache import LaneCache
 from reprieve.stores.sqlite.rows import id_of, pack, ready_at, split_id
 from reprieve.stores.sqlite.statements import Tx, run, statements
 
-_COUNTERS = tuple(dict.fromkeys(COUNTERS))
+_COUNTERS = tuple(dict.fromkeys(LANE_COUNTERS))
 
 
 def enqueue(tx: Tx, lanes: LaneCache, jobs: Sequence[Job], now: int) -> list[str]:
@@ -39,7 +39,7 @@ def _insert(tx: Tx, lanes: LaneCache, fresh: Sequence[tuple[int, bytes, Job]], n
     tenants: set[int] = set()
     for row, middle, job in fresh:
         lane = lanes.of_job(tx, job)
-        wait = NUMBERS[job.waiting_for]
+        wait = WAIT_NUMBERS[job.waiting_for]
         job_rows.append((row, lane.id, job.version, wait, job.due_at, pack(job, row, middle)))
         count = counts.get(lane.id)
         if count is None:
@@ -50,9 +50,9 @@ def _insert(tx: Tx, lanes: LaneCache, fresh: Sequence[tuple[int, bytes, Job]], n
             tenants.add(lane.tenant_id)
         else:
             # A job that is due later is scheduled, also if it came without a reason to wait.
-            wait = wait or NUMBERS["schedule"]
+            wait = wait or WAIT_NUMBERS["schedule"]
             delayed_rows.append((lane.queue_id, wait, job.due_at, row, lane.id))
-            count[_COUNTERS.index(COUNTERS[wait])] += 1
+            count[_COUNTERS.index(LANE_COUNTERS[wait])] += 1
     run(tx, sql["jobs"], job_rows)
     run(tx, sql["ready"], ready_rows)
     run(tx, sql["delayed"], delayed_rows)

@@ -12,7 +12,7 @@ from reprieve.core.events import Event
 from reprieve.core.job import Job
 from reprieve.stores.event_record import read_event
 from reprieve.stores.protocol import ChangeResult
-from reprieve.stores.record import COUNTERS, DEAD, NUMBERS, WAITING
+from reprieve.stores.record import DEAD, LANE_COUNTERS, WAIT_NUMBERS, WAITING
 from reprieve.stores.sql.find import end_of
 from reprieve.stores.sqlite.finished import finished_jobs
 from reprieve.stores.sqlite.lane_cache import LaneCache
@@ -148,13 +148,13 @@ def _remove_from_lane(
     found = read_job(tx, row)
     if found is None or found.version != change.version:
         return None
-    if found.wait >= len(COUNTERS):  # of a later release
+    if found.wait >= len(LANE_COUNTERS):  # of a later release
         return None
     lane = lanes.get(tx, found.lane)
     if found.state == WAITING:
-        wait = found.wait or NUMBERS["schedule"]
+        wait = found.wait or WAIT_NUMBERS["schedule"]
         if tx.execute(sql["undelay"], (lane.queue_id, wait, found.due, row)).rowcount:
-            batch.counts[lane.id][COUNTERS[wait]] -= 1
+            batch.counts[lane.id][LANE_COUNTERS[wait]] -= 1
         elif tx.execute(sql["unready"], (lane.id, ready_at(row, found.due), row)).rowcount:
             batch.counts[lane.id]["ready"] -= 1
         else:

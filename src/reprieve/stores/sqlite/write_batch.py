@@ -13,7 +13,7 @@ from reprieve.core.duration import milliseconds
 from reprieve.core.events import Event
 from reprieve.core.job import CancelRequest, Job
 from reprieve.core.move import Start, Succeed
-from reprieve.stores.record import CANCELLED, COUNTERS, DEAD, NUMBERS, WAITING
+from reprieve.stores.record import CANCELLED, DEAD, LANE_COUNTERS, WAIT_NUMBERS, WAITING
 from reprieve.stores.sql.lanes import LaneRef
 from reprieve.stores.sqlite.annotations import cancel_requests
 from reprieve.stores.sqlite.finished import keep
@@ -74,7 +74,7 @@ class WriteBatch:
             return
         target = self._lanes.of_job(self._tx, job)
         state = self._put_on_lane(row, target, job)
-        wait = NUMBERS[job.waiting_for]
+        wait = WAIT_NUMBERS[job.waiting_for]
         self._rows.append((row, target.id, state, job.version, wait, job.due_at, pack(job, row, middle)))
 
     @cached_property
@@ -98,9 +98,9 @@ class WriteBatch:
             self._ended.append((lane.queue_id, state, at, row, lane.id, job.death or "", code, fingerprint))
             return state
         if job.due_at > self._now:
-            wait = NUMBERS[job.waiting_for] or NUMBERS["schedule"]
+            wait = WAIT_NUMBERS[job.waiting_for] or WAIT_NUMBERS["schedule"]
             self._delayed.append((lane.queue_id, wait, job.due_at, row, lane.id))
-            self.counts[lane.id][COUNTERS[wait]] += 1
+            self.counts[lane.id][LANE_COUNTERS[wait]] += 1
         else:
             self._ready.append((lane.id, ready_at(row, job.due_at), row))
             self.counts[lane.id]["ready"] += 1
