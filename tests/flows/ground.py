@@ -159,3 +159,18 @@ def in_a_server(_: Path) -> Generator[Ground]:
     """Stand on a Redis server of one's own."""
     with redis.own() as server, in_keys(server) as keys:
         yield keys
+
+
+class Watched(Keys):
+    """The keys of servers with Sentinels."""
+
+    def __init__(self, group: redis.SentinelGroup) -> None:
+        super().__init__(group.url, [group.primary])
+        self.group = group
+
+
+@contextmanager
+def in_a_sentinel_group(fsync: str) -> Generator[Ground]:
+    """Use servers of its own with Sentinels."""
+    with redis.sentinel_group(replicas=2, appendfsync=fsync) as group:
+        yield Watched(group)

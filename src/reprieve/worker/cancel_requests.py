@@ -7,6 +7,7 @@ from reprieve.clock import Clock
 from reprieve.stores.paginate import find_all
 from reprieve.stores.protocol import Filter, Store
 from reprieve.worker.attempts import Attempts
+from reprieve.worker.job_logging import log_lease_lost
 from reprieve.worker.notifier import wake_ups
 
 MAX_INTERVAL_SECONDS = 5.0
@@ -41,6 +42,8 @@ class CancelRequests:
         for attempt in [self._attempts.running[job_id] for job_id in running if job_id in self._attempts.running]:
             job = jobs.get(attempt.job.id)
             if job is None:
+                if attempt.reason is None:
+                    log_lease_lost(attempt.job)
                 attempt.stop("stopped")
             elif job.cancel_request is not None:
                 attempt.cancel(job)

@@ -79,6 +79,7 @@ class Connection:
         """Return the time of the first partition's server, in seconds and microseconds; not repeated on failure."""
         try:
             with closed_as_broken():
+                await self._ensure_primary()
                 found: tuple[int, int] = await self._client.time()
         except DRIVER_ERRORS as error:
             raise map_error(error, self._topology.address.shown) from error
@@ -87,8 +88,7 @@ class Connection:
     async def ensure_admitted(self) -> None:
         """Check the servers before the first call, and every second which is the primary and what partitions exist."""
         topology = self._topology
-        if self._watch is not None:
-            await self._watch.ensure_asked()
+        await self._ensure_primary()
         if not topology.is_admitted:
             await self._admit()
         elif self._loop.time() >= topology.partitions_until:
@@ -153,8 +153,7 @@ class Connection:
         while True:
             try:
                 with closed_as_broken():
-                    if self._watch is not None:
-                        await self._watch.ensure_asked()
+                    await self._ensure_primary()
                     return await call()
             except DRIVER_ERRORS as error:
                 give_up_at = give_up_at or self._loop.time() + self._retry_seconds
@@ -162,6 +161,11 @@ class Connection:
                     raise map_error(error, self._topology.address.shown) from error
             pause = min(2 * pause, MAX_PAUSE_SECONDS) or MIN_PAUSE_SECONDS
             await asyncio.sleep(pause)
+
+    async def _ensure_primary(self) -> None:
+        """Ask the Sentinels, if there are any, unless they were asked within the last second."""
+        if self._watch is not None:
+            await self._watch.ensure_asked()
 
     async def _close_with_loop(self) -> None:
         """Wait until the loop, or `close`, cancels this task; then disconnect, so that nothing is left open."""

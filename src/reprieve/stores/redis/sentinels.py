@@ -37,7 +37,7 @@ class _ToPrimary(SentinelManagedConnection):
 
     async def connect_to(self, address: tuple[str, int]) -> None:
         await super().connect_to(address)  # type: ignore[no-untyped-call]  # the driver's
-        if self.connection_pool.sentinel_manager.primary != address:
+        if self.connection_pool.sentinel_manager.primary not in (address, None):
             await self.disconnect()
             message = "another server became the primary while this connection was made"
             raise RedisConnectionError(message)
@@ -51,7 +51,7 @@ class Sentinels(Sentinel):
     """All Sentinels of a service, each of which is asked: one that is cut off still names the old primary."""
 
     primary: tuple[str, int] | None = None
-    """The primary that new connections lead to."""
+    """The primary that new connections lead to; None: the one that the Sentinels name then."""
 
     def connect(self, service_name: str, *, tls: bool, **options: Any) -> Any:  # noqa: ANN401 - options of the driver, and its client
         """Return a client of the primary of a service."""
@@ -60,10 +60,13 @@ class Sentinels(Sentinel):
 
     async def discover_master(self, service_name: str) -> tuple[str, int]:
         """Return the address of the primary."""
-        if self.primary is None:
-            message = f"no Sentinel has named the primary of {service_name!r}"
+        if self.primary is not None:
+            return self.primary
+        found = choose(await self.ask(service_name), None, len(self.sentinels))
+        if found is None:
+            message = f"no Sentinel names the primary of {service_name!r}"
             raise MasterNotFoundError(message)
-        return self.primary
+        return found.address
 
     async def ask(self, service_name: str) -> list[Primary]:
         """Return the primary as each Sentinel knows it; those that do not reply in time are left out."""
