@@ -1,7 +1,10 @@
 """The portal: runs coroutines for code without an event loop, in one thread with one loop for each app."""
 
 import asyncio
+import contextlib
+import os
 import threading
+import weakref
 from collections.abc import Coroutine
 from concurrent.futures import CancelledError
 from typing import Any, TypeVar
@@ -9,6 +12,9 @@ from typing import Any, TypeVar
 from reprieve.errors import StoreClosed
 
 T = TypeVar("T")
+
+EXIT_SECONDS = 2.0
+"""How long the exit of the interpreter waits at most until connections are closed."""
 
 
 class Portal:
@@ -53,7 +59,17 @@ class Portal:
             self._loop = asyncio.new_event_loop()
             self._thread = threading.Thread(target=_serve, args=(self._loop,), name="reprieve-portal", daemon=True)
             self._thread.start()
+            weakref.finalize(self, _end, self._loop, self._thread, os.getpid())
         return self._loop
+
+
+def _end(loop: asyncio.AbstractEventLoop, thread: threading.Thread, pid: int) -> None:
+    """End the loop of a portal that was not closed, when the interpreter exits: what it has open is closed first."""
+    if os.getpid() == pid and thread.is_alive():
+        with contextlib.suppress(RuntimeError):  # the loop was closed at this moment
+            loop.call_soon_threadsafe(loop.stop)
+        if thread is not threading.current_thread():
+            thread.join(EXIT_SECONDS)
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:

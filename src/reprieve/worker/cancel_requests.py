@@ -8,6 +8,7 @@ from reprieve.core.job import Job
 from reprieve.stores.paginate import find_all
 from reprieve.stores.protocol import Filter, Store
 from reprieve.worker.attempts import Attempts
+from reprieve.worker.job_logging import log_lease_lost
 from reprieve.worker.notifier import wake_ups
 
 MAX_INTERVAL_SECONDS = 5.0
@@ -46,6 +47,8 @@ class CancelRequests:
                 continue
             job = jobs.get(attempt.job.id)
             if job is None or _lease(job) > _lease(attempt.job):
+                if attempt.reason is None:
+                    log_lease_lost(attempt.job)
                 attempt.stop("stopped")
             elif job.cancel_request is not None and _lease(job) == _lease(attempt.job):
                 attempt.cancel(job)

@@ -75,6 +75,11 @@ def log_recovered(change: Change) -> None:
         log_settled(change)
 
 
+def log_lease_lost(job: Job) -> None:
+    """Log that an attempt is ended because the store says that its session no longer holds the job."""
+    log.warning("lease lost", **_names(job), reason="the session no longer holds the job, so its attempt is ended")
+
+
 def log_refused(change: Change, result: ChangeResult) -> None:
     """Log a result that came too late: another session holds the job by now, or the job is gone."""
     log.warning("late result refused", **_facts(change.job), result=type(change.event.move).__name__, answer=result)

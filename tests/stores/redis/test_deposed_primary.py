@@ -1,6 +1,7 @@
 """A primary that was deposed and does not know: its replicas and Sentinels do not reach it, but clients do."""
 
 import asyncio
+import contextlib
 import signal
 from collections.abc import AsyncIterator
 
@@ -8,12 +9,13 @@ import pytest
 
 from reprieve.clock import ticks
 from reprieve.core.ids import id_to_bytes
+from reprieve.core.job import Job
 from reprieve.errors import StoreError, UnsafeStore
 from reprieve.stores.protocol import Filter
 from reprieve.stores.redis import RedisStore
 from reprieve.stores.redis.sentinels import Primary, choose
 from reprieve.stores.redis.server_checks import Durability
-from reprieve.testing.conformance.stage import enqueue, find_all, new_job
+from reprieve.testing.conformance.stage import Worker, enqueue, find_all, new_job, new_jobs
 from tests.servers import redis as servers
 
 PATIENCE = 20.0
@@ -179,3 +181,29 @@ async def test_enqueue_is_repeated_until_the_primary_has_its_replica_back() -> N
         await starting
         assert has_job(group.primary, job.id)
         await store.close()
+
+
+@pytest.mark.faults
+async def test_session_never_reads_its_leases_from_a_node_that_was_deposed() -> None:
+    with servers.cluster(replicas=1) as cluster:
+        store = RedisStore(cluster.url + "?partitions=1")
+        await enqueue(store, *new_jobs(store, 20))
+        worker = await Worker.open(store)
+        held = {job.id for job in await worker.take(10)}
+        assert {job.id for job in await find_all(store, Filter(session=worker.session))} == held
+        number = cluster.place_of("{reprieve:0}")
+        cluster.masters[number].signal(signal.SIGSTOP)
+        await asyncio.to_thread(cluster.wait_for_failover, number)
+        held |= {job.id for job in await claimed(worker)}
+        cluster.masters[number].signal(signal.SIGCONT)
+        while servers.is_primary(cluster.masters[number]):
+            assert {job.id for job in await find_all(store, Filter(session=worker.session))} == held
+        await store.close()
+
+
+async def claimed(worker: Worker) -> list[Job]:
+    """Claim the rest, and repeat the call until it succeeds."""
+    worker.number += 1
+    while True:
+        with contextlib.suppress(StoreError):
+            return list((await worker.again(10)).jobs)

@@ -12,6 +12,8 @@ from reprieve.stores.protocol import Filter
 from reprieve.stores.redis import RedisStore
 from reprieve.testing.conformance.stage import Worker, enqueue, find_all, new_jobs, succeed
 from tests.servers import redis as servers
+from tests.stores.redis.load import Load
+from tests.stores.redis.recount import complaints
 
 TAG = "{reprieve:0}"
 
@@ -86,3 +88,25 @@ async def test_doctor_tells_of_slots_that_are_moved(cluster: servers.Cluster) ->
     move.carry()
     move.end()
     assert found() == [("ok", "none is being moved")]
+
+
+@pytest.mark.parametrize("times", [2, pytest.param(20, marks=pytest.mark.faults)])
+async def test_slot_that_is_moved_under_load_loses_and_doubles_nothing(cluster: servers.Cluster, times: int) -> None:
+    store = RedisStore(f"{cluster.url}?partitions=1")
+    load = Load(store)
+
+    async def reshard() -> None:
+        move = Move(cluster)
+        for _ in range(times):
+            await load.reach(len(load.settled) + 200)
+            for step in (move.begin, move.carry, move.end):
+                await asyncio.to_thread(step)
+            move.source, move.target = move.target, move.source
+        await load.reach(len(load.settled) + 200)
+
+    await load.run(asyncio.create_task(reshard()))
+    assert set(load.settled) == set(load.acknowledged)
+    assert set(load.runs.values()) == {1}
+    with Move(cluster).source.client() as client:
+        assert complaints(client, TAG) == []
+    await store.close()

@@ -14,6 +14,7 @@ from reprieve.stores.protocol import Filter, Tally
 from reprieve.stores.record import LANE_COUNTERS
 from reprieve.stores.redis import limit_states
 from reprieve.stores.redis.connections import Connections
+from reprieve.stores.redis.loop_reader import LoopReader
 from reprieve.stores.redis.records import lane_model
 from reprieve.stores.redis.replies import StoredJob, pairs, read_finished, rows
 from reprieve.stores.search import Key, LaneNames, Shapes, Source, Step, has_part, is_in, is_number, name_of
@@ -50,7 +51,7 @@ SHAPES: Shapes = {
 class PartitionSearch:
     """One search of a partition."""
 
-    def __init__(self, connections: Connections, tag: str, now: int) -> None:
+    def __init__(self, connections: Connections | LoopReader, tag: str, now: int) -> None:
         """Read what every search needs: which limiters are held."""
         self._connections = connections
         self._tag = tag

@@ -12,6 +12,7 @@ from reprieve.stores.redis import limit_states, replies
 from reprieve.stores.redis.connection import Argument
 from reprieve.stores.redis.connections import Connections
 from reprieve.stores.redis.find import SHAPES, PartitionSearch
+from reprieve.stores.redis.loop_reader import LoopReader
 from reprieve.stores.redis.records import unpack_event
 
 
@@ -39,8 +40,10 @@ class PartitionReads:
 
     async def find(self, wanted: Filter, now: int, cursor: str, limit: int) -> Page:
         """Return jobs as they are; in a thread, since unpacking many of them takes time."""
+        # A session reads its leases where it claims: the client of threads may still use a server that was deposed.
+        reader = LoopReader(self._connections.current()) if wanted.session else self._connections
         return await asyncio.to_thread(
-            lambda: search.find(PartitionSearch(self._connections, self._tag, now), wanted, cursor, limit, SHAPES)
+            lambda: search.find(PartitionSearch(reader, self._tag, now), wanted, cursor, limit, SHAPES)
         )
 
     async def tally(self, by: Tally, wanted: Filter, now: int) -> dict[str, int]:
