@@ -1,6 +1,7 @@
 """The main program of a child: one worker process under a supervisor, which keeps its session alive."""
 
 import asyncio
+import contextlib
 import io
 import sys
 from typing import NoReturn
