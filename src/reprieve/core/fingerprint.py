@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from reprieve.core.record import Record
 
-MAX_MESSAGE_CHARS = 1_024  # characters of a message that are read; this bounds the cost of long messages
+MAX_MESSAGE_CHARS = 512  # characters of a message that are read; this bounds the cost of long messages
 MAX_TEMPLATE_CHARS = 300  # characters of a template
 MAX_FRAMES = 3  # innermost frames that count: outer frames differ by caller
 
@@ -51,6 +51,8 @@ def mask(message: str) -> str:
     text = " ".join(message[:MAX_MESSAGE_CHARS].split())
     if not text.isprintable():
         text = " ".join("".join(c if c.isprintable() else " " for c in _ANSI.sub("", text)).split())
+    # A match could begin at each character of a ruler, and look far ahead from there.
+    text = _RULER.sub(r"\1", text)
     # The leading space makes the first word match like any other.
     text = _VARIES.sub(_masked, " " + text.rstrip(" ."))
     while len(text) > MAX_TEMPLATE_CHARS:
@@ -73,6 +75,7 @@ def _quoted(inside: str) -> str:
     return _any(*(f"{quote}{inside.replace('Q', quote)}{quote}" for quote in "'\""))
 
 
+_RULER = re.compile(r"(([^\w\s])\2{7})\2++")
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 
 # One pass of one expression finds the variable parts. Three rules keep it cheap, and make a template its own
@@ -123,7 +126,7 @@ _EMAIL = r"<?[\w.+'%=-]{1,64}+@[\w-][\w.-]{0,200}>?"
 _HOST = _any(
     r"HTTPS?ConnectionPool\(host='[^'<]{0,99}', port=\d+\)",
     _any(
-        r"(?:[\w-]{1,63}+\.){0,8}[\w-]{1,63}+" + _ZONE + r"(?!\.?[\w<])",
+        r"(?:[\w-]{1,63}+\.){0,6}[\w-]{1,63}+" + _ZONE + r"(?!\.?[\w<])",
         r"\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}" + _END,
         r"(?=[0-9a-fA-F:]{0,40}::|(?:[0-9a-fA-F]{1,4}:){7})[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}" + _END,
         r"localhost(?=:\d)",

@@ -18,13 +18,13 @@ HIDDEN = "***"
 _NAME = (
     r"(?:passw(?:or)?d|passwd|passphrase|\bpass\b|pwd|secret|token|credential|authorization|cookie"
     r"|(?:api|access|private|signing|encryption)[-_ ]?key)"
-    r"[\w-]{0,40}"
+    r"[\w-]{0,40}+"
 )
 _IS = r"[\"']?\s{0,3}(?:=>|[=:])\s{0,3}"
 _LITERAL = r"[a-zA-Z]{0,2}(?:\"(?:[^\"\\\n]|\\.){0,1000}\"?|'(?:[^'\\\n]|\\.){0,1000}'?)"
 _SCHEME = r"(?:(?:Bearer|Basic|Digest|Token)\s{1,3})?"
 
-_URL_PASSWORD = re.compile(r"(://[^\s:@/'\"]{0,100}:)(?!\d{1,5}/)[^\s'\"]{1,500}@")
+_URL_PASSWORD = re.compile(r"(://[^\s:@/'\"]{0,100}:)(?!\d{1,5}/)(?=[^\s'\"@]{0,500}+@)[^\s'\"]{1,500}@")
 _NAMED_VALUE = re.compile(rf"({_NAME}{_IS})(?:{_LITERAL}|{_SCHEME}[^\s,;&)\]}}\"']{{1,1000}})", re.IGNORECASE)
 _HEADER = re.compile(r"\b((?:set-)?cookie|(?:proxy-)?authorization)(\s{0,3}:\s{0,3})[^\n\"']{1,2000}", re.IGNORECASE)
 """The whole value of such a header is secret."""
@@ -129,7 +129,7 @@ def _hide(text: str, named: re.Pattern[str]) -> str:
         text = _HEADER.sub(rf"\1\2{HIDDEN}", text)
     if any(name in lower for name in _NAMES):
         text = named.sub(rf"\1{HIDDEN}", text)
-    if "://" in lower:
+    if "://" in lower and "@" in lower:
         text = _URL_PASSWORD.sub(rf"\1{HIDDEN}@", text)
     if any(scheme in lower for scheme in _SCHEMES):
         text = _CREDENTIALS.sub(rf"\1\2{HIDDEN}", text)
