@@ -381,7 +381,7 @@ async def test_an_enqueue_does_not_wait_for_ever(
     assert len(tries) > 1
 
 
-async def test_an_enqueue_does_not_wait_for_what_waiting_does_not_mend(app: Reprieve, send: Task[[int], None]) -> None:
+async def test_an_enqueue_does_not_wait_for_what_waiting_does_not_fix(app: Reprieve, send: Task[[int], None]) -> None:
     class Full(FaultyStore):
         async def enqueue(self, *_: object) -> list[str]:
             tries.append(1)

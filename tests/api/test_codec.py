@@ -168,7 +168,7 @@ def test_a_value_that_contains_itself_is_refused() -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"\xff\x00", b"{}", b"[[1]]", b'[["many"], {}]', b"[[1, 2], {}]", b'[[], {"nobody": 1}]', b"cos\nsystem\n"],
+    [b"", b"\xff\x00", b"{}", b"[[1]]", b'[["many"], {}]', b"[[1, 2], {}]", b'[[], {"unknown": 1}]', b"cos\nsystem\n"],
 )
 def test_a_payload_that_does_not_fit_is_refused(data: bytes) -> None:
     with pytest.raises(UndecodablePayload, match="does not fit send") as caught:

@@ -156,10 +156,10 @@ def test_a_job_that_has_not_failed_cannot_be_retried(
 
 @pytest.mark.parametrize("act", ["retry", "cancel", "fetch", "result"])
 def test_a_job_that_does_not_exist_is_not_found(app: Reprieve, clock: FakeClock, act: str) -> None:
-    nobody = make_id(clock.now(), 1)
+    unknown = make_id(clock.now(), 1)
     options = ANA if act in ("retry", "cancel") else {}
-    with pytest.raises(JobNotFound, match=f"there is no job {nobody}") as refused:
-        getattr(app.job(nobody), act)(**options)
+    with pytest.raises(JobNotFound, match=f"there is no job {unknown}") as refused:
+        getattr(app.job(unknown), act)(**options)
     assert refused.value.code == "job_not_found"
     with pytest.raises(InvalidId, match="'42' is not a job id"):
         getattr(app.job("42"), act)(**options)

@@ -1,4 +1,4 @@
-"""SQLite files in every state: sound, of somebody else, of a newer release, damaged."""
+"""SQLite files in every state: sound, of another program, of a newer release, damaged."""
 
 import asyncio
 import sqlite3

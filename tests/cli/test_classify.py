@@ -44,7 +44,7 @@ def test_the_verdict_and_the_decision_are_shown() -> None:
     [
         ("421 4.3.2 service not available", "retry in 1s to 2s, at most 10 attempts"),
         ("550 5.1.1 no such user", "dead at once, as permanent"),
-        ("nobody knows this", "retry in 1s to 2s, at most 10 attempts"),
+        ("no rule knows this", "retry in 1s to 2s, at most 10 attempts"),
     ],
 )
 def test_the_default_policy_decides(text: str, sentence: str) -> None:

@@ -1,4 +1,4 @@
-"""`reprieve doctor`: it finds what is wrong, says how to mend it, and changes nothing."""
+"""`reprieve doctor`: it finds what is wrong, says how to fix it, and changes nothing."""
 
 import hashlib
 import re

@@ -36,7 +36,7 @@ def test_a_job_that_may_take_long_is_not_stuck() -> None:
     assert "is running (leased to w)" in complaint("jobs", "retry", job, "--reason", "it hangs", *STORE, status=4)
 
 
-def test_a_job_that_takes_longer_than_anybody_said_is_stuck() -> None:
+def test_a_job_that_takes_longer_than_expected_is_stuck() -> None:
     job = run_for_an_hour(timeout=None)
     assert answer("jobs", "show", job, *STORE)["status"] == "stuck"
     (retried,) = answer("jobs", "retry", job, "--reason", "it hangs", *STORE)

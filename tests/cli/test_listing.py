@@ -168,7 +168,7 @@ def test_json_says_where_to_go_on_and_how_many_there_are(shop: dict[str, str]) -
     assert (len(first["jobs"]), first["total"]) == (3, 4)
     rest = answer("jobs", "list", "--cursor", first["cursor"], *STORE)
     assert {job["id"] for job in first["jobs"] + rest["jobs"]} == set(shop.values())
-    assert answer("jobs", "list", "--tenant", "nobody", *STORE) == {"jobs": [], "cursor": "", "total": 0}
+    assert answer("jobs", "list", "--tenant", "unknown", *STORE) == {"jobs": [], "cursor": "", "total": 0}
 
 
 def test_colours_are_for_terminals_that_want_them(shop: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -209,7 +209,7 @@ def test_an_interrupted_process_leaves_no_traceback() -> None:
     program = (
         "import signal, sys\n"
         "from reprieve.cli import main\n"
-        # Whoever runs the tests in the background of a shell has it ignored.
+        # Tests that run in the background of a shell inherit it ignored.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "class Pressed:\n"
         "    def read(self):\n"

@@ -168,7 +168,7 @@ def test_an_app_without_an_outbox_is_told_how_to_name_one(monkeypatch: pytest.Mo
     assert "the app has no outbox" in done.stderr
 
 
-def test_a_schema_that_somebody_else_must_make_is_named(postgres_url: str, schema: str) -> None:
+def test_a_schema_that_another_user_must_create_is_named(postgres_url: str, schema: str) -> None:
     with psycopg.connect(postgres_url, autocommit=True) as admin:
         admin.execute(f"create schema {schema}")
         admin.execute(f"create table {schema}.orders (title text)")

@@ -24,7 +24,7 @@ RUNNING = change.lease(WAITING, "w1", NOW).job
 RETRYING = change.settle(RUNNING, Retry(due_at=NOW + 25_000, cause=CAUSE, delay=25, max_attempts=3), NOW).job
 DEAD = change.settle(RUNNING, Dead(death="permanent", cause=CAUSE, charged=True), NOW).job
 EXHAUSTED = replace(DEAD, charged=3, death="exhausted")
-WISH = CancelRequest(by="bea", reason="sent twice")
+CANCEL_REQUEST = CancelRequest(by="bea", reason="sent twice")
 ANA = Request(by="ana", reason="the provider is back")
 ANA_INSISTS = Request(by="ana", reason="the provider is back", force=True)
 
@@ -120,7 +120,7 @@ def test_a_running_job_must_be_asked_to_stop() -> None:
 )
 def test_a_cancel_request_follows_an_attempt_that_would_be_tried_again(move: Move) -> None:
     made = change.make(RUNNING, move, NOW + 5)
-    cancel = change.give_up(made, WISH)
+    cancel = change.give_up(made, CANCEL_REQUEST)
     assert cancel is not None
     assert (cancel.job.state, cancel.job.cause, cancel.job.finished_at) == ("cancelled", made.job.cause, NOW + 5)
     assert cancel.event.move == Cancel(by="bea", reason="sent twice")
@@ -135,7 +135,7 @@ def test_a_cancel_request_leaves_success_death_and_later_wishes_alone() -> None:
         change.make(RUNNING, Cancel(), NOW),
         later,
     ):
-        assert change.give_up(made, WISH) is None
+        assert change.give_up(made, CANCEL_REQUEST) is None
 
 
 def test_what_has_ended_is_not_cancelled() -> None:

@@ -124,7 +124,7 @@ def test_ses(code: str, kind: str, scope: str) -> None:
     assert verdict.rule.startswith("ses:")
 
 
-def test_an_aws_code_that_nobody_knows_is_retried() -> None:
+def test_an_unknown_aws_code_is_retried() -> None:
     verdict = classify("An error occurred (Unheard) when calling the SendEmail operation: no")
     assert (verdict.kind, verdict.code) == ("unknown", "Unheard")
 

@@ -138,7 +138,7 @@ def test_a_failure_that_cannot_pass_is_dead_at_once(kind: Kind, death: str) -> N
     assert (decision.death, decision.charged) == (death, True)
 
 
-def test_what_nobody_can_decode_is_dead_at_once() -> None:
+def test_what_cannot_be_decoded_is_dead_at_once() -> None:
     decision = decide(RUNNING, undecodable("task 'send' is not registered here"), POLICY, NORMAL)
     assert isinstance(decision, Dead)
     assert (decision.death, decision.cause.code) == ("undecodable", "undecodable")

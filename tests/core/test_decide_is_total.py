@@ -108,7 +108,7 @@ GATES = st.none() | st.builds(
     mode=st.sampled_from(get_args(Mode)),
     failing=st.floats(0, 1),
     failed_jobs=st.sampled_from([(), ("a", "b", "c")]),
-    answered_at=st.none() | st.integers(NOW - 10**9, NOW),
+    last_success_at=st.none() | st.integers(NOW - 10**9, NOW),
 )
 CONDITIONS = st.builds(
     Conditions,

@@ -48,7 +48,7 @@ def under(gate: Gate | None = OPEN, budget_opens_at: int = 0) -> Conditions:
 
 def answered(at: int) -> Conditions:
     """Return conditions in which a call that began at this moment succeeded."""
-    return under(replace(OPEN, answered_at=at))
+    return under(replace(OPEN, last_success_at=at))
 
 
 def parked(*, outage: int) -> Job:
@@ -169,7 +169,7 @@ def test_a_dead_host_beside_healthy_ones_is_dead_after_its_attempts_and_one_fail
     job, now, calls = replace(RUNNING, state="waiting"), NOW, 0
     while job.state == "waiting":
         job = evolve(job, Start(session="w"), now)
-        gate = replace(OPEN, answered_at=now - 1)  # others are served all the time, but not in this very moment
+        gate = replace(OPEN, last_success_at=now - 1)  # others are served all the time, but not in this very moment
         conditions = Conditions(now=now + 20, u=0.5, gate=gate)
         job = evolve(job, decide(job, REFUSED, POLICY, conditions), now + 20)
         calls, now = calls + 1, job.due_at
@@ -180,7 +180,9 @@ def test_a_person_who_retries_a_job_in_an_outage_loses_it_no_attempt() -> None:
     dead = replace(RUNNING, state="dead", charged=3, failed_at=NOW - HOUR, cause=Cause(reason="x", code="refused"))
     again = evolve(dead, ManualRetry(by="ana", reason="they are back", due_at=NOW, granted=1), NOW)
     running = evolve(again, Start(session="w"), NOW)
-    decision = decide(running, REFUSED, POLICY, Conditions(now=NOW + 5, u=0.5, gate=replace(OPEN, answered_at=NOW - 5)))
+    decision = decide(
+        running, REFUSED, POLICY, Conditions(now=NOW + 5, u=0.5, gate=replace(OPEN, last_success_at=NOW - 5))
+    )
     assert isinstance(decision, Park)
 
 
@@ -189,7 +191,7 @@ def test_a_person_who_retries_a_job_in_an_outage_loses_it_no_attempt() -> None:
 
 @given(st.integers(0, 30 * 24 * 3_600_000), st.none() | st.integers(0, 30 * 24 * 3_600_000))
 def test_the_wait_is_at_least_a_second_and_at_most_five_minutes(outage: int, ago: int | None) -> None:
-    gate = replace(OPEN, answered_at=None if ago is None else NOW - ago)
+    gate = replace(OPEN, last_success_at=None if ago is None else NOW - ago)
     decision = decide_failure(parked(outage=outage), REFUSED, presets.mta, under(gate))
     if isinstance(decision, Park):
         assert SECOND <= decision.due_at - NOW <= 300 * SECOND

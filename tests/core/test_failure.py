@@ -214,7 +214,7 @@ def test_a_date_in_the_past_is_no_wait() -> None:
 
 
 @pytest.mark.parametrize("value", ["soon", "", "nan", "Thu, 99 Oct 2025 08:54:20 GMT", "09 Oct 2025 08:54:20 -0000"])
-def test_a_retry_after_that_nobody_can_read_is_none(value: str) -> None:
+def test_a_retry_after_that_cannot_be_read_is_none(value: str) -> None:
     assert read(HTTPStatusError(Response(503, {"Retry-After": value})), now=NOW).retry_after is None
 
 

@@ -325,7 +325,7 @@ SIGNALS: st.SearchStrategy[Signal] = st.one_of(
         fails=st.integers(0, 100),
         under_way=st.integers(0, 100),
         failed=st.lists(st.sampled_from("abcd"), max_size=4).map(tuple),
-        answered_at=st.none() | st.integers(NOW, NOW + 10**6),
+        last_success_at=st.none() | st.integers(NOW, NOW + 10**6),
     ),
     st.just(Tick()),
     st.just(Well()),

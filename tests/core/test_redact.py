@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from reprieve.clock import ticks
 from reprieve.core.redact import HIDDEN, MAX_TEXT_CHARS, MAX_URL_CHARS, mask_url, redact, redact_source
 
-SECRET = "hunter2-Zq9x"  # noqa: S105 - nobody's
+SECRET = "hunter2-Zq9x"  # noqa: S105 - not a real one
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N"
 
 TEXTS = [

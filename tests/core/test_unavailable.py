@@ -114,7 +114,7 @@ def test_what_was_not_reached_is_unavailable(error: Exception | str) -> None:
         "An error occurred (InternalFailure) when calling the SendEmail operation: try later",
         "451 4.4.1 connection refused by the next host",
         "TimeoutError",
-        "nobody knows this",
+        "no rule knows this",
     ],
 )
 def test_what_may_be_the_jobs_own_is_not(error: Exception | str) -> None:
@@ -142,7 +142,7 @@ def stream(port: int) -> None:
 
 
 def postgres(port: int) -> None:
-    psycopg.connect(f"postgresql://nobody@127.0.0.1:{port}/none")
+    psycopg.connect(f"postgresql://unknown@127.0.0.1:{port}/none")
 
 
 def key_value(port: int) -> None:

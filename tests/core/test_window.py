@@ -101,7 +101,7 @@ def test_a_span_whose_end_the_clock_skips_ends_there() -> None:
         "mon  09:00-10:00",
     ],
 )
-def test_a_span_that_nobody_can_read_is_refused(text: str) -> None:
+def test_a_span_that_cannot_be_read_is_refused(text: str) -> None:
     with pytest.raises(InvalidWindow, match="a span must look like") as caught:
         Window(closed=text)
     assert caught.value.code == "invalid_window"

@@ -61,7 +61,7 @@ def database(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize(("page", "block"), BLOCKS)
 @pytest.mark.usefixtures("database")
-@pytest.mark.filterwarnings("ignore:Using `httpx` with")  # of starlette's, whoever imports its TestClient
+@pytest.mark.filterwarnings("ignore:Using `httpx` with")  # of starlette, by any import of its TestClient
 def test_every_block_of_code_runs_and_says_what_its_comments_say(page: Path, block: str, folder: Path) -> None:
     for name, text in FILE.findall(page.read_text("utf-8")):
         (folder / f"{name}.py").write_text(text, "utf-8")

@@ -16,7 +16,7 @@ with TestClient(api) as client:
 """
 
 
-def test_a_sign_up_through_fastapi_is_answered_at_once_and_its_mail_sent_by_a_worker(user: User) -> None:
+def test_a_sign_up_through_fastapi_is_last_success_at_once_and_its_mail_sent_by_a_worker(user: User) -> None:
     (source,) = re.findall(r"^`shop\.py`:\n\n```python\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
     user.write("shop.py", source)
     asked = user.python("-c", REQUEST, PYTHONUNBUFFERED="1")

@@ -14,7 +14,7 @@ from reprieve.config import Settings
 FAR_TOO_LONG = 600
 """Seconds, more than any test takes."""
 
-app = Reprieve("sqlite:///nobody-should-use-this.db", settings=Settings(), policy=Policy(backoff=fixed("200ms")))
+app = Reprieve("sqlite:///unused.db", settings=Settings(), policy=Policy(backoff=fixed("200ms")))
 
 
 @app.task

@@ -1,6 +1,6 @@
 """A failover: a primary of a Cluster dies under load, its replica takes its place, and all workers go on.
 
-A replica hears of what was written a moment later. What the primary had acknowledged just before it died is therefore
+A replica receives what was written a moment later. What the primary had acknowledged just before it died is therefore
 lost with it, or runs again; with strict durability nothing is acknowledged before a replica knows it.
 """
 

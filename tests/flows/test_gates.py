@@ -1,4 +1,4 @@
-"""Gates: what each process hears, what the fleet agrees on, and what becomes of jobs behind a gate meanwhile."""
+"""Gates: what each process observes, what the fleet agrees on, and what becomes of jobs behind a gate meanwhile."""
 
 import asyncio
 from collections import Counter
@@ -54,7 +54,7 @@ class Process:
         self.gates = Gates(store, clock, lambda _: 0)
         self._clock = clock
 
-    def hear(self, outcome: Outcome, times: int = 1, dependency: str = "ses") -> None:
+    def observe(self, outcome: Outcome, times: int = 1, dependency: str = "ses") -> None:
         now = self._clock.now()
         for number in range(times):
             job = Job(id=f"job-{number}", task="t", dependency=dependency, created_at=now, due_at=now, leased_at=now)
@@ -72,7 +72,7 @@ class Process:
 
 @asynccontextmanager
 async def kept(process: Process) -> AsyncGenerator[None]:
-    """Let a process share what it hears, as a worker does."""
+    """Let a process share what it observes, as a worker does."""
     async with supervised_loops({"sharing gates": process.gates.run}):
         yield
 
@@ -97,13 +97,13 @@ async def is_held(store: Store) -> bool:
 
 async def test_probes_that_snooze_or_fail_by_themselves_open_the_gate(store: FaultyStore, clock: FakeClock) -> None:
     process = Process(store, clock)
-    process.hear(BUSY)
+    process.observe(BUSY)
     await process.gates.share_all()
     clock.advance(60)
     own = Failed(failure=read("550 no such user"), verdict=Verdict(kind="permanent", code="550"))
     for _ in range(64):
-        process.hear(Snoozed(delay=60.0))
-        process.hear(own)
+        process.observe(Snoozed(delay=60.0))
+        process.observe(own)
         await process.gates.share_all()
     gate = await agreed(store)
     assert process.mode() == "open"
@@ -113,12 +113,12 @@ async def test_probes_that_snooze_or_fail_by_themselves_open_the_gate(store: Fau
 
 async def test_a_neutral_call_behind_an_open_gate_writes_nothing(store: FaultyStore, clock: FakeClock) -> None:
     process = Process(store, clock)
-    process.hear(Snoozed(delay=60.0))
+    process.observe(Snoozed(delay=60.0))
     assert process.known() == []
-    process.hear(REFUSED)
+    process.observe(REFUSED)
     await process.gates.share_all()
     before = await read_gate(store, "ses")
-    process.hear(Snoozed(delay=60.0))
+    process.observe(Snoozed(delay=60.0))
     await process.gates.share_all()
     assert await read_gate(store, "ses") == before
 
@@ -132,11 +132,11 @@ async def test_a_hold_does_not_wait_for_company(
     monkeypatch.setattr(gates, "SHARE_INTERVAL_SECONDS", 3_600.0)
     process = Process(store, clock)
     async with kept(process):
-        process.hear(REFUSED)
+        process.observe(REFUSED)
         for _ in range(5):
             # It waits for company by now.
             await asyncio.sleep(0)
-        process.hear(BUSY)
+        process.observe(BUSY)
         await until(store.behind, lambda: is_held(store.behind))
 
 
@@ -148,14 +148,14 @@ async def test_a_hold_that_could_not_be_shared_is_shared_later(
     store.fault = msgspec.convert({"operation": operation, "number": 1, "when": when}, Fault)
     process = Process(store, clock)
     async with kept(process):
-        process.hear(REFUSED, 30)
+        process.observe(REFUSED, 30)
         await until(store.behind, lambda: is_held(store.behind))
     assert store.has_failed
 
 
 async def test_a_hold_is_unconfirmed_until_the_fleet_has_been_asked(store: FaultyStore, clock: FakeClock) -> None:
     process = Process(store, clock)
-    process.hear(REFUSED, 30)
+    process.observe(REFUSED, 30)
     assert process.mode() == "held"
     assert (process.gates.is_unconfirmed("ses"), process.gates.is_held("ses")) == (True, False)
     await process.gates.share_all()
@@ -165,7 +165,7 @@ async def test_a_hold_is_unconfirmed_until_the_fleet_has_been_asked(store: Fault
 async def test_a_change_of_the_fleets_gate_is_reported(store: FaultyStore, clock: FakeClock) -> None:
     process, told = Process(store, clock), Counter[str]()
     process.gates.on_change = lambda: told.update([process.mode()])
-    process.hear(REFUSED, 30)
+    process.observe(REFUSED, 30)
     assert not told
     await process.gates.share_all()
     assert told == {"held": 1}
@@ -173,8 +173,8 @@ async def test_a_change_of_the_fleets_gate_is_reported(store: FaultyStore, clock
 
 async def test_what_is_heard_while_others_are_heard_is_not_forgotten(store: FaultyStore, clock: FakeClock) -> None:
     one, other = Process(store, clock), Process(store, clock)
-    one.hear(REFUSED, 20)
-    other.hear(REFUSED, 20)
+    one.observe(REFUSED, 20)
+    other.observe(REFUSED, 20)
     await one.gates.share_all()
     await other.gates.refresh()
     # The fleet has heard of 20 failures, and this process of 20 more.
@@ -192,7 +192,7 @@ class Refusing(FaultyStore):
 
 async def test_a_hold_that_can_never_be_shared_is_dropped(store: FaultyStore, clock: FakeClock) -> None:
     process = Process(Refusing(store), clock)
-    process.hear(REFUSED, 30)
+    process.observe(REFUSED, 30)
     with pytest.raises(ValueError, match="no such thing"):
         await process.gates.share_all()
     assert not process.gates.has_unconfirmed
@@ -204,10 +204,10 @@ async def test_a_hold_that_can_never_be_shared_is_dropped(store: FaultyStore, cl
 async def test_calls_count_once_when_the_reply_is_lost(store: FaultyStore, clock: FakeClock) -> None:
     store.fault = Fault(operation="compare_and_set", number=1, when="after")
     process = Process(store, clock)
-    process.hear(REFUSED, 20)
+    process.observe(REFUSED, 20)
     with pytest.raises(StoreError):
         await process.gates.share_all()
-    process.hear(REFUSED, 3)
+    process.observe(REFUSED, 3)
     await process.gates.share_all()
     gate = await agreed(store)
     assert gate is not None
@@ -217,7 +217,7 @@ async def test_calls_count_once_when_the_reply_is_lost(store: FaultyStore, clock
 async def test_calls_count_when_only_the_reply_to_the_reading_is_lost(store: FaultyStore, clock: FakeClock) -> None:
     store.fault = Fault(operation="entries", number=1, when="after")
     process = Process(store, clock)
-    process.hear(REFUSED, 20)
+    process.observe(REFUSED, 20)
     with pytest.raises(StoreError):
         await process.gates.share_all()
     await process.gates.share_all()
@@ -245,12 +245,12 @@ class Late(FaultyStore):
 async def test_what_is_read_late_does_not_replace_what_is_newer(store: FaultyStore, clock: FakeClock) -> None:
     late = Late(store)
     process = Process(late, clock)
-    process.hear(REFUSED)
+    process.observe(REFUSED)
     await process.gates.share_all()
     late.is_late = True
     reading = asyncio.create_task(process.gates.refresh())
     await late.has_read.wait()
-    process.hear(REFUSED, 30)
+    process.observe(REFUSED, 30)
     await process.gates.share_all()
     assert process.gates.is_held("ses")
     late.may_answer.set()
@@ -263,12 +263,12 @@ async def test_what_is_read_late_does_not_replace_what_is_newer(store: FaultySto
 
 async def test_a_hold_is_decided_with_the_successes_of_others(store: FaultyStore, clock: FakeClock) -> None:
     broken, sound = Process(store, clock), Process(store, clock)
-    broken.hear(REFUSED, 10)
+    broken.observe(REFUSED, 10)
     await broken.gates.share_all()
     await sound.gates.refresh()
-    sound.hear(OK, 10)
+    sound.observe(OK, 10)
     await sound.gates.share_all()
-    broken.hear(REFUSED, 25)
+    broken.observe(REFUSED, 25)
     assert broken.mode() == "held"
     await broken.gates.share_all()
     # 35 failures in a row hold a gate, but there were successes in between.
@@ -282,13 +282,13 @@ async def open_again(process: Process, clock: FakeClock) -> None:
     await process.gates.share_all()
     assert process.mode() == "probing"
     while process.mode() == "probing":
-        process.hear(OK)
+        process.observe(OK)
         await process.gates.share_all()
 
 
 async def test_a_gate_that_was_held_in_error_is_not_held_again(store: FaultyStore, clock: FakeClock) -> None:
     broken, sound = Process(store, clock), Process(store, clock)
-    broken.hear(REFUSED, 30)
+    broken.observe(REFUSED, 30)
     await broken.gates.share_all()
     assert broken.gates.is_held("ses")
     await sound.gates.refresh()
@@ -296,16 +296,16 @@ async def test_a_gate_that_was_held_in_error_is_not_held_again(store: FaultyStor
     await broken.gates.refresh()
     # No process has seen a failure since, and still both share their successes.
     for _ in range(10):
-        sound.hear(OK, 10)
+        sound.observe(OK, 10)
         await sound.gates.share_all()
-        broken.hear(REFUSED, 10)
+        broken.observe(REFUSED, 10)
         await broken.gates.share_all()
         assert broken.mode() == "open"
 
 
 async def test_an_outage_that_is_long_over_is_forgotten(store: FaultyStore, clock: FakeClock) -> None:
     process = Process(store, clock)
-    process.hear(REFUSED, 30)
+    process.observe(REFUSED, 30)
     await process.gates.share_all()
     await open_again(process, clock)
     assert await agreed(store) is not None
@@ -317,23 +317,23 @@ async def test_an_outage_that_is_long_over_is_forgotten(store: FaultyStore, cloc
 # when a dependency last answered
 
 
-def answered_at(process: Process, dependency: str = "ses") -> int | None:
+def last_success_at(process: Process, dependency: str = "ses") -> int | None:
     gate = process.gates.of(dependency)
     assert gate is not None
-    return gate.answered_at
+    return gate.last_success_at
 
 
 async def test_a_process_knows_at_once_what_succeeded_in_it(store: FaultyStore, clock: FakeClock) -> None:
     process = Process(store, clock)
-    assert answered_at(process) is None
-    process.hear(OK)
-    first = answered_at(process)
+    assert last_success_at(process) is None
+    process.observe(OK)
+    first = last_success_at(process)
     assert first == clock.now()
     clock.advance("5s")
-    process.hear(REFUSED)
-    assert answered_at(process) == first
-    process.hear(OK)
-    assert answered_at(process) == clock.now()
+    process.observe(REFUSED)
+    assert last_success_at(process) == first
+    process.observe(OK)
+    assert last_success_at(process) == clock.now()
 
 
 async def test_a_long_call_shows_only_that_the_dependency_responded_when_it_began(
@@ -343,66 +343,66 @@ async def test_a_long_call_shows_only_that_the_dependency_responded_when_it_bega
     began = clock.now()
     slow = Job(id="slow", task="t", dependency="ses", created_at=began, due_at=began, leased_at=began)
     clock.advance("1m")
-    process.hear(OK)
-    recent = answered_at(process)
+    process.observe(OK)
+    recent = last_success_at(process)
     clock.advance("1m")
     process.gates.record(slow, OK)
-    assert answered_at(process) == recent
+    assert last_success_at(process) == recent
 
 
 async def test_successes_elsewhere_are_known_as_soon_as_a_failure_was_told(
     store: FaultyStore, clock: FakeClock
 ) -> None:
     one, other = Process(store, clock), Process(store, clock)
-    one.hear(REFUSED)
+    one.observe(REFUSED)
     await one.gates.share_all()
-    assert answered_at(one) is None
+    assert last_success_at(one) is None
     clock.advance("200ms")
     await other.gates.refresh()
-    other.hear(OK)
+    other.observe(OK)
     served = clock.now()
     clock.advance("100ms")
     await other.gates.share_all()
     await one.gates.refresh()
-    assert answered_at(one) == served
+    assert last_success_at(one) == served
 
 
 async def test_a_success_is_told_with_its_moment_however_late_it_is_told(store: FaultyStore, clock: FakeClock) -> None:
     one, other = Process(store, clock), Process(store, clock)
-    one.hear(REFUSED, 5)
-    one.hear(OK)
+    one.observe(REFUSED, 5)
+    one.observe(OK)
     served = clock.now()
     clock.advance("1m")
     await one.gates.share_all()
     await other.gates.refresh()
-    assert answered_at(one) == answered_at(other) == served
+    assert last_success_at(one) == last_success_at(other) == served
 
 
 async def test_a_entry_that_another_process_deletes_means_that_others_were_served(
     store: FaultyStore, clock: FakeClock
 ) -> None:
     one, other = Process(store, clock), Process(store, clock)
-    one.hear(REFUSED)
+    one.observe(REFUSED)
     await one.gates.share_all()
     await other.gates.refresh()
     clock.advance("1s")
-    other.hear(OK, 100)
+    other.observe(OK, 100)
     await other.gates.share_all()
     assert await agreed(store) is None
     await one.gates.refresh()
-    assert answered_at(one) == clock.now()
+    assert last_success_at(one) == clock.now()
 
 
 async def test_a_entry_that_was_forgotten_says_nothing_about_successes(store: FaultyStore, clock: FakeClock) -> None:
     one, other = Process(store, clock), Process(store, clock)
-    one.hear(REFUSED)
+    one.observe(REFUSED)
     await one.gates.share_all()
     await other.gates.refresh()
     clock.advance(gate_view.FORGET_AFTER_SECONDS)
     await other.gates.share_all()
     await one.gates.refresh()
     assert one.known() == []
-    assert answered_at(one) is None
+    assert last_success_at(one) is None
 
 
 async def test_the_last_successes_of_many_dependencies_are_not_kept_for_ever(
@@ -412,9 +412,9 @@ async def test_the_last_successes_of_many_dependencies_are_not_kept_for_ever(
     process = Process(store, clock)
     for number in range(11):
         clock.advance("1s")
-        process.hear(OK, dependency=f"host-{number}")
+        process.observe(OK, dependency=f"host-{number}")
     await process.gates.refresh()
-    assert [answered_at(process, f"host-{number}") is not None for number in range(11)] == [False] * 6 + [True] * 5
+    assert [last_success_at(process, f"host-{number}") is not None for number in range(11)] == [False] * 6 + [True] * 5
 
 
 # what is forgotten
@@ -424,11 +424,11 @@ async def test_a_gate_that_is_well_again_leaves_nothing_behind(store: FaultyStor
     process = Process(store, clock)
     hosts = [f"host-{number}" for number in range(50)]
     for host in hosts:
-        process.hear(REFUSED, 2, host)
+        process.observe(REFUSED, 2, host)
     await process.gates.share_all()
     assert len(await store.entries()) == 50
     for host in hosts:
-        process.hear(OK, 100, host)
+        process.observe(OK, 100, host)
     await process.gates.share_all()
     assert await store.entries() == []
     assert process.known() == []
@@ -436,7 +436,7 @@ async def test_a_gate_that_is_well_again_leaves_nothing_behind(store: FaultyStor
 
 async def test_a_gate_without_calls_is_forgotten(store: FaultyStore, clock: FakeClock) -> None:
     one, other = Process(store, clock), Process(store, clock)
-    one.hear(REFUSED, 2)
+    one.observe(REFUSED, 2)
     await one.gates.share_all()
     await other.gates.refresh()
     clock.advance(gate_view.FORGET_AFTER_SECONDS - 1)
@@ -451,11 +451,11 @@ async def test_a_gate_without_calls_is_forgotten(store: FaultyStore, clock: Fake
 
 async def test_what_is_well_and_has_no_entry_is_not_written(store: FaultyStore, clock: FakeClock) -> None:
     one, other = Process(store, clock), Process(store, clock)
-    one.hear(REFUSED)
+    one.observe(REFUSED)
     await one.gates.share_all()
     await other.gates.refresh()
-    one.hear(OK, 100)
-    other.hear(OK, 10)
+    one.observe(OK, 100)
+    other.observe(OK, 10)
     await one.gates.share_all()
     written = store.calls["compare_and_set"]
     await other.gates.share_all()
@@ -478,7 +478,7 @@ async def test_a_gate_that_is_held_is_never_forgotten(store: FaultyStore, clock:
 async def test_a_gate_that_another_process_forgot_is_open_here_too(store: FaultyStore, clock: FakeClock) -> None:
     process, told = Process(store, clock), Counter[str]()
     process.gates.on_change = lambda: told.update([process.mode()])
-    process.hear(BUSY)
+    process.observe(BUSY)
     await process.gates.share_all()
     (entry,) = await store.entries()
     await store.compare_and_set(entry.key, entry.version, None)
@@ -489,12 +489,12 @@ async def test_a_gate_that_another_process_forgot_is_open_here_too(store: Faulty
 
 async def test_a_gate_that_was_forgotten_and_is_held_again_is_noticed(store: FaultyStore, clock: FakeClock) -> None:
     one, other = Process(store, clock), Process(store, clock)
-    one.hear(REFUSED)
+    one.observe(REFUSED)
     await one.gates.share_all()
     await other.gates.refresh()
-    one.hear(OK, 100)
+    one.observe(OK, 100)
     await one.gates.share_all()
-    one.hear(BUSY)
+    one.observe(BUSY)
     await one.gates.share_all()
     await other.gates.refresh()
     assert other.gates.is_held("ses")
@@ -503,12 +503,12 @@ async def test_a_gate_that_was_forgotten_and_is_held_again_is_noticed(store: Fau
 async def test_a_reading_that_was_overtaken_brings_no_gate_back(store: FaultyStore, clock: FakeClock) -> None:
     late = Late(store)
     process = Process(late, clock)
-    process.hear(REFUSED)
+    process.observe(REFUSED)
     await process.gates.share_all()
     late.is_late = True
     reading = asyncio.create_task(process.gates.refresh())
     await late.has_read.wait()
-    process.hear(OK, 100)
+    process.observe(OK, 100)
     await process.gates.share_all()
     late.may_answer.set()
     await reading
@@ -521,7 +521,7 @@ async def test_several_gates_are_written_at_once_and_one_that_fails_stops_no_oth
     store.fault = Fault(operation="compare_and_set", number=1, when="before")
     process = Process(store, clock)
     for number in range(20):
-        process.hear(REFUSED, 2, f"host-{number}")
+        process.observe(REFUSED, 2, f"host-{number}")
     with pytest.raises(StoreError):
         await process.gates.share_all()
     assert len(await store.entries()) == 19

@@ -29,9 +29,10 @@ _WORD = re.compile(rf"(?<![A-Za-z])({'|'.join(RETIRED)})s?(?![A-Za-z])", re.IGNO
 
 
 def texts() -> list[Path]:
-    """Return sources and pages."""
-    sources = [path for kind in ("py", "sql", "lua") for path in (ROOT / "src").rglob(f"*.{kind}")]
-    return sorted([*sources, *(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")])
+    """Return sources, tests and pages."""
+    folders = [ROOT / name for name in ("src", "tests", "benchmarks", "scripts", "examples")]
+    sources = [path for folder in folders for kind in ("py", "sql", "lua") for path in folder.rglob(f"*.{kind}")]
+    return sorted({*sources, *(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")} - {Path(__file__)})
 
 
 def test_retired_words_do_not_come_back() -> None:

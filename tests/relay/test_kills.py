@@ -49,7 +49,7 @@ async def test_a_relay_that_stops_and_goes_on_when_others_have_done_its_work_dou
         async with asyncio.timeout(PATIENCE):
             while Path(f"/proc/{relay.pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":  # noqa: ASYNC110, ASYNC240 - so the kernel tells
                 await asyncio.sleep(0.02)
-            # Whoever stops keeps rows of PostgreSQL for a few seconds.
+            # A relay that stops keeps rows of PostgreSQL for a few seconds.
             while (await shop.outbox().look()).waiting:
                 await shop.drain()
                 await asyncio.sleep(0.2)

@@ -1,4 +1,4 @@
-"""Relaying: every job arrives once, whoever dies, comes late or comes twice, and none keeps others waiting."""
+"""Relaying: every job arrives once, whichever relay dies, comes late or comes twice, and none keeps others waiting."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -123,7 +123,7 @@ async def test_several_relays_at_once_bring_every_job_once(shop: Shop) -> None:
         assert sum(done) == len(ids)
 
 
-async def test_a_job_that_the_store_refuses_stays_with_the_reason_and_keeps_nobody_waiting(shop: Shop) -> None:
+async def test_a_job_that_the_store_refuses_stays_with_the_reason_and_keeps_no_other_waiting(shop: Shop) -> None:
     good = shop.send(2)
     with shop.database.transaction() as connection:
         large = shop.confirm.using(connection=connection).enqueue(10**100).id

@@ -1,6 +1,7 @@
 """Ends a server with the tests that started it, even if these are killed: `python -m tests.servers.guard folder`.
 
-Whoever started it holds the other end of its standard input, which the system closes when they are gone.
+The process that started it holds the other end of its standard input, which the system closes when that process
+ends.
 """
 
 import os
@@ -18,8 +19,8 @@ from tests.servers.program import PATIENCE
 ROOT = Path(__file__).parents[2]
 
 _END = {"postmaster.pid": signal.SIGQUIT}
-"""PostgreSQL takes its children with it when it is told to quit. Others ignore that if whoever started them did, as a
-shell's jobs in the background do."""
+"""PostgreSQL takes its children with it when it is told to quit. Others ignore that if their parent did, as a shell's
+jobs in the background do."""
 
 
 class Guard:

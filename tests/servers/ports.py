@@ -1,7 +1,7 @@
 """Where servers of tests listen, and who runs them.
 
 Not at the ports that the system gives to clients: a server that has still to start, or that is away for a moment, would
-find its own taken, and whoever asks after it would be answered by another.
+find its own taken, and a client that asks for it would reach another server.
 """
 
 import atexit
@@ -23,17 +23,17 @@ def _let_go() -> None:
         sign.close()
 
 
-UNPRIVILEGED = ("postgres", "nobody")
+UNPRIVILEGED = ("postgres", "daemon")
 """Who runs a server when we are root, which most of them refuse."""
 
 
 def free_port(bus: int = 0) -> int:
-    """Return a port that nobody listens on, nor is given again while this process lives, here or elsewhere.
+    """Return a port that is not in use, and is not given again while this process lives, here or elsewhere.
 
-    Where a server needs two, nobody listens on the one that lies so far above it either.
+    Where a server needs two, no process listens on the one that lies so far above it either.
     """
     for port in range(FIRST, LAST):
-        # The port of the same number that nobody uses, for datagrams, is the sign that it is taken.
+        # The unused port of the same number, for datagrams, is the sign that it is taken.
         sign = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         try:
             sign.bind(("127.0.0.1", port))
@@ -49,7 +49,7 @@ def free_port(bus: int = 0) -> int:
 
 
 def unprivileged(folder: Path) -> str | None:
-    """Give the folder to somebody who may run a server; None is ourselves."""
+    """Give the folder to a user who may run a server; None is the present user."""
     if os.geteuid() != 0:
         return None
     for name in UNPRIVILEGED:

@@ -20,7 +20,7 @@ class Proxy:
         self.url = ""
 
     def lead_to(self, target: str) -> None:
-        """Lead whoever comes from now on to the server of another URL."""
+        """Lead new connections to the server of another URL."""
         self._target = urlsplit(target)
 
     def fall_silent(self) -> None:

@@ -20,7 +20,7 @@ with {name}.own() as server:
 
 
 @pytest.mark.parametrize("name", ["postgres", "redis"])
-def test_a_server_ends_with_whoever_started_it_and_was_killed(name: str) -> None:
+def test_a_server_ends_with_the_process_that_started_it_and_was_killed(name: str) -> None:
     program = PROGRAM.format(name=name)
     killed = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
     folder, pid = killed.stdout.split()

@@ -1,4 +1,4 @@
-"""Ports are given once, whoever asks."""
+"""Ports are given once, whichever process asks."""
 
 import socket
 import subprocess
@@ -29,7 +29,7 @@ def test_ports_are_none_that_clients_are_given() -> None:
     assert FIRST <= free_port(BUS) < LAST
 
 
-def test_port_that_somebody_listens_on_is_left_out() -> None:
+def test_port_in_use_is_left_out() -> None:
     taken = free_port()
     with socket.create_server(("127.0.0.1", taken)):
         # From here on only the listener keeps others from it, and no other process can have been given it meanwhile.

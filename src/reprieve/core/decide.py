@@ -234,7 +234,7 @@ def _has_served_others(job: Job, code: str, gate: Gate) -> bool:
         since_at = job.failed_at
     else:
         since_at = job.leased_at or 0
-    return gate.answered_at is not None and gate.answered_at > since_at
+    return gate.last_success_at is not None and gate.last_success_at > since_at
 
 
 def _death_of(failed: Failed) -> Death:

@@ -73,7 +73,7 @@ class Gate(Record):
     fails: int = 0
     """Calls since the evidence was last zero; while probing, calls of this step of the ramp."""
 
-    answered_at: int | None = None
+    last_success_at: int | None = None
     """When the latest successful call began. Not updated while all calls succeed."""
 
     down_at: int | None = None
@@ -117,7 +117,7 @@ class Calls(Record):
     under_way: int = 0
     failed: tuple[str, ...] = ()
     """Ids of jobs whose calls failed; a few are enough."""
-    answered_at: int | None = None
+    last_success_at: int | None = None
     """When the latest of the successful calls began."""
 
 
@@ -207,8 +207,8 @@ def _probe_when_due(gate: Gate, now: int) -> Gate:
 
 
 def _count_calls(gate: Gate, calls: Calls, now: int) -> Gate:
-    if calls.answered_at is not None:
-        gate = replace(gate, answered_at=max(calls.answered_at, gate.answered_at or 0))
+    if calls.last_success_at is not None:
+        gate = replace(gate, last_success_at=max(calls.last_success_at, gate.last_success_at or 0))
     match gate.mode:
         case "open":
             return _gather_evidence(gate, calls, now)
@@ -254,7 +254,7 @@ def _climb_ramp(gate: Gate, calls: Calls, now: int) -> Gate:
         return replace(gate, oks=oks, fails=fails)
     if gate.ramp < MAX_RAMP:
         return replace(gate, oks=0, fails=0, ramp=gate.ramp * 2)
-    return Gate(dependency=gate.dependency, since_at=now, answered_at=gate.answered_at)
+    return Gate(dependency=gate.dependency, since_at=now, last_success_at=gate.last_success_at)
 
 
 def _push_back(gate: Gate, until_at: int, now: int) -> Gate:

@@ -121,8 +121,8 @@ class _Simulation:
         if self.gate is not None and (self.gate.mode == "open" or leased_at >= self.gate.since_at):
             signal = signal_of(job.id, outcome, now)
             if isinstance(signal, Calls):
-                answered_at = None if is_down else leased_at
-                signal = replace(signal, under_way=self.under_way, answered_at=answered_at)
+                last_success_at = None if is_down else leased_at
+                signal = replace(signal, under_way=self.under_way, last_success_at=last_success_at)
             if signal is not None:
                 self.gate = step(self.gate, signal, now)
         conditions = Conditions(now=now, u=self.rng.random(), gate=self.gate)

@@ -125,6 +125,6 @@ def merge(signals: list[Signal]) -> list[Signal]:
         neutral=sum(call.neutral for call in calls),
         under_way=calls[-1].under_way,
         failed=failed,
-        answered_at=max((call.answered_at for call in calls if call.answered_at is not None), default=None),
+        last_success_at=max((call.last_success_at for call in calls if call.last_success_at is not None), default=None),
     )
     return [merged, *others]

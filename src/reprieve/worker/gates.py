@@ -63,10 +63,14 @@ class Gates:
         """Return the gate of a dependency; None for a job without one."""
         if not dependency:
             return None
-        view, answered_at = self._views.get(dependency), self._succeeded_at.get(dependency)
+        view, last_success_at = self._views.get(dependency), self._succeeded_at.get(dependency)
         if view is None:
-            return Gate(dependency=dependency, answered_at=answered_at)
-        return view.gate if view.gate.answered_at == answered_at else replace(view.gate, answered_at=answered_at)
+            return Gate(dependency=dependency, last_success_at=last_success_at)
+        return (
+            view.gate
+            if view.gate.last_success_at == last_success_at
+            else replace(view.gate, last_success_at=last_success_at)
+        )
 
     def is_held(self, dependency: str) -> bool:
         """Whether the fleet's gate is held: a job that was fetched before is given back."""
@@ -91,8 +95,8 @@ class Gates:
             # It began before the gate was held, and says nothing about the dependency since.
             return
         if isinstance(signal, Calls):
-            answered_at = began_at if is_success else None
-            signal = replace(signal, under_way=self._under_way(job.dependency), answered_at=answered_at)
+            last_success_at = began_at if is_success else None
+            signal = replace(signal, under_way=self._under_way(job.dependency), last_success_at=last_success_at)
         view = self._view(job.dependency)
         view.record(signal, now)
         if view.is_unconfirmed:
@@ -133,8 +137,8 @@ class Gates:
         view = self._view(dependency)
         if view.version < stored.version:
             self._update(view, stored)
-            if stored.gate.answered_at is not None:
-                self._note_success(dependency, stored.gate.answered_at)
+            if stored.gate.last_success_at is not None:
+                self._note_success(dependency, stored.gate.last_success_at)
             # A probe may be due earlier than the loop that shares gates has planned for.
             self._has_news.set()
 
@@ -200,8 +204,8 @@ class Gates:
             if written is None:
                 return False
             version = written
-        if after.answered_at is not None:
-            self._note_success(dependency, after.answered_at)
+        if after.last_success_at is not None:
+            self._note_success(dependency, after.last_success_at)
         # More may have been recorded during the write.
         del view.unshared[:signals]
         if kept is None:

@@ -37,8 +37,8 @@ def test_schema_and_the_server_to_listen_to_are_taken_out() -> None:
     address = address_of("postgresql://pooler/app?schema=jobs&listen=postgresql%3A%2F%2Fana%3Aa%252Bb%40db%2Fapp")
     assert address.schema == '"jobs"'
     assert conninfo_to_dict(address.conninfo)["host"] == "pooler"
-    ears = conninfo_to_dict(address.listen_conninfo)
-    assert (ears["host"], ears["password"], ears["application_name"]) == ("db", "a+b", "reprieve")
+    listener = conninfo_to_dict(address.listen_conninfo)
+    assert (listener["host"], listener["password"], listener["application_name"]) == ("db", "a+b", "reprieve")
 
 
 @pytest.mark.parametrize(

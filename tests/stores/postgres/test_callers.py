@@ -115,8 +115,8 @@ async def test_longest_name_of_a_schema_is_heard_and_enqueued_in(postgres_url: s
         postgres.drop_schema(postgres_url, schema)
 
 
-async def test_transaction_that_tells_nobody_can_be_prepared() -> None:
-    # A server of our own, since one that somebody else gave us may prepare no transactions.
+async def test_transaction_without_notifications_can_be_prepared() -> None:
+    # A server of our own, since a server that the caller names may prepare no transactions.
     with postgres.own() as server:
         store = PostgresStore(server.url)
         await store.tally("status", Filter(), START)

@@ -135,7 +135,7 @@ async def test_crowd_keeps_the_books_and_runs_no_job_twice(number: int, url: str
         assert times == Counter(job.id for job in ended if job.state == "succeeded")
 
 
-async def test_open_transaction_keeps_nobody_waiting(url: str, store: PostgresStore) -> None:
+async def test_open_transaction_keeps_no_other_waiting(url: str, store: PostgresStore) -> None:
     worker = await Worker.open(store)
     with psycopg.connect(url.partition("?")[0]) as shop:
         waiting = new_job(store, tenant="ana", key="k")
@@ -151,7 +151,7 @@ async def test_open_transaction_keeps_nobody_waiting(url: str, store: PostgresSt
     await worker.settle(succeed(late))
 
 
-async def test_key_of_an_open_transaction_keeps_nobody_waiting_who_wants_another(
+async def test_key_of_an_open_transaction_keeps_no_other_waiting_who_wants_another(
     url: str, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(SETTINGS, "lock_timeout", "1s")
@@ -183,7 +183,7 @@ async def test_pruning_waits_for_no_key_of_an_open_transaction(url: str, store: 
     assert (await store.prune(Retention(now=late))).keys == 1
 
 
-async def test_process_that_stops_in_its_turn_stops_nobody_for_long(url: str, store: PostgresStore) -> None:
+async def test_process_that_stops_with_the_claim_lock_stops_no_other_for_long(url: str, store: PostgresStore) -> None:
     await store.enqueue([new_job(store)], START)
     worker = await Worker.open(store)
     stopped = address_of(url).connect()
@@ -242,7 +242,7 @@ async def test_process_has_nine_connections_at_the_most_and_heartbeats_while_thr
         await store.close()
 
 
-async def test_connections_that_nobody_needs_are_closed(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connections_that_are_not_needed_are_closed(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     name = url.partition("schema=")[2]
     store = PostgresStore(f"{url}&application_name={name}")
     try:
@@ -263,7 +263,7 @@ async def test_connections_that_nobody_needs_are_closed(url: str, monkeypatch: p
         await store.close()
 
 
-async def test_bell_is_heard_by_another_process(url: str, store: PostgresStore) -> None:
+async def test_notification_is_received_by_another_process(url: str, store: PostgresStore) -> None:
     other = PostgresStore(url)
     try:
         worker = await Worker.open(store, "listener")
@@ -275,7 +275,7 @@ async def test_bell_is_heard_by_another_process(url: str, store: PostgresStore) 
         await other.close()
 
 
-async def test_commit_of_somebody_else_rings_the_bell(url: str, store: PostgresStore) -> None:
+async def test_commit_of_another_library_notifies(url: str, store: PostgresStore) -> None:
     worker = await Worker.open(store, "listener")
     await worker.ask(1)
     with psycopg.connect(url.partition("?")[0]) as shop:
@@ -285,20 +285,20 @@ async def test_commit_of_somebody_else_rings_the_bell(url: str, store: PostgresS
     assert await store.wait(("default",), 5.0, "listener")
 
 
-async def test_bell_of_one_queue_is_not_told_of_every_job(url: str, store: PostgresStore) -> None:
+async def test_queue_is_not_notified_of_every_job(url: str, store: PostgresStore) -> None:
     def enqueue() -> None:
         for _ in range(50):
             store.enqueue_sync([new_job(store)], START)
 
-    with psycopg.connect(url.partition("?")[0], autocommit=True) as ears:
-        ears.execute(f'listen "reprieve {url.partition("schema=")[2]}"')
+    with psycopg.connect(url.partition("?")[0], autocommit=True) as listener:
+        listener.execute(f'listen "reprieve {url.partition("schema=")[2]}"')
         await store.wait(("default",), 0.01)
         began = ticks()
         await asyncio.gather(*(asyncio.to_thread(enqueue) for _ in range(4)))
         took = ticks() - began
-        heard = list(ears.notifies(timeout=0.3))
+        received = list(listener.notifies(timeout=0.3))
     # However slow the machine is, there is a while between two notices; the last comes after the last job.
-    assert 1 <= len(heard) <= took / ENQUEUE_INTERVAL_SECONDS + 2
+    assert 1 <= len(received) <= took / ENQUEUE_INTERVAL_SECONDS + 2
 
 
 async def test_crowd_of_tenants_is_served_in_turn(store: PostgresStore) -> None:
@@ -308,14 +308,14 @@ async def test_crowd_of_tenants_is_served_in_turn(store: PostgresStore) -> None:
     rounds = [[job for _ in range(6) for job in await worker.take(50)] for _ in range(2)]
     for jobs in rounds:
         assert sorted(job.tenant for job in jobs) == sorted(tenants)
-    # Whoever comes new is not behind all of them, though they have run more.
+    # A new tenant is not behind all of them, though they have run more.
     await store.enqueue([*new_jobs(store, 300, tenant="tenant-0"), new_job(store, tenant="quiet")], START)
     assert "quiet" in {job.tenant for job in await worker.take(3)}
     await worker.settle(*map(succeed, (job for jobs in rounds for job in jobs)))
 
 
 @pytest.mark.parametrize("limit", [LimitUpdate(subject="queue", name="default", permits=0), None])
-async def test_crowd_that_may_not_run_makes_nobody_look_again_at_once(
+async def test_crowd_that_may_not_run_makes_no_worker_claim_again_at_once(
     limit: LimitUpdate | None, store: PostgresStore
 ) -> None:
     tenants = [f"tenant-{number}" for number in range(1_100)]
@@ -336,7 +336,7 @@ async def test_crowd_that_may_not_run_makes_nobody_look_again_at_once(
 
 
 @pytest.mark.parametrize(("subject", "name"), [("queue", "mail"), ("tenant", "ana"), ("task", "send"), ("group", "g")])
-async def test_gauges_wait_for_nobody_and_know_who_has_just_come(
+async def test_limit_states_wait_for_no_lock_and_know_new_jobs(
     subject: Subject, name: str, url: str, store: PostgresStore
 ) -> None:
     await store.enqueue([new_job(store, queue="mail", tenant="ana", group="g")], START)

@@ -107,7 +107,7 @@ def as_role(url: str, role: str) -> str:
         ("alter table job set (autovacuum_enabled = false)", "autovacuum", "warn", "reset (autovacuum_enabled)"),
     ],
 )
-def test_what_somebody_changed_is_seen(url: str, statement: str, name: str, level: str, fix: str) -> None:
+def test_what_a_person_changed_is_seen(url: str, statement: str, name: str, level: str, fix: str) -> None:
     diagnostics_for(url).migrate()
     with changed(url, statement):
         (found,) = [finding for finding in diagnostics_for(url).examine(clock.now()) if finding.name == name]

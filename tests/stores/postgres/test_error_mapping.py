@@ -133,7 +133,7 @@ async def test_schema_that_other_migrations_made_is_refused(url: str) -> None:
     assert isinstance(await failure(url), StoreCorrupt)
 
 
-async def test_schema_of_somebody_else_is_left_alone(url: str) -> None:
+async def test_schema_of_another_program_is_left_alone(url: str) -> None:
     with psycopg.connect(url.partition("?")[0], autocommit=True) as admin:
         schema = url.partition("schema=")[2]
         admin.execute(f"create schema {schema}")

@@ -1,4 +1,4 @@
-"""A replica takes no jobs, and whoever came to one finds the primary as soon as the way leads there."""
+"""A replica takes no jobs, and a client that came to one finds the primary as soon as the address leads there."""
 
 import threading
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ def replica(primary: postgres.Server) -> Iterator[postgres.Server]:
         yield server
 
 
-async def test_whoever_came_to_a_replica_goes_on_when_the_way_leads_to_the_primary(
+async def test_client_of_a_replica_goes_on_when_its_address_leads_to_the_primary(
     primary: postgres.Server, replica: postgres.Server
 ) -> None:
     async with proxy.running(replica.url) as way:

@@ -88,7 +88,7 @@ async def test_nothing_is_read_from_beginning_to_end(count: int, url: str) -> No
     await (await Worker.open(store)).ask(0)
     await store.prune(Retention(now=START))
     await store.close()
-    # The planner remembers empty tables, and nobody tells it otherwise.
+    # The planner remembers empty tables, and no ANALYZE tells it otherwise.
     tables.execute(*(f"alter table {name} set (autovacuum_enabled = false)" for name in BIG), "analyze")
     tables.fill(count)
     before = tables.scans()
@@ -183,7 +183,7 @@ async def test_enqueue_can_be_repeated_after_its_job_was_pruned(url: str, store:
         assert admin.execute(f"select count(*) from {url.partition('schema=')[2]}.finished").fetchone() == (0,)  # noqa: S608 - our own
 
 
-async def test_what_came_while_nobody_worked_is_counted_little_by_little(url: str, store: PostgresStore) -> None:
+async def test_what_came_while_no_worker_ran_is_counted_little_by_little(url: str, store: PostgresStore) -> None:
     worker = await Worker.open(store)
     jobs = [new_job(store, tenant=f"tenant-{number}") for number in range(4_500)]
     await store.enqueue(jobs, START)
@@ -201,7 +201,7 @@ async def test_what_came_while_nobody_worked_is_counted_little_by_little(url: st
     assert sum([count async for count in counts(worker)]) == 4_499
 
 
-async def test_whoever_finds_nothing_before_all_is_counted_looks_again_at_once(store: PostgresStore) -> None:
+async def test_claim_that_finds_nothing_before_all_is_counted_is_repeated_at_once(store: PostgresStore) -> None:
     worker = await Worker.open(store)
     await store.enqueue([new_job(store, tenant=f"t-{n}", due_at=START + 1_000) for n in range(1_500)], START)
     claimed = await worker.ask(10)

@@ -11,7 +11,7 @@ from reprieve.stores.protocol import LimitUpdate, Subject
 from reprieve.testing.conformance.stage import START, Worker, new_job
 
 OTHER = """
-    update uncounted_enqueue set tenant = 'somebody else' where lowest_id = %s
+    update uncounted_enqueue set tenant = 'another name' where lowest_id = %s
 """
 
 
@@ -21,7 +21,7 @@ def rename(url: str, job_id: str) -> None:
         assert connection.execute(OTHER, [job_id]).rowcount == 1
 
 
-async def test_lane_with_the_number_of_another_stops_nobody(url: str, store: PostgresStore) -> None:
+async def test_lane_with_the_id_of_another_stops_no_other(url: str, store: PostgresStore) -> None:
     worker = await Worker.open(store)
     first, between = new_job(store), new_job(store, tenant="b")
     await store.enqueue([first], START)
@@ -37,7 +37,7 @@ async def test_lane_with_the_number_of_another_stops_nobody(url: str, store: Pos
     assert {job.id for job in await worker.take(10, at=START + 1)} == {between.id, right.id}
     (found,) = [finding for finding in diagnostics_for(url).examine(clock.now()) if finding.name == "lanes"]
     assert found.level == "bad"
-    assert "2 enqueues set aside, of task 'send' and tenant 'somebody else'" in found.seen
+    assert "2 enqueues set aside, of task 'send' and tenant 'another name'" in found.seen
 
 
 async def test_jobs_among_those_put_aside_are_counted_no_more(url: str, store: PostgresStore) -> None:
@@ -65,14 +65,14 @@ async def test_two_new_lanes_with_one_number_are_both_put_aside(url: str, store:
 
 
 @pytest.mark.parametrize("subject", ["queue", "tenant", "task", "dependency"])
-async def test_number_of_a_tenant_or_a_limiter_that_another_has_stops_nobody(
+async def test_id_of_a_tenant_or_a_limiter_that_another_has_stops_no_other(
     url: str, store: PostgresStore, subject: Subject
 ) -> None:
     queue = "default" if subject == "tenant" else ""
     await store.update_limits([LimitUpdate(subject=subject, name="mine", queue=queue, permits=None)], START)
     table = "tenant" if subject == "tenant" else "limiter"
     with address_of(url).connect() as connection:
-        connection.execute(f"update {table} set name = 'somebody else' where name = 'mine'")  # noqa: S608 - one of two
+        connection.execute(f"update {table} set name = 'another name' where name = 'mine'")  # noqa: S608 - one of two
     wrong, right = replace(new_job(store), **{subject: "mine"}), new_job(store)
     for job in (wrong, right):
         await store.enqueue([job], START)

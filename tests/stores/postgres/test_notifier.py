@@ -72,7 +72,7 @@ def unencoded_url(postgres_url: str, url: str) -> Iterator[str]:
         admin.execute(f"drop database {name} with (force)")
 
 
-async def test_notice_that_cannot_be_read_makes_nobody_deaf_for_long(
+async def test_notification_that_cannot_be_read_ends_no_listening_for_long(
     unencoded_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = PostgresStore(unencoded_url)
@@ -81,9 +81,9 @@ async def test_notice_that_cannot_be_read_makes_nobody_deaf_for_long(
             assert await listens(store)
             with (
                 caplog.at_level(logging.DEBUG, "reprieve"),
-                psycopg.connect(unencoded_url, autocommit=True) as somebody,
+                psycopg.connect(unencoded_url, autocommit=True) as sender,
             ):
-                somebody.execute(rb"""select pg_notify('reprieve reprieve', E'somebody \xff')""")
+                sender.execute(rb"""select pg_notify('reprieve reprieve', E'a sender \xff')""")
                 while not caplog.records:  # noqa: ASYNC110 - it is said by another thread
                     await asyncio.sleep(0.01)
             while not await listens(store):

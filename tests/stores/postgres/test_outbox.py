@@ -1,4 +1,4 @@
-"""The outbox in PostgreSQL: sent by any library, taken in order, with nobody passed over, waited for or kept."""
+"""The outbox in PostgreSQL: sent by any library, taken in order, with no row passed over, waited for or kept."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -63,7 +63,7 @@ async def taken(outbox: PostgresOutbox) -> list[str]:
 
 
 def sent(url: str) -> list[str]:
-    """Return what lies in the outbox, as somebody sees it who looks."""
+    """Return what the outbox shows to a person."""
     with psycopg.connect(server_of(url)) as admin:
         admin.execute(f"set search_path = {url.partition('schema=')[2]}")
         return [job_id for (job_id,) in admin.execute("select id::text from outbox order by xid, id").fetchall()]
@@ -71,7 +71,7 @@ def sent(url: str) -> list[str]:
 
 @every_library
 def test_jobs_are_sent_with_the_commit_of_the_caller(opened: Opened, url: str) -> None:
-    with Reprieve("redis://nobody", outbox=url, settings=Settings()) as app:
+    with Reprieve("redis://unused", outbox=url, settings=Settings()) as app:
         task = app.task(print)
         with suppress(Undone), opened(server_of(url)) as connection:
             task.using(connection=connection).enqueue()
@@ -158,7 +158,9 @@ async def test_what_a_relay_had_that_was_cut_off_comes_back(
     assert found == [job.id for job in jobs]
 
 
-async def test_an_open_transaction_keeps_nobody_waiting(url: str, outbox: PostgresOutbox, store: PostgresStore) -> None:
+async def test_an_open_transaction_keeps_no_other_waiting(
+    url: str, outbox: PostgresOutbox, store: PostgresStore
+) -> None:
     with psycopg.connect(server_of(url)) as idle, psycopg.connect(server_of(url)) as busy:
         outbox.enqueue_in(idle, [new_job(store)], START)
         busy.execute("set lock_timeout = '1ms'")
@@ -198,7 +200,7 @@ async def test_to_send_takes_no_right_but_to_insert(url: str, outbox: PostgresOu
     assert await taken(outbox) == [job.id for job in jobs]
 
 
-async def test_a_transaction_that_tells_nobody_can_be_prepared(jobs: list[Job]) -> None:
+async def test_a_transaction_without_notifications_can_be_prepared(jobs: list[Job]) -> None:
     with postgres.own() as server:
         outbox = PostgresOutbox(server.url)
         assert await taken(outbox) == []
@@ -215,7 +217,7 @@ async def test_a_transaction_that_tells_nobody_can_be_prepared(jobs: list[Job]) 
 
 
 async def test_taking_reads_no_more_than_what_waits(url: str, outbox: PostgresOutbox, store: PostgresStore) -> None:
-    """Somebody who reads for long keeps every row that was removed where it was."""
+    """A long read keeps every removed row where it was."""
     with psycopg.connect(server_of(url)) as sender, psycopg.connect(server_of(url)) as reader:
         assert await taken(outbox) == []
         reader.execute("begin isolation level repeatable read; select 1")
@@ -225,7 +227,7 @@ async def test_taking_reads_no_more_than_what_waits(url: str, outbox: PostgresOu
             assert len(await taken(outbox)) == 100
         for _ in range(200):
             assert await taken(outbox) == []
-        # Whoever hangs up has all that they have read counted.
+        # A connection that is closed has all its reads counted.
         await outbox.close()
         blocks = (
             "select sum(heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read)::int8 "

@@ -86,7 +86,7 @@ def test_parameters_may_be_anything_come_twice_or_not_at_all(connection: Connect
 
 
 def test_more_is_sent_and_answered_than_fits_into_any_buffer(connection: Connection) -> None:
-    # Whoever only sends waits for a server that waits for somebody to read.
+    # A client that only sends waits for a server that waits for the client to read.
     pipe = Pipeline(connection)
     pipe.begin()
     results = [pipe.send("select repeat(%(text)s::text, 6)", {"text": LARGE}) for _ in range(8)]
@@ -117,7 +117,7 @@ def test_nothing_after_an_error_is_done_and_the_line_goes_on(kind: str, request:
     assert connection.execute("select to_regclass('pg_temp.noted')").fetchone() == (None,)
 
 
-def test_an_error_counts_also_if_nobody_reads_the_result(connection: Connection) -> None:
+def test_an_error_counts_also_if_the_result_is_not_read(connection: Connection) -> None:
     pipe = Pipeline(connection)
     pipe.begin()
     pipe.send(FAILS, {"zero": 0})
@@ -177,7 +177,7 @@ def test_a_server_that_says_nothing_is_given_up(connection: Connection) -> None:
     assert connection.closed
 
 
-def test_a_line_that_is_cut_while_somebody_waits_is_closed(connection: Connection, postgres_url: str) -> None:
+def test_a_line_that_is_cut_while_a_call_waits_is_closed(connection: Connection, postgres_url: str) -> None:
     pipe = Pipeline(connection)
 
     def cut() -> None:

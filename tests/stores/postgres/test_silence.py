@@ -1,4 +1,4 @@
-"""A server that says nothing any more keeps nobody waiting for ever."""
+"""A server that no longer replies keeps no caller waiting for ever."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -53,7 +53,7 @@ async def test_call_is_given_up_and_repeated_on_another_connection(url: str, way
         await store.close()
 
 
-async def test_whoever_only_looks_is_not_kept_waiting_either(url: str, way: proxy.Proxy) -> None:
+async def test_read_is_not_kept_waiting_either(url: str, way: proxy.Proxy) -> None:
     store = PostgresStore(through(way, url))
     try:
         await store.tally("status", Filter(), START)

@@ -27,7 +27,7 @@ class Load:
         self.runs: Counter[str] = Counter()
         self.settled: Counter[str] = Counter()
         self._is_over = False
-        """Whether nobody begins to enqueue any more."""
+        """Whether no new enqueue begins."""
         self._is_all = False
         """Whether everything was acknowledged that will be."""
         self._progress = asyncio.Event()
@@ -91,7 +91,7 @@ class Load:
             await self._progress.wait()
 
     async def run(self, story: asyncio.Future[None] | asyncio.Task[None], producers: int = 4, workers: int = 2) -> None:
-        """Keep up the load while a story is told, and then until everything is done; nobody may fail before."""
+        """Keep up the load during a story, and then until everything is done; no call may fail before."""
         async with asyncio.TaskGroup() as group:
             working = [group.create_task(self.work(f"worker-{number}")) for number in range(workers)]
             producing = [group.create_task(self.produce(number)) for number in range(producers)]

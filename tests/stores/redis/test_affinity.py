@@ -62,7 +62,7 @@ async def test_all_partitions_are_served_in_turn(store: RedisStore) -> None:
     served = Counter(partition_of(job.id) for job in jobs)
     assert sorted(served) == list(range(PARTITIONS))
     assert max(served.values()) <= 1.2 * min(served.values())
-    # Nobody is left alone for longer than it takes to go round.
+    # No partition is left alone for longer than one round takes.
     places = [partition_of(job.id) for job in jobs]
     for number in range(PARTITIONS):
         turns = [place // 50 * 5 for place, found in enumerate(places) if found == number]

@@ -1,4 +1,4 @@
-"""A worker that asks for more than one claim leases: it asks again at once, and listens to the bell only afterwards."""
+"""A worker that asks for more than one claim leases: it asks again at once, and then waits to be notified."""
 
 import asyncio
 from collections.abc import Sequence

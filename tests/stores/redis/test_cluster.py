@@ -228,7 +228,7 @@ async def test_limit_holds_for_all_partitions_together(url: str) -> None:
     await store.close()
 
 
-async def test_who_waits_at_four_bells_and_hears_one_leaves_the_others(url: str) -> None:
+async def test_wait_on_four_partitions_that_is_notified_by_one_leaves_the_others(url: str) -> None:
     store = RedisStore(f"{url}?partitions=4")
     await enqueued(store)
     waiting = asyncio.create_task(store.wait(("later",), 30.0))

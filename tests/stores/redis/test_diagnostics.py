@@ -56,7 +56,7 @@ def test_key_of_another_kind_and_a_newer_layout_are_found(safe: servers.Server) 
         client.hset("{reprieve:0}:meta", "schema_version", 99)
         assert findings(safe.url)["schema"] == "bad"
         client.delete("{reprieve:0}:meta")
-        client.set("{reprieve:0}:jobs", "somebody else's")
+        client.set("{reprieve:0}:jobs", "another's")
         assert findings(safe.url)["keys"] == "bad"
 
 

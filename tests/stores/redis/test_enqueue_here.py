@@ -41,7 +41,7 @@ def work(app: Reprieve) -> Task[[int], None]:
 
 
 class Interrupted(BaseException):
-    """Somebody has pressed a key."""
+    """Ctrl-C was pressed."""
 
 
 def stored(app: Reprieve) -> set[str]:
@@ -121,7 +121,7 @@ def test_scripts_that_were_forgotten_are_sent_again(
     assert stored(app) == {first, second}
 
 
-def test_an_answer_that_nobody_waited_for_is_not_taken_for_the_next(
+def test_a_reply_that_comes_too_late_is_not_taken_for_the_next(
     server: servers.Server, app: Reprieve, work: Task[[int], None]
 ) -> None:
     taken = work.using(key="once").enqueue(1).id

@@ -262,7 +262,7 @@ async def test_flushed_scripts_are_loaded_again(server: servers.Server) -> None:
 )
 async def test_key_of_another_kind_is_told_and_nothing_is_half_done(suffix: str, server: servers.Server) -> None:
     with server.client() as client:
-        client.set(TAG + suffix, "somebody else's")
+        client.set(TAG + suffix, "another's")
         store = RedisStore(server.url)
         with pytest.raises(ForeignStore, match="prefix"):
             await enqueue(store, new_job(store, key="k"), new_job(store))

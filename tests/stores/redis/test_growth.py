@@ -1,4 +1,4 @@
-"""Partitions that are added while producers and workers work: nobody dies, nothing is missed, nothing is made twice."""
+"""Partitions that are added while producers and workers work: none dies, nothing is missed, nothing is made twice."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -127,7 +127,7 @@ async def test_child_that_learns_of_growth_before_its_session_is_open_there_goes
     claimed = await worker.ask(100)
     assert {partition_of(job.id) for job in claimed.jobs} == {0}
     assert claimed.next_at is not None
-    assert claimed.next_at <= START + 1_000, "it asks again soon, and does not wait for a bell that has rung"
+    assert claimed.next_at <= START + 1_000, "it asks again soon, and does not wait for a notification that has passed"
     assert await opener.heartbeat()
     assert len(await worker.take(100)) == 8 - len(claimed.jobs)
 

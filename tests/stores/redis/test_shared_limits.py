@@ -109,7 +109,7 @@ async def test_division_that_fails_takes_nothing_from_a_claim_or_a_heartbeat(
         # A key of another kind fails every script that looks for what is wanted.
         wanted = client.dump(f"{tag_of('reprieve', 0)}:wanted_limits")
         assert wanted is not None
-        client.set(f"{tag_of('reprieve', 0)}:wanted_limits", "somebody else's")
+        client.set(f"{tag_of('reprieve', 0)}:wanted_limits", "another's")
         assert 0 < len((await worker.ask(100)).jobs) <= 8
         client.restore(f"{tag_of('reprieve', 0)}:wanted_limits", 0, wanted, replace=True)
         assert await worker.heartbeat()
@@ -152,11 +152,11 @@ async def test_who_waits_for_what_others_have_keeps_nothing_from_those_who_can_g
         running = await worker.one()
         await enqueue(store, job(3, "ses"))
         assert await worker.take(2) == []
-        # Here is room, but nobody may have any of it.
+        # Here is room, but no partition may have any of it.
         await update_limits(store, LimitUpdate(subject="dependency", name="fax", max_running=5, permits=0))
         await enqueue(store, job(3, "fax"))
         assert await worker.take(2) == []
-        # All of it goes to whoever wants anything, though the last partition cannot have what it waits for.
+        # All of it goes to the partitions that want anything, though the last partition cannot have what it waits for.
         await update_limits(store, LimitUpdate(subject="dependency", name="smtp", max_running=1))
         other = job(1, "smtp")
         await enqueue(store, other)

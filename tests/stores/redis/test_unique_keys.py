@@ -1,4 +1,4 @@
-"""Unique keys of a store with several partitions: whoever dies, stops or is slow on the way, a key has one job."""
+"""Unique keys of a store with several partitions: if a process dies, stops or is slow, a key has one job."""
 
 import itertools
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -74,7 +74,7 @@ async def test_key_of_a_producer_that_died_stays_with_the_job_that_it_stored(
     await store_and_die(store, job)
     await run_and_forget(store)
     assert await enqueue(store, new_job(store, key="k"), at=START + 61_000) == [job.id]
-    # Whoever found it has confirmed it, so that it stays when nobody remembers the job any more.
+    # The enqueue that found it has confirmed it, so it stays when the job is no longer remembered.
     for key in client.scan_iter(f"{{{prefix}:*:forgotten:*"):
         client.delete(key)
     assert await enqueue(store, new_job(store, key="k"), at=START + DAY - 1) == [job.id]
@@ -90,7 +90,7 @@ async def test_key_of_a_producer_that_died_is_confirmed_while_its_job_waits(stor
     assert await enqueue(store, new_job(store, key="k"), at=START + HOUR) == [job.id]
 
 
-async def test_key_of_a_producer_that_died_is_confirmed_though_nobody_asks_for_it(
+async def test_key_of_a_producer_that_died_is_confirmed_though_no_enqueue_asks_for_it(
     store: RedisStore, client: Redis, prefix: str
 ) -> None:
     job, lost = new_job(store, key="k"), new_job(store, key="lost")
@@ -138,7 +138,7 @@ async def test_producer_that_stopped_for_a_minute_looks_whether_it_still_has_the
     def ticks() -> float:
         time = next(times)
         if time:
-            # While it stood still, somebody else has taken over the key.
+            # While it stood still, another process has taken over the key.
             value = pack(">16sdBd", id_to_bytes(quick.id), START + DAY, 1, START + 60_500)
             client.hset(f"{{{prefix}:k{shard_of(slow)}}}:unique_keys", key_of(slow), value)
         return time

@@ -35,7 +35,7 @@ class Program:
             )
         )
 
-    async def hear(self) -> dict[str, Any]:
+    async def read(self) -> dict[str, Any]:
         """Return the next thing that it says."""
         assert self._process.stdout is not None
         line = await asyncio.wait_for(self._process.stdout.readline(), PATIENCE)

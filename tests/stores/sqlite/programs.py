@@ -20,22 +20,22 @@ from reprieve.stores.protocol import ChangeResult
 from reprieve.stores.sqlite import SqliteStore
 from reprieve.testing.conformance.stage import START, Worker, new_job, new_jobs
 
-NOBODY = 65_534
+UNPRIVILEGED_ID = 65_534
 
 
 def say(**facts: object) -> None:
     print(json.dumps(facts), flush=True)  # noqa: T201 - how a program answers
 
 
-async def open_as_nobody(path: str) -> None:
+async def open_unprivileged(path: str) -> None:
     """Open a store without root's rights to everything; say how that ended."""
     # Whatever is imported or read from the source must be so before the rights are gone.
     with tempfile.TemporaryDirectory() as folder:
         await SqliteStore(Path(folder) / "warm.db").close()
     if os.geteuid() == 0:
         os.setgroups([])
-        os.setgid(NOBODY)
-        os.setuid(NOBODY)
+        os.setgid(UNPRIVILEGED_ID)
+        os.setuid(UNPRIVILEGED_ID)
     try:
         store = SqliteStore(Path(path))
     except Exception as error:  # noqa: BLE001 - the test judges its kind
@@ -172,7 +172,7 @@ async def enqueue_one(store: SqliteStore) -> str:
 PROGRAMS: dict[str, Callable[..., Coroutine[None, None, None]]] = {
     program.__name__: program
     for program in (
-        *(open_as_nobody, fill_up, take_turns, enqueue_when_told, enqueue_until_stored, make_ids, hold_the_lock),
+        *(open_unprivileged, fill_up, take_turns, enqueue_when_told, enqueue_until_stored, make_ids, hold_the_lock),
     )
 }
 

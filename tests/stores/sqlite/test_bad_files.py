@@ -115,7 +115,7 @@ async def test_everybody_may_open_a_file_with_the_rights_to_it(shared_folder: Pa
     path = shared_folder / "jobs.db"
     await filled(path)
     set_rights(0o777, shared_folder, 0o666)
-    assert run("open_as_nobody", path) == [{"error": ""}]
+    assert run("open_unprivileged", path) == [{"error": ""}]
 
 
 @pytest.mark.parametrize(("of_file", "of_folder"), [(0o444, 0o777), (0o666, 0o555)])
@@ -124,7 +124,7 @@ async def test_read_only_file_or_folder_is_reported(shared_folder: Path, of_file
     await filled(path)
     set_rights(of_folder, shared_folder, of_file)
     before = fingerprints(shared_folder)
-    (answer,) = run("open_as_nobody", path)
+    (answer,) = run("open_unprivileged", path)
     assert answer["error"] == "StoreReadOnly"
     assert f"{path} cannot be written; check the permissions" in str(answer["message"])
     assert fingerprints(shared_folder) == before

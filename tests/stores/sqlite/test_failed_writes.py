@@ -36,7 +36,7 @@ START = 1_700_000_000_000
 SECOND, DAY = 1_000, 86_400_000
 CAUSE = Cause(reason="450 mailbox busy", code="450", kind="transient", fingerprint="busy")
 ANA = Request(by="ana", reason="the provider is back", force=True)
-WISH = CancelRequest(by="ana", reason="sent twice")
+CANCEL_REQUEST = CancelRequest(by="ana", reason="sent twice")
 
 
 class FrailConnection(sqlite3.Connection):
@@ -135,7 +135,7 @@ async def claim(store: SqliteStore, so_far: Answers) -> object:
 
 async def annotate(store: SqliteStore, so_far: Answers) -> object:
     first, second, *_ = so_far["claim"].jobs
-    annotations = [Annotation(job_id=job.id, now=START, cancel=WISH) for job in (first, second)]
+    annotations = [Annotation(job_id=job.id, now=START, cancel=CANCEL_REQUEST) for job in (first, second)]
     return await store.annotate(
         [*annotations, Annotation(job_id=second.id, now=START, session="one", progress=b"half")]
     )

@@ -51,7 +51,7 @@ def tables(shop: sqlite3.Connection) -> set[str]:
     return {name for (name,) in shop.execute("select name from sqlite_master where type = 'table'")}
 
 
-async def test_the_first_transaction_that_sends_makes_our_tables_and_waits_for_nobody(
+async def test_the_first_transaction_that_sends_makes_our_tables_and_waits_for_no_other(
     path: Path, outbox: SqliteOutbox, shop: sqlite3.Connection
 ) -> None:
     shop.execute("begin immediate")

@@ -37,7 +37,7 @@ async def started(stack: AsyncExitStack, name: str, *arguments: object) -> Progr
     """Start a program that is killed when the test is over, and wait until it is ready."""
     program = await Program.start(name, *arguments)
     stack.push_async_callback(program.kill)
-    assert "ready" in await program.hear()
+    assert "ready" in await program.read()
     return program
 
 
@@ -59,7 +59,7 @@ async def test_two_processes_share_a_queue_and_run_no_job_twice(path: Path, stor
             await store.enqueue([new_job(store, task="last")], START)
             await until_succeeded(store, len(ids) + number)
         for worker in workers:
-            answers.append((await worker.hear())["ran"])
+            answers.append((await worker.read())["ran"])
             await worker.end()
     assert sorted(answers[0] + answers[1]) == sorted(ids)
     assert all(answers)
@@ -79,7 +79,7 @@ async def test_enqueue_in_another_process_wakes_who_waits(path: Path, store: Sql
             waiting = asyncio.create_task(store.wait(("default",), PATIENCE, worker.session))
             producer.tell()
             assert await waiting
-            await producer.hear()
+            await producer.read()
             done = await worker.take(10)
             assert len(done) == 1
         await producer.end()
@@ -91,7 +91,7 @@ async def test_what_happened_between_claim_and_wait_is_not_missed(path: Path, st
         producer = await started(stack, "enqueue_when_told", path)
         assert await worker.take() == []
         producer.tell()
-        await producer.hear()
+        await producer.read()
         assert await store.wait(("default",), PATIENCE, worker.session)
         await producer.end()
 
@@ -100,9 +100,9 @@ async def test_child_of_a_fork_opens_its_own_store(path: Path) -> None:
     async with AsyncExitStack() as stack:
         program = await Program.start("fork_with_an_open_store", path)
         stack.push_async_callback(program.kill)
-        assert "open it here again" in (await program.hear())["inherited"]
-        own = (await program.hear())["own"]
-        parent = await program.hear()
+        assert "open it here again" in (await program.read())["inherited"]
+        own = (await program.read())["own"]
+        parent = await program.read()
         await program.end()
     assert parent["child"] == 0
     assert {own, parent["parent"]} < stored_ids(path)
@@ -114,7 +114,7 @@ async def test_ids_of_several_processes_never_collide(path: Path, store: SqliteS
     ids = [store.new_id(START, "default") for _ in range(5_000)]
     for _ in range(3):
         program = await Program.start("make_ids", path, 5_000)
-        ids += (await program.hear())["ids"]
+        ids += (await program.read())["ids"]
         await program.end()
     assert len({row_id(job_id) for job_id in ids}) == 20_000
 

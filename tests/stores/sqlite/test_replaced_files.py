@@ -162,7 +162,7 @@ async def test_a_commit_of_another_process_wakes_a_store_on_the_restored_file(
 async def started(stack: AsyncExitStack, name: str, path: Path) -> Program:
     program = await Program.start(name, path)
     stack.push_async_callback(program.kill)
-    await program.hear()
+    await program.read()
     return program
 
 
@@ -172,12 +172,12 @@ async def test_a_process_that_notices_late_spoils_nothing(path: Path, store: Sql
     async with AsyncExitStack() as stack:
         late = await started(stack, "enqueue_until_stored", path)
         late.tell()
-        stored = (await late.hear())["stored"]
+        stored = (await late.read())["stored"]
         backup = back_up(path)
         restore(path, backup)
         after = [*stored, *before, *await retried(store, 50)]
         late.tell()
-        after += (await late.hear())["stored"]
+        after += (await late.read())["stored"]
         await late.end()
         after += await retried(store, 5)
     assert ids_in(path) == set(after)

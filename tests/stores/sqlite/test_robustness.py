@@ -63,7 +63,7 @@ def run_script(script: str, path: Path) -> str:
     ],
     ids=["held queue", "full queue", "spent queue", "held dependency"],
 )
-async def test_idle_claim_wakes_nobody(store: SqliteStore, update: LimitUpdate) -> None:
+async def test_idle_claim_wakes_no_worker(store: SqliteStore, update: LimitUpdate) -> None:
     worker = await Worker.open(store)
     await store.update_limits([update], START)
     await store.enqueue(new_jobs(store, 10, dependency="ses"), START)
@@ -73,7 +73,7 @@ async def test_idle_claim_wakes_nobody(store: SqliteStore, update: LimitUpdate) 
     assert not await store.wait(("default",), 0.1)
 
 
-async def test_idle_claim_of_a_tenant_at_the_ceiling_wakes_nobody(store: SqliteStore) -> None:
+async def test_idle_claim_of_a_tenant_at_the_ceiling_wakes_no_worker(store: SqliteStore) -> None:
     worker = await Worker.open(store, slots=2)
     await store.enqueue([new_job(store, tenant="b"), *new_jobs(store, 10, tenant="a")], START)
     assert len(await worker.take(2)) == 2
@@ -122,7 +122,7 @@ async def test_user_with_the_rights_to_the_file_can_use_it_beside_another(tmp_pa
         await filled(path)
         set_rights(0o777, Path(folder), 0o666)
         path.with_name("jobs.db-lock").chmod(0o600)  # as the store makes it
-        (answer,) = run("open_as_nobody", path)
+        (answer,) = run("open_unprivileged", path)
         assert answer["error"] in ("", "StoreReadOnly")
 
 
@@ -132,7 +132,7 @@ async def test_folder_that_cannot_be_reached_is_reported() -> None:
         inner.mkdir()
         await filled(inner / "jobs.db")
         set_rights(0o700, Path(folder), 0o700)
-        (answer,) = run("open_as_nobody", inner / "jobs.db")
+        (answer,) = run("open_unprivileged", inner / "jobs.db")
         assert answer["error"] == "StoreReadOnly"
 
 

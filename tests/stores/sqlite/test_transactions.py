@@ -187,7 +187,7 @@ async def test_writers_wait_for_the_transaction(path: Path, store: SqliteStore, 
     assert stored_ids(path) == {inside.id, outside.id}
 
 
-async def test_commit_wakes_whoever_waits(store: SqliteStore, shop: sqlite3.Connection) -> None:
+async def test_commit_wakes_waiting_workers(store: SqliteStore, shop: sqlite3.Connection) -> None:
     worker = await Worker.open(store)
     assert await worker.take() == []
     waiting = asyncio.create_task(store.wait(("default",), 10.0))

@@ -122,7 +122,7 @@ create table reprieve_session (
     slots      integer not null,
     is_dead    integer not null default 0,
     number     integer not null default 0,    -- of its last claim
-    answers    blob                           -- the results of the changes in its last claim, for a repeat of the call
+    results    blob                           -- the results of the changes in its last claim, for a repeat of the call
 ) strict;
 
 create table reprieve_lease (                 -- one row for each claim that has jobs which still run

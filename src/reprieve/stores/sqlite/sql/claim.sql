@@ -1,5 +1,5 @@
 -- name: session
-select id, number, answers, is_dead = 0,
+select id, number, results, is_dead = 0,
        (select coalesce(sum(slots), 0) from reprieve_session as session where is_dead = 0)
 from reprieve_session as session where name = :session;
 
@@ -164,4 +164,4 @@ set clock = ?, last_tenant = ?, in_a_row = ?, last_served_at = ?, other_served_a
 insert into reprieve_lease (id, at, jobs) values (?, ?, ?);
 
 -- name: called
-update reprieve_session as session set number = ?, answers = ? where id = ?;
+update reprieve_session as session set number = ?, results = ? where id = ?;
