@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
-from reprieve.core.printable import printable, printable_json
-
 if TYPE_CHECKING:  # rich is slow to import, and neither help nor JSON needs it
     from rich.console import Console
     from rich.text import Text
@@ -31,12 +29,16 @@ def print_json(document: object) -> None:
     """Print records, lists and dictionaries as one JSON document."""
     import msgspec
 
+    from reprieve.core.printable import printable_json
+
     click.echo(printable_json(msgspec.json.format(msgspec.json.encode(document), indent=2).decode()))
 
 
 def json_line(document: object) -> str:
     """Return a record, list or dictionary as JSON in one line."""
     import msgspec
+
+    from reprieve.core.printable import printable_json
 
     return printable_json(msgspec.json.encode(document).decode())
 
@@ -103,7 +105,7 @@ def is_terminal() -> bool:
 def styled(parts: Sequence[tuple[str, str]]) -> str:
     """Return a line with the colours of its parts, if colours are on."""
     if not any(style for _, style in parts) or not _has_colours():
-        return printable("".join(text for text, _ in parts))
+        return _printable("".join(text for text, _ in parts))
     from rich.text import Text
 
     console = _console()
@@ -125,7 +127,7 @@ def print_note(text: str) -> None:
     if is_terminal():
         click.echo(styled([(text, "dim")]), color=True)
     else:
-        click.echo(printable(text), err=True)
+        click.echo(_printable(text), err=True)
 
 
 @contextmanager
@@ -144,7 +146,13 @@ def _text(cell: Cell) -> "Text":
     from rich.text import Text
 
     text, style = (cell, "") if isinstance(cell, str) else cell
-    return Text(printable(text), style)
+    return Text(_printable(text), style)
+
+
+def _printable(text: str) -> str:
+    from reprieve.core.printable import printable
+
+    return printable(text)
 
 
 def _console() -> "Console":
