@@ -49,6 +49,9 @@ _KNOWN_SHAPE = re.compile(
 
 _KNOWN_SCHEME = re.compile(r"\s{0,9}(?:redis|valkey|postgres|sqlite)[a-z+]{0,40}", re.IGNORECASE)
 _SCHEME_OF_URL = re.compile(rf"(?:{_KNOWN_SCHEME.pattern}|[a-z][a-z0-9+.-]{{0,40}})://", re.IGNORECASE)
+_FILE_URL = re.compile(r"sqlite:///", re.IGNORECASE)
+"""A URL without a host, so that an `@` is part of the path."""
+
 _AFTER_COLON = re.compile(r"([^:?#\[]*:)(?!//?[^/:]|\d{1,5}(?:[/?#,\s]|$)|$).*", re.DOTALL)
 """What follows the first colon of a URL without `@`, if it is neither a port nor a path: it may be a password."""
 
@@ -98,6 +101,8 @@ def mask_url(url: str) -> str:
 def _mask_user(url: str) -> str:
     """Return a URL without what may be a password before its host."""
     known = _SCHEME_OF_URL.match(url)
+    if _FILE_URL.match(url):
+        return url
     before, at, host = url.rpartition("@")
     if at and known is None:
         # The name of the scheme is no secret; anything else may be.
