@@ -69,7 +69,12 @@ FAIRNESS = {
 }
 """Slots are shared in each partition by itself."""
 
-LATER = {"prune_forgets_events_by_age", "events_come_in_order", "events_rebuild_the_job"}
+LATER = {
+    "prune_forgets_events_by_age",
+    "events_come_in_order",
+    "events_rebuild_the_job",
+    "job_that_cannot_be_read_dies_as_others_do_and_is_counted_once",
+}
 """Events of several partitions are kept back for a second."""
 
 ROUNDED = {"prune_keeps_so_many_succeeded_jobs_of_each_queue"}
