@@ -160,8 +160,7 @@ async def test_release_is_migrated_by_the_owner_alone(url: str) -> None:
     execute(url, f"create role {role} login")
     execute(url, f"grant all on schema {url.partition('schema=')[2]} to {role}")
     execute(url, f"grant select on schema_version to {role}")
-    name, arguments = OURS, "int8[], int8[], uuid[], uuid[]"
-    execute(url, f"drop function {name}({arguments})")
+    execute(url, f"drop function {OURS}")
     try:
         store = PostgresStore(url.replace("reprieve@", f"{role}@"))
         with pytest.raises(StoreRefused, match="run reprieve migrate up as the owner"):

@@ -74,6 +74,7 @@ LATER = {
     "events_come_in_order",
     "events_rebuild_the_job",
     "job_that_cannot_be_read_dies_as_others_do_and_is_counted_once",
+    "long_cancel_request_is_cut_and_the_store_stays_readable",
 }
 """Events of several partitions are kept back for a second."""
 
