@@ -125,3 +125,19 @@ async def test_a_job_that_only_a_restored_store_says_is_running_runs_again(stage
     assert len(stage.began(job_id)) == 2
     await work_on(stage, 2)
     assert tree.status() is None
+
+
+@flow
+async def test_an_outcome_that_a_restored_store_refuses_settles_the_new_lease(stage: Stage) -> None:
+    # The only slot is taken, so the next claim settles the attempt and leases the job again, in one call.
+    tree = stage.hire(slots=1)
+    await stage.succeeded(*await stage.enqueue(*calls(nap, 1)))
+    job_id = await stage.enqueue_one(stay.using(delay=1.0).call(stage.mark("end")))
+    restore = await asyncio.to_thread(save, stage.ground)
+    await stage.running(job_id)
+    await asyncio.to_thread(restore)
+    stage.release("end")
+    await stage.succeeded(job_id)
+    assert tree.said("job leased again")
+    assert len(stage.began(job_id)) == 1
+    await work_on(stage, 1)

@@ -49,7 +49,8 @@ class SessionClaims:
             claimed = await self._claim(queues, limit, tuple(changes))
             refused = [change for change, result in zip(changes, claimed.results, strict=True) if result == "refused"]
             if refused:
-                await self._settle_refused(refused)
+                # Jobs of this very claim are held by its leases, whatever their versions.
+                await self._settle_refused(refused, {job.id for job in claimed.jobs})
         except SessionDead:
             for change in changes:
                 log_refused(change, "refused")
@@ -59,15 +60,18 @@ class SessionClaims:
                 log_refused(change, result)
         return claimed
 
-    async def _settle_refused(self, refused: Sequence[Change]) -> None:
-        """Settle as failed what the store refused although the session holds its job; log what came too late."""
+    async def _settle_refused(self, refused: Sequence[Change], leased: set[str]) -> None:
+        """Settle as failed what the store refused although the session held its job; log what came too late.
+
+        `leased` are the jobs that the same claim leased.
+        """
         ids = tuple(change.job.id for change in refused)
         page = await self._insist(lambda: self._store.find(Filter(ids=ids), self._clock.now()))
         held = {job.id: job for job in page.jobs if job.state == "running" and job.session == self._session}
         failures = []
         for change in refused:
             job = held.pop(change.job.id, None)
-            if job is None or job.version != change.version:
+            if job is None or job.id in leased or job.version != change.version:
                 log_refused(change, "refused")
             else:
                 failures.append(self._settlement.fail(change, job))
