@@ -5,16 +5,21 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from reprieve.core import change
+from reprieve.core.move import ManualRetry
 from reprieve.errors import StoreClosed
 from reprieve.stores.protocol import Annotation, Claim, Filter, Heartbeat, LimitUpdate, Retention, Store
 from reprieve.testing.conformance.expect import expect, expect_error
 from reprieve.testing.conformance.stage import (
     CANCEL_REQUEST,
+    HOUR,
     OPERATOR,
+    SECOND,
     START,
     Worker,
     enqueue,
     enqueued,
+    fail,
+    make,
     new_job,
     new_jobs,
 )
@@ -48,6 +53,29 @@ async def check_waiters_are_notified_on_a_manual_retry(store: Store) -> None:
     await store.apply([cancel], START)
     retry = change.retry(cancel.job, OPERATOR, START, 1_800.0)
     expect(await _notifies(store, lambda: store.apply([retry], START)), "a waiter is notified of a manual retry")
+
+
+async def check_waiters_are_notified_of_a_job_that_is_due_before_all_others(store: Store) -> None:
+    later = new_job(store, due_at=START + HOUR, waiting_for="schedule")
+    await enqueue(store, later)
+    sooner = new_job(store, due_at=START + SECOND, waiting_for="schedule")
+    expect(await _notifies(store, lambda: enqueue(store, sooner)), "a waiter is notified of when the next job is due")
+
+
+async def check_waiters_are_notified_of_a_manual_retry_that_is_due_later(store: Store) -> None:
+    job = await enqueued(store)
+    cancel = change.cancel(job, OPERATOR, START)
+    await store.apply([cancel], START)
+    retry = make(cancel.job, ManualRetry(by="ana", reason="fixed", due_at=START + SECOND), START)
+    expect(await _notifies(store, lambda: store.apply([retry], START)), "a waiter is notified of when it is due")
+
+
+async def check_waiters_are_notified_of_a_retry_that_its_own_worker_has_no_room_for(store: Store) -> None:
+    worker = await Worker.open(store)
+    await enqueue(store, *new_jobs(store, 2))
+    leased = await worker.one()
+    settle = fail(leased, due_at=START + SECOND)
+    expect(await _notifies(store, lambda: worker.ask(1, changes=[settle])), "a waiter is notified of when it is due")
 
 
 async def check_waiters_are_notified_on_a_release(store: Store) -> None:

@@ -129,6 +129,9 @@ local function store_jobs(jobs, known, key_values, key_times)
     call_many('HSET', tag .. ':unique_keys', key_values)
     call_many('ZADD', tag .. ':unique_key_expiry', key_times)
     flush()
+    for queue in pairs(waiting.sooner_queues) do
+      waiting.ready_queues[queue] = true
+    end
     for queue in pairs(waiting.ready_queues) do
       notify(queue)
     end

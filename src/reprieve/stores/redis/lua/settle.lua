@@ -269,5 +269,5 @@ function settle(changes, now)
     end
   end
   write(settlement)
-  return has_failed and concat(results, ' ') or 'applied', settlement.waiting.ready_queues, release_slots(settlement)
+  return has_failed and concat(results, ' ') or 'applied', settlement.waiting, release_slots(settlement)
 end

@@ -4,6 +4,7 @@
 -- needs calls: tag, call, min, concat, format, call_many, fetch_fields, split, write_even_when_full, notify
 -- needs record: sound
 -- needs lanes: flush
+-- needs waiting: new_waiting
 -- needs sessions: read_session, write_session, unpack_lease
 -- needs settle: read_changes, settle
 -- needs claim: return_blocked, claim_from_queue
@@ -63,10 +64,14 @@ local function claim_jobs(session)
   return claim.ids, claim.records, next_at < math.huge and next_at or nil
 end
 
--- Wakes other workers for what this call made ready or released, and did not take itself. Returns the id of the last
--- notification, or nil.
-local function notify_others(ready_queues, released_queues, is_filled)
+-- Wakes other workers for what this call made ready or released, and did not take itself. A caller with room for more
+-- waits for the next job itself. Returns the id of the last notification, or nil.
+local function notify_others(waiting, released_queues, is_filled)
+  local ready_queues = waiting.ready_queues
   if is_filled then
+    for name in pairs(waiting.sooner_queues) do
+      ready_queues[name] = true
+    end
     for name in pairs(released_queues) do
       ready_queues[name] = ready_queues[name] or call('EXISTS', tag .. ':candidates:' .. name) == 1 or nil
     end
@@ -96,9 +101,9 @@ if session_name ~= '' then
 end
 
 write_even_when_full()
-local results, ready_queues, released_queues = '', {}, {}
+local results, waiting, released_queues = '', new_waiting(now), {}
 if heads ~= '' then
-  results, ready_queues, released_queues = settle(read_changes(heads, session_name, ARGV, 3), now)
+  results, waiting, released_queues = settle(read_changes(heads, session_name, ARGV, 3), now)
 end
 local ids, records, next_at = {}, {}, nil
 if session and not session.is_dead and limit > 0 then
@@ -112,7 +117,7 @@ if session and (heads ~= '' or ids[1]) then
   session.previous = previous
   write_session(session)
 end
-local notified = notify_others(ready_queues, released_queues, limit == 0 or #ids >= limit) or last_notification()
+local notified = notify_others(waiting, released_queues, limit == 0 or #ids >= limit) or last_notification()
 local answer = {
   'ok', results, next_at and format('%.0f', next_at) or '', notified, previous, concat(ids),
 }

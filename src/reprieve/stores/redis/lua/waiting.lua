@@ -4,7 +4,7 @@
 -- A lane is taken from in the order in which its jobs became ready. Fresh jobs, which were ready when they were enqueued,
 -- are in that order already and stand in a list. Jobs that became ready later stand in a sorted set by that time.
 --
--- needs calls: tag, call, max, min, call_many, fetch_fields, list_in
+-- needs calls: tag, call, max, min, call_many, fetch_fields
 -- needs record: is_sound, sound, lost_lane, entry_of, lane_in
 -- needs lanes: lanes, load_lanes, relist
 -- exports: DELAYED_COUNTERS, delayed_key, requeued_key, new_waiting, add_fresh, add_waiting, write_waiting, pop_lane
@@ -33,13 +33,21 @@ local function id_time(id)
   return high * 4294967296 + low
 end
 
+-- After `write_waiting`, `ready_queues` have new ready jobs, and `sooner_queues` a job that is due before all others: workers
+-- that wait for the next one have to know.
 function new_waiting(now)
-  return {now = now, fresh = {}, requeued = {}, delayed = {}, ready_queues = {}}
+  return {now = now, fresh = {}, requeued = {}, delayed = {}, ready_queues = {}, sooner_queues = {}}
 end
 
 local function add_delayed(waiting, lane, job)
-  local list = list_in(waiting.delayed, delayed_key(lane.ref.queue, job.wait))
+  local key = delayed_key(lane.ref.queue, job.wait)
+  local list = waiting.delayed[key]
+  if not list then
+    list = {queue = lane.ref.queue, first = job.due}
+    waiting.delayed[key] = list
+  end
   list[#list + 1], list[#list + 2] = job.due, job.id
+  list.first = min(list.first, job.due)
   local counter = DELAYED_COUNTERS[job.wait]
   lane[counter] = lane[counter] + 1
   lane.is_changed = true
@@ -90,6 +98,10 @@ function write_waiting(waiting)
     relist(lanes[name])
   end
   for key, list in pairs(waiting.delayed) do
+    local head = call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
+    if not head or list.first < tonumber(head) then
+      waiting.sooner_queues[list.queue] = true
+    end
     call_many('ZADD', key, list)
   end
 end
