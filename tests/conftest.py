@@ -1,6 +1,7 @@
 """What holds for every test: the hypothesis profiles, and that nothing is skipped where it counts."""
 
 import os
+import signal
 from collections.abc import Generator, Iterator
 
 import pytest
@@ -8,6 +9,11 @@ from hypothesis import HealthCheck, Phase, settings
 
 from reprieve import Reprieve
 from reprieve.testing import FakeClock
+
+# Tests that run in the background of a shell, or under nohup, inherit these ignored, and so would all that they start.
+for inherited, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(inherited) is signal.SIG_IGN:
+        signal.signal(inherited, handler)
 
 # The same commit gives the same result, and a slow machine is not a failure.
 settings.register_profile("ci", derandomize=True, deadline=None)

@@ -209,8 +209,6 @@ def test_an_interrupted_process_leaves_no_traceback() -> None:
     program = (
         "import signal, sys\n"
         "from reprieve.cli import main\n"
-        # Tests that run in the background of a shell inherit it ignored.
-        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "class Pressed:\n"
         "    def read(self):\n"
         "        signal.raise_signal(signal.SIGINT)\n"

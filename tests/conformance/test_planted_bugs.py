@@ -43,8 +43,8 @@ BUGS = (
     Bug(
         "the version of a waiting job is not compared",
         "settle.py",
-        "if found is None or found.version != change.version or",
-        "if found is None or",
+        "if found is None or found.version != change.version:",
+        "if found is None:",
         "change_with_a_future_version_is_refused",
     ),
     Bug(

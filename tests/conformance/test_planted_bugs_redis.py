@@ -80,10 +80,10 @@ BUGS = (
         "key_that_is_taken_answers_the_job_that_has_it",
     ),
     Bug(
-        "due jobs are promoted early",
+        "due jobs are promoted late",
         "lua/waiting.lua",
         "call('ZRANGEBYSCORE', key, '-inf', now, 'WITHSCORES'",
-        "call('ZRANGEBYSCORE', key, '-inf', now + 1000, 'WITHSCORES'",
+        "call('ZRANGEBYSCORE', key, '-inf', now - 1000, 'WITHSCORES'",
         "due_job_is_taken_exactly_when_it_is_due",
     ),
     Bug(

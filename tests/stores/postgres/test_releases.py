@@ -20,7 +20,7 @@ from tests.stores.postgres.recount import complaints
 CHANGE = Bug(
     "another release",
     "functions/take_jobs.sql",
-    "from picked as p order by p.lane, p.id;",
+    "from picked as p order by p.lane, coalesce(p.ready_at, ready_at(null, p.id)), p.id;",
     "from picked as p where p.version >= 0 order by p.lane, p.id;",
     "",
 )
