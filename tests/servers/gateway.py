@@ -62,9 +62,13 @@ class Gateway:
                 there, back = await asyncio.open_connection("127.0.0.1", self._target)
                 await asyncio.gather(self._carry(reader, back, link, is_request=True), self._carry(there, writer, link))
         finally:
-            for end in (back, writer):
-                if end is not None:
-                    end.close()
+            ends = [end for end in (back, writer) if end is not None]
+            for end in ends:
+                end.close()
+            for end in ends:
+                # The event loop ends with the gateway: it would not close what is only about to be closed.
+                with suppress(OSError):
+                    await end.wait_closed()
 
     async def _carry(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, link: "_Link", *, is_request: bool = False

@@ -20,16 +20,21 @@ class ScriptConnections:
         self._busy.add(connection)
         try:
             await connection.send_command(*parts)
-            return await connection.read_response()
-        except (redis_errors.ConnectionError, redis_errors.TimeoutError):
-            # The server went away, and with it the other end of every idle connection.
-            await self.disconnect_idle()
+            reply = await connection.read_response()
+        except redis_errors.ResponseError:
+            self._idle.append(connection)
+            raise
+        except BaseException as error:
+            # A reply may be left to be read, which the next call would take for its own.
+            await connection.disconnect(nowait=True)
+            if isinstance(error, redis_errors.ConnectionError | redis_errors.TimeoutError):
+                # The server went away, and with it the other end of every idle connection.
+                await self.disconnect_idle()
             raise
         finally:
             self._busy.discard(connection)
-            # redis-py disconnects after any error that leaves a reply to be read, and when the call is cancelled.
-            if connection.is_connected:
-                self._idle.append(connection)
+        self._idle.append(connection)
+        return reply
 
     async def disconnect_idle(self) -> None:
         """Close the connections that no call uses."""
