@@ -130,11 +130,12 @@ async def check_limit_leaks_no_slot_however_an_attempt_ends(store: Store) -> Non
 
 async def check_refused_change_frees_no_slot(store: Store) -> None:
     await update_limits(store, LimitUpdate(subject="task", name="send", max_running=1))
-    await enqueue(store, *new_jobs(store, 3))
+    await enqueued(store)
     worker = await Worker.open(store)
     leased = await worker.one(3)
     await store.apply([make(leased, Return(crashed=True))], START)
     again = await worker.one(3)
+    await enqueue(store, *new_jobs(store, 2))
     for _ in range(2):
         await worker.settle(succeed(leased))
     expect_equal(await worker.take(3), [], "jobs leased after a refused result")
