@@ -5,7 +5,7 @@ import os
 import shutil
 import sqlite3
 import stat
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import AsyncExitStack, closing
 from pathlib import Path
 
@@ -21,18 +21,6 @@ from tests.stores.sqlite.processes import PATIENCE, Program
 from tests.stores.sqlite.recount import complaints, stored_ids
 
 NAMES = ("", "-wal", "-shm")
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "jobs.db"
-
-
-@pytest.fixture
-async def store(path: Path) -> AsyncIterator[SqliteStore]:
-    store = SqliteStore(path)
-    yield store
-    await store.close()
 
 
 def beside(path: Path, end: str) -> Path:

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
 from time import perf_counter
@@ -32,18 +31,6 @@ from tests.stores.sqlite.recount import stored_ids
 from tests.stores.sqlite.test_bad_files import filled, outcome, run, set_rights
 
 ROOT = Path.cwd()
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "jobs.db"
-
-
-@pytest.fixture
-async def store(path: Path) -> AsyncIterator[SqliteStore]:
-    store = SqliteStore(path)
-    yield store
-    await store.close()
 
 
 def run_script(script: str, path: Path) -> str:
