@@ -55,7 +55,7 @@ class Terms(Record):
 
 
 ONCE = Terms(lease=2.0, heartbeat=0.5, times=1)
-OFTEN = Terms(lease=15.0, heartbeat=5.0, times=20, at_once=4)
+OFTEN = Terms(lease=15.0, heartbeat=5.0, times=int(os.environ.get("REPRIEVE_FAULTS_TIMES", "20")), at_once=4)
 
 
 class Tree:
@@ -370,7 +370,7 @@ async def play(scene: Callable[[Stage], Awaitable[None]], folder: Path, terms: T
 on_all_terms = pytest.mark.parametrize(
     "terms", [pytest.param(ONCE, id="once"), pytest.param(OFTEN, id="often", marks=pytest.mark.faults)]
 )
-"""Runs a test once with a short lease, and for `make faults` twenty times at the defaults."""
+"""Runs a test once with a short lease, and for `make faults` `REPRIEVE_FAULTS_TIMES` times, or 20, at the defaults."""
 
 
 def flow(scene: Callable[[Stage], Awaitable[None]]) -> Callable[[Path, Terms, Grounds], Awaitable[None]]:
