@@ -9,6 +9,7 @@ from collections.abc import Collection
 from typing import Any, TypeAlias
 
 from reprieve.stores.redis.error_mapping import DRIVER_ERRORS, closed_as_broken
+from reprieve.stores.redis.servers import Servers
 
 StreamId: TypeAlias = tuple[int, int]
 """The id of a stream entry: milliseconds and a number."""
@@ -38,9 +39,9 @@ def parse_stream_id(text: bytes | str) -> StreamId:
 class Listener:
     """Reads the notifications of one partition, from the first wait until it is closed."""
 
-    def __init__(self, client: Any, key: str) -> None:  # noqa: ANN401 - a client of one of several kinds
-        """Take a client, of which the listener uses one connection, and the stream's key."""
-        self._client = client
+    def __init__(self, servers: Servers, key: str) -> None:
+        """Take the servers, to one of which the listener uses a connection, and the stream's key."""
+        self._servers = servers
         self._key = key
         self._last: StreamId | None = None
         self._notified: dict[str, StreamId] = {}
@@ -91,15 +92,12 @@ class Listener:
             self._take(_entries(found))
 
     async def _read(self) -> Any:  # noqa: ANN401 - the shape depends on client and protocol
-        # A client of a Cluster that does not know the slots yet asks any node, and would be redirected.
-        await self._client.initialize()
+        node = await self._servers.node_of(self._key)
         if self._last is None:
-            last = await self._client.execute_command("XREVRANGE", self._key, "+", "-", "COUNT", 1)
+            last = await node.execute("XREVRANGE", self._key, "+", "-", "COUNT", 1)
             self._last = parse_stream_id(last[0][0]) if last else (0, 0)
         after = f"{self._last[0]}-{self._last[1]}"
-        return await self._client.execute_command(
-            "XREAD", "COUNT", MAX_NOTIFICATIONS, "BLOCK", _BLOCK_MS, "STREAMS", self._key, after
-        )
+        return await node.block("XREAD", "COUNT", MAX_NOTIFICATIONS, "BLOCK", _BLOCK_MS, "STREAMS", self._key, after)
 
     def _take(self, entries: list[tuple[bytes, list[bytes]]]) -> None:
         for text, fields in entries:
