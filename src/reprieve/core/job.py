@@ -4,6 +4,7 @@ from typing import Literal, TypeAlias
 
 from msgspec.structs import force_setattr
 
+from reprieve.core.headers import Headers
 from reprieve.core.policy import Override
 from reprieve.core.record import Record
 from reprieve.core.text import MAX_PERSON_CHARS, clean
@@ -113,6 +114,8 @@ class Job(Record):
     deadline_from_at: int | None = None
     """The instant from which the time until the deadline counts: that of the last manual retry or revival; None: of
     the enqueue."""
+    headers: Headers | None = None
+    """What travels with the job besides its arguments; None when it has none."""
 
     @property
     def limit(self) -> int | None:

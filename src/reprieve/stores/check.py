@@ -16,6 +16,7 @@ from reprieve.core import values
 from reprieve.core.change import Change
 from reprieve.core.duration import MAX_DURATION_SECONDS
 from reprieve.core.fairness.settings import MAX_WEIGHT, MIN_WEIGHT
+from reprieve.core.headers import check_headers
 from reprieve.core.ids import is_id
 from reprieve.core.job import HIGH, LOW, Job
 from reprieve.core.move import Succeed
@@ -66,6 +67,7 @@ def _is_plain(job: Job) -> bool:
             and (job.deadline_at is None or (job.deadline_at.__class__ is int and job.deadline_at >> _AT_BITS == 0))
             and (job.override is None or job.override.__class__ is Override)
             and (job.key_ttl is None or (job.key_ttl.__class__ is float and 0 <= job.key_ttl <= MAX_DURATION_SECONDS))
+            and (job.headers is None or check_headers(job.headers) is job.headers)
         )
     except TypeError:  # a name or number that cannot be hashed
         return False
@@ -104,8 +106,9 @@ def _plain(job: Job) -> Job:
         if not isinstance(value := getattr(job, name), kind):
             message = f"{name} of a job must be {what}, got {values.shown(value)}"
             raise ValidationError(message)
+    facts["headers"] = None if job.headers is None else check_headers(job.headers)
     is_plain = all(type(getattr(job, name)) is type(value) for name, value in facts.items())
-    return job if is_plain else replace(job, **facts)
+    return job if is_plain and facts["headers"] is job.headers else replace(job, **facts)
 
 
 def _check_duration(value: object, name: str) -> float:
