@@ -9,7 +9,7 @@ from reprieve.core.policy import Override
 from reprieve.core.record import Record
 from reprieve.core.text import MAX_PERSON_CHARS, clean
 from reprieve.core.values import text
-from reprieve.core.verdict import Kind
+from reprieve.core.verdict import Kind, Scope
 from reprieve.errors import ValidationError
 
 State: TypeAlias = Literal["waiting", "running", "succeeded", "dead", "cancelled"]
@@ -26,12 +26,21 @@ HIGH, NORMAL, LOW = 1, 5, 9
 
 
 class Cause(Record):
-    """Why an attempt failed, as stored with the job."""
+    """Why an attempt failed, as stored with the job and its event."""
 
     reason: str
     code: str = ""
     kind: Kind = "unknown"
     fingerprint: str = ""
+    type: str = ""
+    """The exception's class with its module; empty when there was no exception."""
+    rule: str = ""
+    """The rule that classified the failure."""
+    scope: Scope = "job"
+    duration: float | None = None
+    """Seconds that the attempt took; None when that is not known."""
+    traceback: str = ""
+    """The end of the traceback, of the last failure only: events are stored without it."""
 
 
 class Signed(Record):
