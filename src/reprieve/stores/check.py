@@ -22,8 +22,9 @@ from reprieve.core.job import HIGH, LOW, Job
 from reprieve.core.move import Succeed
 from reprieve.core.policy import Override
 from reprieve.core.rate import Rate
+from reprieve.core.text import clean
 from reprieve.errors import InvalidId, PayloadTooLarge, ValidationError
-from reprieve.stores.protocol import Filter, LimitUpdate
+from reprieve.stores.protocol import MAX_FAILURE_BYTES, FailureGroup, Filter, LimitUpdate
 
 _AT_BITS: Final = 48
 MAX_AT: Final = (1 << _AT_BITS) - 1
@@ -178,6 +179,22 @@ def check_filter(wanted: Filter) -> Filter:
             for name, value in facts.items()
             if value is not None
         },
+    )
+
+
+def check_failure_group(group: FailureGroup) -> FailureGroup:
+    """Return a group of failures with plain values; raise a `ValidationError` for one that cannot be kept."""
+    traceback = values.text(group.traceback, "traceback of a group of failures", ValidationError)
+    if len(traceback.encode(errors="replace")) > MAX_FAILURE_BYTES:
+        message = f"the traceback of a group of failures must have at most {MAX_FAILURE_BYTES:,} bytes"
+        raise ValidationError(message)
+    return FailureGroup(
+        fingerprint=values.name(group.fingerprint, "fingerprint"),
+        template=clean(values.text(group.template, "template", ValidationError)),
+        type=values.name(group.type, "type of a group of failures", may_be_empty=True),
+        traceback=traceback.encode(errors="replace").decode(),
+        first_seen_at=values.whole(group.first_seen_at, "first_seen_at", ValidationError, 0, MAX_AT),
+        last_seen_at=values.whole(group.last_seen_at, "last_seen_at", ValidationError, 0, MAX_AT),
     )
 
 
