@@ -79,6 +79,11 @@ def with_traceback(failure: Failure, error: BaseException) -> Failure:
     return replace(failure, traceback=describe(error))
 
 
+def with_full_traceback(failure: Failure, error: BaseException) -> Failure:
+    """Return a failure with the traceback of an exception and all its frames."""
+    return replace(failure, full_traceback=describe(error, FULL))
+
+
 def describe(error: BaseException, size: Size = SHORT) -> str:
     """Return the traceback of an exception and of what led to it, the newest last as Python prints it.
 
