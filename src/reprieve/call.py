@@ -1,11 +1,25 @@
 """A call of a task that is to be enqueued: its encoded arguments, and the options of its job."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Generic, TypedDict, TypeVar
 
+from msgspec import structs
+
+from reprieve.context import Running
 from reprieve.core import values
 from reprieve.core.duration import Duration, milliseconds, seconds
+from reprieve.core.headers import (
+    NO_HEADERS,
+    Headers,
+    check_headers,
+    require_job_id,
+    require_own_headers,
+    require_tags,
+    require_traceparent,
+    require_user,
+)
 from reprieve.core.job import Job
 from reprieve.core.policy import Override
 from reprieve.declaration import Declaration, Dependency, require_dependency, require_priority
@@ -41,6 +55,19 @@ class Options(TypedDict, total=False):
     retry_delay: Duration
     max_retry_delay: Duration
     """Retry settings for this job alone."""
+    tags: Sequence[str]
+    """Other tags than the task's."""
+    headers: Mapping[str, str]
+    """Names and texts of your own, which travel with the job."""
+    user: str
+    """The person or account, inside of the tenant, that the job is done for."""
+    sla: Duration
+    """How long after its enqueue the job should have ended; nothing ends it then."""
+    linked: str
+    """The id of another job that this one has to do with."""
+    traceparent: str
+    """The W3C trace context; without it, that of the job that enqueues this one."""
+    tracestate: str
     connection: object
     """A connection with an open transaction: the job exists if that transaction commits, and not otherwise.
     None: store the job at once."""
@@ -49,7 +76,7 @@ class Options(TypedDict, total=False):
 class Terms:
     """What all jobs that are enqueued with the same task and options have in common, computed once."""
 
-    __slots__ = ("at", "connection", "deadline", "declaration", "delay", "model", "options")
+    __slots__ = ("at", "connection", "deadline", "declaration", "delay", "headers", "model", "options", "sla")
 
     def __init__(self, declaration: Declaration, options: Options) -> None:
         """Check the options, and make the job that the others are copies of."""
@@ -66,6 +93,10 @@ class Terms:
         """The time before which it must not start, in milliseconds since 1970."""
         self.deadline = milliseconds(seconds(options["deadline"], "deadline")) if "deadline" in options else None
         """Milliseconds after its enqueue in which it may start; None: as the policy says."""
+        sla = seconds(options["sla"], "sla") if "sla" in options else declaration.sla
+        self.sla = None if sla is None else milliseconds(sla)
+        """Milliseconds after its enqueue in which it should have ended."""
+        self.headers = _headers(declaration, options)
         self.model = Job(
             id="",
             task=declaration.name,
@@ -80,6 +111,21 @@ class Terms:
             created_at=0,
             due_at=0,
         )
+
+    def headers_at(self, now: int, running: Running | None) -> Headers | None:
+        """Return the headers of a job that is enqueued at `now`, by the job that is running if there is one.
+
+        Of the running job only its id and its trace context are inherited: tags, user and headers of its own are not.
+        """
+        headers = self.headers
+        if running is not None:
+            above = running.job.headers or NO_HEADERS
+            headers = structs.replace(headers or NO_HEADERS, parent=running.id)
+            if above.traceparent and not headers.traceparent:
+                headers = structs.replace(headers, traceparent=above.traceparent, tracestate=above.tracestate)
+        if self.sla is not None:
+            headers = structs.replace(headers or NO_HEADERS, sla_at=now + self.sla)
+        return headers
 
 
 class Call(Generic[R_co]):
@@ -122,6 +168,27 @@ def _checked(options: Options) -> Options:
 
 
 _TEXTS = frozenset({"tenant", "queue", "key", "group"})
+
+
+def _headers(declaration: Declaration, options: Options) -> Headers | None:
+    """Return the headers that all jobs with these options have; None when there are none."""
+    headers = NO_HEADERS
+    if declaration.tags or not options.keys().isdisjoint(_OF_HEADERS):
+        headers = Headers(
+            tags=require_tags(options.get("tags", declaration.tags), "option tags of a job"),
+            own=require_own_headers(options.get("headers", {}), "option headers of a job"),
+            user=require_user(options.get("user", ""), "option user of a job"),
+            linked=require_job_id(options["linked"], "option linked of a job") if "linked" in options else "",
+            traceparent=require_traceparent(options["traceparent"]) if "traceparent" in options else "",
+            tracestate=options.get("tracestate", ""),
+        )
+    if headers.tracestate and not headers.traceparent:
+        message = "option tracestate of a job needs the option traceparent, which it adds to"
+        raise ValidationError(message)
+    return None if headers == NO_HEADERS else check_headers(headers)
+
+
+_OF_HEADERS = frozenset({"tags", "headers", "user", "linked", "traceparent", "tracestate"})
 
 
 def _override(options: Options) -> Override | None:

@@ -1,10 +1,12 @@
 """The running job, as the task that runs it sees it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextvars import ContextVar
+from types import MappingProxyType
 
 from reprieve.config import Settings
+from reprieve.core.headers import NO_HEADERS
 from reprieve.core.job import Job
 from reprieve.errors import NotRunning, PayloadTooLarge
 from reprieve.json_data import dump
@@ -47,6 +49,31 @@ class Running:
     def attempt(self) -> int:
         """Which attempt this is, counted from 1."""
         return self.job.attempt
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The job's tags."""
+        return (self.job.headers or NO_HEADERS).tags
+
+    @property
+    def user(self) -> str:
+        """The person or account that the job is done for."""
+        return (self.job.headers or NO_HEADERS).user
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers of your own that the job was enqueued with."""
+        return MappingProxyType((self.job.headers or NO_HEADERS).own)
+
+    @property
+    def traceparent(self) -> str:
+        """The W3C trace context in which the job was enqueued; empty if there was none."""
+        return (self.job.headers or NO_HEADERS).traceparent
+
+    @property
+    def tracestate(self) -> str:
+        """What tracing systems keep beside the `traceparent`."""
+        return (self.job.headers or NO_HEADERS).tracestate
 
     @property
     def idempotency_key(self) -> str:

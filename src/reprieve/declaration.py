@@ -2,13 +2,14 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, TypedDict, cast, get_args
 
 from reprieve.codec import Codec
 from reprieve.core import values
 from reprieve.core.duration import Duration, seconds
+from reprieve.core.headers import require_tags
 from reprieve.core.job import HIGH, LOW, NORMAL
 from reprieve.core.policy import Policy
 from reprieve.core.suggestion import nearest, suggest
@@ -36,6 +37,9 @@ class TaskOptions(TypedDict, total=False):
     executor: Executor | None
     result_ttl: Duration
     """How long its result is kept; results are not kept unless given."""
+    tags: Sequence[str]
+    sla: Duration
+    """How long after its enqueue a job should have ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +65,9 @@ class Declaration:
     """Seconds that an attempt may take; None: the setting `stuck_after`."""
     result_ttl: float = 0.0
     """Seconds for which a result is kept; 0 keeps none."""
+    tags: tuple[str, ...] = ()
+    sla: float | None = None
+    """Seconds after its enqueue in which a job should have ended."""
 
     def dependency_of(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> str:
         """Return the dependency of a call; computed once, at enqueue."""
@@ -145,6 +152,8 @@ def declare(function: Callable[..., object], options: TaskOptions, policies: Map
         priority=require_priority(options.get("priority", NORMAL), f"of task {name}", InvalidTask),
         timeout=limit,
         result_ttl=seconds(options.get("result_ttl", 0.0), f"result_ttl of task {name}"),
+        tags=require_tags(options.get("tags", ()), f"tags of task {name}"),
+        sla=seconds(options["sla"], f"sla of task {name}") if "sla" in options else None,
     )
 
 
@@ -194,7 +203,10 @@ _OF_POLICIES = {
 }
 """Options that belong to the policy of a task, and how they are written there."""
 
-_OF_JOBS = ("tenant", "key", "key_ttl", "delay", "at", "group", "connection")
+_OF_JOBS = (
+    *("tenant", "key", "key_ttl", "delay", "at", "group", "connection"),
+    *("headers", "user", "linked", "traceparent", "tracestate"),
+)
 
 
 def _unknown(name: str, option: str, value: object) -> str:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from reprieve.bulk import Sending, attached
 from reprieve.call import Call
 from reprieve.clock import Clock, ticks
+from reprieve.context import running_job
 from reprieve.core.job import Job
 from reprieve.core.values import shown
 from reprieve.errors import StoreError, TaskNotImportable, ValidationError
@@ -159,6 +160,7 @@ class Producer:
             waiting_for="schedule" if due_at > now else "turn",
             deadline_at=policy.deadline_of(now) if terms.deadline is None else now + terms.deadline,
             max_attempts=policy.max_attempts,
+            headers=terms.headers_at(now, running_job()),
         )
 
     def _batches(self, calls: Iterable[Call[R]]) -> Iterator[list[Call[R]] | Call[R]]:

@@ -9,15 +9,20 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
+from reprieve.core import change
+from reprieve.core.cause import cause_of
 from reprieve.core.job import Job
+from reprieve.core.move import Dead
 from reprieve.core.outcome import Failed
 from reprieve.core.policy import Policy
 from reprieve.frames import count_as_own
 from reprieve.signals import Fail, Retry
 from reprieve.worker import logs, tracebacks
+from reprieve.worker.job_logging import log_settled
 from reprieve.worker.runner import outcome_of
-from reprieve.worker.tracebacks import MAX_CHARS, MAX_FRAMES, MAX_GROUP, describe
+from reprieve.worker.tracebacks import FULL, SHORT, describe
 
 JOB = Job(id="j", task="send", created_at=0, due_at=0)
 HERE = Path(__file__).name
@@ -116,7 +121,7 @@ def test_a_group_shows_the_first_few_of_its_exceptions() -> None:
     assert "ExceptionGroup: many (11 sub-exceptions)" in text
     assert "  |     return json.loads" in text
     assert "  | ValueError: number 0" in text
-    assert f"… {11 - MAX_GROUP} more exceptions …" in text
+    assert f"… {11 - SHORT.group} more exceptions …" in text
     assert "number 5" not in text
 
 
@@ -153,8 +158,8 @@ def chained(levels: int) -> None:
 def test_the_size_is_bounded_and_the_end_is_kept(send: Callable[[], object]) -> None:
     error = raised(send)
     text = describe(error)
-    assert len(text) <= MAX_CHARS
-    assert text.count("  File ") <= 5 * MAX_FRAMES
+    assert len(text) <= SHORT.chars
+    assert text.count("  File ") <= 5 * SHORT.frames
     assert type(error).__name__ in text
 
 
@@ -238,12 +243,35 @@ def logging_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[logs.Level], None]:
     return say
 
 
-def test_a_traceback_is_made_only_where_the_log_shows_it(logging_at: Callable[[logs.Level], None]) -> None:
-    for level, is_made in (("debug", True), ("info", True), ("warning", True), ("error", False)):
+def test_a_traceback_is_made_for_the_job_and_logged_only_where_the_log_shows_it(
+    logging_at: Callable[[logs.Level], None],
+) -> None:
+    for level, is_shown in (("debug", True), ("info", True), ("warning", True), ("error", False)):
         logging_at(level)  # type: ignore[arg-type]  # the words above
         outcome = outcome_of(raised(parse), JOB, Policy(), 0)
         assert isinstance(outcome, Failed)
-        assert bool(outcome.failure.traceback) == is_made
+        cause = cause_of(outcome.failure, outcome.verdict)
+        assert cause.traceback == outcome.failure.traceback
+        dead = change.make(change.lease(JOB, "w", 0).job, Dead(death="permanent", cause=cause), 0)
+        with capture_logs() as lines:
+            log_settled(dead, outcome.failure)
+        assert ("traceback" in lines[0]) == is_shown
+
+
+def test_a_full_traceback_shows_the_frames_of_libraries() -> None:
+    text = describe(raised(parse), FULL)
+    assert text.count("  File ") == 5
+    assert "in JSONDecoder.raw_decode" in text
+    assert "frames in" not in text
+
+
+def test_a_full_traceback_is_bounded_too() -> None:
+    for send in (lambda: deep(500), lambda: chained(50), lambda: (_ for _ in ()).throw(ValueError("a\n" * 100_000))):
+        error = raised(send)
+        text = describe(error, FULL)
+        assert len(text) <= FULL.chars
+        assert type(error).__name__ in text
+    assert describe(raised(lambda: deep(50)), FULL).count("    deep(levels - 1)\n") == 50
 
 
 def test_signals_show_where_they_were_raised(logging_at: Callable[[logs.Level], None]) -> None:

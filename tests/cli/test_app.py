@@ -220,3 +220,46 @@ def test_a_configured_app_is_all_that_a_worker_needs(shop: str, tmp_path: Path) 
     (tmp_path / "reprieve.toml").write_text(f'app = "{shop}"')
     (tmp_path / f"{shop[:-4]}.py").write_text("raise SystemExit(7)")
     assert "SystemExit: 7" in process("worker").stderr
+
+
+# headers
+
+
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+def enqueued_with(shop: str, *words: str) -> dict[str, object]:
+    job = answer("enqueue", "send_welcome", "1", "--app", shop, *words)["id"]
+    shown: dict[str, object] = answer("jobs", "show", job, "--app", shop)
+    return shown
+
+
+def test_headers_can_be_said_on_the_command_line(shop: str) -> None:
+    words = ("--tag", "nightly", "--tag", "eu", "--header", "origin=a=b", "--user", "ana", "--sla", "1m")
+    shown = enqueued_with(shop, *words)
+    headers = shown["headers"]
+    assert isinstance(headers, dict)
+    assert (headers["tags"], headers["own"], headers["user"]) == (["nightly", "eu"], {"origin": "a=b"}, "ana")
+    assert headers["slaAt"] == int(str(shown["createdAt"])) + 60_000
+
+
+def test_a_command_takes_the_trace_of_its_environment(shop: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRACEPARENT", TRACE)
+    monkeypatch.setenv("TRACESTATE", "vendor=1")
+    headers = enqueued_with(shop)["headers"]
+    assert headers == {"traceparent": TRACE, "tracestate": "vendor=1"}
+
+
+def test_a_malformed_trace_of_the_environment_is_dropped(shop: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRACEPARENT", "00-nonsense")
+    assert enqueued_with(shop)["headers"] is None
+
+
+def test_a_bad_header_on_the_command_line_is_refused_in_one_line(shop: str) -> None:
+    for words, said in (
+        (("--header", "origin"), "--header must have the form name=value, got 'origin'"),
+        (("--header", "Origin=x"), "names in option headers of a job must be 1–64 of the characters"),
+        (("--tag", "a\tb"), "each of option tags of a job must be 1–64 printable characters"),
+        (("--user", "x" * 257), "option user of a job must be 0–256 printable characters"),
+    ):
+        assert said in complaint("enqueue", "send_welcome", "1", "--app", shop, *words, status=2)

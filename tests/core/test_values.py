@@ -9,8 +9,9 @@ from fractions import Fraction
 import pytest
 
 from reprieve.core.backoff import Bounded, Capped, Equal, Exponential, Formula, Full, PlusMinus, fast_then_slow, fixed
+from reprieve.core.cause import cause_of
 from reprieve.core.classify import judge
-from reprieve.core.decide import Conditions, cause_of, decide
+from reprieve.core.decide import Conditions, decide
 from reprieve.core.duration import MAX_DURATION_SECONDS, clamp, seconds
 from reprieve.core.failure import Failure, read
 from reprieve.core.job import Job
@@ -290,9 +291,7 @@ def test_a_wait_that_is_no_number_is_reported_and_the_standard_backoff_used(wait
 
 
 def test_a_message_without_a_printable_character_still_has_a_reason() -> None:
-    assert (
-        cause_of(Failed(failure=Failure(message="\0\x1b"), verdict=Verdict(kind="transient"))).reason == "unknown error"
-    )
+    assert cause_of(Failure(message="\0\x1b"), Verdict(kind="transient")).reason == "unknown error"
 
 
 def test_equal_and_bounded_jitter_take_any_number() -> None:

@@ -91,7 +91,7 @@ def test_the_groups_of_fields_are_those_of_the_code() -> None:
 def test_every_number_is_that_of_the_code() -> None:
     worker = (ROOT / "docs/operate/worker.md").read_text("utf-8")
     for page, text, number in (
-        (PAGE, "within 2,048 characters", tracebacks.MAX_CHARS == 2_048),
+        (PAGE, "within 2,048 characters", tracebacks.SHORT.chars == 2_048),
         (PAGE, "after 10 s; after 60 s", (lifespans.SLOW_AFTER_SECONDS, lifespans.START_TIMEOUT_SECONDS) == (10, 60)),
         (PAGE, "at most every 10 s", logtext.PARKED_EVERY_SECONDS == 10),
         (PAGE, "again after a minute", logtext.REPEAT_AFTER_SECONDS == 60),

@@ -17,6 +17,7 @@ from reprieve.stores.open import open_store
 from reprieve.stores.protocol import MAX_PAYLOAD_BYTES, Store
 from reprieve.testing import FakeClock
 from reprieve.testing.conformance.stage import START, Worker, new_job
+from reprieve.worker.failure_groups import FailureGroups
 from reprieve.worker.gates import Gates
 from reprieve.worker.settlement import Settlement
 from tests.flows.ground import Grounds
@@ -51,7 +52,7 @@ async def test_two_bad_jobs_at_the_head_do_not_keep_a_gate_held(store: Store) ->
     held = Gate(dependency="mail", mode="held", since_at=START, down_at=START, probe_at=START + 1_000)
     await write_gate(store, open_gate("mail"), held, START)
     gates = Gates(store, clock, lambda _: 0)
-    settlement = Settlement(Registry(Settings()), gates, clock, MAX_PAYLOAD_BYTES)
+    settlement = Settlement(Registry(Settings()), gates, clock, MAX_PAYLOAD_BYTES, FailureGroups(store, clock))
     worker = await Worker.open(store)
     fates: dict[str, Outcome] = {job.id: overran(job, 1.0, START) for job in bad}
     probed: list[Job] = []

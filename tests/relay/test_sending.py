@@ -10,6 +10,7 @@ import pytest
 
 from reprieve import Reprieve
 from reprieve.config import Settings
+from reprieve.core.headers import Headers
 from reprieve.errors import InvalidUrl, JobNotFound, PayloadTooLarge, StoreError, ValidationError
 from reprieve.stores.open import open_outbox
 from reprieve.stores.outbox import Contents
@@ -45,9 +46,12 @@ async def test_a_job_arrives_as_it_was_made(shop: Shop) -> None:
         "max_attempts": 7,
         "deadline": "2h",
     }
-    (job_id,) = shop.send(delay="1h", key="welcome", key_ttl="3h", **options)
+    headers: dict[str, Any] = {"tags": ["nightly"], "user": "ana", "headers": {"origin": "import"}, "sla": "5m"}
+    (job_id,) = shop.send(delay="1h", key="welcome", key_ttl="3h", **options, **headers)
     await shop.drain()
     job = await shop.app.job(job_id).afetch()
+    sla_at = job.created_at + 300_000
+    assert job.headers == Headers(tags=("nightly",), user="ana", own={"origin": "import"}, sla_at=sla_at)
     assert (job.tenant, job.queue, job.priority, job.group, job.key, job.key_ttl) == (
         *("acme", "mail", 2, "g", "welcome"),
         10_800,

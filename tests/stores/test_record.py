@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from msgspec.structs import fields, replace
 
+from reprieve.core.headers import Headers
 from reprieve.core.ids import created_at, id_to_bytes
 from reprieve.core.job import CancelRequest, Cause, Job, Suspicion
 from reprieve.core.policy import Override
@@ -70,7 +71,22 @@ FIRST_FULL: Final = replace(
 )
 """It sets every field that the first records had."""
 SUSPECT: Final = replace(FIRST_FULL, suspicion=Suspicion(sessions=1, processes=2))
-FULL: Final = replace(SUSPECT, deadline_from_at=AT + 75_000)
+NEW_DEADLINE: Final = replace(SUSPECT, deadline_from_at=AT + 75_000)
+HEADERS: Final = Headers(
+    traceparent="00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+    tracestate="vendor=1",
+    tags=("nightly", "eu"),
+    parent="0199c82c-c000-7abc-8def-2f6e11c40ae2",
+    linked="0199c82c-c000-7abc-8def-2f6e11c40ae3",
+    operation="import-7",
+    credits=3,
+    sla_at=AT + 90_000,
+    region="eu-west-1",
+    user="ana",
+    own={"origin": "import"},
+)
+TAGGED: Final = replace(FRESH, headers=Headers(tags=("nightly",)))
+FULL: Final = replace(NEW_DEADLINE, headers=HEADERS)
 """It sets every packed field."""
 GOLDEN: Final = {
     "fresh": (
@@ -127,7 +143,7 @@ GOLDEN: Final = {
         ),
     ),
     "with a new deadline": (
-        FULL,
+        NEW_DEADLINE,
         (
             "95c4167b22746f223a2261406578616d706c652e636f6d227d0acf00000199cd531c00cb404e000000000000dc0015cf"
             "00000199c82cbffbcf00000199c82dbde8a977656c636f6d652d37cb40ac20000000000083ab6d6178417474656d7074"
@@ -136,6 +152,28 @@ GOLDEN: Final = {
             "6e7369656e74ab66696e6765727072696e74a83562653163306465cf00000199c82daa6003cf00000199c82dd170a473"
             "6d747002a6706f69736f6ecf00000199c82df8800406c382a873657373696f6e7301a970726f63657373657302cf0000"
             "0199c82de4f8"
+        ),
+    ),
+    "with a tag": (
+        TAGGED,
+        "96c4167b22746f223a2261406578616d706c652e636f6d227d0ac0cb404e000000000000c081a47461677391a76e696768746c79",
+    ),
+    "with all headers": (
+        FULL,
+        (
+            "96c4167b22746f223a2261406578616d706c652e636f6d227d0acf00000199cd531c00cb404e000000000000dc0015cf"
+            "00000199c82cbffbcf00000199c82dbde8a977656c636f6d652d37cb40ac20000000000083ab6d6178417474656d7074"
+            "7303aa726574727944656c6179cb3ff8000000000000ad6d6178526574727944656c6179cb404e0000000000000c07cb"
+            "401200000000000084a6726561736f6ead34353120747279206c61746572a4636f6465a3343531a46b696e64a9747261"
+            "6e7369656e74ab66696e6765727072696e74a83562653163306465cf00000199c82daa6003cf00000199c82dd170a473"
+            "6d747002a6706f69736f6ecf00000199c82df8800406c382a873657373696f6e7301a970726f63657373657302cf0000"
+            "0199c82de4f88bab7472616365706172656e74d93730302d346266393266333537376233346461366133636539323964"
+            "30653065343733362d303066303637616130626139303262372d3031aa74726163657374617465a876656e646f723d31"
+            "a47461677392a76e696768746c79a26575a6706172656e74d92430313939633832632d633030302d376162632d386465"
+            "662d326636653131633430616532a66c696e6b6564d92430313939633832632d633030302d376162632d386465662d32"
+            "6636653131633430616533a96f7065726174696f6ea8696d706f72742d37a76372656469747303a5736c614174cf0000"
+            "0199c82e1f90a6726567696f6ea965752d776573742d31a475736572a3616e61a36f776e81a66f726967696ea6696d70"
+            "6f7274"
         ),
     ),
 }
@@ -200,6 +238,10 @@ def test_a_fresh_job_is_packed_without_rare_fields() -> None:
     assert msgspec.msgpack.decode(pack(FRESH)) == [FRESH.payload, 10, None, 60.0]
 
 
+def test_headers_of_a_fresh_job_are_packed_without_rare_fields() -> None:
+    assert msgspec.msgpack.decode(pack(TAGGED)) == [FRESH.payload, 10, None, 60.0, None, {"tags": ["nightly"]}]
+
+
 def test_rare_fields_are_packed_up_to_the_last_that_is_set() -> None:
     *_, rare = msgspec.msgpack.decode(pack(replace(FRESH, key="k")))
     assert rare == [None, None, "k"]
@@ -207,17 +249,18 @@ def test_rare_fields_are_packed_up_to_the_last_that_is_set() -> None:
 
 @pytest.mark.parametrize("count", range(len(fields(RareFields))))
 def test_a_record_with_fewer_fields_is_read_with_defaults(count: int) -> None:
-    *common, rare = msgspec.msgpack.decode(pack(FULL))
+    *common, rare, _ = msgspec.msgpack.decode(pack(FULL))
     older = unpack(msgspec.msgpack.encode([*common, rare[:count]]), FULL)
     for field in fields(RareFields)[:count]:
         assert getattr(older, field.name) == getattr(FULL, field.name)
     for field in fields(RareFields)[max(count, 2) :]:
         assert getattr(older, field.name) == field.default
+    assert older.headers is None
 
 
 def test_a_record_with_fields_of_a_newer_release_is_read() -> None:
-    *common, rare = msgspec.msgpack.decode(pack(FULL))
-    newer = msgspec.msgpack.encode([*common, [*rare, "new", {"newer": 1}], "newest"])
+    *common, rare, headers = msgspec.msgpack.decode(pack(FULL))
+    newer = msgspec.msgpack.encode([*common, [*rare, "new", {"newer": 1}], {**headers, "new": "x"}, "newest"])
     assert unpack(newer, FULL) == FULL
 
 

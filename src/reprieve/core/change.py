@@ -3,13 +3,13 @@
 Workers, recovery, people and expiry all make their changes here; the store applies a change whole or refuses it.
 """
 
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from reprieve.core.decide import Decision
 from reprieve.core.duration import milliseconds, seconds
 from reprieve.core.events import Event
 from reprieve.core.job import CancelRequest, Cause, Job, Signed
-from reprieve.core.move import Cancel, Dead, ManualRetry, Move, Revive, Start, evolve
+from reprieve.core.move import Cancel, Dead, ManualRetry, Move, Park, Retry, Revive, Start, evolve
 from reprieve.core.record import Record
 from reprieve.core.status import Status, status_of
 from reprieve.core.values import flag
@@ -56,11 +56,18 @@ def make(job: Job, move: Move, now: int) -> Change:
         at=now,
         attempt=after.attempt,
         version=after.version,
-        move=move,
+        move=_told(move),
         session=job.session,
         started_at=job.leased_at,
     )
     return Change(job=after, version=job.version, event=event, session=job.session)
+
+
+def _told(move: Move) -> Move:
+    """Return a move as its event tells it: without the traceback, of which only the job keeps the last one."""
+    if isinstance(move, Retry | Park | Dead) and move.cause.traceback:
+        return replace(move, cause=replace(move.cause, traceback=""))
+    return move
 
 
 def lease(job: Job, session: str, now: int) -> Change:
@@ -123,5 +130,5 @@ def revive(job: Job, now: int) -> Change:
 
 def expire(job: Job, now: int) -> Change:
     """Return the change that ends a waiting job past its deadline; the cause of its last failure stays."""
-    cause = job.cause or Cause(reason="its deadline passed before it could run", code="expired")
+    cause = job.cause or Cause(reason="its deadline passed before it could run", code="expired", rule="deadline")
     return make(job, Dead(death="expired", cause=cause), now)

@@ -9,8 +9,8 @@ from typing import TypeAlias, assert_never
 from msgspec.structs import replace
 
 from reprieve.core.backoff import STANDARD, require_wait
+from reprieve.core.cause import cause_of
 from reprieve.core.duration import clamp, milliseconds
-from reprieve.core.fingerprint import fingerprint
 from reprieve.core.gate import MAX_PROBE_SECONDS, Gate
 from reprieve.core.job import Cause, Death, Job, Suspicion
 from reprieve.core.move import Cancel, Dead, Park, Retry, Return, Snooze, Succeed
@@ -18,8 +18,6 @@ from reprieve.core.outcome import Crashed, Failed, Interrupted, Outcome, Snoozed
 from reprieve.core.policy import Policy
 from reprieve.core.policy_error import OnError, ignore
 from reprieve.core.record import Record
-from reprieve.core.redact import redact
-from reprieve.core.text import clean
 
 FailureDecision: TypeAlias = Retry | Park | Dead
 """What can follow a failed attempt."""
@@ -95,7 +93,7 @@ def decide_failure(job: Job, failed: Failed, policy: Policy, conditions: Conditi
     if max_attempts != job.max_attempts:
         job = replace(job, max_attempts=max_attempts)
     if not verdict.is_retryable:
-        return Dead(death=_death_of(failed), cause=cause_of(failed), charged=True, max_attempts=job.max_attempts)
+        return Dead(death=_death_of(failed), cause=_cause(failed), charged=True, max_attempts=job.max_attempts)
     if gate is None or verdict.scope != "dependency":
         return _retry(job, failed, policy, conditions)
     # A failure is charged only when the dependency is otherwise healthy and did not ask us to slow down. A failure
@@ -104,7 +102,7 @@ def decide_failure(job: Job, failed: Failed, policy: Policy, conditions: Conditi
     if gate.is_healthy and verdict.kind != "throttled" and not is_outage:
         return _retry(job, failed, policy, conditions)
     if _has_waited_enough(job, policy, conditions.now):
-        return Dead(death="expired", cause=cause_of(failed), spared=True, max_attempts=job.max_attempts)
+        return Dead(death="expired", cause=_cause(failed), spared=True, max_attempts=job.max_attempts)
     if gate.mode == "open":
         if verdict.is_unavailable:
             return _await_dependency(job, failed, policy, conditions)
@@ -113,25 +111,17 @@ def decide_failure(job: Job, failed: Failed, policy: Policy, conditions: Conditi
     # gate held. But a gate may be released long before: no job waits longer than the longest time between probes.
     probe_at = min(gate.probe_at or 0, _later(conditions.now, MAX_PROBE_SECONDS))
     due_at = _opens_at(policy, max(_later(conditions.now, MIN_SPARED_SECONDS), _later(probe_at, AFTER_PROBE_SECONDS)))
-    return Park(gate=gate.dependency, due_at=due_at, cause=cause_of(failed), max_attempts=job.max_attempts)
+    return Park(gate=gate.dependency, due_at=due_at, cause=_cause(failed), max_attempts=job.max_attempts)
 
 
-def cause_of(failed: Failed) -> Cause:
-    """Return the cause that is stored with the job."""
-    failure, verdict = failed.failure, failed.verdict
-    reason = clean(failure.message) or failure.type or "unknown error"
-    if failure.type == "KeyError" and failure.message:
-        # Its message is only the key.
-        reason = f"KeyError: {reason}"
-    cause = fingerprint(reason, type=failure.type, code=failure.code, frames=failure.frames)
-    # The stored text is shown in lists, logs and dashboards.
-    return Cause(reason=redact(reason), code=verdict.code, kind=verdict.kind, fingerprint=cause.id)
+def _cause(failed: Failed) -> Cause:
+    return cause_of(failed.failure, failed.verdict, failed.duration)
 
 
 def _retry(
     job: Job, failed: Failed, policy: Policy, conditions: Conditions, *, charged: bool = True
 ) -> FailureDecision:
-    cause, now = cause_of(failed), conditions.now
+    cause, now = _cause(failed), conditions.now
     is_late = job.deadline_at is not None and now >= job.deadline_at
     if charged and not is_late and job.limit is not None and job.charged + 1 >= job.limit:
         return Dead(death="exhausted", cause=cause, charged=True, max_attempts=job.max_attempts)
@@ -153,7 +143,7 @@ def _retry(
 
 def _await_dependency(job: Job, failed: Failed, policy: Policy, conditions: Conditions) -> Park | Dead:
     """Park a job whose dependency is unavailable while its gate is open; the wait grows with its own outage."""
-    cause, now = cause_of(failed), conditions.now
+    cause, now = _cause(failed), conditions.now
     since_at = now if job.parked_since_at is None else min(now, job.parked_since_at)
     outage = (now - since_at) / 1_000
     at_most = MAX_OUTAGE_WAIT_SECONDS if outage < LONG_OUTAGE_SECONDS else MAX_LONG_OUTAGE_WAIT_SECONDS
@@ -193,7 +183,7 @@ def _delay(job: Job, failed: Failed, policy: Policy, conditions: Conditions, *, 
 def _snooze(job: Job, delay: float, now: int) -> Snooze | Dead:
     due_at = _later(now, max(MIN_SNOOZE_SECONDS, clamp(delay)))
     if job.deadline_at is not None and due_at >= job.deadline_at:
-        return Dead(death="expired", cause=Cause(reason="snoozed past its deadline", code="expired"))
+        return Dead(death="expired", cause=Cause(reason="snoozed past its deadline", code="expired", rule="deadline"))
     return Snooze(due_at=due_at)
 
 
@@ -213,7 +203,7 @@ def _after_crash(job: Job, policy: Policy, *, alone: bool) -> Return | Dead:
         is_poison = before.sessions + 1 >= MAX_LOST_SESSIONS
     if not is_poison:
         return Return(crashed=True, alone=alone)
-    cause = Cause(reason=reason, code="poison", kind="poison")
+    cause = Cause(reason=reason, code="poison", kind="poison", rule="crashes")
     return Dead(death="poison", cause=cause, crashed=True, alone=alone)
 
 

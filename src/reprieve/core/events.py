@@ -1,4 +1,4 @@
-"""Events: the moves that happened to a job. Replaying a job's events rebuilds the job."""
+"""Events: the moves that happened to a job. Replaying a job's events rebuilds the job, but for its last traceback."""
 
 from collections.abc import Iterable
 
@@ -42,7 +42,7 @@ class Event(Record):
 
 
 def replay(job: Job, events: Iterable[Event]) -> Job:
-    """Return the job after these events, applied in order to the job as it was enqueued."""
+    """Return the job after these events, applied in order to the job as it was enqueued; its cause has no traceback."""
     for event in events:
         job = evolve(job, event.move, event.at)
     return job

@@ -39,7 +39,9 @@ class Failure(Record):
     frames: tuple[Frame, ...] = ()
     cause: "Failure | None" = None
     traceback: str = ""
-    """The traceback for the log; the worker makes it, since source lines are read from files."""
+    """The traceback, shortened; the worker makes it, since source lines are read from files."""
+    full_traceback: str = ""
+    """The traceback with all its frames, of the first failure of a group."""
     network: str = ""
     """The network error behind it, by its symbolic name; see `network`."""
     bare_code: str = ""

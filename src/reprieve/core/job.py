@@ -4,11 +4,12 @@ from typing import Literal, TypeAlias
 
 from msgspec.structs import force_setattr
 
+from reprieve.core.headers import Headers
 from reprieve.core.policy import Override
 from reprieve.core.record import Record
 from reprieve.core.text import MAX_PERSON_CHARS, clean
 from reprieve.core.values import text
-from reprieve.core.verdict import Kind
+from reprieve.core.verdict import Kind, Scope
 from reprieve.errors import ValidationError
 
 State: TypeAlias = Literal["waiting", "running", "succeeded", "dead", "cancelled"]
@@ -25,12 +26,21 @@ HIGH, NORMAL, LOW = 1, 5, 9
 
 
 class Cause(Record):
-    """Why an attempt failed, as stored with the job."""
+    """Why an attempt failed, as stored with the job and its event."""
 
     reason: str
     code: str = ""
     kind: Kind = "unknown"
     fingerprint: str = ""
+    type: str = ""
+    """The exception's class with its module; empty when there was no exception."""
+    rule: str = ""
+    """The rule that classified the failure."""
+    scope: Scope = "job"
+    duration: float | None = None
+    """Seconds that the attempt took; None when that is not known."""
+    traceback: str = ""
+    """The end of the traceback, of the last failure only: events are stored without it."""
 
 
 class Signed(Record):
@@ -113,6 +123,8 @@ class Job(Record):
     deadline_from_at: int | None = None
     """The instant from which the time until the deadline counts: that of the last manual retry or revival; None: of
     the enqueue."""
+    headers: Headers | None = None
+    """What travels with the job besides its arguments; None when it has none."""
 
     @property
     def limit(self) -> int | None:

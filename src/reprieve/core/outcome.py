@@ -23,6 +23,8 @@ class Failed(Record, tag=True):
     verdict: Verdict
     retry_in: float | None = None
     """Seconds that the task itself asked to wait."""
+    duration: float | None = None
+    """Seconds that the attempt took."""
 
     @property
     def is_undecodable(self) -> bool:

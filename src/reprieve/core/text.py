@@ -17,6 +17,8 @@ MAX_CODE_CHARS: Final = 80
 MAX_PERSON_CHARS: Final = 255
 """Characters of the name of a person that are kept."""
 
+_CUT: Final = "…".encode()
+
 _COLOUR = re.compile(r"\x1b\[[0-9;]{0,20}[A-Za-z]")
 
 
@@ -32,6 +34,23 @@ def clean(text: str, longest: int = MAX_TEXT_CHARS) -> str:
 def clean_code(text: str) -> str:
     """Return an error code as one printable word or line of at most `MAX_CODE_CHARS`."""
     return _one_line(text[:MAX_CODE_CHARS])
+
+
+def last_lines(text: str, most_bytes: int) -> str:
+    """Return the end of a text, as whole lines of at most so many bytes of UTF-8; a text that is cut begins with `…`.
+
+    Of a last line that is too long by itself its beginning is kept. What UTF-8 cannot hold becomes a question mark.
+    """
+    if len(text) <= most_bytes and text.isascii():
+        return text
+    data = text.rstrip().encode(errors="replace")
+    if len(data) <= most_bytes:
+        return data.decode()
+    start = data.find(b"\n", len(data) - most_bytes + len(_CUT))
+    if start >= 0:
+        return (_CUT + data[start:]).decode()
+    last = data[data.rfind(b"\n") + 1 :]
+    return (last[: most_bytes - len(_CUT)]).decode(errors="ignore") + _CUT.decode()
 
 
 @lru_cache(maxsize=512)

@@ -37,7 +37,7 @@ def unreadable(known: Job, raw: bytes, why: str) -> Job:
     return replace(
         known,
         payload=b"\0".join((_MARK + found.why.encode(errors="replace"), raw)),
-        cause=Cause(reason=found.reason, code="undecodable", kind="permanent"),
+        cause=Cause(reason=found.reason, code="undecodable", kind="permanent", rule="undecodable"),
         death="undecodable" if known.state == "dead" else None,
     )
 

@@ -16,13 +16,15 @@ from reprieve.core import values
 from reprieve.core.change import Change
 from reprieve.core.duration import MAX_DURATION_SECONDS
 from reprieve.core.fairness.settings import MAX_WEIGHT, MIN_WEIGHT
+from reprieve.core.headers import check_headers
 from reprieve.core.ids import is_id
 from reprieve.core.job import HIGH, LOW, Job
 from reprieve.core.move import Succeed
 from reprieve.core.policy import Override
 from reprieve.core.rate import Rate
+from reprieve.core.text import clean
 from reprieve.errors import InvalidId, PayloadTooLarge, ValidationError
-from reprieve.stores.protocol import Filter, LimitUpdate
+from reprieve.stores.protocol import MAX_FAILURE_BYTES, FailureGroup, Filter, LimitUpdate
 
 _AT_BITS: Final = 48
 MAX_AT: Final = (1 << _AT_BITS) - 1
@@ -66,6 +68,7 @@ def _is_plain(job: Job) -> bool:
             and (job.deadline_at is None or (job.deadline_at.__class__ is int and job.deadline_at >> _AT_BITS == 0))
             and (job.override is None or job.override.__class__ is Override)
             and (job.key_ttl is None or (job.key_ttl.__class__ is float and 0 <= job.key_ttl <= MAX_DURATION_SECONDS))
+            and (job.headers is None or check_headers(job.headers) is job.headers)
         )
     except TypeError:  # a name or number that cannot be hashed
         return False
@@ -104,8 +107,9 @@ def _plain(job: Job) -> Job:
         if not isinstance(value := getattr(job, name), kind):
             message = f"{name} of a job must be {what}, got {values.shown(value)}"
             raise ValidationError(message)
+    facts["headers"] = None if job.headers is None else check_headers(job.headers)
     is_plain = all(type(getattr(job, name)) is type(value) for name, value in facts.items())
-    return job if is_plain else replace(job, **facts)
+    return job if is_plain and facts["headers"] is job.headers else replace(job, **facts)
 
 
 def _check_duration(value: object, name: str) -> float:
@@ -175,6 +179,22 @@ def check_filter(wanted: Filter) -> Filter:
             for name, value in facts.items()
             if value is not None
         },
+    )
+
+
+def check_failure_group(group: FailureGroup) -> FailureGroup:
+    """Return a group of failures with plain values; raise a `ValidationError` for one that cannot be kept."""
+    traceback = values.text(group.traceback, "traceback of a group of failures", ValidationError)
+    if len(traceback.encode(errors="replace")) > MAX_FAILURE_BYTES:
+        message = f"the traceback of a group of failures must have at most {MAX_FAILURE_BYTES:,} bytes"
+        raise ValidationError(message)
+    return FailureGroup(
+        fingerprint=values.name(group.fingerprint, "fingerprint"),
+        template=clean(values.text(group.template, "template", ValidationError)),
+        type=values.name(group.type, "type of a group of failures", may_be_empty=True),
+        traceback=traceback.encode(errors="replace").decode(),
+        first_seen_at=values.whole(group.first_seen_at, "first_seen_at", ValidationError, 0, MAX_AT),
+        last_seen_at=values.whole(group.last_seen_at, "last_seen_at", ValidationError, 0, MAX_AT),
     )
 
 

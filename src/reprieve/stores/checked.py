@@ -14,7 +14,7 @@ from reprieve.core.change import Change
 from reprieve.core.events import Event
 from reprieve.core.ids import parse_id
 from reprieve.core.job import Job
-from reprieve.core.values import plain
+from reprieve.core.values import name, plain
 from reprieve.errors import ValidationError
 from reprieve.stores.calls import Calls
 from reprieve.stores.capabilities import (
@@ -33,6 +33,7 @@ from reprieve.stores.capabilities import (
 )
 from reprieve.stores.check import (
     check_change,
+    check_failure_group,
     check_filter,
     check_jobs,
     check_limit_update,
@@ -50,6 +51,7 @@ from reprieve.stores.protocol import (
     Claim,
     Claimed,
     Entry,
+    FailureGroup,
     Filter,
     LimitUpdate,
     Page,
@@ -134,6 +136,16 @@ class CheckedStore(ForwardingStore):
     async def progress(self, job_id: str) -> bytes | None:
         """Return the progress of a running job."""
         return await super().progress(parse_id(job_id))
+
+    async def describe_failures(self, groups: Sequence[FailureGroup]) -> None:
+        """Keep what groups of failures look like."""
+        if groups:
+            await super().describe_failures([check_failure_group(group) for group in groups])
+
+    async def failure_groups(self, fingerprints: Sequence[str]) -> list[FailureGroup]:
+        """Return the groups of failures with these fingerprints."""
+        wanted = {name(fingerprint, "fingerprint") for fingerprint in fingerprints}
+        return await super().failure_groups(sorted(wanted)) if wanted else []
 
     async def update_limits(self, updates: Sequence[LimitUpdate], now: int) -> None:
         """Change limits, rates, weights and pauses."""

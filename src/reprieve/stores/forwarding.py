@@ -14,6 +14,7 @@ from reprieve.stores.protocol import (
     Claim,
     Claimed,
     Entry,
+    FailureGroup,
     Filter,
     Heartbeat,
     LimitState,
@@ -82,6 +83,16 @@ class ForwardingStore(ABC):
         """Return the progress of a running job."""
         with self._call("progress"):
             return await self.inner.progress(job_id)
+
+    async def describe_failures(self, groups: Sequence[FailureGroup]) -> None:
+        """Keep what groups of failures look like."""
+        with self._call("describe_failures"):
+            await self.inner.describe_failures(groups)
+
+    async def failure_groups(self, fingerprints: Sequence[str]) -> list[FailureGroup]:
+        """Return the groups of failures with these fingerprints."""
+        with self._call("failure_groups"):
+            return await self.inner.failure_groups(fingerprints)
 
     async def update_limits(self, updates: Sequence[LimitUpdate], now: int) -> None:
         """Change limits, rates, weights and pauses."""

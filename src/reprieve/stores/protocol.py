@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Literal, Protocol, TypeAlias
 
 from msgspec import UNSET, UnsetType
+from msgspec.structs import astuple
 
 from reprieve.clock import Clock
 from reprieve.core.change import Change
@@ -22,6 +23,9 @@ from reprieve.core.status import Status
 
 MAX_PAYLOAD_BYTES = 256 * 1024
 """Largest payload, result or progress that a store accepts by default."""
+
+MAX_FAILURE_BYTES = 16 * 1024
+"""Largest traceback of a group of failures."""
 
 KEY_RETENTION_SECONDS = 86_400.0
 """How long after its enqueue a key is kept, even if its job is deleted earlier."""
@@ -180,6 +184,20 @@ class Page(Record):
 Tally: TypeAlias = Literal["status", "queue", "tenant", "task", "dependency", "death", "code", "fingerprint"]
 
 
+class FailureGroup(Record):
+    """What the failures with one fingerprint look like, kept once for all the jobs that failed so."""
+
+    fingerprint: str
+    template: str
+    """The message of the failures, with its variable parts masked."""
+    type: str = ""
+    """The exception's class with its module."""
+    traceback: str = ""
+    """The full traceback of the first failure."""
+    first_seen_at: int
+    last_seen_at: int
+
+
 class Retention(Record):
     """How long ended jobs and their records are kept, in seconds."""
 
@@ -189,6 +207,10 @@ class Retention(Record):
     succeeded_for: float = 86_400.0
     cancelled_for: float = 7 * 86_400.0
     events_for: float = 7 * 86_400.0
+    failures: int = 2_000
+    """How many groups of failures are kept at most; those seen last stay."""
+    failures_for: float = 30 * 86_400.0
+    """How long after it was last seen a group of failures is kept, whether or not dead jobs belong to it."""
     archived: tuple[Job, ...] = ()
     """Dead jobs that were archived; each is deleted if its stored version is still the archived one."""
 
@@ -202,11 +224,12 @@ class Pruned(Record):
     events: int = 0
     keys: int = 0
     results: int = 0
+    failures: int = 0
 
     @property
     def is_all(self) -> bool:
         """Whether nothing was deleted, so that nothing is left to delete."""
-        return not (self.succeeded or self.cancelled or self.dead or self.events or self.keys or self.results)
+        return not any(astuple(self))
 
 
 class Store(Protocol):
@@ -275,6 +298,14 @@ class Store(Protocol):
 
     async def progress(self, job_id: str) -> bytes | None:
         """Return the progress of a running job; None if it has noted none."""
+        ...
+
+    async def describe_failures(self, groups: Sequence[FailureGroup]) -> None:
+        """Keep what groups of failures look like. Of a group that is kept already only `last_seen_at` may grow."""
+        ...
+
+    async def failure_groups(self, fingerprints: Sequence[str]) -> list[FailureGroup]:
+        """Return the groups of failures with these fingerprints that are kept, in any order."""
         ...
 
     async def update_limits(self, updates: Sequence[LimitUpdate], now: int) -> None:

@@ -2,7 +2,7 @@
 
 A store keeps some fields of a job outside of the record (`COLUMNS`), where its statements or scripts read them; `pack`
 writes all others. A new field of a job is declared in `core/job.py`, and here appended to `RareFields` and named in
-`pack` and in `unpack`; no other file changes.
+`pack` and in `unpack`; no other file changes. A new header is declared in `core/headers.py` only.
 """
 
 import hashlib
@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import astuple, replace
 
+from reprieve.core.headers import Headers
 from reprieve.core.job import CancelRequest, Cause, Death, Job, State, Suspicion, Wait
 from reprieve.core.policy import Override
 from reprieve.core.unreadable import is_unreadable, unreadable
@@ -73,6 +74,8 @@ class PackedJob(msgspec.Struct, array_like=True, frozen=True, gc=False):
     deadline_at: int | None
     timeout: float | None
     rare: RareFields | None = None
+    headers: Headers | None = None
+    """Beside the rare fields and not the last of them: a job that was never tried has headers more often than those."""
 
 
 _FRESH: Final = RareFields()
@@ -109,12 +112,14 @@ def pack(job: Job, id_at: int, due_at: int | None = None) -> bytes:
         job.suspicion,
         job.deadline_from_at,
     )
-    if rare == _DEFAULTS:
+    if rare == _DEFAULTS and job.headers is None:
         return _encode((job.payload, job.max_attempts, job.deadline_at, job.timeout))
     size = len(rare)
-    while rare[size - 1] == _DEFAULTS[size - 1]:
+    while size and rare[size - 1] == _DEFAULTS[size - 1]:
         size -= 1
-    return _encode((job.payload, job.max_attempts, job.deadline_at, job.timeout, rare[:size]))
+    if job.headers is None:
+        return _encode((job.payload, job.max_attempts, job.deadline_at, job.timeout, rare[:size]))
+    return _encode((job.payload, job.max_attempts, job.deadline_at, job.timeout, rare[:size] or None, job.headers))
 
 
 def unpack(data: bytes, model: Job, job_id: str, version: int, id_at: int, due_at: int | None = None) -> Job:
@@ -147,6 +152,8 @@ def unpack(data: bytes, model: Job, job_id: str, version: int, id_at: int, due_a
         deadline_at=packed.deadline_at,
         max_attempts=packed.max_attempts,
     )
+    if packed.headers is not None:
+        job = replace(job, headers=packed.headers)
     if rare is _FRESH:
         return job
     # Apart, because Python passes more than 14 names in a dictionary, which takes twice the time.

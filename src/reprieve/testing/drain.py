@@ -151,6 +151,7 @@ class Drain:
                 await self._run_jobs()
             finally:
                 parts.attempts.close()
+                await parts.failures.write()
 
     async def drained(self) -> Drained:
         """Return what happened, or raise what the caller must see."""

@@ -7,6 +7,7 @@ from typing import Any
 from reprieve.app import Reprieve
 from reprieve.call import Call
 from reprieve.core.duration import spell
+from reprieve.core.headers import NO_HEADERS
 from reprieve.core.job import Job
 from reprieve.errors import UndecodablePayload
 from reprieve.json_data import load
@@ -118,12 +119,21 @@ def _said(job: Job, option: str) -> object:
             return None if job.override is None else getattr(job.override, option)
         case "connection":
             return None
+        case "sla":
+            sla_at = (job.headers or NO_HEADERS).sla_at
+            return None if sla_at is None else sla_at - job.created_at
+        case "headers":
+            return (job.headers or NO_HEADERS).own
+        case "tags" | "user" | "linked" | "traceparent" | "tracestate":
+            return getattr(job.headers or NO_HEADERS, option)
         case _:
             return getattr(job, option)
 
 
 def _worth_telling(job: Job) -> list[tuple[str, object]]:
-    return [(option, getattr(job, option)) for option in ("tenant", "key", "dependency", "group")]
+    return [
+        (option, _said(job, option)) for option in ("tenant", "key", "dependency", "group", "tags", "user", "headers")
+    ]
 
 
 def _arguments_of(app: Reprieve, job: Job) -> dict[str, object]:

@@ -188,6 +188,8 @@ class Attempts:
         self.durations.add(took)
         if isinstance(outcome, Succeeded):
             log_succeeded(job, took)
+        elif isinstance(outcome, Failed):
+            outcome = replace(outcome, duration=took)
         if attempt.timer is not None:
             attempt.timer.cancel()
         del self.running[job.id]

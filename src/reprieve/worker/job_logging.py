@@ -109,7 +109,7 @@ def _failed(change: Change, before: Job | None, failure: Failure | None) -> dict
     }
     if failure is not None:
         facts["errorType"] = failure.types[0] if failure.types else ""
-        if failure.traceback:
+        if failure.traceback and logs.shows_tracebacks():
             facts["traceback"] = failure.traceback
     return facts
 

@@ -7,9 +7,10 @@ A job goes through three parts, in this order:
 3. settle: `settlement.settle(job, outcome)` returns the change for the next claim.
 
 `Worker` runs many jobs at once and fetches ahead; `testing.drain` runs one job after the other. Both keep `gates` fresh
-(`refresh`) and share them (`share_all`, or the loop `run`), and run two loops in the background: `progress.run` writes
-what tasks report, `cancel_requests.watch` ends attempts that are asked to stop. The caller opens the session with a
-heartbeat, keeps it alive, ends it, and calls `attempts.close()` last.
+(`refresh`) and share them (`share_all`, or the loop `run`), write what failures look like (`failures.write`, or its loop
+`run`), and run two loops in the background: `progress.run` writes what tasks report, `cancel_requests.watch` ends attempts
+that are asked to stop. The caller opens the session with a heartbeat, keeps it alive, ends it, and calls
+`attempts.close()` last.
 """
 
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from typing import Self
 from reprieve.worker.attempts import Attempts
 from reprieve.worker.cancel_requests import CancelRequests
 from reprieve.worker.claims import SessionClaims
+from reprieve.worker.failure_groups import FailureGroups
 from reprieve.worker.gates import Gates
 from reprieve.worker.in_flight import InFlightTable
 from reprieve.worker.middleware import Middleware
@@ -38,6 +40,7 @@ class WorkerParts:
     settlement: Settlement
     gates: Gates
     progress: Progress
+    failures: FailureGroups
     cancel_requests: CancelRequests
     outage: Outage
     """Shared by everything here that calls the store, so that an outage is logged once."""
@@ -72,13 +75,16 @@ class WorkerParts:
         progress = Progress(store, clock, session)
         attempts = Attempts(runner, progress, slots=slots, max_progress_bytes=max_bytes, in_flight=in_flight)
         gates = Gates(store, clock, attempts.under_way)
-        settlement = Settlement(registry, gates, clock, max_bytes)
+        failures = FailureGroups(store, clock)
+        runner.wants_full_traceback = failures.is_new
+        settlement = Settlement(registry, gates, clock, max_bytes, failures)
         return cls(
             claims=SessionClaims(store, clock, session, settlement, outage),
             attempts=attempts,
             settlement=settlement,
             gates=gates,
             progress=progress,
+            failures=failures,
             cancel_requests=CancelRequests(store, clock, session, attempts),
             outage=outage,
         )

@@ -9,6 +9,8 @@ from functools import partial
 from inspect import isawaitable
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from reprieve.clock import Clock
 from reprieve.context import Running, enter
 from reprieve.core.classify import judge
@@ -27,7 +29,7 @@ from reprieve.worker import logs
 from reprieve.worker.forks import exit_fork
 from reprieve.worker.job_logging import log_broken_policy
 from reprieve.worker.middleware import Middleware, run_through
-from reprieve.worker.tracebacks import failure_of, with_traceback
+from reprieve.worker.tracebacks import failure_of, with_full_traceback, with_traceback
 
 
 class Isolation(Protocol):
@@ -58,6 +60,8 @@ class Runner:
         self._max_result_bytes = max_result_bytes
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="reprieve")
         self._isolation = isolation
+        self.wants_full_traceback: Callable[[Failure], bool] = lambda _: False
+        """Called with every failure of a task in this process: whether its full traceback is needed."""
 
     def is_isolated(self, job: Job) -> bool:
         """Whether a job runs in a process of its own: its task asks for it, or the job is a suspect.
@@ -117,7 +121,10 @@ class Runner:
         try:
             value = await (run_through(self._middleware, running, call) if self._middleware else call())
         except Exception as error:  # noqa: BLE001 - whatever a task raises is its outcome
-            return outcome_of(error, job, self._registry.policy_of(job), self._clock.now())
+            outcome = outcome_of(error, job, self._registry.policy_of(job), self._clock.now())
+            if isinstance(outcome, Failed) and self.wants_full_traceback(outcome.failure):
+                outcome = replace(outcome, failure=with_full_traceback(outcome.failure, error))
+            return outcome
         return self._outcome_of_value(declaration, job, value)
 
     def _outcome_of_value(self, declaration: Declaration, job: Job, value: object) -> Outcome:

@@ -18,6 +18,7 @@ from reprieve.errors import ValidationError
 from reprieve.registry import Registry
 from reprieve.rng import draw
 from reprieve.stores.check import check_change
+from reprieve.worker.failure_groups import FailureGroups
 from reprieve.worker.gates import Gates
 from reprieve.worker.job_logging import log_broken_policy, log_settled, log_undecided
 from reprieve.worker.runner import failed_by
@@ -26,12 +27,15 @@ from reprieve.worker.runner import failed_by
 class Settlement:
     """Settles attempts by the policies of the tasks and the gates of their dependencies."""
 
-    def __init__(self, registry: Registry, gates: Gates, clock: Clock, largest_payload: int) -> None:
-        """Take what decisions depend on, and how many bytes of a result the store takes."""
+    def __init__(
+        self, registry: Registry, gates: Gates, clock: Clock, largest_payload: int, failures: FailureGroups
+    ) -> None:
+        """Take what decisions depend on, how many bytes of a result the store takes, and what describes failures."""
         self._registry = registry
         self._gates = gates
         self._clock = clock
         self._largest_payload = largest_payload
+        self._failures = failures
 
     def settle(self, job: Job, outcome: Outcome) -> Change:
         """Return the change that settles an attempt, and log it unless it is a success. Never raises.
@@ -49,6 +53,8 @@ class Settlement:
             settled = self._decide_by_standard(job, replace(failed, verdict=unknown))
         if not isinstance(settled.event.move, Succeed):
             log_settled(settled, outcome.failure if isinstance(outcome, Failed) else None, before=job)
+            if isinstance(outcome, Failed) and settled.job.cause is not None:
+                self._failures.add(settled.job.cause, outcome.failure)
         return settled
 
     def _decide(self, job: Job, outcome: Outcome) -> Change:

@@ -1,4 +1,4 @@
-"""Short tracebacks for the log: the application's own frames with their source lines, and library frames folded.
+"""Tracebacks: short ones for the log and for jobs, with library frames folded; and full ones for groups of failures.
 
 Local variables are never shown, secrets are redacted, and the size is bounded.
 """
@@ -14,26 +14,32 @@ from msgspec.structs import replace
 
 from reprieve.core.failure import Failure, class_name, read
 from reprieve.core.redact import redact, redact_source
+from reprieve.core.text import last_lines
 from reprieve.frames import library_of, short_path
-from reprieve.worker import logs
 
-MAX_CHARS: Final = 2_048
-"""Characters of a whole traceback."""
 
-MAX_MESSAGE_CHARS: Final = 500
-"""Characters of one exception's message."""
+class Size(NamedTuple):
+    """How much of a traceback is shown."""
+
+    chars: int
+    """Characters of the whole."""
+    message_chars: int
+    """Characters of one exception's message."""
+    frames: int
+    """Frames of one exception: the outermost two, and the innermost."""
+    chain: int
+    """Exceptions of a chain of causes and contexts."""
+    group: int
+    """Exceptions of a group."""
+    is_folded: bool
+    """Whether frames of libraries are folded into one line; then they do not count as frames."""
+
+
+SHORT: Final = Size(chars=2_048, message_chars=500, frames=10, chain=4, group=3, is_folded=True)
+FULL: Final = Size(chars=16_384, message_chars=2_000, frames=100, chain=10, group=10, is_folded=False)
 
 MAX_SOURCE_CHARS: Final = 160
 """Characters of one source line."""
-
-MAX_FRAMES: Final = 10
-"""Frames of the application that are shown of one exception: the outermost two, and the innermost."""
-
-MAX_CHAIN: Final = 4
-"""Exceptions of a chain of causes and contexts that are shown."""
-
-MAX_GROUP: Final = 3
-"""Exceptions of a group that are shown."""
 
 MAX_GROUP_DEPTH: Final = 2
 """Levels of groups inside of groups that are shown."""
@@ -64,35 +70,39 @@ _RawCall: TypeAlias = tuple[str, int, str, str]
 
 
 def failure_of(error: BaseException, *, dependency: str = "", now: int | None = None) -> Failure:
-    """Return the facts of an exception, with a traceback if the log shows any."""
-    failure = read(error, dependency=dependency, now=now)
-    return replace(failure, traceback=describe(error)) if logs.shows_tracebacks() else failure
+    """Return the facts of an exception, with its traceback."""
+    return with_traceback(read(error, dependency=dependency, now=now), error)
 
 
 def with_traceback(failure: Failure, error: BaseException) -> Failure:
-    """Return a failure with the traceback of an exception, if the log shows any."""
-    return replace(failure, traceback=describe(error)) if logs.shows_tracebacks() else failure
+    """Return a failure with the traceback of an exception."""
+    return replace(failure, traceback=describe(error))
 
 
-def describe(error: BaseException) -> str:
+def with_full_traceback(failure: Failure, error: BaseException) -> Failure:
+    """Return a failure with the traceback of an exception and all its frames."""
+    return replace(failure, full_traceback=describe(error, FULL))
+
+
+def describe(error: BaseException, size: Size = SHORT) -> str:
     """Return the traceback of an exception and of what led to it, the newest last as Python prints it.
 
     Empty for an exception that was never raised.
     """
     if error.__traceback__ is None and error.__cause__ is None:
         return ""
-    text, left = "", MAX_CHARS - _RESERVED_CHARS
+    text, left = "", size.chars - _RESERVED_CHARS
     for number, (link, one) in enumerate(_chain(error)):
-        block = _block(one)
+        block = _block(one, size)
         if not number:
-            text = block if len(block) <= left else f"…{block[1 - left :]}"
-        elif number == MAX_CHAIN or len(block) + len(link) > left:
+            text = block if len(block) <= left else last_lines(block, left)
+        elif number == size.chain or len(block) + len(link) > left:
             # The newest says what happened; of what led to it, the oldest is left out first.
             text = f"{_EARLIER}\n\n{link}\n\n{text}"
             break
         else:
             text = f"{block}\n\n{link}\n\n{text}"
-        left = MAX_CHARS - _RESERVED_CHARS - len(text)
+        left = size.chars - _RESERVED_CHARS - len(text)
     return text
 
 
@@ -110,22 +120,22 @@ def _chain(error: BaseException) -> Iterator[tuple[str, BaseException]]:
             link, following = _CONTEXT, None if following.__suppress_context__ else following.__context__
 
 
-def _block(error: BaseException, depth: int = 0) -> str:
+def _block(error: BaseException, size: Size, depth: int = 0) -> str:
     """Return one exception: where it was raised, what it is, and what it says."""
     # A little more than is shown is read: a secret that is cut in two would not be recognised.
-    text = _text_of(error)[: 2 * MAX_MESSAGE_CHARS]
-    block = _render(class_name(type(error)), text, _calls(error.__traceback__))
+    text = _text_of(error)[: 2 * size.message_chars]
+    block = _render(class_name(type(error)), text, _calls(error.__traceback__), size)
     notes = getattr(error, "__notes__", None)
     if notes or isinstance(error, BaseExceptionGroup):
-        return "\n".join([block, *_notes(notes), *_members(error, depth)])
+        return "\n".join([block, *_notes(notes), *_members(error, size, depth)])
     return block
 
 
 @lru_cache(maxsize=_MAX_CACHED_BLOCKS)
-def _render(kind: str, text: str, calls: tuple[_RawCall, ...]) -> str:
+def _render(kind: str, text: str, calls: tuple[_RawCall, ...], size: Size) -> str:
     # Failures come in crowds that are raised at the same line and say the same.
-    frames = list(_frames([_Call(*call) for call in calls]))
-    message = _clean(text, MAX_MESSAGE_CHARS)
+    frames = list(_frames([_Call(*call) for call in calls], size))
+    message = _clean(text, size.message_chars)
     return "\n".join([*([_HEADER] if frames else ()), *frames, f"{kind}: {message}" if message else kind])
 
 
@@ -134,14 +144,14 @@ def _notes(notes: object) -> Iterator[str]:
         yield from (_clean(str(note), MAX_SOURCE_CHARS) for note in notes[:_MAX_NOTES])
 
 
-def _members(error: BaseException, depth: int) -> Iterator[str]:
+def _members(error: BaseException, size: Size, depth: int) -> Iterator[str]:
     """Yield the exceptions of a group, indented."""
     if not isinstance(error, BaseExceptionGroup) or depth == MAX_GROUP_DEPTH:
         return
-    for inner in error.exceptions[:MAX_GROUP]:
-        yield from (f"  | {line}" for line in _block(inner, depth + 1).splitlines())
-    if len(error.exceptions) > MAX_GROUP:
-        yield f"  | … {len(error.exceptions) - MAX_GROUP} more exceptions …"
+    for inner in error.exceptions[: size.group]:
+        yield from (f"  | {line}" for line in _block(inner, size, depth + 1).splitlines())
+    if len(error.exceptions) > size.group:
+        yield f"  | … {len(error.exceptions) - size.group} more exceptions …"
 
 
 def _text_of(error: BaseException) -> str:
@@ -168,18 +178,21 @@ def _calls(trace: TracebackType | None) -> tuple[_RawCall, ...]:
     return tuple(calls)
 
 
-def _frames(calls: list[_Call]) -> Iterator[str]:
-    """Yield the frames of the application, and each run of library frames between them as one line."""
-    runs = [(is_library, list(run)) for is_library, run in groupby(calls, lambda call: bool(call.library))]
-    own = sum(len(run) for is_library, run in runs if not is_library)
-    if own and runs[0][0]:
+def _frames(calls: list[_Call], size: Size) -> Iterator[str]:
+    """Yield the frames, and each run of library frames between those of the application as one line if it is folded."""
+    is_own = [not call.library for call in calls]
+    if True in is_own:
         # Outside of the application is the worker, which is the same each time.
-        del runs[0]
-    hidden = max(0, own - MAX_FRAMES)
+        calls = calls[is_own.index(True) :]
+    runs = [
+        (is_folded, list(run)) for is_folded, run in groupby(calls, lambda call: size.is_folded and bool(call.library))
+    ]
+    shown = sum(len(run) for is_folded, run in runs if not is_folded)
+    hidden = max(0, shown - size.frames)
     number = 0
-    for is_library, run in runs:
-        if is_library:
-            if not hidden or number <= _OUTERMOST or number >= own - MAX_FRAMES + _OUTERMOST:
+    for is_folded, run in runs:
+        if is_folded:
+            if not hidden or number <= _OUTERMOST or number >= shown - size.frames + _OUTERMOST:
                 yield _folded(run)
             continue
         for call in run:

@@ -289,6 +289,7 @@ class Worker:
             "reading gates": self._read_gates,
             "looking for cancel requests": lambda: self.parts.cancel_requests.watch(self._queues),
             "writing progress": self.parts.progress.run,
+            "describing failures": self.parts.failures.run,
             "tidying": self._tidy,
         }
 

@@ -13,6 +13,7 @@ from reprieve.stores.postgres.rows import array_of
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.protocol import Pruned, Retention
 from reprieve.stores.sql.expired_keys import KeyPosition, KeySweep
+from reprieve.stores.sql.failures import limits
 
 MAX_ROWS = 2_000
 """Rows of each kind that one call deletes."""
@@ -61,6 +62,11 @@ def prune_keys(tx: Tx, sweep: KeySweep, retention: Retention) -> int:
 def prune_results(tx: Tx, retention: Retention) -> int:
     """Delete expired results; return how many."""
     return _count(tx.execute(statements("prune")["results"], {"now": retention.now, "max_rows": MAX_ROWS}))
+
+
+def prune_failures(tx: Tx, retention: Retention) -> int:
+    """Delete groups of failures that were not seen for long, or that are too many; return how many."""
+    return _count(tx.execute(statements("failures")["prune"], limits(retention, MAX_ROWS)))
 
 
 def _prune_finished(tx: Tx, retention: Retention) -> int:

@@ -197,6 +197,7 @@ class PostgresStore(SqlStore[Tx]):
             keys=keys,
             events=await self._write(lambda tx: prune.prune_events(tx, retention)),
             results=await self._write(lambda tx: prune.prune_results(tx, retention)),
+            failures=await self._write(lambda tx: prune.prune_failures(tx, retention)),
         )
 
     async def entries(self, prefix: str = "") -> list[Entry]:

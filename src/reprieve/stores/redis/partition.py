@@ -15,12 +15,14 @@ from reprieve.core.move import Return
 from reprieve.errors import SessionDead, StaleCall, StoreError
 from reprieve.rng import bits
 from reprieve.stores.capabilities import FaultPoint
+from reprieve.stores.failure_record import pack_group
 from reprieve.stores.protocol import (
     Annotation,
     ChangeResult,
     Claim,
     Claimed,
     Entry,
+    FailureGroup,
     Heartbeat,
     LimitUpdate,
     Pruned,
@@ -44,6 +46,9 @@ MAX_IDS_PER_CALL = 1_000
 
 UNKNOWN, STORED = "unknown", "stored"
 """What a partition knows of a job: nothing; or all, and the job has not succeeded. See has_jobs.lua for other words."""
+
+_PRUNED = ("succeeded", "cancelled", "dead", "events", "keys", "results", "failures")
+"""What prune.lua counts, in its order."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _SETTINGS = msgspec.Raw(_encode(msgspec.structs.asdict(DEFAULTS)))
@@ -221,6 +226,13 @@ class Partition:
         )
         return [bool(is_running) for is_running in await self._write("annotate", _encode(heads), ids, *parts)]
 
+    async def describe_failures(self, groups: Sequence[FailureGroup]) -> None:
+        """Keep what groups of failures look like."""
+        fields: list[Argument] = []
+        for group in groups:
+            fields += (group.fingerprint, group.last_seen_at, pack_group(group))
+        await self._write("describe_failures", *fields)
+
     async def update_limits(self, updates: Sequence[LimitUpdate], now: int, state: WantedState | None = None) -> None:
         """Change limits, weights and pauses. Raises `Overtaken`, and nothing was done."""
         await self._update_limits(updates, now, state, ("", "", 0, "", b"", b""))
@@ -264,13 +276,15 @@ class Partition:
         head = (
             now,
             retention.succeeded,
+            retention.failures,
             now - milliseconds(retention.succeeded_for),
             now - milliseconds(retention.cancelled_for),
             now - milliseconds(retention.events_for),
+            now - milliseconds(retention.failures_for),
         )
         archived = b"".join(id_to_bytes(job.id) + job.version.to_bytes(4, "big") for job in retention.archived)
-        succeeded, cancelled, dead, events, keys, results = await self._write("prune", _encode(head), archived)
-        return Pruned(succeeded=succeeded, cancelled=cancelled, dead=dead, events=events, keys=keys, results=results)
+        counts = await self._write("prune", _encode(head), archived)
+        return Pruned(**dict(zip(_PRUNED, counts, strict=True)))
 
     async def wait(self, queues: Sequence[str], at_most: float, session: str) -> bool:
         """Wait for a notification since the session's last call; return whether one came."""

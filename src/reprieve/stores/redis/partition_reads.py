@@ -1,13 +1,15 @@
 """What is read of a partition. Reads change nothing, and may run on any connection."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from reprieve.core.events import Event
 from reprieve.core.ids import id_to_bytes
 from reprieve.stores import search
 from reprieve.stores.event_record import readable_events
-from reprieve.stores.protocol import Entry, Filter, LimitState, Page, Subject, Tally
+from reprieve.stores.failure_record import unpack_group
+from reprieve.stores.protocol import Entry, FailureGroup, Filter, LimitState, Page, Subject, Tally
 from reprieve.stores.redis import limit_states, replies
 from reprieve.stores.redis.connections import Connections
 from reprieve.stores.redis.find import SHAPES, PartitionSearch
@@ -66,6 +68,14 @@ class PartitionReads:
         """Return what a succeeded job returned."""
         found: bytes | None = await self.command("HGET", "results", id_to_bytes(job_id))
         return found
+
+    async def failure_groups(self, fingerprints: Sequence[str]) -> list[FailureGroup]:
+        """Return the groups of failures with these fingerprints."""
+        packed = await self.command("HMGET", "failures", *fingerprints)
+        seen = await self.command("ZMSCORE", "failures_seen", *fingerprints)
+        both = ((record, at) for record, at in zip(packed, seen, strict=True) if record is not None and at is not None)
+        found = (unpack_group(record, int(float(at))) for record, at in both)
+        return [group for group in found if group is not None]
 
     async def entries(self, prefix: str) -> list[Entry]:
         """Return the entries whose key has a prefix."""

@@ -17,6 +17,7 @@ from reprieve.stores.protocol import (
     Claim,
     Claimed,
     Entry,
+    FailureGroup,
     Filter,
     Heartbeat,
     LimitState,
@@ -119,6 +120,14 @@ class RedisStore:
     async def progress(self, job_id: str) -> bytes | None:
         """Return the progress of a running job."""
         return await self._partitions[partition_of(job_id)].reads.progress(job_id)
+
+    async def describe_failures(self, groups: Sequence[FailureGroup]) -> None:
+        """Keep what groups of failures look like, all in the first partition."""
+        await self._partitions[0].describe_failures(groups)
+
+    async def failure_groups(self, fingerprints: Sequence[str]) -> list[FailureGroup]:
+        """Return the groups of failures with these fingerprints."""
+        return await self._partitions[0].reads.failure_groups(fingerprints)
 
     async def update_limits(self, updates: Sequence[LimitUpdate], now: int) -> None:
         """Change limiters, limits, weights and pauses."""

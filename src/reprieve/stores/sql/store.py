@@ -1,4 +1,4 @@
-"""The operations of the protocol that only read, which the stores on SQL databases have in common."""
+"""The operations of the protocol that the stores on SQL databases have in common: most of those that only read."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -7,9 +7,9 @@ from typing import ClassVar, Generic, TypeVar
 from reprieve.core.change import Change
 from reprieve.core.events import Event
 from reprieve.stores import search
-from reprieve.stores.protocol import ChangeResult, Filter, LimitState, Page, Subject, Tally
+from reprieve.stores.protocol import ChangeResult, FailureGroup, Filter, LimitState, Page, Subject, Tally
 from reprieve.stores.search import Search, Shapes
-from reprieve.stores.sql import find, limits
+from reprieve.stores.sql import failures, find, limits
 from reprieve.stores.sql.tx import SqlTx, Statements
 
 MAX_CHANGES_PER_WRITE = 25
@@ -29,6 +29,10 @@ class SqlStore(ABC, Generic[Tx]):
     @abstractmethod
     async def _read(self, work: Callable[[Tx], T]) -> T:
         """Run work in a transaction that only reads."""
+
+    @abstractmethod
+    async def _write(self, work: Callable[[Tx], T]) -> T:
+        """Run work in a transaction."""
 
     @abstractmethod
     def _search(self, tx: Tx, now: int) -> Search:
@@ -85,6 +89,16 @@ class SqlStore(ABC, Generic[Tx]):
         job, sql = self._stored_id(job_id), self._statements("find")[statement]
         row = await self._read(lambda tx: self._sql_tx(tx).one(sql, {"id": job}))
         return None if row is None else row[0]
+
+    async def describe_failures(self, groups: Sequence[FailureGroup]) -> None:
+        """Keep what groups of failures look like."""
+        sql = self._statements("failures")
+        await self._write(lambda tx: failures.describe(self._sql_tx(tx), sql, groups))
+
+    async def failure_groups(self, fingerprints: Sequence[str]) -> list[FailureGroup]:
+        """Return the groups of failures with these fingerprints."""
+        sql = self._statements("failures")
+        return await self._read(lambda tx: failures.groups(self._sql_tx(tx), sql, fingerprints))
 
     async def limit_states(self, subject: Subject, queue: str = "") -> list[LimitState]:
         """Return the limits and the use of every queue, tenant, task, dependency or group."""

@@ -12,6 +12,7 @@ from reprieve.core.duration import milliseconds
 from reprieve.core.job import Job
 from reprieve.stores.protocol import Pruned, Retention
 from reprieve.stores.sql.expired_keys import KeyPosition, KeySweep
+from reprieve.stores.sql.failures import limits
 from reprieve.stores.sqlite.finished import shorten
 from reprieve.stores.sqlite.rows import row_id
 from reprieve.stores.sqlite.statements import statements
@@ -46,6 +47,7 @@ def prune(tx: sqlite3.Connection, sweep: KeySweep, retention: Retention) -> Prun
         ).rowcount,
         keys=_prune_keys(tx, sweep, now),
         results=tx.execute(sql["results"], {"now": now, "max_rows": MAX_ROWS}).rowcount,
+        failures=tx.execute(statements("failures")["prune"], limits(retention, MAX_ROWS)).rowcount,
     )
 
 

@@ -11,6 +11,7 @@ from reprieve.stores.protocol import Store
 from reprieve.testing.conformance import (
     claiming,
     enqueueing,
+    failures,
     fairness,
     finding,
     gates,
@@ -34,6 +35,7 @@ _MODULES: tuple[ModuleType, ...] = (
     claiming,
     ordering,
     settling,
+    failures,
     values,
     operating,
     sessions,

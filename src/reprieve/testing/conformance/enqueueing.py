@@ -19,6 +19,7 @@ from reprieve.stores.protocol import (
 from reprieve.testing.conformance.expect import expect, expect_equal, expect_error, expect_job
 from reprieve.testing.conformance.stage import (
     DAY,
+    HEADERS,
     SECOND,
     START,
     Worker,
@@ -66,6 +67,7 @@ async def check_enqueued_job_keeps_every_field(store: Store) -> None:
         due_at=START + 5 * SECOND,
         deadline_at=START + DAY,
         max_attempts=None,
+        headers=HEADERS,
     )
     await enqueue(store, job)
     expect_job(await get(store, job), job)

@@ -10,6 +10,7 @@ from reprieve.core.move import Return
 from reprieve.stores.protocol import Filter, Store
 from reprieve.testing.conformance.expect import expect, expect_equal, expect_ids, expect_job
 from reprieve.testing.conformance.stage import (
+    HEADERS,
     HOUR,
     OPERATOR,
     SECOND,
@@ -259,3 +260,18 @@ async def check_suspicion_is_kept_until_an_attempt_ends(store: Store) -> None:
     await worker.settle(ended)
     expect_job(await get(store, leased), ended.job, "a suspect whose attempt has ended")
     expect_equal((ended.job.suspicion, ended.job.crashes), (None, 2), "suspicion and crashes after that")
+
+
+async def check_headers_stay_with_a_job_however_its_attempts_end(store: Store) -> None:
+    worker = await Worker.open(store)
+    for settle in (succeed, fail, kill, park, snooze, stop, lambda job: make(job, Return(crashed=True))):
+        job = await enqueued(store, dependency="ses", task=f"task-{worker.number}", headers=HEADERS)
+        leased = await worker.one()
+        expect_equal(leased.headers, HEADERS, "the headers of a leased job")
+        made = settle(leased)
+        await worker.settle(made)
+        expect_job(await get(store, job), made.job, f"the job after {made.event.name}")
+        if made.job.state == "waiting":
+            cancelled = change.cancel(made.job, OPERATOR, START)
+            await store.apply([cancelled], START)
+            expect_job(await get(store, job), cancelled.job, "the job after it was cancelled")

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from reprieve.core import change
 from reprieve.core.change import Change, Request
+from reprieve.core.headers import Headers
 from reprieve.core.job import CancelRequest, Cause, Death, Job
 from reprieve.core.move import Cancel, Dead, Move, Park, Retry, Snooze, Succeed
 from reprieve.stores.protocol import ChangeResult, Claim, Claimed, Filter, Heartbeat, LimitUpdate, Store
@@ -17,6 +18,21 @@ START = 1_700_000_000_000
 """The time at which every check begins."""
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
+
+HEADERS = Headers(
+    traceparent="00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+    tracestate="vendor=1",
+    tags=("nightly", "größe"),
+    parent="0199c82c-c000-7abc-8def-2f6e11c40ae2",
+    linked="0199c82c-c000-7abc-8def-2f6e11c40ae3",
+    operation="import-7",
+    credits=3,
+    sla_at=1_800_000_000_000,
+    region="eu-west-1",
+    user="ana",
+    own={"origin": "import"},
+)
+"""Headers with every field set."""
 
 CAUSE = Cause(reason="450 mailbox busy", code="450", kind="transient", fingerprint="busy")
 

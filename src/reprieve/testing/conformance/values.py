@@ -10,6 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from reprieve.core.change import Change
+from reprieve.core.headers import Headers
 from reprieve.core.job import CancelRequest, Cause, Job
 from reprieve.core.move import Cancel, Dead, Retry
 from reprieve.core.values import MAX_WHOLE
@@ -104,6 +105,13 @@ async def check_values_of_the_wrong_type_are_refused_and_nothing_is_stored(store
         "key_ttl": (math.nan, "1h"),
         "payload": ("text", None),
         "override": ({"max_attempts": 3},),
+        "headers": (
+            {"origin": "import"},
+            *(Headers(tags=tags) for tags in (("a\nb",), ("x" * 65,), ("",), ("a", "a"), tuple(map(str, range(17))))),
+            *(Headers(own=own) for own in ({"Origin": "x"}, {"user": "x"}, {"a": "x\0"}, {"a": "x" * 513})),
+            *(Headers(traceparent="00-abc"), Headers(parent="42"), Headers(user="x" * 257), Headers(sla_at=10**30)),
+            Headers(own={f"h{n}": "x" * 300 for n in range(16)}),
+        ),
     }
     for name, values in wrong.items():
         for value in values:

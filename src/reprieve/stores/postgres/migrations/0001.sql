@@ -248,5 +248,11 @@ create index event_job on event (job, version);
 -- Days that have no partition of their own.
 create table event_other partition of event default;
 
+create table failure (                               -- what the failures with one fingerprint look like
+    fingerprint  text collate "C" primary key,
+    last_seen_at int8  not null,
+    packed       bytea not null
+);
+
 create table entry (key text collate "C" primary key, version int8 not null, value bytea not null);
 create sequence entry_version;

@@ -7,15 +7,16 @@
 -- needs events: forget_events
 -- needs finished: forget_jobs, holds_key
 -- KEYS     1: the partition
--- ARGV     1: now, how many succeeded jobs of a queue are kept, and the moments before which succeeded jobs, cancelled
---             jobs and events go (msgpack)
+-- ARGV     1: now, how many succeeded jobs of a queue and how many groups of failures are kept, and the moments before
+--             which succeeded jobs, cancelled jobs, events and groups of failures go (msgpack)
 --          2: archived dead jobs, 20 bytes each: id, version
--- Returns: how many went: {succeeded, cancelled, dead, events, keys, results}
+-- Returns: how many went: {succeeded, cancelled, dead, events, keys, results, failures}
 
 local MAX_ENTRIES = 1000 -- of all kinds and queues together; the next call goes on
 local HOUR_MS = 3600000
 
-local now, kept, succeeded_before, cancelled_before, events_before = unpack(cmsgpack.unpack(ARGV[1]))
+local now, kept, failures_kept, succeeded_before, cancelled_before, events_before, failures_before =
+  unpack(cmsgpack.unpack(ARGV[1]))
 local left = MAX_ENTRIES
 
 local function uncount(ids, counter)
@@ -97,6 +98,16 @@ local function prune_results()
   local gone = call('ZRANGEBYSCORE', tag .. ':result_expiry', '-inf', now, 'LIMIT', 0, left)
   call_many('HDEL', tag .. ':results', gone)
   call_many('ZREM', tag .. ':result_expiry', gone)
+  left = left - #gone
+  return #gone
+end
+
+local function prune_failures()
+  local key = tag .. ':failures_seen'
+  local count = min(left, max(call('ZCARD', key) - failures_kept, call('ZCOUNT', key, '-inf', '(' .. failures_before)))
+  local gone = count > 0 and call('ZRANGE', key, 0, count - 1) or {}
+  call_many('HDEL', tag .. ':failures', gone)
+  call_many('ZREM', key, gone)
   return #gone
 end
 
@@ -111,5 +122,6 @@ local events = forget_events(left, events_before)
 left = max(0, left - events)
 local keys = prune_keys()
 local results = prune_results()
+local failures = prune_failures()
 flush()
-return {succeeded, cancelled, dead, events, keys, results}
+return {succeeded, cancelled, dead, events, keys, results, failures}

@@ -185,6 +185,14 @@ create table reprieve_event (
 create index reprieve_event_at on reprieve_event (at);
 create index reprieve_event_job on reprieve_event (job, version);
 
+create table reprieve_failure (               -- what the failures with one fingerprint look like
+    id           integer primary key,
+    fingerprint  text    not null unique,
+    last_seen_at integer not null,
+    packed       blob    not null
+) strict;
+create index reprieve_failure_seen on reprieve_failure (last_seen_at);
+
 create table reprieve_entry (key text primary key, version integer not null, value blob not null) strict, without rowid;
 
 create table reprieve_counter (name text primary key, value integer not null) strict, without rowid;
