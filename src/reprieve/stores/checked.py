@@ -34,6 +34,7 @@ from reprieve.stores.capabilities import (
 from reprieve.stores.check import (
     check_change,
     check_filter,
+    check_heartbeat,
     check_jobs,
     check_limit_update,
     check_page_limit,
@@ -51,6 +52,7 @@ from reprieve.stores.protocol import (
     Claimed,
     Entry,
     Filter,
+    Heartbeat,
     LimitUpdate,
     Page,
     Store,
@@ -123,6 +125,10 @@ class CheckedStore(ForwardingStore):
             except ValidationError:
                 writable.append(None)
         return writable
+
+    async def heartbeat(self, heartbeat: Heartbeat) -> bool:
+        """Open or extend a session."""
+        return await super().heartbeat(check_heartbeat(heartbeat))
 
     async def annotate(self, annotations: Sequence[Annotation]) -> list[bool]:
         """Request cancels and note progress."""
