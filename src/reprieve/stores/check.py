@@ -24,7 +24,15 @@ from reprieve.core.policy import Override
 from reprieve.core.rate import Rate
 from reprieve.core.text import clean
 from reprieve.errors import InvalidId, PayloadTooLarge, ValidationError
-from reprieve.stores.protocol import MAX_FAILURE_BYTES, FailureGroup, Filter, LimitUpdate
+from reprieve.stores.protocol import (
+    MAX_FAILURE_BYTES,
+    MAX_SESSION_QUEUES,
+    MAX_SESSION_TASKS,
+    FailureGroup,
+    Filter,
+    Heartbeat,
+    LimitUpdate,
+)
 
 _AT_BITS: Final = 48
 MAX_AT: Final = (1 << _AT_BITS) - 1
@@ -165,6 +173,26 @@ def check_queues(queues: Sequence[str]) -> Sequence[str]:
     if all(type(queue) is str for queue in queues):
         return queues
     return tuple(values.text(queue, "queue", ValidationError) for queue in queues)
+
+
+def check_heartbeat(heartbeat: Heartbeat) -> Heartbeat:
+    """Return a heartbeat with plain values; raise a `ValidationError` for what no session can have."""
+    facts: dict[str, object] = {
+        name: values.whole(getattr(heartbeat, name), f"{name} of a session", ValidationError)
+        for name in ("slots", "prefetch", "running", "pid")
+    }
+    for name in ("host", "version"):
+        facts[name] = values.name(getattr(heartbeat, name), f"{name} of a session", may_be_empty=True)
+    for name, what, most in (("queues", "queue", MAX_SESSION_QUEUES), ("tasks", "task", MAX_SESSION_TASKS)):
+        names: Sequence[object] = getattr(heartbeat, name)
+        if len(names) > most:
+            message = (
+                f"session {heartbeat.session!r} has {len(names):,} {name}, and a session may have {most:,}; "
+                "start several workers, each for some of them"
+            )
+            raise ValidationError(message)
+        facts[name] = tuple(values.name(one, f"{what} of a session") for one in names)
+    return replace(heartbeat, **facts)
 
 
 def check_filter(wanted: Filter) -> Filter:

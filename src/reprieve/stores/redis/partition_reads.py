@@ -9,7 +9,7 @@ from reprieve.core.ids import id_to_bytes
 from reprieve.stores import search
 from reprieve.stores.event_record import readable_events
 from reprieve.stores.failure_record import unpack_group
-from reprieve.stores.protocol import Entry, FailureGroup, Filter, LimitState, Page, Subject, Tally
+from reprieve.stores.protocol import Entry, FailureGroup, Filter, LimitState, Page, Session, Subject, Tally
 from reprieve.stores.redis import limit_states, replies
 from reprieve.stores.redis.connections import Connections
 from reprieve.stores.redis.find import SHAPES, PartitionSearch
@@ -82,6 +82,11 @@ class PartitionReads:
         found = await self.command("HGETALL", "entries")
         entries = (limit_states.unpack_entry(key, data) for key, data in found.items())
         return sorted((entry for entry in entries if entry.key.startswith(prefix)), key=lambda entry: entry.key)
+
+    async def sessions(self, now: int) -> list[Session]:
+        """Return the sessions whose lease lasts, by id."""
+        found = replies.rows(replies.StoredSession, await self.run("read_sessions", now))
+        return sorted((stored.session() for stored in found), key=lambda session: session.id)
 
     async def limit_states(self, subject: Subject, queue: str) -> list[LimitState]:
         """Return the limits of every queue, tenant, task, dependency or group, and how far they are used."""

@@ -47,10 +47,7 @@ end
 -- Leases jobs of the queues, in their order. Returns their ids, their records, and when there may be more.
 local function claim_jobs(session)
   local next_at = return_blocked(now, settings) and now or math.huge
-  local claim = {
-    number = number, now = now, slots = tonumber(call('HGET', tag .. ':meta', 'slots') or 0), settings = settings,
-    ids = {}, records = {}, leases = {},
-  }
+  local claim = {number = number, now = now, settings = settings, ids = {}, records = {}, leases = {}}
   for _, name in ipairs(queue_names) do
     local left = limit - #claim.ids
     if left > 0 then
