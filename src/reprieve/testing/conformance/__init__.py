@@ -11,6 +11,7 @@ from reprieve.stores.protocol import Store
 from reprieve.testing.conformance import (
     claiming,
     enqueueing,
+    excluding,
     fairness,
     finding,
     gates,
@@ -33,6 +34,7 @@ _MODULES: tuple[ModuleType, ...] = (
     enqueueing,
     claiming,
     ordering,
+    excluding,
     settling,
     values,
     operating,

@@ -64,6 +64,8 @@ class Worker:
         self.store = store
         self.session = session
         self.queues = tuple(queues)
+        self.exclude: tuple[str, ...] = ()
+        """Tasks that its claims exclude."""
         self.number = 0
 
     @classmethod
@@ -99,6 +101,7 @@ class Worker:
                 queues=self.queues if queues is None else tuple(queues),
                 limit=limit,
                 changes=tuple(changes),
+                exclude=self.exclude,
             )
         )
 
