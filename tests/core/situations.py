@@ -6,7 +6,17 @@ They are plain data, so that the choice in Lua can be given the same.
 from dataclasses import dataclass, field
 from random import Random
 
-from reprieve.core.fairness.candidates import FIRST, FairnessState, Lane, Position, Tenant, Weights, load_of, weigh
+from reprieve.core.fairness.candidates import (
+    FIRST,
+    Capacity,
+    FairnessState,
+    Lane,
+    Position,
+    Tenant,
+    Weights,
+    load_of,
+    weigh,
+)
 from reprieve.core.fairness.choice import Choice
 from reprieve.core.fairness.settings import FairnessSettings
 from reprieve.core.limits import Limits
@@ -65,7 +75,7 @@ class Situation:
     """Everything that a choice depends on."""
 
     limit: int
-    slots: int
+    capacity: Capacity
     settings: FairnessSettings
     state: tuple[int, int, int, int, int]
     weights: Weights
@@ -96,7 +106,7 @@ class Reading:
         situation = self.situation
         state = FairnessState(*situation.state)
         choice = Choice(
-            state, situation.queue.make(99), slots=situation.slots, now=situation.now, settings=situation.settings
+            state, situation.queue.make(99), capacity=situation.capacity, now=situation.now, settings=situation.settings
         )
         choice.add(*self.page(FIRST))
         while need := choice.run(situation.limit):
@@ -133,7 +143,7 @@ def draw(random: Random) -> Situation:
     ago = (0, 1, 59_999, 60_000, 60_001, 10**6, -50)
     return Situation(
         limit=random.choice((1, 2, 3, 10, 40)),
-        slots=slots,
+        capacity=Capacity(slots, random.choice((0, 0, 1, 3, 30))),
         settings=draw_settings(random),
         state=(
             random.choice((0, 10**6, 3 * 10**6)),

@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprieve.core.fairness.candidates import BlockReason, FairnessState, Lane, Position, Tenant, Weights, weigh
+from reprieve.core.fairness.candidates import (
+    BlockReason,
+    Capacity,
+    FairnessState,
+    Lane,
+    Position,
+    Tenant,
+    Weights,
+    weigh,
+)
 from reprieve.core.fairness.choice import Choice
 from reprieve.core.fairness.settings import FairnessSettings, aged_priority
 from reprieve.core.fairness.updates import LaneUpdate, lane_updates, limiter_updates, tenant_updates
@@ -43,7 +52,8 @@ def choice_of(*tenants: Tenant, slots: int = 50, running: int = 0, **fields: Any
     state = fields.pop("state", None) or FairnessState(0, 0, 0, 0, 0)
     queue = fields.pop("queue", None) or limits(1)
     settings = fields.pop("settings", None) or FairnessSettings()
-    choice = Choice(state, queue, slots=slots, now=NOW, settings=settings)
+    capacity = Capacity(slots, fields.pop("prefetch", 0))
+    choice = Choice(state, queue, capacity=capacity, now=NOW, settings=settings)
     choice.add(tenants, None)
     choice.weights = Weights(sum(weigh(one.weight) for one in tenants if one.lanes), running * 1_000)
     return choice
@@ -192,6 +202,15 @@ def test_three_in_a_row_is_no_rule_for_a_tenant_alone() -> None:
     assert picks(choice_of(tenant("a", running=49), state=state_after("a", 99))) == "a"
 
 
+@pytest.mark.parametrize(("running", "expected"), [(45, "a"), (64, "a"), (65, "")])
+def test_jobs_that_are_fetched_ahead_take_none_of_the_slots_that_a_tenant_may_hold(running: int, expected: str) -> None:
+    assert picks(choice_of(tenant("a", running=running), slots=50, prefetch=20, running=1)) == expected
+
+
+def test_prefetch_without_slots_still_lets_one_job_of_a_tenant_run() -> None:
+    assert picks(choice_of(tenant("a"), tenant("b"), slots=0, prefetch=1), 9) == "abab"
+
+
 @pytest.mark.parametrize(("running", "slots", "expected"), [(44, 50, "a"), (45, 50, ""), (0, 1, "a")])
 def test_while_another_tenant_runs_no_tenant_takes_the_last_tenth(running: int, slots: int, expected: str) -> None:
     assert picks(choice_of(tenant("a", running=running), slots=slots, running=1)) == expected
@@ -267,7 +286,7 @@ def test_a_queue_takes_as_many_as_its_limits_leave_room_for() -> None:
 
 
 def test_a_limit_of_the_queue_counts_once_when_more_tenants_are_read() -> None:
-    choice = Choice(FairnessState(0, 0, 0, 0, 0), limits(1, max_running=4), slots=50, now=NOW)
+    choice = Choice(FairnessState(0, 0, 0, 0, 0), limits(1, max_running=4), capacity=Capacity(50), now=NOW)
     choice.add([tenant("a", lane(ord("a"), ready=1)), tenant("b", lane(ord("b"), ready=1))], tenant("b").position)
     assert choice.run(9) == "tenants"
     choice.add([tenant("c"), tenant("d")], None)
@@ -398,7 +417,7 @@ def test_limits_of_the_queue_are_written_when_others_ask_for_it() -> None:
 
 
 def test_more_tenants_are_asked_for_only_when_the_next_may_be_among_them() -> None:
-    choice = Choice(FairnessState(0, 0, 0, 0, 0), limits(1), slots=50, now=NOW)
+    choice = Choice(FairnessState(0, 0, 0, 0, 0), limits(1), capacity=Capacity(50), now=NOW)
     assert choice.run(1) == "tenants"
     choice.add([tenant("a"), tenant("b")], tenant("b").position)
     assert choice.run(2) is None
@@ -422,7 +441,7 @@ def test_weights_are_asked_for_only_when_the_choice_depends_on_them() -> None:
 
 
 def test_whether_a_tenant_is_alone_is_known_when_all_were_read() -> None:
-    choice = Choice(FairnessState(0, 0, 0, 0, 0), limits(1), slots=10, now=NOW)
+    choice = Choice(FairnessState(0, 0, 0, 0, 0), limits(1), capacity=Capacity(10), now=NOW)
     hog = tenant("a", running=9)
     choice.add([hog], hog.position)
     assert choice.run(1) == "tenants"
@@ -504,7 +523,9 @@ def test_what_is_left_is_kept_by_a_limit_the_ceiling_or_a_cut(number: int) -> No
     room = situation.queue.make(0).room(situation.now)
     if len(choice.picks) == situation.limit or choice.is_cut or room == len(choice.picks):
         return
-    ceiling = max(1, int(situation.slots * situation.settings.max_share_of_slots))
+    ceiling = (
+        max(1, int(situation.capacity.slots * situation.settings.max_share_of_slots)) + situation.capacity.prefetch
+    )
     for one in choice.tenants.values():
         has_open_lanes = any(lane.id not in choice.blocked_lanes for lane in one.lanes)
         assert one.blocked or not has_open_lanes or one.limits.running >= ceiling

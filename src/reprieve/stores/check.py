@@ -22,7 +22,14 @@ from reprieve.core.move import Succeed
 from reprieve.core.policy import Override
 from reprieve.core.rate import Rate
 from reprieve.errors import InvalidId, PayloadTooLarge, ValidationError
-from reprieve.stores.protocol import MAX_EXCLUDED_TASKS, Filter, LimitUpdate
+from reprieve.stores.protocol import (
+    MAX_EXCLUDED_TASKS,
+    MAX_SESSION_QUEUES,
+    MAX_SESSION_TASKS,
+    Filter,
+    Heartbeat,
+    LimitUpdate,
+)
 
 _AT_BITS: Final = 48
 MAX_AT: Final = (1 << _AT_BITS) - 1
@@ -176,6 +183,26 @@ def _check_texts(texts: Sequence[str], what: str) -> Sequence[str]:
     if all(type(text) is str for text in texts):
         return texts
     return tuple(values.text(text, what, ValidationError) for text in texts)
+
+
+def check_heartbeat(heartbeat: Heartbeat) -> Heartbeat:
+    """Return a heartbeat with plain values; raise a `ValidationError` for what no session can have."""
+    facts: dict[str, object] = {
+        name: values.whole(getattr(heartbeat, name), f"{name} of a session", ValidationError)
+        for name in ("slots", "prefetch", "running", "pid")
+    }
+    for name in ("host", "version"):
+        facts[name] = values.name(getattr(heartbeat, name), f"{name} of a session", may_be_empty=True)
+    for name, what, most in (("queues", "queue", MAX_SESSION_QUEUES), ("tasks", "task", MAX_SESSION_TASKS)):
+        names: Sequence[object] = getattr(heartbeat, name)
+        if len(names) > most:
+            message = (
+                f"session {heartbeat.session!r} has {len(names):,} {name}, and a session may have {most:,}; "
+                "start several workers, each for some of them"
+            )
+            raise ValidationError(message)
+        facts[name] = tuple(values.name(one, f"{what} of a session") for one in names)
+    return replace(heartbeat, **facts)
 
 
 def check_filter(wanted: Filter) -> Filter:

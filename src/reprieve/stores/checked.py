@@ -35,6 +35,7 @@ from reprieve.stores.check import (
     check_change,
     check_exclude,
     check_filter,
+    check_heartbeat,
     check_jobs,
     check_limit_update,
     check_page_limit,
@@ -52,6 +53,7 @@ from reprieve.stores.protocol import (
     Claimed,
     Entry,
     Filter,
+    Heartbeat,
     LimitUpdate,
     Page,
     Store,
@@ -126,6 +128,10 @@ class CheckedStore(ForwardingStore):
             except ValidationError:
                 writable.append(None)
         return writable
+
+    async def heartbeat(self, heartbeat: Heartbeat) -> bool:
+        """Open or extend a session."""
+        return await super().heartbeat(check_heartbeat(heartbeat))
 
     async def annotate(self, annotations: Sequence[Annotation]) -> list[bool]:
         """Request cancels and note progress."""

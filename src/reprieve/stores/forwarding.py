@@ -21,6 +21,7 @@ from reprieve.stores.protocol import (
     Page,
     Pruned,
     Retention,
+    Session,
     Store,
     Subject,
     Tally,
@@ -67,6 +68,11 @@ class ForwardingStore(ABC):
         """Open or extend a session."""
         with self._call("heartbeat"):
             return await self.inner.heartbeat(heartbeat)
+
+    async def sessions(self, now: int) -> list[Session]:
+        """Return the sessions whose lease lasts."""
+        with self._call("sessions"):
+            return await self.inner.sessions(now)
 
     async def recover(self, now: int, limit: int = 100) -> list[Job]:
         """Expire sessions past their lease; return the jobs they hold."""

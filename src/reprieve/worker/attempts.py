@@ -16,7 +16,7 @@ from reprieve.core.outcome import Failed, Interrupted, Outcome, Succeeded
 from reprieve.worker.in_flight import InFlightTable
 from reprieve.worker.job_logging import log_started, log_succeeded
 from reprieve.worker.lifespans import START_TIMEOUT_SECONDS
-from reprieve.worker.prefetch import DurationEstimate
+from reprieve.worker.prefetch import DurationEstimate, count_out
 from reprieve.worker.progress import Progress
 from reprieve.worker.runner import Runner, failed_by
 
@@ -81,6 +81,8 @@ class Attempts:
         """Slots that can be used: a thread that cannot be stopped takes one away until it ends."""
         self.running: dict[str, Attempt] = {}
         """The attempts under way, by the ids of their jobs."""
+        self.by_tenant: Counter[str] = Counter()
+        """How many attempts each tenant has under way."""
         self.durations = DurationEstimate()
         self.on_slot_freed: Callable[[], None] = lambda: None
         """Called when a thread that could not be stopped has ended."""
@@ -107,6 +109,7 @@ class Attempts:
         if is_isolated:
             attempt.running.begin = lambda: self._limit(attempt, self._runner.time_limit(job))
         self.running[job.id] = attempt
+        self.by_tenant[job.tenant] += 1
         if job.dependency:
             self._calls[job.dependency] += 1
         if limit <= 0:
@@ -191,10 +194,9 @@ class Attempts:
         if attempt.timer is not None:
             attempt.timer.cancel()
         del self.running[job.id]
+        count_out(self.by_tenant, job.tenant)
         if job.dependency:
-            self._calls[job.dependency] -= 1
-            if not self._calls[job.dependency]:
-                del self._calls[job.dependency]
+            count_out(self._calls, job.dependency)
         thread = attempt.running.thread
         if thread is None or thread.done():
             self._in_flight.end(attempt.slot)

@@ -58,6 +58,10 @@ class ChildProcess:
         """Attempts that had started and not ended when the process ended: the ids of their jobs, and their numbers."""
         self.had_ended: frozenset[tuple[str, int]] = frozenset()
         """The last attempts that had ended before."""
+        self.heartbeat_at = self.started
+        """When, by `ticks`, the last heartbeat of its session was sent."""
+        self.announced_prefetch = 0
+        """How many jobs it fetches ahead, as that heartbeat said."""
         self.retired = asyncio.Event()
         self._process = process
 

@@ -17,6 +17,8 @@ class WorkerConfiguration(Record):
     processes: int
     slots: int
     queues: tuple[str, ...]
+    tasks: tuple[str, ...] = ()
+    """The names of the tasks that the app declares."""
     grace: float
     lease: float
     heartbeat: float
@@ -34,6 +36,7 @@ def configure_worker(
         processes=settings.processes or cores(),
         slots=settings.slots,
         queues=tuple(name(queue, "queue") for queue in queues) or context.registry.queues(),
+        tasks=tuple(task.name for task in context.registry),
         grace=settings.grace,
         lease=settings.lease,
         heartbeat=settings.heartbeat,

@@ -22,8 +22,10 @@ _MAX_ENDED = 1_024
 
 _PULSE = Struct("<d")
 _IS_STORE_AWAY = Struct("<?")
+_PREFETCH = Struct("<I")
 _ENDED = Struct("<16sI")
-_ENDED_OFFSET = _PULSE.size + _IS_STORE_AWAY.size
+_PREFETCH_OFFSET = _PULSE.size + _IS_STORE_AWAY.size
+_ENDED_OFFSET = _PREFETCH_OFFSET + _PREFETCH.size
 _HEADER_BYTES = _ENDED_OFFSET + _MAX_ENDED * _ENDED.size
 _ROW = Struct(f"<16sId{_MAX_TASK_BYTES}s")
 _FREE = bytes(_ROW.size)
@@ -88,6 +90,14 @@ class InFlightTable:
     def is_store_away(self) -> bool:
         """Return whether the supervisor has logged that the store is unavailable."""
         return bool(_IS_STORE_AWAY.unpack_from(self._memory, _PULSE.size)[0])
+
+    def set_prefetch(self, jobs: int) -> None:
+        """Record how many jobs the process fetches ahead."""
+        _PREFETCH.pack_into(self._memory, _PREFETCH_OFFSET, jobs)
+
+    def prefetch(self) -> int:
+        """Return how many jobs the process fetches ahead."""
+        return int(_PREFETCH.unpack_from(self._memory, _PREFETCH_OFFSET)[0])
 
     def attempts(self) -> list[InFlight]:
         """Return the attempts in flight."""

@@ -1,8 +1,9 @@
 """Prefetching: how many jobs a worker fetches before it has a slot for them, and where these jobs wait."""
 
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping
 
+from reprieve.core.fairness.settings import DEFAULTS
 from reprieve.core.job import Job
 
 PREFETCH_SECONDS = 0.1
@@ -69,12 +70,31 @@ class DurationEstimate:
         return min(claim.max_jobs, int(slots * (PREFETCH_SECONDS + 2 * claim.seconds) / max(self._seconds, 1e-6)))
 
 
+def is_news(prefetch: int, announced: int, slots: int) -> bool:
+    """Whether the store should know at once how many jobs are fetched ahead: it is far from what it was told."""
+    return abs(prefetch - announced) > max(slots, announced // 2)
+
+
+def max_running_per_tenant(slots: int) -> int:
+    """Return how many slots of a worker one tenant may use while jobs of other tenants wait in it."""
+    return max(1, int(slots * DEFAULTS.max_share_of_slots))
+
+
+def count_out(counter: Counter[str], name: str) -> None:
+    """Count one less; a name that counts nothing is forgotten."""
+    counter[name] -= 1
+    if not counter[name]:
+        del counter[name]
+
+
 class PrefetchBuffer:
     """The jobs that are leased to this session and wait for a slot, in the order of their claims."""
 
     def __init__(self) -> None:
         """Begin empty."""
         self._jobs: deque[tuple[float, Job]] = deque()
+        self._tenants: Counter[str] = Counter()
+        """How many of the jobs each tenant has."""
 
     def __len__(self) -> int:
         """Return how many jobs wait."""
@@ -82,25 +102,40 @@ class PrefetchBuffer:
 
     def add(self, jobs: Iterable[Job], now: float) -> None:
         """Append the jobs of a claim."""
-        self._jobs.extend((now, job) for job in jobs)
+        for job in jobs:
+            self._jobs.append((now, job))
+            self._tenants[job.tenant] += 1
 
     def ids(self) -> set[str]:
         """Return the ids of the jobs that wait."""
         return {job.id for _, job in self._jobs}
 
-    def first(self) -> Job:
-        """Return the next job to start."""
-        return self._jobs[0][1]
+    def next(self, running: Mapping[str, int], slots: int) -> Job:
+        """Return the next job to start, by how many jobs of each tenant run: the first of a tenant that may use a slot.
 
-    def pop(self) -> Job:
-        """Remove and return the next job to start."""
-        return self._jobs.popleft()[1]
+        The store counts jobs when they are leased, and cannot tell which of them run. So it is here that one tenant
+        leaves a part of the slots to the others, while it and others wait.
+        """
+        first = self._jobs[0][1]
+        most = max_running_per_tenant(slots)
+        if len(self._tenants) == 1 or running.get(first.tenant, 0) < most:
+            return first
+        return next((job for _, job in self._jobs if running.get(job.tenant, 0) < most), first)
+
+    def take(self, job: Job) -> Job:
+        """Remove and return a job."""
+        index = next(index for index, (_, other) in enumerate(self._jobs) if other is job)
+        del self._jobs[index]
+        count_out(self._tenants, job.tenant)
+        return job
 
     def remove(self, is_wanted: Callable[[Job], bool]) -> list[Job]:
         """Remove and return the jobs that the function accepts, in their order."""
         removed = [job for _, job in self._jobs if is_wanted(job)]
         ids = {job.id for job in removed}
         self._jobs = deque(entry for entry in self._jobs if entry[1].id not in ids)
+        for job in removed:
+            count_out(self._tenants, job.tenant)
         return removed
 
     def stale(self, now: float, claim: ClaimTime) -> set[str]:

@@ -129,8 +129,9 @@ class Worker:
             # What is fetched now might be given back in a moment.
             return 0
         slots, claim = self._attempts.slots, self._claims.time
-        wanted = slots + self._attempts.durations.jobs_ahead(slots, claim)
-        return max(0, min(claim.max_jobs, wanted - len(self._attempts.running) - len(self._prefetched)))
+        ahead = self._attempts.durations.jobs_ahead(slots, claim)
+        self._in_flight.set_prefetch(ahead)
+        return max(0, min(claim.max_jobs, slots + ahead - len(self._attempts.running) - len(self._prefetched)))
 
     async def _claim(self, limit: int) -> None:
         """Settle what has ended and fetch up to `limit` jobs, in one call."""
@@ -255,13 +256,14 @@ class Worker:
     def _start(self) -> None:
         """Start prefetched jobs while there are free slots."""
         while self._prefetched and len(self._attempts.running) < self._attempts.slots:
-            dependency = self._prefetched.first().dependency
-            if self._gates.is_unconfirmed(dependency) or self._prefetched.first().id in self._attempts.running:
+            job = self._prefetched.next(self._attempts.by_tenant, self._attempts.slots)
+            dependency = job.dependency
+            if self._gates.is_unconfirmed(dependency) or job.id in self._attempts.running:
                 return
             if dependency and self._gates.is_held(dependency):
                 self._give_back(lambda job: self._gates.is_held(job.dependency))
                 continue
-            self._attempts.start(self._prefetched.pop(), self._ended)
+            self._attempts.start(self._prefetched.take(job), self._ended)
 
     # settle
 

@@ -39,7 +39,7 @@ end
 
 local function play(situation)
   prepare(situation)
-  local choice = new_choice(situation.queue, situation.limits, situation.slots, situation.now, situation.settings)
+  local choice = new_choice(situation.queue, situation.limits, situation.capacity, situation.now, situation.settings)
   local need, first, moved = 'tenants', 1, situation.moved
   while need do
     if need == 'tenants' then

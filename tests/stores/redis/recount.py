@@ -193,15 +193,23 @@ def _sessions(books: Books) -> Iterator[str]:
     living, dead = set(books.zset(b":live_sessions")), set(books.zset(b":dead_sessions"))
     if living & dead or living | dead != sessions.keys():
         yield f"sessions are {sessions.keys()}, living {living}, dead {dead}"
-    slots = sum(state[1] for name, state in sessions.items() if name in living)
-    kept = int(books.hash(b":meta").get(b"slots", 0))
-    if slots != kept:
-        yield f"{slots} slots live, and {kept} are counted"
+    capacity: Counter[str] = Counter()
+    for _, slots, prefetch, queues in (state for name, state in sessions.items() if name in living):
+        for queue in queues or [""]:
+            capacity[f"s{queue}"] += slots
+            capacity[f"p{queue}"] += prefetch
+    kept = {field.decode(): int(count) for field, count in books.hash(b":capacity").items()}
+    if +capacity != kept:
+        yield f"live sessions have {+capacity}, and {kept} is counted"
 
 
 def _text_free(data: bytes) -> bytes:
-    """Cut a packed session to its numbers: scripts keep ids in it that are no text."""
+    """Cut a packed session to its numbers and queues: scripts keep ids in it that are no text."""
     end = 1
     for _ in range(3):
         end += {0xCC: 2, 0xCD: 3, 0xCE: 5, 0xCF: 9}.get(data[end], 1)
-    return b"\x93" + data[1:end]
+    names = data[end] & 0x0F
+    end += 1
+    for _ in range(names):
+        end += 1 + (data[end] & 0x1F)
+    return b"\x94" + data[1:end]

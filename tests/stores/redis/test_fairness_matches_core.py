@@ -63,7 +63,7 @@ def situation_table(situation: Situation, random: Random) -> dict[str, Any]:
     moved = [tenant for tenant in ordered if random.random() < 0.1]
     return {
         "now": situation.now,
-        "slots": situation.slots,
+        "capacity": situation.capacity,
         "limit": situation.limit,
         "at_once": random.choice((2, 3, 24)),
         "settings": msgspec.structs.asdict(situation.settings),

@@ -115,6 +115,15 @@ FIRST = Position(-1, -1, "")
 """Before every tenant."""
 
 
+class Capacity(NamedTuple):
+    """How many jobs the live sessions of a queue take, in all."""
+
+    slots: int
+    """That they run at once."""
+    prefetch: int = 0
+    """That they fetch ahead."""
+
+
 class Weights(NamedTuple):
     """Sums of the weights of tenants, in whole thousandths, so that they are exact."""
 

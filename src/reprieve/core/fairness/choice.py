@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from reprieve.core.fairness.candidates import (
     FIRST,
     BlockReason,
+    Capacity,
     FairnessState,
     Lane,
     Position,
@@ -39,9 +40,19 @@ class Choice:
     """The picks of one claim from one queue. It changes what it was given; the updates say what to write back."""
 
     def __init__(
-        self, state: FairnessState, queue: Limits, *, slots: int, now: int, settings: FairnessSettings = DEFAULTS
+        self,
+        state: FairnessState,
+        queue: Limits,
+        *,
+        capacity: Capacity,
+        now: int,
+        settings: FairnessSettings = DEFAULTS,
     ) -> None:
-        """Take the queue's state and limits, and the slots of all sessions that live."""
+        """Take the queue's state and limits, and the capacity of the live sessions that serve it.
+
+        A tenant's jobs are counted from their lease on. So the ceiling allows for jobs that are only fetched ahead:
+        they hold no slot.
+        """
         self.state = state
         self.queue = queue
         self.now = now
@@ -60,8 +71,8 @@ class Choice:
         self.read_up_to: Position | None = FIRST
         """The last position that was read; None when no candidate is beyond it."""
         self._need: Need | None = None
-        self._slots = slots
-        self._ceiling = max(1, math.floor(slots * settings.max_share_of_slots))
+        self._slots = capacity.slots
+        self._ceiling = max(1, math.floor(capacity.slots * settings.max_share_of_slots)) + capacity.prefetch
         self._waiting = 0
         self._heap: list[HeapItem] = []
 

@@ -37,8 +37,8 @@ class SessionRow(msgspec.Struct, frozen=True):
     last_claim: int
     last_results: bytes | None
     is_alive: bool
-    slots: int
-    """Of all sessions that live."""
+    offers: str
+    """What the live sessions run and fetch ahead, by the queues that they serve: see `sql.sessions.capacity_of`."""
     has_cancel_requests: bool
     """Whether any running job has a cancel request."""
     lease_claim: int | None
@@ -63,7 +63,7 @@ def claim(tx: Tx, lock: ClaimLock, lanes: LaneCache, request: Claim) -> Claimed:
     released.may_have_cancel_requests = session.has_cancel_requests
     results = settle.settle(tx, lanes, request.changes, request.now, leases, released)
 
-    state = ClaimState(tx, lanes, request, session.slots, released, jobs=[], leases={}, times=[])
+    state = ClaimState(tx, lanes, request, session.offers, released, jobs=[], leases={}, times=[])
     next_at = _lease(state, early_read) if session.is_alive and request.limit > 0 else None
     if not acquired.is_all_counted:
         next_at = request.now

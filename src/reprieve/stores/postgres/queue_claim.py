@@ -22,6 +22,7 @@ from reprieve.stores.postgres.rows import StoredJob, array_of, copy, unpack
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.protocol import Claim
 from reprieve.stores.record import Lease, lease_model
+from reprieve.stores.sql.sessions import capacity_of
 
 CHECK_CROWD_EVERY_CLAIMS = 16
 """Claims of a session after which one checks whether the candidates of a queue have become a crowd."""
@@ -40,8 +41,8 @@ class ClaimState(msgspec.Struct, frozen=True):
     tx: Tx
     lanes: LaneCache
     request: Claim
-    slots: int
-    """Of all sessions that live."""
+    offers: str
+    """As in `SessionRow`."""
     released: ReleasedSlots
     """Slots that the changes released."""
     jobs: list[Job]
@@ -77,6 +78,7 @@ class QueueClaim:
         self._sql = statements("claim")
         self._now = state.request.now
         self._queue = hash_id("queue", queue)
+        self._capacity = capacity_of(state.offers, queue)
         self._reader = reader
         self._watermarks = Watermarks(fresh={}, ready={})
 
@@ -132,7 +134,7 @@ class QueueClaim:
     def _choose(self, candidates: Candidates, limit: int) -> Choice:
         """Choose the jobs to take, reading more only where the choice depends on it."""
         queue, reader = candidates.queue, self._reader
-        choice = Choice(queue.state(), reader.limiters[queue.limiter], slots=self._state.slots, now=self._now)
+        choice = Choice(queue.state(), reader.limiters[queue.limiter], capacity=self._capacity, now=self._now)
         choice.add(candidates.tenants, candidates.read_up_to)
         while need := choice.run(limit):
             if need == "weights":

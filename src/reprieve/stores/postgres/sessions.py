@@ -13,6 +13,8 @@ from reprieve.stores.postgres.rows import StoredJob, array_of, unpack
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.protocol import Heartbeat
 from reprieve.stores.record import Lease
+from reprieve.stores.session_record import pack_origin
+from reprieve.stores.sql.sessions import encode_queues
 
 
 def heartbeat(tx: Tx, request: Heartbeat) -> bool:
@@ -23,11 +25,15 @@ def heartbeat(tx: Tx, request: Heartbeat) -> bool:
         "name": request.session,
         "expires_at": request.now + milliseconds(request.lease),
         "slots": request.slots,
+        "prefetch": request.prefetch,
+        "running": request.running,
+        "queues": encode_queues(request.queues),
+        "now": request.now,
         "is_dead": is_over,
         "release": release(),
     }
     if request.is_new:
-        tx.execute(sql["open"], row)
+        tx.execute(sql["open"], {**row, "origin": pack_origin(request)})
     return tx.one(sql["heartbeat"], row) is not None and not is_over
 
 

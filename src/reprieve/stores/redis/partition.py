@@ -8,6 +8,7 @@ import msgspec
 from reprieve.core import change as changes_of
 from reprieve.core.change import Change
 from reprieve.core.duration import milliseconds
+from reprieve.core.fairness.candidates import Capacity
 from reprieve.core.fairness.exclusion import turn_of
 from reprieve.core.fairness.settings import DEFAULTS
 from reprieve.core.ids import id_from_bytes, id_to_bytes
@@ -37,6 +38,7 @@ from reprieve.stores.redis.listener import StreamId
 from reprieve.stores.redis.partition_reads import PartitionReads
 from reprieve.stores.redis.partitioned_claim import MAX_CALLS_PER_CLAIM
 from reprieve.stores.redis.replies import ClaimReply, HeldJob, StoredJob, pairs, read_claim, rows
+from reprieve.stores.session_record import pack_heartbeat, pack_origin
 
 MAX_CHANGES_PER_CALL = 40
 """Changes that one script applies; a claim waits for it, some 20 ms if all were applied before."""
@@ -195,12 +197,16 @@ class Partition:
             results += settle.decode(words, len(some))
         return results
 
-    async def heartbeat(self, heartbeat: Heartbeat) -> bool:
-        """Keep a session alive, or open it; return whether it lives."""
+    async def heartbeat(self, heartbeat: Heartbeat, share: Capacity) -> bool:
+        """Keep a session alive, or open it with its share of slots and prefetch; return whether it lives."""
         is_over = heartbeat.lease <= 0
         expires_at = heartbeat.now + milliseconds(heartbeat.lease)
-        head = _encode((heartbeat.session, expires_at, heartbeat.slots, heartbeat.is_new, is_over))
-        is_alive: bool = await self._write("heartbeat", head) == b"alive"
+        slots, prefetch = share
+        queues = tuple(heartbeat.queues)
+        head = (heartbeat.session, expires_at, slots, prefetch, queues, heartbeat.is_new, is_over)
+        said = pack_heartbeat(heartbeat) if self.number == 0 else b""
+        origin = pack_origin(heartbeat) if self.number == 0 and heartbeat.is_new else b""
+        is_alive: bool = await self._write("heartbeat", _encode(head), said, origin) == b"alive"
         if not is_alive:
             self._sessions.pop(heartbeat.session, None)
         return is_alive

@@ -7,7 +7,7 @@ from reprieve.core.events import Event
 from reprieve.core.ids import id_to_bytes
 from reprieve.stores import search
 from reprieve.stores.event_record import readable_events
-from reprieve.stores.protocol import Entry, Filter, LimitState, Page, Subject, Tally
+from reprieve.stores.protocol import Entry, Filter, LimitState, Page, Session, Subject, Tally
 from reprieve.stores.redis import limit_states, replies
 from reprieve.stores.redis.connection import Argument
 from reprieve.stores.redis.connections import Connections
@@ -72,6 +72,11 @@ class PartitionReads:
         found = await self.command("HGETALL", "entries")
         entries = (limit_states.unpack_entry(key, data) for key, data in found.items())
         return sorted((entry for entry in entries if entry.key.startswith(prefix)), key=lambda entry: entry.key)
+
+    async def sessions(self, now: int) -> list[Session]:
+        """Return the sessions whose lease lasts, by id."""
+        found = replies.rows(replies.StoredSession, await self.run("read_sessions", now))
+        return sorted((stored.session() for stored in found), key=lambda session: session.id)
 
     async def limit_states(self, subject: Subject, queue: str) -> list[LimitState]:
         """Return the limits of every queue, tenant, task, dependency or group, and how far they are used."""

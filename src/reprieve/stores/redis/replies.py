@@ -5,10 +5,11 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from reprieve.core.ids import id_from_bytes
 from reprieve.core.job import Job
-from reprieve.stores.protocol import ChangeResult, Claim
+from reprieve.stores.protocol import ChangeResult, Claim, Session
 from reprieve.stores.redis import settle
 from reprieve.stores.redis.listener import StreamId, parse_stream_id
 from reprieve.stores.redis.records import unpack, unpack_running, unpack_succeeded
+from reprieve.stores.session_record import session_of, unpack_heartbeat
 
 Reply: TypeAlias = Sequence[Any]
 ID_BYTES = 16
@@ -86,6 +87,18 @@ class LeasedJob(NamedTuple):
     id: bytes
     leased_at: bytes
     record: bytes
+
+
+class StoredSession(NamedTuple):
+    """A session: see read_sessions.lua."""
+
+    name: bytes
+    last_heartbeat: bytes
+    origin: bytes
+
+    def session(self) -> Session:
+        """Return the session."""
+        return session_of(self.name.decode(), unpack_heartbeat(self.last_heartbeat), self.origin)
 
 
 class StoredEvent(NamedTuple):

@@ -1,10 +1,12 @@
 """Sessions over partitions: a worker has a session in each, and one call settles and claims in all of them."""
 
 import asyncio
+import math
 from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from reprieve.core.fairness.candidates import Capacity
 from reprieve.errors import SessionDead
 from reprieve.stores.protocol import Claim, Claimed, Heartbeat
 from reprieve.stores.redis.affinity import PartitionAffinity
@@ -99,14 +101,16 @@ class Sessions:
         if not heartbeat.is_new:
             await self._partitions.refresh()
         partitions, opened = self._partitions.all(), self._state(heartbeat.session).opened
-        share = replace(heartbeat, slots=max(1, round(heartbeat.slots / len(partitions))))
+        share = Capacity(
+            max(1, round(heartbeat.slots / len(partitions))), math.ceil(heartbeat.prefetch / len(partitions))
+        )
         is_over = heartbeat.lease <= 0
         if is_over:
             del self._states[heartbeat.session]
 
         async def keep(partition: Partition) -> bool:
             is_new = not is_over and (heartbeat.is_new or partition.number not in opened)
-            is_alive = await partition.heartbeat(replace(share, is_new=is_new))
+            is_alive = await partition.heartbeat(replace(heartbeat, is_new=is_new), share)
             if is_alive:
                 opened.add(partition.number)
             return is_alive

@@ -24,6 +24,7 @@ from reprieve.stores.protocol import (
     Page,
     Pruned,
     Retention,
+    Session,
     Subject,
     Tally,
 )
@@ -107,6 +108,10 @@ class RedisStore:
     async def heartbeat(self, heartbeat: Heartbeat) -> bool:
         """Keep a session alive, or open it; return whether it lives."""
         return await self._sessions.heartbeat(heartbeat)
+
+    async def sessions(self, now: int) -> list[Session]:
+        """Return the sessions whose lease lasts: a session is alive in every partition, and read in the first."""
+        return await self._partitions[0].reads.sessions(now)
 
     async def recover(self, now: int, limit: int = 100) -> list[Job]:
         """Expire sessions past their lease; return the jobs they hold."""

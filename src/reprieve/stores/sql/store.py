@@ -7,9 +7,10 @@ from typing import ClassVar, Generic, TypeVar
 from reprieve.core.change import Change
 from reprieve.core.events import Event
 from reprieve.stores import search
-from reprieve.stores.protocol import ChangeResult, Filter, LimitState, Page, Subject, Tally
+from reprieve.stores.protocol import ChangeResult, Filter, LimitState, Page, Session, Subject, Tally
 from reprieve.stores.search import Search, Shapes
 from reprieve.stores.sql import find, limits
+from reprieve.stores.sql.sessions import read_sessions
 from reprieve.stores.sql.tx import SqlTx, Statements
 
 MAX_CHANGES_PER_WRITE = 25
@@ -85,6 +86,11 @@ class SqlStore(ABC, Generic[Tx]):
         job, sql = self._stored_id(job_id), self._statements("find")[statement]
         row = await self._read(lambda tx: self._sql_tx(tx).one(sql, {"id": job}))
         return None if row is None else row[0]
+
+    async def sessions(self, now: int) -> list[Session]:
+        """Return the sessions whose lease lasts."""
+        sql = self._statements("sessions")
+        return await self._read(lambda tx: read_sessions(self._sql_tx(tx), sql, now))
 
     async def limit_states(self, subject: Subject, queue: str = "") -> list[LimitState]:
         """Return the limits and the use of every queue, tenant, task, dependency or group."""

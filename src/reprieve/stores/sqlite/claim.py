@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from reprieve.core.fairness.candidates import Capacity
 from reprieve.core.fairness.choice import Choice
 from reprieve.core.fairness.settings import DEFAULTS
 from reprieve.core.fairness.updates import (
@@ -22,6 +23,7 @@ from reprieve.core.job import Job
 from reprieve.stores.protocol import Claim, Claimed
 from reprieve.stores.record import LANE_COUNTERS, Lease, lease_model
 from reprieve.stores.sql.claim import LastClaim, pack_last_claim, repeated, require_session
+from reprieve.stores.sql.sessions import capacity_of
 from reprieve.stores.sqlite import settle
 from reprieve.stores.sqlite.candidates import Candidates, LimiterRow, QueueRow, read_exclusion, read_queue
 from reprieve.stores.sqlite.lane_cache import LaneCache
@@ -62,8 +64,8 @@ class SessionRow(NamedTuple):
     last_claim: int
     last_results: bytes | None
     is_alive: bool
-    slots: int
-    """Of all sessions that live."""
+    offers: str
+    """What the live sessions run and fetch ahead, by the queues that they serve: see `sql.sessions.capacity_of`."""
 
 
 def claim(tx: sqlite3.Connection, lanes: LaneCache, request: Claim) -> Claimed:
@@ -104,7 +106,7 @@ def _lease(
     for name in request.queues:
         queue = read_queue(tx, name) if len(jobs) < request.limit else None
         if queue is not None:
-            work = _QueueClaim(tx, lanes, request, queue, session.slots)
+            work = _QueueClaim(tx, lanes, request, queue, capacity_of(session.offers, name))
             jobs += work.take(request.limit - len(jobs), released)
             moments += work.moments
             leases |= work.leases
@@ -118,7 +120,9 @@ def _lease(
 class _QueueClaim:
     """The part of a claim that concerns one queue."""
 
-    def __init__(self, tx: sqlite3.Connection, lanes: LaneCache, request: Claim, queue: QueueRow, slots: int) -> None:
+    def __init__(
+        self, tx: sqlite3.Connection, lanes: LaneCache, request: Claim, queue: QueueRow, capacity: Capacity
+    ) -> None:
         self.tx = tx
         self.sql = statements("claim")
         self.lanes = lanes
@@ -126,7 +130,7 @@ class _QueueClaim:
         self.session = request.session
         self.exclusion = read_exclusion(tx, request.exclude, request.number)
         self.queue = queue
-        self.slots = slots
+        self.capacity = capacity
         self.moments: list[int] = []
         """When there may be more to claim."""
         self.leases: dict[int, tuple[int, int]] = {}
@@ -206,7 +210,7 @@ class _QueueClaim:
 
     def _choose(self, limit: int, candidates: Candidates) -> Choice:
         """Choose the jobs to take, reading more only where the choice depends on it."""
-        choice = Choice(self.queue.state(), self.queue.limits(), slots=self.slots, now=self.now)
+        choice = Choice(self.queue.state(), self.queue.limits(), capacity=self.capacity, now=self.now)
         need = "tenants"
         while need:
             if need == "tenants":

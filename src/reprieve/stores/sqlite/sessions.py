@@ -7,6 +7,8 @@ from reprieve.core.job import Job
 from reprieve.errors import StoreCorrupt
 from reprieve.stores.protocol import Heartbeat
 from reprieve.stores.record import Lease
+from reprieve.stores.session_record import pack_origin
+from reprieve.stores.sql.sessions import encode_queues
 from reprieve.stores.sqlite.annotations import cancel_requests
 from reprieve.stores.sqlite.lane_cache import LaneCache
 from reprieve.stores.sqlite.leases import MAX_CLAIM_NUMBER, lease_ids, unpack_lease
@@ -21,8 +23,18 @@ def heartbeat(tx: sqlite3.Connection, request: Heartbeat) -> bool:
     if request.is_new:
         number = tx.execute(sql["number"]).fetchone()[0]
         tx.execute(sql["open"], (number, request.session, expires_at, request.slots))
+        tx.execute(sql["open_origin"], (pack_origin(request), request.session))
     is_over = request.lease <= 0
-    facts = {"name": request.session, "expires_at": expires_at, "slots": request.slots, "is_dead": is_over}
+    facts = {
+        "name": request.session,
+        "expires_at": expires_at,
+        "slots": request.slots,
+        "prefetch": request.prefetch,
+        "running": request.running,
+        "queues": encode_queues(request.queues),
+        "now": request.now,
+        "is_dead": is_over,
+    }
     return bool(tx.execute(sql["heartbeat"], facts).rowcount) and not is_over
 
 
@@ -67,5 +79,6 @@ def recover(tx: sqlite3.Connection, lanes: LaneCache, now: int, limit: int) -> l
         found = held(tx, lanes, session, name, limit=limit - len(jobs))
         if not found:
             tx.execute(sql["close"], (session,))
+            tx.execute(sql["close_origin"], (session,))
         jobs += found
     return jobs

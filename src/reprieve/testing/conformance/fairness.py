@@ -137,6 +137,29 @@ async def check_no_tenant_takes_more_than_nine_tenths_while_others_wait(store: S
     expect_equal(dict(count_by(taken, "tenant")), {"a": 9, "b": 9}, "slots of two tenants when there are ten")
 
 
+async def check_jobs_that_are_fetched_ahead_take_none_of_the_nine_tenths(store: Store) -> None:
+    await enqueue(store, *new_jobs(store, 40, tenant="a"), *new_jobs(store, 40, tenant="b"))
+    first, second = await Worker.open(store, "a", slots=4, prefetch=5), await Worker.open(store, "b", slots=6)
+    await second.heartbeat(slots=6, prefetch=2)
+    taken = [*await first.take(40), *await second.take(40)]
+    expect_equal(dict(count_by(taken, "tenant")), {"a": 16, "b": 16}, "jobs of two tenants, ten slots and seven ahead")
+    await first.heartbeat(slots=4)
+    await first.settle(*(succeed(job) for job in taken[:9]))
+    expect_equal(await first.take(1), [], "jobs leased when less is fetched ahead")
+
+
+async def check_only_sessions_that_serve_a_queue_count_for_its_nine_tenths(store: Store) -> None:
+    for queue in ("default", "other"):
+        for tenant in "ab":
+            await enqueue(store, *new_jobs(store, 40, tenant=tenant, queue=queue))
+    every = await Worker.open(store, "every", slots=10)
+    await Worker.open(store, "other", slots=10, prefetch=3, queues=("other", "third"))
+    counts = count_by(await every.take(80), "tenant")
+    expect_equal(dict(counts), {"a": 9, "b": 9}, "jobs for the ten slots of the session that serves the queue")
+    counts = count_by(await every.take(80, queues=("other",)), "tenant")
+    expect_equal(dict(counts), {"a": 21, "b": 21}, "jobs for the twenty slots of both sessions, and three ahead")
+
+
 async def check_no_tenant_takes_more_than_nine_tenths_while_others_run(store: Store) -> None:
     await enqueue(store, *new_jobs(store, 30, tenant="a"), new_job(store, tenant="b"))
     worker = await Worker.open(store, slots=20)

@@ -70,11 +70,16 @@ class Worker:
 
     @classmethod
     async def open(
-        cls, store: Store, session: str = "worker-1", *, slots: int = 1_000, lease: float = 30 * 86_400, at: int = START
+        cls,
+        store: Store,
+        session: str = "worker-1",
+        *,
+        at: int = START,
+        **fields: Any,  # noqa: ANN401 - the fields of a heartbeat
     ) -> Self:
         """Open a session; by default its lease outlasts every check, and its slots every claim."""
         worker = cls(store, session)
-        await worker.heartbeat(at, lease=lease, slots=slots, is_new=True)
+        await worker.heartbeat(at, is_new=True, **fields)
         return worker
 
     async def heartbeat(self, at: int = START, **fields: Any) -> bool:  # noqa: ANN401 - the fields of a heartbeat

@@ -176,13 +176,18 @@ create table session (
     name         text    not null unique,
     expires_at   int8    not null,
     slots        int8    not null,
+    prefetch     int8    not null default 0,         -- jobs that it fetches ahead
+    running      int8    not null default 0,
+    queues       text    not null default '[]',      -- that it serves, a JSON array; empty: all
+    heartbeat_at int8    not null default 0,         -- when its last heartbeat was sent
+    origin       bytea,                              -- who opened it: stores/session_record.py
     is_dead      boolean not null default false,
     first_lease  int8    not null default 0,         -- no lease of the session has a smaller claim number
     last_claim   int8    not null default 0,         -- the number of its last claim
     last_results bytea,                              -- what that claim returned for its changes
     release      text    not null                    -- the release whose functions it calls
 ) with (fillfactor = 50);
-create index session_slots on session (slots) where not is_dead;
+create index session_live on session (id) where not is_dead;
 create index session_dead on session (id) where is_dead;
 
 create table lease (                                 -- one row for each claim

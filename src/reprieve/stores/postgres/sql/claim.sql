@@ -1,7 +1,9 @@
 -- name: session
 -- A row for each lease of the session that may hold jobs; one row without a lease if there is none.
 select s.id, s.last_claim, s.last_results, not s.is_dead as is_alive,
-       (select coalesce(sum(slots), 0)::int8 from session where not is_dead) as slots,
+       (select coalesce(json_agg(json_build_array(queues, slots, prefetch)), '[]')::text from (
+           select queues, sum(slots) as slots, sum(prefetch) as prefetch from session where not is_dead group by queues
+       ) as offer) as offers,
        exists (select 1 from annotation where cancel is not null) as has_cancel_requests,
        l.claim as lease_claim, l.jobs as lease_jobs
 from session as s left join lease as l on l.session = s.id and l.claim >= s.first_lease where s.name = %(session)s;

@@ -1,11 +1,18 @@
 -- name: open
-insert into session (name, expires_at, slots, release) values (%(name)s, %(expires_at)s, %(slots)s, %(release)s)
+insert into session (name, expires_at, slots, release, origin)
+values (%(name)s, %(expires_at)s, %(slots)s, %(release)s, %(origin)s)
 on conflict (name) do nothing;
 
 -- name: heartbeat
-update session set expires_at = %(expires_at)s, slots = %(slots)s, is_dead = %(is_dead)s, release = %(release)s
+update session
+set expires_at = %(expires_at)s, slots = %(slots)s, prefetch = %(prefetch)s, running = %(running)s, queues = %(queues)s,
+    heartbeat_at = %(now)s, is_dead = %(is_dead)s, release = %(release)s
 where name = %(name)s and not is_dead
 returning id;
+
+-- name: read
+select name, heartbeat_at, slots, prefetch, running, queues, origin
+from session where not is_dead and expires_at >= %(now)s order by name collate "C";
 
 -- name: expire
 update session set is_dead = true where not is_dead and expires_at < %(now)s;

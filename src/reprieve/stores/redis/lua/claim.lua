@@ -1,6 +1,6 @@
 -- The claim of one queue: promote due jobs, choose, take the picked jobs, and write back what the choice changed.
--- A claim is a table: `number` of the session's call, `now`, `slots` of all live sessions, `settings` of the fair choice,
--- `exclude`, the arguments of an exclusion or false; and what it has taken: `ids`, `records`, `leases`.
+-- A claim is a table: `number` of the session's call, `now`, `settings` of the fair choice, `exclude`, the arguments of an
+-- exclusion or false; and what it has taken: `ids`, `records`, `leases`.
 --
 -- needs calls: tag, call, max, min, sub, call_many, fetch_fields, list_in
 -- needs record: WAITING, EXPIRED, is_sound, sound, finish, ending, entry_of
@@ -10,7 +10,7 @@
 -- needs lanes: lanes, load_lanes, turn_of, relist
 -- needs waiting: pop_lane, promote, next_due
 -- needs events: record_events
--- needs sessions: pack_lease
+-- needs sessions: capacity_of, pack_lease
 -- needs fairness: new_choice, run_choice
 -- needs exclusion: new_exclusion, look_again_at
 -- needs candidates: new_reader, read_candidates, weigh_tenants
@@ -260,7 +260,7 @@ end
 
 -- Chooses the jobs to take, reading more only where the choice depends on it.
 local function choose(claim, queue, limit, exclusion)
-  local choice = new_choice(queue, limiters['q' .. queue.name], claim.slots, claim.now, claim.settings)
+  local choice = new_choice(queue, limiters['q' .. queue.name], capacity_of(queue.name), claim.now, claim.settings)
   local reader, need = new_reader(queue, exclusion), 'tenants'
   while need do
     if need == 'tenants' then

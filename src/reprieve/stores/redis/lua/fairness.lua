@@ -76,11 +76,12 @@ local function pop(heap)
   return first
 end
 
--- Makes the choice of one claim from one queue. `slots` are those of all sessions that live.
-function new_choice(queue, queue_limits, slots, now, settings)
+-- Makes the choice of one claim from one queue. `capacity` is that of the live sessions that serve it: {slots, prefetch}.
+function new_choice(queue, queue_limits, capacity, now, settings)
+  local slots, prefetch = capacity[1], capacity[2]
   return {
     queue = queue, queue_limits = queue_limits, slots = slots, now = now, settings = settings,
-    ceiling = max(1, floor(slots * settings.max_share_of_slots)),
+    ceiling = max(1, floor(slots * settings.max_share_of_slots)) + prefetch,
     read_up_to = {load = -1, finish = -1, name = ''}, -- the last position that was read; nil: no tenant is beyond it
     weights = false, -- {waiting, running} in thousandths, once it was asked for
     known = {}, waiting = 0, -- tenants by name, and how many of them have an open lane

@@ -62,8 +62,7 @@ end
 local function claim_jobs(session)
   local next_at = return_blocked(now, settings) and now or math.huge
   local claim = {
-    number = number, now = now, slots = tonumber(call('HGET', tag .. ':meta', 'slots') or 0), settings = settings,
-    exclude = excluded(), ids = {}, records = {}, leases = {},
+    number = number, now = now, settings = settings, exclude = excluded(), ids = {}, records = {}, leases = {},
   }
   for _, name in ipairs(queue_names) do
     local left = limit - #claim.ids

@@ -120,9 +120,18 @@ create table reprieve_session (
     name       text    not null unique,
     expires_at integer not null,
     slots      integer not null,
+    prefetch   integer not null default 0,    -- jobs that it fetches ahead
+    running    integer not null default 0,
+    queues     text    not null default '[]', -- that it serves, a JSON array; empty: all
+    heartbeat_at integer not null default 0,  -- when its last heartbeat was sent
     is_dead    integer not null default 0,
     number     integer not null default 0,    -- of its last claim
     results    blob                           -- the results of the changes in its last claim, for a repeat of the call
+) strict;
+
+create table reprieve_session_origin (        -- who opened a session; apart, since claims write its row
+    id     integer primary key,
+    origin blob    not null                   -- stores/session_record.py
 ) strict;
 
 create table reprieve_lease (                 -- one row for each claim that has jobs which still run

@@ -1,6 +1,9 @@
 -- name: session
 select id, number, results, is_dead = 0,
-       (select coalesce(sum(slots), 0) from reprieve_session as session where is_dead = 0)
+       (select json_group_array(json_array(queues, slots, prefetch)) from (
+           select queues, sum(slots) as slots, sum(prefetch) as prefetch
+           from reprieve_session as session where is_dead = 0 group by queues
+       ))
 from reprieve_session as session where name = :session;
 
 -- name: queue

@@ -47,6 +47,7 @@ _LIMIT = st.sampled_from((100, 2, 1))
 _OUTCOME = st.sampled_from((0, 1, 0, 1, *range(len(OUTCOMES))))
 _SHAPE = st.integers(0, SHAPES - 1).map(shape)
 _LIMIT_UPDATE = st.integers(0, len(LIMIT_UPDATES) - 1).map(limit_update)
+_SERVED = st.sampled_from(((), (), ("q",), ("r", "q")))
 _QUEUES = st.sampled_from((("q",), ("q", "r"), ("r", "q")))
 _EXCLUDE = st.sampled_from(((), ("render",), ("send",), ("render", "send", "unheard-of")))
 
@@ -132,10 +133,10 @@ class StoreMachine(RuleBasedStateMachine):
             if all(job.id in play.model.jobs for job in batch):
                 play.enqueue_jobs(batch)
 
-    @rule(worker=_WORKERS)
-    def heartbeat(self, worker: int) -> None:
-        """A worker sends a heartbeat."""
-        self.play.heartbeat(worker)
+    @rule(worker=_WORKERS, prefetch=st.sampled_from((0, 0, 1, 30)), queues=_SERVED)
+    def heartbeat(self, worker: int, prefetch: int, queues: tuple[str, ...]) -> None:
+        """A worker sends a heartbeat; it may serve other queues from now on, and fetch more or less ahead."""
+        self.play.heartbeat(worker, prefetch, queues)
 
     @rule(how=st.sampled_from(("silent", "nearly silent", "stopped", "as before")), worker=_WORKERS, limit=_LIMIT)
     def recover(self, how: str, worker: int, limit: int) -> None:

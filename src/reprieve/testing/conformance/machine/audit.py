@@ -48,6 +48,7 @@ class Audit:
         subjects: tuple[Subject, ...] = get_args(Subject)
         self._turn += 1
         await self._gauges(subjects[self._turn % len(subjects)])
+        await self._sessions()
 
     async def all_jobs(self) -> list[Job]:
         """Return every stored job."""
@@ -110,6 +111,12 @@ class Audit:
             if limit_state.running
         }
         expect_equal(found, wanted, f"what runs, by {subject}")
+
+    async def _sessions(self) -> None:
+        model = self._model
+        alive = (one for one in model.sessions.values() if not one.is_dead and one.expires_at >= model.now)
+        wanted = sorted((session.read() for session in alive), key=lambda session: session.id)
+        expect_equal(await self._store.sessions(model.now), wanted, "the sessions whose lease lasts")
 
     async def pruned(self, retention: Retention, pruned: Pruned) -> None:
         """Check a prune: jobs that are gone may be gone, and jobs that must go are gone."""

@@ -131,7 +131,7 @@ def claimable(model: Model, queue: str, running: Counter[Name], now: int) -> dic
 def _require_turn(model: Model, job: Job, running: Counter[Name], claim: Claim) -> None:
     """Check that it was this tenant's turn, and the turn of this priority."""
     waiting = _present(model, claimable(model, job.queue, running, claim.now), claim.exclude)
-    slots = model.slots()
+    slots, ceiling = model.capacity(job.queue).slots, _ceiling(model, job.queue)
     count, weight = running["tenant", job.tenant, job.queue], model.rule(("tenant", job.tenant, job.queue)).weight
     last, streak = model.turns.get(job.queue, NO_TENANT)
     total = sum(_weights(model, job.queue).values())
@@ -141,10 +141,10 @@ def _require_turn(model: Model, job: Job, running: Counter[Name], claim: Claim) 
         other: Name = ("tenant", tenant, job.queue)
         others, others_weight = running[other], model.rule(other).weight
         expect(
-            count < max(1, math.floor(slots * MOST_SLOTS)),
-            f"tenant {job.tenant!r} got slot {count + 1} of {slots} while {tenant!r} waits",
+            count < ceiling,
+            f"tenant {job.tenant!r} got job {count + 1} of at most {ceiling} while {tenant!r} waits",
         )
-        if others >= max(1, math.floor(slots * MOST_SLOTS)) or not streak:
+        if others >= ceiling or not streak:
             continue
         is_relieved = last == tenant and streak >= IN_A_ROW and count < slots * weight / (weight + others_weight)
         expect(
@@ -162,6 +162,12 @@ def _require_turn(model: Model, job: Job, running: Counter[Name], claim: Claim) 
         served = model.served[job.queue, job.tenant] + 1
         message = f"priority {job.priority} of tenant {job.tenant!r} was picked before {best}, by pick {served}"
         expect(served % OLDEST_EVERY == 0, message)
+
+
+def _ceiling(model: Model, queue: str) -> int:
+    """Return how many jobs a tenant may hold while others are active."""
+    slots, prefetch = model.capacity(queue)
+    return max(1, math.floor(slots * MOST_SLOTS)) + prefetch
 
 
 def _present(model: Model, jobs: dict[str, list[Job]], exclude: Container[str]) -> dict[str, list[Job]]:
@@ -188,9 +194,9 @@ def _weights(model: Model, queue: str) -> dict[str, float]:
 def _require_nothing_left(model: Model, claim: Claim, claimed: Claimed, running: Counter[Name]) -> None:
     if claimed.next_at is not None and claimed.next_at <= claim.now:
         return
-    ceiling = max(1, math.floor(model.slots() * MOST_SLOTS))
     latest = math.inf if claimed.next_at is None else claimed.next_at
     for queue in claim.queues:
+        ceiling = _ceiling(model, queue)
         for job in model.waiting((queue,)):
             is_at_ceiling = running["tenant", job.tenant, queue] >= ceiling
             if is_at_ceiling or job.deadline_at is not None or not _is_open(model, job, running):

@@ -11,10 +11,20 @@ from msgspec.structs import replace
 from reprieve.core.change import Change, give_up
 from reprieve.core.duration import milliseconds
 from reprieve.core.events import Event
+from reprieve.core.fairness.candidates import Capacity
 from reprieve.core.job import CancelRequest, Job
 from reprieve.core.move import LEGAL, Start, Succeed, evolve
 from reprieve.core.rate import Rate
-from reprieve.stores.protocol import KEY_RETENTION_SECONDS, ChangeResult, Claim, Claimed, LimitUpdate, Subject
+from reprieve.stores import protocol
+from reprieve.stores.protocol import (
+    KEY_RETENTION_SECONDS,
+    ChangeResult,
+    Claim,
+    Claimed,
+    Heartbeat,
+    LimitUpdate,
+    Subject,
+)
 from reprieve.testing.conformance.expect import expect, expect_job
 
 Name: TypeAlias = tuple[Subject, str, str]
@@ -25,9 +35,9 @@ Name: TypeAlias = tuple[Subject, str, str]
 class Session:
     """A session as the model knows it."""
 
-    name: str
     expires_at: int
-    slots: int
+    opened: Heartbeat
+    last_heartbeat: Heartbeat
     number: int = 0
     is_dead: bool = False
     """Whether its death was declared: by recovery, or because it ended itself."""
@@ -36,6 +46,28 @@ class Session:
     last: tuple[Claim, Claimed] | None = None
     hand: dict[str, Job] = field(default_factory=dict)
     """The leases that its worker knows of: those whose reply arrived."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.opened.session
+
+    def read(self) -> protocol.Session:
+        """Return it as a store lists it."""
+        opened, last = self.opened, self.last_heartbeat
+        return protocol.Session(
+            id=self.name,
+            host=opened.host,
+            pid=opened.pid,
+            version=opened.version,
+            tasks=opened.tasks,
+            since=opened.now,
+            queues=last.queues,
+            slots=last.slots,
+            prefetch=last.prefetch,
+            running=last.running,
+            heartbeat_at=last.now,
+        )
 
 
 @dataclass(slots=True)
@@ -196,9 +228,11 @@ class Model:
         dead = {session.name for session in self.sessions.values() if session.is_dead}
         return {job_id: self.jobs[job_id] for job_id, (session, _) in self.leases.items() if session in dead}
 
-    def slots(self) -> int:
-        """Return the slots of the sessions that live."""
-        return sum(session.slots for session in self.sessions.values() if not session.is_dead)
+    def capacity(self, queue: str) -> Capacity:
+        """Return the slots and the prefetch of the live sessions that serve a queue."""
+        living = (session.last_heartbeat for session in self.sessions.values() if not session.is_dead)
+        serving = [last for last in living if not last.queues or queue in last.queues]
+        return Capacity(sum(last.slots for last in serving), sum(last.prefetch for last in serving))
 
     def require_sense(self, job_id: str) -> None:
         """Check what is true of every job at any time."""

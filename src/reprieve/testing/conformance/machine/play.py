@@ -18,7 +18,7 @@ from reprieve.testing.conformance.machine.audit import Audit
 from reprieve.testing.conformance.machine.driver import Driver, OpenStore
 from reprieve.testing.conformance.machine.grants import expire, judge_grants, same_jobs
 from reprieve.testing.conformance.machine.model import Model, Session
-from reprieve.testing.conformance.machine.shapes import OUTCOMES, POLICY, Shape
+from reprieve.testing.conformance.machine.shapes import OUTCOMES, POLICY, TASKS, Shape
 
 START = 1_700_000_000_000
 LEASES = (30.0, 600.0, 60.0)
@@ -66,8 +66,18 @@ class Play:
     def _open(self, number: int) -> Session:
         model = self.model
         name = f"worker-{number}-{len(model.sessions)}"
-        session = Session(name=name, expires_at=model.now + milliseconds(LEASES[number]), slots=SLOTS[number])
-        heartbeat = Heartbeat(session=name, now=model.now, lease=LEASES[number], slots=session.slots, is_new=True)
+        heartbeat = Heartbeat(
+            session=name,
+            now=model.now,
+            lease=LEASES[number],
+            slots=SLOTS[number],
+            is_new=True,
+            host=f"host-{number}",
+            pid=100 + number,
+            version="1.0",
+            tasks=TASKS,
+        )
+        session = Session(model.now + milliseconds(LEASES[number]), heartbeat, heartbeat)
         expect(self.driver.write(lambda: self.store.heartbeat(heartbeat))[0], "a session that was just opened lives")
         model.sessions[name] = session
         return session
@@ -224,17 +234,26 @@ class Play:
         self._compare(results, changes, is_repeat=is_repeat)
         self.changes.extend(changes)
 
-    def heartbeat(self, number: int) -> None:
-        """Heartbeat for a session that may not know of its death."""
+    def heartbeat(self, number: int, prefetch: int = 0, queues: tuple[str, ...] = ()) -> None:
+        """Heartbeat for a session that may not know of its death, which fetches more or less ahead from now on."""
         session, model = self.workers[number], self.model
         if session.is_given_up:
             return
         lease = LEASES[number]
-        heartbeat = Heartbeat(session=session.name, now=model.now, lease=lease, slots=session.slots)
+        heartbeat = Heartbeat(
+            session=session.name,
+            now=model.now,
+            lease=lease,
+            slots=SLOTS[number],
+            prefetch=prefetch,
+            running=len(session.hand),
+            queues=queues,
+        )
         is_alive = self.driver.run(self.store.heartbeat(heartbeat))
         expect_equal(is_alive, not session.is_dead, f"whether {session.name} lives")
         if is_alive:
             session.expires_at = model.now + milliseconds(lease)
+            session.last_heartbeat = heartbeat
         else:
             session.is_given_up = True
 
@@ -257,7 +276,7 @@ class Play:
         session = self.workers[number]
         if session.is_dead:
             return
-        heartbeat = Heartbeat(session=session.name, now=self.model.now, lease=0, slots=session.slots)
+        heartbeat = Heartbeat(session=session.name, now=self.model.now, lease=0, slots=SLOTS[number])
         self.driver.run(self.store.heartbeat(heartbeat))
         session.is_dead = session.is_given_up = True
 
