@@ -63,6 +63,7 @@ class TenantFacts:
     served: int
     lanes: tuple[LaneFacts, ...]
     has_more: bool
+    has_excluded: bool
 
     @property
     def position(self) -> Position:
@@ -127,7 +128,9 @@ class Reading:
             Lane(lane.number, lane.priority, lane.served, lane.ready, [self.limiters[place] for place in lane.limiters])
             for lane in facts.lanes
         ]
-        return Tenant(limits, facts.name, facts.weight, facts.finish, facts.served, lanes, facts.has_more)
+        return Tenant(
+            limits, facts.name, facts.weight, facts.finish, facts.served, lanes, facts.has_more, facts.has_excluded
+        )
 
 
 def draw(random: Random) -> Situation:
@@ -181,6 +184,7 @@ def _draw_tenants(random: Random, limiters: int, slots: int) -> tuple[TenantFact
                 random.choice((0, 3, 13, 14, 15, 16)),
                 tuple(lanes),
                 has_more=bool(lanes) and random.random() < 0.1,
+                has_excluded=random.random() < 0.2,
             )
         )
     return tuple(tenants)

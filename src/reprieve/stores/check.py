@@ -25,6 +25,7 @@ from reprieve.core.rate import Rate
 from reprieve.core.text import clean
 from reprieve.errors import InvalidId, PayloadTooLarge, ValidationError
 from reprieve.stores.protocol import (
+    MAX_EXCLUDED_TASKS,
     MAX_FAILURE_BYTES,
     MAX_SESSION_QUEUES,
     MAX_SESSION_TASKS,
@@ -170,9 +171,24 @@ def check_page_limit(limit: int) -> None:
 
 def check_queues(queues: Sequence[str]) -> Sequence[str]:
     """Return the names of queues as plain texts."""
-    if all(type(queue) is str for queue in queues):
-        return queues
-    return tuple(values.text(queue, "queue", ValidationError) for queue in queues)
+    return _check_texts(queues, "queue")
+
+
+def check_exclude(tasks: Sequence[str]) -> Sequence[str]:
+    """Return the names of excluded tasks as plain texts; raise a `ValidationError` if there are too many."""
+    if len(tasks) > MAX_EXCLUDED_TASKS:
+        message = (
+            f"a claim can exclude {MAX_EXCLUDED_TASKS:,} tasks at most, got {len(tasks):,}; leave out the tasks that "
+            "have no jobs"
+        )
+        raise ValidationError(message)
+    return _check_texts(tasks, "excluded task")
+
+
+def _check_texts(texts: Sequence[str], what: str) -> Sequence[str]:
+    if all(type(text) is str for text in texts):
+        return texts
+    return tuple(values.text(text, what, ValidationError) for text in texts)
 
 
 def check_heartbeat(heartbeat: Heartbeat) -> Heartbeat:

@@ -33,6 +33,7 @@ from reprieve.stores.capabilities import (
 )
 from reprieve.stores.check import (
     check_change,
+    check_exclude,
     check_failure_group,
     check_filter,
     check_heartbeat,
@@ -101,6 +102,8 @@ class CheckedStore(ForwardingStore):
     async def claim(self, claim: Claim) -> Claimed:
         """Apply changes, then choose and lease jobs."""
         queues = check_queues(claim.queues)
+        if claim.exclude:
+            claim = replace(claim, exclude=tuple(check_exclude(claim.exclude)))
         if queues is not claim.queues or not all(map(is_plain_success, claim.changes)):
             return await self._claim_checked(replace(claim, queues=tuple(queues)))
         return await super().claim(claim)

@@ -33,6 +33,9 @@ MAX_FAILURE_BYTES = 16 * 1024
 KEY_RETENTION_SECONDS = 86_400.0
 """How long after its enqueue a key is kept, even if its job is deleted earlier."""
 
+MAX_EXCLUDED_TASKS = 10_000
+"""Tasks that a claim may exclude at most."""
+
 ChangeResult: TypeAlias = Literal["applied", "already", "refused", "missing"]
 """What happened to a change: applied now; already applied by an earlier call; refused, because the stored job has
 another version, lease or state, or because the change cannot be stored; or missing, because no such job is stored."""
@@ -56,6 +59,9 @@ class Claim(Record):
     limit: int = 0
     """How many jobs to lease at most; a store may lease fewer at a time. 0: only settle."""
     changes: tuple[Change, ...] = ()
+    exclude: tuple[str, ...] = ()
+    """Tasks that the session cannot run: their jobs stay where they are, for other sessions. At most
+    `MAX_EXCLUDED_TASKS`."""
 
 
 class Claimed(Record):
@@ -67,7 +73,9 @@ class Claimed(Record):
     results: tuple[ChangeResult, ...]
     jobs: tuple[Job, ...]
     next_at: int | None
-    """When to claim again; an instant that has passed means at once. None: block until notified."""
+    """When to claim again; an instant that has passed means at once. None: block until notified.
+
+    A claim that met jobs of excluded tasks, and was not filled, is to be repeated within a second."""
 
 
 class Heartbeat(Record):

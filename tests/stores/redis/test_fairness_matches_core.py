@@ -51,6 +51,7 @@ def tenant_table(tenant: TenantFacts) -> dict[str, Any]:
         "served": tenant.served,
         "lanes": lanes,
         "has_more": tenant.has_more,
+        "has_excluded": tenant.has_excluded,
         "blocked": 0,
     }
 

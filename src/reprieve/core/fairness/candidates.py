@@ -75,6 +75,8 @@ class Tenant(msgspec.Struct, eq=False):
     """Its first lanes, by priority; lanes that are equal by every rule are served in this order."""
     has_more: bool = False
     """Whether it has lanes that were not read."""
+    has_excluded: bool = False
+    """Whether it has open lanes of tasks that the claim excludes: other sessions may still take from them."""
     taken: int = 0
     blocked: BlockReason = BlockReason.NONE
     is_empty: bool = False
@@ -86,13 +88,13 @@ class Tenant(msgspec.Struct, eq=False):
         """Derive the rest, and note a lane that is alone."""
         self.step = int(ROUND / self.weight + 0.5)
         self.is_empty = not self.lanes
-        if len(self.lanes) == 1:
+        if len(self.lanes) == 1 and not self.has_excluded:
             self.lanes[0].is_alone = True
 
     @property
     def is_candidate(self) -> bool:
         """Whether the next claim should read it."""
-        return not self.blocked and not self.is_empty
+        return not self.blocked and (not self.is_empty or self.has_excluded)
 
     @property
     def position(self) -> "Position":

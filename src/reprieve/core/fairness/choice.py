@@ -84,6 +84,9 @@ class Choice:
                 if tenant.lanes:
                     self._waiting += 1
                     self._heap.append(_heap_item(tenant))
+                elif tenant.has_excluded and tenant.limits.running:
+                    # Another session runs its jobs. If none did, it would keep slots free that no session can use.
+                    self._waiting += 1
         heapq.heapify(self._heap)
         self.read_up_to = read_up_to
 

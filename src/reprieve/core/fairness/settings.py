@@ -28,6 +28,14 @@ class FairnessSettings(Record):
     max_tenants_read: int = 24
     """Tenants that a claim on Redis reads at once. SQL stores read as many as the claim may take, and two. The picks
     are the same."""
+    max_excluded_tenants: int = 256
+    """Tenants with nothing but excluded lanes that a claim passes over in the fair order, and again elsewhere in it."""
+    max_excluded_lanes: int = 4_096
+    """Open lanes that a claim looks through for one that is not excluded, where a tenant has more than it reads."""
+    excluded_recheck_ms: int = 1_000
+    """Milliseconds after which a session looks again at what it excludes; in this time it sees all of it."""
+    min_excluded_recheck_ms: int = 10
+    """The least time between two claims that look at different parts of it and find nothing."""
     max_tenants_weighed: int = 1_000
     """Candidates whose weights are summed: more would not change a share much."""
     base_priority: int = 5
@@ -38,7 +46,8 @@ class FairnessSettings(Record):
     def __post_init__(self) -> None:
         """Raise ValidationError for numbers that would stop every claim."""
         counts = (self.max_in_a_row, self.oldest_every_picks, self.max_blocked_lanes, self.max_returning_tenants)
-        if min(*counts, self.max_lanes_read, self.max_tenants_read) < 1:
+        reads = (self.max_lanes_read, self.max_tenants_read, self.max_excluded_tenants, self.max_excluded_lanes)
+        if min(*counts, *reads) < 1:
             message = "max_in_a_row and every other count of the fairness settings must be 1 or more"
             raise ValidationError(message)
         if not 0 < self.max_share_of_slots <= 1:

@@ -57,11 +57,15 @@ class ClaimState(msgspec.Struct, frozen=True):
         """How many more jobs the claim may lease."""
         return self.request.limit - len(self.jobs)
 
+    def note(self, *times: int | None) -> None:
+        """Note when there may be more to claim."""
+        self.times.extend(time for time in times if time is not None)
+
 
 def reader_of(tx: Tx, request: Claim, queue: str, limit: int, released: ReleasedSlots) -> CandidateReader:
     """Return a reader of the candidates of a queue."""
     checks_crowd = request.number % CHECK_CROWD_EVERY_CLAIMS == 1
-    return CandidateReader(tx, hash_id("queue", queue), request.now, limit, released, checks_crowd=checks_crowd)
+    return CandidateReader(tx, request, hash_id("queue", queue), limit, released, checks_crowd=checks_crowd)
 
 
 class QueueClaim:
@@ -98,10 +102,12 @@ class QueueClaim:
             self._note_times(choice, is_cut=bool(expired))
             has_blocked = bool(choice.blocked_lanes) or any(tenant.blocked for tenant in choice.tenants.values())
             is_current = is_current and not has_blocked
+            if self._reader.exclusion is not None and state.room:
+                state.note(self._reader.exclusion.next_at(self._now, has_picks=bool(choice.picks)))
         if state.room:
             queue = candidates.queue
             times = [queue.first_due_at, queue.first_reopens_at] if is_current else self._next_times()
-            state.times.extend(time for time in times if time is not None)
+            state.note(*times)
             state.times.extend(state.released.due_ats(self._queue))
 
     def _return_blocked_lanes(self, candidates: Candidates, limit: int) -> Candidates:
@@ -111,7 +117,7 @@ class QueueClaim:
         released.write(self._tx)
         for limiter in candidates.returning:
             self._open_lanes_behind(limiter)
-        self._reader = CandidateReader(self._tx, self._queue, self._now, limit, released)
+        self._reader = CandidateReader(self._tx, self._state.request, self._queue, limit, released)
         return self._reader.read(self._reader.request()) or candidates
 
     def _open_lanes_behind(self, row: LimiterRow) -> None:
@@ -134,7 +140,7 @@ class QueueClaim:
             if need == "weights":
                 choice.weights = reader.weights()
             else:
-                more = reader.read(reader.request(choice.read_up_to or FIRST))
+                more = reader.read_more(choice.read_up_to or FIRST)
                 choice.add(more.tenants if more else [], more.read_up_to if more else None)
         choice.finish()
         return choice
@@ -196,7 +202,7 @@ class QueueClaim:
         """Note when there may be more, by what the choice found."""
         at_once = self._now if choice.is_cut or is_cut else None
         times = (at_once, choice.ceiling_until, choice.queue.reopens_at(self._now))
-        self._state.times.extend(time for time in times if time is not None)
+        self._state.note(*times)
 
     def _next_times(self) -> Sequence[int | None]:
         """Return when the next job is due and the next lane or tenant may return, after what was written."""

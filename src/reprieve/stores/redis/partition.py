@@ -9,6 +9,7 @@ from reprieve.core import change as changes_of
 from reprieve.core.change import Change
 from reprieve.core.duration import milliseconds
 from reprieve.core.fairness.candidates import Capacity
+from reprieve.core.fairness.exclusion import turn_of
 from reprieve.core.fairness.settings import DEFAULTS
 from reprieve.core.ids import id_from_bytes, id_to_bytes
 from reprieve.core.job import Job
@@ -154,7 +155,8 @@ class Partition:
 
     async def claim(self, request: Claim) -> Claimed:
         """Settle and claim."""
-        head = (request.now, request.session, request.number, request.limit, request.queues, _SETTINGS)
+        exclude = (request.exclude, *turn_of(request.number // MAX_CALLS_PER_CLAIM)) if request.exclude else None
+        head = (request.now, request.session, request.number, request.limit, request.queues, _SETTINGS, exclude)
         changes = settle.encode(request.changes, request.session, request.now)
         reply = await self._write("settle_and_claim", _encode(head), *changes)
         if reply[0] == b"dead":

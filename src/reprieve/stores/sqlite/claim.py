@@ -25,7 +25,7 @@ from reprieve.stores.record import LANE_COUNTERS, Lease, lease_model
 from reprieve.stores.sql.claim import LastClaim, pack_last_claim, repeated, require_session
 from reprieve.stores.sql.sessions import capacity_of
 from reprieve.stores.sqlite import settle
-from reprieve.stores.sqlite.candidates import Candidates, LimiterRow, QueueRow, read_queue
+from reprieve.stores.sqlite.candidates import Candidates, LimiterRow, QueueRow, read_exclusion, read_queue
 from reprieve.stores.sqlite.lane_cache import LaneCache
 from reprieve.stores.sqlite.leases import pack_lease
 from reprieve.stores.sqlite.rows import Row, copy, ready_at, unpack
@@ -128,6 +128,7 @@ class _QueueClaim:
         self.lanes = lanes
         self.now = request.now
         self.session = request.session
+        self.exclusion = read_exclusion(tx, request.exclude, request.number)
         self.queue = queue
         self.capacity = capacity
         self.moments: list[int] = []
@@ -141,7 +142,7 @@ class _QueueClaim:
         self._promote(limit, due_until)
         self._return_blocked_lanes()
         self._return_blocked_tenants()
-        choice = self._choose(limit, Candidates(self.tx, self.queue.queue, released))
+        choice = self._choose(limit, Candidates(self.tx, self.queue.queue, released, self.exclusion))
         jobs, expired = self._take_picks(choice)
         for lane, _ in expired:
             choice.give_back(self.lanes[lane].tenant_id, choice.taken[lane])
@@ -281,6 +282,8 @@ class _QueueClaim:
         if choice.tenants:
             moments.append(choice.queue.reopens_at(self.now))
         if is_done:
+            if self.exclusion is not None:
+                moments.append(self.exclusion.next_at(self.now, has_picks=bool(choice.picks)))
             moments += self.tx.execute(self.sql["next_due"], {"queue": self.queue.queue, **due_until}).fetchone()
             moments += self.tx.execute(self.sql["next_reopening"]).fetchone()
         self.moments += [moment for moment in moments if moment is not None]

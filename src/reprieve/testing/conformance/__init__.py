@@ -11,6 +11,7 @@ from reprieve.stores.protocol import Store
 from reprieve.testing.conformance import (
     claiming,
     enqueueing,
+    excluding,
     failures,
     fairness,
     finding,
@@ -35,6 +36,7 @@ _MODULES: tuple[ModuleType, ...] = (
     enqueueing,
     claiming,
     ordering,
+    excluding,
     settling,
     failures,
     values,

@@ -80,6 +80,8 @@ class Worker:
         self.store = store
         self.session = session
         self.queues = tuple(queues)
+        self.exclude: tuple[str, ...] = ()
+        """Tasks that its claims exclude."""
         self.number = 0
 
     @classmethod
@@ -120,6 +122,7 @@ class Worker:
                 queues=self.queues if queues is None else tuple(queues),
                 limit=limit,
                 changes=tuple(changes),
+                exclude=self.exclude,
             )
         )
 

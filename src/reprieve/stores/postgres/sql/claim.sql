@@ -36,6 +36,55 @@ from (
     from (select id, weight, running from tenant where queue = %(queue)s and is_candidate limit %(max_tenants)s) as candidate
 ) as weighed;
 
+-- name: count_candidates
+select (select count(*) from tenant
+        where queue = %(queue)s and is_candidate and not is_in_crowd
+          and (load, finish, name) > (%(load)s, %(finish)s, %(name)s))
+     + (select count(*) from tenant
+        where queue = %(queue)s and is_candidate and is_in_crowd
+          and (crowd_load, crowd_finish, name) > (%(load)s, %(finish)s, %(name)s));
+
+-- name: candidate_at
+select load, finish, name from (
+    (select load, finish, name from tenant
+     where queue = %(queue)s and is_candidate and not is_in_crowd
+       and (load, finish, name) > (%(load)s, %(finish)s, %(name)s))
+    union all
+    (select crowd_load, crowd_finish, name from tenant
+     where queue = %(queue)s and is_candidate and is_in_crowd
+       and (crowd_load, crowd_finish, name) > (%(load)s, %(finish)s, %(name)s)
+     order by crowd_load, crowd_finish, name limit %(index)s + 1)
+) as candidate order by load, finish, name limit 1 offset %(index)s;
+
+-- name: count_open_lanes
+select t.id, (select count(*) from lane where lane.tenant = t.id and lane.is_open)
+from unnest(%(tenants)s::int8[]) as t (id);
+
+-- name: lanes_among
+-- Of some open lanes of each tenant, those whose task is not excluded, with their limiters. Arrays as in candidates.sql.
+with found as materialized (
+    select f.* from unnest(%(tenants)s::int8[], %(skips)s::int8[]) as t (id, skip) cross join lateral (
+        select * from (
+            select lane.ctid as row_location, lane.* from lane where lane.tenant = t.id and lane.is_open
+            order by lane.priority, lane.served limit %(size)s offset t.skip
+        ) as part where part.task_limiter not in (select unnest(%(excluded)s::int8[])) limit %(max_lanes)s
+    ) as f
+)
+select json_build_object(
+    'lanes', coalesce((
+        select json_agg(json_build_array(
+            l.id, l.priority, l.served, l.ready, json_build_array(l.task_limiter, l.dependency_limiter, l.group_limiter),
+            l.tenant, l.fresh_watermark, l.ready_watermark, l.row_location, false))
+        from found as l
+    ), '[]'),
+    'limiters', coalesce((
+        select json_agg(json_build_array(
+            g.id, g.permits, g.max_running, g.rate_count, g.rate_window, g.meter, g.running, g.last_returned_tenant, false, g.ctid))
+        from limiter as g where g.id = any (array(
+            select unnest(array[l.task_limiter, l.dependency_limiter, l.group_limiter]) from found as l))
+    ), '[]')
+)::text;
+
 -- name: lane_locations
 select id, ctid from lane where id = any (%(lanes)s::int8[]);
 

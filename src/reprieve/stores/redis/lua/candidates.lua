@@ -6,13 +6,14 @@
 -- needs limiters: limiters
 -- needs lanes: PRIORITY, lanes, load_lanes
 -- needs fairness: add_tenants
+-- needs exclusion: jump, skip_excluded
 -- exports: new_reader, read_candidates, weigh_tenants
 
 local NONE = {} -- most lanes have no limiter that limits anything
 
--- Makes the reader of a queue's candidates.
-function new_reader(queue)
-  return {queue = queue, read = 0, seen = {}}
+-- Makes the reader of a queue's candidates; `exclusion` says what the claim skips, nil: nothing.
+function new_reader(queue, exclusion)
+  return {queue = queue, exclusion = exclusion, read = 0, seen = {}}
 end
 
 -- Returns names of a tenant's open lanes: the first of them, and if there are more the first of each priority.
@@ -47,11 +48,16 @@ local function limits_of_lane(lane)
   return limits
 end
 
--- Reads the open lanes of tenants.
-local function read_lanes(some, most)
+-- Reads the open lanes of tenants, but for those that the claim excludes.
+local function read_lanes(some, most, exclusion)
   local names, lists = {}, {}
   for number, tenant in ipairs(some) do
     lists[number] = open_lane_names(tenant, most)
+  end
+  if exclusion then
+    skip_excluded(exclusion, some, lists)
+  end
+  for number = 1, #lists do
     for _, name in ipairs(lists[number]) do
       names[#names + 1] = name
     end
@@ -89,7 +95,14 @@ end
 -- Reads tenants that may be next, and gives them to the choice. What this call has changed is where its numbers say,
 -- which need not be where it was read.
 function read_candidates(reader, choice)
-  local queue, count = reader.queue.name, choice.settings.max_tenants_read
+  local queue, count, exclusion = reader.queue.name, choice.settings.max_tenants_read, reader.exclusion
+  if exclusion and exclusion.tenants_left <= 0 then
+    local skip = jump(exclusion, call('ZCARD', tag .. ':candidates:' .. queue) - reader.read)
+    if not skip then
+      return add_tenants(choice, {}, {}, nil)
+    end
+    reader.read = reader.read + skip
+  end
   local members = call('ZRANGE', tag .. ':candidates:' .. queue, reader.read, reader.read + count - 1)
   local keys, in_order, others, fresh = {}, {}, {}, {}
   for number = 1, #members do
@@ -107,7 +120,7 @@ function read_candidates(reader, choice)
       end
     end
   end
-  read_lanes(fresh, choice.settings.max_lanes_read)
+  read_lanes(fresh, choice.settings.max_lanes_read, exclusion)
   local read_up_to
   if #members == count then
     local load, finish = struct.unpack('>dd', members[count])

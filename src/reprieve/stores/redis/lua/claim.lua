@@ -1,5 +1,6 @@
 -- The claim of one queue: promote due jobs, choose, take the picked jobs, and write back what the choice changed.
--- A claim is a table: `number` of the session's call, `now`, `settings` of the fair choice; and what it has taken: `ids`, `records`, `leases`.
+-- A claim is a table: `number` of the session's call, `now`, `settings` of the fair choice, `exclude`, the arguments of an
+-- exclusion or false; and what it has taken: `ids`, `records`, `leases`.
 --
 -- needs calls: tag, call, max, min, sub, call_many, fetch_fields, list_in
 -- needs record: WAITING, EXPIRED, is_sound, sound, finish, ending, entry_of
@@ -11,6 +12,7 @@
 -- needs events: record_events
 -- needs sessions: capacity_of, pack_lease
 -- needs fairness: new_choice, run_choice
+-- needs exclusion: new_exclusion, look_again_at
 -- needs candidates: new_reader, read_candidates, weigh_tenants
 -- exports: return_blocked, claim_from_queue
 
@@ -257,9 +259,9 @@ local function write_back(choice)
 end
 
 -- Chooses the jobs to take, reading more only where the choice depends on it.
-local function choose(claim, queue, limit)
+local function choose(claim, queue, limit, exclusion)
   local choice = new_choice(queue, limiters['q' .. queue.name], capacity_of(queue.name), claim.now, claim.settings)
-  local reader, need = new_reader(queue), 'tenants'
+  local reader, need = new_reader(queue, exclusion), 'tenants'
   while need do
     if need == 'tenants' then
       read_candidates(reader, choice)
@@ -289,13 +291,18 @@ function claim_from_queue(claim, name, limit)
   if room_of(limits, now) == 0 then
     note(back_at(limits, now))
   else
-    local choice = choose(claim, queue, limit)
+    local exclude = claim.exclude
+    local exclusion = exclude and new_exclusion(exclude.tasks, exclude.tenants, exclude.lanes, claim.settings)
+    local choice = choose(claim, queue, limit, exclusion)
     count_unlimited(choice)
     take_picks(claim, choice)
     write_back(choice)
     note(choice.is_cut and now)
     note(choice.ceiling_until)
-    note(#choice.picks < limit and back_at(limits, now))
+    if #choice.picks < limit then
+      note(back_at(limits, now))
+      note(exclusion and look_again_at(exclusion, now, choice.picks[1]))
+    end
   end
   if #claim.ids - count_before < limit then
     note(next_due(queue))

@@ -4,7 +4,7 @@
 -- A choice picks lanes and counts in the tables that it is given:
 --   settings  the fields of FairnessSettings, an argument of each claim
 --   queue     clock, last_tenant, in_a_row, last_served_at, other_served_at
---   tenant    name, weight, finish, served, lanes, has_more, blocked; and its limits, see limits.lua
+--   tenant    name, weight, finish, served, lanes, has_more, has_excluded, blocked; and its limits, see limits.lua
 --   lane      name, priority, served, ready, picked; `limits`: those of its limiters that limit anything
 --
 -- needs calls: floor, max, min
@@ -100,6 +100,8 @@ local function add_tenant(choice, tenant)
   end
   choice.known[tenant.name] = tenant
   if not tenant.lanes[1] then
+    -- Another session may run its jobs. If none did, it would keep slots free that no session can use.
+    choice.waiting = choice.waiting + (tenant.has_excluded and tenant.running > 0 and 1 or 0)
     return false
   end
   choice.waiting = choice.waiting + 1

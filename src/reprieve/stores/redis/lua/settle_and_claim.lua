@@ -9,7 +9,8 @@
 -- needs settle: read_changes, settle
 -- needs claim: return_blocked, claim_from_queue
 -- KEYS     1: the partition
--- ARGV     1: now, session ('' for none), number of the call, limit, queues, settings of the fair choice (msgpack)
+-- ARGV     1: now, session ('' for none), number of the call, limit, queues, settings of the fair choice, and if the
+--             claim excludes tasks: these, and which part of tenants and lanes to look at (msgpack)
 --          2: heads of the changes, and from 3 on what some of them need: see settle.lua
 -- Returns: {'dead'}: the session is not open; nothing was done
 --          {'stale', number of the session's last call}; nothing was done
@@ -18,7 +19,7 @@
 --          {'again', …}: the call repeats the last one. As 'ok', but with the jobs that the session still holds of that
 --           call, instead of ids and records: '', then id, when it was leased, record, …
 
-local now, session_name, number, limit, queue_names, settings = unpack(cmsgpack.unpack(ARGV[1]))
+local now, session_name, number, limit, queue_names, settings, exclude = unpack(cmsgpack.unpack(ARGV[1]))
 local heads = ARGV[2]
 
 local function last_notification()
@@ -44,10 +45,25 @@ local function repeated(session)
   return answer
 end
 
+-- Returns the arguments of exclusions, with the tasks as a set; false if the claim excludes none.
+local function excluded()
+  if not exclude then
+    return false
+  end
+  local names, tenants, lanes = unpack(exclude)
+  local tasks = {}
+  for _, name in ipairs(names) do
+    tasks[name] = true
+  end
+  return {tasks = tasks, tenants = tenants, lanes = lanes}
+end
+
 -- Leases jobs of the queues, in their order. Returns their ids, their records, and when there may be more.
 local function claim_jobs(session)
   local next_at = return_blocked(now, settings) and now or math.huge
-  local claim = {number = number, now = now, settings = settings, ids = {}, records = {}, leases = {}}
+  local claim = {
+    number = number, now = now, settings = settings, exclude = excluded(), ids = {}, records = {}, leases = {},
+  }
   for _, name in ipairs(queue_names) do
     local left = limit - #claim.ids
     if left > 0 then

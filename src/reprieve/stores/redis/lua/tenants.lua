@@ -63,7 +63,7 @@ function load_tenants(keys)
       permits = f[9] or false, max_running = f[10] or false,
       count = f[11] or false, window = f[12] or false, bucket = f[13] or false, meter = f[14] or false,
       stored_member = false, stored_waiting = 0, stored_active = 0,
-      load = 0, lanes = false, has_more = false, has_arrived = false, is_changed = false,
+      load = 0, lanes = false, has_more = false, has_excluded = false, has_arrived = false, is_changed = false,
     }
     if tenant.open > 0 and tenant.blocked == 0 then
       tenant.stored_member, tenant.stored_waiting = member_of(tenant), weight_of(tenant)

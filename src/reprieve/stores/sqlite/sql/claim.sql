@@ -103,6 +103,32 @@ from {tenants} as candidate;
       and (:is_cut = 0 or (load, finish, name) < (:load, :finish, :name))
 )
 
+-- name: count_candidates
+select count(*) from reprieve_tenant as tenant
+where queue = :queue and is_candidate = 1 and (load, finish, name) > (:load, :finish, :name);
+
+-- name: candidate_at
+select load, finish, name from reprieve_tenant as tenant
+where queue = :queue and is_candidate = 1 and (load, finish, name) > (:load, :finish, :name)
+order by load, finish, name limit 1 offset :index;
+
+-- name: task_limiters
+select id from reprieve_limiter as limiter where subject = 'task' and name in (select value from json_each(?));
+
+-- name: count_open_lanes
+select count(*) from reprieve_lane as lane where tenant = ? and is_open = 1;
+
+-- name: lanes_among
+-- Of some of a tenant's open lanes, those whose task is not excluded.
+select json_group_array(json_array(
+    id, priority, served, ready, json_array(task_limiter, dependency_limiter, group_limiter)))
+from (
+    select * from (
+        select * from reprieve_lane as lane where tenant = :tenant and is_open = 1
+        order by priority, served limit :size offset :skip
+    ) where task_limiter not in (select value from json_each(:excluded)) limit :lanes
+);
+
 -- name: oldest_lanes
 -- The other columns of a group are those of the row with its minimum.
 select json_group_array(json_array(

@@ -49,6 +49,7 @@ _SHAPE = st.integers(0, SHAPES - 1).map(shape)
 _LIMIT_UPDATE = st.integers(0, len(LIMIT_UPDATES) - 1).map(limit_update)
 _SERVED = st.sampled_from(((), (), ("q",), ("r", "q")))
 _QUEUES = st.sampled_from((("q",), ("q", "r"), ("r", "q")))
+_EXCLUDE = st.sampled_from(((), ("render",), ("send",), ("render", "send", "unheard-of")))
 
 
 async def _no_store() -> Store:
@@ -93,12 +94,13 @@ class StoreMachine(RuleBasedStateMachine):
         hand = list(self.play.worker(worker).hand.values())
         self.play.claim(worker, 10, queues, [self.play.settlement(job, 0) for job in hand])
 
-    @rule(worker=_WORKERS, outcome=_OUTCOME, limit=st.integers(1, 3))
-    def work_on(self, worker: int, outcome: int, limit: int) -> None:
-        """A worker is done with one job, and takes a few others."""
+    @rule(worker=_WORKERS, outcome=_OUTCOME, limit=st.integers(1, 3), exclude=_EXCLUDE)
+    def work_on(self, worker: int, outcome: int, limit: int, exclude: tuple[str, ...]) -> None:
+        """A worker is done with one job, and takes a few others, perhaps only of tasks that it knows."""
         worker = self.play.busy(worker)
         hand = list(self.play.worker(worker).hand.values())[:1]
-        self.play.claim(worker, limit, ("q", "r"), [self.play.settlement(job, outcome) for job in hand])
+        changes = [self.play.settlement(job, outcome) for job in hand]
+        self.play.claim(worker, limit, ("q", "r"), changes, exclude)
 
     @precondition(lambda self: self.play.leases)
     @rule(which=_ANY, outcome=_OUTCOME, worker=_WORKERS, how=st.integers(0, 4))

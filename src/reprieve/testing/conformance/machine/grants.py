@@ -5,6 +5,7 @@ Where the protocol leaves something free, the judge is lenient: a job may be sur
 
 import math
 from collections import Counter
+from collections.abc import Container
 from itertools import accumulate
 
 from msgspec.structs import replace
@@ -20,6 +21,8 @@ from reprieve.testing.conformance.machine.model import Model, Name, names_of
 IN_A_ROW, MOST_SLOTS, OLDEST_EVERY = 3, 0.9, 16
 NO_TENANT, UNKNOWN = ("", 1), ("?", 0)
 """The tenant served last, and how often in a row: none yet; or not known, since jobs expired in between."""
+RECHECK_MS = 1_000
+"""Milliseconds within which a session looks again at jobs that it excludes."""
 CLOSE = 1e-4
 """Loads that differ by less count as equal."""
 
@@ -36,9 +39,10 @@ def judge_grants(model: Model, claim: Claim, claimed: Claimed, *, is_whole: bool
             raise AssertionError(message)
         expect(job.queue in claim.queues[reached:], f"job {job.id} of queue {job.queue} was leased out of order")
         reached = claim.queues.index(job.queue)
+        expect(job.task not in claim.exclude, f"job {job.id} of the excluded task {job.task} was leased")
         _require_allowed(model, job, running, claim.now)
         if job.queue not in model.expired:
-            _require_turn(model, job, running, claim.now)
+            _require_turn(model, job, running, claim)
         _grant(model, leased, claim, running)
         expect_job(leased, model.jobs[leased.id], "the leased job")
     model.turns.update(dict.fromkeys(model.expired, UNKNOWN))
@@ -124,9 +128,9 @@ def claimable(model: Model, queue: str, running: Counter[Name], now: int) -> dic
     return found
 
 
-def _require_turn(model: Model, job: Job, running: Counter[Name], now: int) -> None:
+def _require_turn(model: Model, job: Job, running: Counter[Name], claim: Claim) -> None:
     """Check that it was this tenant's turn, and the turn of this priority."""
-    waiting = _present(model, claimable(model, job.queue, running, now))
+    waiting = _present(model, claimable(model, job.queue, running, claim.now), claim.exclude)
     slots, ceiling = model.capacity(job.queue).slots, _ceiling(model, job.queue)
     count, weight = running["tenant", job.tenant, job.queue], model.rule(("tenant", job.tenant, job.queue)).weight
     last, streak = model.turns.get(job.queue, NO_TENANT)
@@ -166,10 +170,17 @@ def _ceiling(model: Model, queue: str) -> int:
     return max(1, math.floor(slots * MOST_SLOTS)) + prefetch
 
 
-def _present(model: Model, jobs: dict[str, list[Job]]) -> dict[str, list[Job]]:
-    """Leave out what may have been put aside by a gate: what returns is bounded a claim, so its turn may come later."""
+def _present(model: Model, jobs: dict[str, list[Job]], exclude: Container[str]) -> dict[str, list[Job]]:
+    """Leave out what is excluded, and what may have been put aside by a gate.
+
+    What returns is bounded a claim, so its turn may come later.
+    """
     free = {
-        tenant: [job for job in waiting if not any(name in model.rules for name in names_of(job)[2:])]
+        tenant: [
+            job
+            for job in waiting
+            if job.task not in exclude and not any(name in model.rules for name in names_of(job)[2:])
+        ]
         for tenant, waiting in jobs.items()
     }
     return {tenant: waiting for tenant, waiting in free.items() if waiting}
@@ -191,6 +202,10 @@ def _require_nothing_left(model: Model, claim: Claim, claimed: Claimed, running:
             if is_at_ceiling or job.deadline_at is not None or not _is_open(model, job, running):
                 continue
             at = _opens_at(model, job, claim.now)
+            if job.task in claim.exclude:
+                is_soon = latest <= claim.now + RECHECK_MS
+                expect(at > claim.now or is_soon, f"job {job.id} is excluded, and the claim does not look again")
+                continue
             expect(at > claim.now, f"job {job.id} could be leased, and was left behind")
             expect(at >= latest, f"job {job.id} can be leased at {at}, and the claim says to look at {claimed.next_at}")
 

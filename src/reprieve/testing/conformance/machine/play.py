@@ -115,7 +115,14 @@ class Play:
         result = kind.result if isinstance(kind, Succeeded) else None
         return made if result is None else replace(made, result=result, result_ttl=RESULT_KEPT)
 
-    def claim(self, number: int, limit: int, queues: tuple[str, ...], changes: Sequence[Change] = ()) -> Claimed | None:
+    def claim(
+        self,
+        number: int,
+        limit: int,
+        queues: tuple[str, ...],
+        changes: Sequence[Change] = (),
+        exclude: tuple[str, ...] = (),
+    ) -> Claimed | None:
         """Settle and claim; None when the session turns out to be dead."""
         session, model = self.worker(number), self.model
         session.number += 1
@@ -126,6 +133,7 @@ class Play:
             queues=queues,
             limit=limit,
             changes=tuple(changes),
+            exclude=exclude,
         )
         self.changes.extend(changes)
         if session.is_dead:
