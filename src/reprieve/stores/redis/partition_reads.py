@@ -3,11 +3,14 @@
 import asyncio
 from typing import Any
 
+from msgspec.structs import replace
+
 from reprieve.core.events import Event
 from reprieve.core.ids import id_to_bytes
 from reprieve.stores import search
+from reprieve.stores.entry_cursor import parse_cursor
 from reprieve.stores.event_record import readable_events
-from reprieve.stores.protocol import Entry, Filter, LimitState, Page, Subject, Tally
+from reprieve.stores.protocol import Entry, EntryChanges, Filter, LimitState, Page, Subject, Tally
 from reprieve.stores.redis import limit_states, replies
 from reprieve.stores.redis.connection import Argument
 from reprieve.stores.redis.connections import Connections
@@ -72,6 +75,21 @@ class PartitionReads:
         found = await self.command("HGETALL", "entries")
         entries = (limit_states.unpack_entry(key, data) for key, data in found.items())
         return sorted((entry for entry in entries if entry.key.startswith(prefix)), key=lambda entry: entry.key)
+
+    async def entry(self, key: str) -> Entry | None:
+        """Return the entry of a key."""
+        found = await self.command("HGET", "entries", key)
+        return None if found is None else limit_states.unpack_entry(key.encode(), found)
+
+    async def entries_since(self, cursor: str, prefix: str) -> EntryChanges:
+        """Return the entries that changed since a cursor."""
+        last = parse_cursor(cursor)
+        reply = await self.run("entry_changes", last.number, last.stamp.to_bytes(8, "big"))
+        changes = limit_states.entry_changes(reply, prefix)
+        if reply[0] == b"changed":
+            return changes
+        # They may be newer than the cursor: then they are read once more the next time.
+        return replace(changes, entries=tuple(await self.entries(prefix)), is_whole=True)
 
     async def limit_states(self, subject: Subject, queue: str) -> list[LimitState]:
         """Return the limits of every queue, tenant, task, dependency or group, and how far they are used."""

@@ -7,9 +7,9 @@ from typing import ClassVar, Generic, TypeVar
 from reprieve.core.change import Change
 from reprieve.core.events import Event
 from reprieve.stores import search
-from reprieve.stores.protocol import ChangeResult, Filter, LimitState, Page, Subject, Tally
+from reprieve.stores.protocol import ChangeResult, Entry, EntryChanges, Filter, LimitState, Page, Subject, Tally
 from reprieve.stores.search import Search, Shapes
-from reprieve.stores.sql import find, limits
+from reprieve.stores.sql import entries, find, limits
 from reprieve.stores.sql.tx import SqlTx, Statements
 
 MAX_CHANGES_PER_WRITE = 25
@@ -85,6 +85,21 @@ class SqlStore(ABC, Generic[Tx]):
         job, sql = self._stored_id(job_id), self._statements("find")[statement]
         row = await self._read(lambda tx: self._sql_tx(tx).one(sql, {"id": job}))
         return None if row is None else row[0]
+
+    async def entries(self, prefix: str = "") -> list[Entry]:
+        """Return the entries whose key begins with the prefix."""
+        sql = self._statements("entries")
+        return await self._read(lambda tx: entries.entries(self._sql_tx(tx), sql, prefix))
+
+    async def entry(self, key: str) -> Entry | None:
+        """Return the entry of a key."""
+        sql = self._statements("entries")
+        return await self._read(lambda tx: entries.entry(self._sql_tx(tx), sql, key))
+
+    async def entries_since(self, cursor: str = "", prefix: str = "") -> EntryChanges:
+        """Return the entries that changed since a cursor."""
+        sql = self._statements("entries")
+        return await self._read(lambda tx: entries.entries_since(self._sql_tx(tx), sql, cursor, prefix))
 
     async def limit_states(self, subject: Subject, queue: str = "") -> list[LimitState]:
         """Return the limits and the use of every queue, tenant, task, dependency or group."""
