@@ -18,7 +18,7 @@ from reprieve.core.verdict import Verdict
 from reprieve.errors import StoreError
 from reprieve.stores.gates import GATE_PREFIX, open_gate, read_gate, write_gate
 from reprieve.stores.open import open_store
-from reprieve.stores.protocol import Entry, Filter, Heartbeat, Store
+from reprieve.stores.protocol import Entry, EntryChanges, Filter, Heartbeat, Store
 from reprieve.testing import FakeClock
 from reprieve.testing.fault import MEMORY, Fault, FaultyStore
 from reprieve.worker import gate_view, gates
@@ -141,7 +141,7 @@ async def test_a_hold_does_not_wait_for_company(
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("operation", ["entries", "compare_and_set"])
+@pytest.mark.parametrize("operation", ["entry", "compare_and_set"])
 async def test_a_hold_that_could_not_be_shared_is_shared_later(
     store: FaultyStore, clock: FakeClock, operation: str, when: str
 ) -> None:
@@ -215,7 +215,7 @@ async def test_calls_count_once_when_the_reply_is_lost(store: FaultyStore, clock
 
 
 async def test_calls_count_when_only_the_reply_to_the_reading_is_lost(store: FaultyStore, clock: FakeClock) -> None:
-    store.fault = Fault(operation="entries", number=1, when="after")
+    store.fault = Fault(operation="entry", number=1, when="after")
     process = Process(store, clock)
     process.observe(REFUSED, 20)
     with pytest.raises(StoreError):
@@ -234,8 +234,8 @@ class Late(FaultyStore):
         self.is_late = False
         self.has_read, self.may_answer = asyncio.Event(), asyncio.Event()
 
-    async def entries(self, prefix: str = "") -> list[Entry]:
-        found = await super().entries(prefix)
+    async def entries_since(self, cursor: str = "", prefix: str = "") -> EntryChanges:
+        found = await super().entries_since(cursor, prefix)
         if self.is_late and prefix == GATE_PREFIX:
             self.has_read.set()
             await self.may_answer.wait()
@@ -565,7 +565,7 @@ async def test_a_worker_hears_of_a_hold_long_before_its_next_heartbeat(store: Fa
         async with working(app, slots=1) as worker:
             # It has looked once, and finds nothing.
             async with asyncio.timeout(PATIENCE):
-                while not store.calls["entries"]:
+                while not store.calls["entries_since"]:
                     await store.behind.wait((), 0.01)
             held = Gate(dependency="ses", mode="held", since_at=app.clock.now())
             await write_gate(store, open_gate("ses"), held, app.clock.now())

@@ -31,14 +31,14 @@ async def claimed(store: Store, number: int) -> int:
 
 async def test_a_gate_without_an_entry_is_open(store: Store) -> None:
     assert await read_gate(store, "ses") == open_gate("ses")
-    assert await read_gates(store) == {}
+    assert (await read_gates(store)).gates == {}
 
 
 async def test_a_gate_is_read_as_it_was_written(store: Store) -> None:
     version = await write_gate(store, open_gate("ses"), HELD, NOW)
     assert version
     assert await read_gate(store, "ses") == (HELD, version)
-    assert await read_gates(store) == {"ses": (HELD, version)}
+    assert (await read_gates(store)).gates == {"ses": (HELD, version)}
 
 
 async def test_a_name_that_begins_like_another_is_another_gate(store: Store) -> None:
@@ -59,7 +59,7 @@ async def test_the_claim_honours_a_held_gate_until_its_entry_is_deleted(store: S
     await write_gate(store, open_gate("ses"), HELD, NOW)
     assert await claimed(store, 1) == 0
     assert await write_gate(store, await read_gate(store, "ses"), None, NOW) == 0
-    assert await read_gates(store) == {}
+    assert (await read_gates(store)).gates == {}
     assert await claimed(store, 2) == 1
 
 

@@ -14,6 +14,7 @@ from reprieve.stores.protocol import (
     Claim,
     Claimed,
     Entry,
+    EntryChanges,
     FailureGroup,
     Filter,
     Heartbeat,
@@ -141,6 +142,16 @@ class ForwardingStore(ABC):
         """Return the entries whose key begins with the prefix."""
         with self._call("entries"):
             return await self.inner.entries(prefix)
+
+    async def entry(self, key: str) -> Entry | None:
+        """Return the entry of a key."""
+        with self._call("entry"):
+            return await self.inner.entry(key)
+
+    async def entries_since(self, cursor: str = "", prefix: str = "") -> EntryChanges:
+        """Return the entries that changed since a cursor."""
+        with self._call("entries_since"):
+            return await self.inner.entries_since(cursor, prefix)
 
     async def limit_states(self, subject: Subject, queue: str = "") -> list[LimitState]:
         """Return the limits of every queue, tenant, task, dependency or group."""

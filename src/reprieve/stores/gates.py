@@ -30,6 +30,19 @@ class StoredGate(NamedTuple):
     again."""
 
 
+class GateChanges(NamedTuple):
+    """The gates that changed since a cursor, by their dependencies."""
+
+    gates: dict[str, StoredGate]
+    deleted: dict[str, int]
+    """Gates whose entries were deleted; versions of later entries are larger than these numbers."""
+    version: int
+    """No gate had a larger version when the read began."""
+    cursor: str
+    is_whole: bool
+    """Whether these are all gates that have an entry; versions may be smaller than before."""
+
+
 def open_gate(dependency: str) -> StoredGate:
     """Return the gate of a dependency that the store has no entry for."""
     return StoredGate(Gate(dependency=dependency), 0)
@@ -37,16 +50,20 @@ def open_gate(dependency: str) -> StoredGate:
 
 async def read_gate(store: Store, dependency: str) -> StoredGate:
     """Return the gate of one dependency."""
-    key = GATE_PREFIX + dependency
-    # The store returns every key that begins with this one.
-    found = (entry for entry in await store.entries(key) if entry.key == key)
-    return next(map(_stored, found), open_gate(dependency))
+    entry = await store.entry(GATE_PREFIX + dependency)
+    return open_gate(dependency) if entry is None else _stored(entry)
 
 
-async def read_gates(store: Store) -> dict[str, StoredGate]:
-    """Return every gate that has an entry, by its dependency."""
-    entries = await store.entries(GATE_PREFIX)
-    return {entry.key.removeprefix(GATE_PREFIX): _stored(entry) for entry in entries}
+async def read_gates(store: Store, cursor: str = "") -> GateChanges:
+    """Return the gates that changed since a cursor; an empty cursor reads every gate that has an entry."""
+    changes = await store.entries_since(cursor, GATE_PREFIX)
+    return GateChanges(
+        {entry.key.removeprefix(GATE_PREFIX): _stored(entry) for entry in changes.entries},
+        {deletion.key.removeprefix(GATE_PREFIX): deletion.version for deletion in changes.deleted},
+        changes.version,
+        changes.cursor,
+        is_whole=changes.is_whole,
+    )
 
 
 async def write_gate(store: Store, before: StoredGate, after: Gate | None, now: int) -> int | None:

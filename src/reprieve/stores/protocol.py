@@ -190,6 +190,27 @@ class Entry(Record):
     value: bytes
 
 
+class EntryDeletion(Record):
+    """An entry that was deleted, and the number of that change: later versions of its key are larger."""
+
+    key: str
+    version: int
+
+
+class EntryChanges(Record):
+    """What has happened to entries since a cursor. A key that changed several times is there once, as it is now."""
+
+    entries: tuple[Entry, ...]
+    deleted: tuple[EntryDeletion, ...] = ()
+    version: int
+    """The number of the newest change: no entry had a larger version when the read began."""
+    cursor: str
+    """Where to go on. An entry that changed while it was read may be there again next time."""
+    is_whole: bool = False
+    """Whether these are all entries, because the store does not know what changed: the cursor is empty or old, or the
+    store was restored from a backup. Then other entries are gone, and versions may be smaller than before."""
+
+
 class Filter(Record):
     """Which jobs to find; a field that is None or empty matches every job."""
 
@@ -393,6 +414,17 @@ class Store(Protocol):
 
     async def entries(self, prefix: str = "") -> list[Entry]:
         """Return the entries whose key begins with the prefix, by key."""
+        ...
+
+    async def entry(self, key: str) -> Entry | None:
+        """Return the entry of a key; None if there is none."""
+        ...
+
+    async def entries_since(self, cursor: str = "", prefix: str = "") -> EntryChanges:
+        """Return the entries under a prefix that were set or deleted since a cursor; an empty cursor reads all.
+
+        Its cost depends on how many changed, not on how many there are.
+        """
         ...
 
     async def limit_states(self, subject: Subject, queue: str = "") -> list[LimitState]:

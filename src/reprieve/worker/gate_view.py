@@ -92,6 +92,11 @@ class GateView:
             self.fleet, self.version = stored
         self.gate = follow(self.fleet, self.unshared, now)
 
+    def replace(self, stored: StoredGate, now: int) -> None:
+        """Take the fleet's gate whatever its version: the store may have been restored from a backup."""
+        self.version = min(self.version, stored.version)
+        self.update(stored, now)
+
     def forget(self, version: int, now: int) -> None:
         """Take the fleet's gate as open: its entry of this version is gone. Ignored if a newer version is known."""
         if self.version <= version:

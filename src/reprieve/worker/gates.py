@@ -20,12 +20,15 @@ from reprieve.core.gate import Calls, Gate, Signal, Tick, signal_of
 from reprieve.core.job import Job
 from reprieve.core.outcome import Outcome, Succeeded
 from reprieve.errors import StoreError
-from reprieve.stores.gates import StoredGate, read_gate, read_gates, write_gate
+from reprieve.stores.gates import GateChanges, StoredGate, read_gate, read_gates, write_gate
 from reprieve.stores.protocol import Store
 from reprieve.worker.gate_view import GateView, PendingWrite, follow, is_well, merge
 
 SHARE_INTERVAL_SECONDS = 0.1
 """Seconds between two writes of a gate that is open."""
+
+TIDY_INTERVAL_SECONDS = 1.0
+"""Seconds between two searches for gates that are not needed any more."""
 
 MAX_CONCURRENT_WRITES = 8
 """Gates that are written at the same time."""
@@ -44,9 +47,13 @@ class Gates:
         self._under_way = under_way
         self._views: dict[str, GateView] = {}
         self._unconfirmed: set[str] = set()
-        self._deleted: set[str] = set()
-        """Dependencies whose entries this process deleted since the last read began: that read may still return
-        them."""
+        self._cursor = ""
+        """Up to which change the fleet's gates were read."""
+        self._written: set[str] = set()
+        """Dependencies whose entries this process set or deleted since the last read began: what that read returns of
+        them may be older."""
+        self._tidied_at = 0
+        """When gates that are not needed any more were last looked for."""
         self._succeeded_at: dict[str, int] = {}
         """When the latest call of a dependency that succeeded began, in this process or in any other."""
         self._has_news = asyncio.Event()
@@ -113,34 +120,54 @@ class Gates:
     # reading what the fleet agrees on
 
     async def refresh(self) -> None:
-        """Read the fleet's gates."""
-        self._deleted.clear()
-        missing = {name: view.version for name, view in self._views.items() if view.version}
-        for dependency, stored in (await read_gates(self._store)).items():
-            missing.pop(dependency, None)
-            if dependency not in self._deleted:
-                self._take(dependency, stored)
+        """Read what has changed of the fleet's gates since the last read, or all of them."""
+        self._written.clear()
+        changes = await read_gates(self._store, self._cursor)
+        deleted_here = {name for name in self._written if not self._version(name)}
+        if deleted_here.isdisjoint(changes.gates):
+            self._cursor = changes.cursor
+        # Otherwise the next read begins where this one began: an entry that was deleted here may be older or newer.
+        for dependency, stored in changes.gates.items():
+            if dependency not in deleted_here and not self._is_newer_here(dependency, changes):
+                self._take(dependency, stored, is_whole=changes.is_whole)
         now = self._clock.now()
-        for dependency, version in missing.items():
-            view = self._views.get(dependency)
-            # An entry that this process wrote during the read is not missing.
-            if view is not None and view.version == version:
-                if not (view.unshared or view.is_idle(now)):
-                    # Another process deleted the entry because calls succeed again.
-                    self._note_success(dependency, now)
-                self._forget(view, version)
+        for dependency in self._gone(changes):
+            self._take_deletion(self._views[dependency], now)
         self._forget_old_successes()
-        if any(view.is_over(now) for view in self._views.values()):
-            self._has_news.set()
+        if now - self._tidied_at >= TIDY_INTERVAL_SECONDS * 1_000:
+            self._tidied_at = now
+            if any(view.is_over(now) for view in self._views.values()):
+                self._has_news.set()
 
-    def _take(self, dependency: str, stored: StoredGate) -> None:
+    def _gone(self, changes: GateChanges) -> list[str]:
+        """Return the dependencies known here whose entries were deleted."""
+        if changes.is_whole:
+            known = [name for name, view in self._views.items() if view.version and name not in changes.gates]
+            return [name for name in known if not self._is_newer_here(name, changes)]
+        return [name for name, version in changes.deleted.items() if 0 < self._version(name) < version]
+
+    def _is_newer_here(self, dependency: str, changes: GateChanges) -> bool:
+        """Whether this process wrote a gate after the read of these changes began."""
+        return dependency in self._written and self._version(dependency) > changes.version
+
+    def _version(self, dependency: str) -> int:
+        view = self._views.get(dependency)
+        return 0 if view is None else view.version
+
+    def _take(self, dependency: str, stored: StoredGate, *, is_whole: bool) -> None:
         view = self._view(dependency)
-        if view.version < stored.version:
-            self._update(view, stored)
+        if view.version < stored.version or (is_whole and view.version != stored.version):
+            self._update(view, stored, is_whole=is_whole)
             if stored.gate.last_success_at is not None:
                 self._note_success(dependency, stored.gate.last_success_at)
             # A probe may be due earlier than the loop that shares gates has planned for.
             self._has_news.set()
+
+    def _take_deletion(self, view: GateView, now: int) -> None:
+        if not (view.unshared or view.is_idle(now)):
+            # Another process deleted the entry because calls succeed again.
+            self._note_success(view.fleet.dependency, now)
+        self._forget(view, view.version)
 
     # sharing what was recorded here
 
@@ -208,10 +235,13 @@ class Gates:
             self._note_success(dependency, after.last_success_at)
         # More may have been recorded during the write.
         del view.unshared[:signals]
+        self._written.add(dependency)
         if kept is None:
-            self._deleted.add(dependency)
             self._forget(view, max(before.version, known))
         else:
+            if view.version == known > before.version:
+                # The store was restored from a backup: the version that it gives now may be smaller.
+                view.version = before.version
             self._update(view, StoredGate(after, version))
         return True
 
@@ -244,10 +274,10 @@ class Gates:
             newest = sorted(self._succeeded_at.items(), key=itemgetter(1))[-MAX_KNOWN_SUCCESSES // 2 :]
             self._succeeded_at = dict(newest)
 
-    def _update(self, view: GateView, stored: StoredGate) -> None:
-        """Take the fleet's gate."""
+    def _update(self, view: GateView, stored: StoredGate, *, is_whole: bool = False) -> None:
+        """Take the fleet's gate, also an older version if all gates were read."""
         mode = view.fleet.mode
-        view.update(stored, self._clock.now())
+        (view.replace if is_whole else view.update)(stored, self._clock.now())
         self._report_change(view, mode)
 
     def _forget(self, view: GateView, version: int) -> None:

@@ -14,7 +14,6 @@ from reprieve.stores.postgres import (
     annotations,
     callers,
     enqueue,
-    entries,
     prune,
     sessions,
     settle,
@@ -41,6 +40,7 @@ from reprieve.stores.protocol import (
     Pruned,
     Retention,
 )
+from reprieve.stores.sql import entries
 from reprieve.stores.sql.expired_keys import KeySweep
 from reprieve.stores.sql.store import SqlStore
 from reprieve.stores.sql.tx import Statements
@@ -177,7 +177,7 @@ class PostgresStore(SqlStore[Tx]):
 
         def work(tx: Tx) -> Entry | None:
             self._lock.acquire(tx)
-            entry = entries.compare_and_set(tx, key, version, value)
+            entry = entries.compare_and_set(tx, statements("entries"), key, version, value)
             for update in updates if entry is not None else ():
                 update_limits.update_limits(tx, update, now)
             return entry
@@ -199,10 +199,6 @@ class PostgresStore(SqlStore[Tx]):
             results=await self._write(lambda tx: prune.prune_results(tx, retention)),
             failures=await self._write(lambda tx: prune.prune_failures(tx, retention)),
         )
-
-    async def entries(self, prefix: str = "") -> list[Entry]:
-        """Return the entries whose key begins with the prefix."""
-        return await self._read(lambda tx: entries.entries(tx, prefix))
 
     async def wait(self, queues: Sequence[str], at_most: float, session: str = "") -> bool:
         """Wait until notified."""

@@ -1,15 +1,17 @@
 """Limit states and entries, from what scripts store of queues, tenants, limiters and entries."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from struct import Struct
-from typing import Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
 from reprieve.core.fairness.candidates import ROUND
 from reprieve.core.rate import Rate
-from reprieve.stores.protocol import Entry, LimitState, Subject
+from reprieve.stores.entry_cursor import EntryCursor
+from reprieve.stores.protocol import Entry, EntryChanges, EntryDeletion, LimitState, Subject
 from reprieve.stores.redis.limit_updates import PAUSE_BITS, SUBJECT_LETTERS
+from reprieve.stores.redis.replies import rows
 
 _VERSION: Final = Struct(">d")
 _ENTRY_HEAD_BYTES: Final = 16
@@ -57,6 +59,16 @@ class LimiterState(msgspec.Struct, array_like=True, frozen=True):
     window: Maybe = False
 
 
+class ChangedEntry(NamedTuple):
+    """An entry that was changed, as `entry_changes.lua` replies it."""
+
+    key: bytes
+    number: int
+    """Of the last change."""
+    data: bytes
+    """Empty if it was deleted."""
+
+
 _decode_queue = msgspec.msgpack.Decoder(QueueState).decode
 _decode_tenant = msgspec.msgpack.Decoder(TenantState).decode
 _decode_limiter = msgspec.msgpack.Decoder(LimiterState).decode
@@ -66,6 +78,18 @@ def unpack_entry(key: bytes, data: bytes) -> Entry:
     """Return an entry: its version and the call that set it stand before its value."""
     (version,) = _VERSION.unpack_from(data)
     return Entry(key=key.decode(), version=int(version), value=data[_ENTRY_HEAD_BYTES:])
+
+
+def entry_changes(reply: Sequence[Any], prefix: str) -> EntryChanges:
+    """Return what `entry_changes.lua` replies of entries under a prefix, each as it is now."""
+    _, number, stamp, *found = reply
+    changed = [one for one in rows(ChangedEntry, found) if one.key.decode().startswith(prefix)]
+    return EntryChanges(
+        entries=tuple(unpack_entry(one.key, one.data) for one in changed if one.data),
+        deleted=tuple(EntryDeletion(key=one.key.decode(), version=one.number) for one in changed if not one.data),
+        version=number,
+        cursor=str(EntryCursor(number, int.from_bytes(stamp, "big"))),
+    )
 
 
 def _number(stored: Maybe) -> int | None:

@@ -4,12 +4,25 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from reprieve.core.events import Event
 from reprieve.core.ids import id_to_bytes
 from reprieve.stores import search
+from reprieve.stores.entry_cursor import parse_cursor
 from reprieve.stores.event_record import readable_events
 from reprieve.stores.failure_record import unpack_group
-from reprieve.stores.protocol import Entry, FailureGroup, Filter, LimitState, Page, Session, Subject, Tally
+from reprieve.stores.protocol import (
+    Entry,
+    EntryChanges,
+    FailureGroup,
+    Filter,
+    LimitState,
+    Page,
+    Session,
+    Subject,
+    Tally,
+)
 from reprieve.stores.redis import limit_states, replies
 from reprieve.stores.redis.connections import Connections
 from reprieve.stores.redis.find import SHAPES, PartitionSearch
@@ -87,6 +100,21 @@ class PartitionReads:
         """Return the sessions whose lease lasts, by id."""
         found = replies.rows(replies.StoredSession, await self.run("read_sessions", now))
         return sorted((stored.session() for stored in found), key=lambda session: session.id)
+
+    async def entry(self, key: str) -> Entry | None:
+        """Return the entry of a key."""
+        found = await self.command("HGET", "entries", key)
+        return None if found is None else limit_states.unpack_entry(key.encode(), found)
+
+    async def entries_since(self, cursor: str, prefix: str) -> EntryChanges:
+        """Return the entries that changed since a cursor."""
+        last = parse_cursor(cursor)
+        reply = await self.run("entry_changes", last.number, last.stamp.to_bytes(8, "big"))
+        changes = limit_states.entry_changes(reply, prefix)
+        if reply[0] == b"changed":
+            return changes
+        # They may be newer than the cursor: then they are read once more the next time.
+        return replace(changes, entries=tuple(await self.entries(prefix)), is_whole=True)
 
     async def limit_states(self, subject: Subject, queue: str) -> list[LimitState]:
         """Return the limits of every queue, tenant, task, dependency or group, and how far they are used."""

@@ -17,6 +17,7 @@ from reprieve.stores.protocol import (
     Claim,
     Claimed,
     Entry,
+    EntryChanges,
     FailureGroup,
     Filter,
     Heartbeat,
@@ -167,6 +168,14 @@ class RedisStore:
     async def entries(self, prefix: str = "") -> list[Entry]:
         """Return the entries whose key has a prefix."""
         return await self._partitions[0].reads.entries(prefix)
+
+    async def entry(self, key: str) -> Entry | None:
+        """Return the entry of a key."""
+        return await self._partitions[0].reads.entry(key)
+
+    async def entries_since(self, cursor: str = "", prefix: str = "") -> EntryChanges:
+        """Return the entries that changed since a cursor."""
+        return await self._partitions[0].reads.entries_since(cursor, prefix)
 
     async def limit_states(self, subject: Subject, queue: str = "") -> list[LimitState]:
         """Return the limits of every queue, tenant, task, dependency or group, and how far they are used."""

@@ -7,9 +7,20 @@ from typing import ClassVar, Generic, TypeVar
 from reprieve.core.change import Change
 from reprieve.core.events import Event
 from reprieve.stores import search
-from reprieve.stores.protocol import ChangeResult, FailureGroup, Filter, LimitState, Page, Session, Subject, Tally
+from reprieve.stores.protocol import (
+    ChangeResult,
+    Entry,
+    EntryChanges,
+    FailureGroup,
+    Filter,
+    LimitState,
+    Page,
+    Session,
+    Subject,
+    Tally,
+)
 from reprieve.stores.search import Search, Shapes
-from reprieve.stores.sql import failures, find, limits
+from reprieve.stores.sql import entries, failures, find, limits
 from reprieve.stores.sql.sessions import read_sessions
 from reprieve.stores.sql.tx import SqlTx, Statements
 
@@ -105,6 +116,21 @@ class SqlStore(ABC, Generic[Tx]):
         """Return the sessions whose lease lasts."""
         sql = self._statements("sessions")
         return await self._read(lambda tx: read_sessions(self._sql_tx(tx), sql, now))
+
+    async def entries(self, prefix: str = "") -> list[Entry]:
+        """Return the entries whose key begins with the prefix."""
+        sql = self._statements("entries")
+        return await self._read(lambda tx: entries.entries(self._sql_tx(tx), sql, prefix))
+
+    async def entry(self, key: str) -> Entry | None:
+        """Return the entry of a key."""
+        sql = self._statements("entries")
+        return await self._read(lambda tx: entries.entry(self._sql_tx(tx), sql, key))
+
+    async def entries_since(self, cursor: str = "", prefix: str = "") -> EntryChanges:
+        """Return the entries that changed since a cursor."""
+        sql = self._statements("entries")
+        return await self._read(lambda tx: entries.entries_since(self._sql_tx(tx), sql, cursor, prefix))
 
     async def limit_states(self, subject: Subject, queue: str = "") -> list[LimitState]:
         """Return the limits and the use of every queue, tenant, task, dependency or group."""

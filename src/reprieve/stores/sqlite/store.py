@@ -24,10 +24,11 @@ from reprieve.stores.protocol import (
     Pruned,
     Retention,
 )
+from reprieve.stores.sql import entries
 from reprieve.stores.sql.expired_keys import KeySweep
 from reprieve.stores.sql.store import SqlStore
 from reprieve.stores.sql.tx import Statements
-from reprieve.stores.sqlite import annotations, enqueue, entries, prune, sessions, settle, update_limits
+from reprieve.stores.sqlite import annotations, enqueue, prune, sessions, settle, update_limits
 from reprieve.stores.sqlite.callers import joined
 from reprieve.stores.sqlite.claim import claim
 from reprieve.stores.sqlite.connections import Connections
@@ -176,7 +177,7 @@ class SqliteStore(SqlStore[sqlite3.Connection]):
         """Set or delete an entry if it has this version, together with limit updates."""
 
         def work(tx: sqlite3.Connection) -> Entry | None:
-            entry = entries.compare_and_set(tx, key, version, value)
+            entry = entries.compare_and_set(SqliteTx(tx), statements("entries"), key, version, value)
             for update in updates if entry is not None else ():
                 update_limits.update_limits(tx, update, now)
             return entry
@@ -188,10 +189,6 @@ class SqliteStore(SqlStore[sqlite3.Connection]):
         pruned = await self._write(lambda tx: prune.prune(tx, self._key_sweep, retention))
         self._key_sweep.confirm()
         return pruned
-
-    async def entries(self, prefix: str = "") -> list[Entry]:
-        """Return the entries whose key begins with the prefix."""
-        return await self._read(lambda tx: entries.entries(tx, prefix))
 
     async def wait(self, queues: Sequence[str], at_most: float, session: str = "") -> bool:  # noqa: ARG002 - every commit notifies all
         """Wait until notified."""

@@ -99,6 +99,52 @@ async def check_entries_are_answered_by_prefix_in_order(store: Store) -> None:
     expect_equal(len(await store.entries()), 7, "entries in all")
 
 
+async def check_entry_is_read_by_its_key(store: Store) -> None:
+    made = await store.compare_and_set("gate:ses", 0, b"one")
+    await store.compare_and_set("gate:ses-eu", 0, b"two")
+    expect_equal(await store.entry("gate:ses"), made, "the entry of a key")
+    expect_equal(await store.entry("gate:se"), None, "the entry of a key that only begins like others")
+
+
+async def check_changes_of_entries_are_read_since_a_cursor(store: Store) -> None:
+    versions = {}
+    for key in ("gate:a", "gate:b", "gate:c", "leader"):
+        made = await store.compare_and_set(key, 0, b"one")
+        versions[key] = made.version if made else 0
+    whole = await store.entries_since("", "gate:")
+    expect(whole.is_whole, "a read without a cursor returns all entries, and says so")
+    keys = sorted(entry.key for entry in whole.entries)
+    expect_equal(keys, ["gate:a", "gate:b", "gate:c"], "all entries under a prefix")
+    expect(whole.version >= max(versions.values()), "the number of the newest change is no smaller than any version")
+    changes = await store.entries_since(whole.cursor, "gate:")
+    expect_equal((changes.entries, changes.deleted), ((), ()), "what changed when nothing did")
+    changed = await store.compare_and_set("gate:a", versions["gate:a"], b"two")
+    changed = changed and await store.compare_and_set("gate:a", changed.version, b"three")
+    await store.compare_and_set("gate:b", versions["gate:b"], None)
+    await store.compare_and_set("leader", versions["leader"], b"two")
+    changes = await store.entries_since(changes.cursor, "gate:")
+    expect(not changes.is_whole, "a read since a cursor returns what changed")
+    expect_equal(changes.entries, (changed,), "the entries that were set, as they are now")
+    expect_equal([deletion.key for deletion in changes.deleted], ["gate:b"], "the entries that were deleted")
+    again = await store.compare_and_set("gate:b", 0, b"again")
+    expect(again is not None and again.version > changes.deleted[0].version, "versions after a deletion are larger")
+    changes = await store.entries_since(changes.cursor, "gate:")
+    expect_equal((changes.entries, changes.deleted), ((again,), ()), "an entry that was deleted and made again")
+
+
+async def check_cursor_that_is_not_known_reads_all_entries(store: Store) -> None:
+    made = await store.compare_and_set("gate:a", 0, b"one")
+    first = (await store.entries_since()).cursor
+    await store.compare_and_set("gate:b", 0, b"one")
+    number, _, stamp = first.partition(".")
+    of_a_later_backup = (f"{int(number) + 1_000}.{stamp}", f"{number}.{int(stamp or '0', 16) ^ 1:x}")
+    for cursor in ("", "0.0", "nonsense", "-1.5", "9" * 40 + ".1", *of_a_later_backup):
+        changes = await store.entries_since(cursor, "gate:a")
+        expect(changes.is_whole, f"the cursor {cursor!r} is not one of this store, so all entries are read")
+        expect_equal(changes.entries, (made,), "all entries under the prefix")
+    expect(not (await store.entries_since(first)).is_whole, "a cursor of this store goes on")
+
+
 async def check_swap_carries_its_regulations_or_none(store: Store) -> None:
     await enqueue(store, *new_jobs(store, 2, dependency="ses"))
     hold = LimitUpdate(subject="dependency", name="ses", permits=0)

@@ -133,6 +133,8 @@ async def check_closed_store_says_so(store: Store) -> None:
         "events": store.events,
         "result": lambda: store.result(job.id),
         "entries": store.entries,
+        "entry": lambda: store.entry("leader"),
+        "entries_since": store.entries_since,
         "limit_states": lambda: store.limit_states("queue"),
         "wait": lambda: store.wait(("default",), SHORT_SECONDS),
     }

@@ -261,3 +261,8 @@ create table failure (                               -- what the failures with o
 
 create table entry (key text collate "C" primary key, version int8 not null, value bytea not null);
 create sequence entry_version;
+create table entry_change (                          -- the last changes of entries, also deletions
+    number int8 primary key,                         -- the version of an entry that was set
+    key    text collate "C" not null,
+    stamp  int8 not null                             -- random: a restored database gives numbers again, with other stamps
+);

@@ -24,6 +24,7 @@
 --          wanted limits have changed, or the partition has not applied the state before. But for 'ok' nothing was done
 
 local DELETION_MS = 60000 -- for which a repeated delete is recognised
+local MAX_CHANGES_KEPT = 10000 -- that `entries_since` knows; stores/entry_cursor.py has the same number
 
 local now, updates, state = unpack(cmsgpack.unpack(ARGV[1]))
 local entry = ARGV[2] == 'entry' and {
@@ -48,13 +49,15 @@ end
 
 -- Writes the entry; returns its version.
 local function write_entry()
+  -- Versions come from one counter, so that an entry which was deleted and set again never has an old one.
+  local version = call('HINCRBY', tag .. ':meta', 'last_entry_version', 1)
+  call('ZADD', tag .. ':entry_changes', version, entry.call_id .. entry.key)
+  call('ZREMRANGEBYSCORE', tag .. ':entry_changes', '-inf', version - MAX_CHANGES_KEPT)
   if entry.is_deleted then
     call('HDEL', tag .. ':entries', entry.key)
     call('SET', tag .. ':entry_deletion:' .. entry.call_id, '', 'PX', DELETION_MS)
     return '0'
   end
-  -- Versions come from one counter, so that an entry which was deleted and set again never has an old one.
-  local version = call('HINCRBY', tag .. ':meta', 'last_entry_version', 1)
   call('HSET', tag .. ':entries', entry.key, struct.pack('>d', version) .. entry.call_id .. entry.value)
   return tostring(version)
 end

@@ -204,5 +204,11 @@ create index reprieve_failure_seen on reprieve_failure (last_seen_at);
 
 create table reprieve_entry (key text primary key, version integer not null, value blob not null) strict, without rowid;
 
+create table reprieve_entry_change (          -- the last changes of entries, also deletions
+    number integer primary key,               -- the version of an entry that was set
+    key    text    not null,
+    stamp  integer not null                   -- random: a file that was restored gives numbers again, with other stamps
+) strict;
+
 create table reprieve_counter (name text primary key, value integer not null) strict, without rowid;
 insert into reprieve_counter values ('schema', 0), ('node', 0), ('session', 0), ('entry', 0), ('finished', 0);
