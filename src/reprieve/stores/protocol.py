@@ -14,7 +14,9 @@ from msgspec import UNSET, UnsetType
 
 from reprieve.clock import Clock
 from reprieve.core.change import Change
+from reprieve.core.duration import milliseconds
 from reprieve.core.events import Event
+from reprieve.core.fairness.settings import DEFAULTS
 from reprieve.core.job import CancelRequest, Death, Job
 from reprieve.core.rate import Rate
 from reprieve.core.record import Record
@@ -25,6 +27,13 @@ MAX_PAYLOAD_BYTES = 256 * 1024
 
 KEY_RETENTION_SECONDS = 86_400.0
 """How long after its enqueue a key is kept, even if its job is deleted earlier."""
+
+NAMES_INTERVAL_SECONDS = 600.0
+"""Seconds from one search for names without jobs to the next: a lane that is empty for a moment is deleted at most once
+in this time."""
+
+IDLE_SECONDS = float(DEFAULTS.activity_window_seconds)
+"""Seconds after its last lease for which a tenant's virtual time matters, if it is ahead of that of its queue."""
 
 ChangeResult: TypeAlias = Literal["applied", "already", "refused", "missing"]
 """What happened to a change: applied now; already applied by an earlier call; refused, because the stored job has
@@ -202,11 +211,24 @@ class Pruned(Record):
     events: int = 0
     keys: int = 0
     results: int = 0
+    names: int = 0
+    """Lanes, tenants, limiters and queues without jobs."""
+    has_more: bool = False
+    """Whether names are left to check, although this call may have deleted nothing."""
 
     @property
     def is_all(self) -> bool:
-        """Whether nothing was deleted, so that nothing is left to delete."""
-        return not (self.succeeded or self.cancelled or self.dead or self.events or self.keys or self.results)
+        """Whether nothing was deleted and nothing is left to check, so that nothing is left to delete."""
+        deleted = self.succeeded or self.cancelled or self.dead or self.events or self.keys or self.results
+        return not (deleted or self.names or self.has_more)
+
+
+def names_interval(pruned: Pruned) -> int:
+    """Return the milliseconds between two searches for names without jobs, given what the prune has deleted besides.
+
+    As long as jobs are deleted, their lanes may be next: then the search is put off, for as long again.
+    """
+    return milliseconds(NAMES_INTERVAL_SECONDS * (1 if pruned.is_all else 2))
 
 
 class Store(Protocol):
@@ -294,7 +316,9 @@ class Store(Protocol):
     async def prune(self, retention: Retention) -> Pruned:
         """Delete what ended long enough ago, or a part of it; call again until the result `is_all`.
 
-        Dead jobs are deleted only when the retention names them as archived.
+        Dead jobs are deleted only when the retention names them as archived. At most every
+        `NAMES_INTERVAL_SECONDS`, names without jobs are deleted as well: lanes, and tenants, limiters and queues that
+        carry no limit, weight or pause and have been idle for `IDLE_SECONDS`. They begin anew with their next job.
         """
         ...
 
