@@ -24,7 +24,7 @@ from reprieve.stores.postgres.claim import claim
 from reprieve.stores.postgres.claim_lock import ClaimLock
 from reprieve.stores.postgres.connection import CONNECT_SECONDS
 from reprieve.stores.postgres.functions import functions
-from reprieve.stores.postgres.lane_cache import LaneCache
+from reprieve.stores.postgres.lane_cache import KnownLanes, LaneCache
 from reprieve.stores.postgres.pool import ConnectionPool
 from reprieve.stores.protocol import Claim, Claimed, Heartbeat, Store
 from reprieve.stores.redis import RedisStore
@@ -212,7 +212,7 @@ async def test_a_claim_on_sqlite_is_one_transaction() -> None:
 async def test_a_claim_on_postgresql_is_three_round_trips(postgres_url: str, tmp_path: Path) -> None:
     schema = f"test_{uuid4().hex[:12]}"
     url, log = f"{postgres_url}?schema={schema}", tmp_path / "trace"
-    pool, lock, lanes = ConnectionPool(address_of(url)), ClaimLock(), LaneCache()
+    pool, lock, lanes = ConnectionPool(address_of(url)), ClaimLock(), LaneCache(KnownLanes())
 
     def call(number: int, jobs: tuple[Job, ...]) -> Claimed:
         return pool.run_here(lambda tx: claim(tx, lock, lanes, request(number, jobs)))

@@ -15,7 +15,9 @@ from msgspec.structs import astuple
 
 from reprieve.clock import Clock
 from reprieve.core.change import Change
+from reprieve.core.duration import milliseconds
 from reprieve.core.events import Event
+from reprieve.core.fairness.settings import DEFAULTS
 from reprieve.core.job import CancelRequest, Death, Job
 from reprieve.core.rate import Rate
 from reprieve.core.record import Record
@@ -35,6 +37,13 @@ KEY_RETENTION_SECONDS = 86_400.0
 
 MAX_EXCLUDED_TASKS = 10_000
 """Tasks that a claim may exclude at most."""
+
+NAMES_INTERVAL_SECONDS = 600.0
+"""Seconds from one search for names without jobs to the next: a lane that is empty for a moment is deleted at most once
+in this time."""
+
+IDLE_SECONDS = float(DEFAULTS.activity_window_seconds)
+"""Seconds after its last lease for which a tenant's virtual time matters, if it is ahead of that of its queue."""
 
 ChangeResult: TypeAlias = Literal["applied", "already", "refused", "missing"]
 """What happened to a change: applied now; already applied by an earlier call; refused, because the stored job has
@@ -288,11 +297,23 @@ class Pruned(Record):
     keys: int = 0
     results: int = 0
     failures: int = 0
+    names: int = 0
+    """Lanes, tenants, limiters and queues without jobs."""
+    has_more: bool = False
+    """Whether names are left to check, although this call may have deleted nothing."""
 
     @property
     def is_all(self) -> bool:
-        """Whether nothing was deleted, so that nothing is left to delete."""
+        """Whether nothing was deleted and nothing is left to check, so that nothing is left to delete."""
         return not any(astuple(self))
+
+
+def names_interval(pruned: Pruned) -> int:
+    """Return the milliseconds between two searches for names without jobs, given what the prune has deleted besides.
+
+    As long as jobs are deleted, their lanes may be next: then the search is put off, for as long again.
+    """
+    return milliseconds(NAMES_INTERVAL_SECONDS * (1 if pruned.is_all else 2))
 
 
 class Store(Protocol):
@@ -392,7 +413,9 @@ class Store(Protocol):
     async def prune(self, retention: Retention) -> Pruned:
         """Delete what ended long enough ago, or a part of it; call again until the result `is_all`.
 
-        Dead jobs are deleted only when the retention names them as archived.
+        Dead jobs are deleted only when the retention names them as archived. At most every
+        `NAMES_INTERVAL_SECONDS`, names without jobs are deleted as well: lanes, and tenants, limiters and queues that
+        carry no limit, weight or pause and have been idle for `IDLE_SECONDS`. They begin anew with their next job.
         """
         ...
 

@@ -21,7 +21,7 @@ _RULES = {
         select * from (
             select s.id,
                 (s.ready + coalesce(l.ready, 0), s.scheduled + coalesce(l.scheduled, 0),
-                 s.retrying + coalesce(l.retrying, 0), s.parked + coalesce(l.parked, 0), s.dead) as kept,
+                 s.retrying + coalesce(l.retrying, 0), s.parked + coalesce(l.parked, 0), s.dead, s.cancelled) as kept,
                 ((select count(*) from ready where ready.lane = s.id) + (
                     select count(*) from job where job.lane = s.id and state = 3
                         and uuid_send(id) not in (select leased_ids())
@@ -29,13 +29,24 @@ _RULES = {
                  (select count(*) from delayed where delayed.lane = s.id and waiting_for = 1),
                  (select count(*) from delayed where delayed.lane = s.id and waiting_for = 2),
                  (select count(*) from delayed where delayed.lane = s.id and waiting_for in (3, 4)),
-                 (select count(*) from ended where ended.lane = s.id and state = 1)) as counted
+                 (select count(*) from ended where ended.lane = s.id and state = 1),
+                 (select count(*) from ended where ended.lane = s.id and state = 2)) as counted
             from lane as s left join (
                 select lane, sum(ready)::int8 as ready, sum(scheduled)::int8 as scheduled,
                        sum(retrying)::int8 as retrying, sum(parked)::int8 as parked
                 from uncounted_enqueue group by lane
             ) as l on l.lane = s.id
         ) as lanes where kept <> counted""",
+    "a job lost its lane": """
+        select id, lane from job where lane not in (select id from lane)
+            and lane not in (select lane from uncounted_enqueue)""",
+    "a tenant does not count its lanes": """
+        select id, lanes from tenant where lanes <> (select count(*) from lane where lane.tenant = tenant.id)""",
+    "a limiter does not count its lanes": """
+        select id, subject, name, lanes from limiter where lanes <> (
+            select count(*) from lane where limiter.id in (task_limiter, dependency_limiter, group_limiter))""",
+    "a queue does not count its tenants": """
+        select id, tenants from queue where tenants <> (select count(*) from tenant where tenant.queue = queue.id)""",
     "a row of ready is before the ready watermark of its lane": """
         select r.* from ready as r join lane as s on s.id = r.lane
         where r.ready_at < s.ready_watermark""",

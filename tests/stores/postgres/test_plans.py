@@ -20,7 +20,7 @@ from reprieve.stores.postgres.address import Address, address_of
 from reprieve.stores.postgres.claim import claim
 from reprieve.stores.postgres.claim_lock import ClaimLock
 from reprieve.stores.postgres.functions import functions
-from reprieve.stores.postgres.lane_cache import LaneCache
+from reprieve.stores.postgres.lane_cache import KnownLanes, LaneCache
 from reprieve.stores.postgres.pipeline import Pipeline
 from reprieve.stores.postgres.pool import Tx
 from reprieve.stores.protocol import Claim, Heartbeat, LimitUpdate
@@ -123,7 +123,7 @@ async def test_hot_path_reads_no_whole_table(url: str, is_analyzed: bool) -> Non
     store = PostgresStore(url)
     limit = LimitUpdate(subject="task", name="send", max_running=60)
     await store.update_limits([limit], START)
-    lock, lanes, number = ClaimLock(), LaneCache(), 0
+    lock, lanes, number = ClaimLock(), LaneCache(KnownLanes()), 0
     with explained(url) as server:
         heartbeat = Heartbeat(session="explained", now=START, lease=600, slots=100, is_new=True)
         server.run(lambda tx: sessions.heartbeat(tx, heartbeat))

@@ -56,7 +56,14 @@ class Books:
 def complaints(client: redis.Redis | redis.RedisCluster, tag: str) -> list[str]:
     """Return what is wrong with a partition."""
     books = Books(client, tag)
-    return [*_places(books), *_running(books), *_candidates(books), *_blocked(books), *_sessions(books)]
+    return [
+        *_places(books),
+        *_running(books),
+        *_candidates(books),
+        *_counts(books),
+        *_blocked(books),
+        *_sessions(books),
+    ]
 
 
 def _lane_in(record: bytes) -> bytes:
@@ -117,6 +124,11 @@ def _places(books: Books) -> Iterator[str]:
     noted = {raw: int(count) for raw, count in books.hash(b":leftovers").items()}
     if noted != dict(leftovers):
         yield f"leftovers are {dict(leftovers)}, and noted are {noted}"
+    by_lane = {name: int(count) for name, count in books.hash(b":leftover_lanes").items()}
+    if sum(by_lane.values()) != sum(noted.values()) or not by_lane.keys() <= {
+        name for _, name in books.named(b":fresh:")
+    }:
+        yield f"leftovers are noted as {noted}, and by lane as {by_lane}"
 
 
 def _running(books: Books) -> Iterator[str]:
@@ -161,6 +173,18 @@ def _candidates(books: Books) -> Iterator[str]:
             yield f"the candidates of {queue!r} are {found}, and should be {candidates[queue]}"
         if state[6:8] != weights[queue]:
             yield f"queue {queue!r} weighs {state[6:8]}, and its tenants {weights[queue]}"
+
+
+def _counts(books: Books) -> Iterator[str]:
+    """Tenants count their lanes, and queues their tenants."""
+    lanes = Counter(b"\0".join(name.split(b"\0")[:2]) for name in books.lanes)
+    for key in books.tenants.keys() | lanes.keys():
+        if books.tenants.get(key, [0] * 9)[8] != lanes[key]:
+            yield f"tenant {key!r} is {books.tenants.get(key)}, and has {lanes[key]} lanes"
+    tenants = Counter(key.partition(b"\0")[0] for key in books.tenants)
+    for queue in books.queues.keys() | tenants.keys():
+        if books.queues.get(queue, [0] * 10)[9] != tenants[queue]:
+            yield f"queue {queue!r} is {books.queues.get(queue)}, and has {tenants[queue]} tenants"
 
 
 def _member(running: int, weight: float, finish: float) -> bytes:

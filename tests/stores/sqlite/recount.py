@@ -23,10 +23,19 @@ _RULES = {
                 scheduled, (select count(*) from delayed where delayed.lane = lane.id and wait = 1) as counted_1,
                 retrying, (select count(*) from delayed where delayed.lane = lane.id and wait = 2) as counted_2,
                 parked, (select count(*) from delayed where delayed.lane = lane.id and wait in (3, 4)) as counted_3,
-                dead, (select count(*) from ended where ended.lane = lane.id and state = 1) as counted_dead
+                dead, (select count(*) from ended where ended.lane = lane.id and state = 1) as counted_dead,
+                cancelled, (select count(*) from ended where ended.lane = lane.id and state = 2) as counted_cancelled
             from lane)
-        where (ready, scheduled, retrying, parked, dead)
-            <> (counted_ready, counted_1, counted_2, counted_3, counted_dead)""",
+        where (ready, scheduled, retrying, parked, dead, cancelled)
+            <> (counted_ready, counted_1, counted_2, counted_3, counted_dead, counted_cancelled)""",
+    "a job lost its lane": "select id, lane from job where lane not in (select id from lane)",
+    "a tenant does not count its lanes": """
+        select id, lanes from tenant where lanes <> (select count(*) from lane where lane.tenant = tenant.id)""",
+    "a limiter does not count its lanes": """
+        select id, subject, name, lanes from limiter where lanes <> (
+            select count(*) from lane where limiter.id in (task_limiter, dependency_limiter, group_limiter))""",
+    "a queue does not count its tenants": """
+        select id, tenants from queue where tenants <> (select count(*) from tenant where tenant.queue = queue.id)""",
     "a ready row has no waiting job on its lane": """
         select ready.* from ready left join job on job.id = ready.id
         where job.state is not 0 or job.lane <> ready.lane""",

@@ -6,6 +6,7 @@ from functools import lru_cache
 from reprieve.core.job import Job
 from reprieve.stores.record import model_of
 from reprieve.stores.sql import lanes
+from reprieve.stores.sql.lanes import MAX_CACHED_LANES
 
 
 class LaneRef(lanes.LaneRef, frozen=True):
@@ -24,7 +25,7 @@ def hash_id(*names: str) -> int:
     return int.from_bytes(hashlib.sha256("\x01".join(names).encode()).digest()[:8], "big", signed=True)
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(MAX_CACHED_LANES)
 def lane_ref(queue: str, tenant: str, task: str, dependency: str, group: str, priority: int) -> LaneRef:
     """Return the lane of these names."""
     names = (queue, tenant, task, dependency, group, priority)

@@ -4,6 +4,8 @@ A call deletes a bounded number of rows, so that no worker waits for long. Only 
 the rest has transactions of its own, so that workers never wait for a transaction that blocks it.
 """
 
+from msgspec.structs import replace
+
 from reprieve.core.duration import milliseconds
 from reprieve.stores.postgres.claim_lock import ClaimLock
 from reprieve.stores.postgres.finished import shorten
@@ -11,7 +13,7 @@ from reprieve.stores.postgres.pipeline import Result
 from reprieve.stores.postgres.pool import Tx
 from reprieve.stores.postgres.rows import array_of
 from reprieve.stores.postgres.statements import statements
-from reprieve.stores.protocol import Pruned, Retention
+from reprieve.stores.protocol import IDLE_SECONDS, Pruned, Retention, names_interval
 from reprieve.stores.sql.expired_keys import KeyPosition, KeySweep
 from reprieve.stores.sql.failures import limits
 
@@ -21,6 +23,9 @@ MAX_ROWS = 2_000
 MAX_SETTLEMENTS = 200
 """Settlements whose succeeded jobs one call deletes; each may hold a hundred jobs."""
 
+MAX_NAMES = 500
+"""Names of each kind that one call checks under the claim lock."""
+
 REPEATABLE_MS = 600_000
 """Milliseconds for which an enqueue may be repeated: for so long the ids of succeeded jobs are kept."""
 
@@ -28,7 +33,7 @@ REPEATABLE_MS = 600_000
 def prune_jobs(tx: Tx, lock: ClaimLock, retention: Retention) -> Pruned:
     """Delete jobs that need not be kept, under the claim lock."""
     sql = statements("prune")
-    lock.acquire(tx)
+    acquired = lock.acquire(tx)
     before = retention.now - milliseconds(retention.cancelled_for)
     cancelled = tx.execute(sql["cancelled"], {"before": before, "max_rows": MAX_ROWS})
     archived = {
@@ -37,7 +42,17 @@ def prune_jobs(tx: Tx, lock: ClaimLock, retention: Retention) -> Pruned:
         "ended_ats": array_of(job.finished_at for job in retention.archived),
     }
     dead = tx.execute(sql["dead"], archived)
-    return Pruned(succeeded=_prune_finished(tx, retention), cancelled=_count(cancelled), dead=_count(dead))
+    pruned = Pruned(succeeded=_prune_finished(tx, retention), cancelled=_count(cancelled), dead=_count(dead))
+    if not acquired.is_all_counted:
+        return replace(pruned, has_more=True)
+    search = {
+        "now": retention.now,
+        "every": names_interval(pruned),
+        "idle_since": retention.now - milliseconds(IDLE_SECONDS),
+        "max_rows": MAX_NAMES,
+    }
+    names, has_more = tx.all(sql["names"], search)[0]
+    return replace(pruned, names=names, has_more=has_more)
 
 
 def prune_events(tx: Tx, retention: Retention) -> int:

@@ -129,8 +129,7 @@ class _UnleasedJobs:
                 if ended_at is None:  # its record cannot be read
                     ended_at = end_of(self._tx, statements("find"), lane.queue_id, row.state, row.id).at
                 batch.no_longer_ended.append((lane.queue_id, row.state, ended_at, row.id))
-                if row.state == DEAD:
-                    batch.leave(row.lane, "dead")
+                batch.leave(row.lane, "dead" if row.state == DEAD else "cancelled")
         return row.lane
 
 

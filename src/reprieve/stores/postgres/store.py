@@ -24,7 +24,7 @@ from reprieve.stores.postgres.callers import Statement
 from reprieve.stores.postgres.claim import claim
 from reprieve.stores.postgres.claim_lock import ClaimLock
 from reprieve.stores.postgres.find import CURSOR_SHAPES, Search
-from reprieve.stores.postgres.lane_cache import LaneCache
+from reprieve.stores.postgres.lane_cache import KnownLanes, LaneCache
 from reprieve.stores.postgres.notifier import ALL_QUEUES, ENQUEUE_INTERVAL_SECONDS, Notifier
 from reprieve.stores.postgres.pool import SINGLE_STATEMENT, ConnectionPool, Tx, Work
 from reprieve.stores.postgres.rows import Ids
@@ -67,7 +67,7 @@ class PostgresStore(SqlStore[Tx]):
         self._address = address_of(url, schema, durability)
         self._enqueue_statement = enqueue.statement(self._address.schema, is_own=True)
         self._lock = ClaimLock()
-        self._lanes = LaneCache()
+        self._known_lanes = KnownLanes()
         self._key_sweep = KeySweep()
         self._pool = ConnectionPool(self._address)
         self._notifier = Notifier(self._address)
@@ -80,7 +80,7 @@ class PostgresStore(SqlStore[Tx]):
     async def enqueue(self, jobs: Sequence[Job], now: int) -> list[str]:
         """Store new jobs; return the id of each."""
         if len(jobs) <= MAX_JOBS_ON_LOOP:
-            row = await self._pool.run_statement(self._enqueue_statement, enqueue.parameters(jobs, now))
+            row = await self._pool.run_statement(self._enqueue_statement, self._parameters(jobs, now))
         else:
             row = await asyncio.wrap_future(self._pool.submit(self._enqueue_work(jobs, now), SINGLE_STATEMENT))
         return self._enqueued(jobs, row)
@@ -89,8 +89,13 @@ class PostgresStore(SqlStore[Tx]):
         """Store new jobs, blocking the calling thread."""
         return self._enqueued(jobs, self._pool.run_here(self._enqueue_work(jobs, now), SINGLE_STATEMENT))
 
+    def _parameters(self, jobs: Sequence[Job], now: int) -> dict[str, Any]:
+        """Return the parameters of the statement that enqueues."""
+        self._known_lanes.trim()
+        return enqueue.parameters(jobs, now)
+
     def _enqueue_work(self, jobs: Sequence[Job], now: int) -> Work[tuple[Any, ...] | None]:
-        return lambda tx: tx.one(self._enqueue_statement, enqueue.parameters(jobs, now))
+        return lambda tx: tx.one(self._enqueue_statement, self._parameters(jobs, now))
 
     def _enqueued(self, jobs: Sequence[Job], row: tuple[Any, ...] | None) -> list[str]:
         """Notify the workers of new jobs; return the ids out of the row that the statement returned."""
@@ -115,7 +120,7 @@ class PostgresStore(SqlStore[Tx]):
         """Apply changes, then choose and lease jobs."""
         await self._listen()
         self._notifier.mark_seen(request.session)
-        claimed = await self._write(lambda tx: claim(tx, self._lock, self._lanes, request))
+        claimed = await self._write(lambda tx: claim(tx, self._lock, LaneCache(self._known_lanes), request))
         self._notify_of(request.changes, claimed.results, request.session)
         return claimed
 
@@ -124,7 +129,7 @@ class PostgresStore(SqlStore[Tx]):
             if not self._lock.acquire(tx).is_all_counted:
                 # Lanes must have counted a job before it is changed.
                 return None
-            return settle.settle(tx, self._lanes, changes, now)
+            return settle.settle(tx, LaneCache(self._known_lanes), changes, now)
 
         results = None
         while results is None:
@@ -143,7 +148,7 @@ class PostgresStore(SqlStore[Tx]):
 
     async def recover(self, now: int, limit: int = 100) -> list[Job]:
         """Expire sessions past their lease; return the jobs they hold."""
-        return await self._write(lambda tx: sessions.recover(tx, self._lock, self._lanes, now, limit))
+        return await self._write(lambda tx: sessions.recover(tx, self._lock, LaneCache(self._known_lanes), now, limit))
 
     async def annotate(self, requests: Sequence[Annotation]) -> list[bool]:
         """Request cancels and note progress."""
@@ -229,7 +234,7 @@ class PostgresStore(SqlStore[Tx]):
         return self._statement(jobs, now).written(style)
 
     def _statement(self, jobs: Sequence[Job], now: int) -> Statement:
-        parameters = enqueue.parameters(jobs, now) | {"channel": self._notifier.channel}
+        parameters = self._parameters(jobs, now) | {"channel": self._notifier.channel}
         return Statement(enqueue.statement(self._address.schema, is_own=False), parameters)
 
     async def _write(self, work: Callable[[Tx], T]) -> T:
@@ -239,7 +244,7 @@ class PostgresStore(SqlStore[Tx]):
         return await asyncio.wrap_future(self._pool.submit(work, READ))
 
     def _search(self, tx: Tx, now: int) -> Search:
-        return Search(tx, self._lanes, now)
+        return Search(tx, LaneCache(self._known_lanes), now)
 
     def _sql_tx(self, tx: Tx) -> Tx:
         return tx

@@ -23,7 +23,7 @@ from reprieve.stores.postgres.rows import MAX_INT8, array_of, bytes_of, due_of, 
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.record import CANCELLED, DEAD, LANE_COUNTERS, WAIT_NUMBERS, WAITING
 
-_COUNTERS = ("ready", "scheduled", "retrying", "parked", "dead")
+_COUNTERS = ("ready", "scheduled", "retrying", "parked", "dead", "cancelled")
 _MAX_VERSION = (1 << 31) - 1
 _MAX_TTL_MS = 1 << 53
 _ARRAY = re.compile(r"%\((\w+)\)s::(\w+)\[\]")
@@ -108,6 +108,7 @@ class WriteBatch:
         new_lane = lane_of(job)
         if new_lane.id != lane:
             self._new_lanes[new_lane.id] = new_lane
+            self._released.has_moved_jobs = True  # creating a lane writes its tenant and limiters as well
         state = self._put(new_lane, job)
         row = (job.id, new_lane.id, due_of(job), job.version, state, WAIT_NUMBERS[job.waiting_for], packed.record)
         self._rows.append(row)
@@ -136,8 +137,7 @@ class WriteBatch:
         count = self._counts[lane.id]
         if job.state in ("dead", "cancelled"):
             state = DEAD if job.state == "dead" else CANCELLED
-            if state == DEAD:
-                count["dead"] += 1
+            count[job.state] += 1
             code = job.cause.code if job.cause else ""
             fingerprint = job.cause.fingerprint if job.cause else ""
             ended_at = job.finished_at or self._now

@@ -42,6 +42,7 @@ class TenantState(msgspec.Struct, array_like=True, frozen=True):
     open_lanes: int
     only_lane: str | bool
     blocked: int
+    lane_count: int
     permits: Maybe = False
     max_running: Maybe = False
     count: Maybe = False

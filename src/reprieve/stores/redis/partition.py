@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from reprieve.core import change as changes_of
 from reprieve.core.change import Change
@@ -19,6 +20,7 @@ from reprieve.rng import bits
 from reprieve.stores.capabilities import FaultPoint
 from reprieve.stores.failure_record import pack_group
 from reprieve.stores.protocol import (
+    IDLE_SECONDS,
     Annotation,
     ChangeResult,
     Claim,
@@ -29,6 +31,7 @@ from reprieve.stores.protocol import (
     LimitUpdate,
     Pruned,
     Retention,
+    names_interval,
 )
 from reprieve.stores.record import pack_cancel_request
 from reprieve.stores.redis import enqueue, limit_updates, settle
@@ -292,7 +295,10 @@ class Partition:
         )
         archived = b"".join(id_to_bytes(job.id) + job.version.to_bytes(4, "big") for job in retention.archived)
         counts = await self._write("prune", _encode(head), archived)
-        return Pruned(**dict(zip(_PRUNED, counts, strict=True)))
+        pruned = Pruned(**dict(zip(_PRUNED, counts, strict=True)))
+        idle_since = now - milliseconds(IDLE_SECONDS)
+        names, has_more = await self._write("forget_names", _encode((now, names_interval(pruned), idle_since)))
+        return replace(pruned, names=names, has_more=bool(has_more))
 
     async def wait(self, queues: Sequence[str], at_most: float, session: str) -> bool:
         """Wait for a notification since the session's last call; return whether one came."""

@@ -56,4 +56,4 @@ class PartitionedWrites:
         pruned = await bounded_gather(partition.prune(part(partition)) for partition in partitions)
         keys = 0 if len(partitions) == 1 else await self._keys.prune(retention.now)
         sums = {name: sum(getattr(one, name) for one in pruned) for name in Pruned.__struct_fields__}
-        return Pruned(**sums | {"keys": sums["keys"] + keys})
+        return Pruned(**sums | {"keys": sums["keys"] + keys, "has_more": any(one.has_more for one in pruned)})

@@ -78,6 +78,7 @@ class LaneCounts(NamedTuple):
     retrying: int
     parked: int
     dead: int
+    cancelled: int
 
 
 class SqlSearch(ABC, Generic[Id]):
@@ -291,8 +292,7 @@ class SqlSearch(ABC, Generic[Id]):
         for lane, wait, number in self._tx.all(self._sql["due"], {"now": self._now}):
             due.setdefault(lane, Counter())[LANE_COUNTERS[wait]] += number
         lanes = [LaneCounts(*row) for row in self._tx.all(self._sql["counts"])]
-        cancelled = self._tx.all(self._sql["cancelled"])
-        self._load_lanes(lane for lane, *_ in (*lanes, *cancelled))
+        self._load_lanes(count.lane for count in lanes)
         for count in lanes:
             late = due.get(count.lane, Counter())
             names = self._lane(count.lane)
@@ -301,8 +301,7 @@ class SqlSearch(ABC, Generic[Id]):
             yield "retrying", names, count.retrying - late["retrying"]
             yield "parked", names, count.parked - late["parked"]
             yield "dead", names, count.dead
-        for lane, number in cancelled:
-            yield "cancelled", self._lane(lane), number
+            yield "cancelled", names, count.cancelled
         for _, job, lane in self._running(self._leases):
             if job is not None:
                 yield self.status(job, lane, stuck_after), self._lane(lane), 1

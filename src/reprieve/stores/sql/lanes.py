@@ -1,15 +1,26 @@
-"""Lanes as the stores on SQL databases know them, and the cache of those that a process has read."""
+"""Lanes as the stores on SQL databases know them, and the cache of those that a process has read.
+
+A cache is emptied every ten minutes, and when it is full, so that lanes which are not used any more do not stay in the
+process. Those that are used are read again.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
+from reprieve.clock import ticks
 from reprieve.core.job import Job
 
 Tx = TypeVar("Tx")
 """A transaction of the store."""
+
+CACHED_SECONDS: Final = 600.0
+"""Seconds after which a process drops the lanes that it has read."""
+
+MAX_CACHED_LANES: Final = 65_536
+"""Lanes that a process keeps at most."""
 
 
 class LaneRef(msgspec.Struct, frozen=True):
@@ -32,8 +43,23 @@ class LaneRef(msgspec.Struct, frozen=True):
 Ref = TypeVar("Ref", bound=LaneRef)
 
 
+class CacheAge:
+    """Says when a cache of lanes is to be emptied."""
+
+    def __init__(self) -> None:
+        """Begin with an empty cache."""
+        self._over_at = ticks() + CACHED_SECONDS
+
+    def is_over(self, size: int) -> bool:
+        """Whether a cache of this size is to be emptied now; then its next ten minutes begin."""
+        if size <= MAX_CACHED_LANES and ticks() < self._over_at:
+            return False
+        self._over_at = ticks() + CACHED_SECONDS
+        return True
+
+
 class SqlLaneCache(ABC, Generic[Tx, Ref]):
-    """The lanes that this process knows, by their ids. What an id stands for never changes."""
+    """The lanes that this process, or a transaction, knows by their ids. What an id stands for never changes."""
 
     def __init__(self) -> None:
         """Start empty."""

@@ -70,6 +70,7 @@ class SessionRow(NamedTuple):
 
 def claim(tx: sqlite3.Connection, lanes: LaneCache, request: Claim) -> Claimed:
     """Settle the changes of a session and lease jobs to it; a call that is repeated returns what it returned before."""
+    lanes.trim()
     sql = statements("claim")
     row = tx.execute(sql["session"], {"session": request.session}).fetchone()
     session = require_session(None if row is None else SessionRow(*row), request)

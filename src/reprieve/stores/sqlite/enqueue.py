@@ -1,6 +1,7 @@
 """Enqueue: writes the rows of new jobs, adds them to their lanes, and acquires their unique keys."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -17,11 +18,24 @@ from reprieve.stores.sqlite.statements import Tx, run, statements
 _COUNTERS = tuple(dict.fromkeys(LANE_COUNTERS))
 
 
+class NewestRow(NamedTuple):
+    """The newest rows of the file."""
+
+    job: int
+    finished: int
+    """The largest id of a job that succeeded."""
+    lanes_deleted: int
+    """How often lanes were deleted."""
+
+
 def enqueue(tx: Tx, lanes: LaneCache, jobs: Sequence[Job], now: int) -> list[str]:
     """Store new jobs; return the id of each: its own, or that of the job that holds its unique key."""
     ids = [split_id(job.id) for job in jobs]
     rows = [row for row, _ in ids]
-    stored = _stored(tx, rows, jobs)
+    newest = NewestRow(*tx.execute(statements("enqueue")["newest"]).fetchone())
+    lanes.trim()
+    lanes.start(newest.lanes_deleted)
+    stored = _stored(tx, newest, rows, jobs)
     known = _acquire_keys(tx, jobs, rows, stored, now) if any(job.key for job in jobs) else {}
     fresh = []
     for number, ((row, middle), job) in enumerate(zip(ids, jobs, strict=True)):
@@ -61,18 +75,17 @@ def _insert(tx: Tx, lanes: LaneCache, fresh: Sequence[tuple[int, bytes, Job]], n
     run(tx, sql["make_candidates"], [(tenant,) for tenant in tenants])
 
 
-def _stored(tx: Tx, ids: list[int], jobs: Sequence[Job]) -> set[int]:
+def _stored(tx: Tx, newest: NewestRow, ids: list[int], jobs: Sequence[Job]) -> set[int]:
     """Return the rows that are stored already, because this enqueue repeats an earlier one."""
     sql = statements("enqueue")
     # Ids grow with time, so a row can only be stored, or have finished, if its id is not newer than all of those.
-    newest, newest_finished = tx.execute(sql["newest"]).fetchone()
-    older = [row for row in ids if row <= newest]
+    older = [row for row in ids if row <= newest.job]
     stored: dict[int, str] = {}
     if older:
         found = tx.execute(sql["known"], (msgspec.json.encode(older).decode(),)).fetchall()
         stored = {row: id_of(row, record) for row, record in found}
     for row in ids:
-        for job in finished_jobs(tx, row) if row <= newest_finished else ():
+        for job in finished_jobs(tx, row) if row <= newest.finished else ():
             stored[row] = job.id
     for row, job in zip(ids, jobs, strict=True) if stored else ():
         # Another public id with the same row id: two processes have the same node number.

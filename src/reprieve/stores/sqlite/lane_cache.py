@@ -1,7 +1,9 @@
 """The lane cache: the lanes that this process has read or created, by their ids and by their names.
 
-Ids of lanes, tenants, limiters and queues never change, so an entry stays valid. After a rollback the cache is cleared,
-since SQLite assigns an id that was rolled back again.
+What an id stands for never changes, so an entry by its id stays valid. A lane that has a job exists; one without jobs
+may be deleted by any process, and its names get another id with their next job. So a transaction that looks up names
+reads first how often lanes were deleted: it sees the same state of the file as the rest of the transaction. After a
+rollback the cache is cleared, since SQLite assigns an id that was rolled back again.
 """
 
 from collections.abc import Iterator
@@ -9,7 +11,7 @@ from typing import TypeAlias
 
 from reprieve.core.job import Job
 from reprieve.stores.record import model_of
-from reprieve.stores.sql.lanes import LaneRef, SqlLaneCache
+from reprieve.stores.sql.lanes import CacheAge, LaneRef, SqlLaneCache
 from reprieve.stores.sqlite.statements import Tx, statements
 
 Names: TypeAlias = tuple[str, str, str, str, str, int]
@@ -23,15 +25,36 @@ class LaneCache(SqlLaneCache[Tx, LaneRef]):
         """Start empty."""
         super().__init__()
         self._by_names: dict[Names, LaneRef] = {}
+        self._lanes_deleted = 0
+        self._age = CacheAge()
+
+    def start(self, lanes_deleted: int) -> None:
+        """Begin a transaction that looks up names; drop all lanes if some were deleted since the last one."""
+        if lanes_deleted != self._lanes_deleted:
+            self._lanes_deleted = lanes_deleted
+            self.clear()
 
     def clear(self) -> None:
-        """Drop all lanes, because a transaction was rolled back."""
+        """Drop all lanes."""
         self._by_names.clear()
         self._by_id.clear()
 
+    def trim(self) -> None:
+        """Drop all lanes when it is time, between two transactions: one that began may rely on what it has loaded."""
+        if self._age.is_over(len(self._by_id)):
+            self.clear()
+
+    def after(self, tx: Tx, lane: int, job: Job) -> LaneRef:
+        """Return the lane of a job that was on this lane: the same one, unless a change gave it another name."""
+        ref = self.get(tx, lane)
+        if names_of(ref) != names_of(job):
+            self.start(tx.execute(statements("lanes")["lanes_deleted"]).fetchone()[0])
+            ref = self.of_job(tx, job)
+        return ref
+
     def of_job(self, tx: Tx, job: Job) -> LaneRef:
-        """Return the lane of a job, and create it if it is missing."""
-        names = (job.queue, job.tenant, job.task, job.dependency, job.group, job.priority)
+        """Return the lane of a job, and create it if it is missing. The transaction has called `start`."""
+        names = names_of(job)
         lane = self._by_names.get(names)
         if lane is None:
             row = tx.execute(statements("lanes")["by_names"], (*names[1:], names[0])).fetchone()
@@ -63,8 +86,16 @@ class LaneCache(SqlLaneCache[Tx, LaneRef]):
             limiter_of(tx, "group", group) if group else 0,
         )
         row = (queue_id, tenant_id, task, dependency, group, priority, *limiters)
-        lane = _insert(tx, statements("lanes")["create_lane"], *row)
+        sql = statements("lanes")
+        lane = _insert(tx, sql["create_lane"], *row)
+        tx.execute(sql["count_lane_of_tenant"], (tenant_id,))
+        tx.execute(sql["count_lane_of_limiters"], limiters)
         return self._add((lane, *names, queue_id, tenant_id, *limiters))
+
+
+def names_of(named: Job | LaneRef) -> Names:
+    """Return the names of a lane, or of the lane that a job belongs to."""
+    return named.queue, named.tenant, named.task, named.dependency, named.group, named.priority
 
 
 def queue_of(tx: Tx, name: str) -> int:
@@ -78,7 +109,10 @@ def tenant_of(tx: Tx, queue: int, name: str) -> int:
     """Return the id of a tenant of a queue, and create it if it is missing."""
     sql = statements("lanes")
     found = tx.execute(sql["tenant"], (queue, name)).fetchone()
-    return int(found[0]) if found else _insert(tx, sql["create_tenant"], queue, name)
+    if found:
+        return int(found[0])
+    tx.execute(sql["count_tenant"], (queue,))
+    return _insert(tx, sql["create_tenant"], queue, name)
 
 
 def limiter_of(tx: Tx, subject: str, name: str) -> int:

@@ -5,17 +5,20 @@ A call deletes a limited number of rows, so that it does not block the writer fo
 
 import contextlib
 import sqlite3
+from collections import Counter
 
 import msgspec
+from msgspec.structs import replace
 
 from reprieve.core.duration import milliseconds
 from reprieve.core.job import Job
-from reprieve.stores.protocol import Pruned, Retention
+from reprieve.stores.protocol import Pruned, Retention, names_interval
 from reprieve.stores.sql.expired_keys import KeyPosition, KeySweep
 from reprieve.stores.sql.failures import limits
 from reprieve.stores.sqlite.finished import shorten
+from reprieve.stores.sqlite.forget_names import forget_names
 from reprieve.stores.sqlite.rows import row_id
-from reprieve.stores.sqlite.statements import statements
+from reprieve.stores.sqlite.statements import run, statements
 
 MAX_ROWS = 2_000
 """Rows of each kind that one call deletes."""
@@ -35,10 +38,11 @@ def prune(tx: sqlite3.Connection, sweep: KeySweep, retention: Retention) -> Prun
     cancelled: list[int] = []
     for (queue,) in tx.execute(sql["all_queues"]).fetchall():
         gone = tx.execute(sql["cancelled"], {"queue": queue, "before": before, "max_rows": MAX_ROWS}).fetchall()
-        cancelled += (row for (row,) in gone)
+        cancelled += (row for row, _ in gone)
+        run(tx, sql["uncount_cancelled"], list(Counter(lane for _, lane in gone).items()))
     tx.execute(sql["delete_jobs"], (msgspec.json.encode(cancelled).decode(),))
     dead = sum(_delete_dead(tx, job) for job in retention.archived)
-    return Pruned(
+    pruned = Pruned(
         succeeded=succeeded,
         cancelled=len(cancelled),
         dead=dead,
@@ -49,6 +53,8 @@ def prune(tx: sqlite3.Connection, sweep: KeySweep, retention: Retention) -> Prun
         results=tx.execute(sql["results"], {"now": now, "max_rows": MAX_ROWS}).rowcount,
         failures=tx.execute(statements("failures")["prune"], limits(retention, MAX_ROWS)).rowcount,
     )
+    names, has_more = forget_names(tx, now, names_interval(pruned))
+    return replace(pruned, names=names, has_more=has_more)
 
 
 def _prune_finished(tx: sqlite3.Connection, queue: int, retention: Retention) -> int:

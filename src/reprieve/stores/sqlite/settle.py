@@ -164,8 +164,7 @@ def _remove_from_lane(
     if finished_at is None:  # its record cannot be read
         finished_at = end_of(SqliteTx(tx), statements("find"), lane.queue_id, found.state, row).at
     tx.execute(sql["unend"], (lane.queue_id, found.state, finished_at, row))
-    if found.state == DEAD:
-        batch.counts[lane.id]["dead"] -= 1
+    batch.counts[lane.id]["dead" if found.state == DEAD else "cancelled"] -= 1
     return lane.id
 
 

@@ -219,6 +219,7 @@ class SqliteStore(SqlStore[sqlite3.Connection]):
         return await asyncio.wrap_future(self._reader.submit(work))
 
     def _search(self, tx: sqlite3.Connection, now: int) -> Search:
+        self._shown.trim()
         return Search(tx, self._shown, now)
 
     def _sql_tx(self, tx: sqlite3.Connection) -> SqliteTx:

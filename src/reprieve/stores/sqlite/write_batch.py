@@ -24,7 +24,7 @@ from reprieve.stores.sqlite.statements import run, statements
 _SILENT = (Start, Succeed)
 """Moves that leave no event: those of a job that succeeds at once."""
 
-_COUNTERS = ("ready", "scheduled", "retrying", "parked", "dead")
+_COUNTERS = ("ready", "scheduled", "retrying", "parked", "dead", "cancelled")
 _encode = msgspec.msgpack.Encoder().encode
 
 Released: TypeAlias = dict[int, Counter[int]]
@@ -72,7 +72,7 @@ class WriteBatch:
         if job.state == "succeeded":
             self._succeeded[self._lanes.get(self._tx, lane).queue_id][row] = job
             return
-        target = self._lanes.of_job(self._tx, job)
+        target = self._lanes.after(self._tx, lane, job)
         state = self._put_on_lane(row, target, job)
         wait = WAIT_NUMBERS[job.waiting_for]
         self._rows.append((row, target.id, state, job.version, wait, job.due_at, pack(job, row, middle)))
@@ -90,8 +90,7 @@ class WriteBatch:
         """Add a job that has not succeeded to where it now belongs; return the number of its state."""
         if job.state in ("dead", "cancelled"):
             state = DEAD if job.state == "dead" else CANCELLED
-            if state == DEAD:
-                self.counts[lane.id]["dead"] += 1
+            self.counts[lane.id][job.state] += 1
             code = job.cause.code if job.cause else ""
             fingerprint = job.cause.fingerprint if job.cause else ""
             at = job.finished_at or self._now

@@ -31,8 +31,10 @@ begin
          where d.queue = queue_id and d.waiting_for = 4 and d.due_at between earliest[4] and now
          order by d.due_at, d.id limit max_jobs)
     ), gone as (
+        -- A job whose enqueue was committed a moment ago may be on a lane that no claim has created yet: it waits for the next.
         delete from delayed as d using due
         where d.queue = queue_id and d.waiting_for = due.waiting_for and d.due_at = due.due_at and d.id = due.id
+          and (select l.id from lane as l where l.id = d.lane) is not null
         returning d.waiting_for, ready_at(d.due_at, d.id) as ready_at, d.id, d.lane
     ), arrived as (
         insert into ready (lane, ready_at, id) select lane, ready_at, id from gone

@@ -14,8 +14,10 @@ create table queue (
     last_served_at  int8 not null default 0,
     other_served_at int8 not null default 0,         -- when a tenant other than last_tenant was served
     pauses          int8 not null default 0,         -- bit 1: scheduled jobs, bit 2: retries
-    due_watermarks  int8[] not null default '{0, 0, 0, 0}'       -- per kind of wait: no counted row of `delayed` is due before
+    due_watermarks  int8[] not null default '{0, 0, 0, 0}',      -- per kind of wait: no counted row of `delayed` is due before
+    tenants         int8 not null default 0          -- rows of its tenants
 ) with (fillfactor = 50);
+create index queue_unused on queue (id) where tenants = 0 and pauses = 0;
 
 create table limiter (
     id                   int8 primary key,
@@ -29,8 +31,11 @@ create table limiter (
     running              int8 not null default 0,
     has_blocked_lanes    boolean not null default false,
     last_returned_tenant int8 not null default -9223372036854775808,     -- the tenant whose blocked lanes were opened last
-    reopens_at           int8                        -- when blocked lanes may be opened again; 0: at once
+    reopens_at           int8,                       -- when blocked lanes may be opened again; 0: at once
+    lanes                int8 not null default 0     -- rows of lanes that name it; not counted for a queue
 ) with (fillfactor = 50);
+create index limiter_unused on limiter (id)
+    where lanes = 0 and subject <> 'queue' and permits is null and max_running is null and rate_count is null;
 create index limiter_reopens on limiter (reopens_at) where reopens_at is not null;
 
 create table tenant (
@@ -51,6 +56,7 @@ create table tenant (
     reopens_at     int8,
     served         int8 not null default 0,          -- jobs that were ever claimed
     served_at      int8,
+    lanes          int8 not null default 0,          -- rows of its lanes
     -- No index contains a column that every claim changes: then a new version of a row stays on its page (HOT update). A claim
     -- reads and sorts all candidates, unless they are a crowd: the rows of a crowd are indexed in the order of the choice.
     is_in_crowd    boolean not null default false,
@@ -61,6 +67,8 @@ create table tenant (
 create index tenant_candidate on tenant (queue, id) where is_candidate and not is_in_crowd;
 create index tenant_crowd on tenant (queue, crowd_load, crowd_finish, name) where is_candidate and is_in_crowd;
 create index tenant_busy on tenant (queue) where is_busy;
+create index tenant_unused on tenant (id)
+    where lanes = 0 and weight = 1 and permits is null and max_running is null and rate_count is null;
 create index tenant_reopens on tenant (reopens_at) where reopens_at is not null;
 
 create table lane (                                  -- the waiting jobs of one queue, tenant, task, dependency, group, priority
@@ -81,6 +89,7 @@ create table lane (                                  -- the waiting jobs of one 
     retrying           int8 not null default 0,
     parked             int8 not null default 0,
     dead               int8 not null default 0,
+    cancelled          int8 not null default 0,
     fresh_watermark    uuid not null default '00000000-0000-0000-0000-000000000000',    -- fresh jobs up to it were taken
     ready_watermark    int8 not null default 9223372036854775807,        -- no row of `ready` became ready before it
     is_open            boolean not null default false,           -- has ready jobs, and no limiter blocks it
@@ -89,6 +98,14 @@ create table lane (                                  -- the waiting jobs of one 
 ) with (fillfactor = 50);
 create index lane_open on lane (tenant, priority, served) where is_open;
 create index lane_blocked on lane (blocked_by, tenant) where blocked_by <> 0;
+
+-- The search for lanes without jobs, one row from the first on: when the last one began, and the last lane that it read; null:
+-- all lanes.
+create table name_search (
+    id         int8 primary key check (id = 1),
+    checked_at int8 not null,
+    reached    int8
+);
 
 -- A job's row is written by its enqueue and deleted when the job succeeds. That a job runs is known from its lease alone.
 create table job (

@@ -62,11 +62,12 @@ where (%(queue)s = '' or queue_name = %(queue)s) and (%(tenant)s::text is null o
   and (%(task)s = '' or task = %(task)s) and (%(dependency)s::text is null or dependency = %(dependency)s::text);
 
 -- name: counts
-select id, sum(ready)::int8, sum(scheduled)::int8, sum(retrying)::int8, sum(parked)::int8, sum(dead)::int8
+select id, sum(ready)::int8, sum(scheduled)::int8, sum(retrying)::int8, sum(parked)::int8, sum(dead)::int8,
+       sum(cancelled)::int8
 from (
-    select id, ready, scheduled, retrying, parked, dead from lane
+    select id, ready, scheduled, retrying, parked, dead, cancelled from lane
     union all
-    select lane, ready, scheduled, retrying, parked, 0 from uncounted_enqueue
+    select lane, ready, scheduled, retrying, parked, 0, 0 from uncounted_enqueue
 ) as counted group by id;
 
 -- name: due
@@ -79,9 +80,6 @@ group by d.lane, d.waiting_for;
 -- name: finished_counts
 select q.name, sum(f.kept)::int8 from finished as f join queue as q on q.id = f.queue
 where f.kept > 0 and (%(queue)s = '' or q.name = %(queue)s) group by q.name;
-
--- name: cancelled
-select lane, count(*) from ended where state = 2 group by lane;
 
 -- name: all_finished
 select jobs from finished where kept > 0;

@@ -33,9 +33,12 @@ with gone as (
         select e.ctid from queue as q cross join lateral (
             select ctid from ended where queue = q.id and state = 2 and ended_at < %(before)s order by ended_at limit %(max_rows)s
         ) as e
-    )) returning id
+    )) returning id, lane
 ), deleted as (
     delete from job using gone where job.id = gone.id
+), counted as (
+    update lane as l set cancelled = l.cancelled - v.count from (select lane, count(*) from gone group by lane) as v
+    where l.id = v.lane
 )
 select count(*) from gone;
 
@@ -50,6 +53,9 @@ with gone as (
     update lane as l set dead = l.dead - v.count from (select lane, count(*) from gone group by lane) as v where l.id = v.lane
 )
 select count(*) from gone;
+
+-- name: names
+select deleted, has_more from forget_names(now => %(now)s, every => %(every)s, idle_since => %(idle_since)s, max_rows => %(max_rows)s);
 
 -- name: events
 with gone as (

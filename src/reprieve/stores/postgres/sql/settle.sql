@@ -73,10 +73,11 @@ on conflict (id) do update set expires_at = excluded.expires_at, value = exclude
 -- name: count
 update lane as l
 set ready = l.ready + v.ready, scheduled = l.scheduled + v.scheduled, retrying = l.retrying + v.retrying,
-    parked = l.parked + v.parked, dead = l.dead + v.dead, ready_watermark = least(l.ready_watermark, v.ready_watermark),
+    parked = l.parked + v.parked, dead = l.dead + v.dead, cancelled = l.cancelled + v.cancelled,
+    ready_watermark = least(l.ready_watermark, v.ready_watermark),
     is_open = l.ready + v.ready > 0 and l.blocked_by = 0
 from json_to_recordset(%(rows)s::json) as v (
-    id int8, ready int8, scheduled int8, retrying int8, parked int8, dead int8, ready_watermark int8)
+    id int8, ready int8, scheduled int8, retrying int8, parked int8, dead int8, cancelled int8, ready_watermark int8)
 where l.id = v.id;
 
 -- name: add_candidates

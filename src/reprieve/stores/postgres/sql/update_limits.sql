@@ -5,7 +5,10 @@ insert into limiter (id, subject, name) values (%(id)s, %(subject)s, %(name)s) o
 insert into queue (id, name, limiter) values (%(id)s, %(name)s, %(limiter)s) on conflict (id) do nothing;
 
 -- name: make_tenant
-insert into tenant (id, queue, name) values (%(id)s, %(queue)s, %(name)s) on conflict (id) do nothing;
+with new_tenant as (
+    insert into tenant (id, queue, name) values (%(id)s, %(queue)s, %(name)s) on conflict (id) do nothing returning queue
+)
+update queue set tenants = tenants + 1 where id = (select queue from new_tenant);
 
 -- name: limiter_rate
 select rate_count, rate_window, meter from limiter where id = %(id)s;

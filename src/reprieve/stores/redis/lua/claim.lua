@@ -8,7 +8,7 @@
 -- needs tenants: tenants, queue_of, load_tenants, unblock
 -- needs limiters: limiters, load_limiters, recheck_at
 -- needs lanes: lanes, load_lanes, turn_of, relist
--- needs waiting: pop_lane, promote, next_due
+-- needs waiting: pop_lane, drop_leftover, promote, next_due
 -- needs events: record_events
 -- needs sessions: capacity_of, pack_lease
 -- needs fairness: new_choice, run_choice
@@ -164,9 +164,7 @@ local function pop_jobs(choice, expired)
       end
       if state ~= WAITING or entries[index] ~= entry_of(id, version) then
         leftovers = leftovers - 1
-        if call('HINCRBY', tag .. ':leftovers', id, -1) <= 0 then
-          call('HDEL', tag .. ':leftovers', id)
-        end
+        drop_leftover(name, id)
       else
         wanted[name] = wanted[name] > 1 and wanted[name] - 1 or nil
         if deadline > 0 and deadline <= choice.now then

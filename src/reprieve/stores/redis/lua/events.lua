@@ -8,6 +8,8 @@
 
 local MAX_EVENTS = 100000 -- kept at most, however recent
 local MAX_REPEAT_EVENTS = 16 -- latest events of a job that a repeat is compared with: it comes soon, or not at all
+local MAX_INDEXED_EVENTS = 200 -- latest events of a job that are found by its id
+local POSITION_BYTES = 6
 local POSITIONS_PER_MS = 64
 
 -- Returns the position of the last event of a stream entry.
@@ -27,7 +29,7 @@ local function index_events(jobs, first)
   local set = {}
   for number, before in ipairs(fetch_fields(tag .. ':event_index', order)) do
     set[#set + 1] = order[number]
-    set[#set + 1] = (before or '') .. concat(positions[order[number]])
+    set[#set + 1] = sub((before or '') .. concat(positions[order[number]]), -POSITION_BYTES * MAX_INDEXED_EVENTS)
   end
   call_many('HSET', tag .. ':event_index', set)
 end
@@ -37,7 +39,7 @@ local function unindex_events(last, jobs)
   local set, gone = {}, {}
   for number, index in ipairs(fetch_fields(tag .. ':event_index', jobs)) do
     local kept = {}
-    for _, position in ipairs(split(index or '', 6)) do
+    for _, position in ipairs(split(index or '', POSITION_BYTES)) do
       if struct.unpack('>I6', position) > last then
         kept[#kept + 1] = position
       end
@@ -109,7 +111,7 @@ end
 -- Whether a job has this very event.
 function has_event(id, event)
   local index = call('HGET', tag .. ':event_index', id) or ''
-  local positions = split(sub(index, -6 * MAX_REPEAT_EVENTS), 6)
+  local positions = split(sub(index, -POSITION_BYTES * MAX_REPEAT_EVENTS), POSITION_BYTES)
   for latest = #positions, 1, -1 do
     local position = struct.unpack('>I6', positions[latest])
     local entry = call('XRANGE', tag .. ':events', format('%.0f', position), '+', 'COUNT', 1)[1]

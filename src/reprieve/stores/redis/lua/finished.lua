@@ -33,9 +33,10 @@ function holds_key(id)
   return record and not has_succeeded(id, record)
 end
 
--- Deletes records, and remembers the ids.
+-- Deletes records, with the index of their events, and remembers the ids.
 function forget_jobs(ids)
   call_many('HDEL', tag .. ':jobs', ids)
+  call_many('HDEL', tag .. ':event_index', ids)
   remember_ids(ids)
 end
 

@@ -71,7 +71,7 @@ function load_lanes(names)
       name = name, ref = ref, tenant = tenant, priority = ref.priority,
       ready = ready, scheduled = f[2] or 0, retrying = f[3] or 0, parked = f[4] or 0, dead = f[5] or 0,
       cancelled = f[6] or 0, served = f[7] or tenant.served, blocked_by = blocked_by,
-      requeued = f[9] or 0,
+      requeued = f[9] or 0, is_stored = packed and true,
       is_listed = ready > 0 and not blocked_by, limits = false, picked = false, is_changed = false,
     }
   end
@@ -134,14 +134,39 @@ function release(ref, count)
   end
 end
 
+-- Removes a lane without jobs from those that its limiter blocks.
+local function leave_blocked(lane)
+  local limiter, key = limiters[lane.blocked_by], tag .. ':blocked_lanes:' .. lane.blocked_by .. '\0' .. lane.tenant.key
+  call('SREM', key, lane.name)
+  if call('EXISTS', key) == 0 then
+    call('ZREM', tag .. ':blocked_tenants:' .. limiter.name, lane.tenant.key)
+    limiter.blocked_tenants = limiter.blocked_tenants - 1
+    limiter.is_changed = true
+    if limiter.blocked_tenants == 0 then
+      recheck_at(limiter, nil)
+    end
+  end
+end
+
+-- Writes the lanes that have changed, and deletes those without jobs. A tenant counts its lanes.
 local function flush_lanes()
   local set, gone = {}, {}
   for name, lane in pairs(lanes) do
     if lane.is_changed then
+      local tenant = lane.tenant
       local jobs = lane.ready + lane.scheduled + lane.retrying + lane.parked + lane.dead + lane.cancelled
-      if jobs == 0 and not lane.blocked_by then
+      if jobs == 0 then
+        if lane.blocked_by then
+          leave_blocked(lane)
+        end
         gone[#gone + 1] = name
+        if lane.is_stored then
+          tenant.lane_count, tenant.is_changed = tenant.lane_count - 1, true
+        end
       else
+        if not lane.is_stored then
+          tenant.lane_count, tenant.is_changed = tenant.lane_count + 1, true
+        end
         set[#set + 1] = name
         set[#set + 1] = cmsgpack.pack({
           lane.ready, lane.scheduled, lane.retrying, lane.parked, lane.dead, lane.cancelled, lane.served,

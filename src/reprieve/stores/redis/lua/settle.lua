@@ -9,7 +9,7 @@
 -- needs calls: tag, call, max, concat, call_many, fetch_fields, list_in
 -- needs record: WAITING, GIVEN_UP, is_sound, lane_in, finish, ending, entry_of
 -- needs lanes: lanes, lane_ref, load_lane_refs, load_lanes, lane_of, relist, release
--- needs waiting: DELAYED_COUNTERS, delayed_key, requeued_key, new_waiting, add_waiting, write_waiting
+-- needs waiting: DELAYED_COUNTERS, delayed_key, requeued_key, new_waiting, add_waiting, write_waiting, remove_fresh
 -- needs events: record_events, has_event
 -- needs sessions: unpack_lease, find_leases, cancel_requests
 -- needs finished: FINISHED_COUNTERS, finished_key, keep_succeeded
@@ -130,9 +130,7 @@ local function take_out(settlement, id, expected)
   elseif call('ZSCORE', tag .. ':succeeded:' .. queue, id) or is_leased(settlement, id) then
     return
   else
-    -- It is fresh: its entry stays in the list until a claim meets it.
-    call('HINCRBY', tag .. ':leftovers', id, 1)
-    lane.ready = lane.ready - 1
+    remove_fresh(lane, id, version)
   end
   relist(lane)
   return lane.name

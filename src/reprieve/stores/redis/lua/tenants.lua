@@ -23,7 +23,7 @@ function queue_of(name)
     queue = {
       name = name, clock = f[1] or 0, last_tenant = f[2] or '', in_a_row = f[3] or 0, last_served_at = f[4] or 0,
       other_served_at = f[5] or 0, pauses = f[6] or 0, waiting = f[7] or 0, active = f[8] or 0, kept = f[9] or 0,
-      is_known = packed and true,
+      tenants = f[10] or 0, is_known = packed and true,
     }
     queues[name] = queue
   end
@@ -59,10 +59,10 @@ function load_tenants(keys)
     local tenant = {
       key = key, queue = sub(key, 1, cut - 1), name = sub(key, cut + 1),
       weight = f[1] or 1, running = f[2] or 0, finish = f[3] or 0, served = f[4] or 0, served_at = f[5] or false,
-      open = f[6] or 0, only_lane = f[7] or false, blocked = f[8] or 0,
-      permits = f[9] or false, max_running = f[10] or false,
-      count = f[11] or false, window = f[12] or false, bucket = f[13] or false, meter = f[14] or false,
-      stored_member = false, stored_waiting = 0, stored_active = 0,
+      open = f[6] or 0, only_lane = f[7] or false, blocked = f[8] or 0, lane_count = f[9] or 0,
+      permits = f[10] or false, max_running = f[11] or false,
+      count = f[12] or false, window = f[13] or false, bucket = f[14] or false, meter = f[15] or false,
+      stored_member = false, stored_waiting = 0, stored_active = 0, is_stored = packed and true,
       load = 0, lanes = false, has_more = false, has_excluded = false, has_arrived = false, is_changed = false,
     }
     if tenant.open > 0 and tenant.blocked == 0 then
@@ -121,11 +121,15 @@ function flush_tenants()
   for key, tenant in pairs(tenants) do
     if tenant.is_changed then
       update_queue(tenant, leaving, joining)
+      if not tenant.is_stored then
+        local queue = queue_of(tenant.queue)
+        queue.tenants, queue.is_changed = queue.tenants + 1, true
+      end
       set[#set + 1] = key
       set[#set + 1] = cmsgpack.pack(pack_limits({
         tenant.weight, tenant.running, tenant.finish, tenant.served, tenant.served_at or false, tenant.open,
-        tenant.only_lane or false, tenant.blocked,
-      }, 9, tenant))
+        tenant.only_lane or false, tenant.blocked, tenant.lane_count,
+      }, 10, tenant))
     end
   end
   for queue, members in pairs(leaving) do
@@ -144,7 +148,7 @@ function flush_queues()
       set[#set + 1] = name
       set[#set + 1] = cmsgpack.pack({
         queue.clock, queue.last_tenant, queue.in_a_row, queue.last_served_at, queue.other_served_at, queue.pauses,
-        queue.waiting, queue.active, queue.kept,
+        queue.waiting, queue.active, queue.kept, queue.tenants,
       })
     end
   end

@@ -1,8 +1,9 @@
 -- Schema version 1. The tables may stand beside those of an application, so their names begin with reprieve_. Ids of queues,
--- tenants, limiters and lanes never change and are never used again, so a process may cache them.
+-- tenants, limiters and lanes never change and are never used again (autoincrement), so a process may cache what an id stands
+-- for. The row that a name has may be deleted, and another be made for it: see `lanes_deleted` below.
 
 create table reprieve_queue (
-    id              integer primary key,
+    id              integer primary key autoincrement,
     name            text    not null unique,
     limiter         integer not null,            -- its own limits
     clock           integer not null default 0,  -- virtual time, in millionths of a round
@@ -10,11 +11,13 @@ create table reprieve_queue (
     in_a_row        integer not null default 0,  -- how many jobs it got in a row
     last_served_at  integer not null default 0,
     other_served_at integer not null default 0,  -- when a tenant other than the last was served
-    pauses          integer not null default 0   -- bit 1: schedule, bit 2: retry
+    pauses          integer not null default 0,  -- bit 1: schedule, bit 2: retry
+    tenants         integer not null default 0   -- rows of its tenants
 ) strict;
+create index reprieve_queue_unused on reprieve_queue (id) where tenants = 0 and pauses = 0;
 
 create table reprieve_limiter (
-    id          integer primary key,
+    id          integer primary key autoincrement,
     subject     text    not null,
     name        text    not null,
     permits     integer,                      -- null: open, 0: held, else a step of the ramp
@@ -26,14 +29,17 @@ create table reprieve_limiter (
     blocked_lanes        integer not null default 0,  -- lanes that wait for this limiter; at least 1 if there are any
     last_returned_tenant integer not null default 0,  -- the tenant whose lanes were opened again last
     reopens_at           integer,                     -- when to open them again; 0: at once, null: not by time
+    lanes                integer not null default 0,  -- rows of lanes that name it; not counted for a queue
     unique (subject, name)
 ) strict;
+create index reprieve_limiter_unused on reprieve_limiter (id)
+    where lanes = 0 and subject <> 'queue' and permits is null and max_running is null and rate_count is null;
 create index reprieve_limiter_reopens on reprieve_limiter (reopens_at) where reopens_at is not null;
 
 -- A tenant with an open lane is a candidate or blocked: a statement that ends the one state begins the other. Only a tenant that
 -- is neither waits for the next enqueue.
 create table reprieve_tenant (
-    id          integer primary key,
+    id          integer primary key autoincrement,
     queue       integer not null,
     name        text    not null,
     weight      real    not null default 1,
@@ -50,14 +56,17 @@ create table reprieve_tenant (
     reopens_at  integer,                      -- when its rate has room again
     served      integer not null default 0,
     served_at   integer,
+    lanes       integer not null default 0,   -- rows of its lanes
     unique (queue, name)
 ) strict;
+create index reprieve_tenant_unused on reprieve_tenant (id)
+    where lanes = 0 and weight = 1 and permits is null and max_running is null and rate_count is null;
 create index reprieve_tenant_candidates on reprieve_tenant (queue, load, finish, name) where is_candidate = 1;
 create index reprieve_tenant_busy on reprieve_tenant (queue, weight) where running > 0 and is_candidate = 0;
 create index reprieve_tenant_reopens on reprieve_tenant (reopens_at) where reopens_at is not null;
 
 create table reprieve_lane (                  -- a lane, with the number of its jobs in each state
-    id         integer primary key,
+    id         integer primary key autoincrement,
     queue      integer not null,
     tenant     integer not null,
     task       text    not null,
@@ -72,6 +81,7 @@ create table reprieve_lane (                  -- a lane, with the number of its 
     retrying   integer not null default 0,
     parked     integer not null default 0,
     dead       integer not null default 0,
+    cancelled  integer not null default 0,
     is_open    integer not null default 0,    -- has ready jobs and waits for no limiter
     blocked_by integer not null default 0,    -- the limiter that it waits for; 0: none
     served     integer not null default 0,    -- the tenant's pick that last took from it
@@ -211,4 +221,7 @@ create table reprieve_entry_change (          -- the last changes of entries, al
 ) strict;
 
 create table reprieve_counter (name text primary key, value integer not null) strict, without rowid;
-insert into reprieve_counter values ('schema', 0), ('node', 0), ('session', 0), ('entry', 0), ('finished', 0);
+-- lanes_deleted: how often lanes were deleted. A process that knows another number must look up names again.
+-- names_checked_at, names_reached: when the last search for lanes without jobs began, and the last lane that it read; -1: all.
+insert into reprieve_counter values ('schema', 0), ('node', 0), ('session', 0), ('entry', 0), ('finished', 0),
+    ('lanes_deleted', 0), ('names_checked_at', 0), ('names_reached', -1);

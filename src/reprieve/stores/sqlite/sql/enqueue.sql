@@ -3,7 +3,8 @@ select job.id, job.record from reprieve_job as job where job.id in (select value
 
 -- name: newest
 select coalesce((select max(id) from reprieve_job), 0),
-       coalesce((select newest from reprieve_finished where seq = (select max(seq) from reprieve_finished)), 0);
+       coalesce((select newest from reprieve_finished where seq = (select max(seq) from reprieve_finished)), 0),
+       (select value from reprieve_counter where name = 'lanes_deleted');
 
 -- name: keys
 select key, id, expires_at, exists (select 1 from reprieve_job as job where job.id = unique_key.job)

@@ -64,7 +64,7 @@ where (:queue = '' or queue.name = :queue) and (:tenant is null or tenant.name =
 select id from reprieve_limiter where permits = 0;
 
 -- name: counts
-select id, ready, scheduled, retrying, parked, dead from reprieve_lane as lane;
+select id, ready, scheduled, retrying, parked, dead, cancelled from reprieve_lane as lane;
 
 -- name: due
 select delayed.lane, delayed.wait, count(*)
@@ -78,9 +78,6 @@ group by delayed.lane, delayed.wait;
 select queue.name, sum(finished.count)
 from reprieve_finished as finished join reprieve_queue as queue on queue.id = finished.queue
 where :queue = '' or queue.name = :queue group by queue.name;
-
--- name: cancelled
-select lane, count(*) from reprieve_ended as ended where state = 2 group by lane;
 
 -- name: all_finished
 select jobs from reprieve_finished as finished;

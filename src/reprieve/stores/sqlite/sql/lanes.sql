@@ -20,6 +20,18 @@ insert into reprieve_lane
     (queue, tenant, task, dependency, "group", priority, task_limiter, dependency_limiter, group_limiter)
 values (?, ?, ?, ?, ?, ?, ?, ?, ?);
 
+-- name: count_lane_of_tenant
+update reprieve_tenant set lanes = lanes + 1 where id = ?;
+
+-- name: count_lane_of_limiters
+update reprieve_limiter set lanes = lanes + 1 where id in (?, ?, ?);
+
+-- name: count_tenant
+update reprieve_queue set tenants = tenants + 1 where id = ?;
+
+-- name: lanes_deleted
+select value from reprieve_counter where name = 'lanes_deleted';
+
 -- name: queue
 select id from reprieve_queue where name = ?;
 

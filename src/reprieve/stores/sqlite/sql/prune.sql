@@ -18,7 +18,10 @@ select id from reprieve_queue;
 delete from reprieve_ended where (queue, state, at, id) in (
     select queue, state, at, id from reprieve_ended as old where queue = :queue and state = 2 and at < :before
     order by at limit :max_rows
-) returning id;
+) returning id, lane;
+
+-- name: uncount_cancelled
+update reprieve_lane as lane set cancelled = cancelled - v.column2 from (values {values}) as v where lane.id = v.column1;
 
 -- name: dead
 select job.lane, lane.queue from reprieve_job as job join reprieve_lane as lane on lane.id = job.lane

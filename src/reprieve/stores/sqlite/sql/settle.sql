@@ -35,7 +35,7 @@ where column1 is not null;
 -- name: count
 update reprieve_lane as lane
 set ready = ready + v.column2, scheduled = scheduled + v.column3, retrying = retrying + v.column4,
-    parked = parked + v.column5, dead = dead + v.column6,
+    parked = parked + v.column5, dead = dead + v.column6, cancelled = cancelled + v.column7,
     is_open = case when ready + v.column2 > 0 then is_open else 0 end
 from (values {values}) as v where lane.id = v.column1;
 

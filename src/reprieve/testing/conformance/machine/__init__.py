@@ -41,6 +41,9 @@ __all__ = ["StoreMachine", "make_machine"]
 AUDIT_EVERY = 10
 """Steps from one full audit to the next."""
 
+FORGET_EVERY = 5
+"""Steps from one in which names may be forgotten to the next: it takes a long time, in which jobs become due."""
+
 _WORKERS = st.integers(0, 2)
 _ANY = st.integers(0, 999)
 _LIMIT = st.sampled_from((100, 2, 1))
@@ -209,6 +212,12 @@ class StoreMachine(RuleBasedStateMachine):
         archived = [replace(job, version=job.version - how % 2) for job in dead[: which % 3]]
         ways = retentions(self.play.model.now)
         self.play.prune(replace(ways[how % len(ways)], archived=tuple(archived)))
+
+    @precondition(lambda self: self.steps % FORGET_EVERY == 0)
+    @rule()
+    def forget_names(self) -> None:
+        """Time passes, and names without jobs are deleted."""
+        self.play.forget_names()
 
     @precondition(lambda self: self.can_fail)
     @rule(point=st.sampled_from(("before", "after")))

@@ -8,7 +8,7 @@ from reprieve.core.job import Job
 from reprieve.core.status import status_of
 from reprieve.stores.protocol import Filter, Pruned, Retention, Store, Subject
 from reprieve.testing.conformance.expect import expect, expect_equal
-from reprieve.testing.conformance.machine.model import Model
+from reprieve.testing.conformance.machine.model import Model, Name, names_of
 
 HAPPY = frozenset({"JobStarted", "RetryStarted", "JobSucceeded", "RetrySucceeded"})
 """Events that a store need not keep."""
@@ -136,6 +136,23 @@ class Audit:
             kept = sum(job.state == "succeeded" for job in model.jobs.values() if job.queue == queue)
             expect(kept <= retention.succeeded, f"{kept} succeeded jobs of {queue} were kept")
         await self._pruned_events(retention)
+        listed = {(state.queue, state.name) for state in await self._store.limit_states("tenant")}
+        model.forget_tenants(listed)
+
+    async def names(self) -> None:
+        """Check what is left after names without jobs were deleted: those of jobs, and those that carry anything."""
+        model = self._model
+        configured = {name for name, rule in model.rules.items() if rule.is_set}
+        needed = configured | {name for job in model.jobs.values() for name in names_of(job)}
+        needed |= {("queue", queue, "") for subject, _, queue in needed if subject == "tenant"}
+        subjects: tuple[Subject, ...] = get_args(Subject)
+        found: set[Name] = {
+            (subject, state.name, state.queue)
+            for subject in subjects
+            for state in await self._store.limit_states(subject)
+        }
+        expect_equal(found - needed, set(), "names without jobs that were not deleted")
+        expect_equal(configured - found, set(), "names with limits, weights or pauses that were deleted")
 
     def _is_over(self, job: Job, retention: Retention) -> bool:
         others = (other for other in self._model.jobs.values() if other.queue == job.queue)

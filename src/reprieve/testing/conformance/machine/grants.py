@@ -16,11 +16,11 @@ from reprieve.core.job import Job
 from reprieve.core.rate import BUCKETS, Rate
 from reprieve.stores.protocol import Claim, Claimed
 from reprieve.testing.conformance.expect import expect, expect_equal, expect_job
-from reprieve.testing.conformance.machine.model import Model, Name, names_of
+from reprieve.testing.conformance.machine.model import UNKNOWN_TURN, Model, Name, names_of
 
 IN_A_ROW, MOST_SLOTS, OLDEST_EVERY = 3, 0.9, 16
-NO_TENANT, UNKNOWN = ("", 1), ("?", 0)
-"""The tenant served last, and how often in a row: none yet; or not known, since jobs expired in between."""
+NO_TENANT = ("", 1)
+"""The tenant served last, and how often in a row: none yet."""
 RECHECK_MS = 1_000
 """Milliseconds within which a session looks again at jobs that it excludes."""
 CLOSE = 1e-4
@@ -45,7 +45,7 @@ def judge_grants(model: Model, claim: Claim, claimed: Claimed, *, is_whole: bool
             _require_turn(model, job, running, claim)
         _grant(model, leased, claim, running)
         expect_job(leased, model.jobs[leased.id], "the leased job")
-    model.turns.update(dict.fromkeys(model.expired, UNKNOWN))
+    model.turns.update(dict.fromkeys(model.expired, UNKNOWN_TURN))
     model.expired.clear()
     if is_whole and len(claimed.jobs) < claim.limit:
         _require_nothing_left(model, claim, claimed, running)
@@ -59,7 +59,7 @@ def _grant(model: Model, leased: Job, claim: Claim, running: Counter[Name]) -> N
     if last == before.tenant:
         model.turns[before.queue] = (last, streak + 1 if streak else 0)
     else:
-        model.turns[before.queue] = (before.tenant, 0 if last == UNKNOWN[0] else 1)
+        model.turns[before.queue] = (before.tenant, 0 if last == UNKNOWN_TURN[0] else 1)
     model.served[before.queue, before.tenant] += 1
     for name in names_of(before):
         running[name] += 1

@@ -30,6 +30,9 @@ from reprieve.testing.conformance.expect import expect, expect_job
 Name: TypeAlias = tuple[Subject, str, str]
 """A subject, its name, and the queue of a tenant."""
 
+UNKNOWN_TURN = ("?", 0)
+"""The tenant that was served last, and how often in a row, where that is not known."""
+
 
 @dataclass(slots=True)
 class Session:
@@ -83,6 +86,12 @@ class Rule:
     """When its jobs were leased, or as much later as a meter of earlier rates may remember."""
     since: int = 0
     """The first grant that counts for this rate."""
+
+    @property
+    def is_set(self) -> bool:
+        """Whether it limits, weighs or pauses anything."""
+        limits = (self.permits, self.max_running, self.rate)
+        return any(limit is not None for limit in limits) or self.weight != 1 or bool(self.pauses)
 
     def replace_rate(self) -> None:
         """Begin to count anew; what was granted may be taken for granted at the end of its old bucket."""
@@ -195,6 +204,15 @@ class Model:
         """Let a job go that was pruned; its key stays for its time."""
         del self.jobs[job_id]
         self.touched.discard(job_id)
+
+    def forget_tenants(self, listed: set[tuple[str, str]]) -> None:
+        """Let go what a store remembers of tenants, by queue and name, that it does not list any more."""
+        for key in self.served.keys() - listed:
+            del self.served[key]
+            self.unsure.discard(key)
+        for queue, (tenant, _) in self.turns.items():
+            if (queue, tenant) not in listed:
+                self.turns[queue] = UNKNOWN_TURN
 
     def rule(self, name: Name) -> Rule:
         """Return what holds for a subject."""

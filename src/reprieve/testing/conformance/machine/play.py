@@ -12,7 +12,17 @@ from reprieve.core.job import CancelRequest, Job
 from reprieve.core.move import Succeed
 from reprieve.core.outcome import Crashed, Succeeded
 from reprieve.errors import SessionDead, StaleCall
-from reprieve.stores.protocol import Annotation, ChangeResult, Claim, Claimed, Filter, Heartbeat, LimitUpdate, Retention
+from reprieve.stores.protocol import (
+    NAMES_INTERVAL_SECONDS,
+    Annotation,
+    ChangeResult,
+    Claim,
+    Claimed,
+    Filter,
+    Heartbeat,
+    LimitUpdate,
+    Retention,
+)
 from reprieve.testing.conformance.expect import expect, expect_equal, expect_job
 from reprieve.testing.conformance.machine.audit import Audit
 from reprieve.testing.conformance.machine.driver import Driver, OpenStore
@@ -301,8 +311,17 @@ class Play:
         for update in updates:
             self.model.update_limits(update)
 
-    def prune(self, retention: Retention) -> None:
-        """Forget what has ended."""
+    def prune(self, retention: Retention) -> bool:
+        """Forget what has ended; return whether that is all."""
         self.driver.run(self.audit.events())
         pruned = self.driver.run(self.store.prune(retention))
         self.driver.run(self.audit.pruned(retention, pruned))
+        return pruned.is_all
+
+    def forget_names(self) -> None:
+        """Let time pass until the next search for names without jobs, and prune until nothing is left to delete."""
+        self.step(self.model.latest - self.model.now + 2 * milliseconds(NAMES_INTERVAL_SECONDS))
+        retention = Retention(now=self.model.now, succeeded=0, succeeded_for=0.0, cancelled_for=0.0)
+        while not self.prune(retention):
+            pass
+        self.driver.run(self.audit.names())
