@@ -11,6 +11,7 @@ from reprieve.stores.protocol import Store
 from reprieve.testing.conformance import (
     claiming,
     enqueueing,
+    expiring,
     fairness,
     finding,
     gates,
@@ -37,6 +38,7 @@ _MODULES: tuple[ModuleType, ...] = (
     values,
     operating,
     sessions,
+    expiring,
     gates,
     limits,
     fairness,
