@@ -15,7 +15,7 @@ from reprieve.stores.postgres.rows import StoredJob, array_of, unpack
 from reprieve.stores.postgres.settle import UnleasedRow
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.postgres.write_batch import run
-from reprieve.stores.sql.expiring import HELD_AGAIN_MS, MAX_EXPIRING_LANES, LaneSpan
+from reprieve.stores.sql.expiring import MAX_EXPIRING_LANES, LaneSpan, look_again_at
 
 MAX_ADDED_JOBS: Final = 500
 """Jobs of an addition that one call reads to find their deadlines."""
@@ -84,7 +84,7 @@ def _due_jobs(tx: Tx, lanes: LaneCache, now: int, limit: int) -> list[Job]:
             jobs.append(job)
         elif job.expires_at is not None and job.expires_at <= now:
             if held.isdisjoint(lane.limiters):
-                again.append((now + HELD_AGAIN_MS, job.id))
+                again.append((look_again_at(job, now), job.id))
             else:
                 jobs.append(job)
     _add_expiring(tx, again)

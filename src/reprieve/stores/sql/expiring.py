@@ -9,6 +9,8 @@ from typing import Final
 
 import msgspec
 
+from reprieve.core.job import Job
+
 SPAN_TOLERANCE_MS: Final = 1_000
 """By how much the time until a deadline may differ from that of the lane. A job is looked at so much later, at the
 least: then it is past its deadline for certain."""
@@ -50,3 +52,9 @@ class LaneSpan(msgspec.Struct, array_like=True, frozen=True):
         if first_at is not None and span is not None:
             expires_at = first_at + span if expires_at is None else min(expires_at, first_at + span)
         return LaneSpan(self.lane, self.ready, span, self.swept_until, expires_at), others
+
+
+def look_again_at(job: Job, now: int) -> int:
+    """Return when to look again at a job that was parked for long enough, but whose gate is open."""
+    at = now + HELD_AGAIN_MS
+    return at if job.deadline_at is None else min(at, job.deadline_at)

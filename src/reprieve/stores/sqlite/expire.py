@@ -5,7 +5,7 @@ import sqlite3
 from reprieve.core import change as changes_of
 from reprieve.core.job import Job
 from reprieve.stores.record import WAITING
-from reprieve.stores.sql.expiring import HELD_AGAIN_MS, MAX_EXPIRING_LANES, LaneSpan
+from reprieve.stores.sql.expiring import MAX_EXPIRING_LANES, LaneSpan, look_again_at
 from reprieve.stores.sqlite import settle
 from reprieve.stores.sqlite.expiring import add_expiring, remove_expiring
 from reprieve.stores.sqlite.lane_cache import LaneCache
@@ -43,7 +43,7 @@ def _due_jobs(tx: sqlite3.Connection, lanes: LaneCache, now: int, limit: int) ->
             jobs.append(job)
         elif job.expires_at is not None and job.expires_at <= now:
             if held.isdisjoint(lane.limiters):
-                again.append((now + HELD_AGAIN_MS, row))
+                again.append((look_again_at(job, now), row))
             else:
                 jobs.append(job)
     add_expiring(tx, again)

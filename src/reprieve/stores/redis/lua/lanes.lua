@@ -71,7 +71,7 @@ function load_lanes(names)
       name = name, ref = ref, tenant = tenant, priority = ref.priority,
       ready = ready, scheduled = f[2] or 0, retrying = f[3] or 0, parked = f[4] or 0, dead = f[5] or 0,
       cancelled = f[6] or 0, served = f[7] or tenant.served, blocked_by = blocked_by,
-      requeued = f[9] or 0,
+      requeued = f[9] or 0, last_deadline = f[10] or 0, expires_at = f[11] or false,
       is_listed = ready > 0 and not blocked_by, limits = false, picked = false, is_changed = false,
     }
   end
@@ -141,11 +141,14 @@ local function flush_lanes()
       local jobs = lane.ready + lane.scheduled + lane.retrying + lane.parked + lane.dead + lane.cancelled
       if jobs == 0 and not lane.blocked_by then
         gone[#gone + 1] = name
+        if lane.expires_at then
+          call('ZREM', tag .. ':expiring_lanes', name)
+        end
       else
         set[#set + 1] = name
         set[#set + 1] = cmsgpack.pack({
           lane.ready, lane.scheduled, lane.retrying, lane.parked, lane.dead, lane.cancelled, lane.served,
-          lane.blocked_by, lane.requeued,
+          lane.blocked_by, lane.requeued, lane.last_deadline, lane.expires_at,
         })
       end
     end
