@@ -15,7 +15,7 @@ SPAN_TOLERANCE_MS: Final = 1_000
 """By how much the time until a deadline may differ from that of the lane. A job is looked at so much later, at the
 least: then it is past its deadline for certain."""
 
-MAX_EXPIRING_LANES: Final = 16
+MAX_EXPIRING_LANES: Final = 100
 """Lanes that one call looks at."""
 
 HELD_AGAIN_MS: Final = 10_000

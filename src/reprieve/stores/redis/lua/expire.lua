@@ -12,7 +12,7 @@
 -- Returns: {id, record, …}
 
 local HELD_AGAIN_MS = 10000 -- after which a job is looked at again that was parked for long enough, but whose gate is open
-local MAX_LANES = 16 -- that one call looks at
+local MAX_LANES = 50 -- that one call looks at
 local MAX_LEFTOVERS = 500 -- entries of jobs that left their lane otherwise, which one call removes
 
 local now, limit = tonumber(ARGV[1]), tonumber(ARGV[2])
