@@ -129,6 +129,6 @@ def revive(job: Job, now: int) -> Change:
 
 
 def expire(job: Job, now: int) -> Change:
-    """Return the change that ends a waiting job past its deadline; the cause of its last failure stays."""
+    """Return the change that ends a waiting job past its `expires_at`; the cause of its last failure stays."""
     cause = job.cause or Cause(reason="its deadline passed before it could run", code="expired", rule="deadline")
     return make(job, Dead(death="expired", cause=cause), now)

@@ -111,7 +111,13 @@ def decide_failure(job: Job, failed: Failed, policy: Policy, conditions: Conditi
     # gate held. But a gate may be released long before: no job waits longer than the longest time between probes.
     probe_at = min(gate.probe_at or 0, _later(conditions.now, MAX_PROBE_SECONDS))
     due_at = _opens_at(policy, max(_later(conditions.now, MIN_SPARED_SECONDS), _later(probe_at, AFTER_PROBE_SECONDS)))
-    return Park(gate=gate.dependency, due_at=due_at, cause=_cause(failed), max_attempts=job.max_attempts)
+    return Park(
+        gate=gate.dependency,
+        due_at=due_at,
+        cause=_cause(failed),
+        max_attempts=job.max_attempts,
+        parked_until_at=_parked_until(job, policy, conditions.now),
+    )
 
 
 def _cause(failed: Failed) -> Cause:
@@ -129,6 +135,7 @@ def _retry(
     due_at = _due_at(failed, policy, conditions, delay)
     if job.deadline_at is not None and due_at >= job.deadline_at:
         return Dead(death="expired", cause=cause, charged=charged, spared=not charged, max_attempts=job.max_attempts)
+    parked_until_at = None if charged else _parked_until(job, policy, now)
     if conditions.budget_opens_at > now:
         return Park(
             gate="budget",
@@ -137,8 +144,16 @@ def _retry(
             waiting_for="budget",
             charged=charged,
             max_attempts=job.max_attempts,
+            parked_until_at=parked_until_at,
         )
-    return Retry(due_at=due_at, cause=cause, delay=delay, charged=charged, max_attempts=job.max_attempts)
+    return Retry(
+        due_at=due_at,
+        cause=cause,
+        delay=delay,
+        charged=charged,
+        max_attempts=job.max_attempts,
+        parked_until_at=parked_until_at,
+    )
 
 
 def _await_dependency(job: Job, failed: Failed, policy: Policy, conditions: Conditions) -> Park | Dead:
@@ -152,7 +167,13 @@ def _await_dependency(job: Job, failed: Failed, policy: Policy, conditions: Cond
     due_at = _opens_at(policy, min(due_at, _later(since_at, policy.max_parked)))
     if job.deadline_at is not None and due_at >= job.deadline_at:
         return Dead(death="expired", cause=cause, spared=True, max_attempts=job.max_attempts)
-    return Park(gate=job.dependency, due_at=due_at, cause=cause, max_attempts=job.max_attempts)
+    return Park(
+        gate=job.dependency,
+        due_at=due_at,
+        cause=cause,
+        max_attempts=job.max_attempts,
+        parked_until_at=_parked_until(job, policy, now),
+    )
 
 
 def _due_at(failed: Failed, policy: Policy, conditions: Conditions, delay: float) -> int:
@@ -207,8 +228,13 @@ def _after_crash(job: Job, policy: Policy, *, alone: bool) -> Return | Dead:
     return Dead(death="poison", cause=cause, crashed=True, alone=alone)
 
 
+def _parked_until(job: Job, policy: Policy, now: int) -> int:
+    """Return when a job that does not get through to its dependency has waited for it long enough."""
+    return _later(now if job.parked_since_at is None else job.parked_since_at, policy.max_parked)
+
+
 def _has_waited_enough(job: Job, policy: Policy, now: int) -> bool:
-    parked_too_long = job.parked_since_at is not None and now >= _later(job.parked_since_at, policy.max_parked)
+    parked_too_long = job.parked_since_at is not None and now >= _parked_until(job, policy, now)
     return parked_too_long or (job.deadline_at is not None and now >= job.deadline_at)
 
 

@@ -98,6 +98,8 @@ class Job(Record):
     deadline_at: int | None = None
     parked_since_at: int | None = None
     parked_on: str = ""
+    parked_until_at: int | None = None
+    """When the job has waited long enough for its dependency: `max_parked` after `parked_since_at`."""
 
     max_attempts: int | None = None
     granted: int = 0
@@ -135,6 +137,17 @@ class Job(Record):
     def has_attempts_left(self) -> bool:
         """Whether another charged failure would still be within the limit."""
         return self.limit is None or self.charged < self.limit
+
+    @property
+    def expires_at(self) -> int | None:
+        """When this job ends if it still waits then: at its deadline, or when it has been parked for `max_parked`.
+
+        An attempt that is due later than `max_parked` is still made.
+        """
+        if self.parked_until_at is None:
+            return self.deadline_at
+        parked_until_at = max(self.parked_until_at, self.due_at)
+        return parked_until_at if self.deadline_at is None else min(parked_until_at, self.deadline_at)
 
     @property
     def retries(self) -> int:

@@ -30,6 +30,8 @@ class Retry(Record, tag=True):
     delay: float
     charged: bool = True
     max_attempts: int | None = None
+    parked_until_at: int | None = None
+    """Of a spared failure: when the job has waited long enough for its dependency."""
 
 
 class Park(Record, tag=True):
@@ -42,6 +44,8 @@ class Park(Record, tag=True):
     charged: bool = False
     """A failure of the job's own is charged even if its retry has to wait for a budget."""
     max_attempts: int | None = None
+    parked_until_at: int | None = None
+    """When the job has waited long enough for its dependency; None when it does not wait for one."""
 
 
 class Dead(Record, tag=True):
@@ -122,7 +126,7 @@ def evolve(job: Job, move: Move, at: int) -> Job:
 
 
 _UNLEASED: dict[str, object] = {"session": "", "leased_at": None, "cancel_request": None}
-_UNPARKED: dict[str, object] = {"parked_since_at": None, "parked_on": ""}
+_UNPARKED: dict[str, object] = {"parked_since_at": None, "parked_on": "", "parked_until_at": None}
 # The worker reported how the attempt ended, so the job did not kill it and is not a suspect any more.
 _CLEARED: dict[str, object] = {"suspicion": None}
 _ALIVE: dict[str, object] = {"death": None, "finished_at": None}
@@ -181,7 +185,8 @@ def _after_failure(job: Job, move: Retry | Park | Dead, at: int) -> dict[str, ob
         return changes | _UNPARKED
     # A job that is released, tried and spared again has been parked since the first time.
     since = at if job.parked_since_at is None else job.parked_since_at
-    return changes | {"parked_since_at": since}
+    until = None if isinstance(move, Dead) else move.parked_until_at
+    return changes | {"parked_since_at": since, "parked_until_at": until}
 
 
 def _after_last_attempt(job: Job, move: Dead, at: int) -> dict[str, object]:

@@ -81,6 +81,11 @@ class ForwardingStore(ABC):
         with self._call("recover"):
             return await self.inner.recover(now, limit)
 
+    async def expire(self, now: int, limit: int = 100) -> list[Job]:
+        """End waiting jobs whose time has come."""
+        with self._call("expire"):
+            return await self.inner.expire(now, limit)
+
     async def annotate(self, annotations: Sequence[Annotation]) -> list[bool]:
         """Request cancels and note progress."""
         with self._call("annotate"):

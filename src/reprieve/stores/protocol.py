@@ -380,6 +380,16 @@ class Store(Protocol):
         """
         ...
 
+    async def expire(self, now: int, limit: int = 100) -> list[Job]:
+        """End waiting jobs past their `expires_at`, at most so many; return them as `change.expire` leaves them.
+
+        It finds them wherever they wait: in a paused queue, behind a held gate, at a limit, scheduled or waiting for a
+        retry. A job that was only parked for too long ends only if the gate of its dependency is held: otherwise it
+        gets its last attempt. A store may find a job up to three seconds late. The cost depends on how many jobs
+        expire, not on how many wait.
+        """
+        ...
+
     async def annotate(self, annotations: Sequence[Annotation]) -> list[bool]:
         """Request cancels and note progress; return for each whether the job was running (in that session)."""
         ...

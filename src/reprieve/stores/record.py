@@ -64,6 +64,7 @@ class RareFields(msgspec.Struct, array_like=True, frozen=True, gc=False):
     is_manual: bool = False
     suspicion: Suspicion | None = None
     deadline_from_at: int | None = None
+    parked_until_at: int | None = None
 
 
 class PackedJob(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -111,6 +112,7 @@ def pack(job: Job, id_at: int, due_at: int | None = None) -> bytes:
         job.is_manual,
         job.suspicion,
         job.deadline_from_at,
+        job.parked_until_at,
     )
     if rare == _DEFAULTS and job.headers is None:
         return _encode((job.payload, job.max_attempts, job.deadline_at, job.timeout))
@@ -174,9 +176,14 @@ def unpack(data: bytes, model: Job, job_id: str, version: int, id_at: int, due_a
         death=rare.death,
         finished_at=rare.finished_at,
     )
-    if rare.suspicion is None and rare.deadline_from_at is None:
+    if rare.suspicion is None and rare.deadline_from_at is None and rare.parked_until_at is None:
         return job
-    return replace(job, suspicion=rare.suspicion, deadline_from_at=rare.deadline_from_at)
+    return replace(
+        job,
+        suspicion=rare.suspicion,
+        deadline_from_at=rare.deadline_from_at,
+        parked_until_at=rare.parked_until_at,
+    )
 
 
 def is_sound(data: bytes) -> bool:

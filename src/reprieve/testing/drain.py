@@ -11,6 +11,7 @@ from collections import Counter
 from contextlib import nullcontext
 
 from reprieve.app import Reprieve
+from reprieve.clock import Clock
 from reprieve.context import Running
 from reprieve.core.change import Change
 from reprieve.core.duration import MAX_DURATION_SECONDS, Duration, milliseconds, seconds
@@ -20,9 +21,10 @@ from reprieve.errors import EndlessDrain, ReprieveError
 from reprieve.producer import repeat_while_unreachable
 from reprieve.rng import bits
 from reprieve.signals import Signal
-from reprieve.stores.protocol import Filter, Heartbeat, Tally
+from reprieve.stores.protocol import Filter, Heartbeat, Store, Tally
 from reprieve.testing.clock import FakeClock
 from reprieve.testing.drained import Attempted, Drained, attempted, failure_of
+from reprieve.worker.expiry import expire_some
 from reprieve.worker.in_flight import InFlightTable
 from reprieve.worker.middleware import Proceed
 from reprieve.worker.parts import WorkerParts
@@ -82,6 +84,7 @@ async def adrain(
         drained = await run_due(app, until=until, at_most=at_most, raises=raises)
         if within is not None and isinstance(app.clock, FakeClock):
             app.clock.set(max(until, app.clock.now()))
+            await expire_all(app.store, app.clock)
         return drained
 
 
@@ -97,6 +100,12 @@ async def run_due(app: Reprieve, *, until: int, at_most: int = MAX_ATTEMPTS, rai
             app.workers -= 1
             await drain.close()
         return await drain.drained()
+
+
+async def expire_all(store: Store, clock: Clock) -> None:
+    """End every job that waits past its deadline, or was parked for too long, as a worker does every second."""
+    while await repeat_while_unreachable(lambda: expire_some(store, clock)):
+        pass
 
 
 class Drain:
@@ -223,6 +232,7 @@ class Drain:
         queues = tuple(dict.fromkeys((*self._queues, *sorted(known))))
         is_new = queues != self._queues
         self._queues = queues
+        await expire_all(self._store, self._clock)
         return await repeat_while_unreachable(self._recovery.recover) > 0 or is_new
 
     def _jump(self, next_at: int | None) -> bool:

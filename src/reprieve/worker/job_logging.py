@@ -75,6 +75,11 @@ def log_recovered(change: Change) -> None:
         log_settled(change)
 
 
+def log_expired(job: Job) -> None:
+    """Log that a job ended while it waited: its deadline has passed, or it was parked for too long."""
+    log.warning("job died", **_facts(job), death=job.death, isCharged=False)
+
+
 def log_lease_lost(job: Job) -> None:
     """Log that an attempt is ended because the store says that its session no longer holds the job."""
     log.warning("lease lost", **_names(job), reason="the session no longer holds the job, so its attempt is ended")

@@ -2,7 +2,7 @@
 
 It runs no jobs itself, so nothing that a job does can stop its heartbeats. Its parts: `sessions` keeps the sessions
 alive, `child_process` is one child, `hang_detection` finds children that are stuck, `recovery` takes back the jobs of
-other workers that died, `pruning` removes finished jobs.
+other workers that died, `expiry` ends jobs that no worker claims in time, `pruning` removes finished jobs.
 """
 
 import asyncio
@@ -22,6 +22,7 @@ from reprieve.rng import bits
 from reprieve.worker import in_flight
 from reprieve.worker.child_process import ChildConfiguration, ChildProcess
 from reprieve.worker.configuration import WorkerConfiguration
+from reprieve.worker.expiry import expire
 from reprieve.worker.hang_detection import watch_for_hangs
 from reprieve.worker.pruning import prune
 from reprieve.worker.recovery import Recovery
@@ -85,6 +86,7 @@ class Supervisor:
         loops = {
             "sending heartbeats": lambda: self._sessions.keep_alive(self._children, self._recovery),
             "recovering": self._recovery.run,
+            "expiring": lambda: expire(self._context.store, self._context.clock),
             "pruning": lambda: prune(self._context),
             "watching": lambda: watch_for_hangs(self._children, self._outage),
         }

@@ -23,10 +23,19 @@ class LaneIds(msgspec.Struct):
     ref: LaneRef
     lowest_id: str
     highest_id: str
+    min_span: int | None = None
+    """Milliseconds until the deadlines of its ready jobs, at least."""
+    max_span: int | None = None
 
     def names(self) -> dict[str, object]:
         """Return them as the function in the database reads them from JSON."""
-        return self.ref.names() | {"lowest_id": self.lowest_id, "highest_id": self.highest_id}
+        names = self.ref.names() | {"lowest_id": self.lowest_id, "highest_id": self.highest_id}
+        return names if self.min_span is None else names | {"min_span": self.min_span, "max_span": self.max_span}
+
+    def add_span(self, span: int) -> None:
+        """Add a ready job that has so many milliseconds until its deadline."""
+        self.min_span = span if self.min_span is None else min(span, self.min_span)
+        self.max_span = span if self.max_span is None else max(span, self.max_span)
 
 
 def statement(schema: str, *, is_own: bool) -> str:
@@ -42,11 +51,14 @@ def parameters(jobs: Sequence[Job], now: int) -> dict[str, Any]:
     for ref, job in zip(refs, jobs, strict=True):
         lane = lanes.get(ref.id)
         if lane is None:
-            lanes[ref.id] = LaneIds(ref, job.id, job.id)
+            lane = lanes[ref.id] = LaneIds(ref, job.id, job.id)
         elif job.id > lane.highest_id:
             lane.highest_id = job.id
         elif job.id < lane.lowest_id:
             lane.lowest_id = job.id
+        if job.deadline_at is not None and job.due_at <= now:
+            lane.add_span(job.deadline_at - created_at(job.id))
+    delayed = [job for job in jobs if job.due_at > now and job.expires_at is not None]
     keyed = [number for number, job in enumerate(jobs, start=1) if job.key]
     ttls = [jobs[number - 1].key_ttl for number in keyed]
     return {
@@ -65,4 +77,6 @@ def parameters(jobs: Sequence[Job], now: int) -> dict[str, Any]:
         "key_expires_ats": array_of(now + milliseconds(KEY_RETENTION_SECONDS if ttl is None else ttl) for ttl in ttls),
         "lane_names": encode([lane.names() for lane in lanes.values()]).decode(),
         "now": now,
+        "expiring_ats": array_of(job.expires_at for job in delayed),
+        "expiring_ids": array_of(job.id for job in delayed),
     }

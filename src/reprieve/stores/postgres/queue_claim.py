@@ -20,6 +20,7 @@ from reprieve.stores.postgres.pool import Tx
 from reprieve.stores.postgres.released import ReleasedSlots
 from reprieve.stores.postgres.rows import StoredJob, array_of, copy, unpack
 from reprieve.stores.postgres.statements import statements
+from reprieve.stores.postgres.write_batch import run
 from reprieve.stores.protocol import Claim
 from reprieve.stores.record import Lease, lease_model
 from reprieve.stores.sql.sessions import capacity_of
@@ -156,17 +157,22 @@ class QueueClaim:
         models = {lane: lease_model(state.lanes[lane].model, lease) for lane in rows}
         next_of = {lane: iter(taken) for lane, taken in rows.items()}
         expired: list[tuple[Lane, Job]] = []
+        expiring: list[tuple[int, str]] = []
         for lane in choice.picks:
             row = next(next_of[lane.id], None)
             if row is None:
                 message = f"lane {lane.id} holds fewer jobs than it counts; restore the database from a backup"
                 raise StoreCorrupt(message)
             job = copy(models[lane.id], row)
+            if job.expires_at is not None and row.ready_at is not None:
+                expiring.append((job.expires_at, job.id))
             if job.deadline_at is not None and job.deadline_at <= self._now:
                 expired.append((lane, unpack(row, state.lanes[lane.id])))
             else:
                 state.leases[id_to_bytes(job.id)] = (lane.id, job.version)
                 state.jobs.append(job)
+        if expiring:
+            run(self._tx, statements("expire")["remove"], expiring)
         return expired
 
     def _read_picks(self, choice: Choice) -> dict[int, list[TakenRow]]:

@@ -85,7 +85,7 @@ def bury(tx: Tx, lanes: LaneCache, expired: Sequence[tuple[int, Job]], now: int)
     batch.write()
 
 
-class _UnleasedRow(StoredJob, frozen=True):
+class UnleasedRow(StoredJob, frozen=True):
     """A job, and in which table it waits: `location` is fresh, ready, delayed, ended or running."""
 
     location: str
@@ -99,9 +99,9 @@ class _UnleasedJobs:
         self._lanes = lanes
         ids = [change.job.id for change in changes if not change.session and is_id(change.job.id)]
         statement = statements("settle")["unleased"]
-        rows = tx.records(_UnleasedRow, statement, {"ids": array_of(ids)}) if ids else []
+        rows = tx.records(UnleasedRow, statement, {"ids": array_of(ids)}) if ids else []
         lanes.load(tx, (row.lane for row in rows))
-        self._rows: Mapping[str, _UnleasedRow] = {row.id: row for row in rows}
+        self._rows: Mapping[str, UnleasedRow] = {row.id: row for row in rows}
 
     def remove(self, change: Change, batch: WriteBatch) -> int | None:
         """Remove a job from where it is; return its lane, or None when it is not as the change has seen it."""
@@ -114,6 +114,10 @@ class _UnleasedJobs:
         ):
             return None
         lane = self._lanes[row.lane]
+        if row.location != "ended":
+            job = unpack(row, lane)
+            if job.expires_at is not None:
+                batch.no_longer_expiring.append((job.expires_at, job.id))
         match row.location:
             case "ready":
                 batch.leave(row.lane, "ready")

@@ -14,6 +14,8 @@ from reprieve.stores.postgres import (
     annotations,
     callers,
     enqueue,
+    entries,
+    expire,
     prune,
     sessions,
     settle,
@@ -149,6 +151,20 @@ class PostgresStore(SqlStore[Tx]):
     async def recover(self, now: int, limit: int = 100) -> list[Job]:
         """Expire sessions past their lease; return the jobs they hold."""
         return await self._write(lambda tx: sessions.recover(tx, self._lock, LaneCache(self._known_lanes), now, limit))
+
+    async def expire(self, now: int, limit: int = 100) -> list[Job]:
+        """End waiting jobs that are past their deadline or were parked for too long; return them."""
+
+        def work(tx: Tx) -> list[Job] | None:
+            if not self._lock.acquire(tx).is_all_counted:
+                # Lanes must have counted a job before it is changed.
+                return None
+            return expire.expire(tx, self._lanes, now, limit)
+
+        ended = None
+        while ended is None:
+            ended = await self._write(work)
+        return ended
 
     async def annotate(self, requests: Sequence[Annotation]) -> list[bool]:
         """Request cancels and note progress."""

@@ -78,11 +78,13 @@ class WriteBatch:
         self._rows: list[tuple[object, ...]] = []
         self._ready: list[tuple[int, int, str]] = []
         self._delayed: list[tuple[int, int, int, str, int]] = []
+        self._expiring: list[tuple[int, str]] = []
         self._ended: list[tuple[object, ...]] = []
         self._events: list[tuple[int, str, int, bytes]] = []
         self._results: list[tuple[str, int, bytes]] = []
         self.no_longer_ready: list[tuple[int, int, str]] = []
         self.no_longer_delayed: list[tuple[int, int, int, str]] = []
+        self.no_longer_expiring: list[tuple[int, str]] = []
         self.no_longer_ended: list[tuple[int, int, int, str]] = []
 
     def leave(self, lane: int, counter: str) -> None:
@@ -143,6 +145,8 @@ class WriteBatch:
             ended_at = job.finished_at or self._now
             self._ended.append((lane.queue_id, state, ended_at, job.id, lane.id, job.death or "", code, fingerprint))
             return state
+        if job.expires_at is not None:
+            self._expiring.append((job.expires_at, job.id))
         if job.due_at > self._now:
             wait = WAIT_NUMBERS[job.waiting_for] or WAIT_NUMBERS["schedule"]
             self._delayed.append((lane.queue_id, wait, job.due_at, job.id, lane.id))
@@ -178,6 +182,9 @@ class WriteBatch:
         ):
             if rows:
                 run(tx, sql[name], rows)
+        for name, expiring in (("remove", self.no_longer_expiring), ("add", self._expiring)):
+            if expiring:
+                run(tx, statements("expire")[name], expiring)
         if self._counts:
             counts = [
                 {

@@ -42,6 +42,7 @@ from reprieve.stores.redis.listener import StreamId
 from reprieve.stores.redis.node import Argument
 from reprieve.stores.redis.partition_reads import PartitionReads
 from reprieve.stores.redis.partitioned_claim import MAX_CALLS_PER_CLAIM
+from reprieve.stores.redis.records import unpack
 from reprieve.stores.redis.replies import ClaimReply, HeldJob, StoredJob, pairs, read_claim, rows
 from reprieve.stores.session_record import pack_heartbeat, pack_origin
 
@@ -222,6 +223,13 @@ class Partition:
     async def recover(self, now: int, limit: int) -> list[Job]:
         """Expire sessions past their lease; return the jobs they hold."""
         return [held.job() for held in rows(HeldJob, await self._write("recover", now, limit))]
+
+    async def expire(self, now: int, limit: int) -> list[Job]:
+        """End waiting jobs whose time has come; return them."""
+        return [
+            unpack(raw, record)
+            for raw, record in pairs(await self._write("expire", now, min(limit, MAX_CHANGES_PER_CALL)))
+        ]
 
     async def annotate(self, annotations: Sequence[Annotation]) -> list[bool]:
         """Request a cancel or note progress; return for each whether its job runs."""

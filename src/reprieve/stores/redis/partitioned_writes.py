@@ -40,6 +40,14 @@ class PartitionedWrites:
             jobs += await partition.recover(now, limit - len(jobs))
         return jobs
 
+    async def expire(self, now: int, limit: int) -> list[Job]:
+        """End waiting jobs whose time has come, in every partition; return them."""
+        jobs: list[Job] = []
+        for partition in await self._partitions.load():
+            if len(jobs) < limit:
+                jobs += await partition.expire(now, limit - len(jobs))
+        return jobs
+
     async def annotate(self, annotations: Sequence[Annotation]) -> list[bool]:
         """Request a cancel or note progress; return for each whether its job runs."""
         return await self._partitions.spread(annotations, lambda annotation: annotation.job_id, Partition.annotate)

@@ -54,6 +54,7 @@ def _details(change: Change, raw: bytes, now: int) -> tuple[bytes, bytes, bytes,
         lane_of(job),
         # Whether a cancel request ends the job instead: see `change.give_up`.
         job.state == "waiting" and not isinstance(event.move, ManualRetry),
+        (job.state == "waiting" and job.expires_at) or False,
     )
     is_silent = isinstance(event.move, Start | Succeed)
     return (

@@ -119,6 +119,10 @@ class RedisStore:
         """Expire sessions past their lease; return the jobs they hold."""
         return await self._writes.recover(now, limit)
 
+    async def expire(self, now: int, limit: int = 100) -> list[Job]:
+        """End waiting jobs that are past their deadline or were parked for too long; return them."""
+        return await self._writes.expire(now, limit)
+
     async def annotate(self, annotations: Sequence[Annotation]) -> list[bool]:
         """Request a cancel or note progress."""
         return await self._writes.annotate(annotations)

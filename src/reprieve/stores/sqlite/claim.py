@@ -26,9 +26,10 @@ from reprieve.stores.sql.claim import LastClaim, pack_last_claim, repeated, requ
 from reprieve.stores.sql.sessions import capacity_of
 from reprieve.stores.sqlite import settle
 from reprieve.stores.sqlite.candidates import Candidates, LimiterRow, QueueRow, read_exclusion, read_queue
+from reprieve.stores.sqlite.expiring import remove_expiring
 from reprieve.stores.sqlite.lane_cache import LaneCache
 from reprieve.stores.sqlite.leases import pack_lease
-from reprieve.stores.sqlite.rows import Row, copy, ready_at, unpack
+from reprieve.stores.sqlite.rows import Row, copy, is_fresh, ready_at, unpack
 from reprieve.stores.sqlite.sessions import held
 from reprieve.stores.sqlite.statements import run, statements
 from reprieve.stores.sqlite.write_batch import Released
@@ -237,15 +238,19 @@ class _QueueClaim:
         next_of = {lane: iter(found) for lane, found in rows.items()}
         jobs: list[Job] = []
         expired: list[tuple[int, Job]] = []
+        expiring: list[tuple[int, int]] = []
         for pick in choice.picks:
             lane = pick.id
             row, record = next(next_of[lane])
             job = copy(models[lane], row, record)
+            if job.expires_at is not None and not is_fresh(row):
+                expiring.append((job.expires_at, row.id))
             if job.deadline_at is not None and job.deadline_at <= self.now:
                 expired.append((lane, unpack(row, record, self.lanes[lane])))
             else:
                 self.leases[row.id] = (lane, job.version)
                 jobs.append(job)
+        remove_expiring(self.tx, expiring)
         return jobs, expired
 
     def _read_picks(self, choice: Choice) -> dict[int, list[tuple[TakenRow, bytes]]]:

@@ -10,6 +10,7 @@ from reprieve.core.job import Job
 from reprieve.errors import StoreError
 from reprieve.stores.protocol import KEY_RETENTION_SECONDS
 from reprieve.stores.record import LANE_COUNTERS, WAIT_NUMBERS, key_of
+from reprieve.stores.sqlite.expiring import add_deadlines, add_expiring
 from reprieve.stores.sqlite.finished import finished_jobs
 from reprieve.stores.sqlite.lane_cache import LaneCache
 from reprieve.stores.sqlite.rows import id_of, pack, ready_at, split_id
@@ -49,6 +50,8 @@ def enqueue(tx: Tx, lanes: LaneCache, jobs: Sequence[Job], now: int) -> list[str
 def _insert(tx: Tx, lanes: LaneCache, fresh: Sequence[tuple[int, bytes, Job]], now: int) -> None:
     sql = statements("enqueue")
     job_rows, ready_rows, delayed_rows = [], [], []
+    expiring: list[tuple[int, int]] = []
+    fresh_deadlines: dict[int, list[tuple[int, int, int]]] = {}
     counts: dict[int, list[int]] = {}
     tenants: set[int] = set()
     for row, middle, job in fresh:
@@ -59,14 +62,22 @@ def _insert(tx: Tx, lanes: LaneCache, fresh: Sequence[tuple[int, bytes, Job]], n
         if count is None:
             count = counts[lane.id] = [0] * len(_COUNTERS)
         if job.due_at <= now:
-            ready_rows.append((lane.id, ready_at(row, job.due_at), row))
+            at = ready_at(row, job.due_at)
+            ready_rows.append((lane.id, at, row))
             count[0] += 1
+            if job.deadline_at is not None:
+                fresh_deadlines.setdefault(lane.id, []).append((at, job.deadline_at, row))
             tenants.add(lane.tenant_id)
         else:
             # A job that is due later is scheduled, also if it came without a reason to wait.
             wait = wait or WAIT_NUMBERS["schedule"]
             delayed_rows.append((lane.queue_id, wait, job.due_at, row, lane.id))
             count[_COUNTERS.index(LANE_COUNTERS[wait])] += 1
+            if job.expires_at is not None:
+                expiring.append((job.expires_at, row))
+    if fresh_deadlines:
+        expiring += add_deadlines(tx, fresh_deadlines)
+    add_expiring(tx, expiring)
     run(tx, sql["jobs"], job_rows)
     run(tx, sql["ready"], ready_rows)
     run(tx, sql["delayed"], delayed_rows)

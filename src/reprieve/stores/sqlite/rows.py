@@ -129,6 +129,11 @@ class Row(msgspec.Struct, array_like=True, frozen=True):
     due: int
 
 
+def is_fresh(row: Row) -> bool:
+    """Whether nothing has happened to a job since its enqueue, when it was ready."""
+    return row.version == 0 and row.due <= moment_of(row.id)
+
+
 class StoredJob(Row, array_like=True, frozen=True):
     """A job's row with its lane and its record."""
 

@@ -14,6 +14,7 @@ from reprieve.stores.event_record import read_event
 from reprieve.stores.protocol import ChangeResult
 from reprieve.stores.record import DEAD, LANE_COUNTERS, WAIT_NUMBERS, WAITING
 from reprieve.stores.sql.find import end_of
+from reprieve.stores.sqlite.expiring import remove_expiring
 from reprieve.stores.sqlite.finished import finished_jobs
 from reprieve.stores.sqlite.lane_cache import LaneCache
 from reprieve.stores.sqlite.leases import LeasedJob, lease_ids, pack_lease, unpack_lease
@@ -159,6 +160,9 @@ def _remove_from_lane(
             batch.counts[lane.id]["ready"] -= 1
         else:
             return None  # it runs
+        expires_at = unpack(found, found.record, lane).expires_at
+        if expires_at is not None:
+            remove_expiring(tx, [(expires_at, row)])
         return lane.id
     finished_at = unpack(found, found.record, lane).finished_at
     if finished_at is None:  # its record cannot be read

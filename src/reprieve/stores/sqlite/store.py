@@ -28,7 +28,7 @@ from reprieve.stores.sql import entries
 from reprieve.stores.sql.expired_keys import KeySweep
 from reprieve.stores.sql.store import SqlStore
 from reprieve.stores.sql.tx import Statements
-from reprieve.stores.sqlite import annotations, enqueue, prune, sessions, settle, update_limits
+from reprieve.stores.sqlite import annotations, enqueue, entries, expire, prune, sessions, settle, update_limits
 from reprieve.stores.sqlite.callers import joined
 from reprieve.stores.sqlite.claim import claim
 from reprieve.stores.sqlite.connections import Connections
@@ -152,6 +152,10 @@ class SqliteStore(SqlStore[sqlite3.Connection]):
     async def recover(self, now: int, limit: int = 100) -> list[Job]:
         """Expire sessions past their lease; return the jobs they hold."""
         return await self._write(lambda tx: sessions.recover(tx, self._lanes, now, limit))
+
+    async def expire(self, now: int, limit: int = 100) -> list[Job]:
+        """End waiting jobs that are past their deadline or were parked for too long; return them."""
+        return await self._write(lambda tx: expire.expire(tx, self._lanes, now, limit))
 
     async def annotate(self, requests: Sequence[Annotation]) -> list[bool]:
         """Request cancels and note progress."""

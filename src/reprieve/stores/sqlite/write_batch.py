@@ -16,6 +16,7 @@ from reprieve.core.move import Start, Succeed
 from reprieve.stores.record import CANCELLED, DEAD, LANE_COUNTERS, WAIT_NUMBERS, WAITING
 from reprieve.stores.sql.lanes import LaneRef
 from reprieve.stores.sqlite.annotations import cancel_requests
+from reprieve.stores.sqlite.expiring import add_expiring
 from reprieve.stores.sqlite.finished import keep
 from reprieve.stores.sqlite.lane_cache import LaneCache
 from reprieve.stores.sqlite.rows import pack, ready_at
@@ -49,6 +50,7 @@ class WriteBatch:
         self._succeeded: dict[int, dict[int, Job]] = defaultdict(dict)
         self._rows: list[tuple[object, ...]] = []
         self._ready: list[tuple[int, int, int]] = []
+        self._expiring: list[tuple[int, int]] = []
         self._delayed: list[tuple[int, int, int, int, int]] = []
         self._ended: list[tuple[object, ...]] = []
         self._events: list[tuple[int, int, int, bytes]] = []
@@ -96,6 +98,8 @@ class WriteBatch:
             at = job.finished_at or self._now
             self._ended.append((lane.queue_id, state, at, row, lane.id, job.death or "", code, fingerprint))
             return state
+        if job.expires_at is not None:
+            self._expiring.append((job.expires_at, row))
         if job.due_at > self._now:
             wait = WAIT_NUMBERS[job.waiting_for] or WAIT_NUMBERS["schedule"]
             self._delayed.append((lane.queue_id, wait, job.due_at, row, lane.id))
@@ -115,6 +119,7 @@ class WriteBatch:
         run(tx, sql["rewrite"], self._rows)
         run(tx, enqueue["ready"], self._ready)
         run(tx, enqueue["delayed"], self._delayed)
+        add_expiring(tx, self._expiring)
         run(tx, sql["end"], self._ended)
         run(tx, sql["events"], self._events)
         run(tx, sql["results"], self._results)

@@ -124,6 +124,7 @@ async def check_closed_store_says_so(store: Store) -> None:
         "apply": lambda: store.apply([change.cancel(job, OPERATOR, START)], START),
         "heartbeat": lambda: store.heartbeat(Heartbeat(session="s", now=START, lease=1.0, slots=1, is_new=True)),
         "recover": lambda: store.recover(START),
+        "expire": lambda: store.expire(START),
         "annotate": lambda: store.annotate([Annotation(job_id=job.id, now=START, cancel=CANCEL_REQUEST)]),
         "update_limits": lambda: store.update_limits([LimitUpdate(subject="task", name="send", permits=0)], START),
         "compare_and_set": lambda: store.compare_and_set("leader", 0, b""),

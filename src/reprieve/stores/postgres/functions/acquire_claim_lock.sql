@@ -3,7 +3,7 @@
 -- Until the end of the transaction no other transaction claims, settles or updates limits in this schema. At most 1,000 rows of
 -- uncounted_enqueue are counted, so that no other transaction waits for long. `counted` is the snapshot up to which this
 -- connection knows everything to be counted: only transactions that were running in it, or began later, are searched.
--- Reads and writes uncounted_enqueue, lane, queue, tenant and what create_lanes, set_aside_collisions and requeue_late_commits
+-- Reads and writes uncounted_enqueue, unswept_addition, lane, queue, tenant and what create_lanes, set_aside_collisions and requeue_late_commits
 -- write. Takes the advisory lock of the schema.
 -- Returns the snapshot up to which everything is counted now; null if rows are left to count.
 create function acquire_claim_lock(counted pg_snapshot) returns pg_snapshot language plpgsql as $$
@@ -16,6 +16,7 @@ declare
     new_candidates int8[];
     has_collisions boolean;
     has_late_commits boolean;
+    has_other_spans boolean;
 begin
     perform pg_advisory_xact_lock(1919250544, ('queue'::regclass::oid::int8 & 2147483647)::int4);
     snapshot := pg_current_snapshot();
@@ -35,12 +36,12 @@ begin
                sum(scheduled)::int8 as scheduled, sum(retrying)::int8 as retrying, sum(parked)::int8 as parked,
                (array_agg(lowest_id order by lowest_id))[1] as lowest_id,
                (array_agg(highest_id order by highest_id desc))[1] as highest_id,
-               min(first_due_at) as first_due_at
+               min(first_due_at) as first_due_at, min(min_span) as min_span, max(max_span) as max_span
         from gone group by lane, queue, tenant, task, dependency, "group", priority
     )
     select (select count(*) from gone),
            array_agg(row(s.lane, s.queue, s.tenant, s.task, s.dependency, s."group", s.priority, s.ready, s.scheduled,
-                         s.retrying, s.parked, s.lowest_id, s.highest_id, s.first_due_at)::lane_addition)
+                         s.retrying, s.parked, s.lowest_id, s.highest_id, s.first_due_at, s.min_span, s.max_span)::lane_addition)
     into row_count, additions from sums as s;
     if row_count >= 1000 then
         snapshot := null;
@@ -65,16 +66,30 @@ begin
 
     update lane as l
     set ready = l.ready + a.ready, scheduled = l.scheduled + a.scheduled, retrying = l.retrying + a.retrying,
-        parked = l.parked + a.parked, is_open = l.is_open or (l.blocked_by = 0 and l.ready + a.ready > 0)
+        parked = l.parked + a.parked, is_open = l.is_open or (l.blocked_by = 0 and l.ready + a.ready > 0),
+        -- A lane without ready jobs takes the span of the new ones. A second more or less does not matter.
+        deadline_span = case when a.min_span is null or (l.ready > 0 and l.deadline_span is not null) then l.deadline_span
+                             else a.min_span + 1000 end,
+        expires_at = least(l.expires_at, ready_at(null, a.lowest_id) + a.min_span + 1000)
     from unnest(additions) as a where l.id = a.lane;
     perform lower_due_watermarks(array_agg(hash_id('queue', a.queue)), array_agg(a.first_due_at)) from unnest(additions) as a
     where a.first_due_at is not null having count(*) > 0;
     select coalesce(bool_or(a.lowest_id <= l.fresh_watermark), false),
-           array_agg(distinct t.id) filter (where not t.is_candidate and t.blocked = 0)
-    into has_late_commits, new_candidates
+           array_agg(distinct t.id) filter (where not t.is_candidate and t.blocked = 0),
+           coalesce(bool_or(a.min_span is not null and (
+               a.max_span > l.deadline_span or a.min_span < l.deadline_span - 2000 or a.lowest_id <= l.fresh_watermark
+               or ready_at(null, a.lowest_id) <= l.swept_until)), false)
+    into has_late_commits, new_candidates, has_other_spans
     from unnest(additions) as a join lane as l on l.id = a.lane join tenant as t on t.id = l.tenant where a.ready > 0;
     if has_late_commits then
         perform requeue_late_commits(additions);
+    end if;
+    if has_other_spans then
+        insert into unswept_addition (lane, lowest_id, highest_id)
+        select a.lane, a.lowest_id, a.highest_id from unnest(additions) as a join lane as l on l.id = a.lane
+        where a.min_span is not null and (
+            a.max_span > l.deadline_span or a.min_span < l.deadline_span - 2000 or a.lowest_id <= l.fresh_watermark
+            or ready_at(null, a.lowest_id) <= l.swept_until);
     end if;
     if new_candidates is not null then
         perform add_candidates(new_candidates);

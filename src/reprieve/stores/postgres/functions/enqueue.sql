@@ -3,13 +3,15 @@
 -- For each job: its id, its lane, when it is due (null: at the time in its id), its version, what it waits for, and where its
 -- record begins in `records`, which holds all of them one after the other. For each job with a unique key: its position in `ids`,
 -- 16 bytes in `keys`, and when the key expires. `lane_names` is a JSON array with the names of each lane and the lowest and the
--- highest id on it.
--- Reads job and finished. Inserts into job, delayed and uncounted_enqueue; writes unique_key.
+-- highest id on it; and the least and the most ms until the deadlines of its ready jobs. For each job that is not ready and
+-- can expire: when, and its id.
+-- Reads job and finished. Inserts into job, delayed, expiring and uncounted_enqueue; writes unique_key.
 -- Returns for each job the id under which it is known: its own, or that of the job that has its key. Raises serialization_failure
 -- if a job is enqueued again while it ends.
 create function enqueue(
     ids uuid[], lanes int8[], due_ats int8[], versions int8[], waiting_for int8[], starts int8[], records bytea,
-    keyed int8[], keys bytea, key_expires_ats int8[], lane_names json, now int8
+    keyed int8[], keys bytea, key_expires_ats int8[], lane_names json, now int8,
+    expiring_ats int8[], expiring_ids uuid[]
 ) returns uuid[] language plpgsql set search_path from current
 -- The settings of our own connections: in a caller's session, too, no plan may depend on what a table held when it was made.
 set enable_seqscan = off set enable_hashjoin = on set jit = off as $$
@@ -21,6 +23,9 @@ declare
     highest uuid;
     may_have_finished boolean;
 begin
+    if cardinality(expiring_ids) > 0 then
+        insert into expiring (expires_at, id) select * from unnest(expiring_ats, expiring_ids) on conflict do nothing;
+    end if;
     if cardinality(ids) = 1 and cardinality(keyed) = 0 then
         perform enqueue_one(ids[1], lanes[1], due_ats[1], versions[1], waiting_for[1], records, lane_names, now);
         return ids;
@@ -49,7 +54,7 @@ begin
     ), lane_name as (
         select * from json_to_recordset(lane_names) as l (
             lane int8, queue_id int8, queue text, tenant text, task text, dependency text, "group" text, priority int8,
-            lowest_id uuid, highest_id uuid)
+            lowest_id uuid, highest_id uuid, min_span int8, max_span int8)
     ), new_delayed as (
         insert into delayed (queue, waiting_for, due_at, id, lane)
         select l.queue_id, greatest(j.wait, 1), j.due_at, j.id, j.lane
@@ -63,9 +68,11 @@ begin
         from new_job group by lane
     ), new_counts as (
         insert into uncounted_enqueue (lane, queue, tenant, task, dependency, "group", priority,
-                                       ready, scheduled, retrying, parked, lowest_id, highest_id, first_due_at)
+                                       ready, scheduled, retrying, parked, lowest_id, highest_id, first_due_at,
+                                       min_span, max_span)
         select l.lane, l.queue, l.tenant, l.task, l.dependency, l."group", l.priority,
-               v.ready, v.scheduled, v.retrying, v.parked, l.lowest_id, l.highest_id, v.first_due_at
+               v.ready, v.scheduled, v.retrying, v.parked, l.lowest_id, l.highest_id, v.first_due_at,
+               l.min_span, l.max_span
         from sums as v join lane_name as l on l.lane = v.lane
     )
     select array_agg(id) into inserted from new_job;

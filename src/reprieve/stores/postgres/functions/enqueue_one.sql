@@ -18,12 +18,14 @@ begin
         return;
     end if;
     insert into uncounted_enqueue (lane, queue, tenant, task, dependency, "group", priority,
-                                   ready, scheduled, retrying, parked, lowest_id, highest_id, first_due_at)
+                                   ready, scheduled, retrying, parked, lowest_id, highest_id, first_due_at,
+                                   min_span, max_span)
     select lane_id, l.queue, l.tenant, l.task, l.dependency, l."group", l.priority, is_ready::int4,
            (not is_ready and waiting_for in (0, 1))::int4, (not is_ready and waiting_for = 2)::int4,
-           (not is_ready and waiting_for > 2)::int4, new_id, new_id, case when not is_ready then due_at end
+           (not is_ready and waiting_for > 2)::int4, new_id, new_id, case when not is_ready then due_at end,
+           l.min_span, l.max_span
     from json_to_recordset(lane_names) as l (
-        queue text, tenant text, task text, dependency text, "group" text, priority int8);
+        queue text, tenant text, task text, dependency text, "group" text, priority int8, min_span int8, max_span int8);
     if not is_ready then
         insert into delayed (queue, waiting_for, due_at, id, lane)
         values ((lane_names->0->>'queue_id')::int8, greatest(waiting_for, 1), due_at, new_id, lane_id);

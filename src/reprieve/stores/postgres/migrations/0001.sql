@@ -94,8 +94,12 @@ create table lane (                                  -- the waiting jobs of one 
     ready_watermark    int8 not null default 9223372036854775807,        -- no row of `ready` became ready before it
     is_open            boolean not null default false,           -- has ready jobs, and no limiter blocks it
     blocked_by         int8 not null default 0,                  -- the limiter that blocks it; 0: none
-    served             int8 not null default 0                   -- tenant.served when a job was last taken from this lane
+    served             int8 not null default 0,                  -- tenant.served when a job was last taken from this lane
+    deadline_span      int8,                                     -- ms after which its fresh jobs are past their deadline; null: none has one
+    swept_until        int8 not null default 0,                  -- fresh jobs enqueued up to then were looked at, whether they have expired
+    expires_at         int8                                      -- when to look at the next ones; null: there are none
 ) with (fillfactor = 50);
+create index lane_expires on lane (expires_at) where expires_at is not null;
 create index lane_open on lane (tenant, priority, served) where is_open;
 create index lane_blocked on lane (blocked_by, tenant) where blocked_by <> 0;
 
@@ -137,6 +141,12 @@ create table delayed (
     primary key (queue, waiting_for, due_at, id)
 );
 
+-- When waiting jobs expire, but for fresh ones with the deadline span of their lane. Some rows are of jobs that do not wait.
+create table expiring (expires_at int8 not null, id uuid not null, primary key (expires_at, id));
+
+-- Ranges of fresh jobs that do not all have the deadline span of their lane: the next sweep gives them rows in `expiring`.
+create table unswept_addition (lane int8 not null, lowest_id uuid not null, highest_id uuid not null);
+
 -- What enqueues have added to lanes and no claim has counted yet. An enqueue writes no row that another transaction writes, so
 -- an application that leaves its transaction open blocks no worker.
 create table uncounted_enqueue (
@@ -154,14 +164,17 @@ create table uncounted_enqueue (
     parked       int8 not null,
     lowest_id    uuid not null,
     highest_id   uuid not null,
-    first_due_at int8                                -- of the jobs that are not ready
+    first_due_at int8,                               -- of the jobs that are not ready
+    min_span     int8,                               -- ms until the deadlines of ready jobs, at least; null: none has one
+    max_span     int8                                -- at most
 );
 create index uncounted_enqueue_xid on uncounted_enqueue (xid);
 
 -- Jobs that were added to one lane: rows of uncounted_enqueue, summed. Functions hand it to each other.
 create type lane_addition as (
     lane int8, queue text, tenant text, task text, dependency text, "group" text, priority int8,
-    ready int8, scheduled int8, retrying int8, parked int8, lowest_id uuid, highest_id uuid, first_due_at int8
+    ready int8, scheduled int8, retrying int8, parked int8, lowest_id uuid, highest_id uuid, first_due_at int8,
+    min_span int8, max_span int8
 );
 
 -- Additions to lanes whose id is the hash of other names as well. Their jobs are set aside; `reprieve doctor` names them.

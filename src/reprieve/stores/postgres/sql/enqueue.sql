@@ -3,7 +3,8 @@ select {schema}.enqueue(
     ids => %(ids)s::uuid[], lanes => %(lanes)s::int8[], due_ats => %(due_ats)s::int8[], versions => %(versions)s::int8[],
     waiting_for => %(waiting_for)s::int8[], starts => %(starts)s::int8[], records => %(records)s::bytea,
     keyed => %(keyed)s::int8[], keys => %(keys)s::bytea, key_expires_ats => %(key_expires_ats)s::int8[],
-    lane_names => %(lane_names)s::json, now => %(now)s::int8
+    lane_names => %(lane_names)s::json, now => %(now)s::int8,
+    expiring_ats => %(expiring_ats)s::int8[], expiring_ids => %(expiring_ids)s::uuid[]
 );
 
 -- name: enqueue_in
@@ -21,5 +22,6 @@ from {schema}.enqueue(
     waiting_for => cast(%(waiting_for)s as text)::int8[], starts => cast(%(starts)s as text)::int8[],
     records => cast(%(records)s as bytea), keyed => cast(%(keyed)s as text)::int8[], keys => cast(%(keys)s as bytea),
     key_expires_ats => cast(%(key_expires_ats)s as text)::int8[], lane_names => cast(%(lane_names)s as text)::json,
-    now => cast(%(now)s as int8)
+    now => cast(%(now)s as int8), expiring_ats => cast(%(expiring_ats)s as text)::int8[],
+    expiring_ids => cast(%(expiring_ids)s as text)::uuid[]
 ) as known_ids;

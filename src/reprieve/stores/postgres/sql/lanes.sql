@@ -21,7 +21,7 @@ from uncounted_enqueue where lane = any (%(lanes)s::int8[]);
 
 -- name: create
 select create_lanes(array(
-    select row(v.lane, v.queue, v.tenant, v.task, v.dependency, v."group", v.priority, 0, 0, 0, 0, null, null, null)::lane_addition
+    select row(v.lane, v.queue, v.tenant, v.task, v.dependency, v."group", v.priority, 0, 0, 0, 0, null, null, null, null, null)::lane_addition
     from json_to_recordset(%(lanes)s::json) as v (
         lane int8, queue text, tenant text, task text, dependency text, "group" text, priority int8)
 ));

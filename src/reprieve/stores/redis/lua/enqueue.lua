@@ -29,7 +29,10 @@ local function read_jobs()
   for first = 1, #ARGV[2], 29 do
     local id, lane, wait, due, version = struct.unpack('>c16I2BdI2', ARGV[2], first)
     ids[#ids + 1] = id
-    jobs[#jobs + 1] = {id = id, lane = lane_names[lane], wait = wait, due = due, version = version, has_holder = false}
+    jobs[#jobs + 1] = {
+      id = id, lane = lane_names[lane], wait = wait, due = due, version = version, has_holder = false,
+      deadline = struct.unpack('>d', ARGV[3 + #ids], 7),
+    }
   end
   return ids, jobs
 end

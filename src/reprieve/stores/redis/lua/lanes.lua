@@ -71,7 +71,7 @@ function load_lanes(names)
       name = name, ref = ref, tenant = tenant, priority = ref.priority,
       ready = ready, scheduled = f[2] or 0, retrying = f[3] or 0, parked = f[4] or 0, dead = f[5] or 0,
       cancelled = f[6] or 0, served = f[7] or tenant.served, blocked_by = blocked_by,
-      requeued = f[9] or 0, is_stored = packed and true,
+      requeued = f[9] or 0, last_deadline = f[10] or 0, expires_at = f[11] or false, is_stored = packed and true,
       is_listed = ready > 0 and not blocked_by, limits = false, picked = false, is_changed = false,
     }
   end
@@ -163,6 +163,9 @@ local function flush_lanes()
         if lane.is_stored then
           tenant.lane_count, tenant.is_changed = tenant.lane_count - 1, true
         end
+        if lane.expires_at then
+          call('ZREM', tag .. ':expiring_lanes', name)
+        end
       else
         if not lane.is_stored then
           tenant.lane_count, tenant.is_changed = tenant.lane_count + 1, true
@@ -170,7 +173,7 @@ local function flush_lanes()
         set[#set + 1] = name
         set[#set + 1] = cmsgpack.pack({
           lane.ready, lane.scheduled, lane.retrying, lane.parked, lane.dead, lane.cancelled, lane.served,
-          lane.blocked_by, lane.requeued,
+          lane.blocked_by, lane.requeued, lane.last_deadline, lane.expires_at,
         })
       end
     end

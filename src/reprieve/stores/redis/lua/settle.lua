@@ -3,12 +3,13 @@
 --
 -- A change is a table: `id`, `expected` (the version that it guards), `at`, `is_success`, `session` ('' if it guards a
 -- version instead of a lease), `event` ('' for none). All but plain successes also have the job's new `state`, `wait`,
--- `due`, `version`, `lane` and `record`, a `result` kept until `result_until`, and `yields`: whether a cancel request
+-- `due`, `version`, `lane`, `expires` (false: never) and `record`, a `result` kept until `result_until`, and `yields`: whether a cancel request
 -- ends the job instead.
 --
 -- needs calls: tag, call, max, concat, call_many, fetch_fields, list_in
 -- needs record: WAITING, GIVEN_UP, is_sound, lane_in, finish, ending, entry_of
 -- needs lanes: lanes, lane_ref, load_lane_refs, load_lanes, lane_of, relist, release
+-- needs expiring: remove_expiry
 -- needs waiting: DELAYED_COUNTERS, delayed_key, requeued_key, new_waiting, add_waiting, write_waiting, remove_fresh
 -- needs events: record_events, has_event
 -- needs sessions: unpack_lease, find_leases, cancel_requests
@@ -28,6 +29,7 @@ function read_changes(heads, session, arguments, index)
       local info = cmsgpack.unpack(arguments[index])
       change.session, change.state, change.wait, change.due = info[1], info[2], info[3], info[4]
       change.version, change.result_until, change.lane, change.yields = info[5], info[6], info[7], info[8]
+      change.expires = info[9]
       change.record, change.event, change.result = arguments[index + 1], arguments[index + 2], arguments[index + 3]
       index = index + 4
     end
@@ -122,15 +124,18 @@ local function take_out(settlement, id, expected)
     local counter = FINISHED_COUNTERS[state]
     lane[counter] = lane[counter] - 1
   elseif call('ZREM', delayed_key(queue, wait), id) == 1 then
+    remove_expiry({id})
     local counter = DELAYED_COUNTERS[wait]
     lane[counter] = lane[counter] - 1
   elseif lane.requeued > 0 and call('ZREM', requeued_key(lane.name), entry_of(id, version)) == 1 then
+    remove_expiry({id})
     lane.requeued = lane.requeued - 1
     lane.ready = lane.ready - 1
   elseif call('ZSCORE', tag .. ':succeeded:' .. queue, id) or is_leased(settlement, id) then
     return
   else
     remove_fresh(lane, id, version)
+    remove_expiry({id})
   end
   relist(lane)
   return lane.name

@@ -11,8 +11,9 @@
 -- needs calls: tag, call, max, min, sub, call_many, fetch_fields
 -- needs record: WAITING, is_sound, sound, lost_lane, entry_of, lane_in
 -- needs lanes: lanes, load_lanes, relist
--- exports: DELAYED_COUNTERS, delayed_key, requeued_key, new_waiting, add_fresh, add_waiting, write_waiting, pop_lane
--- exports: remove_fresh, drop_leftover, remove_leftovers, promote, next_due
+-- needs expiring: add_deadline, add_expiry, remove_expiry, write_expiry
+-- exports: DELAYED_COUNTERS, delayed_key, fresh_key, requeued_key, new_waiting, add_fresh, add_waiting, write_waiting
+-- exports: pop_lane, remove_fresh, drop_leftover, remove_first_leftovers, remove_leftovers, promote, next_due
 
 -- A lane's counter of jobs that are due later, by the number that a record has for what its job waits for: turn,
 -- schedule, retry, gate, budget.
@@ -24,7 +25,7 @@ function delayed_key(queue, wait)
   return tag .. ':delayed:' .. queue .. '\0' .. DELAYS[wait]
 end
 
-local function fresh_key(lane_name)
+function fresh_key(lane_name)
   return tag .. ':fresh:' .. lane_name
 end
 
@@ -72,18 +73,21 @@ local function ready_list(waiting, lane, lists, count_command, key)
   return list
 end
 
--- Adds a job that is enqueued: a table with `id`, `version`, `wait` and `due`.
+-- Adds a job that is enqueued: a table with `id`, `version`, `wait`, `due` and `deadline` (0: none).
 function add_fresh(waiting, lane, job)
   if job.due > waiting.now then
     add_delayed(waiting, lane, job)
+    add_expiry(job.id, job.deadline)
   else
+    add_deadline(lane, job.id, job.deadline)
     local list = ready_list(waiting, lane, waiting.fresh, 'LLEN', fresh_key(lane.name))
     list[#list + 1] = entry_of(job.id, job.version)
   end
 end
 
--- Adds a job that waits again, or whose time has come.
+-- Adds a job that waits again, or whose time has come. `expires` is new only of the former.
 function add_waiting(waiting, lane, job)
+  add_expiry(job.id, job.expires)
   if job.due > waiting.now then
     add_delayed(waiting, lane, job)
   else
@@ -109,6 +113,7 @@ function write_waiting(waiting)
     end
     call_many('ZADD', key, list)
   end
+  write_expiry()
 end
 
 -- Takes so many entries off a lane, fresh jobs and others in the order in which they became ready.
@@ -138,6 +143,11 @@ function pop_lane(lane, count)
   if requeued_taken > 0 then
     call('ZREMRANGEBYRANK', requeued_set, 0, requeued_taken - 1)
     lane.requeued = lane.requeued - requeued_taken
+    local ids = {}
+    for number = 1, requeued_taken do
+      ids[number] = string.sub(requeued[2 * number - 1], 1, 16)
+    end
+    remove_expiry(ids)
   end
   return entries
 end
@@ -176,6 +186,24 @@ local function is_leftover(id, entry, record)
     return state ~= WAITING or entry ~= entry_of(id, version)
   end
   return not record or call('HEXISTS', tag .. ':leftovers', id) == 1
+end
+
+-- Removes the leftovers before the first fresh job of a lane, so many at most.
+function remove_first_leftovers(lane, count)
+  local entries, ids, gone = call('LRANGE', fresh_key(lane.name), 0, count - 1), {}, 0
+  for number, entry in ipairs(entries) do
+    ids[number] = sub(entry, 1, 16)
+  end
+  for number, record in ipairs(fetch_fields(tag .. ':jobs', ids)) do
+    if not is_leftover(ids[number], entries[number], record) then
+      break
+    end
+    drop_leftover(lane.name, ids[number])
+    gone = number
+  end
+  if gone > 0 then
+    call('LPOP', fresh_key(lane.name), gone)
+  end
 end
 
 -- Takes so many of the first entries off the fresh jobs of a lane: leftovers go, and jobs stand among those that became

@@ -85,10 +85,14 @@ create table reprieve_lane (                  -- a lane, with the number of its 
     is_open    integer not null default 0,    -- has ready jobs and waits for no limiter
     blocked_by integer not null default 0,    -- the limiter that it waits for; 0: none
     served     integer not null default 0,    -- the tenant's pick that last took from it
+    deadline_span integer,                    -- ms after which its fresh jobs are past their deadline; null: none has one
+    swept_until   integer not null default 0, -- jobs that became ready up to then were looked at, whether they have expired
+    expires_at    integer,                    -- when to look at the next ones; null: there are none
     unique (tenant, task, dependency, "group", priority)
 ) strict;
 -- Only `is_open` and `served` move an entry of this index; counting jobs does not.
 create index reprieve_lane_open on reprieve_lane (tenant, priority, served) where is_open = 1;
+create index reprieve_lane_expires on reprieve_lane (expires_at) where expires_at is not null;
 create index reprieve_lane_blocked on reprieve_lane (blocked_by, tenant) where blocked_by > 0;
 
 create table reprieve_job (
@@ -115,6 +119,12 @@ create table reprieve_delayed (
     id    integer not null,
     lane  integer not null,
     primary key (queue, wait, due, id)
+) strict, without rowid;
+
+create table reprieve_expiring (              -- waiting jobs, but for fresh ones with the deadline span of their lane
+    at integer not null,                      -- when the job expires, if it waits then; some rows are of jobs that do not wait
+    id integer not null,
+    primary key (at, id)
 ) strict, without rowid;
 
 create table reprieve_outbox (                -- jobs on their way to another store

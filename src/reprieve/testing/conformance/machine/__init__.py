@@ -27,6 +27,7 @@ from reprieve.testing.conformance.machine.shapes import (
     CANCEL_REQUESTS,
     LIMIT_UPDATES,
     OUTCOMES,
+    QUEUES,
     REQUESTS,
     SHAPES,
     STEPS,
@@ -150,6 +151,15 @@ class StoreMachine(RuleBasedStateMachine):
         elif how != "as before" and not session.is_dead:
             self.play.step(max(0, session.expires_at + (how == "silent") - self.play.model.now))
         self.play.recover(limit)
+
+    @rule(is_later=st.booleans(), limit=_LIMIT)
+    def expire(self, is_later: bool, limit: int) -> None:  # noqa: FBT001 - drawn
+        """A worker ends jobs that wait past their deadline, perhaps just when one of them passes."""
+        model = self.play.model
+        deadlines = [job.deadline_at for job in model.waiting(QUEUES) if job.deadline_at is not None]
+        if is_later and deadlines:
+            self.play.step(max(0, min(deadlines) - model.now))
+        self.play.expire(max(1, limit))
 
     @precondition(lambda self: self.play.model.jobs)
     @rule(which=_ANY, first=st.integers(0, 4), second=st.integers(0, 4))

@@ -224,6 +224,19 @@ def expire(model: Model, job: Job, found: Job | None, now: int) -> None:
     model.expired.add(job.queue)
 
 
+def judge_expired(model: Model, job: Job) -> None:
+    """Check a job that a store ended because its time had come, and let it end in the model."""
+    known = model.jobs[job.id]
+    expect(known.state == "waiting", f"job {job.id} expired while it was {known.state}")
+    wanted = change.expire(known, model.now)
+    expect_job(job, wanted.job, "a job that expired")
+    if known.deadline_at is None or known.deadline_at > model.now:
+        is_parked = known.expires_at is not None and known.expires_at <= model.now
+        is_held = any(model.rule(name).permits == 0 for name in names_of(known))
+        expect(is_parked and is_held, f"job {job.id} expired before its time: {known!r}")
+    model.move(wanted.event)
+
+
 def same_jobs(first: tuple[Job, ...], again: tuple[Job, ...], held: set[str]) -> None:
     """Check the jobs of a repeated claim: those of the first time, but for what the session lost since."""
     marked = {job.id: replace(job, cancel_request=None) for job in first}

@@ -26,9 +26,9 @@ from reprieve.stores.protocol import (
 from reprieve.testing.conformance.expect import expect, expect_equal, expect_job
 from reprieve.testing.conformance.machine.audit import Audit
 from reprieve.testing.conformance.machine.driver import Driver, OpenStore
-from reprieve.testing.conformance.machine.grants import expire, judge_grants, same_jobs
+from reprieve.testing.conformance.machine.grants import expire, judge_expired, judge_grants, same_jobs
 from reprieve.testing.conformance.machine.model import Model, Session
-from reprieve.testing.conformance.machine.shapes import OUTCOMES, POLICY, TASKS, Shape
+from reprieve.testing.conformance.machine.shapes import OUTCOMES, POLICY, QUEUES, TASKS, Shape
 
 START = 1_700_000_000_000
 LEASES = (30.0, 600.0, 60.0)
@@ -38,6 +38,12 @@ SLOTS = (2, 10, 20)
 """Their slots: what one tenant may take changes much when one of them dies."""
 
 RESULT_KEPT = 600.0
+
+MAX_EXPIRY_LATENESS_MS = 3_000
+"""How late a store may find that a job has expired."""
+
+MAX_EMPTY_CALLS = 3
+"""Calls in a row that end no job, after which no more are left to end."""
 
 
 class Play:
@@ -280,6 +286,19 @@ class Play:
             expect_job(job, lost[job.id], "a job to recover")
         conditions = Conditions(now=model.now, u=0.5)
         self.apply([change.settle(job, decide(job, Crashed(), POLICY, conditions), model.now) for job in found])
+
+    def expire(self, limit: int) -> None:
+        """End waiting jobs whose time has come; those that came long ago must all end."""
+        model, calls_without_job = self.model, 0
+        while calls_without_job < MAX_EMPTY_CALLS:
+            ended = self.driver.run(self.store.expire(model.now, limit))
+            expect(len(ended) <= limit, f"expire with a limit of {limit} ended {len(ended)} jobs")
+            calls_without_job = 0 if ended else calls_without_job + 1
+            for job in ended:
+                judge_expired(model, job)
+        latest = model.now - MAX_EXPIRY_LATENESS_MS
+        left = [job.id for job in model.waiting(QUEUES) if job.deadline_at is not None and job.deadline_at <= latest]
+        expect_equal(left, [], "jobs that wait long after their deadline")
 
     def end(self, number: int) -> None:
         """End a session that may still hold jobs."""

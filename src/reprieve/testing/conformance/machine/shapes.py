@@ -70,7 +70,7 @@ _FACTS: dict[str, tuple[object, ...]] = {
     "delay": (0, 0, 0, 0, 0, 0, SECOND, 70 * SECOND),
     "group": ("", "", "g"),
     "key": ("", "", "", "", "", "", "k", "l"),
-    "lifetime": (None, None, None, None, None, 5 * SECOND),
+    "lifetime": (None, None, None, None, 60 * SECOND, 5 * SECOND),
     "queue": ("q", "q", "q", "r"),
     "headers": (None, None, None, Headers(tags=("nightly",), user="ana", own={"origin": "import"})),
 }

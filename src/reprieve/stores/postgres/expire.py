@@ -1,0 +1,113 @@
+"""Expiry: ends waiting jobs that no worker claims, past their deadline or parked for `max_parked`."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from reprieve.core import change as changes_of
+from reprieve.core.ids import created_at, make_id
+from reprieve.core.job import Job
+from reprieve.stores.postgres import settle
+from reprieve.stores.postgres.lane_cache import LaneCache
+from reprieve.stores.postgres.pool import Tx
+from reprieve.stores.postgres.rows import StoredJob, array_of, unpack
+from reprieve.stores.postgres.settle import UnleasedRow
+from reprieve.stores.postgres.statements import statements
+from reprieve.stores.postgres.write_batch import run
+from reprieve.stores.sql.expiring import MAX_EXPIRING_LANES, LaneSpan, look_again_at
+
+MAX_ADDED_JOBS: Final = 500
+"""Jobs of an addition that one call reads to find their deadlines."""
+
+_WAITING: Final = ("fresh", "ready", "delayed")
+
+
+class AdditionRow(msgspec.Struct, frozen=True):
+    """Jobs that were added to a lane and do not all have its deadline span."""
+
+    lane: int
+    lowest_id: str
+    highest_id: str
+
+
+def expire(tx: Tx, lanes: LaneCache, now: int, limit: int) -> list[Job]:
+    """End waiting jobs whose time has come, at most so many, under the claim lock; return them as they are now."""
+    if tx.one(statements("expire")["is_due"], {"now": now}) == (False,):
+        return []
+    _sweep_addition(tx, lanes)
+    found = _due_jobs(tx, lanes, now, limit)
+    wanted = {"now": now, "limit": MAX_EXPIRING_LANES}
+    for span in tx.records(LaneSpan, statements("expire")["due_lanes"], wanted):
+        if len(found) < limit:
+            found += _first_jobs(tx, lanes, span, now, limit - len(found))
+    changes = [changes_of.expire(job, now) for job in {job.id: job for job in found}.values()]
+    results = settle.settle(tx, lanes, changes, now)
+    return [change.job for change, result in zip(changes, results, strict=True) if result == "applied"]
+
+
+def _add_expiring(tx: Tx, rows: Sequence[tuple[int, str]]) -> None:
+    if rows:
+        run(tx, statements("expire")["add"], rows)
+
+
+def _sweep_addition(tx: Tx, lanes: LaneCache) -> None:
+    """Give jobs of an addition rows of their own, by their deadlines, which only the client can read."""
+    sql = statements("expire")
+    for addition in tx.records(AdditionRow, sql["unswept_addition"]):
+        wanted = msgspec.structs.asdict(addition)
+        rows = tx.records(StoredJob, sql["added_jobs"], wanted | {"limit": MAX_ADDED_JOBS})
+        jobs = [unpack(row, lanes.get(tx, addition.lane)) for row in rows]
+        _add_expiring(tx, [(job.expires_at, job.id) for job in jobs if job.expires_at is not None])
+        if len(rows) < MAX_ADDED_JOBS:
+            tx.execute(sql["sweep_addition"], wanted)
+        else:
+            tx.execute(sql["sweep_part_of_addition"], wanted | {"last_id": rows[-1].id})
+
+
+def _due_jobs(tx: Tx, lanes: LaneCache, now: int, limit: int) -> list[Job]:
+    """Take the rows of jobs whose own time has come; return those of them that wait and must end."""
+    due = [str(job_id) for (job_id,) in tx.all(statements("expire")["take_due"], {"now": now, "limit": limit})]
+    if not due:
+        return []
+    held = {limiter for (limiter,) in tx.all(statements("find")["held"])}
+    rows = tx.records(UnleasedRow, statements("settle")["unleased"], {"ids": array_of(due)})
+    lanes.load(tx, (row.lane for row in rows))
+    jobs: list[Job] = []
+    again: list[tuple[int, str]] = []
+    for row in rows:
+        if row.location not in _WAITING:
+            continue
+        lane = lanes[row.lane]
+        job = unpack(row, lane)
+        if job.deadline_at is not None and job.deadline_at <= now:
+            jobs.append(job)
+        elif job.expires_at is not None and job.expires_at <= now:
+            if held.isdisjoint(lane.limiters):
+                again.append((look_again_at(job, now), job.id))
+            else:
+                jobs.append(job)
+    _add_expiring(tx, again)
+    return jobs
+
+
+def _first_jobs(tx: Tx, lanes: LaneCache, span: LaneSpan, now: int, limit: int) -> list[Job]:
+    """Return the first fresh jobs of a lane that are past their deadline, and note when to look at it again."""
+    sql = statements("expire")
+    until = now - (span.span or 0)
+    lowest, highest = make_id(span.swept_until + 1, 0), make_id(max(until, span.swept_until) + 1, 0)
+    wanted = {"lane": span.lane, "lowest_id": lowest, "highest_id": highest, "limit": limit}
+    rows = tx.records(StoredJob, sql["fresh_jobs"], wanted)
+    jobs = [unpack(row, lanes.get(tx, span.lane)) for row in rows]
+    expired = [job for job in jobs if job.deadline_at is not None and job.deadline_at <= now]
+    expires_at: int | None = now
+    if len(rows) == limit:
+        # More may have become ready in the same millisecond as the last one.
+        last_at = created_at(rows[-1].id)
+        until = last_at - 1 if expired else last_at
+    else:
+        next_id = tx.one(sql["next_fresh_id"], {"lane": span.lane, "lowest_id": highest})
+        expires_at = None if next_id is None else created_at(str(next_id[0])) + (span.span or 0)
+    until = max(until, span.swept_until)
+    tx.execute(sql["set_span"], {"lane": span.lane, "swept_until": until, "expires_at": expires_at})
+    return expired

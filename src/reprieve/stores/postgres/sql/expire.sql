@@ -1,0 +1,50 @@
+-- name: is_due
+select exists (select 1 from expiring where expires_at <= %(now)s)
+    or exists (select 1 from lane where expires_at <= %(now)s and expires_at is not null)
+    or exists (select 1 from unswept_addition);
+
+-- name: take_due
+delete from expiring where ctid = any (array(
+    select ctid from expiring where expires_at <= %(now)s order by expires_at, id limit %(limit)s
+)) returning id;
+
+-- name: add
+insert into expiring (expires_at, id) select * from unnest(%(expires_ats)s::int8[], %(ids)s::uuid[]) on conflict do nothing;
+
+-- name: remove
+delete from expiring as e using unnest(%(expires_ats)s::int8[], %(ids)s::uuid[]) as v (expires_at, id)
+where e.expires_at = v.expires_at and e.id = v.id;
+
+-- name: due_lanes
+select id as lane, ready, deadline_span as span, swept_until, expires_at from lane
+where expires_at <= %(now)s and expires_at is not null order by expires_at limit %(limit)s;
+
+-- name: set_span
+update lane set swept_until = %(swept_until)s, expires_at = %(expires_at)s where id = %(lane)s;
+
+-- name: fresh_jobs
+select job.id, job.state, job.version, job.waiting_for, job.due_at, job.lane, job.record from job
+where job.state = 3 and job.lane = %(lane)s and job.id between %(lowest_id)s::uuid and %(highest_id)s::uuid
+  and job.id > (select l.fresh_watermark from lane as l where l.id = %(lane)s)
+order by job.id limit %(limit)s;
+
+-- name: next_fresh_id
+select job.id from job
+where job.state = 3 and job.lane = %(lane)s and job.id > %(lowest_id)s::uuid
+  and job.id > (select l.fresh_watermark from lane as l where l.id = %(lane)s)
+order by job.id limit 1;
+
+-- name: unswept_addition
+select lane, lowest_id, highest_id from unswept_addition limit 1;
+
+-- name: added_jobs
+select job.id, job.state, job.version, job.waiting_for, job.due_at, job.lane, job.record from job
+where job.state = 3 and job.lane = %(lane)s and job.id between %(lowest_id)s::uuid and %(highest_id)s::uuid
+order by job.id limit %(limit)s;
+
+-- name: sweep_addition
+delete from unswept_addition where lane = %(lane)s and lowest_id = %(lowest_id)s::uuid and highest_id = %(highest_id)s::uuid;
+
+-- name: sweep_part_of_addition
+update unswept_addition set lowest_id = %(last_id)s::uuid
+where lane = %(lane)s and lowest_id = %(lowest_id)s::uuid and highest_id = %(highest_id)s::uuid;

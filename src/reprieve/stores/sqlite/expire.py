@@ -1,0 +1,75 @@
+"""Expiry: ends waiting jobs that no worker claims, past their deadline or parked for `max_parked`."""
+
+import sqlite3
+
+from reprieve.core import change as changes_of
+from reprieve.core.job import Job
+from reprieve.stores.record import WAITING
+from reprieve.stores.sql.expiring import MAX_EXPIRING_LANES, LaneSpan, look_again_at
+from reprieve.stores.sqlite import settle
+from reprieve.stores.sqlite.expiring import add_expiring, remove_expiring
+from reprieve.stores.sqlite.lane_cache import LaneCache
+from reprieve.stores.sqlite.rows import StoredJob, read_job, unpack
+from reprieve.stores.sqlite.statements import run, statements
+
+
+def expire(tx: sqlite3.Connection, lanes: LaneCache, now: int, limit: int) -> list[Job]:
+    """End waiting jobs whose time has come, at most so many; return them as they are now."""
+    found = _due_jobs(tx, lanes, now, limit)
+    for span in _due_lanes(tx, now):
+        if len(found) < limit:
+            found += _first_jobs(tx, lanes, span, now, limit - len(found))
+    changes = [changes_of.expire(job, now) for job in {job.id: job for job in found}.values()]
+    results = settle.apply(tx, lanes, changes, now)
+    return [change.job for change, result in zip(changes, results, strict=True) if result == "applied"]
+
+
+def _due_jobs(tx: sqlite3.Connection, lanes: LaneCache, now: int, limit: int) -> list[Job]:
+    """Take the rows of jobs whose own time has come; return those of them that wait and must end."""
+    due = tx.execute(statements("expire")["due"], (now, limit)).fetchall()
+    if not due:
+        return []
+    remove_expiring(tx, due)
+    held = {limiter for (limiter,) in tx.execute(statements("find")["held"])}
+    jobs: list[Job] = []
+    again: list[tuple[int, int]] = []
+    for _, row in due:
+        stored = read_job(tx, row)
+        if stored is None or stored.state != WAITING:
+            continue
+        lane = lanes.get(tx, stored.lane)
+        job = unpack(stored, stored.record, lane)
+        if job.deadline_at is not None and job.deadline_at <= now:
+            jobs.append(job)
+        elif job.expires_at is not None and job.expires_at <= now:
+            if held.isdisjoint(lane.limiters):
+                again.append((look_again_at(job, now), row))
+            else:
+                jobs.append(job)
+    add_expiring(tx, again)
+    return jobs
+
+
+def _due_lanes(tx: sqlite3.Connection, now: int) -> list[LaneSpan]:
+    rows = tx.execute(statements("expire")["due_lanes"], (now, MAX_EXPIRING_LANES)).fetchall()
+    return [LaneSpan(*columns) for columns in rows]
+
+
+def _first_jobs(tx: sqlite3.Connection, lanes: LaneCache, span: LaneSpan, now: int, limit: int) -> list[Job]:
+    """Return the first jobs of a lane that are past their deadline, and note when to look at it again."""
+    sql = statements("expire")
+    until = now - (span.span or 0)
+    rows = tx.execute(sql["first_ready"], (span.lane, span.swept_until, until, limit)).fetchall()
+    lane = lanes.get(tx, span.lane)
+    jobs = [unpack(stored := StoredJob(*columns), stored.record, lane) for _, *columns in rows]
+    expired = [job for job in jobs if job.deadline_at is not None and job.deadline_at <= now]
+    expires_at: int | None = now
+    if len(rows) == limit:
+        # More may have become ready in the same millisecond as the last one.
+        last_at = rows[-1][0]
+        until = max(span.swept_until, last_at - 1 if expired else last_at)
+    else:
+        next_at = tx.execute(sql["next_ready_at"], (span.lane, until)).fetchone()[0]
+        expires_at = None if next_at is None else next_at + (span.span or 0)
+    run(tx, sql["set_spans"], [(span.lane, span.span, until, expires_at)])
+    return expired
