@@ -14,7 +14,6 @@ from reprieve.stores.postgres import (
     annotations,
     callers,
     enqueue,
-    entries,
     expire,
     prune,
     sessions,
@@ -159,7 +158,7 @@ class PostgresStore(SqlStore[Tx]):
             if not self._lock.acquire(tx).is_all_counted:
                 # Lanes must have counted a job before it is changed.
                 return None
-            return expire.expire(tx, self._lanes, now, limit)
+            return expire.expire(tx, LaneCache(self._known_lanes), now, limit)
 
         ended = None
         while ended is None:

@@ -28,7 +28,7 @@ from reprieve.stores.sql import entries
 from reprieve.stores.sql.expired_keys import KeySweep
 from reprieve.stores.sql.store import SqlStore
 from reprieve.stores.sql.tx import Statements
-from reprieve.stores.sqlite import annotations, enqueue, entries, expire, prune, sessions, settle, update_limits
+from reprieve.stores.sqlite import annotations, enqueue, expire, prune, sessions, settle, update_limits
 from reprieve.stores.sqlite.callers import joined
 from reprieve.stores.sqlite.claim import claim
 from reprieve.stores.sqlite.connections import Connections
