@@ -50,25 +50,28 @@ class ClusterServers:
         """The primary of each slot."""
         self._left: list[Node] = []
         """Servers that are no primaries any more, while they have calls under way."""
-        self._is_stale = True
+        self._doubts = 1
+        """Counts what gave reason to ask for the map again."""
+        self._settled_doubts = 0
+        """How many of them had come up before the map was asked for."""
         self._refreshing = asyncio.Lock()
         self._is_closed = False
 
     async def node_of(self, key: str) -> Node:
         """Return the primary of a key's slot, by the latest map."""
-        if self._is_stale:
+        if self._doubts != self._settled_doubts:
             await self._refresh()
         slot = key_slot(key.encode())
         node = self._owners[slot]
         if node is None:
-            self._is_stale = True
+            self.mark_stale()
             message = f"CLUSTERDOWN slot {slot} has no server"
             raise redis_errors.ClusterError(message)
         return node
 
     async def primaries(self) -> list[Node]:
         """Return every primary."""
-        if self._is_stale:
+        if self._doubts != self._settled_doubts:
             await self._refresh()
         return list(self._primaries.values())
 
@@ -77,11 +80,12 @@ class ClusterServers:
 
     def mark_stale(self) -> None:
         """Ask for the map again before the next call."""
-        self._is_stale = True
+        self._doubts += 1
 
     async def close(self) -> None:
         """Close all connections; calls under way fail."""
-        self._is_closed = self._is_stale = True
+        self._is_closed = True
+        self.mark_stale()
         nodes = [*self._primaries.values(), *self._left]
         await asyncio.gather(*(node.close() for node in nodes))
 
@@ -92,27 +96,23 @@ class ClusterServers:
         key that it does not have. A script declares its hash tag alone, so all scripts would be redirected, and start
         the partition anew on the node that is to receive it.
         """
+        if isinstance(error, (*_STALE, *_REDIRECTS)):
+            self.mark_stale()
         if isinstance(error, _REDIRECTS):
-            self._is_stale = True
             message = f"redirected: {type(error).__name__} {error}"
             raise redis_errors.ClusterError(message) from error
-        if isinstance(error, _STALE):
-            self._is_stale = True
 
     async def _refresh(self) -> None:
         """Ask for the map, once for all calls that wait for it."""
         async with self._refreshing:
-            if not self._is_stale:
+            if self._doubts == self._settled_doubts:
                 return
             self._require_open()
-            # Before the question: a call that fails while it is asked marks the map again.
-            self._is_stale = False
-            try:
-                ranges = await self._ask()
-                self._require_open()
-            except BaseException:
-                self._is_stale = True
-                raise
+            # Before the question: a call that fails while it is asked raises another doubt.
+            doubts = self._doubts
+            ranges = await self._ask()
+            self._require_open()
+            self._settled_doubts = doubts
             await self._use(ranges)
 
     def _require_open(self) -> None:
