@@ -144,10 +144,10 @@ class ClusterServers:
         return largest
 
     async def _ask_server(self, host: str, port: int) -> list[SlotRange]:
-        node = Node(self._address.client_for(host, port), node_name(host, port))
+        client = self._address.client_for(host, port)
+        node = Node(client, node_name(host, port), max_reply_seconds=MAX_ASK_SECONDS)
         try:
-            async with asyncio.timeout(MAX_ASK_SECONDS):
-                return parse_slots(await node.execute("CLUSTER", "SLOTS"), host)
+            return parse_slots(await node.execute("CLUSTER", "SLOTS"), host)
         finally:
             await node.close()
 
