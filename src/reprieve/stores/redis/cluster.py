@@ -13,7 +13,7 @@ from reprieve.stores.redis.node import Node, node_name
 from reprieve.stores.redis.tags import SLOTS
 
 MAX_ASK_SECONDS = 2.0
-"""How long a server may take to tell who has the slots, before the next one is asked."""
+"""How long a server may take to say which server has which slots, before the next one is asked."""
 
 _STALE = (
     redis_errors.ConnectionError,
@@ -50,16 +50,16 @@ class ClusterServers:
         """The primary of each slot."""
         self._left: list[Node] = []
         """Servers that are no primaries any more, while they have calls under way."""
-        self._doubts = 1
-        """Counts what gave reason to ask for the map again."""
-        self._settled_doubts = 0
-        """How many of them had come up before the map was asked for."""
+        self._stale_count = 1
+        """How often the map was marked as stale."""
+        self._refreshed_count = 0
+        """The same when the latest map was asked for."""
         self._refreshing = asyncio.Lock()
         self._is_closed = False
 
     async def node_of(self, key: str) -> Node:
         """Return the primary of a key's slot, by the latest map."""
-        if self._doubts != self._settled_doubts:
+        if self._is_stale():
             await self._refresh()
         slot = key_slot(key.encode())
         node = self._owners[slot]
@@ -71,7 +71,7 @@ class ClusterServers:
 
     async def primaries(self) -> list[Node]:
         """Return every primary."""
-        if self._doubts != self._settled_doubts:
+        if self._is_stale():
             await self._refresh()
         return list(self._primaries.values())
 
@@ -80,7 +80,10 @@ class ClusterServers:
 
     def mark_stale(self) -> None:
         """Ask for the map again before the next call."""
-        self._doubts += 1
+        self._stale_count += 1
+
+    def _is_stale(self) -> bool:
+        return self._stale_count != self._refreshed_count
 
     async def close(self) -> None:
         """Close all connections; calls under way fail."""
@@ -105,14 +108,14 @@ class ClusterServers:
     async def _refresh(self) -> None:
         """Ask for the map, once for all calls that wait for it."""
         async with self._refreshing:
-            if self._doubts == self._settled_doubts:
+            if not self._is_stale():
                 return
             self._require_open()
-            # Before the question: a call that fails while it is asked raises another doubt.
-            doubts = self._doubts
+            # A call that fails while the map is asked for marks this one as stale, too.
+            count = self._stale_count
             ranges = await self._ask()
             self._require_open()
-            self._settled_doubts = doubts
+            self._refreshed_count = count
             await self._use(ranges)
 
     def _require_open(self) -> None:
@@ -123,7 +126,7 @@ class ClusterServers:
     async def _ask(self) -> list[SlotRange]:
         """Return the map of the first server that knows one for all slots, else the largest.
 
-        Each time another server is asked first: one that is cut off from the others still tells an old map.
+        Each time another server is asked first: one that is cut off from the others still returns an old map.
         """
         failure: Exception = redis_errors.ConnectionError("no server of the Cluster is known")
         largest: list[SlotRange] = []
