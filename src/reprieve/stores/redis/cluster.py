@@ -13,7 +13,7 @@ from reprieve.stores.redis.node import Node, node_name
 from reprieve.stores.redis.tags import SLOTS
 
 MAX_ASK_SECONDS = 2.0
-"""How long a server may take to tell who has the slots, before the next one is asked."""
+"""How long a server may take to say which server has which slots, before the next one is asked."""
 
 _STALE = (
     redis_errors.ConnectionError,
@@ -50,25 +50,28 @@ class ClusterServers:
         """The primary of each slot."""
         self._left: list[Node] = []
         """Servers that are no primaries any more, while they have calls under way."""
-        self._is_stale = True
+        self._stale_count = 1
+        """How often the map was marked as stale."""
+        self._refreshed_count = 0
+        """The same when the latest map was asked for."""
         self._refreshing = asyncio.Lock()
         self._is_closed = False
 
     async def node_of(self, key: str) -> Node:
         """Return the primary of a key's slot, by the latest map."""
-        if self._is_stale:
+        if self._is_stale():
             await self._refresh()
         slot = key_slot(key.encode())
         node = self._owners[slot]
         if node is None:
-            self._is_stale = True
+            self.mark_stale()
             message = f"CLUSTERDOWN slot {slot} has no server"
             raise redis_errors.ClusterError(message)
         return node
 
     async def primaries(self) -> list[Node]:
         """Return every primary."""
-        if self._is_stale:
+        if self._is_stale():
             await self._refresh()
         return list(self._primaries.values())
 
@@ -77,11 +80,15 @@ class ClusterServers:
 
     def mark_stale(self) -> None:
         """Ask for the map again before the next call."""
-        self._is_stale = True
+        self._stale_count += 1
+
+    def _is_stale(self) -> bool:
+        return self._stale_count != self._refreshed_count
 
     async def close(self) -> None:
         """Close all connections; calls under way fail."""
-        self._is_closed = self._is_stale = True
+        self._is_closed = True
+        self.mark_stale()
         nodes = [*self._primaries.values(), *self._left]
         await asyncio.gather(*(node.close() for node in nodes))
 
@@ -92,27 +99,23 @@ class ClusterServers:
         key that it does not have. A script declares its hash tag alone, so all scripts would be redirected, and start
         the partition anew on the node that is to receive it.
         """
+        if isinstance(error, (*_STALE, *_REDIRECTS)):
+            self.mark_stale()
         if isinstance(error, _REDIRECTS):
-            self._is_stale = True
             message = f"redirected: {type(error).__name__} {error}"
             raise redis_errors.ClusterError(message) from error
-        if isinstance(error, _STALE):
-            self._is_stale = True
 
     async def _refresh(self) -> None:
         """Ask for the map, once for all calls that wait for it."""
         async with self._refreshing:
-            if not self._is_stale:
+            if not self._is_stale():
                 return
             self._require_open()
-            # Before the question: a call that fails while it is asked marks the map again.
-            self._is_stale = False
-            try:
-                ranges = await self._ask()
-                self._require_open()
-            except BaseException:
-                self._is_stale = True
-                raise
+            # A call that fails while the map is asked for marks this one as stale, too.
+            count = self._stale_count
+            ranges = await self._ask()
+            self._require_open()
+            self._refreshed_count = count
             await self._use(ranges)
 
     def _require_open(self) -> None:
@@ -123,7 +126,7 @@ class ClusterServers:
     async def _ask(self) -> list[SlotRange]:
         """Return the map of the first server that knows one for all slots, else the largest.
 
-        Each time another server is asked first: one that is cut off from the others still tells an old map.
+        Each time another server is asked first: one that is cut off from the others still returns an old map.
         """
         failure: Exception = redis_errors.ConnectionError("no server of the Cluster is known")
         largest: list[SlotRange] = []
@@ -144,10 +147,10 @@ class ClusterServers:
         return largest
 
     async def _ask_server(self, host: str, port: int) -> list[SlotRange]:
-        node = Node(self._address.client_for(host, port), node_name(host, port))
+        client = self._address.client_for(host, port)
+        node = Node(client, node_name(host, port), max_reply_seconds=MAX_ASK_SECONDS)
         try:
-            async with asyncio.timeout(MAX_ASK_SECONDS):
-                return parse_slots(await node.execute("CLUSTER", "SLOTS"), host)
+            return parse_slots(await node.execute("CLUSTER", "SLOTS"), host)
         finally:
             await node.close()
 

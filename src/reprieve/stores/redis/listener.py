@@ -89,9 +89,9 @@ class Listener:
                 self._wake()
                 await asyncio.sleep(_RETRY_SECONDS)
                 continue
-            self._take(_entries(found))
+            self._take(_notifications(found))
 
-    async def _read(self) -> Any:  # noqa: ANN401 - the shape depends on client and protocol
+    async def _read(self) -> Any:  # noqa: ANN401 - as the driver reads it
         node = await self._servers.node_of(self._key)
         if self._last is None:
             last = await node.execute("XREVRANGE", self._key, "+", "-", "COUNT", 1)
@@ -99,11 +99,11 @@ class Listener:
         after = f"{self._last[0]}-{self._last[1]}"
         return await node.block("XREAD", "COUNT", MAX_NOTIFICATIONS, "BLOCK", _BLOCK_MS, "STREAMS", self._key, after)
 
-    def _take(self, entries: list[tuple[bytes, list[bytes]]]) -> None:
-        for text, fields in entries:
-            self._last = parse_stream_id(text)
-            self._note(fields[1].decode(), self._last)
-        if len(entries) >= MAX_NOTIFICATIONS and self._last is not None:
+    def _take(self, notifications: list[tuple[StreamId, str]]) -> None:
+        for stream_id, queue in notifications:
+            self._last = stream_id
+            self._note(queue, stream_id)
+        if len(notifications) >= MAX_NOTIFICATIONS and self._last is not None:
             self._note(EVERY_QUEUE, self._last)
 
     def _note(self, queue: str, stream_id: StreamId) -> None:
@@ -119,22 +119,17 @@ class Listener:
         self._is_closed = True
         task, self._task = self._task, None
         while task is not None and not task.done():
-            # The client may swallow a cancel and go on reading: before Python 3.12 `wait_for` does so when the cancel
-            # comes together with the result.
+            # A cancel may be swallowed, and the task go on reading: before Python 3.12 `wait_for` does so when the
+            # cancel comes together with the result.
             task.cancel()
             await asyncio.wait({task}, timeout=_CANCEL_SECONDS)
 
 
-def _entries(found: Any) -> list[tuple[bytes, list[bytes]]]:  # noqa: ANN401 - the shape depends on client and protocol
-    """Return id and fields of each entry that XREAD found."""
-    if not found:
-        return []
-    streams = list(found.values()) if isinstance(found, dict) else [stream[1] for stream in found]
-    entries: list[tuple[bytes, list[bytes]]] = []
-    for stream in streams:
-        for item in stream:
-            for entry in item if item and isinstance(item[0], list | tuple) else [item]:
-                fields = entry[1]
-                flat = [part for pair in fields.items() for part in pair] if isinstance(fields, dict) else list(fields)
-                entries.append((entry[0], flat))
-    return entries
+def _notifications(found: Any) -> list[tuple[StreamId, str]]:  # noqa: ANN401 - as the driver reads it
+    """Return the id and the queue of each notification that XREAD found."""
+    return [
+        (parse_stream_id(text), queue.decode())
+        for _, entries in found or ()
+        for text, fields in entries
+        for queue in fields.values()
+    ]

@@ -30,7 +30,14 @@ def node_name(host: str, port: int) -> str:
 class Node:
     """One server: connections are opened when they are needed, and have one call at a time."""
 
-    def __init__(self, client: Any, name: str, on_error: Callable[[Exception], None] | None = None) -> None:  # noqa: ANN401 - a client of redis-py
+    def __init__(
+        self,
+        client: Any,  # noqa: ANN401 - a client of redis-py
+        name: str,
+        on_error: Callable[[Exception], None] | None = None,
+        *,
+        max_reply_seconds: float = MAX_REPLY_SECONDS,
+    ) -> None:
         """Take the client that makes connections and reads replies, and what is called with errors of the server.
 
         `on_error` may raise a clearer error.
@@ -38,6 +45,7 @@ class Node:
         self.name = name
         self._client = client
         self._on_error = on_error
+        self._max_reply_seconds = max_reply_seconds
         self._idle: list[Any] = []
         self._busy: set[Any] = set()
         self._free = asyncio.Semaphore(MAX_CONNECTIONS)
@@ -94,7 +102,7 @@ class Node:
         """Send commands; return their replies, some of which may be errors."""
         try:
             # One bound on the whole call: redis-py would start a task for each send in order to bound it.
-            async with asyncio.timeout(MAX_REPLY_SECONDS):
+            async with asyncio.timeout(self._max_reply_seconds):
                 if not connection.is_connected:
                     await connection.connect()
                     # The server may have been deposed, or the store closed, meanwhile.
@@ -105,7 +113,7 @@ class Node:
                 await connection.send_packed_command(packed)
                 return [await self._read(connection, str(command[0])) for command in commands]
         except TimeoutError:
-            message = f"{self.name} did not reply within {MAX_REPLY_SECONDS:g} seconds"
+            message = f"{self.name} did not reply within {self._max_reply_seconds:g} seconds"
             raise redis_errors.TimeoutError(message) from None
 
     async def _read(self, connection: Any, name: str) -> Any:  # noqa: ANN401 - as above
