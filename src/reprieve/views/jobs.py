@@ -7,17 +7,16 @@ from typing import Any
 import msgspec
 
 from reprieve.core.job import Job
+from reprieve.core.record import Record
 from reprieve.core.status import Status
 from reprieve.core.unreadable import unreadable_record
 
 
 def view(job: Job, status: Status, *, progress: bytes | None = None) -> dict[str, Any]:
     """Return all fields of a job; instants are in milliseconds. The status is the store's."""
-    # An encoded record omits default values; scripts need every field.
-    facts: dict[str, Any] = {
-        field.encode_name: msgspec.to_builtins(getattr(job, field.name)) for field in msgspec.structs.fields(job)
-    }
-    return facts | {
+    return _every_field(job) | {
+        "cause": None if job.cause is None else _every_field(job.cause),
+        "headers": None if job.headers is None else _every_field(job.headers),
         "payload": payload_of(job),
         "status": status,
         "progress": None if progress is None else json.loads(progress),
@@ -29,6 +28,13 @@ def view(job: Job, status: Status, *, progress: bytes | None = None) -> dict[str
         "retryType": "MANUAL" if job.is_manual else "AUTOMATIC",
         "lockedBy": job.session or None,
         "lockedAt": job.leased_at,
+    }
+
+
+def _every_field(record: Record) -> dict[str, Any]:
+    """Return a record as JSON with every field: an encoded one omits default values, and scripts need them."""
+    return {
+        field.encode_name: msgspec.to_builtins(getattr(record, field.name)) for field in msgspec.structs.fields(record)
     }
 
 

@@ -12,7 +12,17 @@ from reprieve.core.job import CancelRequest, Job
 from reprieve.core.move import Succeed
 from reprieve.core.outcome import Crashed, Succeeded
 from reprieve.errors import SessionDead, StaleCall
-from reprieve.stores.protocol import Annotation, ChangeResult, Claim, Claimed, Filter, Heartbeat, LimitUpdate, Retention
+from reprieve.stores.protocol import (
+    Annotation,
+    ChangeResult,
+    Claim,
+    Claimed,
+    FailureGroup,
+    Filter,
+    Heartbeat,
+    LimitUpdate,
+    Retention,
+)
 from reprieve.testing.conformance.expect import expect, expect_equal, expect_job
 from reprieve.testing.conformance.machine.audit import Audit
 from reprieve.testing.conformance.machine.driver import Driver, OpenStore
@@ -273,6 +283,11 @@ class Play:
         self.driver.run(self.store.update_limits(updates, self.model.now))
         for update in updates:
             self.model.update_limits(update)
+
+    def describe_failures(self, groups: Sequence[FailureGroup]) -> None:
+        """Describe groups of failures."""
+        self.driver.write(lambda: self.store.describe_failures(groups))
+        self.model.describe_failures(groups)
 
     def prune(self, retention: Retention) -> None:
         """Forget what has ended."""
