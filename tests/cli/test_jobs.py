@@ -110,7 +110,7 @@ def test_every_header_that_a_store_may_hold_is_shown() -> None:
     shown = facts(asyncio.run(enqueue()))
     assert (shown["parent"], shown["operation"], shown["credits"]) == (ids[0], "import-7", "3")
     assert shown["region"] == "eu-west-1"
-    assert "(1m ago)" in shown["SLA"]
+    assert shown["SLA"].endswith("ago)")
 
 
 def test_an_sla_that_was_missed_says_by_how_much() -> None:
