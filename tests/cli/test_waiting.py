@@ -43,7 +43,7 @@ def test_attempts_that_ended_alike_are_folded_into_the_first_the_last_and_a_coun
     job = park()
     attempts = answer("jobs", "show", job, *STORE)["attempts"]
     assert len(attempts) > 10
-    told = reprieve("jobs", "show", job, *STORE).stdout.partition("enqueued")[2]
+    told = reprieve("jobs", "show", job, *STORE).stdout.partition("enqueued")[2].partition("Traceback")[0]
     lines = [" ".join(line.split()) for line in told.splitlines() if line.strip()]
     last = len(attempts)
     assert len(lines) == 5

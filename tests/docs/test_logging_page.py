@@ -2,9 +2,11 @@
 
 import ast
 import json
+import logging
 import re
 from pathlib import Path
 
+import pytest
 from structlog.testing import capture_logs
 
 from reprieve.cli import tail
@@ -12,7 +14,7 @@ from reprieve.core import change
 from reprieve.core.failure import Failure
 from reprieve.core.job import Cause, Job
 from reprieve.core.move import Park, Retry
-from reprieve.worker import job_logging, lifespans, logtext, tracebacks
+from reprieve.worker import job_logging, lifespans, logs, logtext, tracebacks
 
 EXAMPLE_ID = "0192f0c8-7a10-7000-8000-2f6e11c40ae1"
 ROOT = Path(__file__).parents[2]
@@ -74,7 +76,8 @@ def test_the_example_has_every_field_of_its_event() -> None:
     assert set(example) == names | facts | attempt
 
 
-def test_the_groups_of_fields_are_those_of_the_code() -> None:
+def test_the_groups_of_fields_are_those_of_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "_level", logging.INFO)
     job = Job(id=EXAMPLE_ID, task="shop.send_welcome", state="running", attempt=2, created_at=0, due_at=0)
     failure = Failure(types=("ValueError",), message="no", traceback="Traceback …")
     cause = Cause(reason="no", fingerprint="a1")

@@ -41,6 +41,8 @@ def test_every_number_is_that_of_the_code() -> None:
         ("| 7 days; on Redis", RETENTION.events_for == seconds("7d")),
         ("the last 100,000", lua_number("events", r"MAX_EVENTS = (\d+)") == 100_000),
         ("at least 1 day from the enqueue", seconds("1d") == KEY_RETENTION_SECONDS),
+        ("30 days after the last such failure", RETENTION.failures_for == seconds("30d")),
+        ("2,000 at the most", RETENTION.failures == 2_000),
         ("10 minutes at least on PostgreSQL", postgres.REPEATABLE_MS == 600_000),
         ("at most 1,000 entries", lua_number("prune", r"MAX_ENTRIES = (\d+)") == 1_000),
         ("2,000 rows of each kind", sqlite.MAX_ROWS == postgres.MAX_ROWS == 2_000),

@@ -1,5 +1,6 @@
 """Tasks that run in processes of their own, and what they do to those. The app names a store that must not be used."""
 
+import json
 import os
 import signal
 import subprocess
@@ -49,6 +50,12 @@ def where() -> int:
     """Return the process."""
     current_job().progress("here")
     return os.getpid()
+
+
+@app.task(executor="process")
+def misread() -> None:
+    """Fail in a library."""
+    json.loads("{")
 
 
 @app.task(executor="process")

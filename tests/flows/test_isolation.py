@@ -224,3 +224,12 @@ def children() -> set[int]:
     """Return the processes that this one has started and that live."""
     task = Path(f"/proc/self/task/{threading.get_native_id()}/children")
     return {pid for pid in map(int, task.read_text().split()) if is_alive(pid)} if task.exists() else set()
+
+
+async def test_the_first_failure_of_a_group_is_reported_with_its_full_traceback(house: House) -> None:
+    first, second = await house.run(apart.misread), await house.run(apart.misread)
+    assert isinstance(first, Failed)
+    assert isinstance(second, Failed)
+    assert "in JSONDecoder.raw_decode" in first.failure.full_traceback
+    assert second.failure.full_traceback == ""
+    assert "json.loads" in second.failure.traceback

@@ -1,6 +1,6 @@
 """`reprieve jobs`: list, show, retry, cancel and watch jobs."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -15,7 +15,7 @@ from reprieve.cli.store import choose, explaining, read, store_options
 if TYPE_CHECKING:  # what a command needs is imported when it runs
     from reprieve.admin.lookup import Found
     from reprieve.core.events import Event
-    from reprieve.stores.protocol import Store
+    from reprieve.stores.protocol import FailureGroup, Store
 
 PAGE_EVENTS = 1_000
 
@@ -31,41 +31,73 @@ def jobs() -> None:
 @click.command(
     epilog=examples(
         "reprieve jobs show 3f9a2c1e",
+        "reprieve jobs show 3f9a2c1e --traceback",
         "reprieve jobs show 3f9a2c1e --app shop:app --json",
     )
 )
 @click.argument("job_id", metavar="JOB")
+@click.option("--traceback", "is_full", is_flag=True, help="Show the full traceback, with the frames of libraries.")
 @store_options
 @output.json_option
-def show(*, job_id: str, target: str | None, url: str | None, as_json: bool) -> None:
-    """Show one job with its history."""
+def show(*, job_id: str, is_full: bool, target: str | None, url: str | None, as_json: bool) -> None:
+    """Show one job with its history, and the traceback of its last failure.
+
+    The full traceback is that of the first failure with the same fingerprint. It is kept once for all such jobs.
+    """
     from reprieve.core.attempt import timeline
     from reprieve.views.jobs import view
     from reprieve.views.story import story
 
     choice = choose(target, url)
 
-    async def look(store: "Store") -> tuple["Found", list["Event"], bytes | None, int]:
+    async def look(store: "Store") -> "Looked":
         from reprieve.admin.lookup import find_job
         from reprieve.admin.resolve import resolve
 
         (whole,) = await resolve(store, store.clock, [job_id])
         async with explaining(choice, whole):
             found = await find_job(store, store.clock, whole)
-        return found, await _events(store, whole), await store.progress(whole), store.clock.now()
+        fingerprint = "" if found.job.cause is None else found.job.cause.fingerprint
+        return Looked(
+            found=found,
+            events=await _events(store, whole),
+            progress=await store.progress(whole),
+            groups=await store.failure_groups([fingerprint] if fingerprint else []),
+            now=store.clock.now(),
+        )
 
-    (job, status), events, progress, now = read(choice, look)
+    (job, status), events, progress, groups, now = read(choice, look)
     steps = story(job, events)
     if as_json:
         facts: dict[str, Any] = view(job, status, progress=progress)
-        output.print_json(facts | {"attempts": timeline(events), "events": events, "story": steps})
+        group = groups[0] if groups else None
+        output.print_json(
+            facts | {"attempts": timeline(events), "events": events, "story": steps, "failureGroup": group}
+        )
         return
-    from reprieve.cli.pages import print_story
+    from reprieve.cli.pages import print_failure_group, print_story, print_traceback
     from reprieve.cli.summary import facts_of
 
     output.print_facts(facts_of(job, status, now, progress))
     output.print_line("")
     print_story(steps, now)
+    if is_full and groups:
+        print_failure_group(groups[0], now)
+    elif job.cause is not None and job.cause.traceback:
+        print_traceback(job.cause.traceback)
+    if is_full and not groups:
+        output.print_note("there is no full traceback of this job's last failure in the store")
+
+
+class Looked(NamedTuple):
+    """What the store has about one job."""
+
+    found: "Found"
+    events: list["Event"]
+    progress: bytes | None
+    groups: list["FailureGroup"]
+    """The group of its last failure, if it is kept."""
+    now: int
 
 
 async def _events(store: "Store", job_id: str) -> list["Event"]:

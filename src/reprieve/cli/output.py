@@ -92,6 +92,11 @@ def print_chart(line: Sequence[Cell]) -> None:
     _console().print(Text.assemble(*map(_text, line)), no_wrap=True, overflow="crop", crop=True)
 
 
+def print_text(text: str) -> None:
+    """Print lines as they are: neither wrapped nor cut, so that they can be copied."""
+    click.echo(_printable(text))
+
+
 def width() -> int:
     """Return the width of the output in columns."""
     return _console().width

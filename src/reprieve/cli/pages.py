@@ -5,7 +5,8 @@ from itertools import groupby
 from typing import NamedTuple
 
 from reprieve.cli import output
-from reprieve.views.moments import clock_time
+from reprieve.stores.protocol import FailureGroup
+from reprieve.views.moments import both, clock_time
 from reprieve.views.story import Step, What
 
 STYLES: dict[What, str] = {
@@ -53,6 +54,25 @@ def print_story(steps: Sequence[Step], now: int) -> None:
         output.print_row(widths, ((moment, "dim"), (entry.text, STYLES.get(entry.what, ""))))
         if entry.then:
             output.print_row(widths, ("", (f"→ {entry.then}", "red" if "died" in entry.then else "dim")))
+
+
+def print_traceback(traceback: str) -> None:
+    """Print a traceback below a history."""
+    output.print_line("")
+    output.print_text(traceback)
+
+
+def print_failure_group(group: FailureGroup, now: int) -> None:
+    """Print what all failures of a group look like."""
+    output.print_line("")
+    output.print_facts(
+        [
+            ("failures", group.template),
+            ("first seen", both(group.first_seen_at, now)),
+            ("last seen", both(group.last_seen_at, now)),
+        ]
+    )
+    print_traceback(group.traceback)
 
 
 def fold(steps: Sequence[Step]) -> list[Step | Folded]:

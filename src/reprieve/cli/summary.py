@@ -5,10 +5,12 @@ from collections.abc import Iterator
 
 from reprieve.cli.output import Cell
 from reprieve.cli.table import Column
+from reprieve.core.duration import spell
+from reprieve.core.headers import NO_HEADERS
 from reprieve.core.job import Job
 from reprieve.core.status import Status
 from reprieve.views.jobs import payload_of
-from reprieve.views.moments import both, lasting, roughly
+from reprieve.views.moments import both, clock_time, lasting, length, roughly
 from reprieve.views.waiting import waits_for
 
 COLUMNS = (
@@ -68,13 +70,43 @@ def facts_of(job: Job, status: Status, now: int, progress: bytes | None) -> Iter
     yield "crashes", str(job.crashes) if job.crashes else ""
     yield "snoozes", str(job.snoozes) if job.snoozes else ""
     yield "deadline", "" if job.deadline_at is None else both(job.deadline_at, now)
+    yield from _headers_of(job, now)
     yield "worker", job.session
     yield "progress", "" if progress is None else progress.decode("utf-8", "replace")
     yield "death", (job.death or "", "red")
     if job.cause is not None:
-        yield "last error", job.cause.reason
-        yield "error code", job.cause.code
-        yield "error kind", job.cause.kind
+        cause = job.cause
+        yield "last error", cause.reason
+        yield "error type", cause.type
+        yield "error code", cause.code
+        yield "error kind", f"{cause.kind}, of the {cause.scope}{f', by rule {cause.rule}' if cause.rule else ''}"
+        yield "attempt took", "" if cause.duration is None else spell(cause.duration)
+        yield "fingerprint", cause.fingerprint
+
+
+def _headers_of(job: Job, now: int) -> Iterator[tuple[str, Cell]]:
+    headers = job.headers or NO_HEADERS
+    yield "SLA", _sla(job, now)
+    yield "user", headers.user
+    yield "tags", ", ".join(headers.tags)
+    yield "headers", ", ".join(f"{name}={value}" for name, value in headers.own.items())
+    yield "trace", " ".join(filter(None, (headers.traceparent, headers.tracestate)))
+    yield "parent", headers.parent
+    yield "linked to", headers.linked
+    yield "operation", headers.operation
+    yield "credits", str(headers.credits) if headers.credits else ""
+    yield "region", headers.region
+
+
+def _sla(job: Job, now: int) -> str:
+    """Return until when a job should have ended, and the time left; of an ended job, whether it kept to that."""
+    sla_at = (job.headers or NO_HEADERS).sla_at
+    if sla_at is None:
+        return ""
+    if job.finished_at is None:
+        return both(sla_at, now)
+    late = job.finished_at - sla_at
+    return f"{clock_time(sla_at, now)} ({f'missed by {length(late)}' if late > 0 else 'met'})"
 
 
 def attempts_of(job: Job) -> str:

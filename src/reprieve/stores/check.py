@@ -48,8 +48,12 @@ _decode_change = msgspec.msgpack.Decoder(Change).decode
 
 def check_jobs(jobs: Sequence[Job], largest_payload: int, is_id: Callable[[str], bool] = is_id) -> Sequence[Job]:
     """Return the jobs with plain values; raise a `ValidationError` if any of them must not be stored."""
+    headers = None
     for job in jobs:
-        if not _is_plain(job) and _plain(job) is not job:
+        if job.headers is not headers:
+            # Jobs of one task and one call mostly share their headers.
+            headers = None if job.headers is None else check_headers(job.headers)
+        if (job.headers is not headers or not _is_plain(job)) and _plain(job) is not job:
             # Nothing of it is wrong, but it is not plain yet, as others may not be.
             return check_jobs([_plain(job) for job in jobs], largest_payload, is_id)
         if not is_id(job.id):
@@ -77,7 +81,6 @@ def _is_plain(job: Job) -> bool:
             and (job.deadline_at is None or (job.deadline_at.__class__ is int and job.deadline_at >> _AT_BITS == 0))
             and (job.override is None or job.override.__class__ is Override)
             and (job.key_ttl is None or (job.key_ttl.__class__ is float and 0 <= job.key_ttl <= MAX_DURATION_SECONDS))
-            and (job.headers is None or check_headers(job.headers) is job.headers)
         )
     except TypeError:  # a name or number that cannot be hashed
         return False

@@ -13,6 +13,8 @@ from reprieve.views.fields import all_fields
 def view(job: Job, status: Status, *, progress: bytes | None = None) -> dict[str, Any]:
     """Return all fields of a job; instants are in milliseconds. The status is the store's."""
     return all_fields(job) | {
+        "cause": None if job.cause is None else all_fields(job.cause),
+        "headers": None if job.headers is None else all_fields(job.headers),
         "payload": payload_of(job),
         "status": status,
         "progress": None if progress is None else json.loads(progress),

@@ -7,9 +7,9 @@ A job goes through three parts, in this order:
 3. settle: `settlement.settle(job, outcome)` returns the change for the next claim.
 
 `Worker` runs many jobs at once and fetches ahead; `testing.drain` runs one job after the other. Both keep `gates` fresh
-(`refresh`) and share them (`share_all`, or the loop `run`), write what failures look like (`failures.write`, or its loop
-`run`), and run two loops in the background: `progress.run` writes what tasks report, `cancel_requests.watch` ends attempts
-that are asked to stop. The caller opens the session with a heartbeat, keeps it alive, ends it, and calls
+(`refresh`) and share them (`share_all`, or the loop `run`), write what failures look like (`failures.write`, or its
+loop `run`), and run two loops in the background: `progress.run` writes what tasks report, `cancel_requests.watch` ends
+attempts that are asked to stop. The caller opens the session with a heartbeat, keeps it alive, ends it, and calls
 `attempts.close()` last.
 """
 

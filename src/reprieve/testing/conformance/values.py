@@ -106,7 +106,7 @@ async def check_values_of_the_wrong_type_are_refused_and_nothing_is_stored(store
         "payload": ("text", None),
         "override": ({"max_attempts": 3},),
         "headers": (
-            {"origin": "import"},
+            *({"origin": "import"}, {}, ""),
             *(Headers(tags=tags) for tags in (("a\nb",), ("x" * 65,), ("",), ("a", "a"), tuple(map(str, range(17))))),
             *(Headers(own=own) for own in ({"Origin": "x"}, {"user": "x"}, {"a": "x\0"}, {"a": "x" * 513})),
             *(Headers(traceparent="00-abc"), Headers(parent="42"), Headers(user="x" * 257), Headers(sla_at=10**30)),

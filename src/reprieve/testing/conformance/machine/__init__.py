@@ -25,6 +25,7 @@ from reprieve.testing.conformance.machine.driver import OpenStore
 from reprieve.testing.conformance.machine.play import Play
 from reprieve.testing.conformance.machine.shapes import (
     CANCEL_REQUESTS,
+    GROUPS,
     LIMIT_UPDATES,
     OUTCOMES,
     QUEUES,
@@ -32,6 +33,7 @@ from reprieve.testing.conformance.machine.shapes import (
     SHAPES,
     STEPS,
     Shape,
+    failure_group,
     limit_update,
     retentions,
     shape,
@@ -195,6 +197,11 @@ class StoreMachine(RuleBasedStateMachine):
             self.play.ask_to_stop(job, CANCEL_REQUESTS[which % len(CANCEL_REQUESTS)])
         elif job is not None:
             self.play.note(job, self.play.workers[worker].name)
+
+    @rule(which=st.lists(st.integers(0, len(GROUPS) - 1), min_size=1, max_size=2))
+    def describe_failures(self, which: list[int]) -> None:
+        """Workers describe groups of failures, some again."""
+        self.play.describe_failures([failure_group(number, self.play.model.now) for number in which])
 
     @rule(updates=st.lists(_LIMIT_UPDATE, min_size=1, max_size=2))
     def update_limits(self, updates: list[LimitUpdate]) -> None:

@@ -3,12 +3,14 @@
 from collections import Counter
 from typing import get_args
 
+from reprieve.core.duration import milliseconds
 from reprieve.core.events import Event
 from reprieve.core.job import Job
 from reprieve.core.status import status_of
 from reprieve.stores.protocol import Filter, Pruned, Retention, Store, Subject
 from reprieve.testing.conformance.expect import expect, expect_equal
 from reprieve.testing.conformance.machine.model import Model, Name, names_of
+from reprieve.testing.conformance.machine.shapes import GROUPS
 
 HAPPY = frozenset({"JobStarted", "RetryStarted", "JobSucceeded", "RetrySucceeded"})
 """Events that a store need not keep."""
@@ -45,6 +47,7 @@ class Audit:
             model.require_sense(job_id)
         await self.events()
         await self._tally()
+        await self._failures()
         subjects: tuple[Subject, ...] = get_args(Subject)
         self._turn += 1
         await self._gauges(subjects[self._turn % len(subjects)])
@@ -76,6 +79,10 @@ class Audit:
             expect_equal(event, order.get((event.job_id, event.version)), "an event in the stream")
             expect(event.version > seen.get(event.job_id, 0), f"the events of job {event.job_id} are out of order")
             seen[event.job_id] = event.version
+
+    async def _failures(self) -> None:
+        found = await self._store.failure_groups(GROUPS)
+        expect_equal({group.fingerprint: group for group in found}, self._model.failures, "the groups of failures")
 
     async def _tally(self) -> None:
         model = self._model
@@ -138,6 +145,20 @@ class Audit:
         await self._pruned_events(retention)
         listed = {(state.queue, state.name) for state in await self._store.limit_states("tenant")}
         model.forget_tenants(listed)
+        await self._pruned_failures(retention, pruned)
+
+    async def _pruned_failures(self, retention: Retention, pruned: Pruned) -> None:
+        """Check which groups of failures are gone; of those last seen at the same moment any may be."""
+        model, before = self._model, retention.now - milliseconds(retention.failures_for)
+        left = {group.fingerprint for group in await self._store.failure_groups(GROUPS)}
+        gone = [model.failures.pop(name) for name in GROUPS if name in model.failures.keys() - left]
+        kept = [group.last_seen_at for group in model.failures.values()]
+        expect_equal(pruned.failures, len(gone), "groups of failures that went, against what prune says")
+        expect(all(at >= before for at in kept), "a group of failures that was not seen for long is gone")
+        expect(len(kept) <= retention.failures, f"{len(kept)} groups of failures were kept")
+        for group in gone:
+            is_over = len(kept) == retention.failures and group.last_seen_at <= min(kept)
+            expect(group.last_seen_at < before or is_over, f"{group!r} was pruned before its time")
 
     async def names(self) -> None:
         """Check what is left after names without jobs were deleted: those of jobs, and those that carry anything."""

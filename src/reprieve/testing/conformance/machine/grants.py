@@ -53,7 +53,7 @@ def judge_grants(model: Model, claim: Claim, claimed: Claimed, *, is_whole: bool
 
 def _grant(model: Model, leased: Job, claim: Claim, running: Counter[Name]) -> None:
     before = model.jobs[leased.id]
-    model.move(change.lease(before, claim.session, claim.now).event)
+    model.move(change.lease(before, claim.session, claim.now))
     model.leases[before.id] = (claim.session, claim.number)
     last, streak = model.turns.get(before.queue, NO_TENANT)
     if last == before.tenant:
@@ -219,7 +219,7 @@ def expire(model: Model, job: Job, found: Job | None, now: int) -> None:
         return
     wanted = change.expire(job, now)
     expect_job(found, wanted.job, "a job past its deadline")
-    model.move(wanted.event)
+    model.move(wanted)
     model.unsure.add((job.queue, job.tenant))
     model.expired.add(job.queue)
 

@@ -21,6 +21,7 @@ from reprieve.stores.protocol import (
     ChangeResult,
     Claim,
     Claimed,
+    FailureGroup,
     Heartbeat,
     LimitUpdate,
     Subject,
@@ -135,6 +136,7 @@ class Model:
         self.expired: set[str] = set()
         """Queues in which jobs expired during the claim that is judged."""
         self.touched: set[str] = set()
+        self.failures: dict[str, FailureGroup] = {}
 
     def add(self, job: Job) -> None:
         """Store a new job."""
@@ -171,16 +173,19 @@ class Model:
         (result, *_) = sorted(self.judge(change))
         if result == "applied":
             request = self.jobs[change.job.id].cancel_request
-            self.move(change.event)
+            self.move(change)
             cancel = request and give_up(change, request)
             if cancel:
-                self.move(cancel.event)
+                self.move(cancel)
         return result
 
-    def move(self, event: Event) -> None:
-        """Move a job: the one place where the model changes one."""
+    def move(self, change: Change) -> None:
+        """Move a job: the one place where the model changes one. Only the traceback is not in the event."""
+        event = change.event
         before = self.jobs[event.job_id]
         after = evolve(before, event.move, event.at)
+        if after.cause is not None and change.job.cause is not None:
+            after = replace(after, cause=replace(after.cause, traceback=change.job.cause.traceback))
         place = (event.job_id, event.version)
         expect(after.version == event.version, f"the event {event!r} is that of another version")
         expect(place not in self.done, f"version {before.version} of job {before.id} was settled twice")
@@ -199,6 +204,13 @@ class Model:
         """Note a cancel request; the first stands."""
         self.jobs[job.id] = replace(job, cancel_request=job.cancel_request or request)
         self.touched.add(job.id)
+
+    def describe_failures(self, groups: Iterable[FailureGroup]) -> None:
+        """Keep groups that are new, and when the others were last seen."""
+        for group in groups:
+            known = self.failures.setdefault(group.fingerprint, group)
+            last_seen_at = max(known.last_seen_at, group.last_seen_at)
+            self.failures[group.fingerprint] = replace(known, last_seen_at=last_seen_at)
 
     def forget(self, job_id: str) -> None:
         """Let a job go that was pruned; its key stays for its time."""

@@ -18,6 +18,7 @@ from reprieve.stores.protocol import (
     ChangeResult,
     Claim,
     Claimed,
+    FailureGroup,
     Filter,
     Heartbeat,
     LimitUpdate,
@@ -329,6 +330,11 @@ class Play:
         self.driver.run(self.store.update_limits(updates, self.model.now))
         for update in updates:
             self.model.update_limits(update)
+
+    def describe_failures(self, groups: Sequence[FailureGroup]) -> None:
+        """Describe groups of failures."""
+        self.driver.write(lambda: self.store.describe_failures(groups))
+        self.model.describe_failures(groups)
 
     def prune(self, retention: Retention) -> bool:
         """Forget what has ended; return whether that is all."""

@@ -15,7 +15,7 @@ from reprieve.core.policy import Policy
 from reprieve.core.rate import Rate
 from reprieve.core.record import Record
 from reprieve.core.verdict import Verdict
-from reprieve.stores.protocol import LimitUpdate, Retention
+from reprieve.stores.protocol import FailureGroup, LimitUpdate, Retention
 
 SECOND = 1_000
 
@@ -91,7 +91,8 @@ def shape(number: int) -> Shape:
 
 def _failed(kind: str, scope: str, code: str) -> Failed:
     verdict = Verdict(kind=kind, scope=scope, code=code)  # type: ignore[arg-type] # the words of a table
-    return Failed(failure=Failure(message=f"{code} went wrong", code=code), verdict=verdict)
+    failure = Failure(message=f"{code} went wrong", code=code, types=("Error",), traceback=f"File …\nError: {code}")
+    return Failed(failure=failure, verdict=verdict, duration=0.25)
 
 
 OUTCOMES: tuple[tuple[Outcome, Gate | None], ...] = (
@@ -144,6 +145,9 @@ LIMIT_UPDATES = (
     ),
 )
 
+GROUPS = ("group-0", "group-1", "group-2")
+"""Fingerprints of failures."""
+
 REQUESTS = (
     Request(by="ana", reason="the provider is back", force=True),
     Request(by="bea", reason="the customer called", force=True),
@@ -164,6 +168,12 @@ def limit_update(number: int) -> LimitUpdate:
     return LIMIT_UPDATES[number]
 
 
+def failure_group(number: int, now: int) -> FailureGroup:
+    """Return a group of failures, in words of this moment."""
+    name = GROUPS[number]
+    return FailureGroup(fingerprint=name, template=f"{name} at {now}", first_seen_at=now, last_seen_at=now)
+
+
 def retentions(now: int) -> tuple[Retention, ...]:
     """Return ways to prune."""
     return (
@@ -172,5 +182,7 @@ def retentions(now: int) -> tuple[Retention, ...]:
         Retention(now=now, succeeded_for=10.0),
         Retention(now=now, cancelled_for=10.0),
         Retention(now=now, events_for=30.0),
+        Retention(now=now, failures_for=60.0),
+        Retention(now=now, failures=1),
         Retention(now=now, succeeded=0, succeeded_for=0.0, cancelled_for=0.0),
     )
