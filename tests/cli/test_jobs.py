@@ -2,12 +2,15 @@
 
 import asyncio
 import json
+import re
 from typing import Any
 
 from msgspec.structs import replace
 
-from reprieve import Fail, Policy, Reprieve, clock
+from reprieve import Fail, Job, Policy, Reprieve, clock
+from reprieve.cli.summary import facts_of
 from reprieve.core.headers import Headers
+from reprieve.core.job import Suspicion
 from reprieve.stores.protocol import Claim, Heartbeat, Retention
 from reprieve.testing import FakeClock, adrain, drain
 from tests.cli.shell import answer, complaint, reprieve
@@ -166,3 +169,19 @@ def test_a_full_traceback_that_is_gone_is_said_to_be() -> None:
     assert "there is no full traceback" in result.stderr
     assert 'json.loads("{")' in result.stdout
     assert answer("jobs", "show", job, *STORE)["failureGroup"] is None
+
+
+def test_a_deadline_is_shown_with_its_span_and_where_that_begins() -> None:
+    now = clock.now()
+    job = Job(id="j", task="send", created_at=now, due_at=now, deadline_at=now + 600_000)
+    assert str(dict(facts_of(job, "ready", now, None))["deadline"]).endswith("(in 10m), 10m")
+    retried = replace(job, created_at=now - HOUR, deadline_from_at=now)
+    assert re.search(r"\(in 10m\), 10m from [\d:]+$", str(dict(facts_of(retried, "ready", now, None))["deadline"]))
+
+
+def test_a_suspect_is_shown_with_what_was_lost_with_it() -> None:
+    job = Job(id="j", task="send", created_at=0, due_at=0, crashes=4)
+    assert dict(facts_of(job, "ready", 0, None))["crashes"] == "4"
+    suspect = replace(job, suspicion=Suspicion(sessions=1, processes=2))
+    shown = dict(facts_of(suspect, "ready", 0, None))["crashes"]
+    assert shown == "4; lost since its last attempt that ended: 1 worker, 2 processes of its own; it runs alone"

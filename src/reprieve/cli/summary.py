@@ -67,9 +67,9 @@ def facts_of(job: Job, status: Status, now: int, progress: bytes | None) -> Iter
     yield "group", job.group
     yield "key", job.key
     yield "priority", str(job.priority)
-    yield "crashes", str(job.crashes) if job.crashes else ""
+    yield "crashes", _crashes(job)
     yield "snoozes", str(job.snoozes) if job.snoozes else ""
-    yield "deadline", "" if job.deadline_at is None else both(job.deadline_at, now)
+    yield "deadline", _deadline(job, now)
     yield from _headers_of(job, now)
     yield "worker", job.session
     yield "progress", "" if progress is None else progress.decode("utf-8", "replace")
@@ -82,6 +82,25 @@ def facts_of(job: Job, status: Status, now: int, progress: bytes | None) -> Iter
         yield "error kind", f"{cause.kind}, of the {cause.scope}{f', by rule {cause.rule}' if cause.rule else ''}"
         yield "attempt took", "" if cause.duration is None else spell(cause.duration)
         yield "fingerprint", cause.fingerprint
+
+
+def _crashes(job: Job) -> str:
+    """Return how often a worker died with a job, and what was lost since an attempt last ended by itself."""
+    if job.suspicion is None:
+        return str(job.crashes) if job.crashes else ""
+    lost = job.suspicion
+    parts = [f"{lost.sessions} worker{'s' * (lost.sessions > 1)}"] if lost.sessions else []
+    parts += [f"{lost.processes} process{'es' * (lost.processes > 1)} of its own"] if lost.processes else []
+    return f"{job.crashes}; lost since its last attempt that ended: {', '.join(parts)}; it runs alone"
+
+
+def _deadline(job: Job, now: int) -> str:
+    """Return until when a job may run, how long that is, and since when it counts if that is not the enqueue."""
+    if job.deadline_at is None:
+        return ""
+    from_at = job.created_at if job.deadline_from_at is None else job.deadline_from_at
+    since = "" if job.deadline_from_at is None else f" from {clock_time(from_at, now)}"
+    return f"{both(job.deadline_at, now)}, {length(job.deadline_at - from_at)}{since}"
 
 
 def _headers_of(job: Job, now: int) -> Iterator[tuple[str, Cell]]:
