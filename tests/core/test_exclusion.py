@@ -1,6 +1,6 @@
 """What a claim skips of excluded tasks: how much, which part of the rest, and when it looks again."""
 
-from reprieve.core.fairness.candidates import BlockReason, FairnessState, Lane, Tenant, Weights
+from reprieve.core.fairness.candidates import BlockReason, Capacity, FairnessState, Lane, Tenant, Weights
 from reprieve.core.fairness.choice import Choice
 from reprieve.core.fairness.exclusion import Exclusion, turn_of
 from reprieve.core.fairness.settings import FairnessSettings
@@ -20,7 +20,7 @@ def tenant(number: int, *lanes: Lane, running: int = 0, has_excluded: bool = Fal
 
 
 def choose(*tenants: Tenant, slots: int = 10) -> Choice:
-    choice = Choice(FairnessState(0, 0, 0, 0, 0), limits(99), slots=slots, now=NOW)
+    choice = Choice(FairnessState(0, 0, 0, 0, 0), limits(99), capacity=Capacity(slots, 0), now=NOW)
     choice.add(tenants, None)
     while need := choice.run(slots):
         assert need == "weights"
@@ -42,13 +42,14 @@ def test_claim_that_saw_everything_looks_again_after_a_second() -> None:
 
 def test_claim_that_saw_one_of_several_parts_looks_again_sooner() -> None:
     exclusion = Exclusion({1}, 7, SETTINGS)
+    far = []
     for _ in range(4):
-        assert not exclusion.is_far
+        far.append(exclusion.is_far)
         exclusion.skip(is_whole_tenant=True)
     exclusion.skip(is_whole_tenant=False)
-    assert exclusion.is_far
+    far.append(exclusion.is_far)
     assert exclusion.jump(20) in range(0, 20, 4)
-    assert not exclusion.is_far
+    assert [*far, exclusion.is_far] == [False] * 4 + [True, False]
     assert exclusion.next_at(NOW, has_picks=False) == NOW + 200
     assert exclusion.next_at(NOW, has_picks=True) == NOW, "where there is something to do, it goes on at once"
 

@@ -7,9 +7,10 @@ A job goes through three parts, in this order:
 3. settle: `settlement.settle(job, outcome)` returns the change for the next claim.
 
 `Worker` runs many jobs at once and fetches ahead; `testing.drain` runs one job after the other. Both keep `gates` fresh
-(`refresh`) and share them (`share_all`, or the loop `run`), and run two loops in the background: `progress.run` writes
-what tasks report, `cancel_requests.watch` ends attempts that are asked to stop. The caller opens the session with a
-heartbeat, keeps it alive, ends it, and calls `attempts.close()` last.
+(`refresh`) and share them (`share_all`, or the loop `run`), give back the jobs that `unknown_tasks.remove_from` takes
+out of a claim, and run loops in the background: `progress.run` writes what tasks report, `cancel_requests.watch` ends
+attempts that are asked to stop, `unknown_tasks.run` warns. The caller opens the session with a heartbeat, keeps it
+alive, ends it, and calls `attempts.close()` last.
 """
 
 from collections.abc import Sequence
@@ -26,6 +27,7 @@ from reprieve.worker.progress import Progress
 from reprieve.worker.runner import Isolation, Runner
 from reprieve.worker.settlement import Settlement
 from reprieve.worker.supervised_loop import CHILD_SILENCE_SECONDS, Outage
+from reprieve.worker.unknown_tasks import UnknownTasks
 from reprieve.worker.worker_context import WorkerContext
 
 
@@ -39,6 +41,7 @@ class WorkerParts:
     gates: Gates
     progress: Progress
     cancel_requests: CancelRequests
+    unknown_tasks: UnknownTasks
     outage: Outage
     """Shared by everything here that calls the store, so that an outage is logged once."""
 
@@ -73,12 +76,14 @@ class WorkerParts:
         attempts = Attempts(runner, progress, slots=slots, max_progress_bytes=max_bytes, in_flight=in_flight)
         gates = Gates(store, clock, attempts.under_way)
         settlement = Settlement(registry, gates, clock, max_bytes)
+        unknown_tasks = UnknownTasks(store, clock, registry, context.settings.unknown_after)
         return cls(
-            claims=SessionClaims(store, clock, session, settlement, outage),
+            claims=SessionClaims(store, clock, session, settlement, unknown_tasks, outage),
             attempts=attempts,
             settlement=settlement,
             gates=gates,
             progress=progress,
             cancel_requests=CancelRequests(store, clock, session, attempts),
+            unknown_tasks=unknown_tasks,
             outage=outage,
         )
