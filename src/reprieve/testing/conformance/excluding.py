@@ -118,9 +118,9 @@ async def check_excluded_task_is_within_limits_for_others(store: Store) -> None:
     expect_equal(len((await worker.ask(10, changes=[succeed(leased)])).jobs), 1, "jobs within the limit")
 
 
-async def _find_behind(store: Store, known: list[str], at: int) -> None:
+async def _find_behind(store: Store, known: list[str], at: int, session: str = "old") -> None:
     """Expect that a session which excludes `new` and `newer` gets the other jobs, and does not claim in a loop."""
-    worker = await _old_worker(store, "new", "newer")
+    worker = await _old_worker(store, "new", "newer", session=session)
     found: list[str] = []
     for _ in range(MAX_CLAIMS):
         claimed = await worker.ask(10, at)
@@ -164,6 +164,10 @@ async def check_many_excluded_lanes_hide_no_other(store: Store) -> None:
         await enqueue(store, *jobs[start : start + 1_000])
     known = await enqueue(store, *new_jobs(store, 3), new_job(store, priority=LOW), new_job(store, group="g"))
     await _find_behind(store, known, START)
+    for number in range(3):
+        # A lane that was served goes behind all that were not.
+        known = await enqueue(store, *new_jobs(store, 2, priority=HIGH, group="known"))
+        await _find_behind(store, known, START, f"old-{number}")
 
 
 async def check_claim_excludes_as_many_tasks_as_it_may(store: Store) -> None:
