@@ -50,6 +50,8 @@ class Settings(Record):
     lease: float = 15.0
     heartbeat: float = 5.0
     stuck_after: float = 1_800.0
+    unknown_after: float = 3_600.0
+    """How long a job waits for a worker that knows its task, while there is none, before it is dead."""
     grace: float = 30.0
     """How long a worker that is told to stop lets running jobs finish."""
     succeeded_kept: int = 1_000
@@ -62,9 +64,9 @@ class Settings(Record):
 
     def __post_init__(self) -> None:
         """Raise `InvalidSetting` for values out of range, and for values that contradict each other."""
-        for name in ("lease", "heartbeat", "stuck_after", "grace", "succeeded_kept_for"):
+        for name in ("lease", "heartbeat", "stuck_after", "unknown_after", "grace", "succeeded_kept_for"):
             self._put(name, _seconds(getattr(self, name), name))
-        for name in ("lease", "heartbeat", "stuck_after"):
+        for name in ("lease", "heartbeat", "stuck_after", "unknown_after"):
             if not getattr(self, name):
                 message = f"{name} must be more than 0 s, got 0 s"
                 raise InvalidSetting(message)
@@ -278,6 +280,7 @@ _PARSERS: dict[str, Callable[[object], Any]] = {
     "lease": _duration,
     "heartbeat": _duration,
     "stuck_after": _duration,
+    "unknown_after": _duration,
     "grace": _duration,
     "succeeded_kept": _whole(0),
     "succeeded_kept_for": _duration,

@@ -150,6 +150,7 @@ def test_the_file_may_be_named_elsewhere(tmp_path: Path) -> None:
         ("lease = 0\nheartbeat = 0", "lease must be more than 0 s, got 0 s"),
         ("heartbeat = 0", "heartbeat must be more than 0 s"),
         ("stuck_after = 0", "stuck_after must be more than 0 s"),
+        ("unknown_after = 0", "unknown_after must be more than 0 s"),
         ("slots = 0", "must be a whole number of 1 or more, got 0"),
     ],
 )

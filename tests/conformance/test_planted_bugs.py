@@ -236,6 +236,27 @@ BUGS = (
         "pass",
         "tally_follows_every_move",
     ),
+    Bug(
+        "jobs of excluded tasks are leased",
+        "candidates.py",
+        "skip_excluded(self._exclusion, lanes, self)",
+        "pass",
+        "claim_leases_no_job_of_an_excluded_task",
+    ),
+    Bug(
+        "a tenant whose jobs a session excludes is forgotten",
+        "candidates.py",
+        "has_more, has_excluded = open_lanes.has_more, open_lanes.has_excluded",
+        "has_more, has_excluded = open_lanes.has_more, False",
+        "excluded_jobs_stay_for_other_sessions",
+    ),
+    Bug(
+        "a claim never looks beyond the first excluded tenants",
+        "candidates.py",
+        "if not skip:",
+        "if True:",
+        "many_excluded_tenants_hide_no_other",
+    ),
 )
 
 

@@ -177,6 +177,27 @@ BUGS = (
         "",
         "repeated_enqueue_leaves_a_job_that_moved_on_alone",
     ),
+    Bug(
+        "jobs of excluded tasks are leased",
+        "lua/candidates.lua",
+        "skip_excluded(exclusion, some, lists)",
+        "",
+        "claim_leases_no_job_of_an_excluded_task",
+    ),
+    Bug(
+        "a claim that skips jobs does not look again",
+        "lua/claim.lua",
+        "note(exclusion and look_again_at(exclusion, now, choice.picks[1]))",
+        "",
+        "claim_that_skips_jobs_is_due_again_within_a_second_and_not_at_once",
+    ),
+    Bug(
+        "a claim always looks at the first lanes of a tenant",
+        "lua/exclusion.lua",
+        "if parts <= 1 then",
+        "if true then",
+        "many_excluded_lanes_hide_no_other",
+    ),
 )
 
 

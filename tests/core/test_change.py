@@ -191,6 +191,19 @@ def test_a_job_whose_time_is_up_dies_with_its_last_cause() -> None:
     assert (never_ran.cause.reason, never_ran.cause.code) == ("its deadline passed before it could run", "expired")
 
 
+def test_a_job_whose_task_no_worker_knows_dies_when_it_has_been_ready_for_long_enough() -> None:
+    assert change.end_unknown(WAITING, 3_600.0, WAITING.due_at + 3_599_999) is None
+    made = change.end_unknown(WAITING, 3_600.0, WAITING.due_at + 3_600_000)
+    assert made is not None
+    assert (made.job.state, made.job.death, made.job.charged) == ("dead", "unknown_task", 0)
+    assert made.job.cause is not None
+    assert made.job.cause.reason == (
+        f"no live worker has known a task named {WAITING.task!r} for 1h; deploy the code that has it, then retry"
+    )
+    retried = change.retry(made.job, ANA, made.event.at, STUCK_AFTER_SECONDS).job
+    assert (retried.state, retried.due_at, retried.granted) == ("waiting", made.event.at, 0)
+
+
 NAMES: list[tuple[Move, str]] = [
     (Succeed(), "JobSucceeded"),
     (Retry(due_at=NOW, cause=CAUSE, delay=1), "RetryScheduled"),

@@ -1,8 +1,8 @@
 """What a claim skips of excluded tasks: how much, which part of the rest, and when it looks again."""
 
-from reprieve.core.fairness.candidates import BlockReason, FairnessState, Lane, Tenant, Weights
+from reprieve.core.fairness.candidates import BlockReason, Capacity, FairnessState, Lane, Tenant, Weights
 from reprieve.core.fairness.choice import Choice
-from reprieve.core.fairness.exclusion import Exclusion, turn_of
+from reprieve.core.fairness.exclusion import AT_END, Exclusion, turn_of
 from reprieve.core.fairness.settings import FairnessSettings
 from reprieve.core.fairness.updates import tenant_updates
 from reprieve.core.limits import Limits
@@ -20,7 +20,7 @@ def tenant(number: int, *lanes: Lane, running: int = 0, has_excluded: bool = Fal
 
 
 def choose(*tenants: Tenant, slots: int = 10) -> Choice:
-    choice = Choice(FairnessState(0, 0, 0, 0, 0), limits(99), slots=slots, now=NOW)
+    choice = Choice(FairnessState(0, 0, 0, 0, 0), limits(99), capacity=Capacity(slots, 0), now=NOW)
     choice.add(tenants, None)
     while need := choice.run(slots):
         assert need == "weights"
@@ -42,14 +42,15 @@ def test_claim_that_saw_everything_looks_again_after_a_second() -> None:
 
 def test_claim_that_saw_one_of_several_parts_looks_again_sooner() -> None:
     exclusion = Exclusion({1}, 7, SETTINGS)
+    far = []
     for _ in range(4):
-        assert not exclusion.is_far
+        far.append(exclusion.is_far)
         exclusion.skip(is_whole_tenant=True)
     exclusion.skip(is_whole_tenant=False)
-    assert exclusion.is_far
+    far.append(exclusion.is_far)
     assert exclusion.jump(20) in range(0, 20, 4)
-    assert not exclusion.is_far
-    assert exclusion.next_at(NOW, has_picks=False) == NOW + 200
+    assert [*far, exclusion.is_far] == [False] * 4 + [True, False]
+    assert exclusion.next_at(NOW, has_picks=False) == NOW + 100
     assert exclusion.next_at(NOW, has_picks=True) == NOW, "where there is something to do, it goes on at once"
 
 
@@ -69,7 +70,7 @@ def test_claim_jumps_once() -> None:
 def test_every_part_of_the_tenants_and_lanes_is_seen_whichever_claims_ask() -> None:
     for stride in (1, 2, 3, 7, 64):
         seen = set()
-        for number in range(1, 40 * 25 * stride, stride):
+        for number in range(1, 40 * 50 * stride, stride):
             exclusion = Exclusion({1}, number, SETTINGS)
             _, (skip,) = exclusion.lane_part([1_000])
             seen.add((exclusion.jump(40), skip))
@@ -77,10 +78,18 @@ def test_every_part_of_the_tenants_and_lanes_is_seen_whichever_claims_ask() -> N
         assert seen == {(tenants, lanes) for tenants in range(0, 40, 4) for lanes in range(0, 1_000, 200)}, stride
 
 
+def test_half_of_the_claims_look_at_the_end_where_those_stand_that_are_served() -> None:
+    tenants = [Exclusion({1}, number, SETTINGS).jump(41) for number in range(1_000)]
+    assert 450 < tenants.count(37) < 550
+    lanes = [Exclusion({1}, number, SETTINGS).lane_part([401])[1] for number in range(1_000)]
+    assert 450 < lanes.count([201]) < 550
+    assert Exclusion({1}, 0, SETTINGS).jump(3) == 0
+
+
 def test_lanes_looked_through_are_bounded_for_all_tenants_together() -> None:
     assert Exclusion({1}, 0, SETTINGS).lane_part([50, 60])[0] == 100
     assert Exclusion({1}, 0, SETTINGS).lane_part([50] * 1_000)[0] == 10
-    assert turn_of(0) == (0, 0)
+    assert turn_of(0) == (AT_END, AT_END)
 
 
 def test_tenant_with_nothing_but_excluded_lanes_stays_a_candidate() -> None:

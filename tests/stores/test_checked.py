@@ -32,7 +32,7 @@ from reprieve.stores.checked import CheckedStore, checked
 from reprieve.stores.forwarding import ForwardingStore
 from reprieve.stores.open import open_store
 from reprieve.stores.postgres import PostgresStore
-from reprieve.stores.protocol import MAX_PAYLOAD_BYTES, Annotation, Filter, LimitUpdate, Store, Subject
+from reprieve.stores.protocol import MAX_PAYLOAD_BYTES, Annotation, Claim, Filter, LimitUpdate, Store, Subject
 from reprieve.stores.redis import RedisStore
 from reprieve.stores.sqlite import SqliteStore
 from reprieve.testing import FaultyStore
@@ -349,6 +349,21 @@ async def test_error_that_all_would_get_is_not_asked_for_one_by_one(store: Check
 async def test_enqueue_of_no_jobs_asks_the_store_nothing(store: CheckedStore, own: OwnStore) -> None:
     assert await store.enqueue([], START) == []
     assert own.batches == []
+
+
+# excluded tasks
+
+
+async def test_a_claim_that_excludes_too_many_tasks_is_refused(store: CheckedStore) -> None:
+    claim = Claim(session="one", number=1, now=START, exclude=tuple(f"task-{number}" for number in range(10_001)))
+    with pytest.raises(ValidationError, match="a claim can exclude 10,000 tasks at most, got 10,001"):
+        await store.claim(claim)
+
+
+async def test_a_claim_that_excludes_what_is_no_text_is_refused(store: CheckedStore) -> None:
+    claim = Claim(session="one", number=1, now=START, exclude=("new", 7))  # type: ignore[arg-type] # a mistake
+    with pytest.raises(ValidationError, match="excluded task must be text, got 7"):
+        await store.claim(claim)
 
 
 # capabilities

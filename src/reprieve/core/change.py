@@ -6,7 +6,7 @@ Workers, recovery, people and expiry all make their changes here; the store appl
 from msgspec.structs import force_setattr, replace
 
 from reprieve.core.decide import Decision
-from reprieve.core.duration import milliseconds, seconds
+from reprieve.core.duration import milliseconds, seconds, spell
 from reprieve.core.events import Event
 from reprieve.core.job import CancelRequest, Cause, Job, Signed
 from reprieve.core.move import Cancel, Dead, ManualRetry, Move, Park, Retry, Revive, Start, evolve
@@ -132,3 +132,17 @@ def expire(job: Job, now: int) -> Change:
     """Return the change that ends a waiting job past its `expires_at`; the cause of its last failure stays."""
     cause = job.cause or Cause(reason="its deadline passed before it could run", code="expired", rule="deadline")
     return make(job, Dead(death="expired", cause=cause), now)
+
+
+def end_unknown(job: Job, unknown_after: float, now: int) -> Change | None:
+    """Return the change that ends a ready job whose task no live worker has known for `unknown_after` seconds.
+
+    Return None for a job that has not been ready for that long: every job waits so long for a worker.
+    """
+    if now < job.due_at + milliseconds(unknown_after):
+        return None
+    reason = (
+        f"no live worker has known a task named {job.task!r} for {spell(unknown_after)}; "
+        "deploy the code that has it, then retry"
+    )
+    return make(job, Dead(death="unknown_task", cause=Cause(reason=reason, code="unknown_task")), now)

@@ -19,7 +19,7 @@ MAX_ENTRIES = 10_000
 Time: TypeAlias = Annotated[datetime, msgspec.Meta(tz=True)]
 """A time with its time zone."""
 
-_MAY_NEVER_HAVE_RUN: frozenset[Death] = frozenset({"expired", "undecodable", "manual"})
+_MAY_NEVER_HAVE_RUN: frozenset[Death] = frozenset({"expired", "undecodable", "unknown_task", "manual"})
 
 
 class DeadLetter(Record, omit_defaults=False):

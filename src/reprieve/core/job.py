@@ -18,7 +18,9 @@ State: TypeAlias = Literal["waiting", "running", "succeeded", "dead", "cancelled
 Wait: TypeAlias = Literal["turn", "schedule", "retry", "gate", "budget"]
 """What a waiting job waits for: its turn, a time set by its caller, a retry, its dependency, or a budget."""
 
-Death: TypeAlias = Literal["exhausted", "permanent", "expired", "poison", "futile", "undecodable", "manual"]
+Death: TypeAlias = Literal[
+    "exhausted", "permanent", "expired", "poison", "futile", "undecodable", "unknown_task", "manual"
+]
 """Why a job is dead."""
 
 HIGH, NORMAL, LOW = 1, 5, 9

@@ -21,7 +21,7 @@ from reprieve.errors import EndlessDrain, ReprieveError
 from reprieve.producer import repeat_while_unreachable
 from reprieve.rng import bits
 from reprieve.signals import Signal
-from reprieve.stores.protocol import Filter, Heartbeat, Store, Tally
+from reprieve.stores.protocol import Claimed, Filter, Heartbeat, Store, Tally
 from reprieve.testing.clock import FakeClock
 from reprieve.testing.drained import Attempted, Drained, attempted, failure_of
 from reprieve.worker.expiry import expire_some
@@ -121,6 +121,11 @@ class Drain:
         self._store = app.store
         self._clock = app.clock
         self._queues = app.registry.queues()
+        self._tasks = tuple(declaration.name for declaration in app.registry)
+        self._unknown_tasks = self._parts.unknown_tasks
+        self._unknown_after = app.settings.unknown_after
+        self._unknown_until = 0
+        """How far the clock may jump for jobs of unknown tasks, which are dead by then."""
         self._recovery = Recovery(app.store, app.clock, app.registry, app.settings.heartbeat)
         self._until = until
         self._at_most = at_most
@@ -137,7 +142,12 @@ class Drain:
     async def open(self) -> None:
         """Open the session, with a lease that no jump of the clock ends."""
         heartbeat = Heartbeat(
-            session=self._session, now=self._clock.now(), lease=MAX_DURATION_SECONDS, slots=1, is_new=True
+            session=self._session,
+            now=self._clock.now(),
+            lease=MAX_DURATION_SECONDS,
+            slots=1,
+            is_new=True,
+            tasks=self._tasks,
         )
         await repeat_while_unreachable(lambda: self._store.heartbeat(heartbeat))
         await repeat_while_unreachable(self._parts.gates.refresh)
@@ -185,7 +195,7 @@ class Drain:
             await repeat_while_unreachable(self._parts.gates.share_all)
             claimed = await claims.claim(self._queues, 1, changes)
             changes = [await self._settle(job) for job in claimed.jobs]
-            if not changes and not await self._find_more() and not self._jump(claimed.next_at):
+            if not changes and not await self._find_more() and not self._jump(await self._next_at(claimed)):
                 return
         await repeat_while_unreachable(self._parts.gates.share_all)
         await claims.claim(self._queues, 0, changes)
@@ -195,6 +205,9 @@ class Drain:
         settlement, self._empty_claims = self._parts.settlement, 0
         if len(self._attempts) >= self._at_most:
             self._is_over = self._is_endless = True
+            return settlement.settle(job, Interrupted(started=False))
+        if self._unknown_tasks.remove_from([job]):
+            self._unknown_until = self._clock.now() + milliseconds(2 * self._unknown_after)
             return settlement.settle(job, Interrupted(started=False))
         job, outcome = await self._attempt(job)
         change = settlement.settle(job, outcome)
@@ -234,6 +247,20 @@ class Drain:
         self._queues = queues
         await expire_all(self._store, self._clock)
         return await repeat_while_unreachable(self._recovery.recover) > 0 or is_new
+
+    async def _next_at(self, claimed: Claimed) -> int | None:
+        """Return when to claim again; if only jobs of unknown tasks wait, when these are checked."""
+        unknown = self._unknown_tasks
+        if unknown.next_check_at is not None and unknown.next_check_at <= self._clock.now():
+            await repeat_while_unreachable(unknown.check)
+        if unknown.next_check_at is None:
+            return claimed.next_at
+        wanted = Filter(statuses=frozenset({"ready", "scheduled", "retrying", "parked"}))
+        now = self._clock.now()
+        waiting = await repeat_while_unreachable(lambda: self._store.tally("task", wanted, now))
+        if waiting.keys() - set(unknown.exclude):
+            return claimed.next_at
+        return unknown.next_check_at if unknown.next_check_at <= self._unknown_until else None
 
     def _jump(self, next_at: int | None) -> bool:
         """Set the clock to the moment of the next job or probe; return whether there is one."""

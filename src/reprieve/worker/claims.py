@@ -13,6 +13,7 @@ from reprieve.worker.job_logging import log_refused
 from reprieve.worker.prefetch import ClaimTime
 from reprieve.worker.settlement import Settlement
 from reprieve.worker.supervised_loop import LoopBackoff, Outage
+from reprieve.worker.unknown_tasks import UnknownTasks
 
 T = TypeVar("T")
 
@@ -24,13 +25,20 @@ class SessionClaims:
     """Makes the claims of one session, one at a time, and numbers them: the store recognises a repeated claim."""
 
     def __init__(
-        self, store: Store, clock: Clock, session: str, settlement: Settlement, outage: Outage | None = None
+        self,
+        store: Store,
+        clock: Clock,
+        session: str,
+        settlement: Settlement,
+        unknown_tasks: UnknownTasks,
+        outage: Outage | None = None,
     ) -> None:
         """Begin to number the claims; `outage` is shared with the other loops of the process.
 
-        `settlement` settles as failed what the store cannot write.
+        `settlement` settles as failed what the store cannot write. Claims exclude the unknown tasks.
         """
         self._settlement = settlement
+        self._unknown_tasks = unknown_tasks
         self._outage = outage
         self._store = store
         self._clock = clock
@@ -84,7 +92,13 @@ class SessionClaims:
     async def _claim(self, queues: Sequence[str], limit: int, changes: tuple[Change, ...]) -> Claimed:
         self._number += 1
         claim = Claim(
-            session=self._session, number=self._number, now=0, queues=tuple(queues), limit=limit, changes=changes
+            session=self._session,
+            number=self._number,
+            now=0,
+            queues=tuple(queues),
+            limit=limit,
+            changes=changes,
+            exclude=self._unknown_tasks.exclude,
         )
 
         async def call() -> Claimed:

@@ -8,8 +8,9 @@ A job goes through three parts, in this order:
 
 `Worker` runs many jobs at once and fetches ahead; `testing.drain` runs one job after the other. Both keep `gates` fresh
 (`refresh`) and share them (`share_all`, or the loop `run`), write what failures look like (`failures.write`, or its
-loop `run`), and run two loops in the background: `progress.run` writes what tasks report, `cancel_requests.watch` ends
-attempts that are asked to stop. The caller opens the session with a heartbeat, keeps it alive, ends it, and calls
+loop `run`), give back the jobs that `unknown_tasks.remove_from` takes out of a claim, and run loops in the background:
+`progress.run` writes what tasks report, `cancel_requests.watch` ends attempts that are asked to stop,
+`unknown_tasks.run` warns. The caller opens the session with a heartbeat, keeps it alive, ends it, and calls
 `attempts.close()` last.
 """
 
@@ -28,6 +29,7 @@ from reprieve.worker.progress import Progress
 from reprieve.worker.runner import Isolation, Runner
 from reprieve.worker.settlement import Settlement
 from reprieve.worker.supervised_loop import CHILD_SILENCE_SECONDS, Outage
+from reprieve.worker.unknown_tasks import UnknownTasks
 from reprieve.worker.worker_context import WorkerContext
 
 
@@ -42,6 +44,7 @@ class WorkerParts:
     progress: Progress
     failures: FailureGroups
     cancel_requests: CancelRequests
+    unknown_tasks: UnknownTasks
     outage: Outage
     """Shared by everything here that calls the store, so that an outage is logged once."""
 
@@ -78,13 +81,15 @@ class WorkerParts:
         failures = FailureGroups(store, clock)
         runner.wants_full_traceback = failures.is_new
         settlement = Settlement(registry, gates, clock, max_bytes, failures)
+        unknown_tasks = UnknownTasks(store, clock, registry, context.settings.unknown_after)
         return cls(
-            claims=SessionClaims(store, clock, session, settlement, outage),
+            claims=SessionClaims(store, clock, session, settlement, unknown_tasks, outage),
             attempts=attempts,
             settlement=settlement,
             gates=gates,
             progress=progress,
             failures=failures,
             cancel_requests=CancelRequests(store, clock, session, attempts),
+            unknown_tasks=unknown_tasks,
             outage=outage,
         )

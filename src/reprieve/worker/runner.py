@@ -16,7 +16,7 @@ from reprieve.context import Running, enter
 from reprieve.core.classify import judge
 from reprieve.core.failure import Failure
 from reprieve.core.job import Job
-from reprieve.core.outcome import Failed, Outcome, Snoozed, Stopped, Succeeded, overran, undecodable
+from reprieve.core.outcome import Failed, Interrupted, Outcome, Snoozed, Stopped, Succeeded, overran, undecodable
 from reprieve.core.policy import Policy
 from reprieve.core.unreadable import unreadable_record
 from reprieve.core.verdict import Verdict
@@ -95,20 +95,11 @@ class Runner:
             return undecodable(record.reason)
         declaration = self._registry.find(job.task)
         if declaration is None:
-            return undecodable(self._unknown(job.task))
+            # For a worker that knows the task.
+            return Interrupted(started=False)
         if self._isolation is not None and _wants_isolation(declaration, job):
             return await self._isolation.run(declaration, running)
         return await self.run_here(declaration, running)
-
-    def _unknown(self, task: str) -> str:
-        """Return why a task cannot run, and which task may be meant: a module can be imported under another name."""
-        alike = [one.name for one in self._registry if one.name.endswith(f".{task}") or task.endswith(f".{one.name}")]
-        if alike:
-            return (
-                f"no task is named {task!r} in this worker, but {alike[0]!r} is; enqueue from, and start the worker "
-                "in, the same folder, or give the task a name, then retry"
-            )
-        return f"no task is named {task!r} in this worker; deploy the code that has it, then retry"
 
     async def run_here(self, declaration: Declaration, running: Running) -> Outcome:
         """Make one attempt in this process."""

@@ -69,6 +69,7 @@ class Worker:
             self.parts.settlement,
             self.parts.gates,
         )
+        self._unknown_tasks = self.parts.unknown_tasks
         self._store = context.store
         self._clock = context.clock
         self._queues = tuple(queues) or context.registry.queues()
@@ -152,7 +153,10 @@ class Worker:
             # A store may lease fewer jobs than it was asked for; then `next_at` says that there are more.
             is_more = claimed.next_at is not None and claimed.next_at <= self._clock.now()
             self._may_claim = len(claimed.jobs) == limit or (is_more and bool(claimed.jobs))
-        self._prefetched.add(self._new_jobs(claimed, changes, outcomes), ticks())
+        new = self._new_jobs(claimed, changes, outcomes)
+        for job in self._unknown_tasks.remove_from(new):
+            self._settle(job, Interrupted(started=False))
+        self._prefetched.add(new, ticks())
         if self._is_stopping:
             self._give_back(lambda _: True)
         self._start()
@@ -294,6 +298,7 @@ class Worker:
             "looking for cancel requests": lambda: self.parts.cancel_requests.watch(self._queues),
             "writing progress": self.parts.progress.run,
             "describing failures": self.parts.failures.run,
+            "checking unknown tasks": self._unknown_tasks.run,
             "tidying": self._tidy,
         }
 

@@ -45,6 +45,7 @@ ORDER = {
     "job_given_back_before_its_start_keeps_its_place",
     "job_given_back_after_its_start_goes_behind_those_that_wait",
     "job_that_is_cancelled_in_the_middle_changes_no_order",
+    "excluded_jobs_stay_in_their_order",
 }
 """Who comes first is decided in each partition by itself."""
 

@@ -13,17 +13,28 @@ _TENANT_STEP, _LANE_STEP, _STEPS = 49_473, 37_345, 65_536
 """Which part a claim looks at follows from its number. These steps spread the parts of tenants and of lanes evenly and
 independently of each other, even if only every second or third claim of a session asks."""
 
+_END_SHARE = 0.5
+"""The share of the claims that look at the end; the others look at one part after the other."""
+
 
 class Turn(NamedTuple):
-    """Which part a claim looks at, from 0 to below 1 of all parts: of tenants, and of the lanes of one tenant."""
+    """Which part a claim looks at, of tenants and of the lanes of one: from 0 to below 1 of all parts, or `AT_END`."""
 
     tenants: float
     lanes: float
 
 
+AT_END = -1.0
+
+
 def turn_of(number: int) -> Turn:
     """Return which parts the claim with this number looks at."""
-    return Turn(number * _TENANT_STEP % _STEPS / _STEPS, number * _LANE_STEP % _STEPS / _STEPS)
+    return Turn(_turn(number, _TENANT_STEP), _turn(number, _LANE_STEP))
+
+
+def _turn(number: int, step: int) -> float:
+    share = number * step % _STEPS / _STEPS
+    return AT_END if share < _END_SHARE else (share - _END_SHARE) / (1 - _END_SHARE)
 
 
 class Exclusion:
@@ -63,9 +74,13 @@ class Exclusion:
         return size, [self._part(count, size, self._turn.lanes) for count in counts]
 
     def _part(self, count: int, size: int, turn: float) -> int:
-        parts = max(1, -(-count // size))
-        self._parts = max(self._parts, parts)
-        return size * int(turn * parts)
+        """Return how many of `count` items to leave out before the `size` items that this claim looks at."""
+        parts = -(-count // size)
+        if parts <= 1:
+            return 0
+        self._parts = max(self._parts, 2 * parts)
+        # Tenants and lanes that are served stand at the end, behind all that are not.
+        return count - size if turn == AT_END else size * int(turn * parts)
 
     def next_at(self, now: int, *, has_picks: bool) -> int | None:
         """Return when the session looks again; None if nothing was skipped."""

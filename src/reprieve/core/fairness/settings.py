@@ -28,7 +28,7 @@ class FairnessSettings(Record):
     max_tenants_read: int = 24
     """Tenants that a claim on Redis reads at once. SQL stores read as many as the claim may take, and two. The picks
     are the same."""
-    max_excluded_tenants: int = 256
+    max_excluded_tenants: int = 128
     """Tenants with nothing but excluded lanes that a claim passes over in the fair order, and again elsewhere in it."""
     max_excluded_lanes: int = 4_096
     """Open lanes that a claim looks through for one that is not excluded, where a tenant has more than it reads."""

@@ -3,7 +3,8 @@
 --
 -- An exclusion is a table for one queue:
 --   tasks          the excluded tasks, as a set
---   tenants, lanes which part of them the claim looks at, where there are more than it may skip: from 0 to below 1
+--   tenants, lanes which part of them the claim looks at, where there are more than it may skip: from 0 to below 1, or
+--                  -1 for the end
 --
 -- needs calls: tag, call, floor, max, sub
 -- exports: new_exclusion, jump, skip_excluded, look_again_at
@@ -16,11 +17,15 @@ function new_exclusion(tasks, tenants, lanes, settings)
   }
 end
 
--- Returns after how many of `count` items to look at `size` of them.
+-- Returns how many of `count` items to leave out before the `size` items that this claim looks at.
 local function part(exclusion, count, size, turn)
-  local parts = max(1, math.ceil(count / size))
-  exclusion.parts = max(exclusion.parts, parts)
-  return size * floor(turn * parts)
+  local parts = math.ceil(count / size)
+  if parts <= 1 then
+    return 0
+  end
+  exclusion.parts = max(exclusion.parts, 2 * parts)
+  -- Tenants and lanes that are served stand at the end, behind all that are not.
+  return turn < 0 and count - size or size * floor(turn * parts)
 end
 
 -- Returns how many of the next `count` candidates to leave out; nil: the claim has read enough of them.
