@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from reprieve import Job, Reprieve, clock
 from reprieve.config import Settings
-from reprieve.stores.protocol import Filter, Heartbeat
+from reprieve.stores.protocol import Claim, Filter, Heartbeat
 from reprieve.testing import FakeClock, drain
 from reprieve.testing.fault import FaultyStore
 from reprieve.worker.unknown_tasks import UnknownTasks
@@ -233,7 +233,16 @@ async def test_ten_thousand_unknown_tasks_are_excluded_and_the_oldest_goes_for_t
     )
 
 
-async def test_a_worker_that_meets_unknown_tasks_does_not_claim_in_a_loop() -> None:
+async def test_a_job_that_is_not_given_back_yet_keeps_its_task_excluded(scene: Scene) -> None:
+    await scene.enqueue()
+    claim = Claim(session="me", number=1, now=scene.clock.now(), queues=("default",), limit=1)
+    scene.unknown.remove_from(list((await scene.app.store.claim(claim)).jobs))
+    await scene.unknown.check()
+    assert scene.unknown.exclude == ("new",)
+
+
+@pytest.mark.parametrize("unknown", [1, 30])
+async def test_a_worker_that_meets_unknown_tasks_does_not_claim_in_a_loop(unknown: int) -> None:
     app = Reprieve("sqlite://:memory:")
     counting = FaultyStore(app.store)
     done: list[int] = []
@@ -245,7 +254,7 @@ async def test_a_worker_that_meets_unknown_tasks_does_not_claim_in_a_loop() -> N
     with app.override(store=counting):
         now = app.clock.now()
         await counting.heartbeat(Heartbeat(session="one", now=now, lease=600.0, slots=2, is_new=True, tasks=("known",)))
-        new = [Job(id=counting.new_id(now, "default"), task="new", created_at=now, due_at=now) for _ in range(30)]
+        new = [Job(id=counting.new_id(now, "default"), task="new", created_at=now, due_at=now) for _ in range(unknown)]
         await counting.enqueue(new, now)
         worker = Worker(app, "one", slots=2)
         running = asyncio.create_task(worker.run())

@@ -20,6 +20,7 @@ from reprieve.core import change
 from reprieve.core.duration import milliseconds
 from reprieve.core.job import Job
 from reprieve.core.record import Record
+from reprieve.core.status import Status
 from reprieve.core.unreadable import unreadable_record
 from reprieve.registry import Registry
 from reprieve.stores.protocol import MAX_EXCLUDED_TASKS, Entry, Filter, Session, Store
@@ -44,8 +45,10 @@ MORE_AFTER_MS = 1_000
 
 _PREFIX = "unknown-task:"
 
+_UNENDED: frozenset[Status] = frozenset({"ready", "scheduled", "retrying", "parked", "running", "stuck"})
 
-class UnknownTask(Record):
+
+class UnknownSince(Record):
     """A task that no live session knows, as an entry of the store says it for all processes."""
 
     queue: str
@@ -57,11 +60,11 @@ class StoredTask(NamedTuple):
     """Such an entry."""
 
     entry: Entry
-    unknown: UnknownTask
+    unknown: UnknownSince
 
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(UnknownTask).decode
+_decode = msgspec.json.Decoder(UnknownSince).decode
 
 
 class UnknownTasks:
@@ -141,7 +144,7 @@ class UnknownTasks:
             if known_by[task]:
                 await self._delete(found)
             elif found is None:
-                await self._create(UnknownTask(queue=queue, task=task, since_at=now))
+                await self._create(UnknownSince(queue=queue, task=task, since_at=now))
             else:
                 await self._end_jobs(found.unknown, now)
         self._update_exclude()
@@ -175,10 +178,10 @@ class UnknownTasks:
         return f"{missing}, nor in any other; deploy the code that has it"
 
     async def _has_jobs(self, queue: str, task: str, now: int) -> bool:
-        wanted = Filter(queue=queue, task=task, statuses=frozenset({"ready", "scheduled", "retrying", "parked"}))
-        return any((await self._store.tally("status", wanted, now)).values())
+        """Whether any job of a task waits, or is leased: the one that was met may not be given back yet."""
+        return any((await self._store.tally("status", Filter(queue=queue, task=task, statuses=_UNENDED), now)).values())
 
-    async def _end_jobs(self, unknown: UnknownTask, now: int) -> None:
+    async def _end_jobs(self, unknown: UnknownSince, now: int) -> None:
         """End the jobs that have been ready for too long while no session knew their task, some at a time."""
         if now < unknown.since_at + milliseconds(self._unknown_after):
             return
@@ -208,7 +211,7 @@ class UnknownTasks:
                 found[unknown.queue, unknown.task] = StoredTask(entry, unknown)
         return found
 
-    async def _create(self, unknown: UnknownTask) -> None:
+    async def _create(self, unknown: UnknownSince) -> None:
         key = _PREFIX + json.dumps([unknown.queue, unknown.task])
         await self._store.compare_and_set(key, 0, _encode(unknown))
 
