@@ -2,12 +2,13 @@
 
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from benchmarks.flow.home import Home
 from benchmarks.flow.side import Side
 from benchmarks.flow.track import SECOND, counted, stamped
+from benchmarks.flow.work import SLOW_SECONDS
 from benchmarks.flow.worker import Pace, working
 
 Found = dict[str, float | None]
@@ -27,10 +28,27 @@ class Sizes:
     stored: int = 100_000
     waiting: int = 1_000_000
     tenants: int = 10_000
+    beside: int = 100
+    """Jobs of a small tenant beside a large one."""
+    hog: int = 60_000
+    """Fast jobs of the tenant that the others are beside."""
+    slow: int = 3_000
+    """The same, of 5 s each."""
 
 
 QUICK = Sizes(
-    backlog=3_000, paced=30, late=20, one=200, crowd=2_000, bulk=5_000, stored=5_000, waiting=20_000, tenants=500
+    backlog=3_000,
+    paced=30,
+    late=20,
+    one=200,
+    crowd=2_000,
+    bulk=5_000,
+    stored=5_000,
+    waiting=20_000,
+    tenants=500,
+    beside=10,
+    hog=3_000,
+    slow=200,
 )
 
 
@@ -108,6 +126,29 @@ def large(side: Side, sizes: Sizes, home: Home) -> Found:
     }
 
 
+def tenants(side: Side, sizes: Sizes, home: Home) -> Found:
+    """Work off backlogs of few and of many tenants, against ten."""
+    if side.name != "reprieve":
+        return {}
+    ten = _pace(side, home, "nothing", sizes.backlog).rate
+    found: Found = {
+        f"tenants.{count}": _pace(side, home, "nothing", sizes.backlog, tenants=count).rate / ten
+        for count in (1, 2, 100)
+    }
+    uneven = _pace(side, home, "nothing", sizes.backlog, tenants=1, beside=sizes.beside)
+    return found | {"tenants.uneven": uneven.rate / ten}
+
+
+def quiet(side: Side, sizes: Sizes, home: Home) -> Found:
+    """Enqueue jobs of small tenants beside a tenant with a large backlog, for 50 slots."""
+    if side.name != "reprieve":
+        return {}
+    wide = replace(side, environ=side.environ | {"REPRIEVE_SLOTS": str(QUIET_SLOTS)})
+    fast = _waits(wide, sizes, home, "nothing", sizes.hog)
+    slow = _waits(wide, sizes, home, "slow", sizes.slow)
+    return {"quiet.fast": percentile(fast, 99), "quiet.slow": percentile(slow, 99)}
+
+
 Measure = Callable[[Side, Sizes, Home], Found]
 MEASURES: dict[str, Measure] = {
     "process": process,
@@ -116,10 +157,14 @@ MEASURES: dict[str, Measure] = {
     "retry": retry,
     "enqueue": enqueue,
     "size": size,
+    "tenants": tenants,
+    "quiet": quiet,
     "large": large,
 }
 EVERYDAY = tuple(name for name in MEASURES if name != "large")
 """What is measured unless told: the large ones take minutes."""
+
+QUIET_SLOTS = 50
 
 
 def percentile(values: Sequence[float], percent: int) -> float:
@@ -144,10 +189,16 @@ def _pace(  # noqa: PLR0913 - the facts of one backlog
     tenants: int = 10,
     processes: int = 1,
     attempts: int = 1,
+    beside: int = 0,
 ) -> Pace:
-    """Work on a backlog. One that is worked off to its end has run every attempt once, and none twice."""
+    """Work on a backlog. One that is worked off to its end has run every attempt once, and none twice.
+
+    `beside` jobs of it belong to two tenants in turn.
+    """
     with home.empty() as place:
-        side.ask(place, "fill", task=task, count=backlog or count, tenants=tenants)
+        side.ask(place, "fill", task=task, count=(backlog or count) - beside, tenants=tenants)
+        if beside:
+            side.ask(place, "fill", task=task, count=beside, tenants=2)
         with working(side, place, processes) as worker:
             pace = worker.pace(count * attempts)
             if worker.wait_until(lambda: counted(place.folder) >= (backlog or count) * attempts, 1.0):
@@ -170,3 +221,21 @@ def _stamps(side: Side, home: Home, task: str, count: int) -> tuple[list[float],
                 message = f"{side.name} ran only {len(stamped(place.folder))} of {count} jobs"
                 raise TimeoutError(message)
         return calls, [stamp / SECOND * 1e3 for stamp in stamped(place.folder)]
+
+
+def _waits(side: Side, sizes: Sizes, home: Home, task: str, backlog: int) -> list[float]:
+    """Pace jobs of small tenants to a worker that has a backlog of a large one; return the milliseconds they wait.
+
+    The first of them only make the tenants known: a tenant that was alone for a minute has every slot.
+    """
+    with home.empty() as place:
+        side.ask(place, "fill", task=task, count=backlog, tenants=1)
+        with working(side, place) as worker:
+            worker.wait_for(min(backlog, QUIET_SLOTS) // 2)
+            side.ask(place, "pace", task="prompt", count=sizes.paced)
+            if task == "slow":
+                worker.wait_until(lambda: False, SLOW_SECONDS)
+            before = len(stamped(place.folder))
+            side.ask(place, "pace", task="prompt", count=sizes.paced)
+            worker.wait_until(lambda: len(stamped(place.folder)) >= 2 * sizes.paced, 30.0)
+        return [stamp / SECOND * 1e3 for stamp in stamped(place.folder)[max(before, sizes.paced) :]]

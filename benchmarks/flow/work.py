@@ -4,7 +4,10 @@ import time
 
 from benchmarks.flow.track import SECOND, Track
 
-TASKS = ("nothing", "flaky", "prompt", "late")
+TASKS = ("nothing", "flaky", "prompt", "late", "slow")
+SLOW_SECONDS = 5.0
+"""How long a slow job takes, where a side has them."""
+
 RETRY_AFTER = {"flaky": 0.005, "late": 1.0}
 """Those that fail, and the seconds after which they are to run again."""
 

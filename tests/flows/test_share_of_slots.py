@@ -8,19 +8,29 @@ from hypothesis import strategies as st
 
 from reprieve.core.job import Job
 from reprieve.worker.in_flight import InFlightTable
-from reprieve.worker.prefetch import ClaimTime, PrefetchBuffer, is_news, max_running_per_tenant
+from reprieve.worker.prefetch import (
+    ClaimTime,
+    EndRate,
+    PrefetchBuffer,
+    RecentTenants,
+    is_news,
+    max_running_per_tenant,
+)
 
 
 def job(tenant: str, number: int = 0) -> Job:
     return Job(id=f"{tenant}-{number}", task="send", queue="default", created_at=0, due_at=0, tenant=tenant)
 
 
-def started(tenants: str, slots: int, running: str = "") -> str:
+def started(tenants: str, slots: int, running: str = "", *, has_other: bool = False) -> str:
     """Fetch a job for each letter, start what there are slots for; return whose jobs they are, in their order."""
     buffer, busy, order = PrefetchBuffer(), Counter(running), ""
     buffer.add([job(tenant, number) for number, tenant in enumerate(tenants)], 0.0)
     while buffer and busy.total() < slots:
-        next_one = buffer.take(buffer.next(busy, slots))
+        found = buffer.next(busy, slots, lambda _: has_other)
+        if found is None:
+            break
+        next_one = buffer.take(found)
         busy[next_one.tenant] += 1
         order += next_one.tenant
     return order
@@ -43,6 +53,49 @@ def test_a_tenant_with_nine_tenths_of_the_slots_lets_another_pass() -> None:
 def test_a_tenant_whose_jobs_are_all_that_waits_gets_every_slot() -> None:
     assert started("aaaa", 10, running="a" * 8) == "aa"
     assert started("a" * 12, 10) == "a" * 10
+
+
+@pytest.mark.parametrize(("slots", "expected"), [(1, 1), (2, 2), (9, 9), (10, 9), (20, 18), (50, 45)])
+def test_a_tenant_leaves_whole_slots_to_tenants_that_were_active_a_moment_ago(slots: int, expected: int) -> None:
+    assert len(started("a" * 60, slots, has_other=True)) == expected
+    assert started("a" * 60 + "b", 10, running="a" * 9, has_other=True) == "b"
+
+
+def test_a_tenant_counts_as_active_for_a_minute_after_its_last_start() -> None:
+    recent = RecentTenants()
+    assert not recent.has_other("a", 0.0)
+    recent.note("a", 0.0)
+    assert not recent.has_other("a", 1.0)
+    assert recent.has_other("b", 59.9)
+    assert not recent.has_other("b", 60.1)
+    recent.note("b", 10.0)
+    recent.note("a", 20.0)
+    recent.note("a", 65.0)
+    assert recent.has_other("a", 69.9)
+    assert not recent.has_other("a", 70.1)
+
+
+def test_as_many_jobs_are_fetched_ahead_as_end_meanwhile() -> None:
+    rate = EndRate()
+    assert rate.ended_in(0.1, 100.0) == 0
+    for _ in range(20):
+        rate.add()
+    # The first batch of fast jobs took 3 ms: the next may be far larger.
+    assert rate.ended_in(0.1, 100.003) == pytest.approx(667, rel=0.01)
+    for _ in range(30):
+        rate.add()
+    assert rate.ended_in(0.1, 100.5) == pytest.approx(10)
+    assert rate.ended_in(0.1, 101.0) == pytest.approx(0)
+
+
+def test_a_long_silence_does_not_count_when_jobs_are_fast_again() -> None:
+    rate = EndRate()
+    rate.ended_in(0.1, 0.0)
+    rate.add()
+    assert rate.ended_in(0.1, 100.0) < 0.01
+    for _ in range(20):
+        rate.add()
+    assert rate.ended_in(0.1, 100.01) == pytest.approx(200)
 
 
 def test_a_worker_with_one_slot_starts_jobs_in_their_order() -> None:
@@ -68,7 +121,9 @@ def test_jobs_that_are_removed_do_not_count_for_their_tenant_any_more() -> None:
     buffer = PrefetchBuffer()
     buffer.add([job("a", 1), job("b", 2), job("a", 3)], 0.0)
     assert [one.id for one in buffer.remove(lambda one: one.tenant == "b")] == ["b-2"]
-    assert buffer.next({"a": 9}, 10).id == "a-1"
+    found = buffer.next({"a": 9}, 10, lambda _: False)
+    assert found is not None
+    assert found.id == "a-1"
     assert buffer.stale(100.0, ClaimTime()) == {"a-1", "a-3"}
     assert buffer.ids() == {"a-1", "a-3"}
 

@@ -1,5 +1,6 @@
 """Our own side, run by `reprieve worker benchmarks.flow.sides.reprieve:app`. Its store is `REPRIEVE_URL`."""
 
+import asyncio
 import sqlite3
 from datetime import timedelta
 from functools import cache
@@ -7,7 +8,7 @@ from typing import Any
 
 from benchmarks.flow.producer import AsyncProducer
 from benchmarks.flow.track import PAYLOAD
-from benchmarks.flow.work import MOST_ATTEMPTS, RETRY_AFTER, TASKS
+from benchmarks.flow.work import MOST_ATTEMPTS, RETRY_AFTER, SLOW_SECONDS, TASKS
 from benchmarks.flow.work import work as attempt
 from reprieve.app import Reprieve
 from reprieve.context import current_job
@@ -22,6 +23,8 @@ def _declare(name: str) -> Task[[int, str], Any]:
     async def run(sent: int, payload: str) -> None:  # noqa: ARG001 - all tasks take the same
         job = current_job()
         attempt(name, sent, job.id, is_first=job.attempt == 1)
+        if name == "slow":
+            await asyncio.sleep(SLOW_SECONDS)
 
     if name not in RETRY_AFTER:
         return app.task(name=name)(run)

@@ -12,6 +12,7 @@ COMMANDS = {
     "relay": LazyCommand("reprieve.cli.relay:relay", "Move jobs from an outbox to the store."),
     "enqueue": LazyCommand("reprieve.cli.enqueue:enqueue", "Enqueue a job."),
     "jobs": LazyCommand("reprieve.cli.jobs:jobs", "List, show, retry, cancel and watch jobs."),
+    "workers": LazyCommand("reprieve.cli.workers:workers", "List the worker processes that are alive."),
     "presets": LazyCommand("reprieve.cli.presets:presets", "Show the named policies."),
     "classify": LazyCommand("reprieve.cli.classify:classify", "Classify an error, and show what would follow."),
     "config": LazyCommand("reprieve.cli.config:config", "Show every setting, and where it comes from."),

@@ -4,20 +4,15 @@ import json
 from base64 import b64encode
 from typing import Any
 
-import msgspec
-
 from reprieve.core.job import Job
 from reprieve.core.status import Status
 from reprieve.core.unreadable import unreadable_record
+from reprieve.views.fields import all_fields
 
 
 def view(job: Job, status: Status, *, progress: bytes | None = None) -> dict[str, Any]:
     """Return all fields of a job; instants are in milliseconds. The status is the store's."""
-    # An encoded record omits default values; scripts need every field.
-    facts: dict[str, Any] = {
-        field.encode_name: msgspec.to_builtins(getattr(job, field.name)) for field in msgspec.structs.fields(job)
-    }
-    return facts | {
+    return all_fields(job) | {
         "payload": payload_of(job),
         "status": status,
         "progress": None if progress is None else json.loads(progress),

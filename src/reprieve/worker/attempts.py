@@ -16,7 +16,7 @@ from reprieve.core.outcome import Failed, Interrupted, Outcome, Succeeded
 from reprieve.worker.in_flight import InFlightTable
 from reprieve.worker.job_logging import log_started, log_succeeded
 from reprieve.worker.lifespans import START_TIMEOUT_SECONDS
-from reprieve.worker.prefetch import DurationEstimate, count_out
+from reprieve.worker.prefetch import ClaimTime, DurationEstimate, EndRate, RecentTenants, count_out
 from reprieve.worker.progress import Progress
 from reprieve.worker.runner import Runner, failed_by
 
@@ -84,6 +84,8 @@ class Attempts:
         self.by_tenant: Counter[str] = Counter()
         """How many attempts each tenant has under way."""
         self.durations = DurationEstimate()
+        self.ends = EndRate()
+        self.recent_tenants = RecentTenants()
         self.on_slot_freed: Callable[[], None] = lambda: None
         """Called when a thread that could not be stopped has ended."""
         self.before_end: Callable[[], None] = lambda: None
@@ -110,6 +112,7 @@ class Attempts:
             attempt.running.begin = lambda: self._limit(attempt, self._runner.time_limit(job))
         self.running[job.id] = attempt
         self.by_tenant[job.tenant] += 1
+        self.recent_tenants.note(job.tenant, started)
         if job.dependency:
             self._calls[job.dependency] += 1
         if limit <= 0:
@@ -140,6 +143,16 @@ class Attempts:
         """End every attempt; their jobs go back uncharged."""
         for attempt in list(self.running.values()):
             attempt.stop("stopped")
+
+    def jobs_ahead(self, claim: ClaimTime) -> int:
+        """Return how many jobs to fetch ahead: no more than will end meanwhile, whatever most of them take."""
+        most = int(self.ends.ended_in(claim.seconds_ahead, ticks()))
+        return min(most, self.durations.jobs_ahead(self.slots, claim))
+
+    def has_other_tenant(self, tenant: str) -> bool:
+        """Whether another tenant has an attempt under way, or had one a moment ago."""
+        is_alone = len(self.by_tenant) == 1 and tenant in self.by_tenant
+        return not is_alone or self.recent_tenants.has_other(tenant, ticks())
 
     def count_running(self) -> None:
         """Count the running attempts in the duration estimate, before they end."""
@@ -189,6 +202,7 @@ class Attempts:
     def _end(self, attempt: Attempt, outcome: Outcome) -> None:
         job, took = attempt.job, ticks() - attempt.started
         self.durations.add(took)
+        self.ends.add()
         if isinstance(outcome, Succeeded):
             log_succeeded(job, took)
         if attempt.timer is not None:

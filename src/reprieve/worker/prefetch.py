@@ -1,5 +1,6 @@
 """Prefetching: how many jobs a worker fetches before it has a slot for them, and where these jobs wait."""
 
+import math
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 
@@ -17,6 +18,9 @@ MAX_PREFETCHED_JOBS_FAR = 1_000
 
 MAX_WAIT_SECONDS = 1.0
 """Seconds that a prefetched job waits for a slot, besides the time of two claims, before others get it."""
+
+RATE_SECONDS, SAMPLE_SECONDS = 0.5, 0.01
+"""Seconds over which ends of attempts are counted, at least, and between two samples of their number."""
 
 MAX_CLAIM_SECONDS = 5.0
 """Seconds that a claim counts for at most: more is an outage, which says nothing about the next claim."""
@@ -36,6 +40,11 @@ class ClaimTime:
     def add(self, seconds: float) -> None:
         """Count one claim in."""
         self.seconds += (min(seconds, MAX_CLAIM_SECONDS) - self.seconds) * _NEWEST_CLAIM_WEIGHT
+
+    @property
+    def seconds_ahead(self) -> float:
+        """For how many seconds of work jobs are fetched ahead."""
+        return PREFETCH_SECONDS + 2 * self.seconds
 
     @property
     def max_jobs(self) -> int:
@@ -67,7 +76,7 @@ class DurationEstimate:
         """
         if self._seconds is None:
             return 0
-        return min(claim.max_jobs, int(slots * (PREFETCH_SECONDS + 2 * claim.seconds) / max(self._seconds, 1e-6)))
+        return min(claim.max_jobs, int(slots * claim.seconds_ahead / max(self._seconds, 1e-6)))
 
 
 def is_news(prefetch: int, announced: int, slots: int) -> bool:
@@ -75,9 +84,58 @@ def is_news(prefetch: int, announced: int, slots: int) -> bool:
     return abs(prefetch - announced) > max(slots, announced // 2)
 
 
+class EndRate:
+    """How many attempts end in a second, of late. Where slow jobs keep most slots, fast ones end in the others."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self._total = 0
+        self._samples: deque[tuple[float, int]] = deque()
+        """Moments, and how many attempts had ended by then."""
+
+    def add(self) -> None:
+        """Count one attempt that has ended."""
+        self._total += 1
+
+    def ended_in(self, seconds: float, now: float) -> float:
+        """Return how many attempts end in so many seconds, by what ended in the last moment; at least half a second."""
+        samples, since = self._samples, now - max(RATE_SECONDS, seconds)
+        while len(samples) > 1 and samples[0][0] < since:
+            samples.popleft()
+        at, total = samples[0] if samples else (now, self._total)
+        if not samples or now - samples[-1][0] >= SAMPLE_SECONDS:
+            samples.append((now, self._total))
+        return seconds * (self._total - total) / max(now - at, 1e-6)
+
+
+class RecentTenants:
+    """Which tenants were active in this worker a moment ago, as far as it matters: any other than a given one."""
+
+    def __init__(self) -> None:
+        """Begin with no tenant."""
+        self._last: str | None = None
+        self._last_at = self._other_at = -math.inf
+
+    def note(self, tenant: str, now: float) -> None:
+        """Note that a job of a tenant is started."""
+        if tenant != self._last:
+            self._last, self._other_at = tenant, self._last_at
+        self._last_at = now
+
+    def has_other(self, tenant: str, now: float) -> bool:
+        """Whether a job of another tenant was started a moment ago."""
+        at = self._other_at if tenant == self._last else self._last_at
+        return now < at + DEFAULTS.activity_window_seconds
+
+
 def max_running_per_tenant(slots: int) -> int:
     """Return how many slots of a worker one tenant may use while jobs of other tenants wait in it."""
     return max(1, int(slots * DEFAULTS.max_share_of_slots))
+
+
+def max_running_beside_recent(slots: int) -> int:
+    """Return the same for tenants that were active a moment ago: a tenth in whole slots, none of fewer than ten."""
+    return math.ceil(slots * DEFAULTS.max_share_of_slots)
 
 
 def count_out(counter: Counter[str], name: str) -> None:
@@ -110,17 +168,23 @@ class PrefetchBuffer:
         """Return the ids of the jobs that wait."""
         return {job.id for _, job in self._jobs}
 
-    def next(self, running: Mapping[str, int], slots: int) -> Job:
+    def next(self, running: Mapping[str, int], slots: int, has_other: Callable[[str], bool]) -> Job | None:
         """Return the next job to start, by how many jobs of each tenant run: the first of a tenant that may use a slot.
 
         The store counts jobs when they are leased, and cannot tell which of them run. So it is here that one tenant
-        leaves a part of the slots to the others, while it and others wait.
+        leaves a part of the slots to the others, while these wait here, or were active a moment ago (`has_other`). None
+        if the jobs that wait are all of such a tenant.
         """
         first = self._jobs[0][1]
         most = max_running_per_tenant(slots)
-        if len(self._tenants) == 1 or running.get(first.tenant, 0) < most:
+        count = running.get(first.tenant, 0)
+        if count < most:
             return first
-        return next((job for _, job in self._jobs if running.get(job.tenant, 0) < most), first)
+        if len(self._tenants) > 1:
+            for _, job in self._jobs:
+                if running.get(job.tenant, 0) < most:
+                    return job
+        return first if count < max_running_beside_recent(slots) or not has_other(first.tenant) else None
 
     def take(self, job: Job) -> Job:
         """Remove and return a job."""

@@ -130,7 +130,7 @@ class Worker:
             # What is fetched now might be given back in a moment.
             return 0
         slots, claim = self._attempts.slots, self._claims.time
-        ahead = self._attempts.durations.jobs_ahead(slots, claim)
+        ahead = self._attempts.jobs_ahead(claim)
         self._in_flight.set_prefetch(ahead)
         return max(0, min(claim.max_jobs, slots + ahead - len(self._attempts.running) - len(self._prefetched)))
 
@@ -260,7 +260,9 @@ class Worker:
     def _start(self) -> None:
         """Start prefetched jobs while there are free slots."""
         while self._prefetched and len(self._attempts.running) < self._attempts.slots:
-            job = self._prefetched.next(self._attempts.by_tenant, self._attempts.slots)
+            job = self._prefetched.next(self._attempts.by_tenant, self._attempts.slots, self._attempts.has_other_tenant)
+            if job is None:
+                return
             dependency = job.dependency
             if self._gates.is_unconfirmed(dependency) or job.id in self._attempts.running:
                 return
@@ -323,5 +325,7 @@ class Worker:
                 # Or as many would be fetched again at once.
                 self._attempts.count_running()
                 self._give_back(lambda job: job.id in stale)
+            # Other tenants may not have been active for a while now.
+            self._start()
             yield
             await asyncio.sleep(PULSE_SECONDS)
