@@ -232,7 +232,7 @@ BUGS = (
     Bug(
         "the counters of a lane drift",
         "settle.py",
-        'batch.counts[lane.id]["dead"] -= 1',
+        'batch.counts[lane.id]["dead" if found.state == DEAD else "cancelled"] -= 1',
         "pass",
         "tally_follows_every_move",
     ),
