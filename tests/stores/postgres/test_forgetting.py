@@ -53,7 +53,7 @@ async def test_lane_is_deleted_while_a_transaction_has_a_job_of_it(url: str, sto
 
 
 async def test_lane_that_was_taken_from_is_kept_while_its_job_runs(url: str, store: PostgresStore) -> None:
-    await store.enqueue([new_job(store, **LANE), new_job(store, **LANE | {"task": "other"})], START)
+    await store.enqueue([new_job(store, START, **LANE), new_job(store, START, **LANE | {"task": "other"})], START)
     worker = await Worker.open(store)
     running = await worker.exactly(2)
     await prune_all(store, START + DAY)

@@ -7,6 +7,7 @@ import pytest
 import redis
 
 from reprieve.core import change
+from reprieve.core.job import Job
 from reprieve.stores.protocol import LimitUpdate, Retention, Store
 from reprieve.stores.redis import RedisStore
 from reprieve.testing.conformance.stage import (
@@ -61,7 +62,7 @@ def kept(client: redis.Redis) -> dict[bytes, int]:
     return {key: client.hlen(key) if client.type(key) == b"hash" and key != META else 0 for key in keys}
 
 
-async def prune_all(store: Store, at: int, *dead: change.Job) -> None:
+async def prune_all(store: Store, at: int, *dead: Job) -> None:
     retention = Retention(now=at, succeeded=0, succeeded_for=0, cancelled_for=0, events_for=0, archived=dead)
     while not (await store.prune(retention)).is_all:
         pass
