@@ -68,7 +68,9 @@ class Registry:
         """Return the policy in force. The job overrides the operator, the operator the task, and the task the app."""
         policy = self._policies.get(task)
         if policy is None:
-            policy = self._policies[task] = self._resolve(task)
+            policy = self._resolve(task)
+            if task in self._tasks:  # the names of others, which jobs bring, have no end
+                self._policies[task] = policy
         return policy if override is None else resolve(policy, override)
 
     def _resolve(self, task: str) -> Policy:

@@ -232,7 +232,7 @@ BUGS = (
     Bug(
         "the counters of a lane drift",
         "settle.py",
-        'batch.counts[lane.id]["dead"] -= 1',
+        'batch.counts[lane.id]["dead" if found.state == DEAD else "cancelled"] -= 1',
         "pass",
         "tally_follows_every_move",
     ),
@@ -256,6 +256,27 @@ BUGS = (
         "if not skip:",
         "if True:",
         "many_excluded_tenants_hide_no_other",
+    ),
+    Bug(
+        "the lane of a dead job is forgotten",
+        "sql/forget_names.sql",
+        " and lane.dead = 0",
+        "",
+        "name_of_a_job_that_is_kept_stays",
+    ),
+    Bug(
+        "the lane of a running job is forgotten",
+        "forget_names.py",
+        "unused += [lane for lane in unclear if lane.id not in leased]",
+        "unused += unclear",
+        "lane_of_a_running_job_stays",
+    ),
+    Bug(
+        "a weight is forgotten",
+        "sql/forget_names.sql",
+        "where lanes = 0 and weight = 1 and",
+        "where lanes = 0 and",
+        "limits_weights_and_pauses_survive_a_prune",
     ),
 )
 

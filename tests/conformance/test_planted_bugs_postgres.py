@@ -133,6 +133,16 @@ BUGS = (
         "older_job_that_is_retried_after_a_younger_one_is_taken",
     ),
     TriggerBug(
+        "the lane of a cancelled job is forgotten",
+        *("lane", "update", "new.cancelled := 0; return new;"),
+        "name_of_a_job_that_is_kept_stays",
+    ),
+    TriggerBug(
+        "a tenant does not count its lanes",
+        *("tenant", "insert", "new.lanes := 0; return new;"),
+        "name_of_a_job_that_is_kept_stays",
+    ),
+    TriggerBug(
         "a repeated claim leases again",
         *("session", "update", "new.last_claim := 0; return new;"),
         "repeated_claim_answers_the_same_jobs",

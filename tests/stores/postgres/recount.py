@@ -38,7 +38,7 @@ _RULES = {
             ) as l on l.lane = s.id
         ) as lanes where kept <> counted""",
     "a job lost its lane": """
-        select id, lane from job where lane not in (select id from lane)
+        select id, lane from job where state <> 4 and lane not in (select id from lane)
             and lane not in (select lane from uncounted_enqueue)""",
     "a tenant does not count its lanes": """
         select id, lanes from tenant where lanes <> (select count(*) from lane where lane.tenant = tenant.id)""",

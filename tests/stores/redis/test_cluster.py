@@ -46,6 +46,7 @@ ORDER = {
     "job_given_back_after_its_start_goes_behind_those_that_wait",
     "job_that_is_cancelled_in_the_middle_changes_no_order",
     "excluded_jobs_stay_in_their_order",
+    "lane_comes_back_with_its_order_and_counts",
 }
 """Who comes first is decided in each partition by itself."""
 
@@ -67,6 +68,7 @@ FAIRNESS = {
     "priority_is_a_matter_inside_a_tenant",
     "every_one_of_many_tenants_gets_its_turn",
     "several_limits_all_count",
+    "tenant_that_was_just_served_keeps_its_place",
 }
 """Slots are shared in each partition by itself."""
 

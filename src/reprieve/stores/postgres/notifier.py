@@ -38,6 +38,9 @@ FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.2, 5.0
 ALL_QUEUES = ""
 """The name under which something concerns all queues."""
 
+MAX_KNOWN_QUEUES = 1_000
+"""Queues whose notifications are told apart; beyond it, the next notification wakes the waiters of all."""
+
 
 class Notifier:
     """Counts what happened in each queue, and wakes its waiters."""
@@ -152,6 +155,8 @@ class Notifier:
         is_up_to_date = self._seen.get(session) == self._count
         self._count += 1
         self._last |= dict.fromkeys(queues, self._count)
+        if len(self._last) > MAX_KNOWN_QUEUES:
+            self._last = {ALL_QUEUES: self._count}
         if is_up_to_date:
             self._seen[session] = self._count
         for loop, event in self._waiters:
@@ -219,6 +224,8 @@ class Notifier:
             for queue in queues:
                 del self._due[queue]
                 self._sent[queue] = now
+            if len(self._sent) > MAX_KNOWN_QUEUES:
+                self._sent.clear()
         if queues:
             payloads = [f"{self._sender} {queue}" for queue in queues]
             listener.execute(statements("notifier")["notify"], {"channel": self.channel, "payloads": payloads})

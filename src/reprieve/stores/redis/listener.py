@@ -20,6 +20,9 @@ EVERY_QUEUE = "*"
 MAX_NOTIFICATIONS = 64
 """Entries that the stream keeps: a reader that finds as many may have missed others. See calls.lua."""
 
+MAX_KNOWN_QUEUES = 1_000
+"""Queues whose notifications are told apart; beyond it, the next notification wakes the waiters of all."""
+
 _BLOCK_MS = 5_000
 """How long the server blocks a read when there is nothing new."""
 
@@ -108,6 +111,8 @@ class Listener:
 
     def _note(self, queue: str, stream_id: StreamId) -> None:
         self._notified[queue] = max(self._notified.get(queue, (0, 0)), stream_id)
+        if len(self._notified) > MAX_KNOWN_QUEUES:
+            self._notified = {EVERY_QUEUE: max(self._notified.values())}
         self._wake()
 
     def _wake(self) -> None:

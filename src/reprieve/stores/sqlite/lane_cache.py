@@ -7,7 +7,7 @@ rollback the cache is cleared, since SQLite assigns an id that was rolled back a
 """
 
 from collections.abc import Iterator
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from reprieve.core.job import Job
 from reprieve.stores.record import model_of
@@ -18,6 +18,10 @@ Names: TypeAlias = tuple[str, str, str, str, str, int]
 """Queue, tenant, task, dependency, group and priority."""
 
 
+_UNKNOWN: Final = -1
+"""That it was not read yet how often lanes were deleted."""
+
+
 class LaneCache(SqlLaneCache[Tx, LaneRef]):
     """The lanes that this process knows."""
 
@@ -25,19 +29,20 @@ class LaneCache(SqlLaneCache[Tx, LaneRef]):
         """Start empty."""
         super().__init__()
         self._by_names: dict[Names, LaneRef] = {}
-        self._lanes_deleted = 0
+        self._lanes_deleted = _UNKNOWN
         self._age = CacheAge()
 
     def start(self, lanes_deleted: int) -> None:
         """Begin a transaction that looks up names; drop all lanes if some were deleted since the last one."""
         if lanes_deleted != self._lanes_deleted:
-            self._lanes_deleted = lanes_deleted
             self.clear()
+            self._lanes_deleted = lanes_deleted
 
     def clear(self) -> None:
-        """Drop all lanes."""
+        """Drop all lanes. How often lanes were deleted may have been read in a transaction that was rolled back."""
         self._by_names.clear()
         self._by_id.clear()
+        self._lanes_deleted = _UNKNOWN
 
     def trim(self) -> None:
         """Drop all lanes when it is time, between two transactions: one that began may rely on what it has loaded."""

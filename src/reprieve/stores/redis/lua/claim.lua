@@ -8,7 +8,8 @@
 -- needs tenants: tenants, queue_of, load_tenants, unblock
 -- needs limiters: limiters, load_limiters, recheck_at
 -- needs lanes: lanes, load_lanes, turn_of, relist
--- needs waiting: pop_lane, drop_leftover, promote, next_due
+-- needs waiting: pop_lane, promote, next_due
+-- needs leftovers: drop_leftover
 -- needs events: record_events
 -- needs sessions: capacity_of, pack_lease
 -- needs fairness: new_choice, run_choice

@@ -81,6 +81,9 @@ function forget_events(count, before)
     end
     gone = gone + forget_entry(entry)
   end
+  if gone > 0 and call('XLEN', tag .. ':events') == 0 then
+    call('DEL', tag .. ':events')
+  end
   return gone
 end
 

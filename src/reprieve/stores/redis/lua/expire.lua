@@ -4,7 +4,8 @@
 -- needs record: WAITING, EXPIRED, is_sound, lane_in, finish, ending, entry_of
 -- needs limiters: limiters, load_limiters
 -- needs lanes: lane_ref, lane_of, flush
--- needs waiting: fresh_key, remove_first_leftovers
+-- needs waiting: fresh_key
+-- needs leftovers: remove_first_leftovers
 -- needs expiring: expiring_key, add_expiry, remove_expiry, set_lane_expiry, write_expiry
 -- needs settle: settle
 -- KEYS     1: the partition

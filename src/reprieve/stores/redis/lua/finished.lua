@@ -36,7 +36,9 @@ end
 -- Deletes records, with the index of their events, and remembers the ids.
 function forget_jobs(ids)
   call_many('HDEL', tag .. ':jobs', ids)
-  call_many('HDEL', tag .. ':event_index', ids)
+  if call('EXISTS', tag .. ':event_index') == 1 then
+    call_many('HDEL', tag .. ':event_index', ids)
+  end
   remember_ids(ids)
 end
 

@@ -1,12 +1,15 @@
 -- Deletes tenants and queues without jobs, and entries of lanes whose jobs are gone. Lanes and limiters are deleted with their
 -- last job. docs/decisions/0031-forgetting-names.md has the rules.
 --
--- needs calls: tag, call, format, call_many, write_even_when_full
+-- needs calls: tag, call, sub, format, call_many, fetch_fields, write_even_when_full
+-- needs record: is_sound
 -- needs limits: is_free
 -- needs tenants: tenants, queue_of, load_tenants, flush_queues
 -- needs limiters: limiters, load_limiters
--- needs lanes: flush
--- needs waiting: delayed_key, remove_leftovers
+-- needs lanes: lanes, load_lanes, flush
+-- needs waiting: delayed_key, requeued_key, fresh_key, id_time
+-- needs leftovers: drop_leftover, is_leftover
+-- needs expiring: add_expiry, write_expiry
 -- KEYS     1: the partition
 -- ARGV     1: now, how long after the last search for tenants without lanes the next one begins, and the moment before which what
 --             was served last is idle (msgpack)
@@ -16,6 +19,44 @@ local MAX_ENTRIES = 1000 -- of lanes, in search of leftovers
 local MAX_TENANTS = 500 -- that one call looks at; a small hash is read as a whole
 
 local now, interval, idle_since = unpack(cmsgpack.unpack(ARGV[1]))
+
+-- Takes so many of the first entries off the fresh jobs of a lane: leftovers go, and jobs stand among those that became
+-- ready later, in the order of before.
+local function sift(lane, count)
+  local entries, ids, jobs = call('LPOP', fresh_key(lane.name), count) or {}, {}, {}
+  for number, entry in ipairs(entries) do
+    ids[number] = sub(entry, 1, 16)
+  end
+  for number, record in ipairs(fetch_fields(tag .. ':jobs', ids)) do
+    local id, entry = ids[number], entries[number]
+    if is_leftover(id, entry, record) then
+      drop_leftover(lane.name, id)
+    else
+      jobs[#jobs + 1], jobs[#jobs + 2] = id_time(id), entry
+      if is_sound(record) then
+        local _, _, _, deadline = struct.unpack('>I4BBd', record)
+        add_expiry(id, deadline)
+      end
+    end
+  end
+  call_many('ZADD', requeued_key(lane.name), jobs)
+  lane.requeued = lane.requeued + #jobs / 2
+  lane.is_changed = lane.is_changed or jobs[1] ~= nil
+  return #entries
+end
+
+-- Removes leftovers from lanes of which they are at least half, from so many entries. Returns how many were looked at.
+local function remove_leftovers(count)
+  local left, counts = count, call('HGETALL', tag .. ':leftover_lanes')
+  for number = 1, #counts, 2 do
+    local name = counts[number]
+    if left > 0 and 2 * tonumber(counts[number + 1]) >= call('LLEN', fresh_key(name)) then
+      load_lanes({name})
+      left = left - sift(lanes[name], left)
+    end
+  end
+  return count - left
+end
 
 -- Whether a tenant has no lane, nothing limits or weighs it, and its virtual time matters to no other tenant.
 local function is_unused(tenant)
@@ -86,6 +127,7 @@ end
 
 write_even_when_full()
 local examined = remove_leftovers(MAX_ENTRIES)
+write_expiry()
 flush()
 local tenant_count, has_more = forget_tenants()
 return {tenant_count + forget_queues(), (has_more or examined > 0) and 1 or 0}

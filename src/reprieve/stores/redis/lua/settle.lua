@@ -10,7 +10,8 @@
 -- needs record: WAITING, GIVEN_UP, is_sound, lane_in, finish, ending, entry_of
 -- needs lanes: lanes, lane_ref, load_lane_refs, load_lanes, lane_of, relist, release
 -- needs expiring: remove_expiry
--- needs waiting: DELAYED_COUNTERS, delayed_key, requeued_key, new_waiting, add_waiting, write_waiting, remove_fresh
+-- needs waiting: DELAYED_COUNTERS, delayed_key, requeued_key, new_waiting, add_waiting, write_waiting
+-- needs leftovers: remove_fresh
 -- needs events: record_events, has_event
 -- needs sessions: unpack_lease, find_leases, cancel_requests
 -- needs finished: FINISHED_COUNTERS, finished_key, keep_succeeded

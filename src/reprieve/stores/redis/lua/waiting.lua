@@ -4,22 +4,17 @@
 -- A lane is taken from in the order in which its jobs became ready. Fresh jobs, which were ready when they were enqueued,
 -- are in that order already and stand in a list. Jobs that became ready later stand in a sorted set by that time.
 --
--- A job that leaves its lane otherwise than by a claim (cancelled, retried by a person) is searched for near both ends of
--- the list. Further inside its entry stays as a leftover, until a claim meets it or half of the list are leftovers:
--- `:leftovers` counts them by id, `:leftover_lanes` by lane.
---
--- needs calls: tag, call, max, min, sub, call_many, fetch_fields
--- needs record: WAITING, is_sound, sound, lost_lane, entry_of, lane_in
+-- needs calls: tag, call, max, min, call_many, fetch_fields
+-- needs record: is_sound, sound, lost_lane, entry_of, lane_in
 -- needs lanes: lanes, load_lanes, relist
 -- needs expiring: add_deadline, add_expiry, remove_expiry, write_expiry
--- exports: DELAYED_COUNTERS, delayed_key, fresh_key, requeued_key, new_waiting, add_fresh, add_waiting, write_waiting
--- exports: pop_lane, remove_fresh, drop_leftover, remove_first_leftovers, remove_leftovers, promote, next_due
+-- exports: DELAYED_COUNTERS, delayed_key, fresh_key, requeued_key, id_time, new_waiting, add_fresh, add_waiting
+-- exports: write_waiting, pop_lane, promote, next_due
 
 -- A lane's counter of jobs that are due later, by the number that a record has for what its job waits for: turn,
 -- schedule, retry, gate, budget.
 DELAYED_COUNTERS = {[0] = 'scheduled', 'scheduled', 'retrying', 'parked', 'parked'}
 local DELAYS = {[0] = 1, 1, 2, 3, 3}
-local MAX_SEARCHED = 1000 -- entries at either end of a list of fresh jobs
 
 function delayed_key(queue, wait)
   return tag .. ':delayed:' .. queue .. '\0' .. DELAYS[wait]
@@ -34,7 +29,7 @@ function requeued_key(lane_name)
 end
 
 -- Returns the time in an id, in ms: when its job was enqueued.
-local function id_time(id)
+function id_time(id)
   local high, low = struct.unpack('>I2I4', id)
   return high * 4294967296 + low
 end
@@ -150,94 +145,6 @@ function pop_lane(lane, count)
     remove_expiry(ids)
   end
   return entries
-end
-
-local function count_leftover(lane_name, id, step)
-  if call('HINCRBY', tag .. ':leftovers', id, step) <= 0 then
-    call('HDEL', tag .. ':leftovers', id)
-  end
-  if call('HINCRBY', tag .. ':leftover_lanes', lane_name, step) <= 0 then
-    call('HDEL', tag .. ':leftover_lanes', lane_name)
-  end
-end
-
--- Removes the entry of a fresh job from its lane, or notes that it is a leftover.
-function remove_fresh(lane, id, version)
-  local key, entry = fresh_key(lane.name), entry_of(id, version)
-  if call('LPOS', key, entry, 'MAXLEN', MAX_SEARCHED) then
-    call('LREM', key, 1, entry)
-  elseif call('LPOS', key, entry, 'RANK', -1, 'MAXLEN', MAX_SEARCHED) then
-    call('LREM', key, -1, entry)
-  else
-    count_leftover(lane.name, id, 1)
-  end
-  lane.ready = lane.ready - 1
-end
-
--- Notes that a leftover was taken off its lane.
-function drop_leftover(lane_name, id)
-  count_leftover(lane_name, id, -1)
-end
-
--- Whether an entry of a lane has no job that waits in that version. A record that cannot be read does not tell.
-local function is_leftover(id, entry, record)
-  if record and is_sound(record) then
-    local version, state = struct.unpack('>I4B', record)
-    return state ~= WAITING or entry ~= entry_of(id, version)
-  end
-  return not record or call('HEXISTS', tag .. ':leftovers', id) == 1
-end
-
--- Removes the leftovers before the first fresh job of a lane, so many at most.
-function remove_first_leftovers(lane, count)
-  local entries, ids, gone = call('LRANGE', fresh_key(lane.name), 0, count - 1), {}, 0
-  for number, entry in ipairs(entries) do
-    ids[number] = sub(entry, 1, 16)
-  end
-  for number, record in ipairs(fetch_fields(tag .. ':jobs', ids)) do
-    if not is_leftover(ids[number], entries[number], record) then
-      break
-    end
-    drop_leftover(lane.name, ids[number])
-    gone = number
-  end
-  if gone > 0 then
-    call('LPOP', fresh_key(lane.name), gone)
-  end
-end
-
--- Takes so many of the first entries off the fresh jobs of a lane: leftovers go, and jobs stand among those that became
--- ready later, in the order of before.
-local function sift(lane, count)
-  local entries, ids, jobs = call('LPOP', fresh_key(lane.name), count) or {}, {}, {}
-  for number, entry in ipairs(entries) do
-    ids[number] = sub(entry, 1, 16)
-  end
-  for number, record in ipairs(fetch_fields(tag .. ':jobs', ids)) do
-    local id, entry = ids[number], entries[number]
-    if is_leftover(id, entry, record) then
-      drop_leftover(lane.name, id)
-    else
-      jobs[#jobs + 1], jobs[#jobs + 2] = id_time(id), entry
-    end
-  end
-  call_many('ZADD', requeued_key(lane.name), jobs)
-  lane.requeued = lane.requeued + #jobs / 2
-  lane.is_changed = lane.is_changed or jobs[1] ~= nil
-  return #entries
-end
-
--- Removes leftovers from lanes of which they are at least half, from so many entries. Returns how many were looked at.
-function remove_leftovers(count)
-  local left, counts = count, call('HGETALL', tag .. ':leftover_lanes')
-  for number = 1, #counts, 2 do
-    local name = counts[number]
-    if left > 0 and 2 * tonumber(counts[number + 1]) >= call('LLEN', fresh_key(name)) then
-      load_lanes({name})
-      left = left - sift(lanes[name], left)
-    end
-  end
-  return count - left
 end
 
 -- Returns the keys of a queue's jobs that are due later, but for those that are paused.
