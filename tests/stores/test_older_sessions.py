@@ -2,6 +2,7 @@
 
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import redis
@@ -11,7 +12,7 @@ from reprieve.stores.protocol import Session, Store
 from reprieve.stores.session_record import LastHeartbeat, Origin, session_of, unpack_heartbeat
 from reprieve.testing.conformance.stage import START, Worker
 
-FACTS = {"host": "mail-3", "pid": 4_711, "tasks": ("send",)}
+FACTS: dict[str, Any] = {"host": "mail-3", "pid": 4_711, "tasks": ("send",)}
 
 
 async def check(store: Store, slots: int) -> None:
