@@ -42,4 +42,4 @@ def lane_ref(queue: str, tenant: str, task: str, dependency: str, group: str, pr
 
 def lane_of(job: Job) -> LaneRef:
     """Return the lane of a job."""
-    return lane_ref(job.queue, job.tenant, job.task, job.dependency, job.group, job.priority)
+    return lane_ref(job.queue, job.tenant, job.task, job.dependency, job.group, job.lane_priority)
