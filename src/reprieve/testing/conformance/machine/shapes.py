@@ -8,6 +8,7 @@ from reprieve.core.backoff import Exponential
 from reprieve.core.change import Request
 from reprieve.core.failure import Failure
 from reprieve.core.gate import Gate
+from reprieve.core.headers import Headers
 from reprieve.core.job import CancelRequest, Job
 from reprieve.core.outcome import Failed, Interrupted, Outcome, Snoozed, Stopped, Succeeded
 from reprieve.core.policy import Policy
@@ -38,6 +39,7 @@ class Shape(Record):
     delay: int
     key: str
     lifetime: int | None
+    sla: int | None
 
     def job(self, job_id: str, now: int) -> Job:
         """Make a job of it."""
@@ -56,6 +58,7 @@ class Shape(Record):
             waiting_for="schedule" if self.delay else "turn",
             deadline_at=None if self.lifetime is None else now + self.delay + self.lifetime,
             max_attempts=POLICY.max_attempts,
+            headers=None if self.sla is None else Headers(sla_at=now + self.sla),
         )
 
 
@@ -69,6 +72,7 @@ _FACTS: dict[str, tuple[object, ...]] = {
     "key": ("", "", "", "", "", "", "k", "l"),
     "lifetime": (None, None, None, None, 60 * SECOND, 5 * SECOND),
     "queue": ("q", "q", "q", "r"),
+    "sla": (None, None, None, 30 * SECOND, 90 * SECOND),
 }
 """What a job may be like, the rare among the frequent."""
 
