@@ -137,7 +137,7 @@ class Job(Record):
     @property
     def lane_priority(self) -> int:
         """The priority of its lane: an even number, or the odd one before it for jobs with an SLA: they come first."""
-        return 2 * self.priority - (self.sla_at is not None)
+        return 2 * self.priority - (self.headers is not None and self.headers.sla_at is not None)
 
     @property
     def expires_at(self) -> int | None:

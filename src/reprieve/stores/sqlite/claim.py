@@ -241,7 +241,7 @@ class _QueueClaim:
             lane = pick.id
             row, record = next(next_of[lane])
             job = copy(models[lane], row, record)
-            if job.expires_at is not None and not is_fresh(row):
+            if (row.version or job.deadline_at is not None) and not is_fresh(row) and job.expires_at is not None:
                 expiring.append((job.expires_at, row.id))
             if job.deadline_at is not None and job.deadline_at <= self.now:
                 expired.append((lane, unpack(row, record, self.lanes[lane])))
