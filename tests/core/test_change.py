@@ -243,3 +243,14 @@ def test_replaying_the_events_of_a_job_rebuilds_it() -> None:
         job = ended.job
     revived = change.revive(job, NOW + 99)
     assert replay(WAITING, [*events, revived.event]) == revived.job
+
+
+def test_a_waiting_job_expires_at_its_deadline_or_when_it_was_parked_for_long_enough() -> None:
+    assert WAITING.expires_at is None
+    assert replace(WAITING, deadline_at=NOW + 60_000).expires_at == NOW + 60_000
+    parked = replace(WAITING, due_at=NOW, parked_until_at=NOW + 30_000)
+    assert parked.expires_at == NOW + 30_000
+    assert replace(parked, deadline_at=NOW + 10_000).expires_at == NOW + 10_000
+    assert replace(parked, deadline_at=NOW + 60_000).expires_at == NOW + 30_000
+    # An attempt that is due later is still made.
+    assert replace(parked, due_at=NOW + 45_000).expires_at == NOW + 45_000

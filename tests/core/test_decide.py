@@ -479,3 +479,16 @@ def test_a_backoff_that_raises_is_replaced_and_the_caller_is_told() -> None:
     policy = Policy(max_attempts=3, backoff=Formula(_raise))
     assert isinstance(decide(RUNNING, failed(), policy, conditions), Retry)
     assert told == [("backoff", ZeroDivisionError)]
+
+
+def test_a_spared_job_knows_until_when_it_may_wait_for_its_dependency() -> None:
+    policy = Policy(max_parked="1h")
+    for gate in (HELD, UNWELL):
+        first = decide(job(), failed(), policy, under(gate))
+        again = decide(job(parked_since_at=NOW - 60_000), failed(), policy, under(gate))
+        assert isinstance(first, Park | Retry)
+        assert isinstance(again, Park | Retry)
+        assert (first.parked_until_at, again.parked_until_at) == (NOW + 3_600_000, NOW + 3_540_000)
+    charged = decide(job(), failed(), policy, under(OPEN))
+    assert isinstance(charged, Retry)
+    assert charged.parked_until_at is None

@@ -229,3 +229,17 @@ def test_a_record_cannot_be_changed_or_built_by_position() -> None:
         WAITING.state = "dead"  # type: ignore[misc]  # which is the point
     with pytest.raises(TypeError):
         Cause("down")  # type: ignore[call-arg]  # which is the point
+
+
+def test_a_job_is_parked_until_a_time_as_long_as_it_is_spared() -> None:
+    park = Park(gate="ses", due_at=NOW + 20, cause=CAUSE, parked_until_at=NOW + 99)
+    parked = evolve(RUNNING, park, NOW + 10)
+    assert parked.parked_until_at == NOW + 99
+    running = replace(parked, state="running")
+    spared = evolve(
+        running, Retry(due_at=NOW + 40, cause=CAUSE, delay=1.0, charged=False, parked_until_at=NOW + 99), NOW
+    )
+    assert spared.parked_until_at == NOW + 99
+    charged = evolve(running, Retry(due_at=NOW + 40, cause=CAUSE, delay=1.0), NOW + 30)
+    dead = evolve(running, Dead(death="expired", cause=CAUSE, spared=True), NOW + 30)
+    assert (charged.parked_until_at, dead.parked_until_at) == (None, None)

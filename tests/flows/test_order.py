@@ -16,7 +16,7 @@ from reprieve.stores.gates import open_gate, read_gate, write_gate
 from reprieve.stores.open import open_store
 from reprieve.stores.protocol import MAX_PAYLOAD_BYTES, Store
 from reprieve.testing import FakeClock
-from reprieve.testing.conformance.stage import START, Worker, new_job
+from reprieve.testing.conformance.stage import START, Worker, fail, new_job, succeed
 from reprieve.worker.failure_groups import FailureGroups
 from reprieve.worker.gates import Gates
 from reprieve.worker.settlement import Settlement
@@ -72,3 +72,25 @@ async def test_two_bad_jobs_at_the_head_do_not_keep_a_gate_held(store: Store) ->
     stored = await read_gate(store, "mail")
     assert not all(outcomes), f"each of {len(outcomes)} probes was one of the two bad jobs"
     assert stored.gate.mode != "held"
+
+
+async def test_inflow_that_takes_every_slot_does_not_delay_retries(store: Store) -> None:
+    slots, rounds, step = 10, 30, 100
+    worker = await Worker.open(store)
+    retries = [new_job(store) for _ in range(2 * slots)]
+    await store.enqueue(retries, START)
+    due = {}
+    for number, job in enumerate(await worker.exactly(len(retries))):
+        due[job.id] = START + 500 + 100 * number
+        await worker.settle(fail(job, due_at=due[job.id]))
+    started: list[tuple[int, str, int]] = []
+    leased: list[Job] = []
+    for number in range(rounds):
+        now = START + number * step
+        # Twice as many new jobs arrive as there are slots.
+        await store.enqueue([new_job(store, now) for _ in range(2 * slots)], now)
+        leased = list((await worker.ask(slots, now, [succeed(job, now) for job in leased])).jobs)
+        started += [(number, job.id, max(job.due_at, job.created_at)) for job in leased]
+    assert {job_id for _, job_id, _ in started} & due.keys(), "some retries are started while new jobs arrive"
+    order = [ready_at for _, _, ready_at in started]
+    assert order == sorted(order), "jobs are started in the order in which they became ready, retries among them"

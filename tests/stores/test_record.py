@@ -201,7 +201,7 @@ GOLDEN: Final = {
 
 def model_of(job: Job) -> Job:
     """Return the model of a job's lane and state, as a store makes it of its columns."""
-    model = record.model_of(job.queue, job.tenant, job.task, job.dependency, job.group, job.priority)
+    model = record.model_of(job.queue, job.tenant, job.task, job.dependency, job.group, job.lane_priority)
     return replace(model, state=job.state, waiting_for=job.waiting_for)
 
 
@@ -295,7 +295,7 @@ def test_a_lease_counts_as_an_attempt_and_a_version() -> None:
 def test_a_row_of_sqlite_keeps_a_job(name: str) -> None:
     job, _ = GOLDEN[name]
     row, middle = sqlite.split_id(job.id)
-    names = (job.queue, job.tenant, job.task, job.dependency, job.group, job.priority)
+    names = (job.queue, job.tenant, job.task, job.dependency, job.group, job.lane_priority)
     lane = LaneRef(1, *names, 2, 3, (4,), record.model_of(*names))
     numbers = {state: number for number, state in record.STATES.items()}
     columns = sqlite.Row(row, numbers[job.state], job.version, record.WAIT_NUMBERS[job.waiting_for], job.due_at)

@@ -141,6 +141,16 @@ class Job(Record):
         return self.limit is None or self.charged < self.limit
 
     @property
+    def sla_at(self) -> int | None:
+        """The instant by which this job should have ended; None when it has no SLA."""
+        return None if self.headers is None else self.headers.sla_at
+
+    @property
+    def lane_priority(self) -> int:
+        """The priority of its lane: an even number, or the odd one before it for jobs with an SLA: they come first."""
+        return 2 * self.priority - (self.headers is not None and self.headers.sla_at is not None)
+
+    @property
     def expires_at(self) -> int | None:
         """When this job ends if it still waits then: at its deadline, or when it has been parked for `max_parked`.
 

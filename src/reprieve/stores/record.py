@@ -194,7 +194,7 @@ def is_sound(data: bytes) -> bool:
         return False
 
 
-def model_of(queue: str, tenant: str, task: str, dependency: str, group: str, priority: int) -> Job:
+def model_of(queue: str, tenant: str, task: str, dependency: str, group: str, lane_priority: int) -> Job:
     """Return the model of a lane's jobs: what they have in common."""
     return Job(
         id="",
@@ -203,7 +203,7 @@ def model_of(queue: str, tenant: str, task: str, dependency: str, group: str, pr
         tenant=tenant,
         dependency=dependency,
         group=group,
-        priority=priority,
+        priority=(lane_priority + 1) // 2,
         created_at=0,
         due_at=0,
     )

@@ -56,9 +56,9 @@ def parameters(jobs: Sequence[Job], now: int) -> dict[str, Any]:
             lane.highest_id = job.id
         elif job.id < lane.lowest_id:
             lane.lowest_id = job.id
-        if job.deadline_at is not None and job.due_at <= now:
+        if job.deadline_at is not None and job.due_at <= now and job.sla_at is None:
             lane.add_span(job.deadline_at - created_at(job.id))
-    delayed = [job for job in jobs if job.due_at > now and job.expires_at is not None]
+    expiring = [job for job in jobs if job.deadline_at is not None and (job.due_at > now or job.sla_at is not None)]
     keyed = [number for number, job in enumerate(jobs, start=1) if job.key]
     ttls = [jobs[number - 1].key_ttl for number in keyed]
     return {
@@ -68,6 +68,7 @@ def parameters(jobs: Sequence[Job], now: int) -> dict[str, Any]:
         "due_ats": array_of(
             None if job.due_at == created_at(job.id) and job.due_at <= now else job.due_at for job in jobs
         ),
+        "sla_ats": array_of(None if job.headers is None else job.headers.sla_at for job in jobs),
         "versions": array_of(job.version for job in jobs),
         "waiting_for": array_of(WAIT_NUMBERS[job.waiting_for] for job in jobs),
         "starts": array_of(accumulate(map(len, records[:-1]), initial=1)),
@@ -77,6 +78,6 @@ def parameters(jobs: Sequence[Job], now: int) -> dict[str, Any]:
         "key_expires_ats": array_of(now + milliseconds(KEY_RETENTION_SECONDS if ttl is None else ttl) for ttl in ttls),
         "lane_names": encode([lane.names() for lane in lanes.values()]).decode(),
         "now": now,
-        "expiring_ats": array_of(job.expires_at for job in delayed),
-        "expiring_ids": array_of(job.id for job in delayed),
+        "expiring_ats": array_of(job.deadline_at for job in expiring),
+        "expiring_ids": array_of(job.id for job in expiring),
     }

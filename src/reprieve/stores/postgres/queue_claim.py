@@ -164,7 +164,7 @@ class QueueClaim:
                 message = f"lane {lane.id} holds fewer jobs than it counts; restore the database from a backup"
                 raise StoreCorrupt(message)
             job = copy(models[lane.id], row)
-            if job.expires_at is not None and row.ready_at is not None:
+            if row.ready_at is not None and job.expires_at is not None:
                 expiring.append((job.expires_at, job.id))
             if job.deadline_at is not None and job.deadline_at <= self._now:
                 expired.append((lane, unpack(row, state.lanes[lane.id])))

@@ -79,6 +79,11 @@ def ready_at(due_at: int | None, job_id: str) -> int:
     return id_at if due_at is None else max(due_at, id_at)
 
 
+def order_at(job: Job) -> int:
+    """Return what orders a job in its lane: its SLA, or when it became ready."""
+    return ready_at(job.due_at, job.id) if job.sla_at is None else job.sla_at
+
+
 def due_of(job: Job) -> int | None:
     """Return `due_at` of a job's row: None where the id says it."""
     return None if job.due_at == created_at(job.id) else job.due_at

@@ -15,7 +15,7 @@ from reprieve.stores.postgres.lane_cache import LaneCache
 from reprieve.stores.postgres.leases import Leases
 from reprieve.stores.postgres.pool import Tx
 from reprieve.stores.postgres.released import ReleasedSlots
-from reprieve.stores.postgres.rows import MAX_INT8, StoredJob, array_of, pack, ready_at, unpack
+from reprieve.stores.postgres.rows import MAX_INT8, StoredJob, array_of, order_at, pack, unpack
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.postgres.write_batch import Packed, WriteBatch, pack_change
 from reprieve.stores.protocol import ChangeResult
@@ -114,22 +114,21 @@ class _UnleasedJobs:
         ):
             return None
         lane = self._lanes[row.lane]
-        if row.location != "ended":
-            job = unpack(row, lane)
-            if job.expires_at is not None:
-                batch.no_longer_expiring.append((job.expires_at, job.id))
+        job = unpack(row, lane)
+        if row.location != "ended" and job.expires_at is not None:
+            batch.no_longer_expiring.append((job.expires_at, job.id))
         match row.location:
             case "ready":
                 batch.leave(row.lane, "ready")
-                batch.no_longer_ready.append((row.lane, ready_at(row.due_at, row.id), row.id))
+                batch.no_longer_ready.append((row.lane, order_at(job), row.id))
             case "fresh":
                 batch.leave(row.lane, "ready")
             case "delayed":
                 wait = row.waiting_for or WAIT_NUMBERS["schedule"]
                 batch.leave(row.lane, LANE_COUNTERS[wait])
-                batch.no_longer_delayed.append((lane.queue_id, wait, unpack(row, lane).due_at, row.id))
+                batch.no_longer_delayed.append((lane.queue_id, wait, job.due_at, row.id))
             case _:
-                ended_at = unpack(row, lane).finished_at
+                ended_at = job.finished_at
                 if ended_at is None:  # its record cannot be read
                     ended_at = end_of(self._tx, statements("find"), lane.queue_id, row.state, row.id).at
                 batch.no_longer_ended.append((lane.queue_id, row.state, ended_at, row.id))

@@ -19,7 +19,7 @@ from reprieve.stores.postgres.lane_cache import LaneCache
 from reprieve.stores.postgres.lane_ref import LaneRef, lane_of
 from reprieve.stores.postgres.pool import Tx
 from reprieve.stores.postgres.released import ReleasedSlots
-from reprieve.stores.postgres.rows import MAX_INT8, array_of, bytes_of, due_of, pack, ready_at
+from reprieve.stores.postgres.rows import MAX_INT8, array_of, bytes_of, due_of, order_at, pack
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.record import CANCELLED, DEAD, LANE_COUNTERS, WAIT_NUMBERS, WAITING
 
@@ -77,7 +77,7 @@ class WriteBatch:
         self._succeeded: dict[int, list[tuple[str, bytes]]] = defaultdict(list)
         self._rows: list[tuple[object, ...]] = []
         self._ready: list[tuple[int, int, str]] = []
-        self._delayed: list[tuple[int, int, int, str, int]] = []
+        self._delayed: list[tuple[int, int, int, str, int, int | None]] = []
         self._expiring: list[tuple[int, str]] = []
         self._ended: list[tuple[object, ...]] = []
         self._events: list[tuple[int, str, int, bytes]] = []
@@ -149,11 +149,11 @@ class WriteBatch:
             self._expiring.append((job.expires_at, job.id))
         if job.due_at > self._now:
             wait = WAIT_NUMBERS[job.waiting_for] or WAIT_NUMBERS["schedule"]
-            self._delayed.append((lane.queue_id, wait, job.due_at, job.id, lane.id))
+            self._delayed.append((lane.queue_id, wait, job.due_at, job.id, lane.id, job.sla_at))
             self._released.delayed.append((lane.queue_id, job.due_at))
             count[LANE_COUNTERS[wait]] += 1
         else:
-            at = ready_at(job.due_at, job.id)
+            at = order_at(job)
             self._ready.append((lane.id, at, job.id))
             self._released.has_moved_jobs = True
             count["ready"] += 1

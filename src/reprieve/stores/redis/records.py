@@ -22,10 +22,14 @@ EXPIRED, GIVEN_UP = 3, 4
 """States that only scripts write: a waiting job that is dead by now, and one that is cancelled."""
 
 _NUMBERS: Final[dict[State, int]] = {"waiting": WAITING, "dead": DEAD, "cancelled": CANCELLED}
+LANE_PRIORITIES: Final = "0a1b2c3d4e5f6g7h8i9"
+"""The last letter of a lane's name, by the priority of the lane: that of its jobs, or a letter if they have an SLA."""
+
 _HEAD: Final = Struct(">IBBd")
 _ENDED_AT: Final = Struct(">d")
 _LENGTH: Final = Struct(">H")
-_LOST_LANE: Final = record.model_of("", "", "unreadable", "", "", NORMAL)
+_SLA: Final = Struct(">d")
+_LOST_LANE: Final = record.model_of("", "", "unreadable", "", "", 2 * NORMAL)
 """The model of a job whose lane cannot be read."""
 
 How = Literal["w", "r", "s"]
@@ -38,13 +42,15 @@ _ENDING: Final = Struct(">dH")
 
 def lane_of(job: Job) -> str:
     """Return the name of the lane that a job stands on."""
-    return _lane_of(job.queue, job.tenant, job.task, job.dependency, job.group, job.priority)
+    # A property takes longer than all fields together.
+    priority = 2 * job.priority if job.headers is None else job.lane_priority
+    return _lane_of(job.queue, job.tenant, job.task, job.dependency, job.group, priority)
 
 
 @lru_cache(maxsize=8_192)
-def _lane_of(queue: str, tenant: str, task: str, dependency: str, group: str, priority: int) -> str:
+def _lane_of(queue: str, tenant: str, task: str, dependency: str, group: str, lane_priority: int) -> str:
     # Names are printable, so nothing that separates them can be part of one.
-    return f"{queue}\0{tenant}\0{task}\0{dependency}\0{group}\0{priority}"
+    return f"{queue}\0{tenant}\0{task}\0{dependency}\0{group}\0{LANE_PRIORITIES[lane_priority]}"
 
 
 @lru_cache(maxsize=8_192)
@@ -60,14 +66,15 @@ def pack(job: Job, raw: bytes) -> bytes:
     if job.deadline_at is not None:
         # The head has it.
         job = replace(job, deadline_at=None)
-    return head + _lane_bytes(lane_of(job)) + record.pack(job, _id_at(raw), due_at)
+    sla = b"" if job.headers is None or job.headers.sla_at is None else _SLA.pack(job.headers.sla_at)
+    return head + _lane_bytes(lane_of(job)) + sla + record.pack(job, _id_at(raw), due_at)
 
 
 @lru_cache(maxsize=8_192)
 def lane_model(lane: bytes) -> Job:
     """Return the model of a lane's jobs."""
     queue, tenant, task, dependency, group, priority = lane.decode().split("\0")
-    return record.model_of(queue, tenant, task, dependency, group, int(priority))
+    return record.model_of(queue, tenant, task, dependency, group, LANE_PRIORITIES.index(priority))
 
 
 def unpack(raw: bytes, data: bytes) -> Job:
@@ -129,6 +136,11 @@ def with_packed(data: bytes, packed: bytes) -> bytes:
     return data.removesuffix(packed_of(data)) + packed
 
 
+def _is_by_sla(letter: bytes) -> bool:
+    """Whether the last letter of a lane's name says that its jobs have an SLA, which then follows the name."""
+    return letter.isalpha()
+
+
 class _Head(NamedTuple):
     """What the head of a record says, and the packed record behind it."""
 
@@ -146,7 +158,9 @@ def _read_head(data: bytes) -> _Head:
         version, _, _, deadline = _HEAD.unpack_from(data)
         (length,) = _LENGTH.unpack_from(data, _HEAD.size)
         start = _HEAD.size + _LENGTH.size
-        return _Head(lane_model(data[start : start + length]), version, int(deadline), data[start + length :])
+        end = start + length
+        packed_from = end + _SLA.size if _is_by_sla(data[end - 1 : end]) else end
+        return _Head(lane_model(data[start:end]), version, int(deadline), data[packed_from:])
     except (StructError, ValueError, OverflowError):
         return _Head(_LOST_LANE, 0, 0, data)
 

@@ -33,11 +33,17 @@ class LaneRef(msgspec.Struct, frozen=True):
     dependency: str
     group: str
     priority: int
+    """Of the lane, not of its jobs: see `Job.lane_priority`."""
     queue_id: int
     tenant_id: int
     limiters: tuple[int, ...]
     """Of its task, its dependency and its group."""
     model: Job
+
+    @property
+    def is_by_sla(self) -> bool:
+        """Whether its jobs have an SLA, and are in the order of it."""
+        return self.priority % 2 == 1
 
 
 Ref = TypeVar("Ref", bound=LaneRef)

@@ -29,7 +29,7 @@ from reprieve.stores.sqlite.candidates import Candidates, LimiterRow, QueueRow, 
 from reprieve.stores.sqlite.expiring import remove_expiring
 from reprieve.stores.sqlite.lane_cache import LaneCache
 from reprieve.stores.sqlite.leases import pack_lease
-from reprieve.stores.sqlite.rows import Row, copy, is_fresh, ready_at, unpack
+from reprieve.stores.sqlite.rows import Row, copy, is_fresh, order_at, read_job, ready_at, unpack
 from reprieve.stores.sqlite.sessions import held
 from reprieve.stores.sqlite.statements import run, statements
 from reprieve.stores.sqlite.write_batch import Released
@@ -43,6 +43,8 @@ class TakenRow(Row, array_like=True, frozen=True):
 
     lane: int
     length: int
+    at: int
+    """Where it stood in its lane."""
 
 
 class DueRow(msgspec.Struct, array_like=True, frozen=True):
@@ -167,7 +169,8 @@ class _QueueClaim:
         if not due:
             return
         run(self.tx, self.sql["undelay"], [(queue, row.wait, row.due, row.id) for row in due])
-        run(self.tx, enqueue["ready"], [(row.lane, ready_at(row.id, row.due), row.id) for row in due])
+        self.lanes.load(self.tx, {row.lane for row in due})
+        run(self.tx, enqueue["ready"], [(row.lane, self._order_at(row), row.id) for row in due])
         counts: dict[int, Counter[str]] = defaultdict(Counter)
         for row in due:
             counts[row.lane][LANE_COUNTERS[row.wait]] += 1
@@ -176,9 +179,14 @@ class _QueueClaim:
         ]
         run(self.tx, self.sql["promote"], promoted)
         run(self.tx, enqueue["open"], [(lane,) for lane in counts])
-        self.lanes.load(self.tx, counts)
         tenants = {self.lanes[lane].tenant_id for lane in counts}
         run(self.tx, enqueue["make_candidates"], [(tenant,) for tenant in tenants])
+
+    def _order_at(self, row: DueRow) -> int:
+        """Return what orders a due job in its lane."""
+        lane = self.lanes[row.lane]
+        stored = read_job(self.tx, row.id) if lane.is_by_sla else None
+        return ready_at(row.id, row.due) if stored is None else order_at(unpack(stored, stored.record, lane), row.id)
 
     def _return_blocked_lanes(self) -> None:
         """Open lanes behind limiters that have room again, of one tenant more than there is room for."""
@@ -227,11 +235,7 @@ class _QueueClaim:
         """Take the picked jobs off their lanes; return those to run, and by lane those past their deadline."""
         rows = self._read_picks(choice)
         self.lanes.load(self.tx, rows)
-        taken = [
-            (lane.id, ready_at(row.id, row.due), row.id)
-            for lane in choice.taken.values()
-            for row, _ in rows[lane.id][: lane.taken]
-        ]
+        taken = [(lane.id, row.at, row.id) for lane in choice.taken.values() for row, _ in rows[lane.id][: lane.taken]]
         run(self.tx, self.sql["take_off"], taken)
         lease = Lease(self.session, self.now)
         models = {lane: lease_model(self.lanes[lane].model, lease) for lane in rows}
@@ -243,7 +247,7 @@ class _QueueClaim:
             lane = pick.id
             row, record = next(next_of[lane])
             job = copy(models[lane], row, record)
-            if job.expires_at is not None and not is_fresh(row):
+            if (row.version or job.deadline_at is not None) and not is_fresh(row) and job.expires_at is not None:
                 expiring.append((job.expires_at, row.id))
             if job.deadline_at is not None and job.deadline_at <= self.now:
                 expired.append((lane, unpack(row, record, self.lanes[lane])))

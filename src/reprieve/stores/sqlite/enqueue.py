@@ -13,7 +13,7 @@ from reprieve.stores.record import LANE_COUNTERS, WAIT_NUMBERS, key_of
 from reprieve.stores.sqlite.expiring import add_deadlines, add_expiring
 from reprieve.stores.sqlite.finished import finished_jobs
 from reprieve.stores.sqlite.lane_cache import LaneCache
-from reprieve.stores.sqlite.rows import id_of, pack, ready_at, split_id
+from reprieve.stores.sqlite.rows import id_of, order_at, pack, ready_at, split_id
 from reprieve.stores.sqlite.statements import Tx, run, statements
 
 _COUNTERS = tuple(dict.fromkeys(LANE_COUNTERS))
@@ -58,14 +58,16 @@ def _insert(tx: Tx, lanes: LaneCache, fresh: Sequence[tuple[int, bytes, Job]], n
         lane = lanes.of_job(tx, job)
         wait = WAIT_NUMBERS[job.waiting_for]
         job_rows.append((row, lane.id, job.version, wait, job.due_at, pack(job, row, middle)))
+        if job.deadline_at is not None and (job.due_at > now or lane.is_by_sla):
+            expiring.append((job.deadline_at, row))
         count = counts.get(lane.id)
         if count is None:
             count = counts[lane.id] = [0] * len(_COUNTERS)
         if job.due_at <= now:
-            at = ready_at(row, job.due_at)
+            at = order_at(job, row) if lane.priority % 2 else ready_at(row, job.due_at)
             ready_rows.append((lane.id, at, row))
             count[0] += 1
-            if job.deadline_at is not None:
+            if job.deadline_at is not None and not lane.priority % 2:
                 fresh_deadlines.setdefault(lane.id, []).append((at, job.deadline_at, row))
             tenants.add(lane.tenant_id)
         else:
@@ -73,8 +75,6 @@ def _insert(tx: Tx, lanes: LaneCache, fresh: Sequence[tuple[int, bytes, Job]], n
             wait = wait or WAIT_NUMBERS["schedule"]
             delayed_rows.append((lane.queue_id, wait, job.due_at, row, lane.id))
             count[_COUNTERS.index(LANE_COUNTERS[wait])] += 1
-            if job.expires_at is not None:
-                expiring.append((job.expires_at, row))
     if fresh_deadlines:
         expiring += add_deadlines(tx, fresh_deadlines)
     add_expiring(tx, expiring)

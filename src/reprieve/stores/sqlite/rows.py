@@ -114,6 +114,11 @@ def ready_at(row: int, due: int) -> int:
     return max(due, moment_of(row))
 
 
+def order_at(job: Job, row: int) -> int:
+    """Return what orders a job in its lane: its SLA, or when it became ready."""
+    return ready_at(row, job.due_at) if job.sla_at is None else job.sla_at
+
+
 def pack(job: Job, row: int, middle: bytes) -> bytes:
     """Pack what a row does not keep in columns of its own: the middle of its public id, and the job's record."""
     return middle + record.pack(job, moment_of(row))

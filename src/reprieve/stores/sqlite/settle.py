@@ -18,7 +18,7 @@ from reprieve.stores.sqlite.expiring import remove_expiring
 from reprieve.stores.sqlite.finished import finished_jobs
 from reprieve.stores.sqlite.lane_cache import LaneCache
 from reprieve.stores.sqlite.leases import LeasedJob, lease_ids, pack_lease, unpack_lease
-from reprieve.stores.sqlite.rows import read_job, ready_at, split_id, unpack
+from reprieve.stores.sqlite.rows import order_at, read_job, split_id, unpack
 from reprieve.stores.sqlite.statements import run, statements
 from reprieve.stores.sqlite.tx import SqliteTx
 from reprieve.stores.sqlite.write_batch import Released, WriteBatch
@@ -153,16 +153,16 @@ def _remove_from_lane(
         return None
     lane = lanes.get(tx, found.lane)
     if found.state == WAITING:
+        job = unpack(found, found.record, lane)
         wait = found.wait or WAIT_NUMBERS["schedule"]
         if tx.execute(sql["undelay"], (lane.queue_id, wait, found.due, row)).rowcount:
             batch.counts[lane.id][LANE_COUNTERS[wait]] -= 1
-        elif tx.execute(sql["unready"], (lane.id, ready_at(row, found.due), row)).rowcount:
+        elif tx.execute(sql["unready"], (lane.id, order_at(job, row), row)).rowcount:
             batch.counts[lane.id]["ready"] -= 1
         else:
             return None  # it runs
-        expires_at = unpack(found, found.record, lane).expires_at
-        if expires_at is not None:
-            remove_expiring(tx, [(expires_at, row)])
+        if job.expires_at is not None:
+            remove_expiring(tx, [(job.expires_at, row)])
         return lane.id
     finished_at = unpack(found, found.record, lane).finished_at
     if finished_at is None:  # its record cannot be read

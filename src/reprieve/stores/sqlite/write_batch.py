@@ -19,7 +19,7 @@ from reprieve.stores.sqlite.annotations import cancel_requests
 from reprieve.stores.sqlite.expiring import add_expiring
 from reprieve.stores.sqlite.finished import keep
 from reprieve.stores.sqlite.lane_cache import LaneCache
-from reprieve.stores.sqlite.rows import pack, ready_at
+from reprieve.stores.sqlite.rows import order_at, pack
 from reprieve.stores.sqlite.statements import run, statements
 
 _SILENT = (Start, Succeed)
@@ -105,7 +105,7 @@ class WriteBatch:
             self._delayed.append((lane.queue_id, wait, job.due_at, row, lane.id))
             self.counts[lane.id][LANE_COUNTERS[wait]] += 1
         else:
-            self._ready.append((lane.id, ready_at(row, job.due_at), row))
+            self._ready.append((lane.id, order_at(job, row), row))
             self.counts[lane.id]["ready"] += 1
             self._candidates.add(lane.tenant_id)
         return WAITING

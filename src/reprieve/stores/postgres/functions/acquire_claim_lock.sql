@@ -67,6 +67,8 @@ begin
     update lane as l
     set ready = l.ready + a.ready, scheduled = l.scheduled + a.scheduled, retrying = l.retrying + a.retrying,
         parked = l.parked + a.parked, is_open = l.is_open or (l.blocked_by = 0 and l.ready + a.ready > 0),
+        -- Jobs with an SLA were added to `ready`, before others.
+        ready_watermark = case when a.ready > 0 and l.priority % 2 = 1 then 0 else l.ready_watermark end,
         -- A lane without ready jobs takes the span of the new ones. A second more or less does not matter.
         deadline_span = case when a.min_span is null or (l.ready > 0 and l.deadline_span is not null) then l.deadline_span
                              else a.min_span + 1000 end,

@@ -1,15 +1,15 @@
 -- Store new jobs. It only inserts, so it can be part of any transaction and blocks no worker while that stays open.
 --
--- For each job: its id, its lane, when it is due (null: at the time in its id), its version, what it waits for, and where its
+-- For each job: its id, its lane, when it is due (null: at the time in its id), its SLA (null: none), its version, what it waits for, and where its
 -- record begins in `records`, which holds all of them one after the other. For each job with a unique key: its position in `ids`,
 -- 16 bytes in `keys`, and when the key expires. `lane_names` is a JSON array with the names of each lane and the lowest and the
 -- highest id on it; and the least and the most ms until the deadlines of its ready jobs. For each job that is not ready and
 -- can expire: when, and its id.
--- Reads job and finished. Inserts into job, delayed, expiring and uncounted_enqueue; writes unique_key.
+-- Reads job and finished. Inserts into job, ready, delayed, expiring and uncounted_enqueue; writes unique_key.
 -- Returns for each job the id under which it is known: its own, or that of the job that has its key. Raises serialization_failure
 -- if a job is enqueued again while it ends.
 create function enqueue(
-    ids uuid[], lanes int8[], due_ats int8[], versions int8[], waiting_for int8[], starts int8[], records bytea,
+    ids uuid[], lanes int8[], due_ats int8[], sla_ats int8[], versions int8[], waiting_for int8[], starts int8[], records bytea,
     keyed int8[], keys bytea, key_expires_ats int8[], lane_names json, now int8,
     expiring_ats int8[], expiring_ids uuid[]
 ) returns uuid[] language plpgsql set search_path from current
@@ -27,7 +27,7 @@ begin
         insert into expiring (expires_at, id) select * from unnest(expiring_ats, expiring_ids) on conflict do nothing;
     end if;
     if cardinality(ids) = 1 and cardinality(keyed) = 0 then
-        perform enqueue_one(ids[1], lanes[1], due_ats[1], versions[1], waiting_for[1], records, lane_names, now);
+        perform enqueue_one(ids[1], lanes[1], due_ats[1], sla_ats[1], versions[1], waiting_for[1], records, lane_names, now);
         return ids;
     end if;
     select min(l.lowest_id::text collate "C")::uuid, max(l.highest_id::text collate "C")::uuid into lowest, highest
@@ -43,22 +43,27 @@ begin
         known_ids := acquire_keys(ids, stored, keyed, keys, key_expires_ats, now);
     end if;
     with new_job as (
-        insert into job (id, lane, due_at, version, state, waiting_for, record)
-        select v.id, v.lane, v.due_at, v.version, case when coalesce(v.due_at, 0) <= now then 3 else 0 end, v.wait,
+        insert into job (id, lane, due_at, sla_at, version, state, waiting_for, record)
+        select v.id, v.lane, v.due_at, v.sla_at, v.version,
+               case when coalesce(v.due_at, 0) <= now and v.sla_at is null then 3 else 0 end, v.wait,
                substring(records from v.start::int4 for (v.next_start - v.start)::int4)
-        from unnest(ids, known_ids, lanes, due_ats, versions, waiting_for, starts, starts[2:] || (length(records) + 1)::int8)
-             as v (id, known_id, lane, due_at, version, wait, start, next_start)
+        from unnest(ids, known_ids, lanes, due_ats, sla_ats, versions, waiting_for, starts,
+                    starts[2:] || (length(records) + 1)::int8)
+             as v (id, known_id, lane, due_at, sla_at, version, wait, start, next_start)
         where v.known_id = v.id and v.id <> all (stored)
         on conflict (id) do nothing
-        returning job.id, job.lane, job.due_at, job.waiting_for as wait, coalesce(job.due_at, 0) <= now as is_ready
+        returning job.id, job.lane, job.due_at, job.sla_at, job.waiting_for as wait, coalesce(job.due_at, 0) <= now as is_ready
     ), lane_name as (
         select * from json_to_recordset(lane_names) as l (
             lane int8, queue_id int8, queue text, tenant text, task text, dependency text, "group" text, priority int8,
             lowest_id uuid, highest_id uuid, min_span int8, max_span int8)
     ), new_delayed as (
-        insert into delayed (queue, waiting_for, due_at, id, lane)
-        select l.queue_id, greatest(j.wait, 1), j.due_at, j.id, j.lane
+        insert into delayed (queue, waiting_for, due_at, id, lane, sla_at)
+        select l.queue_id, greatest(j.wait, 1), j.due_at, j.id, j.lane, j.sla_at
         from new_job as j join lane_name as l on l.lane = j.lane where not j.is_ready
+    ), new_ready as (
+        insert into ready (lane, ready_at, id)
+        select j.lane, j.sla_at, j.id from new_job as j where j.is_ready and j.sla_at is not null
     ), sums as (
         select lane, count(*) filter (where is_ready) as ready,
                count(*) filter (where not is_ready and wait in (0, 1)) as scheduled,

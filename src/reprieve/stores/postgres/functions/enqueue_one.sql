@@ -1,14 +1,15 @@
 -- Store one new job without a key, which is what most calls do, in as few and as small statements as possible.
--- Reads finished. Inserts into job, uncounted_enqueue and delayed; a job whose id is stored already changes nothing.
+-- Reads finished. Inserts into job, uncounted_enqueue, delayed and ready; a job whose id is stored already changes nothing.
 create function enqueue_one(
-    new_id uuid, lane_id int8, due_at int8, with_version int8, waiting_for int8, new_record bytea, lane_names json, now int8
+    new_id uuid, lane_id int8, due_at int8, sla_at int8, with_version int8, waiting_for int8, new_record bytea, lane_names json, now int8
 ) returns void language plpgsql as $$
 #variable_conflict use_variable
 declare
     is_ready boolean := coalesce(due_at, 0) <= now;
 begin
-    insert into job (id, lane, due_at, version, state, waiting_for, record)
-    values (new_id, lane_id, due_at, with_version, case when is_ready then 3 else 0 end, waiting_for, new_record)
+    insert into job (id, lane, due_at, sla_at, version, state, waiting_for, record)
+    values (new_id, lane_id, due_at, sla_at, with_version, case when is_ready and sla_at is null then 3 else 0 end, waiting_for,
+            new_record)
     on conflict (id) do nothing;
     if not found then
         return;
@@ -27,8 +28,10 @@ begin
     from json_to_recordset(lane_names) as l (
         queue text, tenant text, task text, dependency text, "group" text, priority int8, min_span int8, max_span int8);
     if not is_ready then
-        insert into delayed (queue, waiting_for, due_at, id, lane)
-        values ((lane_names->0->>'queue_id')::int8, greatest(waiting_for, 1), due_at, new_id, lane_id);
+        insert into delayed (queue, waiting_for, due_at, id, lane, sla_at)
+        values ((lane_names->0->>'queue_id')::int8, greatest(waiting_for, 1), due_at, new_id, lane_id, sla_at);
+    elsif sla_at is not null then
+        insert into ready (lane, ready_at, id) values (lane_id, sla_at, new_id);
     end if;
 end
 $$;

@@ -35,7 +35,7 @@ begin
         delete from delayed as d using due
         where d.queue = queue_id and d.waiting_for = due.waiting_for and d.due_at = due.due_at and d.id = due.id
           and (select l.id from lane as l where l.id = d.lane) is not null
-        returning d.waiting_for, ready_at(d.due_at, d.id) as ready_at, d.id, d.lane
+        returning d.waiting_for, order_at(d.sla_at, d.due_at, d.id) as ready_at, d.id, d.lane
     ), arrived as (
         insert into ready (lane, ready_at, id) select lane, ready_at, id from gone
     ), sums as (

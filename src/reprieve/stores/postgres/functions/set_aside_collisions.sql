@@ -22,7 +22,7 @@ begin
         select distinct j.id, j.lane, j.state, j.waiting_for from unnest(additions) as a
         join job as j on j.lane = a.lane and j.id between a.lowest_id and a.highest_id
         where a.lane = any (mixed) and j.state in (0, 3) and uuid_send(j.id) not in (select leased_ids())
-          and not exists (select 1 from ready where ready.lane = j.lane and ready.ready_at = ready_at(j.due_at, j.id) and ready.id = j.id)
+          and not exists (select 1 from ready where ready.lane = j.lane and ready.ready_at = order_at(j.sla_at, j.due_at, j.id) and ready.id = j.id)
     ), set_aside as (
         update job set state = 4 from found where job.id = found.id
     ), undelayed as (

@@ -80,7 +80,7 @@ create table lane (                                  -- the waiting jobs of one 
     task               text not null,
     dependency         text not null,
     "group"            text not null,
-    priority           int8 not null,
+    priority           int8 not null,                -- of the lane: that of its jobs times 2, less 1 if they have an SLA
     task_limiter       int8 not null,
     dependency_limiter int8 not null,                -- 0: none
     group_limiter      int8 not null,                -- 0: none
@@ -116,6 +116,7 @@ create table job (
     id          uuid not null primary key with (fillfactor = 100),
     lane        int8 not null,
     due_at      int8,                                -- null: the time in its id
+    sla_at      int8,                                -- orders it in its lane; null: it has no SLA
     version     int4 not null,                       -- not counting a lease
     state       int2 not null,                       -- 0: waiting or running, 1: dead, 2: cancelled, 3: as 0, and fresh,
                                                      -- 4: set aside, its lane's id is that of another lane
@@ -127,7 +128,7 @@ alter table job alter record set storage external;
 -- whether it was claimed, so neither the enqueue nor the claim writes a row for it elsewhere.
 create index job_fresh on job (lane, id) with (fillfactor = 100) where state = 3;
 
--- Ready jobs that are not fresh, and fresh jobs that were committed after jobs with a larger id were taken. A statement that
+-- Ready jobs that are not fresh, as those with an SLA, which is their ready_at; and fresh jobs that were committed after jobs with a larger id were taken. A statement that
 -- inserts rows here lowers the ready watermark of their lanes to the smallest `ready_at`, or they are never found.
 create table ready (lane int8 not null, ready_at int8 not null, id uuid not null, primary key (lane, ready_at, id));
 
@@ -138,6 +139,7 @@ create table delayed (
     due_at      int8 not null,
     id          uuid not null,
     lane        int8 not null,
+    sla_at      int8,                                -- as in job
     primary key (queue, waiting_for, due_at, id)
 );
 

@@ -1,6 +1,7 @@
 -- name: enqueue
 select {schema}.enqueue(
-    ids => %(ids)s::uuid[], lanes => %(lanes)s::int8[], due_ats => %(due_ats)s::int8[], versions => %(versions)s::int8[],
+    ids => %(ids)s::uuid[], lanes => %(lanes)s::int8[], due_ats => %(due_ats)s::int8[],
+    sla_ats => %(sla_ats)s::int8[], versions => %(versions)s::int8[],
     waiting_for => %(waiting_for)s::int8[], starts => %(starts)s::int8[], records => %(records)s::bytea,
     keyed => %(keyed)s::int8[], keys => %(keys)s::bytea, key_expires_ats => %(key_expires_ats)s::int8[],
     lane_names => %(lane_names)s::json, now => %(now)s::int8,
@@ -18,7 +19,8 @@ select array_to_json(known_ids)::text, (
 )
 from {schema}.enqueue(
     ids => cast(%(ids)s as text)::uuid[], lanes => cast(%(lanes)s as text)::int8[],
-    due_ats => cast(%(due_ats)s as text)::int8[], versions => cast(%(versions)s as text)::int8[],
+    due_ats => cast(%(due_ats)s as text)::int8[], sla_ats => cast(%(sla_ats)s as text)::int8[],
+    versions => cast(%(versions)s as text)::int8[],
     waiting_for => cast(%(waiting_for)s as text)::int8[], starts => cast(%(starts)s as text)::int8[],
     records => cast(%(records)s as bytea), keyed => cast(%(keyed)s as text)::int8[], keys => cast(%(keys)s as bytea),
     key_expires_ats => cast(%(key_expires_ats)s as text)::int8[], lane_names => cast(%(lane_names)s as text)::json,

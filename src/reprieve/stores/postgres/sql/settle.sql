@@ -6,7 +6,7 @@ select j.id, j.state, j.version, j.waiting_for, j.due_at, j.lane, j.record,
        case
            when j.state in (1, 2) then 'ended'
            when (
-               select r.id from ready as r where r.lane = j.lane and r.ready_at = ready_at(j.due_at, j.id) and r.id = j.id
+               select r.id from ready as r where r.lane = j.lane and r.ready_at = order_at(j.sla_at, j.due_at, j.id) and r.id = j.id
            ) is not null then 'ready'
            -- A fresh job up to the watermark was taken, or requeued: see requeue_late_commits.
            when j.state = 3 and j.id > (select l.fresh_watermark from lane as l where l.id = j.lane) then 'fresh'
@@ -52,8 +52,9 @@ where j.id = v.id and j.id = any (%(ids)s::uuid[]);
 insert into ready (lane, ready_at, id) select * from unnest(%(lanes)s::int8[], %(ready_ats)s::int8[], %(ids)s::uuid[]);
 
 -- name: add_delayed
-insert into delayed (queue, waiting_for, due_at, id, lane)
-select v.* from unnest(%(queues)s::int8[], %(waits)s::int8[], %(due_ats)s::int8[], %(ids)s::uuid[], %(lanes)s::int8[]) as v,
+insert into delayed (queue, waiting_for, due_at, id, lane, sla_at)
+select v.* from unnest(%(queues)s::int8[], %(waits)s::int8[], %(due_ats)s::int8[], %(ids)s::uuid[], %(lanes)s::int8[],
+                       %(sla_ats)s::int8[]) as v,
                 lower_due_watermarks(%(queues)s::int8[], %(due_ats)s::int8[]);
 
 -- name: add_ended

@@ -27,7 +27,7 @@ local function open_lane_names(tenant, most)
     names[#names] = nil
     tenant.has_more = true
     -- Of each priority the first is the one that was served longest ago.
-    for priority = 1, 9 do
+    for priority = 1, 18 do
       local from, to = format('%.17g', priority * PRIORITY), format('(%.17g', (priority + 1) * PRIORITY)
       names[#names + 1] = call('ZRANGEBYSCORE', key, from, to, 'LIMIT', 0, 1)[1]
     end

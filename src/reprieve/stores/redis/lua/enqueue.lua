@@ -31,7 +31,7 @@ local function read_jobs()
     ids[#ids + 1] = id
     jobs[#jobs + 1] = {
       id = id, lane = lane_names[lane], wait = wait, due = due, version = version, has_holder = false,
-      deadline = struct.unpack('>d', ARGV[3 + #ids], 7),
+      deadline = struct.unpack('>d', ARGV[3 + #ids], 7), record = ARGV[3 + #ids],
     }
   end
   return ids, jobs

@@ -1,6 +1,6 @@
 -- Ends waiting jobs whose time has come: past their deadline, or parked for long enough behind a gate that is held.
 --
--- needs calls: tag, call, min, call_many, fetch_fields, split, write_even_when_full
+-- needs calls: tag, call, min, fetch_fields, write_even_when_full
 -- needs record: WAITING, EXPIRED, is_sound, lane_in, finish, ending, entry_of
 -- needs limiters: limiters, load_limiters
 -- needs lanes: lane_ref, lane_of, flush

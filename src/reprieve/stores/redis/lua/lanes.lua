@@ -14,6 +14,12 @@ lanes = {}
 
 local refs = {}
 
+-- Returns the priority of a lane by the last letter of its name: twice that of its jobs; one less if they have an SLA, and
+-- the letter is one from a to i.
+local function lane_priority(letter)
+  return letter < 97 and 2 * (letter - 48) or 2 * (letter - 96) - 1
+end
+
 -- Returns what a lane's name says: its queue, tenant, limiters and priority.
 function lane_ref(name)
   local ref = refs[name]
@@ -32,7 +38,7 @@ function lane_ref(name)
     if five > four + 1 then
       names[#names + 1] = 'g' .. sub(name, four + 1, five - 1)
     end
-    ref = {queue = queue, tenant = sub(name, 1, two - 1), limiters = names, priority = string.byte(name, -1) - 48}
+    ref = {queue = queue, tenant = sub(name, 1, two - 1), limiters = names, priority = lane_priority(string.byte(name, -1))}
     refs[name] = ref
   end
   return ref
@@ -71,8 +77,8 @@ function load_lanes(names)
       name = name, ref = ref, tenant = tenant, priority = ref.priority,
       ready = ready, scheduled = f[2] or 0, retrying = f[3] or 0, parked = f[4] or 0, dead = f[5] or 0,
       cancelled = f[6] or 0, served = f[7] or tenant.served, blocked_by = blocked_by,
-      requeued = f[9] or 0, last_deadline = f[10] or 0, expires_at = f[11] or false, is_stored = packed and true,
-      is_listed = ready > 0 and not blocked_by, limits = false, picked = false, is_changed = false,
+      requeued = f[9] or 0, last_deadline = f[10] or 0, expires_at = f[11] or false, is_by_sla = ref.priority % 2 == 1,
+      is_stored = packed and true, is_listed = ready > 0 and not blocked_by, limits = false, picked = false, is_changed = false,
     }
   end
 end

@@ -1,14 +1,14 @@
 -- What a script reads of a job's record, and the one that it writes itself.
 -- A record is: version (4 bytes), state (1), wait (1), deadline in ms (8, 0 is none), [when a script ended it (8)],
--- length of the lane's name (2), the lane's name, and the packed record, which only clients read (stores/record.py).
+-- length of the lane's name (2), the lane's name, [the SLA (8) if the lane is in that order], and the packed record, which only clients read (stores/record.py).
 -- It is written at enqueue and when an attempt ends, not by a lease nor by a success.
 --
 -- needs calls: sub
--- exports: WAITING, DEAD, CANCELLED, EXPIRED, GIVEN_UP, is_sound, sound, lost_lane, lane_in, finish, ending, entry_of
+-- exports: WAITING, DEAD, CANCELLED, EXPIRED, GIVEN_UP, is_sound, sound, lost_lane, lane_in, sla_in, finish, ending, entry_of
 
 WAITING, DEAD, CANCELLED, EXPIRED, GIVEN_UP = 0, 1, 2, 3, 4
 local MAX_WAIT = 4
-local LANE = '^%Z*%z%Z*%z%Z*%z%Z*%z%Z*%z%d$'
+local LANE = '^%Z*%z%Z*%z%Z*%z%Z*%z%Z*%z[1-9a-i]$'
 
 -- Whether scripts can read a record up to the end of its lane's name. What follows, only clients read.
 function is_sound(record)
@@ -42,6 +42,13 @@ function lane_in(record)
   local from = string.byte(record, 5) >= EXPIRED and 23 or 15
   local length = struct.unpack('>I2', record, from)
   return sub(record, from + 2, from + 1 + length)
+end
+
+-- Returns the SLA of a job, whose lane is in the order of it.
+function sla_in(record)
+  local from = string.byte(record, 5) >= EXPIRED and 23 or 15
+  local first = from + 2 + struct.unpack('>I2', record, from)
+  return #record >= first + 7 and struct.unpack('>d', record, first) or 0
 end
 
 -- Returns the record of a waiting job that a script ends: its deadline has passed, or its cancel was requested while it

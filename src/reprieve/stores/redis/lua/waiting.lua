@@ -2,10 +2,11 @@
 -- Jobs are collected in a batch (`new_waiting`, `add_fresh`, `add_waiting`) and written at once (`write_waiting`).
 --
 -- A lane is taken from in the order in which its jobs became ready. Fresh jobs, which were ready when they were enqueued,
--- are in that order already and stand in a list. Jobs that became ready later stand in a sorted set by that time.
+-- are in that order already and stand in a list. Jobs that became ready later stand in a sorted set by that time. The jobs
+-- of a lane whose jobs have an SLA all stand in such a set, by their SLA.
 --
 -- needs calls: tag, call, max, min, call_many, fetch_fields
--- needs record: is_sound, sound, lost_lane, entry_of, lane_in
+-- needs record: is_sound, sound, lost_lane, entry_of, lane_in, sla_in
 -- needs lanes: lanes, load_lanes, relist
 -- needs expiring: add_deadline, add_expiry, remove_expiry, write_expiry
 -- exports: DELAYED_COUNTERS, delayed_key, fresh_key, requeued_key, id_time, new_waiting, add_fresh, add_waiting
@@ -68,11 +69,22 @@ local function ready_list(waiting, lane, lists, count_command, key)
   return list
 end
 
--- Adds a job that is enqueued: a table with `id`, `version`, `wait`, `due` and `deadline` (0: none).
+-- Adds a ready job to the sorted set of its lane.
+local function add_requeued(waiting, lane, job)
+  local list = ready_list(waiting, lane, waiting.requeued, 'ZCARD', requeued_key(lane.name))
+  local at = lane.is_by_sla and sla_in(job.record) or max(job.due, id_time(job.id))
+  list[#list + 1], list[#list + 2] = at, entry_of(job.id, job.version)
+  lane.requeued = lane.requeued + 1
+end
+
+-- Adds a job that is enqueued: a table with `id`, `version`, `wait`, `due`, `deadline` (0: none) and `record`.
 function add_fresh(waiting, lane, job)
   if job.due > waiting.now then
     add_delayed(waiting, lane, job)
     add_expiry(job.id, job.deadline)
+  elseif lane.is_by_sla then
+    add_expiry(job.id, job.deadline)
+    add_requeued(waiting, lane, job)
   else
     add_deadline(lane, job.id, job.deadline)
     local list = ready_list(waiting, lane, waiting.fresh, 'LLEN', fresh_key(lane.name))
@@ -86,9 +98,7 @@ function add_waiting(waiting, lane, job)
   if job.due > waiting.now then
     add_delayed(waiting, lane, job)
   else
-    local list = ready_list(waiting, lane, waiting.requeued, 'ZCARD', requeued_key(lane.name))
-    list[#list + 1], list[#list + 2] = max(job.due, id_time(job.id)), entry_of(job.id, job.version)
-    lane.requeued = lane.requeued + 1
+    add_requeued(waiting, lane, job)
   end
 end
 
@@ -187,7 +197,9 @@ function promote(queue, now, limit)
         if not is_lost[number] then
           lane[counter] = lane[counter] - 1
         end
-        add_waiting(waiting, lane, {id = id, version = version, wait = wait, due = times[number]})
+        add_waiting(waiting, lane, {
+          id = id, version = version, wait = wait, due = times[number], record = records[number],
+        })
       end
       call_many('ZREM', key, due)
     end

@@ -72,7 +72,7 @@ create table reprieve_lane (                  -- a lane, with the number of its 
     task       text    not null,
     dependency text    not null,
     "group"    text    not null,
-    priority   integer not null,
+    priority   integer not null,              -- of the lane: that of its jobs times 2, less 1 if they have an SLA
     task_limiter       integer not null,
     dependency_limiter integer not null,         -- 0: none
     group_limiter      integer not null,         -- 0: none
@@ -107,7 +107,7 @@ create table reprieve_job (
 
 create table reprieve_ready (
     lane integer not null,
-    at   integer not null,                    -- when the job became ready: jobs are taken in this order
+    at   integer not null,                    -- its SLA, or when the job became ready: jobs are taken in this order
     id   integer not null,
     primary key (lane, at, id)
 ) strict, without rowid;

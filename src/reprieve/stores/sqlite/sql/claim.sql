@@ -153,9 +153,9 @@ select json_group_array(json_array(id, permits, max_running, rate_count, rate_wi
 from reprieve_limiter as limiter where id in (select value from json_each(?));
 
 -- name: first_jobs
-select json_group_array(json_array(id, state, version, wait, due, lane, length(record))), cast(group_concat(record, '') as blob)
+select json_group_array(json_array(id, state, version, wait, due, lane, length(record), at)), cast(group_concat(record, '') as blob)
 from (
-    select r.lane, job.id, job.state, job.version, job.wait, job.due, job.record
+    select r.lane, r.at, job.id, job.state, job.version, job.wait, job.due, job.record
     from json_each(?) as wanted
     cross join reprieve_ready as r on r.lane = wanted.value
         and (r.at, r.id) in (select at, id from reprieve_ready as ready where lane = wanted.value order by at, id limit ?)

@@ -5,13 +5,14 @@ Where the protocol leaves something free, the judge is lenient: a job may be sur
 
 import math
 from collections import Counter
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from itertools import accumulate
 
 from msgspec.structs import replace
 
 from reprieve.core import change
 from reprieve.core.duration import milliseconds
+from reprieve.core.ids import created_at
 from reprieve.core.job import Job
 from reprieve.core.rate import BUCKETS, Rate
 from reprieve.stores.protocol import Claim, Claimed
@@ -156,12 +157,23 @@ def _require_turn(model: Model, job: Job, running: Counter[Name], claim: Claim) 
             last != job.tenant or streak < IN_A_ROW or others + CLOSE >= slots * others_weight / total,
             f"tenant {job.tenant!r} was served {streak + 1} times in a row while {tenant!r} is below its share",
         )
-    priorities = {other.priority for other in waiting.get(job.tenant, ())} | {job.priority}
-    best = min(priorities)
-    if job.priority != best and (job.queue, job.tenant) not in model.unsure:
+    _require_lane(model, job, waiting.get(job.tenant, ()))
+
+
+def _require_lane(model: Model, job: Job, waiting: Sequence[Job]) -> None:
+    """Check that it was the turn of this job's lane among those of its tenant, and of the job if it has an SLA."""
+    best = min((other.lane_priority for other in waiting), default=job.lane_priority)
+    if job.lane_priority > best and (job.queue, job.tenant) not in model.unsure:
         served = model.served[job.queue, job.tenant] + 1
-        message = f"priority {job.priority} of tenant {job.tenant!r} was picked before {best}, by pick {served}"
+        message = (
+            f"lane priority {job.lane_priority} of tenant {job.tenant!r} was picked before {best}, by pick {served}"
+        )
         expect(served % OLDEST_EVERY == 0, message)
+    for other in waiting:
+        is_of_lane = names_of(other) == names_of(job) and other.lane_priority == job.lane_priority
+        if is_of_lane and job.sla_at is not None and other.sla_at is not None:
+            is_first = (job.sla_at, created_at(job.id)) <= (other.sla_at, created_at(other.id))
+            expect(is_first, f"job {job.id} with the SLA {job.sla_at} was picked before {other.id} with {other.sla_at}")
 
 
 def _ceiling(model: Model, queue: str) -> int:

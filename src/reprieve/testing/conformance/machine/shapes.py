@@ -40,6 +40,7 @@ class Shape(Record):
     key: str
     lifetime: int | None
     headers: Headers | None
+    sla: int | None
 
     def job(self, job_id: str, now: int) -> Job:
         """Make a job of it."""
@@ -58,8 +59,13 @@ class Shape(Record):
             waiting_for="schedule" if self.delay else "turn",
             deadline_at=None if self.lifetime is None else now + self.delay + self.lifetime,
             max_attempts=POLICY.max_attempts,
-            headers=self.headers,
+            headers=self._headers(now),
         )
+
+    def _headers(self, now: int) -> Headers | None:
+        if self.sla is None:
+            return self.headers
+        return msgspec.structs.replace(self.headers or Headers(), sla_at=now + self.sla)
 
 
 _FACTS: dict[str, tuple[object, ...]] = {
@@ -73,6 +79,7 @@ _FACTS: dict[str, tuple[object, ...]] = {
     "lifetime": (None, None, None, None, 60 * SECOND, 5 * SECOND),
     "queue": ("q", "q", "q", "r"),
     "headers": (None, None, None, Headers(tags=("nightly",), user="ana", own={"origin": "import"})),
+    "sla": (None, None, None, 30 * SECOND, 90 * SECOND),
 }
 """What a job may be like, the rare among the frequent."""
 
