@@ -246,7 +246,7 @@ def judge_expired(model: Model, job: Job) -> None:
         is_parked = known.expires_at is not None and known.expires_at <= model.now
         is_held = any(model.rule(name).permits == 0 for name in names_of(known))
         expect(is_parked and is_held, f"job {job.id} expired before its time: {known!r}")
-    model.move(wanted.event)
+    model.move(wanted)
 
 
 def same_jobs(first: tuple[Job, ...], again: tuple[Job, ...], held: set[str]) -> None:
