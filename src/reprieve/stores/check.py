@@ -6,7 +6,7 @@ refused.
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import msgspec
 from msgspec import UNSET
@@ -22,7 +22,7 @@ from reprieve.core.move import Succeed
 from reprieve.core.policy import Override
 from reprieve.core.rate import Rate
 from reprieve.errors import InvalidId, PayloadTooLarge, ValidationError
-from reprieve.stores.protocol import Filter, LimitUpdate
+from reprieve.stores.protocol import Filter, LimitUpdate, Subject
 
 _AT_BITS: Final = 48
 MAX_AT: Final = (1 << _AT_BITS) - 1
@@ -178,12 +178,29 @@ def check_filter(wanted: Filter) -> Filter:
     )
 
 
+def _check_scope(update: LimitUpdate) -> None:
+    """Raise a `ValidationError` for an unknown subject, or one that has no queue or dependency and is given one."""
+    if update.subject not in get_args(Subject):
+        message = (
+            f"the subject of limits must be one of {', '.join(get_args(Subject))}, got {values.shown(update.subject)}"
+        )
+        raise ValidationError(message)
+    for scope, subject in (("queue", "tenant"), ("dependency", "tenant_dependency")):
+        if getattr(update, scope) and update.subject != subject:
+            message = f"only a {subject} has a {scope}, not {update.subject} {update.name!r}"
+            raise ValidationError(message)
+
+
 def check_limit_update(update: LimitUpdate) -> LimitUpdate:
     """Return limits with plain values; raise a `ValidationError` for limits that cannot be kept."""
     facts: dict[str, object] = {
-        "name": values.name(update.name, update.subject, may_be_empty=update.subject == "tenant"),
+        "name": values.name(
+            update.name, update.subject, may_be_empty=update.subject in ("tenant", "tenant_dependency")
+        ),
         "queue": values.name(update.queue, "queue", may_be_empty=update.subject != "tenant"),
+        "dependency": values.name(update.dependency, "dependency", may_be_empty=update.subject != "tenant_dependency"),
     }
+    _check_scope(update)
     of = f"of {update.subject} {update.name!r}"
     if update.weight is not UNSET:
         if update.subject != "tenant":

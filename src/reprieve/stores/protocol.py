@@ -30,7 +30,9 @@ ChangeResult: TypeAlias = Literal["applied", "already", "refused", "missing"]
 """What happened to a change: applied now; already applied by an earlier call; refused, because the stored job has
 another version, lease or state, or because the change cannot be stored; or missing, because no such job is stored."""
 
-Subject: TypeAlias = Literal["queue", "tenant", "task", "dependency", "group"]
+Subject: TypeAlias = Literal["queue", "tenant", "task", "dependency", "group", "tenant_dependency"]
+"""What has limits. A tenant has limits in each of its queues; a `tenant_dependency` is the calls of one tenant to one
+dependency, in all queues."""
 
 
 class Claim(Record):
@@ -95,7 +97,7 @@ class Annotation(Record):
 
 
 class LimitUpdate(Record):
-    """New limits of one queue, tenant, task, dependency or group, which every later claim respects.
+    """New limits of one subject, which every later claim respects.
 
     A field that is UNSET stays as it is. New limits also apply to jobs that wait already.
     """
@@ -103,7 +105,9 @@ class LimitUpdate(Record):
     subject: Subject
     name: str
     queue: str = ""
-    """The queue of the tenant; empty for other subjects."""
+    """The queue of a tenant; empty for other subjects."""
+    dependency: str = ""
+    """The dependency of a tenant_dependency; empty for other subjects."""
     permits: int | UnsetType | None = UNSET
     """How many jobs a gate lets run: 0 holds it, a number is a step of its ramp, None opens it."""
     max_running: int | UnsetType | None = UNSET
@@ -115,11 +119,12 @@ class LimitUpdate(Record):
 
 
 class LimitState(Record):
-    """The limits and the use of one queue, tenant, task, dependency or group."""
+    """The limits and the use of one subject."""
 
     subject: Subject
     name: str
     queue: str = ""
+    dependency: str = ""
     running: int = 0
     permits: int | None = None
     max_running: int | None = None

@@ -132,7 +132,7 @@ def _running_complaints(tx: psycopg.Connection[Any], leased: list[tuple[int, str
     parts = {
         lane: (tenant, limiters)
         for lane, tenant, *limiters in tx.execute(
-            "select lane.id, tenant, queue.limiter, task_limiter, dependency_limiter, group_limiter "
+            "select lane.id, tenant, queue.limiter, task_limiter, dependency_limiter, group_limiter, pair_limiter "
             "from lane join queue on queue.id = lane.queue"
         )
     }

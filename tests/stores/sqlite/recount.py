@@ -124,7 +124,7 @@ def _running_complaints(tx: sqlite3.Connection, leased: list[tuple[int, int, int
     parts = {
         lane: (tenant, limiters)
         for lane, tenant, *limiters in tx.execute(
-            "select lane.id, tenant, queue.limiter, task_limiter, dependency_limiter, group_limiter "
+            "select lane.id, tenant, queue.limiter, task_limiter, dependency_limiter, group_limiter, pair_limiter "
             "from lane join queue on queue.id = lane.queue"
         )
     }

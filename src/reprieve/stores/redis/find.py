@@ -66,6 +66,7 @@ class PartitionSearch:
         if not self._held:
             return False
         limiters = {f"k{job.task}", f"d{job.dependency}", f"g{getattr(job, 'group', '')}"}
+        limiters.add(f"p{job.tenant}\0{job.dependency}")
         return not self._held.isdisjoint(limiters)
 
     def by_ids(self, ids: Sequence[str]) -> Iterable[tuple[Job, int]]:

@@ -13,12 +13,12 @@ from reprieve.stores.redis.limit_updates import subject_of
 from reprieve.stores.redis.replies import rows
 
 Pause: TypeAlias = Literal["schedule", "retry"]
-Name: TypeAlias = tuple[Subject, str, str]
-"""Subject, name and, for a tenant, queue."""
+Name: TypeAlias = tuple[Subject, str, str, str]
+"""Subject, name, the queue of a tenant, and the dependency of a tenant_dependency."""
 
 
 class WantedLimit(msgspec.Struct, array_like=True, frozen=True):
-    """The limits of one queue, tenant, task, dependency or group that hold for all partitions together."""
+    """The limits of one subject that hold for all partitions together."""
 
     subject: Subject
     name: str
@@ -28,6 +28,12 @@ class WantedLimit(msgspec.Struct, array_like=True, frozen=True):
     rate: Rate | None = None
     weight: float = 1.0
     pauses: tuple[Pause, ...] = ()
+    dependency: str = ""
+
+    @property
+    def key(self) -> Name:
+        """What names its subject."""
+        return self.subject, self.name, self.queue, self.dependency
 
     @property
     def update(self) -> LimitUpdate:
@@ -36,6 +42,7 @@ class WantedLimit(msgspec.Struct, array_like=True, frozen=True):
             subject=self.subject,
             name=self.name,
             queue=self.queue,
+            dependency=self.dependency,
             permits=self.permits,
             max_running=self.max_running,
             rate=self.rate,
@@ -52,7 +59,7 @@ class WantedLimit(msgspec.Struct, array_like=True, frozen=True):
     @property
     def item(self) -> dict[str, object]:
         """How scripts name its subject."""
-        return subject_of(self.subject, self.name, self.queue)
+        return subject_of(*self.key)
 
 
 class Share(NamedTuple):
@@ -79,7 +86,7 @@ def read_shares(reply: list[Any] | None) -> list[Share]:
 def encode_fields(wanted: Iterable[WantedLimit]) -> Iterable[str | bytes]:
     """Yield the fields of `:wanted_limits`, each with its value."""
     for limit in wanted:
-        yield f"{limit.subject}\0{limit.name}\0{limit.queue}"
+        yield f"{limit.subject}\0{limit.name}\0{limit.queue or limit.dependency}"
         yield _encode(limit)
 
 
@@ -94,20 +101,26 @@ def wanted_from_state(state: LimitState) -> WantedLimit:
         state.rate,
         state.weight,
         tuple(pause for pause in get_args(Pause) if pause in state.pauses),
+        state.dependency,
     )
+
+
+def no_limit(subject: Subject, name: str, queue: str, dependency: str) -> WantedLimit:
+    """Return what is wanted of a subject without limits."""
+    return WantedLimit(subject, name, queue, dependency=dependency)
 
 
 def updated(wanted: dict[Name, WantedLimit], updates: Sequence[LimitUpdate]) -> list[WantedLimit]:
     """Return the wanted limits that updates change, as they are afterwards."""
     merged: dict[Name, WantedLimit] = {}
     for update in updates:
-        name = (update.subject, update.name, update.queue)
+        name = (update.subject, update.name, update.queue, update.dependency)
         changed = {
             fact: value
             for fact in ("permits", "max_running", "rate", "weight", "pauses")
             if (value := getattr(update, fact)) is not UNSET
         }
-        merged[name] = replace(merged.get(name) or wanted.get(name) or WantedLimit(*name), **changed)
+        merged[name] = replace(merged.get(name) or wanted.get(name) or no_limit(*name), **changed)
     return list(merged.values())
 
 

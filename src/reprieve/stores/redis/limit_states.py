@@ -131,7 +131,7 @@ def tenants(packed: Mapping[bytes, bytes], queues: Mapping[bytes, bytes], only: 
 def limiters(
     subject: Subject, packed: Mapping[bytes, bytes], queues: Mapping[bytes, bytes], only: str
 ) -> list[LimitState]:
-    """Return the limit states of queues, tasks, dependencies or groups."""
+    """Return the limit states of any subject but tenants."""
     letter = SUBJECT_LETTERS[subject].encode()
     states = {key[1:]: _decode_limiter(data) for key, data in packed.items() if key[:1] == letter}
     if subject == "queue":
@@ -144,7 +144,8 @@ def limiters(
             found.append(
                 LimitState(
                     subject=subject,
-                    name=name.decode(),
+                    name=name.partition(b"\0")[0].decode(),
+                    dependency=name.partition(b"\0")[2].decode(),
                     running=limiter.running,
                     pauses=tuple(pause for pause, bit in PAUSE_BITS.items() if queue.pauses & bit),
                     permits=_number(limiter.permits),
@@ -152,7 +153,7 @@ def limiters(
                     rate=_rate(limiter),
                 )
             )
-    return sorted(found, key=lambda limit_state: limit_state.name)
+    return sorted(found, key=lambda limit_state: (limit_state.name, limit_state.dependency))
 
 
 def held(packed: Mapping[bytes, bytes]) -> frozenset[str]:

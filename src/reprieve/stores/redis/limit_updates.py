@@ -15,6 +15,7 @@ SUBJECT_LETTERS: Final[dict[Subject, str]] = {
     "task": "k",
     "dependency": "d",
     "group": "g",
+    "tenant_dependency": "p",
 }
 """What scripts call a subject."""
 
@@ -51,14 +52,14 @@ def encode(updates: Sequence[LimitUpdate], now: int, state: WantedState | None) 
     return _encode((now, tuple(map(_changes, updates)), packed))
 
 
-def subject_of(subject: Subject, name: str, queue: str) -> dict[str, object]:
+def subject_of(subject: Subject, name: str, queue: str, dependency: str) -> dict[str, object]:
     """Return how scripts name a subject: see subjects.lua."""
-    return {"subject": SUBJECT_LETTERS[subject], "name": name, "queue": queue}
+    return {"subject": SUBJECT_LETTERS[subject], "name": name, "queue": queue, "dependency": dependency}
 
 
 def _changes(update: LimitUpdate) -> dict[str, object]:
     """Return what an update changes: None is False, and what it leaves alone is missing."""
-    changes = subject_of(update.subject, update.name, update.queue)
+    changes = subject_of(update.subject, update.name, update.queue, update.dependency)
     if update.permits is not UNSET:
         changes["permits"] = False if update.permits is None else update.permits
     if update.max_running is not UNSET:

@@ -86,11 +86,11 @@ class PartitionedReads:
         partitions = await self._partitions.load()
         if len(partitions) == 1:
             return await partitions[0].reads.limit_states(subject, queue)
-        sums: dict[tuple[str, str], LimitState] = {}
+        sums: dict[tuple[str, str, str], LimitState] = {}
         found = await bounded_gather(partition.reads.limit_states(subject, queue) for partition in partitions)
         for limit_state in itertools.chain(*found):
-            before = sums.get((limit_state.queue, limit_state.name))
-            sums[limit_state.queue, limit_state.name] = limit_state if before is None else _sum(before, limit_state)
+            name = (limit_state.queue, limit_state.name, limit_state.dependency)
+            sums[name] = _sum(sums[name], limit_state) if name in sums else limit_state
         return await self._limits.with_whole_limits([sums[name] for name in sorted(sums)])
 
 

@@ -26,6 +26,7 @@ from reprieve.stores.redis.limit_shares import (
     decode_wanted,
     encode_fields,
     new_shares,
+    no_limit,
     read_shares,
     updated,
     wanted_from_state,
@@ -116,7 +117,7 @@ class SharedLimits:
         number = int(await reads.command("HGET", "meta", "wanted_state") or 0)
         found = await reads.command("HGETALL", "wanted_limits")
         wanted = (decode_wanted(data) for name, data in found.items() if name)
-        return number, {(limit.subject, limit.name, limit.queue): limit for limit in wanted}
+        return number, {limit.key: limit for limit in wanted}
 
     async def adopt(self, first: Partition) -> None:
         """Record the limits of what was the only partition, before others apply any."""
@@ -128,7 +129,7 @@ class SharedLimits:
                 limit
                 for subject in get_args(Subject)
                 for state in await first.reads.limit_states(subject, "")
-                if (limit := wanted_from_state(state)) != WantedLimit(subject, state.name, state.queue)
+                if (limit := wanted_from_state(state)) != no_limit(*limit.key)
             ]
             fields = ("", "", *encode_fields(wanted))
             with contextlib.suppress(Overtaken):
@@ -207,7 +208,7 @@ class SharedLimits:
         _, wanted = await self._wanted()
         return [
             replace(limit_state, permits=limit.permits, max_running=limit.max_running, rate=limit.rate)
-            if (limit := wanted.get((limit_state.subject, limit_state.name, limit_state.queue)))
+            if (limit := wanted.get(wanted_from_state(limit_state).key))
             else limit_state
             for limit_state in limit_states
         ]

@@ -26,8 +26,8 @@ class LimitRows(Protocol):
         """Return the id of a tenant of a queue."""
         ...
 
-    def limiter(self, subject: Subject, name: str) -> int:
-        """Return the id of a limiter: what limits a queue, a task, a dependency or a group."""
+    def limiter(self, subject: Subject, name: str, dependency: str) -> int:
+        """Return the id of a limiter: what limits any subject but a tenant. `dependency` is of a tenant_dependency."""
         ...
 
 
@@ -60,6 +60,7 @@ class LimiterRow(NamedTuple):
     """A limiter, as the statement `limit_states` returns it."""
 
     name: str
+    dependency: str
     running: int
     permits: int | None
     max_running: int | None
@@ -82,7 +83,7 @@ def update_limits(tx: SqlTx, sql: Statements, rows: LimitRows, update: LimitUpda
         if update.pauses is not UNSET:
             bits = sum(_PAUSE_BITS[pause] for pause in set(update.pauses))
             tx.execute(sql["pauses"], {"pauses": bits, "id": queue})
-    columns["id"] = rows.limiter(update.subject, update.name)
+    columns["id"] = rows.limiter(update.subject, update.name, update.dependency)
     columns["meter"] = _carried(tx.one(sql["limiter_rate"], columns), update, now)
     tx.execute(sql["limiter"], columns)
 
@@ -140,6 +141,7 @@ def _limiter(subject: Subject, row: LimiterRow) -> LimitState:
     return LimitState(
         subject=subject,
         name=row.name,
+        dependency=row.dependency,
         running=row.running,
         permits=row.permits,
         max_running=row.max_running,

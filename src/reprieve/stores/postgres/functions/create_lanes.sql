@@ -19,11 +19,12 @@ begin
     on conflict (id) do nothing;
 
     insert into lane (id, queue, tenant, queue_name, tenant_name, task, dependency, "group", priority,
-                      task_limiter, dependency_limiter, group_limiter)
+                      task_limiter, dependency_limiter, group_limiter, pair_limiter)
     select a.lane, hash_id('queue', a.queue), hash_id('tenant', a.queue, a.tenant), a.queue, a.tenant,
            a.task, a.dependency, a."group", a.priority, hash_id('limiter', 'task', a.task),
            case a.dependency when '' then 0 else hash_id('limiter', 'dependency', a.dependency) end,
-           case a."group" when '' then 0 else hash_id('limiter', 'group', a."group") end
+           case a."group" when '' then 0 else hash_id('limiter', 'group', a."group") end,
+           case a.dependency when '' then 0 else hash_id('limiter', 'tenant_dependency', a.tenant, a.dependency) end
     from unnest(additions) as a
     on conflict (id) do nothing;
 end

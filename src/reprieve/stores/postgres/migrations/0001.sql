@@ -19,8 +19,9 @@ create table queue (
 
 create table limiter (
     id                   int8 primary key,
-    subject              text not null,              -- queue, task, dependency or group
-    name                 text not null,
+    subject              text not null,              -- queue, task, dependency, group or tenant_dependency
+    name                 text collate "C" not null,
+    dependency           text collate "C" not null default '',   -- of a tenant_dependency, whose name is that of the tenant
     permits              int8,                       -- null: open, 0: held, else the number of jobs that a ramp allows
     max_running          int8,
     rate_count           int8,
@@ -76,6 +77,7 @@ create table lane (                                  -- the waiting jobs of one 
     task_limiter       int8 not null,
     dependency_limiter int8 not null,                -- 0: none
     group_limiter      int8 not null,                -- 0: none
+    pair_limiter       int8 not null,                -- of its tenant and dependency together, a row only if it has limits; 0: none
     ready              int8 not null default 0,
     scheduled          int8 not null default 0,
     retrying           int8 not null default 0,

@@ -1,5 +1,15 @@
 -- name: make_limiter
-insert into limiter (id, subject, name) values (%(id)s, %(subject)s, %(name)s) on conflict (id) do nothing;
+insert into limiter (id, subject, name, dependency) values (%(id)s, %(subject)s, %(name)s, %(dependency)s)
+on conflict (id) do nothing returning id;
+
+-- name: leases
+select jobs from lease;
+
+-- name: lanes_of_pair
+select id from lane where id = any (%(lanes)s::int8[]) and pair_limiter = %(pair)s;
+
+-- name: count_running
+update limiter set running = %(running)s where id = %(id)s;
 
 -- name: make_queue
 insert into queue (id, name, limiter) values (%(id)s, %(name)s, %(limiter)s) on conflict (id) do nothing;
@@ -41,17 +51,17 @@ update queue set pauses = %(pauses)s where id = %(id)s;
 
 -- name: limit_states
 -- Enqueues that were not counted yet may be the first of a queue or task, which has no row then; likewise below.
-select g.name, g.running, g.permits, g.max_running, g.rate_count, g.rate_window, coalesce(q.pauses, 0)
+select g.name, g.dependency, g.running, g.permits, g.max_running, g.rate_count, g.rate_window, coalesce(q.pauses, 0)
 from limiter as g left join queue as q on q.limiter = g.id where g.subject = %(subject)s
 union all
-select distinct l.name, 0::int8, null::int8, null::int8, null::int8, null::float8, 0::int8
+select distinct l.name, '', 0::int8, null::int8, null::int8, null::int8, null::float8, 0::int8
 from (
-    select case %(subject)s when 'queue' then queue when 'task' then task when 'dependency' then dependency else "group" end
-           as name
+    select case %(subject)s when 'queue' then queue when 'task' then task when 'dependency' then dependency
+           when 'group' then "group" else '' end as name
     from uncounted_enqueue
 ) as l
 where l.name <> '' and not exists (select 1 from limiter where limiter.id = hash_id('limiter', %(subject)s, l.name))
-order by 1;
+order by 1, 2;
 
 -- name: tenants
 select t.name, q.name, t.running, t.permits, t.max_running, t.rate_count, t.rate_window, t.weight, t.served, t.served_at,

@@ -1,5 +1,6 @@
--- Limiters: the limits of a queue, a task, a dependency or a group. Each is read once, changed in memory, and written
--- once by `flush_limiters`. A limiter's name is a letter and a name: q<queue>, k<task>, d<dependency>, g<group>.
+-- Limiters: the limits of a queue, a task, a dependency, a group, or a tenant and a dependency together. Each is read
+-- once, changed in memory, and written once by `flush_limiters`. A limiter's name is a letter and a name: q<queue>, k<task>,
+-- d<dependency>, g<group>, p<tenant \0 dependency>.
 --
 -- needs calls: tag, call, call_many, fetch_fields, unread_names
 -- needs limits: is_free, pack_limits

@@ -1,5 +1,5 @@
--- The limits of a subject: a map with `subject` (t, q, k, d or g for tenant, queue, task, dependency or group), `name`
--- and, for a tenant, `queue`.
+-- The limits of a subject: a map with `subject` (t, q, k, d, g or p for tenant, queue, task, dependency, group or a tenant and
+-- a dependency together), `name`, for a tenant its `queue`, and for a pair its `dependency`.
 --
 -- needs tenants: tenants, load_tenants, unblock
 -- needs limiters: limiters, load_limiters, recheck_at
@@ -10,7 +10,7 @@ local function tenant_key(subject)
 end
 
 local function limiter_name(subject)
-  return subject.subject .. subject.name
+  return subject.subject .. subject.name .. (subject.subject == 'p' and '\0' .. subject.dependency or '')
 end
 
 function load_subjects(subjects)

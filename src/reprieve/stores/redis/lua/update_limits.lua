@@ -7,7 +7,8 @@
 -- needs calls: tag, call, sub, format, call_many, write_even_when_full, notify
 -- needs rate: change_rate
 -- needs tenants: queue_of
--- needs lanes: flush
+-- needs lanes: flush, has_pairs, begin_pairs
+-- needs sessions: all_sessions, unpack_lease
 -- needs subjects: load_subjects, limits_of, allow
 -- KEYS     1: the partition
 -- ARGV     1: now, updates, state (msgpack)
@@ -126,6 +127,18 @@ local function apply(update)
   end
 end
 
+-- Returns the lane of each running job.
+local function leased_lanes()
+  local found = {}
+  for _, session in ipairs(all_sessions()) do
+    for _, packed in ipairs(call('HVALS', tag .. ':leases:' .. session)) do
+      local _, _, _, lane = unpack_lease(packed)
+      found[#found + 1] = lane
+    end
+  end
+  return found
+end
+
 write_even_when_full()
 local reply = entry and early_reply()
 if reply then
@@ -144,6 +157,9 @@ if word then
 end
 local version = entry and write_entry() or '0'
 for _, update in ipairs(updates) do
+  if update.subject == 'p' and not has_pairs() then
+    begin_pairs(leased_lanes())
+  end
   apply(update)
 end
 flush()

@@ -17,6 +17,7 @@ create table reprieve_limiter (
     id          integer primary key,
     subject     text    not null,
     name        text    not null,
+    dependency  text    not null default '',  -- of a tenant_dependency, whose name is that of the tenant
     permits     integer,                      -- null: open, 0: held, else a step of the ramp
     max_running integer,
     rate_count  integer,
@@ -26,7 +27,7 @@ create table reprieve_limiter (
     blocked_lanes        integer not null default 0,  -- lanes that wait for this limiter; at least 1 if there are any
     last_returned_tenant integer not null default 0,  -- the tenant whose lanes were opened again last
     reopens_at           integer,                     -- when to open them again; 0: at once, null: not by time
-    unique (subject, name)
+    unique (subject, name, dependency)
 ) strict;
 create index reprieve_limiter_reopens on reprieve_limiter (reopens_at) where reopens_at is not null;
 
@@ -67,6 +68,7 @@ create table reprieve_lane (                  -- a lane, with the number of its 
     task_limiter       integer not null,
     dependency_limiter integer not null,         -- 0: none
     group_limiter      integer not null,         -- 0: none
+    pair_limiter       integer not null,         -- of its tenant and dependency together; 0: they have no limits
     ready      integer not null default 0,
     scheduled  integer not null default 0,
     retrying   integer not null default 0,

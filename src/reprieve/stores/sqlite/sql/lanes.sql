@@ -17,8 +17,8 @@ where queue.name = ?;
 
 -- name: create_lane
 insert into reprieve_lane
-    (queue, tenant, task, dependency, "group", priority, task_limiter, dependency_limiter, group_limiter)
-values (?, ?, ?, ?, ?, ?, ?, ?, ?);
+    (queue, tenant, task, dependency, "group", priority, task_limiter, dependency_limiter, group_limiter, pair_limiter)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: queue
 select id from reprieve_queue where name = ?;
@@ -33,7 +33,7 @@ select id from reprieve_tenant where queue = ? and name = ?;
 insert into reprieve_tenant (queue, name) values (?, ?);
 
 -- name: limiter
-select id from reprieve_limiter where subject = ? and name = ?;
+select id from reprieve_limiter where subject = ? and name = ? and dependency = ?;
 
 -- name: create_limiter
-insert into reprieve_limiter (subject, name) values (?, ?);
+insert into reprieve_limiter (subject, name, dependency) values (?, ?, ?);

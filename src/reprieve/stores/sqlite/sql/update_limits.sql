@@ -30,11 +30,30 @@ where id = :id;
 -- name: pauses
 update reprieve_queue as queue set pauses = :pauses where id = :id;
 
+-- name: lanes_without_pair
+select lane.id from reprieve_lane as lane join reprieve_tenant as tenant on tenant.id = lane.tenant
+join reprieve_limiter as limiter
+    on limiter.subject = 'tenant_dependency' and limiter.name = tenant.name and limiter.dependency = lane.dependency
+where lane.dependency <> '' and lane.pair_limiter = 0;
+
+-- name: name_pairs
+update reprieve_lane as lane set pair_limiter = limiter.id
+from reprieve_tenant as tenant, reprieve_limiter as limiter
+where lane.dependency <> '' and lane.pair_limiter = 0 and tenant.id = lane.tenant
+  and limiter.subject = 'tenant_dependency' and limiter.name = tenant.name and limiter.dependency = lane.dependency;
+
+-- name: leases
+select jobs from reprieve_lease as lease;
+
+-- name: count_pair
+update reprieve_limiter as limiter set running = running + ?
+where id = (select pair_limiter from reprieve_lane as lane where lane.id = ?);
+
 -- name: limit_states
-select limiter.name, limiter.running, limiter.permits, limiter.max_running, limiter.rate_count, limiter.rate_window,
+select limiter.name, limiter.dependency, limiter.running, limiter.permits, limiter.max_running, limiter.rate_count, limiter.rate_window,
        coalesce(queue.pauses, 0)
 from reprieve_limiter as limiter left join reprieve_queue as queue on queue.limiter = limiter.id
-where limiter.subject = :subject order by limiter.name;
+where limiter.subject = :subject order by limiter.name, limiter.dependency;
 
 -- name: tenants
 select tenant.name, queue.name, tenant.running, tenant.permits, tenant.max_running, tenant.rate_count,

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -18,6 +18,7 @@ from reprieve.stores.protocol import KEY_RETENTION_SECONDS, ChangeResult, Claim,
 from reprieve.testing.conformance.expect import expect, expect_job
 
 Name: TypeAlias = tuple[Subject, str, str]
+"""Subject, name, and the queue of a tenant or the dependency of a tenant_dependency."""
 """A subject, its name, and the queue of a tenant."""
 
 
@@ -59,11 +60,18 @@ class Rule:
             self.grants = [time + self.rate.bucket for time in self.grants]
 
 
+def update_of(name: Name, **fields: Any) -> LimitUpdate:  # noqa: ANN401 - whatever an update carries
+    """Return an update of a subject."""
+    subject, own, scope = name
+    queue, dependency = scope if subject == "tenant" else "", scope if subject == "tenant_dependency" else ""
+    return LimitUpdate(subject=subject, name=own, queue=queue, dependency=dependency, **fields)
+
+
 def names_of(job: Job) -> list[Name]:
     """Return all that may be limited about a job."""
     names: list[Name] = [("queue", job.queue, ""), ("tenant", job.tenant, job.queue), ("task", job.task, "")]
     if job.dependency:
-        names.append(("dependency", job.dependency, ""))
+        names += [("dependency", job.dependency, ""), ("tenant_dependency", job.tenant, job.dependency)]
     if job.group:
         names.append(("group", job.group, ""))
     return names
@@ -170,7 +178,7 @@ class Model:
 
     def update_limits(self, update: LimitUpdate) -> None:
         """Change what holds for a subject."""
-        rule = self.rules.setdefault((update.subject, update.name, update.queue), Rule())
+        rule = self.rules.setdefault((update.subject, update.name, update.queue or update.dependency), Rule())
         for fact in ("permits", "max_running", "rate", "weight", "pauses"):
             value = getattr(update, fact)
             if value is UNSET:
