@@ -211,6 +211,38 @@ async def test_id_that_the_store_cannot_keep_is_refused_however_it_is_enqueued(t
             r"weight of .* must be .*, got 0\.0",
         ),
         (
+            LimitUpdate(subject="tenant", name=None, weight=2.0),
+            "only a tenant has a weight, not every tenant",
+        ),
+        (
+            LimitUpdate(subject="tenant_dependency", name="ana"),
+            "dependency must be 1–255 printable characters, got ''",
+        ),
+        (
+            LimitUpdate(subject="task", name="send", queue="mail"),
+            "only a tenant has a queue, not task 'send'",
+        ),
+        (
+            LimitUpdate(subject="queue", name=None, max_running=1 << 70),
+            "max_running of every queue must be",
+        ),
+        (
+            LimitUpdate(subject="task", name="send", pauses=("retry",)),
+            "only a queue pauses retries and schedules, not task 'send'",
+        ),
+        (
+            LimitUpdate(subject="queue", name="mail", pauses=("all",)),  # type: ignore[arg-type] # what is refused
+            "pauses of queue 'mail' must be a tuple of schedule and retry, got",
+        ),
+        (
+            LimitUpdate(subject="lane", name="x"),  # type: ignore[arg-type] # what is refused
+            "the subject of limits must be one of queue, tenant, .*, got 'lane'",
+        ),
+        (
+            LimitUpdate(subject="task", name=7),  # type: ignore[arg-type] # what is refused
+            "task must be",
+        ),
+        (
             LimitUpdate(subject="task", name="send", permits=-1),
             "permits of task 'send' must be .* 0 or more, got -1",
         ),

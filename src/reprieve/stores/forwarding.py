@@ -141,6 +141,11 @@ class ForwardingStore(ABC):
         with self._call("limit_states"):
             return await self.inner.limit_states(subject, queue)
 
+    async def limit_defaults(self) -> list[LimitUpdate]:
+        """Return the defaults that are set."""
+        with self._call("limit_defaults"):
+            return await self.inner.limit_defaults()
+
     async def wait(self, queues: Sequence[str], at_most: float, session: str = "") -> bool:
         """Wait until notified."""
         with self._call("wait"):

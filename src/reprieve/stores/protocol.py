@@ -30,6 +30,8 @@ ChangeResult: TypeAlias = Literal["applied", "already", "refused", "missing"]
 """What happened to a change: applied now; already applied by an earlier call; refused, because the stored job has
 another version, lease or state, or because the change cannot be stored; or missing, because no such job is stored."""
 
+Pause: TypeAlias = Literal["schedule", "retry"]
+
 Subject: TypeAlias = Literal["queue", "tenant", "task", "dependency", "group", "tenant_dependency"]
 """What has limits. A tenant has limits in each of its queues; a `tenant_dependency` is the calls of one tenant to one
 dependency, in all queues."""
@@ -99,22 +101,28 @@ class Annotation(Record):
 class LimitUpdate(Record):
     """New limits of one subject, which every later claim respects.
 
-    A field that is UNSET stays as it is. New limits also apply to jobs that wait already.
+    A field that is UNSET stays as it is. New limits also apply to jobs that wait already. A name that the store does
+    not know yet has its limits once it appears.
+
+    A name of None sets the default of all names of the subject, also of those that appear later: of tenants in a queue
+    or, without one, in all queues; of a dependency's tenants or, without one, of all tenants and dependencies. A limit
+    that a name has itself comes before the default, field by field. Weights have no default.
     """
 
     subject: Subject
-    name: str
+    name: str | None
     queue: str = ""
     """The queue of a tenant; empty for other subjects."""
     dependency: str = ""
     """The dependency of a tenant_dependency; empty for other subjects."""
-    permits: int | UnsetType | None = UNSET
-    """How many jobs a gate lets run: 0 holds it, a number is a step of its ramp, None opens it."""
-    max_running: int | UnsetType | None = UNSET
-    rate: Rate | UnsetType | None = UNSET
+    permits: int | Literal["default"] | UnsetType | None = UNSET
+    """How many jobs a gate lets run: 0 holds it, a number is a step of its ramp, None opens it whatever the default is,
+    "default" removes the name's own value, as with the fields below."""
+    max_running: int | Literal["default"] | UnsetType | None = UNSET
+    rate: Rate | Literal["default"] | UnsetType | None = UNSET
     weight: float | UnsetType = UNSET
     """The weight of a tenant."""
-    pauses: tuple[Literal["schedule", "retry"], ...] | UnsetType = UNSET
+    pauses: tuple[Pause, ...] | Literal["default"] | UnsetType = UNSET
     """Of a queue: the waits that do not end while they are paused."""
 
 
@@ -125,12 +133,14 @@ class LimitState(Record):
     name: str
     queue: str = ""
     dependency: str = ""
+    own: tuple[str, ...] = ()
+    """Which of permits, max_running, rate and pauses are its own; the others are those of the default."""
     running: int = 0
     permits: int | None = None
     max_running: int | None = None
     rate: Rate | None = None
     weight: float = 1.0
-    pauses: tuple[str, ...] = ()
+    pauses: tuple[Pause, ...] = ()
     served: int = 0
     served_at: int | None = None
     streak: int = 0
@@ -357,6 +367,10 @@ class Store(Protocol):
 
     async def limit_states(self, subject: Subject, queue: str = "") -> list[LimitState]:
         """Return the limits and the use of every queue, tenant, task, dependency or group."""
+        ...
+
+    async def limit_defaults(self) -> list[LimitUpdate]:
+        """Return the defaults that are set, as updates that would set them again."""
         ...
 
     async def wait(self, queues: Sequence[str], at_most: float, session: str = "") -> bool:

@@ -78,7 +78,13 @@ LATER = {
 }
 """Events of several partitions are kept back for a second."""
 
-ROUNDED = {"prune_keeps_so_many_succeeded_jobs_of_each_queue"}
+ROUNDED = {
+    "prune_keeps_so_many_succeeded_jobs_of_each_queue",
+    "default_number_is_that_of_each_name",
+    "default_of_a_queue_comes_before_that_of_all",
+    "default_of_pairs_counts_what_runs_already",
+    "rate_of_a_default_is_that_of_each_name",
+}
 """A number is split among partitions, and rounded up."""
 
 ANYWHERE = [name for name in CHECKS if name not in ORDER | FAIRNESS | LATER | ROUNDED]

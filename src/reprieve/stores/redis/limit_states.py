@@ -2,22 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 from struct import Struct
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from reprieve.core.fairness.candidates import ROUND
 from reprieve.core.rate import Rate
 from reprieve.stores.entry_cursor import EntryCursor
+from reprieve.stores.limit_fields import OWN_BITS, own_fields, pauses_of
 from reprieve.stores.protocol import Entry, EntryChanges, EntryDeletion, LimitState, Subject
-from reprieve.stores.redis.limit_updates import PAUSE_BITS, SUBJECT_LETTERS
+from reprieve.stores.redis.limit_defaults import Defaults, Maybe, number_of, rate_of
+from reprieve.stores.redis.limit_updates import SUBJECT_LETTERS
 from reprieve.stores.redis.replies import rows
 
 _VERSION: Final = Struct(">d")
 _ENTRY_HEAD_BYTES: Final = 16
-
-Maybe: TypeAlias = int | bool
-"""A number, or False for none."""
 
 
 class QueueState(msgspec.Struct, array_like=True, frozen=True):
@@ -46,6 +45,9 @@ class TenantState(msgspec.Struct, array_like=True, frozen=True):
     max_running: Maybe = False
     count: Maybe = False
     window: Maybe = False
+    bucket: Maybe = False
+    meter: list[float] | bool = False
+    own: int = 0
 
 
 class LimiterState(msgspec.Struct, array_like=True, frozen=True):
@@ -57,6 +59,9 @@ class LimiterState(msgspec.Struct, array_like=True, frozen=True):
     max_running: Maybe = False
     count: Maybe = False
     window: Maybe = False
+    bucket: Maybe = False
+    meter: list[float] | bool = False
+    own: int = 0
 
 
 class ChangedEntry(NamedTuple):
@@ -92,15 +97,29 @@ def entry_changes(reply: Sequence[Any], prefix: str) -> EntryChanges:
     )
 
 
-def _number(stored: Maybe) -> int | None:
-    return None if stored is False else int(stored)
+class _Limits(NamedTuple):
+    """The limits of a name, its own and those of the default."""
+
+    permits: int | None
+    max_running: int | None
+    rate: Rate | None
 
 
-def _rate(state: TenantState | LimiterState) -> Rate | None:
-    return Rate(count=int(state.count), window=int(state.window)) if state.count else None
+def _limits(state: TenantState | LimiterState, subject: Subject, scope: str, defaults: Defaults) -> _Limits:
+    """Return the limits that hold for a name."""
+    own = own_fields(state.own)
+    default = {field: state if field in own else defaults.of(subject, scope, field) for field in OWN_BITS}
+    rate = default["rate"]
+    return _Limits(
+        number_of(default["permits"].permits),
+        number_of(default["max_running"].max_running),
+        rate_of(rate.count, rate.window),
+    )
 
 
-def tenants(packed: Mapping[bytes, bytes], queues: Mapping[bytes, bytes], only: str) -> list[LimitState]:
+def tenants(
+    packed: Mapping[bytes, bytes], queues: Mapping[bytes, bytes], defaults: Defaults, only: str
+) -> list[LimitState]:
     """Return the limit states of tenants, of one queue or of all."""
     queue_states = {name: _decode_queue(data) for name, data in queues.items()}
     found: list[LimitState] = []
@@ -109,27 +128,27 @@ def tenants(packed: Mapping[bytes, bytes], queues: Mapping[bytes, bytes], only: 
         if only and queue.decode() != only:
             continue
         tenant, queue_state = _decode_tenant(data), queue_states.get(queue, QueueState())
+        limits = _limits(tenant, "tenant", queue.decode(), defaults)
         found.append(
             LimitState(
                 subject="tenant",
                 name=name.decode(),
                 queue=queue.decode(),
+                own=own_fields(tenant.own),
                 running=tenant.running,
                 weight=tenant.weight,
                 served=tenant.served,
-                served_at=_number(tenant.served_at),
+                served_at=number_of(tenant.served_at),
                 streak=queue_state.in_a_row if queue_state.last_tenant == name.decode() else 0,
                 rounds=max(0, int((queue_state.clock - tenant.finish) // ROUND)),
-                permits=_number(tenant.permits),
-                max_running=_number(tenant.max_running),
-                rate=_rate(tenant),
+                **limits._asdict(),
             )
         )
     return sorted(found, key=lambda limit_state: (limit_state.queue, limit_state.name))
 
 
 def limiters(
-    subject: Subject, packed: Mapping[bytes, bytes], queues: Mapping[bytes, bytes], only: str
+    subject: Subject, packed: Mapping[bytes, bytes], queues: Mapping[bytes, bytes], defaults: Defaults, only: str
 ) -> list[LimitState]:
     """Return the limit states of any subject but tenants."""
     letter = SUBJECT_LETTERS[subject].encode()
@@ -140,22 +159,38 @@ def limiters(
     found: list[LimitState] = []
     for name, limiter in states.items():
         queue = _decode_queue(queues[name]) if subject == "queue" and name in queues else QueueState()
-        if subject != "queue" or only in ("", name.decode()):
+        own_name, _, dependency = name.decode().partition("\0")
+        is_paused_itself = bool(limiter.own & OWN_BITS["pauses"])
+        pauses = queue.pauses if is_paused_itself or subject != "queue" else defaults.of("queue", "", "pauses").pauses
+        if subject != "queue" or only in ("", own_name):
             found.append(
                 LimitState(
                     subject=subject,
-                    name=name.partition(b"\0")[0].decode(),
-                    dependency=name.partition(b"\0")[2].decode(),
+                    name=own_name,
+                    dependency=dependency,
+                    own=own_fields(limiter.own),
                     running=limiter.running,
-                    pauses=tuple(pause for pause, bit in PAUSE_BITS.items() if queue.pauses & bit),
-                    permits=_number(limiter.permits),
-                    max_running=_number(limiter.max_running),
-                    rate=_rate(limiter),
+                    pauses=pauses_of(pauses),
+                    **_limits(limiter, subject, dependency, defaults)._asdict(),
                 )
             )
     return sorted(found, key=lambda limit_state: (limit_state.name, limit_state.dependency))
 
 
-def held(packed: Mapping[bytes, bytes]) -> frozenset[str]:
-    """Return the limiters that let nothing through, by letter and name."""
-    return frozenset(key.decode() for key, data in packed.items() if _number(_decode_limiter(data).permits) == 0)
+class Held:
+    """Which limiters let nothing through."""
+
+    def __init__(self, packed: Mapping[bytes, bytes], defaults: Defaults) -> None:
+        """Take the limiters and the defaults."""
+        states = {key.decode(): _decode_limiter(data) for key, data in packed.items()}
+        owns = {
+            name: number_of(state.permits) == 0 for name, state in states.items() if state.own & OWN_BITS["permits"]
+        }
+        self._own = owns
+        self._defaults = defaults
+
+    def has(self, subject: Subject, name: str, scope: str = "") -> bool:
+        """Return whether the limiter of a subject lets nothing through; `scope` is the dependency of a pair."""
+        field = SUBJECT_LETTERS[subject] + name + (f"\0{scope}" if scope else "")
+        own = self._own.get(field)
+        return number_of(self._defaults.of(subject, scope, "permits").permits) == 0 if own is None else own

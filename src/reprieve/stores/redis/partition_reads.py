@@ -10,11 +10,12 @@ from reprieve.core.ids import id_to_bytes
 from reprieve.stores import search
 from reprieve.stores.entry_cursor import parse_cursor
 from reprieve.stores.event_record import readable_events
-from reprieve.stores.protocol import Entry, EntryChanges, Filter, LimitState, Page, Subject, Tally
+from reprieve.stores.protocol import Entry, EntryChanges, Filter, LimitState, LimitUpdate, Page, Subject, Tally
 from reprieve.stores.redis import limit_states, replies
 from reprieve.stores.redis.connection import Argument
 from reprieve.stores.redis.connections import Connections
 from reprieve.stores.redis.find import SHAPES, PartitionSearch
+from reprieve.stores.redis.limit_defaults import Defaults
 from reprieve.stores.redis.loop_reader import LoopReader
 from reprieve.stores.redis.records import unpack_event
 
@@ -93,7 +94,14 @@ class PartitionReads:
 
     async def limit_states(self, subject: Subject, queue: str) -> list[LimitState]:
         """Return the limits of every queue, tenant, task, dependency or group, and how far they are used."""
-        queues = await self.command("HGETALL", "queues")
+        queues, defaults = await self.command("HGETALL", "queues"), await self._defaults()
         if subject == "tenant":
-            return limit_states.tenants(await self.command("HGETALL", "tenants"), queues, queue)
-        return limit_states.limiters(subject, await self.command("HGETALL", "limiters"), queues, queue)
+            return limit_states.tenants(await self.command("HGETALL", "tenants"), queues, defaults, queue)
+        return limit_states.limiters(subject, await self.command("HGETALL", "limiters"), queues, defaults, queue)
+
+    async def limit_defaults(self) -> list[LimitUpdate]:
+        """Return the defaults of the partition."""
+        return list((await self._defaults()).updates())
+
+    async def _defaults(self) -> Defaults:
+        return Defaults(await self.command("HGETALL", "limit_defaults"))

@@ -11,7 +11,7 @@ from reprieve.core.ids import PARTITIONS, partition_of
 from reprieve.core.job import Job
 from reprieve.core.status import Status
 from reprieve.errors import InvalidCursor
-from reprieve.stores.protocol import Filter, LimitState, Page, Subject, Tally
+from reprieve.stores.protocol import Filter, LimitState, LimitUpdate, Page, Subject, Tally
 from reprieve.stores.redis.bounded_gather import bounded_gather
 from reprieve.stores.redis.partition import Partition
 from reprieve.stores.redis.partitions import Partitions
@@ -92,6 +92,13 @@ class PartitionedReads:
             name = (limit_state.queue, limit_state.name, limit_state.dependency)
             sums[name] = _sum(sums[name], limit_state) if name in sums else limit_state
         return await self._limits.with_whole_limits([sums[name] for name in sorted(sums)])
+
+    async def limit_defaults(self) -> list[LimitUpdate]:
+        """Return the defaults that are set."""
+        partitions = await self._partitions.load()
+        if len(partitions) == 1:
+            return await partitions[0].reads.limit_defaults()
+        return await self._limits.defaults()
 
 
 async def _find_by_ids(partition: Partition, wanted: Filter, now: int) -> list[tuple[Job, Status] | None]:

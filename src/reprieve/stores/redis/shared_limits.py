@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar, get_args
 
 import structlog
-from msgspec.structs import replace
 
 from reprieve.errors import StoreError
 from reprieve.stores.protocol import Entry, LimitState, LimitUpdate, Subject
@@ -30,6 +29,8 @@ from reprieve.stores.redis.limit_shares import (
     read_shares,
     updated,
     wanted_from_state,
+    whole_limits,
+    without_inherited,
 )
 from reprieve.stores.redis.limit_updates import Overtaken, WantedState
 from reprieve.stores.redis.partition import Partition
@@ -131,6 +132,7 @@ class SharedLimits:
                 for state in await first.reads.limit_states(subject, "")
                 if (limit := wanted_from_state(state)) != no_limit(*limit.key)
             ]
+            wanted += updated({}, await first.reads.limit_defaults())
             fields = ("", "", *encode_fields(wanted))
             with contextlib.suppress(Overtaken):
                 await first.update_limits((), 0, WantedState("record", number + 1, number, direct, fields))
@@ -206,9 +208,10 @@ class SharedLimits:
     async def with_whole_limits(self, limit_states: list[LimitState]) -> list[LimitState]:
         """Return limit states with the limits of the whole store in the place of shares."""
         _, wanted = await self._wanted()
-        return [
-            replace(limit_state, permits=limit.permits, max_running=limit.max_running, rate=limit.rate)
-            if (limit := wanted.get(wanted_from_state(limit_state).key))
-            else limit_state
-            for limit_state in limit_states
-        ]
+        return [whole_limits(limit_state, wanted) for limit_state in limit_states]
+
+    async def defaults(self) -> list[LimitUpdate]:
+        """Return the defaults of the whole store."""
+        _, wanted = await self._wanted()
+        updates = (limit.update for limit in wanted.values() if limit.name is None and limit.own)
+        return [without_inherited(update) for update in updates]

@@ -167,6 +167,10 @@ class RedisStore:
         """Return the limits of every queue, tenant, task, dependency or group, and how far they are used."""
         return await self._reads.limit_states(subject, queue)
 
+    async def limit_defaults(self) -> list[LimitUpdate]:
+        """Return the defaults that are set."""
+        return await self._reads.limit_defaults()
+
     async def wait(self, queues: Sequence[str], at_most: float, session: str = "") -> bool:
         """Wait for a notification; return whether one came."""
         return await self._sessions.wait(queues, at_most, session)

@@ -7,7 +7,17 @@ from typing import ClassVar, Generic, TypeVar
 from reprieve.core.change import Change
 from reprieve.core.events import Event
 from reprieve.stores import search
-from reprieve.stores.protocol import ChangeResult, Entry, EntryChanges, Filter, LimitState, Page, Subject, Tally
+from reprieve.stores.protocol import (
+    ChangeResult,
+    Entry,
+    EntryChanges,
+    Filter,
+    LimitState,
+    LimitUpdate,
+    Page,
+    Subject,
+    Tally,
+)
 from reprieve.stores.search import Search, Shapes
 from reprieve.stores.sql import entries, find, limits
 from reprieve.stores.sql.tx import SqlTx, Statements
@@ -105,3 +115,8 @@ class SqlStore(ABC, Generic[Tx]):
         """Return the limits and the use of every queue, tenant, task, dependency or group."""
         sql = self._statements("update_limits")
         return await self._read(lambda tx: limits.limit_states(self._sql_tx(tx), sql, subject, queue))
+
+    async def limit_defaults(self) -> list[LimitUpdate]:
+        """Return the defaults that are set."""
+        sql = self._statements("update_limits")
+        return await self._read(lambda tx: limits.limit_defaults(self._sql_tx(tx), sql))

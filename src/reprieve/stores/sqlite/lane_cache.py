@@ -62,8 +62,8 @@ class LaneCache(SqlLaneCache[Tx, LaneRef]):
             limiter_of(tx, "dependency", dependency) if dependency else 0,
             limiter_of(tx, "group", group) if group else 0,
         )
-        pair = find_limiter(tx, "tenant_dependency", tenant, dependency) if dependency else None
-        row = (queue_id, tenant_id, task, dependency, group, priority, *limiters, pair or 0)
+        pair = _pair_of(tx, tenant, dependency) if dependency else 0
+        row = (queue_id, tenant_id, task, dependency, group, priority, *limiters, pair)
         lane = _insert(tx, statements("lanes")["create_lane"], *row)
         return self._add((lane, *names, queue_id, tenant_id, *limiters))
 
@@ -92,6 +92,13 @@ def find_limiter(tx: Tx, subject: str, name: str, dependency: str = "") -> int |
     """Return the id of a limiter, or None."""
     found = tx.execute(statements("lanes")["limiter"], (subject, name, dependency)).fetchone()
     return int(found[0]) if found else None
+
+
+def _pair_of(tx: Tx, tenant: str, dependency: str) -> int:
+    """Return the id of the limiter of a tenant and a dependency together; 0 if they have no limits."""
+    if tx.execute(statements("lanes")["has_pair_default"], (dependency,)).fetchone():
+        return limiter_of(tx, "tenant_dependency", tenant, dependency)
+    return find_limiter(tx, "tenant_dependency", tenant, dependency) or 0
 
 
 def _insert(tx: Tx, statement: str, *values: object) -> int:

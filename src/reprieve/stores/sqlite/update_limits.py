@@ -29,6 +29,10 @@ class _Rows:
             _count_pairs(self._tx)
         return limiter
 
+    def make_pairs(self, dependency: str) -> None:
+        self._tx.execute(statements("update_limits")["make_pairs"], {"scope": dependency})
+        _count_pairs(self._tx)
+
 
 def _count_pairs(tx: sqlite3.Connection) -> None:
     """Name limiters of pairs in the lanes that do not know them yet, and count what runs of these."""

@@ -22,6 +22,7 @@ create table limiter (
     subject              text not null,              -- queue, task, dependency, group or tenant_dependency
     name                 text collate "C" not null,
     dependency           text collate "C" not null default '',   -- of a tenant_dependency, whose name is that of the tenant
+    own                  int8 not null default 0,    -- bits: permits, max_running, rate, pauses of its own; others: of the default
     permits              int8,                       -- null: open, 0: held, else the number of jobs that a ramp allows
     max_running          int8,
     rate_count           int8,
@@ -34,10 +35,23 @@ create table limiter (
 ) with (fillfactor = 50);
 create index limiter_reopens on limiter (reopens_at) where reopens_at is not null;
 
+create table limit_default (                         -- written to the rows of names when it changes, and to new ones
+    subject     text not null,
+    scope       text collate "C" not null,           -- the queue of tenants, the dependency of pairs; '': all
+    own         int8 not null,                       -- as of a limiter; others: those of scope ''
+    permits     int8,
+    max_running int8,
+    rate_count  int8,
+    rate_window float8,
+    pauses      int8 not null,
+    primary key (subject, scope)
+);
+
 create table tenant (
     id             int8 primary key,
     queue          int8 not null,
     name           text collate "C" not null,        -- candidates that are equal otherwise are in the order of its bytes
+    own            int8 not null default 0,          -- as of a limiter
     weight         float8 not null default 1,
     load           int8 not null default 0,          -- running / weight, in millionths
     finish         int8 not null default 0,          -- virtual time, in millionths of a round

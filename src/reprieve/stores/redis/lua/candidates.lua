@@ -2,6 +2,7 @@
 --
 -- needs calls: tag, call, sub, format
 -- needs limits: is_free
+-- needs limit_defaults: inherit_tenant, inherit_limiter
 -- needs tenants: tenants, weight_of, is_candidate, load_tenants, arrive
 -- needs limiters: limiters
 -- needs lanes: PRIORITY, lanes, load_lanes
@@ -35,10 +36,11 @@ local function open_lane_names(tenant, most)
 end
 
 -- Returns the limiters of a lane that limit anything, but for that of its queue, which is asked for all lanes at once.
-local function limits_of_lane(lane)
+local function limits_of_lane(lane, now)
   local names, limits = lane.ref.limiters, NONE
   for number = 2, #names do
     local limiter = limiters[names[number]]
+    inherit_limiter(limiter, now)
     if not is_free(limiter) then
       limits = limits == NONE and {} or limits
       limits[#limits + 1] = limiter
@@ -48,9 +50,10 @@ local function limits_of_lane(lane)
 end
 
 -- Reads the open lanes of tenants.
-local function read_lanes(some, most)
+local function read_lanes(some, most, now)
   local names, lists = {}, {}
   for number, tenant in ipairs(some) do
+    inherit_tenant(tenant, now)
     lists[number] = open_lane_names(tenant, most)
     for _, name in ipairs(lists[number]) do
       names[#names + 1] = name
@@ -67,7 +70,7 @@ local function read_lanes(some, most)
         end
         local lane = lanes[name]
         open[#open + 1] = lane
-        lane.limits = lane.limits or limits_of_lane(lane)
+        lane.limits = lane.limits or limits_of_lane(lane, now)
       end
     end
     tenant.lanes = open
@@ -107,7 +110,7 @@ function read_candidates(reader, choice)
       end
     end
   end
-  read_lanes(fresh, choice.settings.max_lanes_read)
+  read_lanes(fresh, choice.settings.max_lanes_read, choice.now)
   local read_up_to
   if #members == count then
     local load, finish = struct.unpack('>dd', members[count])

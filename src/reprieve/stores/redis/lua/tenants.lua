@@ -62,6 +62,7 @@ function load_tenants(keys)
       open = f[6] or 0, only_lane = f[7] or false, blocked = f[8] or 0,
       permits = f[9] or false, max_running = f[10] or false,
       count = f[11] or false, window = f[12] or false, bucket = f[13] or false, meter = f[14] or false,
+      own = f[15] or 0,
       stored_member = false, stored_waiting = 0, stored_active = 0,
       load = 0, lanes = false, has_more = false, has_arrived = false, is_changed = false,
     }

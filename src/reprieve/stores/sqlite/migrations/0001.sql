@@ -18,6 +18,7 @@ create table reprieve_limiter (
     subject     text    not null,
     name        text    not null,
     dependency  text    not null default '',  -- of a tenant_dependency, whose name is that of the tenant
+    own         integer not null default 0,   -- bits: permits, max_running, rate, pauses of its own; others: of the default
     permits     integer,                      -- null: open, 0: held, else a step of the ramp
     max_running integer,
     rate_count  integer,
@@ -31,12 +32,25 @@ create table reprieve_limiter (
 ) strict;
 create index reprieve_limiter_reopens on reprieve_limiter (reopens_at) where reopens_at is not null;
 
+create table reprieve_limit_default (         -- written to the rows of names when it changes, and to new ones
+    subject     text    not null,
+    scope       text    not null,             -- the queue of tenants, the dependency of pairs; '': all
+    own         integer not null,             -- as of a limiter; others: those of scope ''
+    permits     integer,
+    max_running integer,
+    rate_count  integer,
+    rate_window real,
+    pauses      integer not null,
+    primary key (subject, scope)
+) strict, without rowid;
+
 -- A tenant with an open lane is a candidate or blocked: a statement that ends the one state begins the other. Only a tenant that
 -- is neither waits for the next enqueue.
 create table reprieve_tenant (
     id          integer primary key,
     queue       integer not null,
     name        text    not null,
+    own         integer not null default 0,   -- as of a limiter
     weight      real    not null default 1,
     load        integer not null default 0,   -- running / weight, in millionths
     finish      integer not null default 0,   -- virtual time, in millionths of a round

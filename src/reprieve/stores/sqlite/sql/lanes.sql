@@ -24,16 +24,28 @@ values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 select id from reprieve_queue where name = ?;
 
 -- name: create_queue
-insert into reprieve_queue (name, limiter) values (?, ?);
+insert into reprieve_queue (name, limiter, pauses)
+values (?, ?, coalesce((select pauses from reprieve_limit_default where subject = 'queue'), 0));
 
 -- name: tenant
 select id from reprieve_tenant where queue = ? and name = ?;
 
 -- name: create_tenant
-insert into reprieve_tenant (queue, name) values (?, ?);
+insert into reprieve_tenant (queue, name, permits, max_running, rate_count, rate_window)
+select ?1, ?2, d.permits, d.max_running, d.rate_count, d.rate_window
+from (select 1) left join reprieve_limit_default as d
+    on d.subject = 'tenant' and d.scope = (
+        select max(scope) from reprieve_limit_default where subject = 'tenant' and scope in ('', (select name from reprieve_queue where id = ?1)));
 
 -- name: limiter
 select id from reprieve_limiter where subject = ? and name = ? and dependency = ?;
 
 -- name: create_limiter
-insert into reprieve_limiter (subject, name, dependency) values (?, ?, ?);
+insert into reprieve_limiter (subject, name, dependency, permits, max_running, rate_count, rate_window)
+select ?1, ?2, ?3, d.permits, d.max_running, d.rate_count, d.rate_window
+from (select 1) left join reprieve_limit_default as d
+    on d.subject = ?1 and d.scope = (
+        select max(scope) from reprieve_limit_default where subject = ?1 and scope in ('', ?3));
+
+-- name: has_pair_default
+select 1 from reprieve_limit_default where subject = 'tenant_dependency' and scope in ('', ?);

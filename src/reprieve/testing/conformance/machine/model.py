@@ -19,7 +19,6 @@ from reprieve.testing.conformance.expect import expect, expect_job
 
 Name: TypeAlias = tuple[Subject, str, str]
 """Subject, name, and the queue of a tenant or the dependency of a tenant_dependency."""
-"""A subject, its name, and the queue of a tenant."""
 
 
 @dataclass(slots=True)
