@@ -94,6 +94,9 @@ class Audit:
     def _is_clear(self) -> bool:
         """Whether nothing is held or paused, so that every status is exact."""
         held = any(rule.permits == 0 and name[0] != "dependency" for name, rule in self._model.rules.items())
+        held = held or any(
+            rule.permits == 0 for subject, rule in self._model.defaults.items() if subject != "dependency"
+        )
         paused = any(rule.pauses for rule in self._model.rules.values())
         return not held and not paused and self._model.now >= self._model.latest
 

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from reprieve.stores.protocol import Claimed
+from reprieve.stores.protocol import Claimed, LimitUpdate
 from reprieve.testing.conformance.expect import expect
 from reprieve.testing.conformance.machine.model import update_of
 from reprieve.testing.conformance.machine.play import Play
@@ -18,6 +18,8 @@ def drain(play: Play) -> None:
     for name, rule in model.rules.items():
         opened = update_of(name, permits=None, max_running=None, rate=None)
         play.update_limits([replace(opened, pauses=()) if rule.pauses else opened])
+    for subject in model.defaults:
+        play.update_limits([LimitUpdate(subject=subject, name=None, permits="default", max_running="default")])
     for _ in range(MAX_CALLS):
         if not any(job.state in ("waiting", "running") for job in model.jobs.values()):
             return

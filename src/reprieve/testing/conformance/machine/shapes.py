@@ -115,6 +115,12 @@ _LIMITS: tuple[dict[str, object], ...] = (
     {"rate": Rate(count=1, window=1.0)},
     {"rate": Rate(count=3, window=10.0)},
 )
+_DEFAULTS: tuple[dict[str, object], ...] = (
+    {"permits": "default", "max_running": "default"},
+    {"permits": 0},
+    {"permits": 3},
+    {"max_running": 2},
+)
 _NAMED: tuple[Name, ...] = (
     ("dependency", "ses", ""),
     ("dependency", "smtp", ""),
@@ -137,6 +143,12 @@ LIMIT_UPDATES = (
         for pauses in ((), ("retry",), ("schedule",), ("schedule", "retry"))
         for name in QUEUES
     ),
+    *(
+        LimitUpdate(subject=subject, name=None, **limit)  # type: ignore[arg-type] # as in the lists above
+        for limit in _DEFAULTS
+        for subject in ("dependency", "tenant", "queue", "task", "tenant_dependency")
+    ),
+    *(update_of(name, permits="default", max_running="default") for name in _NAMED),
 )
 
 REQUESTS = (
