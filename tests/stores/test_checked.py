@@ -31,6 +31,7 @@ from reprieve.stores.capabilities import (
 from reprieve.stores.checked import CheckedStore, checked
 from reprieve.stores.forwarding import ForwardingStore
 from reprieve.stores.open import open_store
+from reprieve.stores.paginate import all_limit_states
 from reprieve.stores.postgres import PostgresStore
 from reprieve.stores.protocol import MAX_PAYLOAD_BYTES, Annotation, Filter, LimitUpdate, Store, Subject
 from reprieve.stores.redis import RedisStore
@@ -259,7 +260,7 @@ async def test_limits_that_cannot_be_kept_are_refused(store: CheckedStore, updat
         await store.update_limits([good, update], START)
     with pytest.raises(ValidationError, match=message):
         await store.compare_and_set("leader", 0, b"me", [good, update], START)
-    assert await store.limit_states("task") == []
+    assert await all_limit_states(store, "task") == []
     assert await store.entries() == []
 
 
@@ -408,6 +409,6 @@ async def test_checked_store_has_exactly_the_capabilities_of_the_store_inside(op
 @pytest.mark.parametrize("subject", ["queue", "tenant"])
 async def test_what_needs_no_check_is_passed_on(store: CheckedStore, subject: Subject) -> None:
     await store.enqueue([new_job(store, tenant="ana")], START)
-    names = [state.name for state in await store.limit_states(subject)]
+    names = [state.name for state in await all_limit_states(store, subject)]
     assert names == {"queue": ["default"], "tenant": ["ana"]}[subject]
     assert await store.tally("tenant", Filter(), START) == {"ana": 1}

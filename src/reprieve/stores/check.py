@@ -179,13 +179,17 @@ def check_filter(wanted: Filter) -> Filter:
     )
 
 
+def check_subject(subject: str) -> None:
+    """Raise a `ValidationError` for what has no limits."""
+    if subject not in get_args(Subject):
+        names = ", ".join(get_args(Subject))
+        message = f"the subject of limits must be one of {names}, got {values.shown(subject)}"
+        raise ValidationError(message)
+
+
 def _check_scope(update: LimitUpdate) -> None:
     """Raise a `ValidationError` for an unknown subject, or one that has no queue or dependency and is given one."""
-    if update.subject not in get_args(Subject):
-        message = (
-            f"the subject of limits must be one of {', '.join(get_args(Subject))}, got {values.shown(update.subject)}"
-        )
-        raise ValidationError(message)
+    check_subject(update.subject)
     for scope, subject in (("queue", "tenant"), ("dependency", "tenant_dependency")):
         if getattr(update, scope) and update.subject != subject:
             message = f"only a {subject} has a {scope}, not {update.subject} {update.name!r}"

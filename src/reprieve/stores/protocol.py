@@ -135,6 +135,10 @@ class LimitState(Record):
     dependency: str = ""
     own: tuple[str, ...] = ()
     """Which of permits, max_running, rate and pauses are its own; the others are those of the default."""
+    ready: int = 0
+    """Jobs that could run now. A job whose time has just come counts from the next claim on."""
+    oldest_at: int | None = None
+    """Since when the oldest of them is ready: none is ready for longer."""
     running: int = 0
     permits: int | None = None
     max_running: int | None = None
@@ -145,6 +149,13 @@ class LimitState(Record):
     served_at: int | None = None
     streak: int = 0
     rounds: int = 0
+
+
+class LimitPage(Record):
+    """Some of the limit states of a subject; an empty cursor means that there are no more."""
+
+    states: tuple[LimitState, ...]
+    cursor: str = ""
 
 
 class Entry(Record):
@@ -365,8 +376,14 @@ class Store(Protocol):
         """
         ...
 
-    async def limit_states(self, subject: Subject, queue: str = "") -> list[LimitState]:
-        """Return the limits and the use of every queue, tenant, task, dependency or group."""
+    async def limit_states(
+        self, subject: Subject, queue: str = "", prefix: str = "", cursor: str = "", limit: int = 100
+    ) -> LimitPage:
+        """Return a page of the limits and the use of every queue, tenant, task, dependency, group or pair.
+
+        `queue` selects one queue, or its tenants; `prefix` names that begin so. A page may be short or empty and still
+        have a cursor. Names that nothing waits, runs or is limited for may be left out.
+        """
         ...
 
     async def limit_defaults(self) -> list[LimitUpdate]:

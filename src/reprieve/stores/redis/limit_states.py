@@ -33,14 +33,14 @@ class QueueState(msgspec.Struct, array_like=True, frozen=True):
 class TenantState(msgspec.Struct, array_like=True, frozen=True):
     """A tenant, as `flush_tenants` stores it."""
 
-    weight: float
-    running: int
-    finish: float
-    served: int
-    served_at: Maybe
-    open_lanes: int
-    only_lane: str | bool
-    blocked: int
+    weight: float = 1.0
+    running: int = 0
+    finish: float = 0
+    served: int = 0
+    served_at: Maybe = False
+    open_lanes: int = 0
+    only_lane: str | bool = False
+    blocked: int = 0
     permits: Maybe = False
     max_running: Maybe = False
     count: Maybe = False
@@ -64,6 +64,12 @@ class LimiterState(msgspec.Struct, array_like=True, frozen=True):
     own: int = 0
 
 
+class LaneState(msgspec.Struct, array_like=True, frozen=True):
+    """A lane, as `flush_lanes` stores it; the rest is not needed here."""
+
+    ready: int
+
+
 class ChangedEntry(NamedTuple):
     """An entry that was changed, as `entry_changes.lua` replies it."""
 
@@ -74,6 +80,7 @@ class ChangedEntry(NamedTuple):
     """Empty if it was deleted."""
 
 
+decode_lane = msgspec.msgpack.Decoder(LaneState).decode
 _decode_queue = msgspec.msgpack.Decoder(QueueState).decode
 _decode_tenant = msgspec.msgpack.Decoder(TenantState).decode
 _decode_limiter = msgspec.msgpack.Decoder(LimiterState).decode
@@ -117,64 +124,60 @@ def _limits(state: TenantState | LimiterState, subject: Subject, scope: str, def
     )
 
 
-def tenants(
-    packed: Mapping[bytes, bytes], queues: Mapping[bytes, bytes], defaults: Defaults, only: str
-) -> list[LimitState]:
-    """Return the limit states of tenants, of one queue or of all."""
-    queue_states = {name: _decode_queue(data) for name, data in queues.items()}
-    found: list[LimitState] = []
-    for key, data in packed.items():
-        queue, _, name = key.partition(b"\0")
-        if only and queue.decode() != only:
-            continue
-        tenant, queue_state = _decode_tenant(data), queue_states.get(queue, QueueState())
-        limits = _limits(tenant, "tenant", queue.decode(), defaults)
-        found.append(
-            LimitState(
-                subject="tenant",
-                name=name.decode(),
-                queue=queue.decode(),
-                own=own_fields(tenant.own),
-                running=tenant.running,
-                weight=tenant.weight,
-                served=tenant.served,
-                served_at=number_of(tenant.served_at),
-                streak=queue_state.in_a_row if queue_state.last_tenant == name.decode() else 0,
-                rounds=max(0, int((queue_state.clock - tenant.finish) // ROUND)),
-                **limits._asdict(),
-            )
-        )
-    return sorted(found, key=lambda limit_state: (limit_state.queue, limit_state.name))
+def tenant(field: str, packed: bytes | None, queues: Mapping[bytes, bytes], defaults: Defaults) -> LimitState:
+    """Return the limit state of a tenant; one without limits of its own if nothing is stored of it."""
+    queue, _, name = field.partition("\0")
+    state = TenantState() if packed is None else _decode_tenant(packed)
+    queue_state = _decode_queue(queues[queue.encode()]) if queue.encode() in queues else QueueState()
+    return LimitState(
+        subject="tenant",
+        name=name,
+        queue=queue,
+        own=own_fields(state.own),
+        running=state.running,
+        weight=state.weight,
+        served=state.served,
+        served_at=number_of(state.served_at),
+        streak=queue_state.in_a_row if queue_state.last_tenant == name else 0,
+        rounds=max(0, int((queue_state.clock - state.finish) // ROUND)),
+        **_limits(state, "tenant", queue, defaults)._asdict(),
+    )
 
 
-def limiters(
-    subject: Subject, packed: Mapping[bytes, bytes], queues: Mapping[bytes, bytes], defaults: Defaults, only: str
-) -> list[LimitState]:
-    """Return the limit states of any subject but tenants."""
-    letter = SUBJECT_LETTERS[subject].encode()
-    states = {key[1:]: _decode_limiter(data) for key, data in packed.items() if key[:1] == letter}
+def limiter(
+    subject: Subject, field: str, packed: bytes | None, queues: Mapping[bytes, bytes], defaults: Defaults
+) -> LimitState:
+    """Return the limit state of anything but a tenant; one without limits of its own if nothing is stored of it."""
+    _, name, dependency = key_of(subject, field)
+    state = LimiterState() if packed is None else _decode_limiter(packed)
+    pauses = 0
     if subject == "queue":
-        # A queue without running jobs and limits has no limiter, but is listed all the same.
-        states = {name: LimiterState() for name in queues} | states
-    found: list[LimitState] = []
-    for name, limiter in states.items():
-        queue = _decode_queue(queues[name]) if subject == "queue" and name in queues else QueueState()
-        own_name, _, dependency = name.decode().partition("\0")
-        is_paused_itself = bool(limiter.own & OWN_BITS["pauses"])
-        pauses = queue.pauses if is_paused_itself or subject != "queue" else defaults.of("queue", "", "pauses").pauses
-        if subject != "queue" or only in ("", own_name):
-            found.append(
-                LimitState(
-                    subject=subject,
-                    name=own_name,
-                    dependency=dependency,
-                    own=own_fields(limiter.own),
-                    running=limiter.running,
-                    pauses=pauses_of(pauses),
-                    **_limits(limiter, subject, dependency, defaults)._asdict(),
-                )
-            )
-    return sorted(found, key=lambda limit_state: (limit_state.name, limit_state.dependency))
+        stored = _decode_queue(queues[name.encode()]) if name.encode() in queues else QueueState()
+        has_own = state.own & OWN_BITS["pauses"]
+        pauses = stored.pauses if has_own else defaults.of("queue", "", "pauses").pauses
+    return LimitState(
+        subject=subject,
+        name=name,
+        dependency=dependency,
+        own=own_fields(state.own),
+        running=state.running,
+        pauses=pauses_of(pauses),
+        **_limits(state, subject, dependency, defaults)._asdict(),
+    )
+
+
+def field_of(subject: Subject, key: tuple[str, str, str]) -> str:
+    """Return the field of a name, by its queue, its name and its dependency, in the hash of tenants or limiters."""
+    queue, name, dependency = key
+    if subject == "tenant":
+        return f"{queue}\0{name}"
+    return SUBJECT_LETTERS[subject] + name + (f"\0{dependency}" if subject == "tenant_dependency" else "")
+
+
+def key_of(subject: Subject, field: str) -> tuple[str, str, str]:
+    """Return the queue, the name and the dependency of a field."""
+    first, _, second = (field if subject == "tenant" else field[1:]).partition("\0")
+    return (first, second, "") if subject == "tenant" else ("", first, second)
 
 
 class Held:

@@ -129,7 +129,7 @@ class SharedLimits:
             wanted = [
                 limit
                 for subject in get_args(Subject)
-                for state in await first.reads.limit_states(subject, "")
+                for state in await first.reads.limit_states(subject)
                 if (limit := wanted_from_state(state)) != no_limit(*limit.key)
             ]
             wanted += updated({}, await first.reads.limit_defaults())

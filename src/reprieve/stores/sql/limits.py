@@ -1,12 +1,11 @@
 """Limits, rates, weights and pauses: updates of the rows that the claim reads, and what these rows say."""
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple, Protocol, get_args
+from typing import Any, Protocol, get_args
 
 from msgspec import UNSET
 
-from reprieve.stores.limit_fields import inherited_bits, own_fields, owned_bits, pause_bits, pauses_of
-from reprieve.stores.protocol import LimitState, LimitUpdate, Subject
+from reprieve.stores.limit_fields import inherited_bits, owned_bits, pause_bits
+from reprieve.stores.protocol import LimitUpdate, Subject
 from reprieve.stores.sql.limit_defaults import DefaultRow, PairRows, default_of, read_defaults, set_default
 from reprieve.stores.sql.meters import RateRow, carried, rate_of
 from reprieve.stores.sql.tx import SqlTx, Statements
@@ -26,38 +25,6 @@ class LimitRows(PairRows, Protocol):
     def limiter(self, subject: Subject, name: str, dependency: str) -> int:
         """Return the id of a limiter: what limits any subject but a tenant. `dependency` is of a tenant_dependency."""
         ...
-
-
-class TenantRow(NamedTuple):
-    """A tenant, as the statement `tenants` returns it."""
-
-    name: str
-    queue: str
-    own: int
-    running: int
-    permits: int | None
-    max_running: int | None
-    rate_count: int | None
-    rate_window: float | None
-    weight: float
-    served: int
-    served_at: int | None
-    streak: int
-    rounds: int
-
-
-class LimiterRow(NamedTuple):
-    """A limiter, as the statement `limit_states` returns it."""
-
-    name: str
-    dependency: str
-    own: int
-    running: int
-    permits: int | None
-    max_running: int | None
-    rate_count: int | None
-    rate_window: float | None
-    pause_bits: int
 
 
 def update_limits(tx: SqlTx, sql: Statements, rows: LimitRows, update: LimitUpdate, now: int) -> None:
@@ -85,14 +52,6 @@ def update_limits(tx: SqlTx, sql: Statements, rows: LimitRows, update: LimitUpda
     tx.execute(sql["limiter"], columns)
 
 
-def limit_states(tx: SqlTx, sql: Statements, subject: Subject, queue: str) -> list[LimitState]:
-    """Return the limits and the use of every queue, tenant, task, dependency or group."""
-    if subject == "tenant":
-        return [_tenant(TenantRow._make(row)) for row in tx.all(sql["tenants"], {"queue": queue})]
-    rows: Iterable[LimiterRow] = map(LimiterRow._make, tx.all(sql["limit_states"], {"subject": subject}))
-    return [_limiter(subject, row) for row in rows if subject != "queue" or queue in ("", row.name)]
-
-
 def limit_defaults(tx: SqlTx, sql: Statements) -> list[LimitUpdate]:
     """Return the defaults that are set."""
     subjects: tuple[Subject, ...] = get_args(Subject)
@@ -118,35 +77,3 @@ def _columns_of(update: LimitUpdate, default: DefaultRow) -> dict[str, Any]:
 
 def _meter(row: tuple[Any, ...] | None, columns: dict[str, Any], now: int) -> str:
     return carried(RateRow(*row or (None, None, "[]")), rate_of(columns["rate_count"], columns["rate_window"]), now)
-
-
-def _tenant(row: TenantRow) -> LimitState:
-    return LimitState(
-        subject="tenant",
-        name=row.name,
-        queue=row.queue,
-        own=own_fields(row.own),
-        running=row.running,
-        permits=row.permits,
-        max_running=row.max_running,
-        rate=rate_of(row.rate_count, row.rate_window),
-        weight=row.weight,
-        served=row.served,
-        served_at=row.served_at,
-        streak=row.streak,
-        rounds=row.rounds,
-    )
-
-
-def _limiter(subject: Subject, row: LimiterRow) -> LimitState:
-    return LimitState(
-        subject=subject,
-        name=row.name,
-        dependency=row.dependency,
-        own=own_fields(row.own),
-        running=row.running,
-        permits=row.permits,
-        max_running=row.max_running,
-        rate=rate_of(row.rate_count, row.rate_window),
-        pauses=pauses_of(row.pause_bits),
-    )

@@ -12,7 +12,7 @@ from reprieve.stores.protocol import (
     Entry,
     EntryChanges,
     Filter,
-    LimitState,
+    LimitPage,
     LimitUpdate,
     Page,
     Subject,
@@ -20,6 +20,7 @@ from reprieve.stores.protocol import (
 )
 from reprieve.stores.search import Search, Shapes
 from reprieve.stores.sql import entries, find, limits
+from reprieve.stores.sql.limit_states import PageOfNames, limit_states
 from reprieve.stores.sql.tx import SqlTx, Statements
 
 MAX_CHANGES_PER_WRITE = 25
@@ -111,10 +112,12 @@ class SqlStore(ABC, Generic[Tx]):
         sql = self._statements("entries")
         return await self._read(lambda tx: entries.entries_since(self._sql_tx(tx), sql, cursor, prefix))
 
-    async def limit_states(self, subject: Subject, queue: str = "") -> list[LimitState]:
-        """Return the limits and the use of every queue, tenant, task, dependency or group."""
-        sql = self._statements("update_limits")
-        return await self._read(lambda tx: limits.limit_states(self._sql_tx(tx), sql, subject, queue))
+    async def limit_states(
+        self, subject: Subject, queue: str = "", prefix: str = "", cursor: str = "", limit: int = 100
+    ) -> LimitPage:
+        """Return a page of the limits and the use of a subject."""
+        sql, wanted = self._statements("limit_states"), PageOfNames(subject, queue, prefix, limit)
+        return await self._read(lambda tx: limit_states(self._sql_tx(tx), sql, wanted, cursor))
 
     async def limit_defaults(self) -> list[LimitUpdate]:
         """Return the defaults that are set."""

@@ -33,6 +33,7 @@ create table limiter (
     last_returned_tenant int8 not null default -9223372036854775808,     -- the tenant whose blocked lanes were opened last
     reopens_at           int8                        -- when blocked lanes may be opened again; 0: at once
 ) with (fillfactor = 50);
+create index limiter_name on limiter (subject, name, dependency);
 create index limiter_reopens on limiter (reopens_at) where reopens_at is not null;
 
 create table limit_default (                         -- written to the rows of names when it changes, and to new ones
@@ -73,6 +74,7 @@ create table tenant (
     crowd_finish   int8 generated always as (case when is_in_crowd then finish end) stored,
     is_busy        boolean generated always as (running > 0 and not is_candidate) stored
 ) with (fillfactor = 50);
+create index tenant_name on tenant (queue, name);
 create index tenant_candidate on tenant (queue, id) where is_candidate and not is_in_crowd;
 create index tenant_crowd on tenant (queue, crowd_load, crowd_finish, name) where is_candidate and is_in_crowd;
 create index tenant_busy on tenant (queue) where is_busy;
@@ -104,6 +106,12 @@ create table lane (                                  -- the waiting jobs of one 
     served             int8 not null default 0                   -- tenant.served when a job was last taken from this lane
 ) with (fillfactor = 50);
 create index lane_open on lane (tenant, priority, served) where is_open;
+create index lane_queue on lane (queue);
+create index lane_tenant on lane (tenant);
+create index lane_task on lane (task_limiter);
+create index lane_dependency on lane (dependency_limiter) where dependency_limiter <> 0;
+create index lane_group on lane (group_limiter) where group_limiter <> 0;
+create index lane_pair on lane (pair_limiter) where pair_limiter <> 0;
 create index lane_blocked on lane (blocked_by, tenant) where blocked_by <> 0;
 
 -- A job's row is written by its enqueue and deleted when the job succeeds. That a job runs is known from its lease alone.

@@ -8,7 +8,7 @@
 -- needs record: is_sound, sound, lost_lane, entry_of, lane_in
 -- needs lanes: lanes, load_lanes, relist
 -- exports: DELAYED_COUNTERS, delayed_key, requeued_key, new_waiting, add_fresh, add_waiting, write_waiting, pop_lane
--- exports: promote, next_due
+-- exports: promote, next_due, ready_since
 
 -- A lane's counter of jobs that are due later, by the number that a record has for what its job waits for: turn,
 -- schedule, retry, gate, budget.
@@ -104,6 +104,15 @@ function write_waiting(waiting)
     end
     call_many('ZADD', key, list)
   end
+end
+
+-- Returns since when the first job of a lane is ready; nil if there is none. An entry of a job that left its lane otherwise
+-- counts too.
+function ready_since(lane_name)
+  local fresh = call('LINDEX', fresh_key(lane_name), 0)
+  local requeued = tonumber(call('ZRANGE', requeued_key(lane_name), 0, 0, 'WITHSCORES')[2])
+  local enqueued = fresh and id_time(fresh)
+  return enqueued and requeued and min(enqueued, requeued) or enqueued or requeued
 end
 
 -- Takes so many entries off a lane, fresh jobs and others in the order in which they became ready.

@@ -95,6 +95,11 @@ create table reprieve_lane (                  -- a lane, with the number of its 
 ) strict;
 -- Only `is_open` and `served` move an entry of this index; counting jobs does not.
 create index reprieve_lane_open on reprieve_lane (tenant, priority, served) where is_open = 1;
+create index reprieve_lane_queue on reprieve_lane (queue);
+create index reprieve_lane_task on reprieve_lane (task_limiter);
+create index reprieve_lane_dependency on reprieve_lane (dependency_limiter) where dependency_limiter <> 0;
+create index reprieve_lane_group on reprieve_lane (group_limiter) where group_limiter <> 0;
+create index reprieve_lane_pair on reprieve_lane (pair_limiter) where pair_limiter <> 0;
 create index reprieve_lane_blocked on reprieve_lane (blocked_by, tenant) where blocked_by > 0;
 
 create table reprieve_job (

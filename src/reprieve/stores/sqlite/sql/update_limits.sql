@@ -112,16 +112,3 @@ select jobs from reprieve_lease as lease;
 -- name: count_pair
 update reprieve_limiter as limiter set running = running + ?
 where id = (select pair_limiter from reprieve_lane as lane where lane.id = ?);
-
--- name: limit_states
-select limiter.name, limiter.dependency, limiter.own, limiter.running, limiter.permits, limiter.max_running, limiter.rate_count, limiter.rate_window,
-       coalesce(queue.pauses, 0)
-from reprieve_limiter as limiter left join reprieve_queue as queue on queue.limiter = limiter.id
-where limiter.subject = :subject order by limiter.name, limiter.dependency;
-
--- name: tenants
-select tenant.name, queue.name, tenant.own, tenant.running, tenant.permits, tenant.max_running, tenant.rate_count,
-       tenant.rate_window, tenant.weight, tenant.served, tenant.served_at,
-       case queue.last_tenant when tenant.id then queue.in_a_row else 0 end, max(0, (queue.clock - tenant.finish) / 1000000)
-from reprieve_tenant as tenant join reprieve_queue as queue on queue.id = tenant.queue
-where queue.name = :queue or :queue = '' order by queue.name, tenant.name;

@@ -6,6 +6,7 @@ from typing import get_args
 from reprieve.core.events import Event
 from reprieve.core.job import Job
 from reprieve.core.status import status_of
+from reprieve.stores.paginate import all_limit_states
 from reprieve.stores.protocol import Filter, Pruned, Retention, Store, Subject
 from reprieve.testing.conformance.expect import expect, expect_equal
 from reprieve.testing.conformance.machine.model import Model, Name
@@ -109,7 +110,7 @@ class Audit:
         wanted = {name: count for name, count in running.items() if name[0] == subject and count}
         found: dict[Name, int] = {
             (subject, limit_state.name, limit_state.queue or limit_state.dependency): limit_state.running
-            for limit_state in await self._store.limit_states(subject)
+            for limit_state in await all_limit_states(self._store, subject)
             if limit_state.running
         }
         if subject == "tenant_dependency":
