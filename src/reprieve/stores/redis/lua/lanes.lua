@@ -7,7 +7,7 @@
 -- needs calls: tag, call, sub, call_many, fetch_fields, unread_names
 -- needs tenants: FULL, tenants, load_tenants, unblock, flush_tenants, flush_queues
 -- needs limiters: limiters, load_limiters, recheck_at, flush_limiters
--- exports: PRIORITY, lanes, has_pairs, begin_pairs, pair_of, lane_ref, load_lane_refs, load_lanes, lane_of, turn_of, relist, release, flush
+-- exports: PRIORITY, lanes, has_pairs, begin_pairs, lane_ref, load_lane_refs, load_lanes, lane_of, turn_of, relist, release, flush
 
 PRIORITY = 2 ^ 44 -- turns of a priority: more than a tenant is ever served
 lanes = {}
@@ -23,6 +23,20 @@ function has_pairs()
   return pairs_flag
 end
 
+local function cuts(name)
+  -- queue \0 tenant \0 task \0 dependency \0 group \0 priority
+  local one = string.find(name, '\0', 1, true)
+  local two = string.find(name, '\0', one + 1, true)
+  local three = string.find(name, '\0', two + 1, true)
+  return one, two, three, string.find(name, '\0', three + 1, true)
+end
+
+-- Returns the name of the limiter of a lane's tenant and dependency together; nil without a dependency.
+local function pair_of(name)
+  local one, two, three, four = cuts(name)
+  return four > three + 1 and 'p' .. sub(name, one + 1, two - 1) .. '\0' .. sub(name, three + 1, four - 1) or nil
+end
+
 -- Begins to count what runs of each pair; `leased` are the lanes of all running jobs.
 function begin_pairs(leased)
   pairs_flag, refs = true, {}
@@ -35,20 +49,6 @@ function begin_pairs(leased)
       limiters[name].is_changed = true
     end
   end
-end
-
-local function cuts(name)
-  -- queue \0 tenant \0 task \0 dependency \0 group \0 priority
-  local one = string.find(name, '\0', 1, true)
-  local two = string.find(name, '\0', one + 1, true)
-  local three = string.find(name, '\0', two + 1, true)
-  return one, two, three, string.find(name, '\0', three + 1, true)
-end
-
--- Returns the name of the limiter of a lane's tenant and dependency together; nil without a dependency.
-function pair_of(name)
-  local one, two, three, four = cuts(name)
-  return four > three + 1 and 'p' .. sub(name, one + 1, two - 1) .. '\0' .. sub(name, three + 1, four - 1) or nil
 end
 
 -- Returns what a lane's name says: its queue, tenant, limiters and priority.

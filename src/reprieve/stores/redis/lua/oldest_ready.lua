@@ -1,6 +1,6 @@
 -- Returns since when the first job of each lane is ready: no job of it is ready for longer.
 --
--- needs calls: tag, call, format
+-- needs calls: format
 -- needs waiting: ready_since
 -- KEYS     1: the partition
 -- ARGV     1: names of lanes (msgpack)

@@ -31,21 +31,23 @@ values (?, ?, coalesce((select pauses from reprieve_limit_default where subject 
 select id from reprieve_tenant where queue = ? and name = ?;
 
 -- name: create_tenant
+with new (queue, name) as (values (?, ?))
 insert into reprieve_tenant (queue, name, permits, max_running, rate_count, rate_window)
-select ?1, ?2, d.permits, d.max_running, d.rate_count, d.rate_window
-from (select 1) left join reprieve_limit_default as d
+select new.queue, new.name, d.permits, d.max_running, d.rate_count, d.rate_window
+from new join reprieve_queue as queue on queue.id = new.queue left join reprieve_limit_default as d
     on d.subject = 'tenant' and d.scope = (
-        select max(scope) from reprieve_limit_default where subject = 'tenant' and scope in ('', (select name from reprieve_queue where id = ?1)));
+        select max(scope) from reprieve_limit_default where subject = 'tenant' and scope in ('', queue.name));
 
 -- name: limiter
 select id from reprieve_limiter where subject = ? and name = ? and dependency = ?;
 
 -- name: create_limiter
+with new (subject, name, dependency) as (values (?, ?, ?))
 insert into reprieve_limiter (subject, name, dependency, permits, max_running, rate_count, rate_window)
-select ?1, ?2, ?3, d.permits, d.max_running, d.rate_count, d.rate_window
-from (select 1) left join reprieve_limit_default as d
-    on d.subject = ?1 and d.scope = (
-        select max(scope) from reprieve_limit_default where subject = ?1 and scope in ('', ?3));
+select new.subject, new.name, new.dependency, d.permits, d.max_running, d.rate_count, d.rate_window
+from new left join reprieve_limit_default as d
+    on d.subject = new.subject and d.scope = (
+        select max(scope) from reprieve_limit_default where subject = new.subject and scope in ('', new.dependency));
 
 -- name: has_pair_default
 select 1 from reprieve_limit_default where subject = 'tenant_dependency' and scope in ('', ?);
