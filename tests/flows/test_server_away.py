@@ -8,6 +8,7 @@ from types import ModuleType
 import pytest
 
 from reprieve.clock import ticks
+from reprieve.stores.paginate import all_limit_states
 from tests.flows.fleet import PATIENCE, SOON, Stage, Terms, on_all_terms, play
 from tests.flows.ground import in_a_schema, in_keys
 from tests.flows.workload import nap
@@ -62,5 +63,5 @@ async def test_a_crash_of_the_server_loses_doubles_and_refuses_nothing(
 
 
 async def is_settled(stage: Stage) -> bool:
-    limit_states = await stage.app.store.limit_states("queue")
+    limit_states = await all_limit_states(stage.app.store, "queue")
     return [limit_state.running for limit_state in limit_states] == [0]

@@ -31,6 +31,7 @@ from reprieve.stores.capabilities import (
 from reprieve.stores.checked import CheckedStore, checked
 from reprieve.stores.forwarding import ForwardingStore
 from reprieve.stores.open import open_store
+from reprieve.stores.paginate import all_limit_states
 from reprieve.stores.postgres import PostgresStore
 from reprieve.stores.protocol import MAX_PAYLOAD_BYTES, Annotation, Claim, Filter, LimitUpdate, Store, Subject
 from reprieve.stores.redis import RedisStore
@@ -211,6 +212,38 @@ async def test_id_that_the_store_cannot_keep_is_refused_however_it_is_enqueued(t
             r"weight of .* must be .*, got 0\.0",
         ),
         (
+            LimitUpdate(subject="tenant", name=None, weight=2.0),
+            "only a tenant has a weight, not every tenant",
+        ),
+        (
+            LimitUpdate(subject="tenant_dependency", name="ana"),
+            "dependency must be 1–255 printable characters, got ''",
+        ),
+        (
+            LimitUpdate(subject="task", name="send", queue="mail"),
+            "only a tenant has a queue, not task 'send'",
+        ),
+        (
+            LimitUpdate(subject="queue", name=None, max_running=1 << 70),
+            "max_running of every queue must be",
+        ),
+        (
+            LimitUpdate(subject="task", name="send", pauses=("retry",)),
+            "only a queue pauses retries and schedules, not task 'send'",
+        ),
+        (
+            LimitUpdate(subject="queue", name="mail", pauses=("all",)),  # type: ignore[arg-type] # what is refused
+            "pauses of queue 'mail' must be a tuple of schedule and retry, got",
+        ),
+        (
+            LimitUpdate(subject="lane", name="x"),  # type: ignore[arg-type] # what is refused
+            "the subject of limits must be one of queue, tenant, .*, got 'lane'",
+        ),
+        (
+            LimitUpdate(subject="task", name=7),  # type: ignore[arg-type] # what is refused
+            "task must be",
+        ),
+        (
             LimitUpdate(subject="task", name="send", permits=-1),
             "permits of task 'send' must be .* 0 or more, got -1",
         ),
@@ -227,7 +260,7 @@ async def test_limits_that_cannot_be_kept_are_refused(store: CheckedStore, updat
         await store.update_limits([good, update], START)
     with pytest.raises(ValidationError, match=message):
         await store.compare_and_set("leader", 0, b"me", [good, update], START)
-    assert await store.limit_states("task") == []
+    assert await all_limit_states(store, "task") == []
     assert await store.entries() == []
 
 
@@ -391,6 +424,6 @@ async def test_checked_store_has_exactly_the_capabilities_of_the_store_inside(op
 @pytest.mark.parametrize("subject", ["queue", "tenant"])
 async def test_what_needs_no_check_is_passed_on(store: CheckedStore, subject: Subject) -> None:
     await store.enqueue([new_job(store, tenant="ana")], START)
-    names = [state.name for state in await store.limit_states(subject)]
+    names = [state.name for state in await all_limit_states(store, subject)]
     assert names == {"queue": ["default"], "tenant": ["ana"]}[subject]
     assert await store.tally("tenant", Filter(), START) == {"ana": 1}

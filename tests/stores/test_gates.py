@@ -9,6 +9,7 @@ from reprieve.core.gate import Gate
 from reprieve.core.job import Job
 from reprieve.stores.gates import open_gate, read_gate, read_gates, write_gate
 from reprieve.stores.open import open_store
+from reprieve.stores.paginate import all_limit_states
 from reprieve.stores.protocol import Claim, Heartbeat, Store
 from reprieve.testing import FakeClock
 from reprieve.worker.gates import Gates
@@ -74,5 +75,5 @@ async def test_a_gate_that_cannot_be_read_is_probed_and_stops_no_other(store: St
     await gates.share_all()
     probing = await read_gate(store, "ses")
     assert (probing.gate.mode, probing.gate.ramp) == ("probing", 1)
-    permits = {state.name: state.permits for state in await store.limit_states("dependency")}
+    permits = {state.name: state.permits for state in await all_limit_states(store, "dependency")}
     assert permits == {"ses": 1, "smtp": 0}

@@ -6,7 +6,7 @@ refused.
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import msgspec
 from msgspec import UNSET
@@ -24,6 +24,7 @@ from reprieve.core.policy import Override
 from reprieve.core.rate import Rate
 from reprieve.core.text import clean
 from reprieve.errors import InvalidId, PayloadTooLarge, ValidationError
+from reprieve.stores.limit_fields import PAUSE_BITS
 from reprieve.stores.protocol import (
     MAX_EXCLUDED_TASKS,
     MAX_FAILURE_BYTES,
@@ -33,6 +34,7 @@ from reprieve.stores.protocol import (
     Filter,
     Heartbeat,
     LimitUpdate,
+    Subject,
 )
 
 _AT_BITS: Final = 48
@@ -245,24 +247,59 @@ def check_failure_group(group: FailureGroup) -> FailureGroup:
     )
 
 
+def check_subject(subject: str) -> None:
+    """Raise a `ValidationError` for what has no limits."""
+    if subject not in get_args(Subject):
+        names = ", ".join(get_args(Subject))
+        message = f"the subject of limits must be one of {names}, got {values.shown(subject)}"
+        raise ValidationError(message)
+
+
+def _check_scope(update: LimitUpdate) -> None:
+    """Raise a `ValidationError` for an unknown subject, or one that has no queue or dependency and is given one."""
+    check_subject(update.subject)
+    for scope, subject in (("queue", "tenant"), ("dependency", "tenant_dependency")):
+        if getattr(update, scope) and update.subject != subject:
+            message = f"only a {subject} has a {scope}, not {update.subject} {update.name!r}"
+            raise ValidationError(message)
+
+
 def check_limit_update(update: LimitUpdate) -> LimitUpdate:
     """Return limits with plain values; raise a `ValidationError` for limits that cannot be kept."""
+    _check_scope(update)
+    is_tenant, is_pair = update.subject == "tenant", update.subject == "tenant_dependency"
+    is_default = update.name is None
     facts: dict[str, object] = {
-        "name": values.name(update.name, update.subject, may_be_empty=update.subject == "tenant"),
-        "queue": values.name(update.queue, "queue", may_be_empty=update.subject != "tenant"),
+        "queue": values.name(update.queue, "queue", may_be_empty=is_default or not is_tenant),
+        "dependency": values.name(update.dependency, "dependency", may_be_empty=is_default or not is_pair),
     }
-    of = f"of {update.subject} {update.name!r}"
+    if not is_default:
+        facts["name"] = values.name(update.name, update.subject, may_be_empty=is_tenant or is_pair)
+    whose = f"every {update.subject}" if is_default else f"{update.subject} {update.name!r}"
     if update.weight is not UNSET:
-        if update.subject != "tenant":
-            message = f"only a tenant has a weight, not {update.subject} {update.name!r}"
+        if is_default or not is_tenant:
+            message = f"only a tenant has a weight, not {whose}"
             raise ValidationError(message)
-        facts["weight"] = values.number(update.weight, f"weight {of}", ValidationError, MIN_WEIGHT, MAX_WEIGHT)
+        facts["weight"] = values.number(update.weight, f"weight of {whose}", ValidationError, MIN_WEIGHT, MAX_WEIGHT)
     for name in ("permits", "max_running"):
         value = getattr(update, name)
-        if value is not UNSET and value is not None:
-            facts[name] = values.whole(value, f"{name} {of}", ValidationError)
+        if value is not UNSET and value is not None and value != "default":
+            facts[name] = values.whole(value, f"{name} of {whose}", ValidationError)
     rate: object = update.rate
-    if rate is not UNSET and not isinstance(rate, Rate | None):
-        message = f"rate {of} must be a Rate, got {values.shown(rate)}"
+    if rate is not UNSET and rate != "default" and not isinstance(rate, Rate | None):
+        message = f"rate of {whose} must be a Rate, got {values.shown(rate)}"
         raise ValidationError(message)
+    _check_pauses(update, whose)
     return replace(update, **facts)
+
+
+def _check_pauses(update: LimitUpdate, whose: str) -> None:
+    pauses: object = update.pauses
+    if pauses is UNSET or (update.subject == "queue" and pauses == "default"):
+        return
+    if update.subject != "queue":
+        message = f"only a queue pauses retries and schedules, not {whose}"
+        raise ValidationError(message)
+    if not isinstance(pauses, tuple) or not set(pauses) <= PAUSE_BITS.keys():
+        message = f"pauses of {whose} must be a tuple of {' and '.join(PAUSE_BITS)}, got {values.shown(pauses)}"
+        raise ValidationError(message)

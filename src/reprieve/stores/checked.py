@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from reprieve.core import values
 from reprieve.core.change import Change
 from reprieve.core.events import Event
 from reprieve.core.ids import parse_id
@@ -42,6 +43,7 @@ from reprieve.stores.check import (
     check_page_limit,
     check_queues,
     check_size,
+    check_subject,
     is_plain_success,
 )
 from reprieve.stores.coalesce import Coalescer
@@ -56,9 +58,11 @@ from reprieve.stores.protocol import (
     FailureGroup,
     Filter,
     Heartbeat,
+    LimitPage,
     LimitUpdate,
     Page,
     Store,
+    Subject,
     Tally,
 )
 
@@ -166,6 +170,17 @@ class CheckedStore(ForwardingStore):
         """Set or delete an entry if it has this version, together with limit updates."""
         updates = [check_limit_update(update) for update in updates]
         return await super().compare_and_set(plain(key), version, value, updates, now)
+
+    async def limit_states(
+        self, subject: Subject, queue: str = "", prefix: str = "", cursor: str = "", limit: int = 100
+    ) -> LimitPage:
+        """Return a page of the limits and the use of a subject."""
+        check_subject(subject)
+        check_page_limit(limit)
+        queue, prefix = (
+            values.name(text, what, may_be_empty=True) for text, what in ((queue, "queue"), (prefix, "prefix"))
+        )
+        return await super().limit_states(subject, queue, prefix, cursor, limit)
 
     async def find(self, wanted: Filter, now: int, cursor: str = "", limit: int = 100) -> Page:
         """Return a page of jobs."""

@@ -18,7 +18,7 @@ from reprieve.stores.protocol import (
     FailureGroup,
     Filter,
     Heartbeat,
-    LimitState,
+    LimitPage,
     LimitUpdate,
     Page,
     Pruned,
@@ -158,10 +158,17 @@ class ForwardingStore(ABC):
         with self._call("entries_since"):
             return await self.inner.entries_since(cursor, prefix)
 
-    async def limit_states(self, subject: Subject, queue: str = "") -> list[LimitState]:
-        """Return the limits of every queue, tenant, task, dependency or group."""
+    async def limit_states(
+        self, subject: Subject, queue: str = "", prefix: str = "", cursor: str = "", limit: int = 100
+    ) -> LimitPage:
+        """Return a page of the limits and the use of a subject."""
         with self._call("limit_states"):
-            return await self.inner.limit_states(subject, queue)
+            return await self.inner.limit_states(subject, queue, prefix, cursor, limit)
+
+    async def limit_defaults(self) -> list[LimitUpdate]:
+        """Return the defaults that are set."""
+        with self._call("limit_defaults"):
+            return await self.inner.limit_defaults()
 
     async def wait(self, queues: Sequence[str], at_most: float, session: str = "") -> bool:
         """Wait until notified."""

@@ -95,4 +95,5 @@ def _limit_updates(before: Gate, after: Gate) -> list[LimitUpdate]:
     permits = after.permits(0)
     if permits == before.permits(0):
         return []
-    return [LimitUpdate(subject="dependency", name=after.dependency, permits=permits)]
+    # A gate that is open leaves the dependency to its default.
+    return [LimitUpdate(subject="dependency", name=after.dependency, permits="default" if permits is None else permits)]

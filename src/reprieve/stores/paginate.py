@@ -1,7 +1,7 @@
-"""Reading every page of a search, for callers that need all of it and know that it is small."""
+"""Reading every page, for callers that need all of it and know that it is small."""
 
 from reprieve.core.job import Job
-from reprieve.stores.protocol import Filter, Store
+from reprieve.stores.protocol import Filter, LimitState, Store, Subject
 
 
 async def find_all(store: Store, wanted: Filter, now: int) -> list[Job]:
@@ -13,4 +13,16 @@ async def find_all(store: Store, wanted: Filter, now: int) -> list[Job]:
         jobs += page.jobs
         if not page.cursor:
             return jobs
+        cursor = page.cursor
+
+
+async def all_limit_states(store: Store, subject: Subject, queue: str = "") -> list[LimitState]:
+    """Return all limit states of a subject."""
+    states: list[LimitState] = []
+    cursor = ""
+    while True:
+        page = await store.limit_states(subject, queue, cursor=cursor)
+        states += page.states
+        if not page.cursor:
+            return states
         cursor = page.cursor

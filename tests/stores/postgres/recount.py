@@ -44,7 +44,8 @@ _RULES = {
         select id, lanes from tenant where lanes <> (select count(*) from lane where lane.tenant = tenant.id)""",
     "a limiter does not count its lanes": """
         select id, subject, name, lanes from limiter where lanes <> (
-            select count(*) from lane where limiter.id in (task_limiter, dependency_limiter, group_limiter))""",
+            select count(*) from lane
+            where limiter.id in (task_limiter, dependency_limiter, group_limiter, pair_limiter))""",
     "a queue does not count its tenants": """
         select id, tenants from queue where tenants <> (select count(*) from tenant where tenant.queue = queue.id)""",
     "a row of ready is before the ready watermark of its lane": """
@@ -143,7 +144,7 @@ def _running_complaints(tx: psycopg.Connection[Any], leased: list[tuple[int, str
     parts = {
         lane: (tenant, limiters)
         for lane, tenant, *limiters in tx.execute(
-            "select lane.id, tenant, queue.limiter, task_limiter, dependency_limiter, group_limiter "
+            "select lane.id, tenant, queue.limiter, task_limiter, dependency_limiter, group_limiter, pair_limiter "
             "from lane join queue on queue.id = lane.queue"
         )
     }

@@ -16,6 +16,7 @@ from reprieve.core.change import Change
 from reprieve.core.job import Cause, Job
 from reprieve.core.move import Cancel, Dead, Park, Retry, Return, Snooze, Succeed
 from reprieve.errors import StoreLocked
+from reprieve.stores.paginate import all_limit_states
 from reprieve.stores.postgres import PostgresStore
 from reprieve.stores.postgres.address import SETTINGS, address_of
 from reprieve.stores.postgres.connection import CONNECT_SECONDS
@@ -343,7 +344,7 @@ async def test_limit_states_wait_for_no_lock_and_know_new_jobs(
     with address_of(url).connect() as busy:
         busy.execute("begin")
         busy.execute(LOCK)
-        before = await asyncio.wait_for(store.limit_states(subject), 30)
+        before = await asyncio.wait_for(all_limit_states(store, subject), 30)
         busy.execute("commit")
     assert [limit_state.name for limit_state in before] == [name]
-    assert await store.limit_states(subject) == before
+    assert await all_limit_states(store, subject) == before

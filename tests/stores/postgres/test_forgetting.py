@@ -87,7 +87,7 @@ async def test_limits_of_a_name_are_kept_without_a_lane(url: str, store: Postgre
     await prune_all(store, START + DAY)
     assert count(url, "lane", "tenant", "limiter", "queue") == [0, 1, 1, 1]
     await run_one(store, START + DAY, "worker-2", **LANE)
-    (ana,) = await store.limit_states("tenant")
+    (ana,) = (await store.limit_states("tenant")).states
     assert (ana.weight, ana.served) == (2.0, 2)
 
 

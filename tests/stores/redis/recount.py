@@ -134,12 +134,15 @@ def _places(books: Books) -> Iterator[str]:
 def _running(books: Books) -> Iterator[str]:
     tenants: Counter[bytes] = Counter()
     limiters: Counter[bytes] = Counter()
+    meta = books.hash(b":meta")
     for key, _ in books.named(b":leases:"):
         for lease in books.hash(key).values():
             queue, tenant, task, dependency, group, _ = lease[64:].split(b"\0")
             tenants[queue + b"\0" + tenant] += 1
             limiters.update((b"q" + queue, b"k" + task))
             limiters.update(letter + name for letter, name in ((b"d", dependency), (b"g", group)) if name)
+            if dependency and b"has_pairs" in meta:
+                limiters[b"p" + tenant + b"\0" + dependency] += 1
     for name in books.tenants.keys() | tenants.keys():
         if books.tenants.get(name, [1, 0])[1] != tenants[name]:
             yield f"tenant {name!r} counts {books.tenants.get(name)}, and {tenants[name]} run"

@@ -13,6 +13,7 @@ from reprieve.core.ids import partition_of
 from reprieve.core.job import Job
 from reprieve.core.rate import Rate
 from reprieve.errors import StoreClosed, StoreError, StoreFull
+from reprieve.stores.paginate import all_limit_states
 from reprieve.stores.protocol import LimitState, LimitUpdate, Subject
 from reprieve.stores.redis import RedisStore
 from reprieve.stores.redis.shared_limits import SharedLimits
@@ -207,7 +208,7 @@ async def test_changes_made_at_once_are_all_kept(server: servers.Server, client:
             )
         found = {
             (limit_state.permits, limit_state.max_running, limit_state.rate)
-            for limit_state in await one.limit_states("dependency")
+            for limit_state in await all_limit_states(one, "dependency")
         }
         assert found == {(0, 5, Rate(count=3, window=60.0))}
         heeds = {client.hget(f"{tag_of('reprieve', number)}:meta", "applied_state") for number in range(PARTITIONS)}
@@ -273,8 +274,8 @@ async def test_limiter_that_is_held_while_partitions_are_added_is_held_in_all(
         limit_states = first.limit_states
         seen: list[str] = []
 
-        async def hold_after(subject: Subject, queue: str) -> list[LimitState]:
-            found = await limit_states(subject, queue)
+        async def hold_after(subject: Subject) -> list[LimitState]:
+            found = await limit_states(subject)
             seen.append(subject)
             if len(seen) == len(get_args(Subject)):
                 await update_limits(small, HELD)

@@ -33,7 +33,8 @@ _RULES = {
         select id, lanes from tenant where lanes <> (select count(*) from lane where lane.tenant = tenant.id)""",
     "a limiter does not count its lanes": """
         select id, subject, name, lanes from limiter where lanes <> (
-            select count(*) from lane where limiter.id in (task_limiter, dependency_limiter, group_limiter))""",
+            select count(*) from lane
+            where limiter.id in (task_limiter, dependency_limiter, group_limiter, pair_limiter))""",
     "a queue does not count its tenants": """
         select id, tenants from queue where tenants <> (select count(*) from tenant where tenant.queue = queue.id)""",
     "a ready row has no waiting job on its lane": """
@@ -133,7 +134,7 @@ def _running_complaints(tx: sqlite3.Connection, leased: list[tuple[int, int, int
     parts = {
         lane: (tenant, limiters)
         for lane, tenant, *limiters in tx.execute(
-            "select lane.id, tenant, queue.limiter, task_limiter, dependency_limiter, group_limiter "
+            "select lane.id, tenant, queue.limiter, task_limiter, dependency_limiter, group_limiter, pair_limiter "
             "from lane join queue on queue.id = lane.queue"
         )
     }

@@ -14,6 +14,7 @@ import pytest
 from reprieve import clock
 from reprieve.core import change
 from reprieve.core.move import Return, Succeed
+from reprieve.stores.paginate import all_limit_states
 from reprieve.stores.protocol import Claim, Filter, Heartbeat, LimitUpdate
 from reprieve.stores.sqlite import SqliteStore
 from reprieve.testing.conformance.stage import find_all
@@ -127,7 +128,7 @@ async def drain(store: SqliteStore, now: int) -> None:
     opened = [
         LimitUpdate(subject=subject, name=limit_state.name, queue=limit_state.queue, permits=None, max_running=None)
         for subject in ("tenant", "group", "dependency")
-        for limit_state in await store.limit_states(subject)
+        for limit_state in await all_limit_states(store, subject)
     ]
     await store.update_limits(opened, now)
     await store.heartbeat(Heartbeat(session="last", now=now, lease=3_600, slots=10_000, is_new=True))

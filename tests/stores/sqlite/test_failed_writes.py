@@ -18,6 +18,7 @@ from reprieve.core.job import CancelRequest, Cause, Job, Wait
 from reprieve.core.move import Cancel, Dead, Park, Retry, Return, Succeed
 from reprieve.core.status import Status
 from reprieve.errors import StoreFull
+from reprieve.stores.paginate import all_limit_states
 from reprieve.stores.protocol import (
     Annotation,
     ChangeResult,
@@ -229,7 +230,12 @@ async def prune(store: SqliteStore, so_far: Answers) -> object:
 
 async def look(store: SqliteStore, so_far: Answers) -> object:
     jobs = await store.find(Filter(), START + 41 * SECOND, limit=1_000)
-    return jobs, await store.tally("status", Filter(), START), await store.events(), await store.limit_states("tenant")
+    return (
+        jobs,
+        await store.tally("status", Filter(), START),
+        await store.events(),
+        await all_limit_states(store, "tenant"),
+    )
 
 
 SCENARIO: tuple[Step, ...] = (

@@ -246,7 +246,9 @@ class CandidateReader:
     def _lane(self, row: OpenLaneRow) -> Lane:
         self.row_locations[row.id] = row.row_location
         self.lanes[row.id] = row
-        limiters = [self.limiters[limiter] for limiter in row.limiters if limiter]
+        known = self.limiters
+        # A tenant and a dependency together have a limiter only if they have limits.
+        limiters = [known[limiter] for limiter in row.limiters if limiter in known]
         return Lane(row.id, row.priority, row.served, row.ready, limiters)
 
     def _add_limiters(self, rows: Iterable[LimiterRow]) -> None:

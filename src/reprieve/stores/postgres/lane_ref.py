@@ -29,13 +29,17 @@ def hash_id(*names: str) -> int:
 def lane_ref(queue: str, tenant: str, task: str, dependency: str, group: str, priority: int) -> LaneRef:
     """Return the lane of these names."""
     names = (queue, tenant, task, dependency, group, priority)
-    limiters = (("task", task), ("dependency", dependency), ("group", group))
+    limiters: list[tuple[str, ...]] = [("task", task)]
+    if dependency:
+        limiters += [("dependency", dependency), ("tenant_dependency", tenant, dependency)]
+    if group:
+        limiters += [("group", group)]
     return LaneRef(
         hash_id("lane", *map(str, names)),
         *names,
         hash_id("queue", queue),
         hash_id("tenant", queue, tenant),
-        tuple(hash_id("limiter", subject, name) for subject, name in limiters if name),
+        tuple(hash_id("limiter", *limiter) for limiter in limiters),
         model_of(*names),
         queue_limiter=hash_id("limiter", "queue", queue),
     )

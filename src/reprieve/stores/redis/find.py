@@ -14,6 +14,7 @@ from reprieve.stores.protocol import Filter, Tally
 from reprieve.stores.record import LANE_COUNTERS
 from reprieve.stores.redis import limit_states
 from reprieve.stores.redis.connections import Connections
+from reprieve.stores.redis.limit_defaults import Defaults
 from reprieve.stores.redis.loop_reader import LoopReader
 from reprieve.stores.redis.records import lane_model
 from reprieve.stores.redis.replies import StoredJob, pairs, read_finished, rows
@@ -56,17 +57,18 @@ class PartitionSearch:
         self._connections = connections
         self._tag = tag
         self._now = now
-        self._held = limit_states.held(connections.command("HGETALL", f"{tag}:limiters"))
+        defaults = Defaults(connections.command("HGETALL", f"{tag}:limit_defaults"))
+        self._held = limit_states.Held(connections.command("HGETALL", f"{tag}:limiters"), defaults)
 
     def status(self, job: Job, lane: int, stuck_after: float) -> Status:  # noqa: ARG002 - a job knows where it stands
         """Return the status of a job; one that runs for `stuck_after` seconds is stuck."""
         return status_of(job, self._now, held=self._is_held(job), stuck_after=stuck_after)
 
     def _is_held(self, job: LaneNames) -> bool:
-        if not self._held:
-            return False
-        limiters = {f"k{job.task}", f"d{job.dependency}", f"g{getattr(job, 'group', '')}"}
-        return not self._held.isdisjoint(limiters)
+        held, dependency, group = self._held, job.dependency, str(getattr(job, "group", ""))
+        if dependency and (held.has("dependency", dependency) or held.has("tenant_dependency", job.tenant, dependency)):
+            return True
+        return held.has("task", job.task) or bool(group and held.has("group", group))
 
     def by_ids(self, ids: Sequence[str]) -> Iterable[tuple[Job, int]]:
         """Return jobs by their ids."""

@@ -1,58 +1,71 @@
 """Shares of limits: how a limit that holds for all partitions is divided among them."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from reprieve.core.rate import Rate
-from reprieve.stores.protocol import LimitState, LimitUpdate, Subject
+from reprieve.stores.limit_fields import OWN_BITS, inherited_bits, own_fields, owned_bits, set_fields
+from reprieve.stores.protocol import LimitState, LimitUpdate, Pause, Subject
 from reprieve.stores.redis.limit_updates import subject_of
 from reprieve.stores.redis.replies import rows
 
-Pause: TypeAlias = Literal["schedule", "retry"]
-Name: TypeAlias = tuple[Subject, str, str]
-"""Subject, name and, for a tenant, queue."""
+Name: TypeAlias = tuple[Subject, str | None, str, str]
+"""Subject, name or None for a default, the queue of a tenant, and the dependency of a tenant_dependency."""
 
 
 class WantedLimit(msgspec.Struct, array_like=True, frozen=True):
-    """The limits of one queue, tenant, task, dependency or group that hold for all partitions together."""
+    """The limits of one subject that hold for all partitions together."""
 
     subject: Subject
-    name: str
+    name: str | None
+    """None for a default."""
     queue: str
     permits: int | None = None
     max_running: int | None = None
     rate: Rate | None = None
     weight: float = 1.0
     pauses: tuple[Pause, ...] = ()
+    dependency: str = ""
+    own: int = 0
+    """Bits of the fields that are not those of the default."""
+
+    @property
+    def key(self) -> Name:
+        """What names its subject."""
+        return self.subject, self.name, self.queue, self.dependency
 
     @property
     def update(self) -> LimitUpdate:
         """The update for a partition that knows nothing of it."""
+        own = own_fields(self.own)
         update = LimitUpdate(
             subject=self.subject,
             name=self.name,
             queue=self.queue,
-            permits=self.permits,
-            max_running=self.max_running,
-            rate=self.rate,
+            dependency=self.dependency,
+            permits=self.permits if "permits" in own else "default",
+            max_running=self.max_running if "max_running" in own else "default",
+            rate=self.rate if "rate" in own else "default",
         )
-        if self.subject == "tenant":
+        if self.subject == "tenant" and self.name is not None:
             return replace(update, weight=self.weight)
-        return replace(update, pauses=self.pauses) if self.subject == "queue" else update
+        return (
+            replace(update, pauses=self.pauses if "pauses" in own else "default") if self.subject == "queue" else update
+        )
 
     @property
     def is_shared(self) -> bool:
         """Whether there is anything to divide."""
-        return bool(self.permits or self.max_running or self.rate)
+        return self.name is not None and bool(self.permits or self.max_running or self.rate)
 
     @property
     def item(self) -> dict[str, object]:
         """How scripts name its subject."""
-        return subject_of(self.subject, self.name, self.queue)
+        return subject_of(self.subject, self.name or "", self.queue, self.dependency)
 
 
 class Share(NamedTuple):
@@ -79,36 +92,70 @@ def read_shares(reply: list[Any] | None) -> list[Share]:
 def encode_fields(wanted: Iterable[WantedLimit]) -> Iterable[str | bytes]:
     """Yield the fields of `:wanted_limits`, each with its value."""
     for limit in wanted:
-        yield f"{limit.subject}\0{limit.name}\0{limit.queue}"
+        # No name has a control character.
+        name = "\1" if limit.name is None else limit.name
+        yield f"{limit.subject}\0{name}\0{limit.queue or limit.dependency}"
         yield _encode(limit)
 
 
 def wanted_from_state(state: LimitState) -> WantedLimit:
-    """Return what a single partition has applied so far."""
+    """Return what a single partition has applied so far of a name's own limits."""
+    own = state.own
     return WantedLimit(
         state.subject,
         state.name,
         state.queue,
-        state.permits,
-        state.max_running,
-        state.rate,
+        state.permits if "permits" in own else None,
+        state.max_running if "max_running" in own else None,
+        state.rate if "rate" in own else None,
         state.weight,
-        tuple(pause for pause in get_args(Pause) if pause in state.pauses),
+        state.pauses if "pauses" in own else (),
+        state.dependency,
+        sum(OWN_BITS[field] for field in own),
     )
 
 
-def updated(wanted: dict[Name, WantedLimit], updates: Sequence[LimitUpdate]) -> list[WantedLimit]:
+def no_limit(subject: Subject, name: str | None, queue: str, dependency: str) -> WantedLimit:
+    """Return what is wanted of a subject without limits."""
+    return WantedLimit(subject, name, queue, dependency=dependency)
+
+
+def updated(wanted: dict[Name, WantedLimit], updates: Iterable[LimitUpdate]) -> list[WantedLimit]:
     """Return the wanted limits that updates change, as they are afterwards."""
     merged: dict[Name, WantedLimit] = {}
     for update in updates:
-        name = (update.subject, update.name, update.queue)
-        changed = {
-            fact: value
-            for fact in ("permits", "max_running", "rate", "weight", "pauses")
-            if (value := getattr(update, fact)) is not UNSET
-        }
-        merged[name] = replace(merged.get(name) or wanted.get(name) or WantedLimit(*name), **changed)
+        name = (update.subject, update.name, update.queue, update.dependency)
+        before = merged.get(name) or wanted.get(name) or no_limit(*name)
+        changed: dict[str, Any] = {field: _value(getattr(update, field), field) for field in set_fields(update)}
+        if update.weight is not UNSET:
+            changed["weight"] = update.weight
+        own = (before.own | owned_bits(update)) & ~inherited_bits(update)
+        merged[name] = replace(before, own=own, **changed)
     return list(merged.values())
+
+
+def _value(value: object, field: str) -> object:
+    if value == "default":
+        return () if field == "pauses" else None
+    return value
+
+
+def without_inherited(update: LimitUpdate) -> LimitUpdate:
+    """Return an update that sets only what is not "default"."""
+    inherited = [field for field in set_fields(update) if getattr(update, field) == "default"]
+    return replace(update, **dict.fromkeys(inherited, UNSET))
+
+
+def whole_limits(state: LimitState, wanted: dict[Name, WantedLimit]) -> LimitState:
+    """Return a limit state with the limits of the whole store in the place of shares."""
+    subject, scope = state.subject, (state.queue, state.dependency)
+    keys: tuple[Name, ...] = (subject, state.name, *scope), (subject, None, *scope), (subject, None, "", "")
+    limits = [wanted[key] for key in keys if key in wanted]
+    facts = {}
+    for field, bit in OWN_BITS.items():
+        holding = next((limit for limit in limits if limit.own & bit), None)
+        facts[field] = () if holding is None and field == "pauses" else getattr(holding, field, None)
+    return replace(state, **facts)
 
 
 def divide(total: int, used: Sequence[int], wanting: Sequence[bool], favoured: int = -1, kept: int = 0) -> list[int]:

@@ -2,22 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 from struct import Struct
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from reprieve.core.fairness.candidates import ROUND
 from reprieve.core.rate import Rate
 from reprieve.stores.entry_cursor import EntryCursor
+from reprieve.stores.limit_fields import OWN_BITS, own_fields, pauses_of
 from reprieve.stores.protocol import Entry, EntryChanges, EntryDeletion, LimitState, Subject
-from reprieve.stores.redis.limit_updates import PAUSE_BITS, SUBJECT_LETTERS
+from reprieve.stores.redis.limit_defaults import Defaults, Maybe, number_of, rate_of
+from reprieve.stores.redis.limit_updates import SUBJECT_LETTERS
 from reprieve.stores.redis.replies import rows
 
 _VERSION: Final = Struct(">d")
 _ENTRY_HEAD_BYTES: Final = 16
-
-Maybe: TypeAlias = int | bool
-"""A number, or False for none."""
 
 
 class QueueState(msgspec.Struct, array_like=True, frozen=True):
@@ -34,19 +33,22 @@ class QueueState(msgspec.Struct, array_like=True, frozen=True):
 class TenantState(msgspec.Struct, array_like=True, frozen=True):
     """A tenant, as `flush_tenants` stores it."""
 
-    weight: float
-    running: int
-    finish: float
-    served: int
-    served_at: Maybe
-    open_lanes: int
-    only_lane: str | bool
-    blocked: int
-    lane_count: int
+    weight: float = 1.0
+    running: int = 0
+    finish: float = 0
+    served: int = 0
+    served_at: Maybe = False
+    open_lanes: int = 0
+    only_lane: str | bool = False
+    blocked: int = 0
+    lane_count: int = 0
     permits: Maybe = False
     max_running: Maybe = False
     count: Maybe = False
     window: Maybe = False
+    bucket: Maybe = False
+    meter: list[float] | bool = False
+    own: int = 0
 
 
 class LimiterState(msgspec.Struct, array_like=True, frozen=True):
@@ -58,6 +60,15 @@ class LimiterState(msgspec.Struct, array_like=True, frozen=True):
     max_running: Maybe = False
     count: Maybe = False
     window: Maybe = False
+    bucket: Maybe = False
+    meter: list[float] | bool = False
+    own: int = 0
+
+
+class LaneState(msgspec.Struct, array_like=True, frozen=True):
+    """A lane, as `flush_lanes` stores it; the rest is not needed here."""
+
+    ready: int
 
 
 class ChangedEntry(NamedTuple):
@@ -70,6 +81,7 @@ class ChangedEntry(NamedTuple):
     """Empty if it was deleted."""
 
 
+decode_lane = msgspec.msgpack.Decoder(LaneState).decode
 _decode_queue = msgspec.msgpack.Decoder(QueueState).decode
 _decode_tenant = msgspec.msgpack.Decoder(TenantState).decode
 _decode_limiter = msgspec.msgpack.Decoder(LimiterState).decode
@@ -93,69 +105,96 @@ def entry_changes(reply: Sequence[Any], prefix: str) -> EntryChanges:
     )
 
 
-def _number(stored: Maybe) -> int | None:
-    return None if stored is False else int(stored)
+class _Limits(NamedTuple):
+    """The limits of a name, its own and those of the default."""
+
+    permits: int | None
+    max_running: int | None
+    rate: Rate | None
 
 
-def _rate(state: TenantState | LimiterState) -> Rate | None:
-    return Rate(count=int(state.count), window=int(state.window)) if state.count else None
+def _limits(state: TenantState | LimiterState, subject: Subject, scope: str, defaults: Defaults) -> _Limits:
+    """Return the limits that hold for a name."""
+    own = own_fields(state.own)
+    default = {field: state if field in own else defaults.of(subject, scope, field) for field in OWN_BITS}
+    rate = default["rate"]
+    return _Limits(
+        number_of(default["permits"].permits),
+        number_of(default["max_running"].max_running),
+        rate_of(rate.count, rate.window),
+    )
 
 
-def tenants(packed: Mapping[bytes, bytes], queues: Mapping[bytes, bytes], only: str) -> list[LimitState]:
-    """Return the limit states of tenants, of one queue or of all."""
-    queue_states = {name: _decode_queue(data) for name, data in queues.items()}
-    found: list[LimitState] = []
-    for key, data in packed.items():
-        queue, _, name = key.partition(b"\0")
-        if only and queue.decode() != only:
-            continue
-        tenant, queue_state = _decode_tenant(data), queue_states.get(queue, QueueState())
-        found.append(
-            LimitState(
-                subject="tenant",
-                name=name.decode(),
-                queue=queue.decode(),
-                running=tenant.running,
-                weight=tenant.weight,
-                served=tenant.served,
-                served_at=_number(tenant.served_at),
-                streak=queue_state.in_a_row if queue_state.last_tenant == name.decode() else 0,
-                rounds=max(0, int((queue_state.clock - tenant.finish) // ROUND)),
-                permits=_number(tenant.permits),
-                max_running=_number(tenant.max_running),
-                rate=_rate(tenant),
-            )
-        )
-    return sorted(found, key=lambda limit_state: (limit_state.queue, limit_state.name))
+def tenant(field: str, packed: bytes | None, queues: Mapping[bytes, bytes], defaults: Defaults) -> LimitState:
+    """Return the limit state of a tenant; one without limits of its own if nothing is stored of it."""
+    queue, _, name = field.partition("\0")
+    state = TenantState() if packed is None else _decode_tenant(packed)
+    queue_state = _decode_queue(queues[queue.encode()]) if queue.encode() in queues else QueueState()
+    return LimitState(
+        subject="tenant",
+        name=name,
+        queue=queue,
+        own=own_fields(state.own),
+        running=state.running,
+        weight=state.weight,
+        served=state.served,
+        served_at=number_of(state.served_at),
+        streak=queue_state.in_a_row if queue_state.last_tenant == name else 0,
+        rounds=max(0, int((queue_state.clock - state.finish) // ROUND)),
+        **_limits(state, "tenant", queue, defaults)._asdict(),
+    )
 
 
-def limiters(
-    subject: Subject, packed: Mapping[bytes, bytes], queues: Mapping[bytes, bytes], only: str
-) -> list[LimitState]:
-    """Return the limit states of queues, tasks, dependencies or groups."""
-    letter = SUBJECT_LETTERS[subject].encode()
-    states = {key[1:]: _decode_limiter(data) for key, data in packed.items() if key[:1] == letter}
+def limiter(
+    subject: Subject, field: str, packed: bytes | None, queues: Mapping[bytes, bytes], defaults: Defaults
+) -> LimitState:
+    """Return the limit state of anything but a tenant; one without limits of its own if nothing is stored of it."""
+    _, name, dependency = key_of(subject, field)
+    state = LimiterState() if packed is None else _decode_limiter(packed)
+    pauses = 0
     if subject == "queue":
-        # A queue without running jobs and limits has no limiter, but is listed all the same.
-        states = {name: LimiterState() for name in queues} | states
-    found: list[LimitState] = []
-    for name, limiter in states.items():
-        queue = _decode_queue(queues[name]) if subject == "queue" and name in queues else QueueState()
-        if subject != "queue" or only in ("", name.decode()):
-            found.append(
-                LimitState(
-                    subject=subject,
-                    name=name.decode(),
-                    running=limiter.running,
-                    pauses=tuple(pause for pause, bit in PAUSE_BITS.items() if queue.pauses & bit),
-                    permits=_number(limiter.permits),
-                    max_running=_number(limiter.max_running),
-                    rate=_rate(limiter),
-                )
-            )
-    return sorted(found, key=lambda limit_state: limit_state.name)
+        stored = _decode_queue(queues[name.encode()]) if name.encode() in queues else QueueState()
+        has_own = state.own & OWN_BITS["pauses"]
+        pauses = stored.pauses if has_own else defaults.of("queue", "", "pauses").pauses
+    return LimitState(
+        subject=subject,
+        name=name,
+        dependency=dependency,
+        own=own_fields(state.own),
+        running=state.running,
+        pauses=pauses_of(pauses),
+        **_limits(state, subject, dependency, defaults)._asdict(),
+    )
 
 
-def held(packed: Mapping[bytes, bytes]) -> frozenset[str]:
-    """Return the limiters that let nothing through, by letter and name."""
-    return frozenset(key.decode() for key, data in packed.items() if _number(_decode_limiter(data).permits) == 0)
+def field_of(subject: Subject, key: tuple[str, str, str]) -> str:
+    """Return the field of a name, by its queue, its name and its dependency, in the hash of tenants or limiters."""
+    queue, name, dependency = key
+    if subject == "tenant":
+        return f"{queue}\0{name}"
+    return SUBJECT_LETTERS[subject] + name + (f"\0{dependency}" if subject == "tenant_dependency" else "")
+
+
+def key_of(subject: Subject, field: str) -> tuple[str, str, str]:
+    """Return the queue, the name and the dependency of a field."""
+    first, _, second = (field if subject == "tenant" else field[1:]).partition("\0")
+    return (first, second, "") if subject == "tenant" else ("", first, second)
+
+
+class Held:
+    """Which limiters let nothing through."""
+
+    def __init__(self, packed: Mapping[bytes, bytes], defaults: Defaults) -> None:
+        """Take the limiters and the defaults."""
+        states = {key.decode(): _decode_limiter(data) for key, data in packed.items()}
+        owns = {
+            name: number_of(state.permits) == 0 for name, state in states.items() if state.own & OWN_BITS["permits"]
+        }
+        self._own = owns
+        self._defaults = defaults
+
+    def has(self, subject: Subject, name: str, scope: str = "") -> bool:
+        """Return whether the limiter of a subject lets nothing through; `scope` is the dependency of a pair."""
+        field = SUBJECT_LETTERS[subject] + name + (f"\0{scope}" if scope else "")
+        own = self._own.get(field)
+        return number_of(self._defaults.of(subject, scope, "permits").permits) == 0 if own is None else own

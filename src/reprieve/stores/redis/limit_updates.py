@@ -5,8 +5,11 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 from msgspec import UNSET
+from msgspec.structs import replace
 
+from reprieve.core.rate import Rate
 from reprieve.errors import StoreError
+from reprieve.stores.limit_fields import inherited_bits, pause_bits
 from reprieve.stores.protocol import LimitUpdate, Subject
 
 SUBJECT_LETTERS: Final[dict[Subject, str]] = {
@@ -15,11 +18,9 @@ SUBJECT_LETTERS: Final[dict[Subject, str]] = {
     "task": "k",
     "dependency": "d",
     "group": "g",
+    "tenant_dependency": "p",
 }
 """What scripts call a subject."""
-
-PAUSE_BITS: Final = {"schedule": 1, "retry": 2}
-"""How scripts store the pauses of a queue."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -51,23 +52,45 @@ def encode(updates: Sequence[LimitUpdate], now: int, state: WantedState | None) 
     return _encode((now, tuple(map(_changes, updates)), packed))
 
 
-def subject_of(subject: Subject, name: str, queue: str) -> dict[str, object]:
+def subject_of(subject: Subject, name: str, queue: str, dependency: str) -> dict[str, object]:
     """Return how scripts name a subject: see subjects.lua."""
-    return {"subject": SUBJECT_LETTERS[subject], "name": name, "queue": queue}
+    return {"subject": SUBJECT_LETTERS[subject], "name": name, "queue": queue, "dependency": dependency}
 
 
 def _changes(update: LimitUpdate) -> dict[str, object]:
     """Return what an update changes: None is False, and what it leaves alone is missing."""
-    changes = subject_of(update.subject, update.name, update.queue)
-    if update.permits is not UNSET:
-        changes["permits"] = False if update.permits is None else update.permits
-    if update.max_running is not UNSET:
-        changes["max_running"] = False if update.max_running is None else update.max_running
-    if update.rate is not UNSET:
-        rate = update.rate
-        changes["rate"] = rate is not None and {"count": rate.count, "window": rate.window, "bucket": rate.bucket}
-    if update.weight is not UNSET and update.subject == "tenant":
+    changes = subject_of(update.subject, update.name or "", update.queue, update.dependency)
+    changes["inherited"] = inherited_bits(update)
+    changes["is_default"] = update.name is None
+    for field in ("permits", "max_running"):
+        value = getattr(update, field)
+        if value is not UNSET and value != "default":
+            changes[field] = False if value is None else value
+    if isinstance(update.rate, Rate):
+        changes["rate"] = {"count": update.rate.count, "window": update.rate.window, "bucket": update.rate.bucket}
+    elif update.rate is None:
+        changes["rate"] = False
+    if update.weight is not UNSET:
         changes["weight"] = update.weight
-    if update.pauses is not UNSET and update.subject == "queue":
-        changes["pauses"] = sum(PAUSE_BITS[pause] for pause in set(update.pauses))
+    if update.pauses is not UNSET and update.pauses != "default":
+        changes["pauses"] = pause_bits(update.pauses)
     return changes
+
+
+def share_of_default(update: LimitUpdate, number: int, partitions: int) -> LimitUpdate:
+    """Return an update of a default for one of several partitions: an equal part of each number, and at least 1.
+
+    The jobs of every name are spread evenly. Shares of a default are not moved: there may be any number of names.
+    """
+    if update.name is not None:
+        return update
+
+    def share(limit: int) -> int:
+        return limit and max(1, limit // partitions + (number < limit % partitions))
+
+    return replace(
+        update,
+        permits=share(update.permits) if isinstance(update.permits, int) else update.permits,
+        max_running=share(update.max_running) if isinstance(update.max_running, int) else update.max_running,
+        rate=replace(update.rate, count=share(update.rate.count)) if isinstance(update.rate, Rate) else update.rate,
+    )

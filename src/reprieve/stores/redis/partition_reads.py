@@ -1,9 +1,10 @@
 """What is read of a partition. Reads change nothing, and may run on any connection."""
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Final
 
+import msgspec
 from msgspec.structs import replace
 
 from reprieve.core.events import Event
@@ -18,6 +19,7 @@ from reprieve.stores.protocol import (
     FailureGroup,
     Filter,
     LimitState,
+    LimitUpdate,
     Page,
     Session,
     Subject,
@@ -26,9 +28,16 @@ from reprieve.stores.protocol import (
 from reprieve.stores.redis import limit_states, replies
 from reprieve.stores.redis.connections import Connections
 from reprieve.stores.redis.find import SHAPES, PartitionSearch
+from reprieve.stores.redis.limit_defaults import Defaults
+from reprieve.stores.redis.limit_updates import SUBJECT_LETTERS
 from reprieve.stores.redis.loop_reader import LoopReader
 from reprieve.stores.redis.node import Argument
 from reprieve.stores.redis.records import unpack_event
+
+SCAN_COUNT: Final = 1_000
+"""Fields of a hash, or lanes, that one call reads."""
+
+_encode = msgspec.msgpack.Encoder().encode
 
 
 class PartitionReads:
@@ -116,9 +125,54 @@ class PartitionReads:
         # They may be newer than the cursor: then they are read once more the next time.
         return replace(changes, entries=tuple(await self.entries(prefix)), is_whole=True)
 
-    async def limit_states(self, subject: Subject, queue: str) -> list[LimitState]:
-        """Return the limits of every queue, tenant, task, dependency or group, and how far they are used."""
-        queues = await self.command("HGETALL", "queues")
+    async def states_of(self, subject: Subject, fields: Sequence[str]) -> list[LimitState]:
+        """Return the limits of names, by their fields, and how far they are used."""
+        queues, defaults = await self.command("HGETALL", "queues"), await self._defaults()
         if subject == "tenant":
-            return limit_states.tenants(await self.command("HGETALL", "tenants"), queues, queue)
-        return limit_states.limiters(subject, await self.command("HGETALL", "limiters"), queues, queue)
+            packed = await self.command("HMGET", "tenants", *fields)
+            return [limit_states.tenant(*pair, queues, defaults) for pair in zip(fields, packed, strict=True)]
+        packed = await self.command("HMGET", "limiters", *fields)
+        return [limit_states.limiter(subject, *pair, queues, defaults) for pair in zip(fields, packed, strict=True)]
+
+    async def fields_of(self, subject: Subject) -> AsyncIterator[str]:
+        """Yield the fields of the names of a subject that are stored, in steps."""
+        letter = SUBJECT_LETTERS[subject]
+        if subject == "queue":
+            # A queue without running jobs and limits has no limiter.
+            for name in await self.command("HKEYS", "queues"):
+                yield letter + name.decode()
+        async for field, _ in self.scan_hash("tenants" if subject == "tenant" else "limiters"):
+            if subject == "tenant" or field[:1] == letter.encode():
+                yield field.decode()
+
+    async def scan_hash(self, key: str) -> AsyncIterator[tuple[bytes, bytes]]:
+        """Yield the fields and values of a hash in steps; what changes meanwhile may be there or not, or twice."""
+        cursor = 0
+        while True:
+            following, found = await self.command("HSCAN", key, cursor, "COUNT", SCAN_COUNT)
+            for field, value in found.items() if isinstance(found, dict) else replies.pairs(found):
+                yield field, value
+            cursor = int(following)
+            if not cursor:
+                return
+
+    async def ready_since(self, lanes: Sequence[bytes]) -> list[int | None]:
+        """Return since when the first job of each lane is ready."""
+        times: list[int | None] = []
+        for start in range(0, len(lanes), SCAN_COUNT):
+            some = [lane.decode() for lane in lanes[start : start + SCAN_COUNT]]
+            found = await self.run("oldest_ready", _encode(some))
+            times += [int(at) if at else None for at in found]
+        return times
+
+    async def limit_states(self, subject: Subject) -> list[LimitState]:
+        """Return the limits of every name of a subject that is stored."""
+        fields = sorted({field async for field in self.fields_of(subject)})
+        return await self.states_of(subject, fields) if fields else []
+
+    async def limit_defaults(self) -> list[LimitUpdate]:
+        """Return the defaults of the partition."""
+        return list((await self._defaults()).updates())
+
+    async def _defaults(self) -> Defaults:
+        return Defaults(await self.command("HGETALL", "limit_defaults"))

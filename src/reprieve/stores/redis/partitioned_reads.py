@@ -1,6 +1,5 @@
 """Reads over partitions: each reads its own, and the results are merged."""
 
-import itertools
 from collections import Counter
 from typing import Final
 
@@ -11,8 +10,9 @@ from reprieve.core.ids import PARTITIONS, partition_of
 from reprieve.core.job import Job
 from reprieve.core.status import Status
 from reprieve.errors import InvalidCursor
-from reprieve.stores.protocol import Filter, LimitState, Page, Subject, Tally
+from reprieve.stores.protocol import Filter, LimitPage, LimitUpdate, Page, Subject, Tally
 from reprieve.stores.redis.bounded_gather import bounded_gather
+from reprieve.stores.redis.limit_pages import LimitPages
 from reprieve.stores.redis.partition import Partition
 from reprieve.stores.redis.partitions import Partitions
 from reprieve.stores.redis.shared_limits import SharedLimits
@@ -31,6 +31,7 @@ class PartitionedReads:
         """Take the partitions, and the limits that they share."""
         self._partitions = partitions
         self._limits = limits
+        self._pages = LimitPages(partitions, limits)
 
     async def find(self, wanted: Filter, now: int, cursor: str, limit: int) -> Page:
         """Return jobs, one partition after the other; a cursor is the partition's number and its own cursor."""
@@ -81,17 +82,16 @@ class PartitionedReads:
         merged = [entry for number, (_, found) in enumerate(replies) for entry in _with_partition(found, number)]
         return sorted((entry for entry in merged if entry[0] < latest), key=lambda entry: entry[0])[:limit]
 
-    async def limit_states(self, subject: Subject, queue: str) -> list[LimitState]:
-        """Return limit states, summed over all partitions."""
+    async def limit_states(self, subject: Subject, queue: str, prefix: str, cursor: str, limit: int) -> LimitPage:
+        """Return a page of limit states, summed over all partitions."""
+        return await self._pages.page(subject, queue, prefix, cursor, limit)
+
+    async def limit_defaults(self) -> list[LimitUpdate]:
+        """Return the defaults that are set."""
         partitions = await self._partitions.load()
         if len(partitions) == 1:
-            return await partitions[0].reads.limit_states(subject, queue)
-        sums: dict[tuple[str, str], LimitState] = {}
-        found = await bounded_gather(partition.reads.limit_states(subject, queue) for partition in partitions)
-        for limit_state in itertools.chain(*found):
-            before = sums.get((limit_state.queue, limit_state.name))
-            sums[limit_state.queue, limit_state.name] = limit_state if before is None else _sum(before, limit_state)
-        return await self._limits.with_whole_limits([sums[name] for name in sorted(sums)])
+            return await partitions[0].reads.limit_defaults()
+        return await self._limits.defaults()
 
 
 async def _find_by_ids(partition: Partition, wanted: Filter, now: int) -> list[tuple[Job, Status] | None]:
@@ -109,15 +109,3 @@ def _own_position(after: int, number: int) -> int:
     """Return the position in a partition's own stream after which to go on."""
     position, reached = divmod(after, PARTITIONS)
     return position if number <= reached else position - 1
-
-
-def _sum(one: LimitState, other: LimitState) -> LimitState:
-    times = [at for at in (one.served_at, other.served_at) if at is not None]
-    return replace(
-        one,
-        running=one.running + other.running,
-        served=one.served + other.served,
-        served_at=max(times, default=None),
-        streak=max(one.streak, other.streak),
-        rounds=max(one.rounds, other.rounds),
-    )

@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar, get_args
 
 import structlog
-from msgspec.structs import replace
 
 from reprieve.errors import StoreError
 from reprieve.stores.protocol import Entry, LimitState, LimitUpdate, Subject
@@ -26,9 +25,12 @@ from reprieve.stores.redis.limit_shares import (
     decode_wanted,
     encode_fields,
     new_shares,
+    no_limit,
     read_shares,
     updated,
     wanted_from_state,
+    whole_limits,
+    without_inherited,
 )
 from reprieve.stores.redis.limit_updates import Overtaken, WantedState
 from reprieve.stores.redis.partition import Partition
@@ -116,7 +118,7 @@ class SharedLimits:
         number = int(await reads.command("HGET", "meta", "wanted_state") or 0)
         found = await reads.command("HGETALL", "wanted_limits")
         wanted = (decode_wanted(data) for name, data in found.items() if name)
-        return number, {(limit.subject, limit.name, limit.queue): limit for limit in wanted}
+        return number, {limit.key: limit for limit in wanted}
 
     async def adopt(self, first: Partition) -> None:
         """Record the limits of what was the only partition, before others apply any."""
@@ -127,9 +129,10 @@ class SharedLimits:
             wanted = [
                 limit
                 for subject in get_args(Subject)
-                for state in await first.reads.limit_states(subject, "")
-                if (limit := wanted_from_state(state)) != WantedLimit(subject, state.name, state.queue)
+                for state in await first.reads.limit_states(subject)
+                if (limit := wanted_from_state(state)) != no_limit(*limit.key)
             ]
+            wanted += updated({}, await first.reads.limit_defaults())
             fields = ("", "", *encode_fields(wanted))
             with contextlib.suppress(Overtaken):
                 await first.update_limits((), 0, WantedState("record", number + 1, number, direct, fields))
@@ -205,9 +208,10 @@ class SharedLimits:
     async def with_whole_limits(self, limit_states: list[LimitState]) -> list[LimitState]:
         """Return limit states with the limits of the whole store in the place of shares."""
         _, wanted = await self._wanted()
-        return [
-            replace(limit_state, permits=limit.permits, max_running=limit.max_running, rate=limit.rate)
-            if (limit := wanted.get((limit_state.subject, limit_state.name, limit_state.queue)))
-            else limit_state
-            for limit_state in limit_states
-        ]
+        return [whole_limits(limit_state, wanted) for limit_state in limit_states]
+
+    async def defaults(self) -> list[LimitUpdate]:
+        """Return the defaults of the whole store."""
+        _, wanted = await self._wanted()
+        updates = (limit.update for limit in wanted.values() if limit.name is None and limit.own)
+        return [without_inherited(update) for update in updates]

@@ -21,7 +21,7 @@ from reprieve.stores.protocol import (
     FailureGroup,
     Filter,
     Heartbeat,
-    LimitState,
+    LimitPage,
     LimitUpdate,
     Page,
     Pruned,
@@ -181,9 +181,15 @@ class RedisStore:
         """Return the entries that changed since a cursor."""
         return await self._partitions[0].reads.entries_since(cursor, prefix)
 
-    async def limit_states(self, subject: Subject, queue: str = "") -> list[LimitState]:
-        """Return the limits of every queue, tenant, task, dependency or group, and how far they are used."""
-        return await self._reads.limit_states(subject, queue)
+    async def limit_states(
+        self, subject: Subject, queue: str = "", prefix: str = "", cursor: str = "", limit: int = 100
+    ) -> LimitPage:
+        """Return a page of the limits of a subject, and how far they are used."""
+        return await self._reads.limit_states(subject, queue, prefix, cursor, limit)
+
+    async def limit_defaults(self) -> list[LimitUpdate]:
+        """Return the defaults that are set."""
+        return await self._reads.limit_defaults()
 
     async def wait(self, queues: Sequence[str], at_most: float, session: str = "") -> bool:
         """Wait for a notification; return whether one came."""

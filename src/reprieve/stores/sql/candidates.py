@@ -44,5 +44,5 @@ class LaneRow(msgspec.Struct, array_like=True, frozen=True):
     priority: int
     served: int
     ready: int
-    limiters: tuple[int, int, int]
-    """Those of its task, its dependency and its group."""
+    limiters: tuple[int, int, int, int]
+    """Those of its task, its dependency, its group, and of its tenant and dependency together."""

@@ -37,7 +37,7 @@ class LaneRef(msgspec.Struct, frozen=True):
     queue_id: int
     tenant_id: int
     limiters: tuple[int, ...]
-    """Of its task, its dependency and its group."""
+    """Of its task, its dependency and its group; also of its tenant and dependency, where ids are known before rows."""
     model: Job
 
     @property

@@ -13,7 +13,8 @@ from reprieve.stores.protocol import (
     EntryChanges,
     FailureGroup,
     Filter,
-    LimitState,
+    LimitPage,
+    LimitUpdate,
     Page,
     Session,
     Subject,
@@ -21,6 +22,7 @@ from reprieve.stores.protocol import (
 )
 from reprieve.stores.search import Search, Shapes
 from reprieve.stores.sql import entries, failures, find, limits
+from reprieve.stores.sql.limit_states import PageOfNames, limit_states
 from reprieve.stores.sql.sessions import read_sessions
 from reprieve.stores.sql.tx import SqlTx, Statements
 
@@ -132,7 +134,14 @@ class SqlStore(ABC, Generic[Tx]):
         sql = self._statements("entries")
         return await self._read(lambda tx: entries.entries_since(self._sql_tx(tx), sql, cursor, prefix))
 
-    async def limit_states(self, subject: Subject, queue: str = "") -> list[LimitState]:
-        """Return the limits and the use of every queue, tenant, task, dependency or group."""
+    async def limit_states(
+        self, subject: Subject, queue: str = "", prefix: str = "", cursor: str = "", limit: int = 100
+    ) -> LimitPage:
+        """Return a page of the limits and the use of a subject."""
+        sql, wanted = self._statements("limit_states"), PageOfNames(subject, queue, prefix, limit)
+        return await self._read(lambda tx: limit_states(self._sql_tx(tx), sql, wanted, cursor))
+
+    async def limit_defaults(self) -> list[LimitUpdate]:
+        """Return the defaults that are set."""
         sql = self._statements("update_limits")
-        return await self._read(lambda tx: limits.limit_states(self._sql_tx(tx), sql, subject, queue))
+        return await self._read(lambda tx: limits.limit_defaults(self._sql_tx(tx), sql))

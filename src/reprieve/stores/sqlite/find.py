@@ -37,7 +37,13 @@ class Search(SqlSearch[int]):
         """Read the limiters that are held."""
         sql, self._connection, self._lanes = statements("find"), tx, lanes
         held = frozenset(limiter for (limiter,) in tx.execute(sql["held"]))
+        self._held_lanes = (
+            frozenset(lane for (lane,) in tx.execute(sql["lanes_of_held_pairs"])) if held else frozenset()
+        )
         super().__init__(SqliteTx(tx), sql, now, held=held)
+
+    def _is_held(self, lane: int) -> bool:
+        return lane in self._held_lanes or super()._is_held(lane)
 
     def _id_of(self, job_id: str) -> int:
         return row_id(job_id)

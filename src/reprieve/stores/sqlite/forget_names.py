@@ -32,6 +32,7 @@ class LaneRow(NamedTuple):
     task_limiter: int
     dependency_limiter: int
     group_limiter: int
+    pair_limiter: int
     is_empty: bool
     may_run: bool
 
@@ -43,10 +44,10 @@ def forget_names(tx: sqlite3.Connection, now: int, interval: int) -> tuple[int, 
     """
     sql = statements("forget_names")
     lanes, is_over = _forget_lanes(tx, now, interval)
-    limits = {"idle_since": now - milliseconds(IDLE_SECONDS), "max_rows": MAX_NAMES}
+    limits = {"now": now, "idle_since": now - milliseconds(IDLE_SECONDS), "max_rows": MAX_NAMES}
     tenants = [queue for (queue,) in tx.execute(sql["delete_tenants"], limits).fetchall()]
     _uncount(tx, "uncount_tenants", tenants)
-    limiters = tx.execute(sql["delete_limiters"], {"max_rows": MAX_NAMES}).rowcount
+    limiters = tx.execute(sql["delete_limiters"], limits).rowcount
     queues = [limiter for (limiter,) in tx.execute(sql["delete_queues"], limits).fetchall()]
     if queues:
         tx.execute(sql["delete_queue_limiters"], (msgspec.json.encode(queues).decode(),))
@@ -72,20 +73,24 @@ def _forget_lanes(tx: sqlite3.Connection, now: int, interval: int) -> tuple[int,
         leased = {job.lane for (jobs,) in tx.execute(sql["leases"]) for job in unpack_lease(jobs).values()}
         unused += [lane for lane in unclear if lane.id not in leased]
     if unused:
-        _delete(tx, unused)
+        _delete(tx, unused, now)
     return len(unused), reached == ALL_READ
 
 
-def _delete(tx: sqlite3.Connection, lanes: Sequence[LaneRow]) -> None:
+def _delete(tx: sqlite3.Connection, lanes: Sequence[LaneRow], now: int) -> None:
     """Delete lanes. Another process learns of it with the next transaction in which it looks up names."""
     sql = statements("forget_names")
     tx.execute(sql["delete_lanes"], (msgspec.json.encode([lane.id for lane in lanes]).decode(),))
     tx.execute(sql["note_deleted"])
-    _uncount(tx, "uncount_of_tenants", (lane.tenant for lane in lanes))
-    limiters = (id_ for lane in lanes for id_ in (lane.task_limiter, lane.dependency_limiter, lane.group_limiter))
-    _uncount(tx, "uncount_of_limiters", limiters)
+    _uncount(tx, "uncount_of_tenants", (lane.tenant for lane in lanes), now)
+    limiters = (
+        id_
+        for lane in lanes
+        for id_ in (lane.task_limiter, lane.dependency_limiter, lane.group_limiter, lane.pair_limiter)
+    )
+    _uncount(tx, "uncount_of_limiters", limiters, now)
 
 
-def _uncount(tx: sqlite3.Connection, statement: str, rows: Iterable[int]) -> None:
-    """Lower the counts of rows, by as much as each is named."""
-    run(tx, statements("forget_names")[statement], list(Counter(rows).items()))
+def _uncount(tx: sqlite3.Connection, statement: str, rows: Iterable[int], *facts: int) -> None:
+    """Lower the counts of rows, by as much as each is named; the statement gets these facts with each row."""
+    run(tx, statements("forget_names")[statement], [(*item, *facts) for item in Counter(rows).items()])

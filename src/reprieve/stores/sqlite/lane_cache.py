@@ -90,11 +90,12 @@ class LaneCache(SqlLaneCache[Tx, LaneRef]):
             limiter_of(tx, "dependency", dependency) if dependency else 0,
             limiter_of(tx, "group", group) if group else 0,
         )
-        row = (queue_id, tenant_id, task, dependency, group, priority, *limiters)
+        pair = _pair_of(tx, tenant, dependency) if dependency else 0
+        row = (queue_id, tenant_id, task, dependency, group, priority, *limiters, pair)
         sql = statements("lanes")
         lane = _insert(tx, sql["create_lane"], *row)
         tx.execute(sql["count_lane_of_tenant"], (tenant_id,))
-        tx.execute(sql["count_lane_of_limiters"], limiters)
+        tx.execute(sql["count_lane_of_limiters"], (*limiters, pair))
         return self._add((lane, *names, queue_id, tenant_id, *limiters))
 
 
@@ -126,11 +127,23 @@ def tenant_of(tx: Tx, queue: int, name: str) -> int:
     return _insert(tx, sql["create_tenant"], queue, name)
 
 
-def limiter_of(tx: Tx, subject: str, name: str) -> int:
+def limiter_of(tx: Tx, subject: str, name: str, dependency: str = "") -> int:
     """Return the id of a limiter, and create it if it is missing."""
-    sql = statements("lanes")
-    found = tx.execute(sql["limiter"], (subject, name)).fetchone()
-    return int(found[0]) if found else _insert(tx, sql["create_limiter"], subject, name)
+    found = find_limiter(tx, subject, name, dependency)
+    return _insert(tx, statements("lanes")["create_limiter"], subject, name, dependency) if found is None else found
+
+
+def find_limiter(tx: Tx, subject: str, name: str, dependency: str = "") -> int | None:
+    """Return the id of a limiter, or None."""
+    found = tx.execute(statements("lanes")["limiter"], (subject, name, dependency)).fetchone()
+    return int(found[0]) if found else None
+
+
+def _pair_of(tx: Tx, tenant: str, dependency: str) -> int:
+    """Return the id of the limiter of a tenant and a dependency together; 0 if they have no limits."""
+    if tx.execute(statements("lanes")["has_pair_default"], (dependency,)).fetchone():
+        return limiter_of(tx, "tenant_dependency", tenant, dependency)
+    return find_limiter(tx, "tenant_dependency", tenant, dependency) or 0
 
 
 def _insert(tx: Tx, statement: str, *values: object) -> int:

@@ -1,10 +1,14 @@
 """Limits, rates, weights and pauses in a file; see `stores/sql/limits.py` for how."""
 
 import sqlite3
+from collections import Counter
+
+import msgspec
 
 from reprieve.stores.protocol import LimitUpdate, Subject
 from reprieve.stores.sql import limits
 from reprieve.stores.sqlite.lane_cache import limiter_of, queue_of, tenant_of
+from reprieve.stores.sqlite.leases import unpack_lease
 from reprieve.stores.sqlite.statements import statements
 from reprieve.stores.sqlite.tx import SqliteTx
 
@@ -21,10 +25,30 @@ class _Rows:
     def tenant(self, queue: str, name: str) -> int:
         return tenant_of(self._tx, queue_of(self._tx, queue), name)
 
-    def limiter(self, subject: Subject, name: str) -> int:
-        return limiter_of(self._tx, subject, name)
+    def limiter(self, subject: Subject, name: str, dependency: str) -> int:
+        limiter = limiter_of(self._tx, subject, name, dependency)
+        if subject == "tenant_dependency":
+            _count_pairs(self._tx)
+        return limiter
+
+    def make_pairs(self, dependency: str) -> None:
+        self._tx.execute(statements("update_limits")["make_pairs"], {"scope": dependency})
+        _count_pairs(self._tx)
+
+
+def _count_pairs(tx: sqlite3.Connection) -> None:
+    """Name limiters of pairs in the lanes that do not know them yet, and count these, and what runs of them."""
+    sql = statements("update_limits")
+    lanes = [lane for (lane,) in tx.execute(sql["lanes_without_pair"])]
+    if not lanes:
+        return
+    tx.execute(sql["name_pairs"])
+    tx.execute(sql["count_lanes_of_pairs"], (msgspec.json.encode(lanes).decode(),))
+    leases = (unpack_lease(jobs) for (jobs,) in tx.execute(sql["leases"]))
+    running = Counter(leased.lane for lease in leases for leased in lease.values())
+    tx.executemany(sql["count_pair"], [(running[lane], lane) for lane in lanes if running[lane]])
 
 
 def update_limits(tx: sqlite3.Connection, update: LimitUpdate, now: int) -> None:
-    """Set the limits of one queue, tenant, task, dependency or group."""
+    """Set the limits of one subject."""
     limits.update_limits(SqliteTx(tx), statements("update_limits"), _Rows(tx), update, now)

@@ -141,6 +141,13 @@ class WriteBatch:
             queues[lane.queue] += count
             for limiter in lane.limiters:
                 limiters[limiter] += count
+        has_pairs = False
         for queue, count in queues.items():
-            limiters[self._tx.execute(sql["queue_limiter"], (queue,)).fetchone()[0]] += count
+            limiter, has_pairs = self._tx.execute(sql["queue_limiter"], (queue,)).fetchone()
+            limiters[limiter] += count
+        if has_pairs:
+            # A pair of a tenant and a dependency may get its limiter at any time, so the cache does not have it.
+            lanes = msgspec.json.encode(list(self._ran_on)).decode()
+            for lane_id, limiter in self._tx.execute(sql["pair_limiters"], (lanes,)):
+                limiters[limiter] += self._ran_on[lane_id]
         return limiters

@@ -17,6 +17,7 @@ from reprieve.core.move import LEGAL, Return, Start
 from reprieve.core.rate import Rate
 from reprieve.core.status import STUCK_AFTER_SECONDS, Status, status_of
 from reprieve.errors import InvalidCursor
+from reprieve.stores.paginate import all_limit_states
 from reprieve.stores.protocol import Annotation, Filter, LimitState, LimitUpdate, Store, Subject, Tally
 from reprieve.testing.conformance.expect import expect, expect_equal, expect_error, expect_ids, expect_job
 from reprieve.testing.conformance.stage import (
@@ -400,12 +401,12 @@ async def check_gauges_say_what_was_regulated(store: Store) -> None:
     expect_equal((await _gauge(store, "group", "news")).max_running, 1, "what holds for news")
     expect_equal((await _gauge(store, "task", "send")).permits, 0, "what holds for send")
     await update_limits(store, LimitUpdate(subject="dependency", name="ses", permits=None, rate=None))
-    left = [limit_state for limit_state in await store.limit_states("dependency") if limit_state.name == "ses"]
+    left = [limit_state for limit_state in await all_limit_states(store, "dependency") if limit_state.name == "ses"]
     expect_equal([(g.permits, g.max_running, g.rate) for g in left], [(None, 9, None)], "what still holds for ses")
 
 
 async def _gauge(store: Store, subject: Subject, name: str) -> LimitState:
-    limit_states = await store.limit_states(subject, "default" if subject == "tenant" else "")
+    limit_states = await all_limit_states(store, subject, "default" if subject == "tenant" else "")
     found = [limit_state for limit_state in limit_states if limit_state.name == name]
     expect_equal(len(found), 1, f"limit_states of the {subject} {name}")
     return found[0]

@@ -7,6 +7,7 @@ from reprieve.core import change
 from reprieve.core.job import Job
 from reprieve.core.rate import Rate
 from reprieve.core.status import STUCK_AFTER_SECONDS
+from reprieve.stores.paginate import all_limit_states
 from reprieve.stores.protocol import Filter, LimitUpdate, Retention, Store, Subject
 from reprieve.testing.conformance.expect import expect, expect_equal, expect_ids
 from reprieve.testing.conformance.stage import (
@@ -52,7 +53,7 @@ async def _names(store: Store) -> list[tuple[Subject, str, str]]:
     return [
         (subject, state.name, state.queue)
         for subject in get_args(Subject)
-        for state in await store.limit_states(subject)
+        for state in await all_limit_states(store, subject)
     ]
 
 
@@ -122,12 +123,12 @@ async def check_limits_weights_and_pauses_survive_a_prune(store: Store) -> None:
     jobs = [new_job(store, tenant=tenant, group="g") for tenant in ("heavy", "slow")]
     await enqueue(store, *jobs)
     await _run(store, jobs)
-    before = [state for subject in get_args(Subject) for state in await store.limit_states(subject)]
+    before = [state for subject in get_args(Subject) for state in await all_limit_states(store, subject)]
     await _prune_all(store)
     after = {
         (state.subject, state.name): state
         for subject in get_args(Subject)
-        for state in await store.limit_states(subject)
+        for state in await all_limit_states(store, subject)
     }
     kept = {(update.subject, update.name) for update in updates} | {("queue", "default")}
     expect_equal(after.keys(), kept, "names after a prune")
@@ -135,11 +136,11 @@ async def check_limits_weights_and_pauses_survive_a_prune(store: Store) -> None:
     expect_equal(after, wanted, "their limits")
     open_again = [
         LimitUpdate(subject="tenant", name="heavy", queue="default", weight=1.0),
-        LimitUpdate(subject="tenant", name="slow", queue="default", rate=None),
-        LimitUpdate(subject="task", name="send", max_running=None),
-        LimitUpdate(subject="dependency", name="ses", permits=None),
-        LimitUpdate(subject="group", name="g", rate=None),
-        LimitUpdate(subject="queue", name="paused", pauses=()),
+        LimitUpdate(subject="tenant", name="slow", queue="default", rate="default"),
+        LimitUpdate(subject="task", name="send", max_running="default"),
+        LimitUpdate(subject="dependency", name="ses", permits="default"),
+        LimitUpdate(subject="group", name="g", rate="default"),
+        LimitUpdate(subject="queue", name="paused", pauses="default"),
     ]
     await update_limits(store, *open_again, at=LATER)
     await _prune_all(store, LATER + DAY)
@@ -194,7 +195,7 @@ async def check_cancelled_ready_jobs_leave_their_lane(store: Store) -> None:
     await store.apply([change.cancel(job, OPERATOR, START) for job in jobs], START)
     retried = change.cancel(jobs[3], OPERATOR, START).job
     await store.apply([change.retry(retried, OPERATOR, START, STUCK_AFTER_SECONDS)], START)
-    await update_limits(store, LimitUpdate(subject="dependency", name="ses", permits=None))
+    await update_limits(store, LimitUpdate(subject="dependency", name="ses", permits="default"))
     again = await worker.one(limit=10)
     expect_equal(again.id, jobs[3].id, "the job that was retried")
     await worker.settle(succeed(again))

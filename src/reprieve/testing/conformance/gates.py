@@ -30,17 +30,18 @@ from reprieve.testing.conformance.stage import (
     update_limits,
 )
 
-SUBJECTS: tuple[Subject, ...] = ("queue", "tenant", "task", "dependency", "group")
+SUBJECTS: tuple[Subject, ...] = ("queue", "tenant", "task", "dependency", "group", "tenant_dependency")
 
 
 def limit_update(subject: Subject, **fields: Any) -> LimitUpdate:  # noqa: ANN401 - whatever an update carries
     """Update the limits of the subject that is named "x", in the queue of the check."""
-    return LimitUpdate(subject=subject, name="x", queue="default" if subject == "tenant" else "", **fields)
+    queue, dependency = "default" if subject == "tenant" else "", "x" if subject == "tenant_dependency" else ""
+    return LimitUpdate(subject=subject, name="x", queue=queue, dependency=dependency, **fields)
 
 
 def affected(subject: Subject) -> dict[str, Any]:
     """Return the fields of a job that belongs to the subject named "x"."""
-    return {subject: "x"}
+    return {"tenant": "x", "dependency": "x"} if subject == "tenant_dependency" else {subject: "x"}
 
 
 async def open_worker(store: Store) -> Worker:

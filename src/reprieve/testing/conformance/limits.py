@@ -1,12 +1,15 @@
 # ruff: noqa: D103, PLR2004 - a check's name is its sentence, and its numbers stand beside what they are compared with
 """Checks of limits and rates: they are exact, and released slots are counted."""
 
+from typing import Any
+
 from msgspec.structs import replace
 
 from reprieve.core.job import HIGH, LOW, Job
 from reprieve.core.move import Return
 from reprieve.core.rate import Rate
-from reprieve.stores.protocol import LimitUpdate, Store
+from reprieve.stores.paginate import all_limit_states
+from reprieve.stores.protocol import Filter, LimitUpdate, Store
 from reprieve.testing.conformance.expect import expect, expect_equal, expect_ids
 from reprieve.testing.conformance.gates import SUBJECTS, affected, limit_update, open_worker
 from reprieve.testing.conformance.stage import (
@@ -65,7 +68,7 @@ async def check_limit_is_kept_by_a_claim_that_has_to_look_on(store: Store) -> No
             await enqueued(store, queue=queue, tenant=f"tenant-{number}", task=task, dependency=through)
         taken = await worker.take(2, queues=(queue,))
         expect_equal(len(taken), 1, "jobs leased of a dependency that may run one")
-        running = {limit_state.name: limit_state.running for limit_state in await store.limit_states("dependency")}
+        running = {limit_state.name: limit_state.running for limit_state in await all_limit_states(store, "dependency")}
         expect_equal(running[dependency], 1, "jobs that count as running")
 
 
@@ -357,3 +360,35 @@ async def check_blocked_job_is_leased_though_the_clock_goes_back(store: Store) -
     for _ in range(3):
         leased += await worker.take(2, START + 2 * SECOND - 50)
     expect_ids(leased, [blocked], "jobs leased after the slot was free again")
+
+
+async def check_limit_of_a_tenant_and_dependency_counts_what_runs_already(store: Store) -> None:
+    of_acme: dict[str, Any] = {"tenant": "acme", "dependency": "ses"}
+    others = [new_job(store, tenant="acme"), new_job(store, tenant="other", dependency="ses")]
+    await enqueue(store, *new_jobs(store, 3, **of_acme), *new_jobs(store, 3, queue="x", task="other", **of_acme))
+    worker = await open_worker(store)
+    running = await worker.exactly(2)
+    pair = LimitUpdate(subject="tenant_dependency", name="acme", dependency="ses")
+    await update_limits(store, replace(pair, max_running=3))
+    taken = await worker.take(10)
+    expect_equal(len(taken), 1, "jobs leased of a tenant and dependency that run two and may run three, in all queues")
+    await enqueue(store, *others)
+    expect_ids(await worker.take(10), others, "jobs leased of other tenants, and of this one without the dependency")
+    await worker.settle(*(succeed(job) for job in running))
+    expect_equal(len(await worker.take(10)), 2, "jobs leased after two of three have ended")
+    limited = [one for one in await all_limit_states(store, "tenant_dependency") if one.max_running is not None]
+    found = [(one.name, one.dependency, one.max_running, one.running) for one in limited]
+    expect_equal(found, [("acme", "ses", 3, 3)], "the limits of tenants and dependencies together")
+
+
+async def check_limit_of_a_tenant_and_dependency_is_kept_for_later(store: Store) -> None:
+    await update_limits(store, LimitUpdate(subject="tenant_dependency", name="acme", dependency="ses", permits=0))
+    held = new_jobs(store, 2, tenant="acme", dependency="ses")
+    free = new_jobs(store, 2, tenant="acme", dependency="smtp")
+    await enqueue(store, *held, *free)
+    worker = await Worker.open(store)
+    expect_ids(await worker.take(10), free, "jobs leased while the tenant's calls of one dependency are held")
+    counts = await store.tally("status", Filter(dependency="ses"), START)
+    expect_equal({status: count for status, count in counts.items() if count}, {"parked": 2}, "jobs by status")
+    await update_limits(store, LimitUpdate(subject="tenant_dependency", name="acme", dependency="ses", permits=None))
+    expect_ids(await worker.take(10), held, "jobs leased after the release")

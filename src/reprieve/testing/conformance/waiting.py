@@ -136,6 +136,7 @@ async def check_closed_store_says_so(store: Store) -> None:
         "entries": store.entries,
         "entry": lambda: store.entry("leader"),
         "entries_since": store.entries_since,
+        "limit_defaults": store.limit_defaults,
         "limit_states": lambda: store.limit_states("queue"),
         "wait": lambda: store.wait(("default",), SHORT_SECONDS),
     }

@@ -72,7 +72,8 @@ begin
         ), '[]'),
         'lanes', coalesce((
             select json_agg(json_build_array(
-                l.id, l.priority, l.served, l.ready, json_build_array(l.task_limiter, l.dependency_limiter, l.group_limiter),
+                l.id, l.priority, l.served, l.ready, json_build_array(
+                    l.task_limiter, l.dependency_limiter, l.group_limiter, l.pair_limiter),
                 l.tenant, l.fresh_watermark, l.ready_watermark, l.row_location, l.is_oldest))
             from read_lane as l
         ), '[]'),
@@ -81,7 +82,7 @@ begin
                 g.id, g.permits, g.max_running, g.rate_count, g.rate_window, g.meter, g.running, g.last_returned_tenant,
                 g.id = any (array(select r.id from returning_limiter as r)), g.ctid))
             from limiter as g where g.id = any (array(
-                select unnest(array[l.task_limiter, l.dependency_limiter, l.group_limiter]) from read_lane as l
+                select unnest(array[l.task_limiter, l.dependency_limiter, l.group_limiter, l.pair_limiter]) from read_lane as l
                 union select unnest(released_limiters)
                 union select r.id from returning_limiter as r union select q.limiter from queue as q where q.id = queue_id
             ))

@@ -35,7 +35,7 @@ begin
             select l.id from lane as l
             where l.id = any (empty_lanes) and (select t.running from tenant as t where t.id = l.tenant) > 0 and (
                 select g.id from limiter as g
-                where g.id = any (array[l.task_limiter, l.dependency_limiter, l.group_limiter]) and g.running = 0 limit 1
+                where g.id = any (array[l.task_limiter, l.dependency_limiter, l.group_limiter, l.pair_limiter]) and g.running = 0 limit 1
             ) is null
             limit 1
         ) is not null then
@@ -48,15 +48,15 @@ begin
         with gone as (
             delete from lane as l where l.id = any (empty_lanes)
               and (select h.lane from hash_collision as h where h.lane = l.id limit 1) is null
-            returning l.tenant, l.task_limiter, l.dependency_limiter, l.group_limiter
+            returning l.tenant, l.task_limiter, l.dependency_limiter, l.group_limiter, l.pair_limiter
         ), tenants as (
-            update tenant as t set lanes = t.lanes - v.count
+            update tenant as t set lanes = t.lanes - v.count, kept_until = meter_end(t.rate_window, t.meter, now)
             from (select g.tenant, count(*) from gone as g group by g.tenant) as v where t.id = v.tenant
         ), limiters as (
-            update limiter as g set lanes = g.lanes - v.count
+            update limiter as g set lanes = g.lanes - v.count, kept_until = meter_end(g.rate_window, g.meter, now)
             from (
-                select n.id, count(*) from gone, unnest(array[task_limiter, dependency_limiter, group_limiter]) as n (id)
-                group by n.id
+                select n.id, count(*)
+                from gone, unnest(array[task_limiter, dependency_limiter, group_limiter, pair_limiter]) as n (id) group by n.id
             ) as v where g.id = v.id
         )
         select count(*) into deleted from gone;
@@ -69,10 +69,9 @@ begin
     with gone as (
         delete from tenant where id = any (array(
             select t.id from tenant as t
-            where t.lanes = 0 and t.weight = 1 and t.permits is null and t.max_running is null and t.rate_count is null
-              and t.running = 0 and (
-                  coalesce(t.served_at, 0) <= idle_since or t.finish <= (select q.clock from queue as q where q.id = t.queue)
-              )
+            where t.lanes = 0 and t.own = 0 and t.weight = 1 and t.kept_until <= now and t.running = 0 and (
+                coalesce(t.served_at, 0) <= idle_since or t.finish <= (select q.clock from queue as q where q.id = t.queue)
+            )
             limit max_rows
         )) returning queue
     ), queues as (
@@ -85,8 +84,7 @@ begin
 
     delete from limiter where id = any (array(
         select g.id from limiter as g
-        where g.lanes = 0 and g.subject <> 'queue' and g.permits is null and g.max_running is null and g.rate_count is null
-          and g.running = 0
+        where g.lanes = 0 and g.own = 0 and g.subject <> 'queue' and g.kept_until <= now and g.running = 0
         limit max_rows
     ));
     get diagnostics row_count = row_count;
@@ -96,8 +94,8 @@ begin
     with gone as (
         delete from queue where id = any (array(
             select q.id from queue as q join limiter as g on g.id = q.limiter
-            where q.tenants = 0 and q.pauses = 0 and q.last_served_at <= idle_since
-              and g.permits is null and g.max_running is null and g.rate_count is null
+            where q.tenants = 0 and q.last_served_at <= idle_since and g.own = 0
+              and meter_end(g.rate_window, g.meter, q.last_served_at) <= now
               and (select f.seq from finished as f where f.queue = q.id and f.kept > 0 limit 1) is null
               and (select f.seq from finished as f where f.queue = q.id and f.kept = 0 limit 1) is null
             limit max_rows

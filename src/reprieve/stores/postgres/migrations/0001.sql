@@ -17,12 +17,14 @@ create table queue (
     due_watermarks  int8[] not null default '{0, 0, 0, 0}',      -- per kind of wait: no counted row of `delayed` is due before
     tenants         int8 not null default 0          -- rows of its tenants
 ) with (fillfactor = 50);
-create index queue_unused on queue (id) where tenants = 0 and pauses = 0;
+create index queue_unused on queue (id) where tenants = 0;
 
 create table limiter (
     id                   int8 primary key,
-    subject              text not null,              -- queue, task, dependency or group
-    name                 text not null,
+    subject              text not null,              -- queue, task, dependency, group or tenant_dependency
+    name                 text collate "C" not null,
+    dependency           text collate "C" not null default '',   -- of a tenant_dependency, whose name is that of the tenant
+    own                  int8 not null default 0,    -- bits: permits, max_running, rate, pauses of its own; others: of the default
     permits              int8,                       -- null: open, 0: held, else the number of jobs that a ramp allows
     max_running          int8,
     rate_count           int8,
@@ -32,16 +34,30 @@ create table limiter (
     has_blocked_lanes    boolean not null default false,
     last_returned_tenant int8 not null default -9223372036854775808,     -- the tenant whose blocked lanes were opened last
     reopens_at           int8,                       -- when blocked lanes may be opened again; 0: at once
-    lanes                int8 not null default 0     -- rows of lanes that name it; not counted for a queue
+    lanes                int8 not null default 0,    -- rows of lanes that name it; not counted for a queue
+    kept_until           int8 not null default 0     -- while no lane names it: until when its rate counts what it has granted
 ) with (fillfactor = 50);
-create index limiter_unused on limiter (id)
-    where lanes = 0 and subject <> 'queue' and permits is null and max_running is null and rate_count is null;
+create index limiter_unused on limiter (kept_until) where lanes = 0 and own = 0 and subject <> 'queue';
+create index limiter_name on limiter (subject, name, dependency);
 create index limiter_reopens on limiter (reopens_at) where reopens_at is not null;
+
+create table limit_default (                         -- written to the rows of names when it changes, and to new ones
+    subject     text not null,
+    scope       text collate "C" not null,           -- the queue of tenants, the dependency of pairs; '': all
+    own         int8 not null,                       -- as of a limiter; others: those of scope ''
+    permits     int8,
+    max_running int8,
+    rate_count  int8,
+    rate_window float8,
+    pauses      int8 not null,
+    primary key (subject, scope)
+);
 
 create table tenant (
     id             int8 primary key,
     queue          int8 not null,
     name           text collate "C" not null,        -- candidates that are equal otherwise are in the order of its bytes
+    own            int8 not null default 0,          -- as of a limiter
     weight         float8 not null default 1,
     load           int8 not null default 0,          -- running / weight, in millionths
     finish         int8 not null default 0,          -- virtual time, in millionths of a round
@@ -57,6 +73,7 @@ create table tenant (
     served         int8 not null default 0,          -- jobs that were ever claimed
     served_at      int8,
     lanes          int8 not null default 0,          -- rows of its lanes
+    kept_until     int8 not null default 0,          -- as of a limiter
     -- No index contains a column that every claim changes: then a new version of a row stays on its page (HOT update). A claim
     -- reads and sorts all candidates, unless they are a crowd: the rows of a crowd are indexed in the order of the choice.
     is_in_crowd    boolean not null default false,
@@ -64,11 +81,11 @@ create table tenant (
     crowd_finish   int8 generated always as (case when is_in_crowd then finish end) stored,
     is_busy        boolean generated always as (running > 0 and not is_candidate) stored
 ) with (fillfactor = 50);
+create index tenant_name on tenant (queue, name);
 create index tenant_candidate on tenant (queue, id) where is_candidate and not is_in_crowd;
 create index tenant_crowd on tenant (queue, crowd_load, crowd_finish, name) where is_candidate and is_in_crowd;
 create index tenant_busy on tenant (queue) where is_busy;
-create index tenant_unused on tenant (id)
-    where lanes = 0 and weight = 1 and permits is null and max_running is null and rate_count is null;
+create index tenant_unused on tenant (kept_until) where lanes = 0 and own = 0 and weight = 1;
 create index tenant_reopens on tenant (reopens_at) where reopens_at is not null;
 
 create table lane (                                  -- the waiting jobs of one queue, tenant, task, dependency, group, priority
@@ -84,6 +101,7 @@ create table lane (                                  -- the waiting jobs of one 
     task_limiter       int8 not null,
     dependency_limiter int8 not null,                -- 0: none
     group_limiter      int8 not null,                -- 0: none
+    pair_limiter       int8 not null,                -- of its tenant and dependency together, a row only if it has limits; 0: none
     ready              int8 not null default 0,
     scheduled          int8 not null default 0,
     retrying           int8 not null default 0,
@@ -101,6 +119,12 @@ create table lane (                                  -- the waiting jobs of one 
 ) with (fillfactor = 50);
 create index lane_expires on lane (expires_at) where expires_at is not null;
 create index lane_open on lane (tenant, priority, served) where is_open;
+create index lane_queue on lane (queue);
+create index lane_tenant on lane (tenant);
+create index lane_task on lane (task_limiter);
+create index lane_dependency on lane (dependency_limiter) where dependency_limiter <> 0;
+create index lane_group on lane (group_limiter) where group_limiter <> 0;
+create index lane_pair on lane (pair_limiter) where pair_limiter <> 0;
 create index lane_blocked on lane (blocked_by, tenant) where blocked_by <> 0;
 
 -- The search for lanes without jobs, one row from the first on: when the last one began, and the last lane that it read; null:

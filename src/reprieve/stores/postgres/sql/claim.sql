@@ -73,7 +73,7 @@ with found as materialized (
 select json_build_object(
     'lanes', coalesce((
         select json_agg(json_build_array(
-            l.id, l.priority, l.served, l.ready, json_build_array(l.task_limiter, l.dependency_limiter, l.group_limiter),
+            l.id, l.priority, l.served, l.ready, json_build_array(l.task_limiter, l.dependency_limiter, l.group_limiter, l.pair_limiter),
             l.tenant, l.fresh_watermark, l.ready_watermark, l.row_location, false))
         from found as l
     ), '[]'),
@@ -81,7 +81,7 @@ select json_build_object(
         select json_agg(json_build_array(
             g.id, g.permits, g.max_running, g.rate_count, g.rate_window, g.meter, g.running, g.last_returned_tenant, false, g.ctid))
         from limiter as g where g.id = any (array(
-            select unnest(array[l.task_limiter, l.dependency_limiter, l.group_limiter]) from found as l))
+            select unnest(array[l.task_limiter, l.dependency_limiter, l.group_limiter, l.pair_limiter]) from found as l))
     ), '[]')
 )::text;
 

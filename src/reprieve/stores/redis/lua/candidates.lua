@@ -2,6 +2,7 @@
 --
 -- needs calls: tag, call, sub, format
 -- needs limits: is_free
+-- needs limit_defaults: inherit_tenant, inherit_limiter
 -- needs tenants: tenants, weight_of, is_candidate, load_tenants, arrive
 -- needs limiters: limiters
 -- needs lanes: PRIORITY, lanes, load_lanes
@@ -36,10 +37,11 @@ local function open_lane_names(tenant, most)
 end
 
 -- Returns the limiters of a lane that limit anything, but for that of its queue, which is asked for all lanes at once.
-local function limits_of_lane(lane)
+local function limits_of_lane(lane, now)
   local names, limits = lane.ref.limiters, NONE
   for number = 2, #names do
     local limiter = limiters[names[number]]
+    inherit_limiter(limiter, now)
     if not is_free(limiter) then
       limits = limits == NONE and {} or limits
       limits[#limits + 1] = limiter
@@ -49,9 +51,10 @@ local function limits_of_lane(lane)
 end
 
 -- Reads the open lanes of tenants, but for those that the claim excludes.
-local function read_lanes(some, most, exclusion)
+local function read_lanes(some, most, exclusion, now)
   local names, lists = {}, {}
   for number, tenant in ipairs(some) do
+    inherit_tenant(tenant, now)
     lists[number] = open_lane_names(tenant, most)
   end
   if exclusion then
@@ -73,7 +76,7 @@ local function read_lanes(some, most, exclusion)
         end
         local lane = lanes[name]
         open[#open + 1] = lane
-        lane.limits = lane.limits or limits_of_lane(lane)
+        lane.limits = lane.limits or limits_of_lane(lane, now)
       end
     end
     tenant.lanes = open
@@ -120,7 +123,7 @@ function read_candidates(reader, choice)
       end
     end
   end
-  read_lanes(fresh, choice.settings.max_lanes_read, exclusion)
+  read_lanes(fresh, choice.settings.max_lanes_read, exclusion, choice.now)
   local read_up_to
   if #members == count then
     local load, finish = struct.unpack('>dd', members[count])

@@ -5,6 +5,7 @@
 -- needs calls: tag, call, max, min, sub, call_many, fetch_fields, list_in
 -- needs record: WAITING, EXPIRED, is_sound, sound, finish, ending, entry_of
 -- needs limits: is_free, room_of, give_back, back_at
+-- needs limit_defaults: inherit_limiter, inherit_pauses
 -- needs tenants: tenants, queue_of, load_tenants, unblock
 -- needs limiters: limiters, load_limiters, recheck_at
 -- needs lanes: lanes, load_lanes, turn_of, relist
@@ -23,9 +24,10 @@ local leftovers = 500 -- entries of jobs that left their lane otherwise (cancell
 
 -- Opens lanes behind a limiter that has room again, of one tenant more than there is room for.
 local function return_lanes(limiter, now, settings)
+  inherit_limiter(limiter, now)
   local room = room_of(limiter, now)
   if room == 0 then
-    recheck_at(limiter, back_at(limiter, now))
+    recheck_at(limiter, back_at(limiter, now) or math.huge)
     return
   end
   local blocked = tag .. ':blocked_tenants:' .. limiter.name
@@ -91,7 +93,7 @@ local function write_blocked_lanes(choice)
       end
       limiter.is_changed = true
       if room_of(limiter, choice.now) == 0 then
-        recheck_at(limiter, back_at(limiter, choice.now))
+        recheck_at(limiter, back_at(limiter, choice.now) or math.huge)
       else
         recheck_at(limiter, 0)
       end
@@ -99,13 +101,12 @@ local function write_blocked_lanes(choice)
   end
 end
 
--- Notes when the rates of blocked tenants have room again.
+-- Notes when the rates of blocked tenants have room again; math.huge for other limits, so that a new default finds them.
 local function write_blocked_tenants(choice)
   for _, tenant in ipairs(choice.blocked_tenants) do
     tenant.is_changed = true
-    local at = tenant.blocked ~= 0 and back_at(tenant, choice.now)
-    if at then
-      call('ZADD', tag .. ':rechecks', at, 't' .. tenant.key)
+    if tenant.blocked ~= 0 then
+      call('ZADD', tag .. ':rechecks', back_at(tenant, choice.now) or math.huge, 't' .. tenant.key)
     end
   end
 end
@@ -284,9 +285,11 @@ function claim_from_queue(claim, name, limit)
       next_at = min(next_at or math.huge, at)
     end
   end
-  promote(queue, now, max(MIN_PROMOTED, limit))
   load_limiters({'q' .. name})
   local limits = limiters['q' .. name]
+  inherit_limiter(limits, now)
+  inherit_pauses(queue, limits)
+  promote(queue, now, max(MIN_PROMOTED, limit))
   if room_of(limits, now) == 0 then
     note(back_at(limits, now))
   else

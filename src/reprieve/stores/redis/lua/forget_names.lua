@@ -1,9 +1,9 @@
--- Deletes tenants and queues without jobs, and entries of lanes whose jobs are gone. Lanes and limiters are deleted with their
--- last job. docs/decisions/0031-forgetting-names.md has the rules.
+-- Deletes tenants and queues without jobs, limiters that only a rate has kept, and entries of lanes whose jobs are gone. Lanes and
+-- other limiters are deleted with their last job. docs/decisions/0031-forgetting-names.md has the rules.
 --
 -- needs calls: tag, call, sub, format, call_many, fetch_fields, write_even_when_full
 -- needs record: is_sound
--- needs limits: is_free
+-- needs rate: granted
 -- needs tenants: tenants, queue_of, load_tenants, flush_queues
 -- needs limiters: limiters, load_limiters
 -- needs lanes: lanes, load_lanes, flush
@@ -11,12 +11,12 @@
 -- needs leftovers: drop_leftover, is_leftover
 -- needs expiring: add_expiry, write_expiry
 -- KEYS     1: the partition
--- ARGV     1: now, how long after the last search for tenants without lanes the next one begins, and the moment before which what
+-- ARGV     1: now, how long after the last search for unused tenants and limiters the next one begins, and the moment before which what
 --             was served last is idle (msgpack)
--- Returns: {how many tenants and queues were deleted, 1 if there may be more to delete}
+-- Returns: {how many names were deleted, 1 if there may be more to delete}
 
 local MAX_ENTRIES = 1000 -- of lanes, in search of leftovers
-local MAX_TENANTS = 500 -- that one call looks at; a small hash is read as a whole
+local MAX_NAMES = 500 -- tenants, and limiters, that one call looks at; a small hash is read as a whole
 
 local now, interval, idle_since = unpack(cmsgpack.unpack(ARGV[1]))
 
@@ -58,33 +58,40 @@ local function remove_leftovers(count)
   return count - left
 end
 
--- Whether a tenant has no lane, nothing limits or weighs it, and its virtual time matters to no other tenant.
+-- Whether it has limits of its own, or the rate of a default that counts what it has granted.
+local function is_kept(limits)
+  return limits.own ~= 0 or limits.count and granted(limits, now) > 0
+end
+
+-- Whether a tenant has no lane, nothing keeps or weighs it, and its virtual time matters to no other tenant.
 local function is_unused(tenant)
-  if tenant.lane_count > 0 or tenant.running > 0 or tenant.weight ~= 1 or not is_free(tenant) then
+  if tenant.lane_count > 0 or tenant.running > 0 or tenant.weight ~= 1 or is_kept(tenant) then
     return false
   end
   return not tenant.served_at or tenant.served_at <= idle_since or tenant.finish <= queue_of(tenant.queue).clock
 end
 
--- Deletes unused tenants. Returns how many, and whether there may be more.
-local function forget_tenants()
-  local checked_at, cursor = unpack(call('HMGET', tag .. ':meta', 'names_checked_at', 'names_cursor'))
-  if not cursor then
-    if math.abs(now - tonumber(checked_at or 0)) < interval then
-      return 0, false
-    end
-    cursor = '0'
-    call('HSET', tag .. ':meta', 'names_checked_at', format('%.0f', now))
-  end
-  local found, keys, gone = call('HSCAN', tag .. ':tenants', cursor, 'COUNT', MAX_TENANTS), {}, {}
+-- Returns the next fields of a hash, each once, and where the ones after them begin; '0': there are none.
+local function scan(hash, cursor)
+  local found, names, known = call('HSCAN', hash, cursor, 'COUNT', MAX_NAMES), {}, {}
   for number = 1, #found[2], 2 do
-    keys[#keys + 1] = found[2][number]
+    local name = found[2][number]
+    if not known[name] then
+      known[name] = true
+      names[#names + 1] = name
+    end
   end
+  return names, found[1]
+end
+
+-- Deletes those of the next tenants that are unused. Returns how many, and where the next ones begin.
+local function forget_tenants(cursor)
+  local keys, after = scan(tag .. ':tenants', cursor)
+  local gone = {}
   load_tenants(keys)
   for _, key in ipairs(keys) do
     local tenant = tenants[key]
     if is_unused(tenant) then
-      tenant.lane_count = math.huge -- a scan may return it twice
       gone[#gone + 1] = key
       local queue = queue_of(tenant.queue)
       queue.tenants, queue.is_changed = queue.tenants - 1, true
@@ -92,23 +99,61 @@ local function forget_tenants()
   end
   call_many('HDEL', tag .. ':tenants', gone)
   flush_queues()
-  if found[1] == '0' then
-    call('HDEL', tag .. ':meta', 'names_cursor')
-  else
-    call('HSET', tag .. ':meta', 'names_cursor', found[1])
-  end
-  return #gone, found[1] ~= '0'
+  return #gone, after
 end
 
--- Whether a queue has no tenants and no jobs, and nothing limits or pauses it.
+-- Deletes those of the next limiters that outlived their jobs for a rate that counts nothing any more.
+local function forget_limiters(cursor)
+  local names, after = scan(tag .. ':limiters', cursor)
+  local gone = {}
+  load_limiters(names)
+  for _, name in ipairs(names) do
+    local limiter = limiters[name]
+    if limiter.running == 0 and limiter.blocked_tenants == 0 and not is_kept(limiter) then
+      gone[#gone + 1] = name
+    end
+  end
+  call_many('HDEL', tag .. ':limiters', gone)
+  return #gone, after
+end
+
+-- Goes on with the search, first through tenants, then through limiters. Returns how many names were deleted, and whether there
+-- may be more.
+local function forget_names()
+  local checked_at, position = unpack(call('HMGET', tag .. ':meta', 'names_checked_at', 'names_cursor'))
+  if not position then
+    if math.abs(now - tonumber(checked_at or 0)) < interval then
+      return 0, false
+    end
+    position = 't0'
+    call('HSET', tag .. ':meta', 'names_checked_at', format('%.0f', now))
+  end
+  local kind, cursor, count, deleted = sub(position, 1, 1), sub(position, 2), 0, 0
+  if kind == 't' then
+    deleted, cursor = forget_tenants(cursor)
+    kind = cursor == '0' and 'l' or 't'
+  end
+  if kind == 'l' then
+    count, cursor = forget_limiters(cursor)
+    deleted = deleted + count
+  end
+  if cursor == '0' then
+    call('HDEL', tag .. ':meta', 'names_cursor')
+  else
+    call('HSET', tag .. ':meta', 'names_cursor', kind .. cursor)
+  end
+  return deleted, cursor ~= '0'
+end
+
+-- Whether a queue has no tenants and no jobs, and no limits or pauses of its own.
 local function is_unused_queue(name)
   local queue, limiter_name = queue_of(name), 'q' .. name
-  if queue.tenants > 0 or queue.pauses > 0 or queue.last_served_at > idle_since then
+  if queue.tenants > 0 or queue.last_served_at > idle_since then
     return false
   end
   load_limiters({limiter_name})
   local limiter = limiters[limiter_name]
-  return limiter.running == 0 and is_free(limiter) and call('EXISTS',
+  return limiter.running == 0 and not is_kept(limiter) and call('EXISTS',
     tag .. ':succeeded:' .. name, tag .. ':cancelled:' .. name, tag .. ':dead:' .. name,
     delayed_key(name, 1), delayed_key(name, 2), delayed_key(name, 3)) == 0
 end
@@ -129,5 +174,5 @@ write_even_when_full()
 local examined = remove_leftovers(MAX_ENTRIES)
 write_expiry()
 flush()
-local tenant_count, has_more = forget_tenants()
-return {tenant_count + forget_queues(), (has_more or examined > 0) and 1 or 0}
+local deleted, has_more = forget_names()
+return {deleted + forget_queues(), (has_more or examined > 0) and 1 or 0}

@@ -7,12 +7,49 @@
 -- needs calls: tag, call, sub, call_many, fetch_fields, unread_names
 -- needs tenants: FULL, tenants, load_tenants, unblock, flush_tenants, flush_queues
 -- needs limiters: limiters, load_limiters, recheck_at, flush_limiters
--- exports: PRIORITY, lanes, lane_ref, load_lane_refs, load_lanes, lane_of, turn_of, relist, release, flush
+-- exports: PRIORITY, lanes, has_pairs, begin_pairs, lane_ref, load_lane_refs, load_lanes, lane_of, turn_of, relist, release, flush
 
 PRIORITY = 2 ^ 44 -- turns of a priority: more than a tenant is ever served
 lanes = {}
 
 local refs = {}
+local pairs_flag
+
+-- Whether tenants and dependencies together may have limits. Nothing counts what runs of a pair before the first has.
+function has_pairs()
+  if pairs_flag == nil then
+    pairs_flag = call('HEXISTS', tag .. ':meta', 'has_pairs') == 1
+  end
+  return pairs_flag
+end
+
+local function cuts(name)
+  -- queue \0 tenant \0 task \0 dependency \0 group \0 priority
+  local one = string.find(name, '\0', 1, true)
+  local two = string.find(name, '\0', one + 1, true)
+  local three = string.find(name, '\0', two + 1, true)
+  return one, two, three, string.find(name, '\0', three + 1, true)
+end
+
+-- Returns the name of the limiter of a lane's tenant and dependency together; nil without a dependency.
+local function pair_of(name)
+  local one, two, three, four = cuts(name)
+  return four > three + 1 and 'p' .. sub(name, one + 1, two - 1) .. '\0' .. sub(name, three + 1, four - 1) or nil
+end
+
+-- Begins to count what runs of each pair; `leased` are the lanes of all running jobs.
+function begin_pairs(leased)
+  pairs_flag, refs = true, {}
+  call('HSET', tag .. ':meta', 'has_pairs', 1)
+  for _, lane in ipairs(leased) do
+    local name = pair_of(lane)
+    if name then
+      load_limiters({name})
+      limiters[name].running = limiters[name].running + 1
+      limiters[name].is_changed = true
+    end
+  end
+end
 
 -- Returns the priority of a lane by the last letter of its name: twice that of its jobs; one less if they have an SLA, and
 -- the letter is one from a to i.
@@ -24,16 +61,15 @@ end
 function lane_ref(name)
   local ref = refs[name]
   if not ref then
-    -- queue \0 tenant \0 task \0 dependency \0 group \0 priority
-    local one = string.find(name, '\0', 1, true)
-    local two = string.find(name, '\0', one + 1, true)
-    local three = string.find(name, '\0', two + 1, true)
-    local four = string.find(name, '\0', three + 1, true)
+    local one, two, three, four = cuts(name)
     local five = #name - 1
     local queue = sub(name, 1, one - 1)
     local names = {'q' .. queue, 'k' .. sub(name, two + 1, three - 1)}
     if four > three + 1 then
       names[#names + 1] = 'd' .. sub(name, three + 1, four - 1)
+      if has_pairs() then
+        names[#names + 1] = pair_of(name)
+      end
     end
     if five > four + 1 then
       names[#names + 1] = 'g' .. sub(name, four + 1, five - 1)

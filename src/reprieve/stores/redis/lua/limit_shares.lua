@@ -5,7 +5,7 @@
 -- needs rate: granted
 -- needs limits: room_of
 -- needs lanes: flush
--- needs subjects: load_subjects, limits_of, allow
+-- needs subjects: load_subjects, limits_of, inherit_limits, allow
 -- KEYS     1: the partition
 -- ARGV     1: step ('begin', 'read', 'freeze' or 'grant'), now, epoch, items, number of the wanted state (msgpack)
 --             An item is a subject, see subjects.lua, with the shares of a grant: `permits`, `max_running`, `count`
@@ -62,6 +62,7 @@ load_subjects(items)
 local answer = {'ok'}
 for _, item in ipairs(items) do
   local limits = limits_of(item)
+  inherit_limits(item, now)
   local used = limits.count and granted(limits, now) or 0
   local count = #answer
   answer[count + 1], answer[count + 2] = limits.running, used

@@ -1,6 +1,6 @@
 -- How many jobs a limiter or a tenant may have running, and has.
 -- Limits are a table with `running`, and if they are set `permits`, `max_running` and a rate: `count`, `window`,
--- `bucket`, `meter`.
+-- `bucket`, `meter`. `own` says which of them are not those of the default: see limit_defaults.lua.
 --
 -- needs calls: max, min
 -- needs rate: granted, spend, refund, opens_at
@@ -54,10 +54,11 @@ end
 
 -- Adds limits to the fields of a stored state, from a position on; nothing where nothing is limited.
 function pack_limits(fields, first, limits)
-  if not is_free(limits) then
+  if limits.own ~= 0 or not is_free(limits) then
     fields[first], fields[first + 1] = limits.permits or false, limits.max_running or false
     fields[first + 2], fields[first + 3] = limits.count or false, limits.window or false
     fields[first + 4], fields[first + 5] = limits.bucket or false, limits.count and limits.meter or false
+    fields[first + 6] = limits.own
   end
   return fields
 end

@@ -61,7 +61,7 @@ function load_tenants(keys)
       weight = f[1] or 1, running = f[2] or 0, finish = f[3] or 0, served = f[4] or 0, served_at = f[5] or false,
       open = f[6] or 0, only_lane = f[7] or false, blocked = f[8] or 0, lane_count = f[9] or 0,
       permits = f[10] or false, max_running = f[11] or false,
-      count = f[12] or false, window = f[13] or false, bucket = f[14] or false, meter = f[15] or false,
+      count = f[12] or false, window = f[13] or false, bucket = f[14] or false, meter = f[15] or false, own = f[16] or 0,
       stored_member = false, stored_waiting = 0, stored_active = 0, is_stored = packed and true,
       load = 0, lanes = false, has_more = false, has_excluded = false, has_arrived = false, is_changed = false,
     }

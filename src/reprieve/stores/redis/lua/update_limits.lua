@@ -6,13 +6,16 @@
 --
 -- needs calls: tag, call, sub, format, call_many, write_even_when_full, notify
 -- needs rate: change_rate
+-- needs limit_defaults: PERMITS, MAX_RUNNING, RATE, PAUSES, has_bit, without_bit
 -- needs tenants: queue_of
--- needs lanes: flush
+-- needs lanes: flush, has_pairs, begin_pairs
+-- needs sessions: all_sessions, unpack_lease
 -- needs subjects: load_subjects, limits_of, allow
 -- KEYS     1: the partition
 -- ARGV     1: now, updates, state (msgpack)
 --             An update is a subject, see subjects.lua, with what is to change: `permits`, `max_running`, `rate` (a map
---             with `count`, `window` in ms and `bucket`), each false for none; a tenant's `weight`; a queue's `pauses`
+--             with `count`, `window` in ms and `bucket`), each false for none; a tenant's `weight`; a queue's `pauses`;
+--             `inherited`: bits of what it no longer has of its own. `is_default`: it is the default of the subject
 --             A state is false for a store of one partition, else a map with `number` and `step`:
 --             'record' writes the wanted limits, 'record_and_apply' also changes them here, both in the first partition
 --             if its wanted state is `seen` (and `seen_direct` is how often it was changed as the only partition, or -1);
@@ -104,9 +107,48 @@ local function share(limit)
   return limit and (state and 0 or limit)
 end
 
+-- Returns which fields are its own after an update.
+local function own_after(own, update)
+  for name, bit in pairs({permits = PERMITS, max_running = MAX_RUNNING, rate = RATE, pauses = PAUSES}) do
+    own = without_bit(own, bit)
+      + ((update[name] ~= nil or has_bit(own, bit) and not has_bit(update.inherited, bit)) and bit or 0)
+  end
+  return own
+end
+
+-- Sets the default of a subject; what waits for the old one is checked again.
+local function apply_default(update)
+  local field = update.subject .. update.queue .. update.dependency
+  local packed = call('HGET', tag .. ':limit_defaults', field)
+  local default = packed and cmsgpack.unpack(packed) or {own = 0}
+  default.own = own_after(default.own, update)
+  for _, name in ipairs({'permits', 'max_running', 'pauses'}) do
+    if update[name] ~= nil then
+      default[name] = update[name]
+    end
+  end
+  if update.rate ~= nil then
+    local rate = update.rate or {}
+    default.count, default.window, default.bucket = rate.count or false, rate.window or false, rate.bucket or false
+  end
+  if default.own == 0 then
+    call('HDEL', tag .. ':limit_defaults', field)
+  else
+    call('HSET', tag .. ':limit_defaults', field, cmsgpack.pack(default))
+  end
+  local rechecks = {}
+  for _, member in ipairs(call('ZRANGE', tag .. ':rechecks', 0, -1)) do
+    if sub(member, 1, 1) == update.subject then
+      rechecks[#rechecks + 1], rechecks[#rechecks + 2] = 0, member
+    end
+  end
+  call_many('ZADD', tag .. ':rechecks', rechecks)
+end
+
 local function apply(update)
   local limits = limits_of(update)
   limits.is_changed = true
+  limits.own = own_after(limits.own, update)
   if update.permits ~= nil then
     limits.permits = share(update.permits)
   end
@@ -126,14 +168,30 @@ local function apply(update)
   end
 end
 
+-- Returns the lane of each running job.
+local function leased_lanes()
+  local found = {}
+  for _, session in ipairs(all_sessions()) do
+    for _, packed in ipairs(call('HVALS', tag .. ':leases:' .. session)) do
+      local _, _, _, lane = unpack_lease(packed)
+      found[#found + 1] = lane
+    end
+  end
+  return found
+end
+
 write_even_when_full()
 local reply = entry and early_reply()
 if reply then
   return reply
 end
 -- All is read before anything is written: a key of another type fails the call as a whole.
-load_subjects(updates)
+local named = {}
 for _, update in ipairs(updates) do
+  named[#named + 1] = not update.is_default and update or nil
+end
+load_subjects(named)
+for _, update in ipairs(named) do
   if update.subject == 't' or update.subject == 'q' then
     queue_of(update.subject == 't' and update.queue or update.name)
   end
@@ -144,7 +202,14 @@ if word then
 end
 local version = entry and write_entry() or '0'
 for _, update in ipairs(updates) do
-  apply(update)
+  if update.subject == 'p' and not has_pairs() then
+    begin_pairs(leased_lanes())
+  end
+  if update.is_default then
+    apply_default(update)
+  else
+    apply(update)
+  end
 end
 flush()
 -- Workers of every queue read limits and entries again as soon as they change.

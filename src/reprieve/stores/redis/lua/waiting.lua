@@ -7,10 +7,10 @@
 --
 -- needs calls: tag, call, max, min, call_many, fetch_fields
 -- needs record: is_sound, sound, lost_lane, entry_of, lane_in, sla_in
--- needs lanes: lanes, load_lanes, relist
+-- needs lanes: lanes, lane_ref, load_lanes, relist
 -- needs expiring: add_deadline, add_expiry, remove_expiry, write_expiry
 -- exports: DELAYED_COUNTERS, delayed_key, fresh_key, requeued_key, id_time, new_waiting, add_fresh, add_waiting
--- exports: write_waiting, pop_lane, promote, next_due
+-- exports: write_waiting, pop_lane, promote, next_due, ready_since
 
 -- A lane's counter of jobs that are due later, by the number that a record has for what its job waits for: turn,
 -- schedule, retry, gate, budget.
@@ -119,6 +119,18 @@ function write_waiting(waiting)
     call_many('ZADD', key, list)
   end
   write_expiry()
+end
+
+-- Returns since when the first job of a lane is ready; nil if there is none, or if the lane is in the order of SLAs. An entry
+-- of a job that left its lane otherwise counts too.
+function ready_since(lane_name)
+  if lane_ref(lane_name).priority % 2 == 1 then
+    return nil
+  end
+  local fresh = call('LINDEX', fresh_key(lane_name), 0)
+  local requeued = tonumber(call('ZRANGE', requeued_key(lane_name), 0, 0, 'WITHSCORES')[2])
+  local enqueued = fresh and id_time(fresh)
+  return enqueued and requeued and min(enqueued, requeued) or enqueued or requeued
 end
 
 -- Takes so many entries off a lane, fresh jobs and others in the order in which they became ready.

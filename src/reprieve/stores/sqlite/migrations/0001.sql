@@ -14,12 +14,14 @@ create table reprieve_queue (
     pauses          integer not null default 0,  -- bit 1: schedule, bit 2: retry
     tenants         integer not null default 0   -- rows of its tenants
 ) strict;
-create index reprieve_queue_unused on reprieve_queue (id) where tenants = 0 and pauses = 0;
+create index reprieve_queue_unused on reprieve_queue (id) where tenants = 0;
 
 create table reprieve_limiter (
     id          integer primary key autoincrement,
     subject     text    not null,
     name        text    not null,
+    dependency  text    not null default '',  -- of a tenant_dependency, whose name is that of the tenant
+    own         integer not null default 0,   -- bits: permits, max_running, rate, pauses of its own; others: of the default
     permits     integer,                      -- null: open, 0: held, else a step of the ramp
     max_running integer,
     rate_count  integer,
@@ -30,11 +32,23 @@ create table reprieve_limiter (
     last_returned_tenant integer not null default 0,  -- the tenant whose lanes were opened again last
     reopens_at           integer,                     -- when to open them again; 0: at once, null: not by time
     lanes                integer not null default 0,  -- rows of lanes that name it; not counted for a queue
-    unique (subject, name)
+    kept_until           integer not null default 0,  -- while no lane names it: until when its rate counts what it has granted
+    unique (subject, name, dependency)
 ) strict;
-create index reprieve_limiter_unused on reprieve_limiter (id)
-    where lanes = 0 and subject <> 'queue' and permits is null and max_running is null and rate_count is null;
+create index reprieve_limiter_unused on reprieve_limiter (kept_until) where lanes = 0 and own = 0 and subject <> 'queue';
 create index reprieve_limiter_reopens on reprieve_limiter (reopens_at) where reopens_at is not null;
+
+create table reprieve_limit_default (         -- written to the rows of names when it changes, and to new ones
+    subject     text    not null,
+    scope       text    not null,             -- the queue of tenants, the dependency of pairs; '': all
+    own         integer not null,             -- as of a limiter; others: those of scope ''
+    permits     integer,
+    max_running integer,
+    rate_count  integer,
+    rate_window real,
+    pauses      integer not null,
+    primary key (subject, scope)
+) strict, without rowid;
 
 -- A tenant with an open lane is a candidate or blocked: a statement that ends the one state begins the other. Only a tenant that
 -- is neither waits for the next enqueue.
@@ -42,6 +56,7 @@ create table reprieve_tenant (
     id          integer primary key autoincrement,
     queue       integer not null,
     name        text    not null,
+    own         integer not null default 0,   -- as of a limiter
     weight      real    not null default 1,
     load        integer not null default 0,   -- running / weight, in millionths
     finish      integer not null default 0,   -- virtual time, in millionths of a round
@@ -57,10 +72,10 @@ create table reprieve_tenant (
     served      integer not null default 0,
     served_at   integer,
     lanes       integer not null default 0,   -- rows of its lanes
+    kept_until  integer not null default 0,   -- as of a limiter
     unique (queue, name)
 ) strict;
-create index reprieve_tenant_unused on reprieve_tenant (id)
-    where lanes = 0 and weight = 1 and permits is null and max_running is null and rate_count is null;
+create index reprieve_tenant_unused on reprieve_tenant (kept_until) where lanes = 0 and own = 0 and weight = 1;
 create index reprieve_tenant_candidates on reprieve_tenant (queue, load, finish, name) where is_candidate = 1;
 create index reprieve_tenant_busy on reprieve_tenant (queue, weight) where running > 0 and is_candidate = 0;
 create index reprieve_tenant_reopens on reprieve_tenant (reopens_at) where reopens_at is not null;
@@ -76,6 +91,7 @@ create table reprieve_lane (                  -- a lane, with the number of its 
     task_limiter       integer not null,
     dependency_limiter integer not null,         -- 0: none
     group_limiter      integer not null,         -- 0: none
+    pair_limiter       integer not null,         -- of its tenant and dependency together; 0: they have no limits
     ready      integer not null default 0,
     scheduled  integer not null default 0,
     retrying   integer not null default 0,
@@ -93,6 +109,11 @@ create table reprieve_lane (                  -- a lane, with the number of its 
 -- Only `is_open` and `served` move an entry of this index; counting jobs does not.
 create index reprieve_lane_open on reprieve_lane (tenant, priority, served) where is_open = 1;
 create index reprieve_lane_expires on reprieve_lane (expires_at) where expires_at is not null;
+create index reprieve_lane_queue on reprieve_lane (queue);
+create index reprieve_lane_task on reprieve_lane (task_limiter);
+create index reprieve_lane_dependency on reprieve_lane (dependency_limiter) where dependency_limiter <> 0;
+create index reprieve_lane_group on reprieve_lane (group_limiter) where group_limiter <> 0;
+create index reprieve_lane_pair on reprieve_lane (pair_limiter) where pair_limiter <> 0;
 create index reprieve_lane_blocked on reprieve_lane (blocked_by, tenant) where blocked_by > 0;
 
 create table reprieve_job (

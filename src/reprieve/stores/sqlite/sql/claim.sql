@@ -83,7 +83,7 @@ select json_group_array(json_array(
     candidate.id, permits, max_running, rate_count, rate_window, meter, running, name, weight, load, finish, served,
     (select json_group_array(json_array(
             open.id, open.priority, open.served, open.ready,
-            json_array(open.task_limiter, open.dependency_limiter, open.group_limiter)))
+            json_array(open.task_limiter, open.dependency_limiter, open.group_limiter, open.pair_limiter)))
      from (select * from reprieve_lane as lane where lane.tenant = candidate.id and is_open = 1
            order by priority, served limit :lanes) as open)
 ))
@@ -121,7 +121,7 @@ select count(*) from reprieve_lane as lane where tenant = ? and is_open = 1;
 -- name: lanes_among
 -- Of some of a tenant's open lanes, those whose task is not excluded.
 select json_group_array(json_array(
-    id, priority, served, ready, json_array(task_limiter, dependency_limiter, group_limiter)))
+    id, priority, served, ready, json_array(task_limiter, dependency_limiter, group_limiter, pair_limiter)))
 from (
     select * from (
         select * from reprieve_lane as lane where tenant = :tenant and is_open = 1
@@ -132,7 +132,7 @@ from (
 -- name: oldest_lanes
 -- The other columns of a group are those of the row with its minimum.
 select json_group_array(json_array(
-    id, priority, served, ready, json_array(task_limiter, dependency_limiter, group_limiter)))
+    id, priority, served, ready, json_array(task_limiter, dependency_limiter, group_limiter, pair_limiter)))
 from (select *, min(served) from reprieve_lane as lane where tenant = ? and is_open = 1 group by priority order by priority);
 
 -- name: weights

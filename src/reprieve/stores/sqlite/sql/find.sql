@@ -61,7 +61,12 @@ where (:queue = '' or queue.name = :queue) and (:tenant is null or tenant.name =
   and (:task = '' or lane.task = :task) and (:dependency is null or lane.dependency = :dependency);
 
 -- name: held
-select id from reprieve_limiter where permits = 0;
+select id from reprieve_limiter as limiter where permits = 0;
+
+-- name: lanes_of_held_pairs
+select lane.id from reprieve_limiter as limiter join reprieve_tenant as tenant on tenant.name = limiter.name
+join reprieve_lane as lane on lane.tenant = tenant.id and lane.pair_limiter = limiter.id
+where limiter.subject = 'tenant_dependency' and limiter.permits = 0;
 
 -- name: counts
 select id, ready, scheduled, retrying, parked, dead, cancelled from reprieve_lane as lane;

@@ -69,4 +69,8 @@ select column1, column2, column3, column4 from (values {values}) where column1 i
 select data from reprieve_event as event where job = ? and version = ?;
 
 -- name: queue_limiter
-select limiter from reprieve_queue where name = ?;
+select limiter, exists (select 1 from reprieve_limiter as pair where pair.subject = 'tenant_dependency')
+from reprieve_queue as queue where name = ?;
+
+-- name: pair_limiters
+select id, pair_limiter from reprieve_lane as lane where id in (select value from json_each(?)) and pair_limiter > 0;

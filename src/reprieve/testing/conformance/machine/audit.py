@@ -7,6 +7,7 @@ from reprieve.core.duration import milliseconds
 from reprieve.core.events import Event
 from reprieve.core.job import Job
 from reprieve.core.status import status_of
+from reprieve.stores.paginate import all_limit_states
 from reprieve.stores.protocol import Filter, Pruned, Retention, Store, Subject
 from reprieve.testing.conformance.expect import expect, expect_equal
 from reprieve.testing.conformance.machine.model import Model, Name, names_of
@@ -102,6 +103,9 @@ class Audit:
     def _is_clear(self) -> bool:
         """Whether nothing is held or paused, so that every status is exact."""
         held = any(rule.permits == 0 and name[0] != "dependency" for name, rule in self._model.rules.items())
+        held = held or any(
+            rule.permits == 0 for subject, rule in self._model.defaults.items() if subject != "dependency"
+        )
         paused = any(rule.pauses for rule in self._model.rules.values())
         return not held and not paused and self._model.now >= self._model.latest
 
@@ -111,12 +115,16 @@ class Audit:
 
     async def _gauges(self, subject: Subject) -> None:
         running = self._model.running()
-        wanted = {name[1:]: count for name, count in running.items() if name[0] == subject and count}
-        found = {
-            (limit_state.name, limit_state.queue if subject == "tenant" else ""): limit_state.running
-            for limit_state in await self._store.limit_states(subject)
+        wanted = {name: count for name, count in running.items() if name[0] == subject and count}
+        found: dict[Name, int] = {
+            (subject, limit_state.name, limit_state.queue or limit_state.dependency): limit_state.running
+            for limit_state in await all_limit_states(self._store, subject)
             if limit_state.running
         }
+        if subject == "tenant_dependency":
+            # What runs of a tenant and a dependency together need not be counted while they have no limits.
+            wanted = {name: count for name, count in wanted.items() if name in self._model.rules}
+            found = {name: count for name, count in found.items() if name in self._model.rules}
         expect_equal(found, wanted, f"what runs, by {subject}")
 
     async def _sessions(self) -> None:
@@ -143,7 +151,7 @@ class Audit:
             kept = sum(job.state == "succeeded" for job in model.jobs.values() if job.queue == queue)
             expect(kept <= retention.succeeded, f"{kept} succeeded jobs of {queue} were kept")
         await self._pruned_events(retention)
-        listed = {(state.queue, state.name) for state in await self._store.limit_states("tenant")}
+        listed = {(state.queue, state.name) for state in await all_limit_states(self._store, "tenant")}
         model.forget_tenants(listed)
         await self._pruned_failures(retention, pruned)
 
@@ -161,16 +169,16 @@ class Audit:
             expect(group.last_seen_at < before or is_over, f"{group!r} was pruned before its time")
 
     async def names(self) -> None:
-        """Check what is left after names without jobs were deleted: those of jobs, and those that carry anything."""
+        """Check what is left after a prune of names: those of jobs, and those with limits of their own."""
         model = self._model
-        configured = {name for name, rule in model.rules.items() if rule.is_set}
+        configured = {name for name, rule in model.rules.items() if rule.is_own}
         needed = configured | {name for job in model.jobs.values() for name in names_of(job)}
         needed |= {("queue", queue, "") for subject, _, queue in needed if subject == "tenant"}
         subjects: tuple[Subject, ...] = get_args(Subject)
         found: set[Name] = {
-            (subject, state.name, state.queue)
+            (subject, state.name, state.queue or state.dependency)
             for subject in subjects
-            for state in await self._store.limit_states(subject)
+            for state in await all_limit_states(self._store, subject)
         }
         expect_equal(found - needed, set(), "names without jobs that were not deleted")
         expect_equal(configured - found, set(), "names with limits, weights or pauses that were deleted")

@@ -4,6 +4,7 @@ from msgspec.structs import replace
 
 from reprieve.stores.protocol import Claimed, LimitUpdate
 from reprieve.testing.conformance.expect import expect
+from reprieve.testing.conformance.machine.model import update_of
 from reprieve.testing.conformance.machine.play import Play
 from reprieve.testing.conformance.machine.shapes import QUEUES
 
@@ -14,9 +15,11 @@ MAX_CALLS = 400
 def drain(play: Play) -> None:
     """Run all jobs to their end."""
     model = play.model
-    for (subject, name, queue), rule in model.rules.items():
-        opened = LimitUpdate(subject=subject, name=name, queue=queue, permits=None, max_running=None, rate=None)
+    for name, rule in model.rules.items():
+        opened = update_of(name, permits=None, max_running=None, rate=None)
         play.update_limits([replace(opened, pauses=()) if rule.pauses else opened])
+    for subject in model.defaults:
+        play.update_limits([LimitUpdate(subject=subject, name=None, permits="default", max_running="default")])
     for _ in range(MAX_CALLS):
         if not any(job.state in ("waiting", "running") for job in model.jobs.values()):
             return

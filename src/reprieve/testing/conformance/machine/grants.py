@@ -93,9 +93,7 @@ def _is_open(model: Model, job: Job, running: Counter[Name]) -> bool:
     if job.waiting_for in model.rule(("queue", job.queue, "")).pauses:
         return False
     for name in names_of(job):
-        rule = model.rules.get(name)
-        if rule is None:
-            continue
+        rule = model.rule(name)
         if rule.permits is not None and running[name] >= rule.permits:
             return False
         if rule.max_running is not None and running[name] >= rule.max_running:

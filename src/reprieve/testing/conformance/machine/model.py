@@ -1,9 +1,10 @@
 """The model of a store: plain dicts that only the core's `evolve` changes."""
 
+import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -29,7 +30,7 @@ from reprieve.stores.protocol import (
 from reprieve.testing.conformance.expect import expect, expect_job
 
 Name: TypeAlias = tuple[Subject, str, str]
-"""A subject, its name, and the queue of a tenant."""
+"""Subject, name, and the queue of a tenant or the dependency of a tenant_dependency."""
 
 UNKNOWN_TURN = ("?", 0)
 """The tenant that was served last, and how often in a row, where that is not known."""
@@ -87,12 +88,18 @@ class Rule:
     """When its jobs were leased, or as much later as a meter of earlier rates may remember."""
     since: int = 0
     """The first grant that counts for this rate."""
+    own: set[str] = field(default_factory=set)
+    """What it does not take from the default."""
+
+    def under(self, default: "Rule") -> "Rule":
+        """Return it with the permits and the number of jobs of a default, where it has none of its own."""
+        facts = {fact: getattr(default, fact) for fact in ("permits", "max_running") if fact not in self.own}
+        return dataclasses.replace(self, **facts)
 
     @property
-    def is_set(self) -> bool:
-        """Whether it limits, weighs or pauses anything."""
-        limits = (self.permits, self.max_running, self.rate)
-        return any(limit is not None for limit in limits) or self.weight != 1 or bool(self.pauses)
+    def is_own(self) -> bool:
+        """Whether it has anything of its own, also if that is no limit."""
+        return bool(self.own - {"weight"}) or self.weight != 1
 
     def replace_rate(self) -> None:
         """Begin to count anew; what was granted may be taken for granted at the end of its old bucket."""
@@ -101,11 +108,18 @@ class Rule:
             self.grants = [time + self.rate.bucket for time in self.grants]
 
 
+def update_of(name: Name, **fields: Any) -> LimitUpdate:  # noqa: ANN401 - whatever an update carries
+    """Return an update of a subject."""
+    subject, own, scope = name
+    queue, dependency = scope if subject == "tenant" else "", scope if subject == "tenant_dependency" else ""
+    return LimitUpdate(subject=subject, name=own, queue=queue, dependency=dependency, **fields)
+
+
 def names_of(job: Job) -> list[Name]:
     """Return all that may be limited about a job."""
     names: list[Name] = [("queue", job.queue, ""), ("tenant", job.tenant, job.queue), ("task", job.task, "")]
     if job.dependency:
-        names.append(("dependency", job.dependency, ""))
+        names += [("dependency", job.dependency, ""), ("tenant_dependency", job.tenant, job.dependency)]
     if job.group:
         names.append(("group", job.group, ""))
     return names
@@ -127,6 +141,8 @@ class Model:
         """Running jobs: the session and the number of its claim."""
         self.sessions: dict[str, Session] = {}
         self.rules: dict[Name, Rule] = {}
+        self.defaults: dict[Subject, Rule] = {}
+        """What holds for every name of a subject that has nothing of its own."""
         self.limbo: set[str] = set()
         """Jobs whose wait had ended before it was paused: whether they may run is left to the store."""
         self.turns: dict[str, tuple[str, int]] = {}
@@ -228,20 +244,26 @@ class Model:
 
     def rule(self, name: Name) -> Rule:
         """Return what holds for a subject."""
-        return self.rules.get(name) or Rule()
+        rule, default = self.rules.get(name) or Rule(), self.defaults.get(name[0])
+        return rule if default is None else rule.under(default)
 
     def update_limits(self, update: LimitUpdate) -> None:
         """Change what holds for a subject."""
-        rule = self.rules.setdefault((update.subject, update.name, update.queue), Rule())
+        if update.name is None:
+            rule = self.defaults.setdefault(update.subject, Rule())
+        else:
+            rule = self.rules.setdefault((update.subject, update.name, update.queue or update.dependency), Rule())
         for fact in ("permits", "max_running", "rate", "weight", "pauses"):
             value = getattr(update, fact)
             if value is UNSET:
                 continue
+            (rule.own.discard if value == "default" else rule.own.add)(fact)
+            value = None if value == "default" else value
             if fact == "rate" and value != rule.rate:
                 rule.replace_rate()
             setattr(rule, fact, value)
         if update.pauses is not UNSET and update.subject == "queue":
-            ended = (job for job in self.waiting((update.name,)) if job.due_at <= self.latest)
+            ended = (job for job in self.waiting((update.name or "",)) if job.due_at <= self.latest)
             self.limbo.update(job.id for job in ended if job.waiting_for in update.pauses)
 
     def waiting(self, queues: Iterable[str]) -> Iterator[Job]:

@@ -16,6 +16,7 @@ from reprieve.core.rate import Rate
 from reprieve.core.record import Record
 from reprieve.core.verdict import Verdict
 from reprieve.stores.protocol import FailureGroup, LimitUpdate, Retention
+from reprieve.testing.conformance.machine.model import Name, update_of
 
 SECOND = 1_000
 
@@ -126,20 +127,24 @@ _LIMITS: tuple[dict[str, object], ...] = (
     {"rate": Rate(count=1, window=1.0)},
     {"rate": Rate(count=3, window=10.0)},
 )
-_NAMED = (
-    *((("dependency", name, "")) for name in ("ses", "smtp")),
-    *((("task", name, "")) for name in TASKS),
-    *((("tenant", name, "q")) for name in TENANTS),
+_DEFAULTS: tuple[dict[str, object], ...] = (
+    {"permits": "default", "max_running": "default"},
+    {"permits": 0},
+    {"permits": 3},
+    {"max_running": 2},
+)
+_NAMED: tuple[Name, ...] = (
+    ("dependency", "ses", ""),
+    ("dependency", "smtp", ""),
+    *(("task", name, "") for name in TASKS),
+    *(("tenant", name, "q") for name in TENANTS),
+    *(("tenant_dependency", name, "ses") for name in TENANTS),
     ("queue", "q", ""),
     ("queue", "r", ""),
     ("group", "g", ""),
 )
 LIMIT_UPDATES = (
-    *(
-        LimitUpdate(subject=subject, name=name, queue=queue, **limit)  # type: ignore[arg-type] # as in the lists above
-        for limit in _LIMITS
-        for subject, name, queue in _NAMED
-    ),
+    *(update_of(name, **limit) for limit in _LIMITS for name in _NAMED),
     *(
         LimitUpdate(subject="tenant", name=name, queue="q", weight=weight)
         for weight in (1.0, 0.5, 2.0, 8.0)
@@ -150,6 +155,12 @@ LIMIT_UPDATES = (
         for pauses in ((), ("retry",), ("schedule",), ("schedule", "retry"))
         for name in QUEUES
     ),
+    *(
+        LimitUpdate(subject=subject, name=None, **limit)  # type: ignore[arg-type] # as in the lists above
+        for limit in _DEFAULTS
+        for subject in ("dependency", "tenant", "queue", "task", "tenant_dependency")
+    ),
+    *(update_of(name, permits="default", max_running="default") for name in _NAMED),
 )
 
 GROUPS = ("group-0", "group-1", "group-2")
@@ -171,7 +182,7 @@ STEPS = (1, 100, SECOND, SECOND, 3 * SECOND, 3 * SECOND, 12 * SECOND, 61 * SECON
 
 
 def limit_update(number: int) -> LimitUpdate:
-    """Return a update by its number, as a printed history names it."""
+    """Return an update by its number, as a printed history names it."""
     return LIMIT_UPDATES[number]
 
 
