@@ -1,7 +1,7 @@
 # ruff: noqa: D103 - a check's name is its sentence, and its numbers stand beside what they are compared with
 """Checks of what prune deletes besides jobs: names without jobs, unless they carry limits, weights or pauses."""
 
-from typing import get_args
+from typing import Any, get_args
 
 from reprieve.core import change
 from reprieve.core.job import Job
@@ -227,3 +227,76 @@ async def check_dead_job_that_was_archived_takes_its_name_along(store: Store) ->
     expect(("tenant", "a", "default") in await _names(store), "the tenant of a dead job is kept")
     await _prune_all(store, LATER + DAY, archived=(death.job,))
     expect_equal(await _names(store), [], "names after the dead job was archived")
+
+
+async def check_name_with_the_limits_of_a_default_is_forgotten(store: Store) -> None:
+    defaults = [
+        *(LimitUpdate(subject=subject, name=None, max_running=5) for subject in get_args(Subject)),
+        LimitUpdate(subject="queue", name=None, pauses=("retry",)),
+    ]
+    await update_limits(store, *defaults)
+    for at in (START, LATER + DAY):
+        jobs = new_jobs(store, 5, at, tenant="a", dependency="ses", group="g")
+        await enqueue(store, *jobs, at=at)
+        states = [state for subject in get_args(Subject) for state in await all_limit_states(store, subject)]
+        expect_equal({(state.max_running, state.own) for state in states}, {(5, ())}, "the limits of all names")
+        await _run(store, jobs, at)
+        await _prune_all(store, at + DAY)
+        expect_equal(await _names(store), [], "names after a prune")
+
+
+async def check_name_stays_that_is_free_of_the_default(store: Store) -> None:
+    updates = [
+        LimitUpdate(subject="task", name="send", max_running=None),
+        LimitUpdate(subject="tenant", name="a", queue="default", rate=None),
+        LimitUpdate(subject="queue", name="x", pauses=()),
+        LimitUpdate(subject="tenant_dependency", name="a", dependency="ses", permits=None),
+    ]
+    await update_limits(store, *updates)
+    jobs = new_jobs(store, 2, tenant="a", dependency="ses", group="g")
+    await enqueue(store, *jobs)
+    await _run(store, jobs)
+    await _prune_all(store)
+    await update_limits(
+        store,
+        *(LimitUpdate(subject=subject, name=None, max_running=0) for subject in get_args(Subject)),
+        LimitUpdate(subject="queue", name=None, pauses=("retry",)),
+        at=LATER,
+    )
+    kept = {
+        (state.subject, state.name): state.own
+        for subject in get_args(Subject)
+        for state in await all_limit_states(store, subject)
+    }
+    wanted = {
+        ("queue", "default"): (),
+        ("queue", "x"): ("pauses",),
+        ("task", "send"): ("max_running",),
+        ("tenant", "a"): ("rate",),
+        ("tenant_dependency", "a"): ("permits",),
+    }
+    expect_equal(kept, wanted, "names that have something of their own")
+
+
+async def check_what_the_rate_of_a_default_has_granted_outlives_a_prune(store: Store) -> None:
+    rate = Rate(count=3, window=3 * DAY / SECOND)
+    facts: dict[str, Any] = {"queue": "q", "tenant": "a", "task": "call", "dependency": "ses", "group": "g"}
+    for number, subject in enumerate(get_args(Subject)):
+        at = START + number * 30 * DAY
+        worker = await Worker.open(store, f"worker-{at}", at=at)
+        await update_limits(store, LimitUpdate(subject=subject, name=None, rate=rate), at=at)
+        for time, count in ((at, 3), (at + DAY, 0), (at + 6 * DAY, 3)):
+            jobs = new_jobs(store, 5, time, **facts)
+            await enqueue(store, *jobs, at=time)
+            taken = await worker.take(5, time, ["q"])
+            expect_equal(len(taken), count, f"jobs leased after {(time - at) // DAY} days, at 3 for every {subject}")
+            await worker.settle(*(succeed(job, time) for job in taken), at=time)
+            left = {job.id for job in jobs} - {job.id for job in taken}
+            await store.apply([change.cancel(job, OPERATOR, time) for job in jobs if job.id in left], time)
+            await _prune_all(store, time + DAY)
+        expect(
+            subject in {name for name, *_ in await _names(store)}, f"the {subject} was deleted with what it has spent"
+        )
+        await _prune_all(store, at + 20 * DAY)
+        expect_equal(await _names(store), [], f"names once the rate of every {subject} counts nothing any more")
+        await update_limits(store, LimitUpdate(subject=subject, name=None, rate="default"), at=at + 20 * DAY)

@@ -3,11 +3,12 @@
 
 from typing import get_args
 
+from reprieve.core.headers import Headers
 from reprieve.errors import InvalidCursor
 from reprieve.stores.paginate import all_limit_states
 from reprieve.stores.protocol import LimitState, LimitUpdate, Store, Subject
 from reprieve.testing.conformance.expect import expect, expect_equal, expect_error
-from reprieve.testing.conformance.stage import HOUR, SECOND, START, Worker, enqueued, succeed, update_limits
+from reprieve.testing.conformance.stage import HOUR, MINUTE, SECOND, START, Worker, enqueued, succeed, update_limits
 
 
 async def _state_of(store: Store, subject: Subject, name: str) -> LimitState:
@@ -55,3 +56,19 @@ async def check_limit_state_says_what_is_ready_and_since_when(store: Store) -> N
     held = await _state_of(store, "tenant_dependency", "acme")
     expect_equal((held.max_running, held.own), (1, ("max_running",)), "the limits of a tenant and a dependency")
     await worker.settle(succeed(leased), at=START + 5 * SECOND)
+
+
+async def check_limit_state_has_no_oldest_job_with_an_sla(store: Store) -> None:
+    subjects: tuple[Subject, ...] = ("queue", "tenant", "task", "dependency")
+    for number in range(3):
+        headers = Headers(sla_at=START + HOUR - number)
+        await enqueued(store, START + number * SECOND, tenant="acme", dependency="ses", headers=headers)
+    for subject in subjects:
+        (state,) = await all_limit_states(store, subject)
+        expect_equal((state.ready, state.oldest_at), (3, None), f"what waits with an SLA, by {subject}")
+    await enqueued(store, START + MINUTE, tenant="acme", dependency="ses")
+    worker = await Worker.open(store)
+    await worker.settle(succeed(await worker.one(at=START + MINUTE), START + MINUTE), at=START + MINUTE)
+    for subject in subjects:
+        (state,) = await all_limit_states(store, subject)
+        expect_equal((state.ready, state.oldest_at), (3, START + MINUTE), f"what waits also without one, by {subject}")
