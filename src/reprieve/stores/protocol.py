@@ -452,7 +452,8 @@ class Store(Protocol):
 
         Dead jobs are deleted only when the retention names them as archived. At most every
         `NAMES_INTERVAL_SECONDS`, names without jobs are deleted as well: lanes, and tenants, limiters and queues that
-        carry no limit, weight or pause and have been idle for `IDLE_SECONDS`. They begin anew with their next job.
+        have no limit, weight or pause of their own and have been idle for `IDLE_SECONDS`. They begin anew with their
+        next job, except that what the rate of a default has granted counts for its window.
         """
         ...
 
