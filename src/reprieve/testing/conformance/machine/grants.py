@@ -181,7 +181,7 @@ def _ceiling(model: Model, queue: str) -> int:
 
 
 def _present(model: Model, jobs: dict[str, list[Job]], exclude: Container[str]) -> dict[str, list[Job]]:
-    """Leave out what is excluded, and what may have been put aside by a gate.
+    """Leave out what is excluded, and what may have been put aside by a gate or another limiter.
 
     What returns is bounded a claim, so its turn may come later.
     """
@@ -189,7 +189,7 @@ def _present(model: Model, jobs: dict[str, list[Job]], exclude: Container[str]) 
         tenant: [
             job
             for job in waiting
-            if job.task not in exclude and not any(name in model.rules for name in names_of(job)[2:])
+            if job.task not in exclude and not any(map(model.has_limited, names_of(job)[2:]))
         ]
         for tenant, waiting in jobs.items()
     }

@@ -247,6 +247,10 @@ class Model:
         rule, default = self.rules.get(name) or Rule(), self.defaults.get(name[0])
         return rule if default is None else rule.under(default)
 
+    def has_limited(self, name: Name) -> bool:
+        """Return whether a subject has, or ever had, limits of its own or of a default."""
+        return name in self.rules or name[0] in self.defaults
+
     def update_limits(self, update: LimitUpdate) -> None:
         """Change what holds for a subject."""
         if update.name is None:
