@@ -40,7 +40,8 @@ def expire(tx: Tx, lanes: LaneCache, now: int, limit: int) -> list[Job]:
     wanted = {"now": now, "limit": MAX_EXPIRING_LANES}
     for span in tx.records(LaneSpan, statements("expire")["due_lanes"], wanted):
         if len(found) < limit:
-            found += _first_jobs(tx, lanes, span, now, limit - len(found))
+            most = limit - len(found)
+            found += _first_jobs(tx, lanes, span, now, most, most)
     changes = [changes_of.expire(job, now) for job in {job.id: job for job in found}.values()]
     results = settle.settle(tx, lanes, changes, now)
     return [change.job for change, result in zip(changes, results, strict=True) if result == "applied"]
@@ -91,23 +92,30 @@ def _due_jobs(tx: Tx, lanes: LaneCache, now: int, limit: int) -> list[Job]:
     return jobs
 
 
-def _first_jobs(tx: Tx, lanes: LaneCache, span: LaneSpan, now: int, limit: int) -> list[Job]:
-    """Return the first fresh jobs of a lane that are past their deadline, and note when to look at it again."""
+def _first_jobs(tx: Tx, lanes: LaneCache, span: LaneSpan, now: int, limit: int, size: int) -> list[Job]:
+    """Return those of the first fresh jobs of a lane that are past their deadline, and note when to look at it again.
+
+    More jobs are read only if all became ready in the same millisecond, and none of them has expired.
+    """
     sql = statements("expire")
     until = now - (span.span or 0)
     lowest, highest = make_id(span.swept_until + 1, 0), make_id(max(until, span.swept_until) + 1, 0)
-    wanted = {"lane": span.lane, "lowest_id": lowest, "highest_id": highest, "limit": limit}
+    wanted = {"lane": span.lane, "lowest_id": lowest, "highest_id": highest, "limit": size}
     rows = tx.records(StoredJob, sql["fresh_jobs"], wanted)
     jobs = [unpack(row, lanes.get(tx, span.lane)) for row in rows]
     expired = [job for job in jobs if job.deadline_at is not None and job.deadline_at <= now]
     expires_at: int | None = now
-    if len(rows) == limit:
+    if len(expired) > limit:
+        until = span.swept_until
+    elif len(rows) == size:
+        first_at, last_at = created_at(rows[0].id), created_at(rows[-1].id)
+        if first_at == last_at and not expired:
+            return _first_jobs(tx, lanes, span, now, limit, 2 * size)
         # More may have become ready in the same millisecond as the last one.
-        last_at = created_at(rows[-1].id)
-        until = last_at - 1 if expired else last_at
+        until = last_at - 1
     else:
         next_id = tx.one(sql["next_fresh_id"], {"lane": span.lane, "lowest_id": highest})
         expires_at = None if next_id is None else created_at(str(next_id[0])) + (span.span or 0)
     until = max(until, span.swept_until)
     tx.execute(sql["set_span"], {"lane": span.lane, "swept_until": until, "expires_at": expires_at})
-    return expired
+    return expired[:limit]

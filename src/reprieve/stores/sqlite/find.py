@@ -27,6 +27,13 @@ CURSOR_SHAPES: Shapes = {
 }
 
 
+def read_held(tx: sqlite3.Connection) -> tuple[frozenset[int], frozenset[int]]:
+    """Return the limiters that are held, and the lanes whose tenant and dependency are held together."""
+    sql = statements("find")
+    held = frozenset(limiter for (limiter,) in tx.execute(sql["held"]))
+    return held, frozenset(lane for (lane,) in tx.execute(sql["lanes_of_held_pairs"])) if held else frozenset()
+
+
 class Search(SqlSearch[int]):
     """One search of the file."""
 
@@ -36,10 +43,7 @@ class Search(SqlSearch[int]):
     def __init__(self, tx: sqlite3.Connection, lanes: LaneCache, now: int) -> None:
         """Read the limiters that are held."""
         sql, self._connection, self._lanes = statements("find"), tx, lanes
-        held = frozenset(limiter for (limiter,) in tx.execute(sql["held"]))
-        self._held_lanes = (
-            frozenset(lane for (lane,) in tx.execute(sql["lanes_of_held_pairs"])) if held else frozenset()
-        )
+        held, self._held_lanes = read_held(tx)
         super().__init__(SqliteTx(tx), sql, now, held=held)
 
     def _is_held(self, lane: int) -> bool:

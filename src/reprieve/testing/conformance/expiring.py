@@ -4,6 +4,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from reprieve.core import change
 from reprieve.core.job import Job
 from reprieve.core.move import Park, Return
@@ -182,6 +184,18 @@ async def check_expiry_ends_at_most_as_many_jobs_as_asked_for(store: Store) -> N
     expect_ids(taken, fine, "jobs leased afterwards")
 
 
+async def check_job_expires_behind_others_of_the_same_moment(store: Store) -> None:
+    expired: list[Job] = []
+    for number in range(6):
+        jobs = new_jobs(store, 6, tenant=f"t{number}")
+        jobs[number] = replace(jobs[number], deadline_at=START + MINUTE)
+        await enqueue(store, *jobs)
+        await enqueued(store, START + 1, tenant=f"t{number}")
+        expired.append(jobs[number])
+    ended = [job for _ in range(50) for job in await store.expire(START + MINUTE + LATEST, 1)]
+    expect_ids(ended, expired, "jobs that expire behind others")
+
+
 async def _parked(store: Store, worker: Worker, **fields: Any) -> Job:  # noqa: ANN401 - the fields of a job
     """Return a job that is parked until a minute after the start, and due long before."""
     await enqueued(store, dependency="ses", **fields)
@@ -199,6 +213,19 @@ async def check_job_that_is_parked_for_long_enough_expires(store: Store) -> None
     expect_equal(await worker.take(10, START + 3 * SECOND), [], "jobs leased while the gate is held")
     expect_equal(await _expire_all(store, START + MINUTE - 1), [], "parked jobs that expire too early")
     await _expect_expired(store, START + MINUTE + LATEST, [parked], "jobs that were parked for long enough")
+
+
+async def check_parked_job_expires_behind_a_default_or_a_pair_that_is_held(store: Store) -> None:
+    worker = await Worker.open(store)
+    for held in (
+        LimitUpdate(subject="tenant_dependency", name="b", dependency="ses", permits=0),
+        LimitUpdate(subject="tenant_dependency", name=None, permits=0),
+        LimitUpdate(subject="dependency", name=None, permits=0),
+    ):
+        parked = await _parked(store, worker, tenant="b")
+        await update_limits(store, held, at=START + SECOND)
+        expect_ids(await _expire_all(store, START + MINUTE + LATEST), [parked], f"jobs that expire behind {held}")
+        await update_limits(store, replace(held, permits="default"), at=START + SECOND)
 
 
 async def check_parked_job_gets_its_last_attempt_if_the_gate_is_open(store: Store) -> None:

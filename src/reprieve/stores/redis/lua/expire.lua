@@ -2,6 +2,7 @@
 --
 -- needs calls: tag, call, min, fetch_fields, write_even_when_full
 -- needs record: WAITING, EXPIRED, is_sound, lane_in, finish, ending, entry_of
+-- needs limit_defaults: inherit_limiter
 -- needs limiters: limiters, load_limiters
 -- needs lanes: lane_ref, lane_of, flush
 -- needs waiting: fresh_key
@@ -36,7 +37,9 @@ local function is_held(record)
   local names = lane_ref(lane_in(record)).limiters
   load_limiters(names)
   for number = 2, #names do
-    if limiters[names[number]].permits == 0 then
+    local limiter = limiters[names[number]]
+    inherit_limiter(limiter, now)
+    if limiter.permits == 0 then
       return true
     end
   end

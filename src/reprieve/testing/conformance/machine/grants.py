@@ -187,9 +187,7 @@ def _present(model: Model, jobs: dict[str, list[Job]], exclude: Container[str]) 
     """
     free = {
         tenant: [
-            job
-            for job in waiting
-            if job.task not in exclude and not any(map(model.has_limited, names_of(job)[2:]))
+            job for job in waiting if job.task not in exclude and not any(map(model.has_limited, names_of(job)[2:]))
         ]
         for tenant, waiting in jobs.items()
     }
