@@ -100,8 +100,8 @@ async def test_store_returns_to_the_keys_it_had(store: RedisStore, client: redis
     await store.apply([change.cancel(job, OPERATOR, at) for job in waiting], at)
     await update_limits(
         store,
-        LimitUpdate(subject="dependency", name="d1", permits=None),
-        LimitUpdate(subject="tenant", name="t2", queue="q0", max_running=None),
+        LimitUpdate(subject="dependency", name="d1", permits="default"),
+        LimitUpdate(subject="tenant", name="t2", queue="q0", max_running="default"),
         at=at,
     )
     assert await worker.take(10, at + MINUTE, queues) == []
