@@ -48,7 +48,7 @@ def test_every_number_is_that_of_the_code() -> None:
         ("at most 1,000 entries", lua_number("prune", r"MAX_ENTRIES = (\d+)") == 1_000),
         ("2,000 rows of each kind", sqlite.MAX_ROWS == postgres.MAX_ROWS == 2_000),
         ("every ten minutes", seconds("10m") == NAMES_INTERVAL_SECONDS),
-        ("500 at a time", postgres.MAX_NAMES == lua_number("forget_names", r"MAX_TENANTS = (\d+)") == 500),
+        ("500 at a time", postgres.MAX_NAMES == lua_number("forget_names", r"MAX_NAMES = (\d+)") == 500),
         ("the last 200 of it", lua_number("events", r"MAX_INDEXED_EVENTS = (\d+)") == 200),
     ):
         assert text in PAGE
