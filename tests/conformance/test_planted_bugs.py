@@ -274,9 +274,37 @@ BUGS = (
     Bug(
         "a weight is forgotten",
         "sql/forget_names.sql",
-        "where lanes = 0 and weight = 1 and",
-        "where lanes = 0 and",
+        " and weight = 1 and kept_until",
+        " and kept_until",
         "limits_weights_and_pauses_survive_a_prune",
+    ),
+    Bug(
+        "a name that is free of the default is forgotten",
+        "sql/forget_names.sql",
+        "where lanes = 0 and own = 0 and subject <> 'queue'",
+        "where lanes = 0 and subject <> 'queue'",
+        "name_stays_that_is_free_of_the_default",
+    ),
+    Bug(
+        "what a default's rate has granted is forgotten",
+        "sql/forget_names.sql",
+        "weight = 1 and kept_until <= :now",
+        "weight = 1",
+        "what_the_rate_of_a_default_has_granted_outlives_a_prune",
+    ),
+    Bug(
+        "a limiter of a pair does not count the lanes that were there before",
+        "update_limits.py",
+        'tx.execute(sql["count_lanes_of_pairs"], (msgspec.json.encode(lanes).decode(),))',
+        "",
+        "limit_of_a_pair_holds_again_after_a_prune",
+    ),
+    Bug(
+        "an expired job behind others of its millisecond is not found",
+        "expire.py",
+        "if first_at == last_at and not expired:",
+        "if False:",
+        "job_expires_behind_others_of_the_same_moment",
     ),
 )
 

@@ -59,6 +59,13 @@ BUGS = (
         "limits_weights_and_pauses_survive_a_prune",
     ),
     Bug(
+        "what a default's rate has granted is forgotten",
+        "lua/forget_names.lua",
+        " or limits.count and granted(limits, now) > 0",
+        "",
+        "what_the_rate_of_a_default_has_granted_outlives_a_prune",
+    ),
+    Bug(
         "a tenant with lanes is forgotten",
         "lua/forget_names.lua",
         "tenant.lane_count > 0 or ",

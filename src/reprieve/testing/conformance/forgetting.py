@@ -3,6 +3,8 @@
 
 from typing import Any, get_args
 
+from msgspec.structs import replace
+
 from reprieve.core import change
 from reprieve.core.job import Job
 from reprieve.core.rate import Rate
@@ -276,6 +278,17 @@ async def check_name_stays_that_is_free_of_the_default(store: Store) -> None:
         ("tenant_dependency", "a"): ("permits",),
     }
     expect_equal(kept, wanted, "names that have something of their own")
+
+
+async def check_limit_of_a_pair_holds_again_after_a_prune(store: Store) -> None:
+    pair = LimitUpdate(subject="tenant_dependency", name="a", dependency="ses", max_running=1)
+    await enqueue(store, *new_jobs(store, 3, tenant="a", dependency="ses"))
+    await update_limits(store, pair)
+    await update_limits(store, replace(pair, max_running="default"))
+    await _prune_all(store)
+    await update_limits(store, pair, at=LATER)
+    worker = await Worker.open(store, at=LATER)
+    expect_equal(len(await worker.take(10, LATER)), 1, "jobs leased when a tenant may run one of a dependency")
 
 
 async def check_what_the_rate_of_a_default_has_granted_outlives_a_prune(store: Store) -> None:
