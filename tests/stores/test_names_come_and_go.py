@@ -69,9 +69,21 @@ def _postgres_size(url: str) -> Size:
 
 def _redis_size(url: str, prefix: str) -> Size:
     with redis.Redis.from_url(url) as client:
-        keys = [key for key in client.scan_iter(f"{{{prefix}:*", count=1_000) if client.ttl(key) < 0]
-        fields = sum(client.hlen(key) for key in keys if client.type(key) == b"hash" and not key.endswith(b":meta"))
-        return Size(len(keys) + fields, sum(client.memory_usage(key) or 0 for key in keys))
+        found = list(client.scan_iter(f"{{{prefix}:*", count=1_000))
+
+        def of_each(command: str, keys: list[bytes]) -> list[int]:
+            """Return the reply of a command for each key, in few round trips."""
+            replies: list[int] = []
+            for start in range(0, len(keys), 1_000):
+                pipeline = client.pipeline(transaction=False)
+                for key in keys[start : start + 1_000]:
+                    pipeline.execute_command(*command.split(), key)
+                replies += pipeline.execute()
+            return replies
+
+        keys = [key for key, ttl in zip(found, of_each("TTL", found), strict=True) if ttl < 0]
+        hashes = [key for key in keys if key.endswith((b":tenants", b":lanes", b":limiters", b":queues"))]
+        return Size(len(keys) + sum(of_each("HLEN", hashes)), sum(of_each("MEMORY USAGE", keys)))
 
 
 @pytest.fixture(params=["sqlite", "postgres", "redis"])
