@@ -74,7 +74,7 @@ async def check_job_of_a_paused_queue_expires(store: Store) -> None:
 
 
 async def check_job_of_a_queue_without_workers_expires(store: Store) -> None:
-    late = await enqueued(store, queue="nobody", deadline_at=START + MINUTE)
+    late = await enqueued(store, queue="unserved", deadline_at=START + MINUTE)
     await _expect_expired(store, START + MINUTE + LATEST, [late], "jobs of a queue without workers")
 
 
