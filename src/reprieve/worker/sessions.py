@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 import structlog
 from msgspec.structs import replace
 
-from reprieve import __version__
 from reprieve.clock import Clock, ticks
 from reprieve.errors import ForeignStore, NewerSchema, StoreCorrupt, StoreError, StoreRefused, UnsafeStore
 from reprieve.stores.protocol import Heartbeat, Store
@@ -161,7 +160,7 @@ class Sessions:
             is_new=True,
             host=socket.gethostname(),
             pid=os.getpid(),
-            version=__version__,
+            version=self._configuration.version,
             tasks=self._configuration.tasks,
         )
 
