@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from reprieve import __version__
 from reprieve.cli import logs
 from reprieve.cli.group import examples
 from reprieve.cli.kinds import DURATION
@@ -75,7 +76,7 @@ def worker(  # noqa: PLR0913 - one parameter per option
     }
     app.settings = replace(app.settings, **{word: value for word, value in wanted.items() if value is not None})
     how = logs.configured(log_level, log_style)
-    configuration = configure_worker(app, name, queues=queues, logs=how)
+    configuration = replace(configure_worker(app, name, queues=queues, logs=how), version=__version__)
 
     async def work() -> None:
         await (await Supervisor.open(app, configuration)).run()

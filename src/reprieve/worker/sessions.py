@@ -161,7 +161,7 @@ class Sessions:
             is_new=True,
             host=socket.gethostname(),
             pid=os.getpid(),
-            version=__version__,
+            version=self._configuration.version,
             tasks=self._configuration.tasks,
         )
 
