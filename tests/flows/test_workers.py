@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 
+from reprieve import __version__
 from reprieve.stores.protocol import Session
 from tests.flows.fleet import Stage, flow
 from tests.flows.workload import nap, stay
@@ -18,14 +19,14 @@ async def sessions(stage: Stage) -> list[Session]:
 @flow
 async def test_a_worker_is_listed_from_its_start_to_its_end(stage: Stage) -> None:
     began = stage.app.clock.now()
-    tree = stage.hire(processes=2, slots=3, tasks=TASKS, version="1.2.3", queues=("default", "other"))
+    tree = stage.hire(processes=2, slots=3, tasks=TASKS, queues=("default", "other"))
 
     async def both() -> bool:
         return len(await sessions(stage)) == 2
 
     await stage.until(both, "both processes are listed")
     for session in await sessions(stage):
-        assert (session.host, session.pid, session.version) == (socket.gethostname(), tree.pid, "1.2.3")
+        assert (session.host, session.pid, session.version) == (socket.gethostname(), tree.pid, __version__)
         assert (session.queues, session.tasks, session.slots) == (("default", "other"), TASKS, 3)
         assert began - 1_000 <= session.since <= session.heartbeat_at <= stage.app.clock.now()
     tree.send(signal.SIGTERM)

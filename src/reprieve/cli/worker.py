@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reprieve import __version__
 from reprieve.cli import logs
 from reprieve.cli.group import examples
 from reprieve.cli.kinds import DURATION
@@ -76,7 +75,7 @@ def worker(  # noqa: PLR0913 - one parameter per option
     }
     app.settings = replace(app.settings, **{word: value for word, value in wanted.items() if value is not None})
     how = logs.configured(log_level, log_style)
-    configuration = replace(configure_worker(app, name, queues=queues, logs=how), version=__version__)
+    configuration = configure_worker(app, name, queues=queues, logs=how)
 
     async def work() -> None:
         await (await Supervisor.open(app, configuration)).run()

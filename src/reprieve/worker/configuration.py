@@ -19,8 +19,6 @@ class WorkerConfiguration(Record):
     queues: tuple[str, ...]
     tasks: tuple[str, ...] = ()
     """The names of the tasks that the app declares."""
-    version: str = ""
-    """The version of Reprieve."""
     grace: float
     lease: float
     heartbeat: float

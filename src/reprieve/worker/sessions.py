@@ -161,7 +161,7 @@ class Sessions:
             is_new=True,
             host=socket.gethostname(),
             pid=os.getpid(),
-            version=self._configuration.version,
+            version=__version__,
             tasks=self._configuration.tasks,
         )
 
