@@ -1,3 +1,3 @@
-"""The version of this release, written here alone: layers below the package's own module name it too."""
+"""The version of this release, which the command line shows and workers tell the store."""
 
 __version__ = "0.1.0"
