@@ -16,6 +16,7 @@ import pytest
 from reprieve import Job, Reprieve, Task
 from reprieve.config import Settings
 from reprieve.context import Running
+from reprieve.core.ids import make_id
 from reprieve.core.outcome import Crashed, Failed, Outcome, Succeeded
 from reprieve.stores.protocol import Filter
 from reprieve.worker.isolation import Processes
