@@ -7,7 +7,7 @@ The others have modules of their own: `reprieve.backoff`, `reprieve.errors`, `re
 
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+from reprieve.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from reprieve import backoff, errors

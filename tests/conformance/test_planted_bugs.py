@@ -195,6 +195,20 @@ BUGS = (
         "no_tenant_takes_more_than_nine_tenths_while_others_wait",
     ),
     Bug(
+        "jobs that are fetched ahead count as slots",
+        "core/fairness/choice.py",
+        "settings.max_share_of_slots)) + capacity.prefetch",
+        "settings.max_share_of_slots))",
+        "jobs_that_are_fetched_ahead_take_none_of_the_nine_tenths",
+    ),
+    Bug(
+        "a heartbeat does not say which queues are served",
+        "sql/sessions.sql",
+        "queues = :queues, ",
+        "",
+        "only_sessions_that_serve_a_queue_count_for_its_nine_tenths",
+    ),
+    Bug(
         "weights are ignored",
         "core/fairness/candidates.py",
         "return int(running * ROUND / weight)",

@@ -16,6 +16,7 @@ import pytest
 from reprieve import Job, Reprieve, Task
 from reprieve.config import Settings
 from reprieve.context import Running
+from reprieve.core.ids import make_id
 from reprieve.core.outcome import Crashed, Failed, Outcome, Succeeded
 from reprieve.stores.protocol import Filter
 from reprieve.worker.isolation import Processes
@@ -43,7 +44,7 @@ class House:
     async def run(self, task: Task[..., Any], *args: object) -> Outcome:
         """Run one attempt of a job."""
         call = task.call(*args)
-        job = Job(id="a", task=task.name, payload=call.payload, attempt=1, created_at=0, due_at=0)
+        job = Job(id=make_id(0, 0), task=task.name, payload=call.payload, attempt=1, created_at=0, due_at=0)
         return await self.processes.run(task.declaration, Running(job, lambda _, data: self.said.append(data)))
 
     async def pid(self) -> int:

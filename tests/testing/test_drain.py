@@ -479,3 +479,19 @@ def test_a_task_of_a_process_of_its_own_ends_at_its_timeout(app: Reprieve) -> No
     wait.enqueue()
     (attempt,) = drain(app).attempts
     assert (attempt.ending, attempt.job.cause and attempt.job.cause.code) == ("dead", "timeout")
+
+
+def test_time_that_passes_in_a_drain_ends_jobs_past_their_deadline(app: Reprieve, clock: FakeClock) -> None:
+    @app.task
+    def plain() -> None: ...
+
+    paused = LimitUpdate(subject="task", name=plain.name, permits=0)
+    asyncio.run(app.store.update_limits([paused], clock.now()))
+    job, other = plain.using(deadline="1h").enqueue(), plain.using(deadline="1d").enqueue()
+    assert drain(app, within="30m").waiting == 2
+    drain(app, within="31m")
+    page = asyncio.run(app.store.find(Filter(ids=(job.id, other.id)), clock.now()))
+    assert {found.id: (found.state, found.death) for found in page.jobs} == {
+        job.id: ("dead", "expired"),
+        other.id: ("waiting", None),
+    }

@@ -5,8 +5,9 @@ from datetime import UTC, datetime
 import structlog
 
 from reprieve.core.change import Change
+from reprieve.core.events import Event
 from reprieve.core.failure import Failure, class_name
-from reprieve.core.job import Job
+from reprieve.core.job import Cause, Job
 from reprieve.core.move import Cancel, Dead, Park, Retry
 from reprieve.core.policy_error import Part
 from reprieve.core.redact import redact
@@ -77,7 +78,11 @@ def log_recovered(change: Change) -> None:
 
 def log_expired(job: Job) -> None:
     """Log that a job ended while it waited: its deadline has passed, or it was parked for too long."""
-    log.warning("job died", **_facts(job), death=job.death, isCharged=False)
+    move = Dead(death="expired", cause=job.cause or Cause(reason="expired"))
+    event = Event(
+        job_id=job.id, at=job.finished_at or 0, attempt=job.attempt, version=job.version, move=move, started_at=None
+    )
+    log_settled(Change(job=job, version=job.version - 1, event=event))
 
 
 def log_lease_lost(job: Job) -> None:

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 import structlog
 from msgspec.structs import replace
 
-from reprieve import __version__
 from reprieve.clock import Clock, ticks
 from reprieve.errors import ForeignStore, NewerSchema, StoreCorrupt, StoreError, StoreRefused, UnsafeStore
 from reprieve.stores.protocol import Heartbeat, Store
+from reprieve.version import __version__
 from reprieve.worker.child_process import ChildProcess
 from reprieve.worker.configuration import WorkerConfiguration
 from reprieve.worker.prefetch import is_news

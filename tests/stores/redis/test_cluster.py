@@ -48,6 +48,12 @@ ORDER = {
     "job_that_is_cancelled_in_the_middle_changes_no_order",
     "excluded_jobs_stay_in_their_order",
     "lane_comes_back_with_its_order_and_counts",
+    "jobs_with_an_sla_are_taken_by_it",
+    "jobs_with_the_same_sla_are_taken_by_id",
+    "sla_orders_jobs_that_wait_again",
+    "jobs_with_an_sla_come_before_others_of_their_priority",
+    "jobs_with_an_sla_do_not_starve_others",
+    "limit_state_says_what_is_ready_and_since_when",
 }
 """Who comes first is decided in each partition by itself."""
 
@@ -67,6 +73,7 @@ FAIRNESS = {
     "flood_does_not_starve_a_small_tenant",
     "flood_in_large_batches_does_not_starve_a_small_tenant",
     "priority_is_a_matter_inside_a_tenant",
+    "sla_changes_no_share_between_tenants",
     "every_one_of_many_tenants_gets_its_turn",
     "several_limits_all_count",
     "tenant_that_was_just_served_keeps_its_place",
@@ -88,6 +95,7 @@ ROUNDED = {
     "default_of_a_queue_comes_before_that_of_all",
     "default_of_pairs_counts_what_runs_already",
     "rate_of_a_default_is_that_of_each_name",
+    "what_the_rate_of_a_default_has_granted_outlives_a_prune",
 }
 """A number is split among partitions, and rounded up."""
 

@@ -46,9 +46,10 @@ def statement(schema: str, *, is_own: bool) -> str:
 def parameters(jobs: Sequence[Job], now: int) -> dict[str, Any]:
     """Return the parameters of that statement, as functions/enqueue.sql describes them."""
     refs = [lane_of(job) for job in jobs]
+    id_ats = [created_at(job.id) for job in jobs]
     records = [pack(job) for job in jobs]
     lanes: dict[int, LaneIds] = {}
-    for ref, job in zip(refs, jobs, strict=True):
+    for ref, job, id_at in zip(refs, jobs, id_ats, strict=True):
         lane = lanes.get(ref.id)
         if lane is None:
             lane = lanes[ref.id] = LaneIds(ref, job.id, job.id)
@@ -57,8 +58,9 @@ def parameters(jobs: Sequence[Job], now: int) -> dict[str, Any]:
         elif job.id < lane.lowest_id:
             lane.lowest_id = job.id
         if job.deadline_at is not None and job.due_at <= now and job.sla_at is None:
-            lane.add_span(job.deadline_at - created_at(job.id))
+            lane.add_span(job.deadline_at - id_at)
     expiring = [job for job in jobs if job.deadline_at is not None and (job.due_at > now or job.sla_at is not None)]
+    has_headers = any(job.headers is not None for job in jobs)
     keyed = [number for number, job in enumerate(jobs, start=1) if job.key]
     ttls = [jobs[number - 1].key_ttl for number in keyed]
     return {
@@ -66,9 +68,10 @@ def parameters(jobs: Sequence[Job], now: int) -> dict[str, Any]:
         "lanes": array_of(ref.id for ref in refs),
         # The id of a job tells when it is due, unless it is due later or its time lies ahead of the caller's clock.
         "due_ats": array_of(
-            None if job.due_at == created_at(job.id) and job.due_at <= now else job.due_at for job in jobs
+            None if job.due_at == id_at and job.due_at <= now else job.due_at
+            for job, id_at in zip(jobs, id_ats, strict=True)
         ),
-        "sla_ats": array_of(None if job.headers is None else job.headers.sla_at for job in jobs),
+        "sla_ats": array_of(job.sla_at for job in jobs if has_headers),
         "versions": array_of(job.version for job in jobs),
         "waiting_for": array_of(WAIT_NUMBERS[job.waiting_for] for job in jobs),
         "starts": array_of(accumulate(map(len, records[:-1]), initial=1)),

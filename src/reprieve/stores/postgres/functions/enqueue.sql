@@ -1,6 +1,7 @@
 -- Store new jobs. It only inserts, so it can be part of any transaction and blocks no worker while that stays open.
 --
--- For each job: its id, its lane, when it is due (null: at the time in its id), its SLA (null: none), its version, what it waits for, and where its
+-- For each job: its id, its lane, when it is due (null: at the time in its id), its SLA (null: none; an empty array if no job has
+-- one), its version, what it waits for, and where its
 -- record begins in `records`, which holds all of them one after the other. For each job with a unique key: its position in `ids`,
 -- 16 bytes in `keys`, and when the key expires. `lane_names` is a JSON array with the names of each lane and the lowest and the
 -- highest id on it; and the least and the most ms until the deadlines of its ready jobs. For each job that is not ready and
