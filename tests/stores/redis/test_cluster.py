@@ -54,6 +54,7 @@ ORDER = {
     "jobs_with_an_sla_come_before_others_of_their_priority",
     "jobs_with_an_sla_do_not_starve_others",
     "limit_state_says_what_is_ready_and_since_when",
+    "limit_state_has_no_oldest_job_with_an_sla",
 }
 """Who comes first is decided in each partition by itself."""
 
@@ -70,6 +71,8 @@ FAIRNESS = {
     "no_tenant_takes_more_than_nine_tenths_while_others_run",
     "ceiling_holds_for_a_minute_after_the_others_were_active",
     "slots_of_dead_sessions_do_not_count",
+    "only_sessions_that_serve_a_queue_count_for_its_nine_tenths",
+    "jobs_that_are_fetched_ahead_take_none_of_the_nine_tenths",
     "flood_does_not_starve_a_small_tenant",
     "flood_in_large_batches_does_not_starve_a_small_tenant",
     "priority_is_a_matter_inside_a_tenant",
