@@ -16,6 +16,7 @@ SHARED = (
     "stores/record.py",
     "stores/sql/candidates.py",
     "stores/sql/claim.py",
+    "stores/sql/entries.py",
 )
 """What the store shares with others: copied with it, so that bugs can be planted there."""
 
@@ -71,8 +72,8 @@ BUGS = (
     Bug(
         "limits of tasks, dependencies and groups leak a slot",
         "write_batch.py",
-        "limiters[limiter] += count",
-        "pass",
+        "for limiter in lane.limiters:\n                limiters[limiter] += count",
+        "",
         "limit_leaks_no_slot_however_an_attempt_ends",
     ),
     Bug(
@@ -161,9 +162,9 @@ BUGS = (
     ),
     Bug(
         "an entry that is made again begins to count anew",
-        "entries.py",
-        'newest = tx.execute(sql["number"]).fetchone()[0]',
-        "newest = version + 1",
+        "stores/sql/entries.py",
+        'change = {"key": key, "number": number, "stamp": bits(63)}',
+        'change, number = {"key": key, "number": number, "stamp": bits(63)}, version + 1',
         "entry_that_is_made_again_is_newer_than_it_ever_was",
     ),
     Bug(
