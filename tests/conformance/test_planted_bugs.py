@@ -16,7 +16,6 @@ SHARED = (
     "stores/record.py",
     "stores/sql/candidates.py",
     "stores/sql/claim.py",
-    "stores/sql/entries.py",
 )
 """What the store shares with others: copied with it, so that bugs can be planted there."""
 
@@ -162,9 +161,9 @@ BUGS = (
     ),
     Bug(
         "an entry that is made again begins to count anew",
-        "stores/sql/entries.py",
-        'change = {"key": key, "number": number, "stamp": bits(63)}',
-        'change, number = {"key": key, "number": number, "stamp": bits(63)}, version + 1',
+        "sql/entries.sql",
+        "values (:key, :version, :value)",
+        "select :key, coalesce(max(version), 0) + 1, :value from reprieve_entry where true",
         "entry_that_is_made_again_is_newer_than_it_ever_was",
     ),
     Bug(
