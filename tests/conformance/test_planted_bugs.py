@@ -161,9 +161,9 @@ BUGS = (
     ),
     Bug(
         "an entry that is made again begins to count anew",
-        "entries.py",
-        'newest = tx.execute(sql["number"]).fetchone()[0]',
-        "newest = version + 1",
+        "sql/entries.sql",
+        "update reprieve_counter set value = value + 1 where name = 'entry' returning value;",
+        "select coalesce(max(version), 0) + 1 from reprieve_entry;",
         "entry_that_is_made_again_is_newer_than_it_ever_was",
     ),
     Bug(
