@@ -162,8 +162,8 @@ BUGS = (
     Bug(
         "an entry that is made again begins to count anew",
         "sql/entries.sql",
-        "values (:key, :version, :value)",
-        "select :key, coalesce(max(version), 0) + 1, :value from reprieve_entry where true",
+        "update reprieve_counter set value = value + 1 where name = 'entry' returning value;",
+        "select coalesce(max(version), 0) + 1 from reprieve_entry;",
         "entry_that_is_made_again_is_newer_than_it_ever_was",
     ),
     Bug(

@@ -143,8 +143,8 @@ class WriteBatch:
                 limiters[limiter] += count
         has_pairs = False
         for queue, count in queues.items():
-            limiter, has_pairs = self._tx.execute(sql["queue_limiter"], (queue,)).fetchone()
-            limiters[limiter] += count
+            of_queue, has_pairs = self._tx.execute(sql["queue_limiter"], (queue,)).fetchone()
+            limiters[of_queue] += count
         if has_pairs:
             # A pair of a tenant and a dependency may get its limiter at any time, so the cache does not have it.
             lanes = msgspec.json.encode(list(self._ran_on)).decode()
