@@ -19,6 +19,11 @@ class Proxy:
         self._serving: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self.url = ""
 
+    @property
+    def connections(self) -> int:
+        """How many connections there are."""
+        return len(self._serving)
+
     def lead_to(self, target: str) -> None:
         """Lead new connections to the server of another URL."""
         self._target = urlsplit(target)

@@ -259,17 +259,17 @@ async def test_connection_that_breaks_while_a_server_is_looked_at_is_made_again(
 ) -> None:
     with servers.own() as server:
         store = RedisStore(server.url)
-        client = store._connections.current()._client  # noqa: SLF001 - whose connection breaks
-        ask = client.config_get
+        (node,) = await store._connections.current()._servers.primaries()  # noqa: SLF001 - whose connection breaks
+        execute = node.execute
         broken: list[Any] = []
 
         async def break_once(*call: Any) -> Any:  # noqa: ANN401 - as the server answers
-            if not broken:
+            if call[0] == "CONFIG GET" and not broken:
                 broken.append(call)
                 raise redis.ConnectionError
-            return await ask(*call)
+            return await execute(*call)
 
-        monkeypatch.setattr(client, "config_get", break_once)
+        monkeypatch.setattr(node, "execute", break_once)
         await enqueue(store, *new_jobs(store, 1))
         assert broken
         await store.close()

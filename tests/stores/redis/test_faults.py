@@ -28,6 +28,8 @@ from reprieve.stores.redis import RedisStore
 from reprieve.stores.redis.address import address_of
 from reprieve.stores.redis.connections import RETRY_SECONDS
 from reprieve.stores.redis.error_mapping import DRIVER_ERRORS, closed_as_broken, map_error
+from reprieve.stores.redis.node import Node
+from reprieve.stores.redis.sentinels import ask
 from reprieve.stores.redis.server_checks import require_safe, server_of
 from reprieve.testing.conformance.stage import START, Worker, enqueue, enqueued, find_all, new_job, new_jobs, succeed
 from tests.servers import redis as servers
@@ -119,14 +121,12 @@ async def test_sentinels_are_spoken_to_as_the_url_says(scheme: str, first: bytes
     async with await asyncio.start_server(listen, "127.0.0.1", 0) as listener:
         port = listener.sockets[0].getsockname()[1]
         url = f"{scheme}://127.0.0.1:{port}/jobs?sentinel_username=ana&sentinel_password=secret"
-        client = address_of(url).connect_async()
-        assert await client.connection_pool.sentinel_manager.ask("jobs") == []
+        sentinel = Node(address_of(url).client_for_sentinel("127.0.0.1", port), "sentinel")
+        assert await ask([sentinel], "jobs") == []
         said = await heard.get()
         assert said[:1] == first
         assert first != b"*" or (b"AUTH" in said and b"secret" in said)
-        await client.aclose()
-        for sentinel in client.connection_pool.sentinel_manager.sentinels:
-            await sentinel.aclose()
+        await sentinel.close()
 
 
 async def test_wrong_password_is_told() -> None:

@@ -20,9 +20,9 @@ from reprieve.core.ids import PARTITIONS
 from reprieve.core.record import Record
 from reprieve.core.redact import mask_url
 from reprieve.errors import InvalidUrl
-from reprieve.stores.redis.sentinels import Sentinels
 
 Mode: TypeAlias = Literal["single", "sentinel", "cluster"]
+HostPort: TypeAlias = tuple[str, int]
 
 PREFIX = "reprieve"
 _SCHEMES: dict[str, tuple[Mode, bool]] = {
@@ -47,14 +47,14 @@ _MIN_REPLICAS: dict[Mode, int] = {"single": 0, "sentinel": 1, "cluster": 0}
 _CONNECT_SECONDS = 2.0
 """How long connecting may take."""
 _REPLY_SECONDS = 10.0
-"""How long a reply may take; longer than the listener lets the server block."""
+"""How long a reply to a thread may take."""
 
 
 class Address(Record):
     """Where the servers are, and how to connect to them."""
 
     mode: Mode
-    hosts: tuple[tuple[str, int], ...]
+    hosts: tuple[HostPort, ...]
     username: str | None = None
     password: str | None = None
     database: int = 0
@@ -68,21 +68,15 @@ class Address(Record):
     sentinel_password: str | None = None
     shown: str = ""
 
-    def connect_async(self) -> Any:  # noqa: ANN401 - a client of one of three kinds
-        """Return a client for an event loop. It repeats no call: `Connection` does."""
-        options = self._options() | {"retry": AsyncRetry(NoBackoff(), 0)}
-        match self.mode:
-            case "single":
-                host, port = self.hosts[0]
-                return redis.asyncio.Redis(host=host, port=port, db=self.database, max_connections=64, **options)
-            case "sentinel":
-                sentinels = Sentinels(list(self.hosts), sentinel_kwargs=self._to_sentinels(options))  # type: ignore[no-untyped-call]  # the driver's
-                return sentinels.connect(self.service, tls=options.pop("ssl"), db=self.database, **options)
-            case "cluster":
-                nodes = [redis.asyncio.cluster.ClusterNode(*host) for host in self.hosts]
-                return _without_redirects(redis.asyncio.RedisCluster(startup_nodes=nodes, **options))
+    def client_for(self, host: str, port: int) -> redis.asyncio.Redis:
+        """Return a client of one server, for an event loop; `Node` uses it to make connections and read replies."""
+        return redis.asyncio.Redis(host=host, port=port, db=self.database, **self._options_of_loops())
 
-    def connect(self, primary: tuple[str, int] | None = None) -> Any:  # noqa: ANN401 - as above
+    def client_for_sentinel(self, host: str, port: int) -> redis.asyncio.Redis:
+        """Return the same for a Sentinel."""
+        return redis.asyncio.Redis(host=host, port=port, **self._to_sentinels(self._options_of_loops()))
+
+    def connect(self, primary: HostPort | None = None) -> Any:  # noqa: ANN401 - a client of one of three kinds
         """Return a client for threads; of the primary, if the Sentinels have named it already."""
         options = self._options() | {"retry": Retry(NoBackoff(), 0)}
         match self.mode:
@@ -90,11 +84,14 @@ class Address(Record):
                 host, port = primary or self.hosts[0]
                 return redis.Redis(host=host, port=port, db=self.database, **options)
             case "sentinel":
-                sentinels = redis.sentinel.Sentinel(list(self.hosts), sentinel_kwargs=self._to_sentinels(options))  # type: ignore[no-untyped-call]  # as above
+                sentinels = redis.sentinel.Sentinel(list(self.hosts), sentinel_kwargs=self._to_sentinels(options))  # type: ignore[no-untyped-call]  # the driver's
                 return sentinels.master_for(self.service, db=self.database, **options)  # type: ignore[no-untyped-call]  # as above
             case "cluster":
                 nodes = [redis.cluster.ClusterNode(*host) for host in self.hosts]  # type: ignore[no-untyped-call]  # as above
-                return _without_redirects(redis.RedisCluster(startup_nodes=nodes, **options))
+                client = redis.RedisCluster(startup_nodes=nodes, **options)
+                # No redirect is followed before the call is repeated: see `ClusterServers`.
+                client.RedisClusterRequestTTL = 1
+                return client
 
     def _options(self) -> dict[str, Any]:
         return {
@@ -107,18 +104,12 @@ class Address(Record):
             "protocol": 2,
         }
 
+    def _options_of_loops(self) -> dict[str, Any]:
+        """Return options of a client that repeats no call and bounds none: `Connection` and `Node` do."""
+        return self._options() | {"retry": AsyncRetry(NoBackoff(), 0), "socket_timeout": None}
+
     def _to_sentinels(self, options: dict[str, Any]) -> dict[str, Any]:
         return options | {"username": self.sentinel_username, "password": self.sentinel_password}
-
-
-def _without_redirects(client: Any) -> Any:  # noqa: ANN401 - for an event loop or for threads
-    """Keep a client of a Cluster from following a redirect before the call is repeated.
-
-    While a slot is moved, its old node redirects calls for a key that it does not have. A script declares its hash tag
-    alone, so all scripts would be redirected, and start the partition anew on the node that is to receive it.
-    """
-    client.RedisClusterRequestTTL = 1
-    return client
 
 
 def address_of(url: str) -> Address:
@@ -176,7 +167,7 @@ def address_of(url: str) -> Address:
     )
 
 
-def _host(text: str, port: int) -> tuple[str, int]:
+def _host(text: str, port: int) -> HostPort:
     parts = urlsplit(f"//{text}")
     if not parts.hostname:
         raise ValueError(text)

@@ -2,47 +2,42 @@
 
 import contextlib
 import time
-from typing import Any
 
 from redis import exceptions as redis_errors
 
-from reprieve.stores.redis.replica_ack import node_of
+from reprieve.stores.redis.node import Node
 from reprieve.stores.redis.server_checks import require_safe, server_of
+from reprieve.stores.redis.servers import Servers
 from reprieve.stores.redis.topology import Topology
 
 _SETTINGS = ("appendfsync", "min-replicas-*")
 
 
 class Admission:
-    """Checks the servers that one client uses."""
+    """Checks the servers that one event loop uses."""
 
-    def __init__(self, client: Any, topology: Topology) -> None:  # noqa: ANN401 - a client of one of several kinds
-        """Take the client, and what the process knows of its servers."""
-        self._client = client
+    def __init__(self, servers: Servers, topology: Topology) -> None:
+        """Take the servers, and what the process knows of them."""
+        self._servers = servers
         self._topology = topology
 
     async def check_primaries(self) -> int:
         """Check every primary; return how many there are. Raises `UnsafeStore` for one that would lose jobs."""
-        if self._topology.address.mode != "cluster":
-            await self.check_again(self._topology.tag(0))
-            return 1
-        await self._client.initialize()
-        primaries = self._client.get_primaries()
+        primaries = await self._servers.primaries()
         for node in primaries:
-            await self._check({"target_nodes": [node]})
-            self._topology.note_checked(node.name, time.monotonic())
+            await self.check_again(node)
         return len(primaries)
 
-    async def check_again(self, tag: str) -> None:
-        """Check the server that has a hash tag, unless that was done a short while ago."""
-        now, node = time.monotonic(), node_of(self._client, tag)
+    async def check_again(self, node: Node) -> None:
+        """Check a server, unless that was done a short while ago."""
+        now = time.monotonic()
         if not self._topology.is_checked(node.name, now):
-            await self._check(node.target)
-            self._topology.note_checked(node_of(self._client, tag).name, now)
+            await self._check(node)
+            self._topology.note_checked(node.name, now)
 
-    async def _check(self, target: dict[str, Any]) -> None:
+    async def _check(self, node: Node) -> None:
         config: dict[str, str] = {}
-        info = await self._client.info(**target)
+        info = await node.execute("INFO")
         if info.get("loading"):
             # While a server reads its append-only file, INFO says that it has none.
             message = "LOADING the server still reads its data from disk"
@@ -50,9 +45,10 @@ class Admission:
         # The user may lack the right to read settings; only strict durability needs it.
         with contextlib.suppress(redis_errors.ResponseError):
             for pattern in _SETTINGS[: 2 if self._topology.address.min_replicas else 1]:
-                config |= await self._client.config_get(pattern, **target)
+                config |= await node.execute("CONFIG GET", pattern)
         server = server_of(info, config)
         if self._topology.is_admitted and server.role != "master":
+            self._servers.mark_stale()
             message = "READONLY the server has become a replica"
             raise redis_errors.ReadOnlyError(message)
         require_safe(server, self._topology.address, self._topology.durability)

@@ -11,9 +11,9 @@ import redis
 from redis import exceptions as redis_errors
 
 from reprieve.errors import StoreClosed
-from reprieve.stores.redis.connection import MAX_PAUSE_SECONDS, MIN_PAUSE_SECONDS, Argument, Connection
+from reprieve.stores.redis.connection import MAX_PAUSE_SECONDS, MIN_PAUSE_SECONDS, Connection
 from reprieve.stores.redis.error_mapping import DRIVER_ERRORS, closed_as_broken, is_transient, map_error
-from reprieve.stores.redis.replica_ack import node_of
+from reprieve.stores.redis.node import Argument, node_name
 from reprieve.stores.redis.scripts import Script, script
 from reprieve.stores.redis.sentinels import Primary
 from reprieve.stores.redis.topology import Topology
@@ -38,6 +38,7 @@ class Connections:
         self._connecting = threading.Lock()
         self._single: Any = None
         """The connection for single calls."""
+        self._single_name = node_name(*topology.address.hosts[0])
         self._single_call = threading.Lock()
         self._is_closed = False
 
@@ -52,22 +53,8 @@ class Connections:
 
     async def time(self) -> int:
         """Return the time of the first partition's server, in microseconds since 1970; not repeated on failure."""
-        connection = self.current()
-        if self.topology.address.mode == "cluster":
-            # The loop's client of a Cluster leaks connections when a node dies under two calls at once.
-            seconds, microseconds = await asyncio.to_thread(self._time)
-        else:
-            seconds, microseconds = await connection.time()
-        return int(seconds) * 1_000_000 + int(microseconds)
-
-    def _time(self) -> tuple[int, int]:
-        self.require_open()
-        try:
-            client: Any = self._shared_client()
-            found: tuple[int, int] = client.time(**node_of(client, self.topology.tag(0)).target)
-        except DRIVER_ERRORS as error:
-            raise map_error(error, self.topology.address.shown) from error
-        return found
+        seconds, microseconds = await self.current().time()
+        return seconds * 1_000_000 + microseconds
 
     def read(self, name: str, tag: str, *arguments: Argument) -> Any:  # noqa: ANN401 - as the script replies
         """Run a script that only reads, in a thread."""
@@ -87,7 +74,7 @@ class Connections:
         self.require_open()
         topology, now = self.topology, time.monotonic()
         is_simple = topology.is_admitted and topology.address.mode == "single" and topology.durability != "strict"
-        if not is_simple or now >= topology.partitions_until or not topology.is_checked("", now):
+        if not is_simple or now >= topology.partitions_until or not topology.is_checked(self._single_name, now):
             return None
         if not self._single_call.acquire(blocking=False):
             return None
@@ -118,8 +105,7 @@ class Connections:
         while True:
             try:
                 client, primary = self._shared_client(), self.topology.primary
-                with closed_as_broken():
-                    found = call(client)
+                found = self._call(client, call)
                 if self.topology.primary == primary:
                     return found
                 continue  # the server was deposed meanwhile, and may not know the latest
@@ -129,16 +115,29 @@ class Connections:
             time.sleep(pause)  # noqa: TID251 - in a thread of its own
             pause = min(2 * pause, MAX_PAUSE_SECONDS)
 
+    def _call(self, client: Client, call: Callable[[Client], Any]) -> Any:  # noqa: ANN401 - as above
+        try:
+            with closed_as_broken():
+                return call(client)
+        finally:
+            if self._is_closed:
+                # The call may have connected after `close`.
+                client.close()
+
     def _shared_client(self) -> Client:
         """Return the client that all threads share; that of a Cluster connects when it is made."""
         primary = self.topology.primary
         with self._connecting:
+            self.require_open()
             if self._client is None or primary != self._primary:
                 if self._client is not None:
                     # Threads that wait for a reply of the deposed server get an error, and call the new one.
                     self._client.close()
                 self._client = self.topology.address.connect(primary and primary.address)
                 self._primary = primary
+                if self._is_closed:
+                    self._client.close()
+            self.require_open()
             return self._client
 
     async def close(self) -> None:
@@ -147,7 +146,7 @@ class Connections:
         connection = self._loops.pop(asyncio.get_running_loop(), None)
         if connection is not None:
             await connection.close()
-        for other in self._loops.values():
+        for other in list(self._loops.values()):
             other.close_from_outside()
         if self._single is not None:
             # A thread that waits for its reply gets an error, and repeats the call on an event loop.

@@ -31,7 +31,7 @@ _CLOSED = ("'NoneType' object has no attribute", "'NoneType' object is not calla
 def closed_as_broken() -> Iterator[None]:
     """Raise the driver's `ConnectionError` for a connection that was closed while the call began to use it.
 
-    When a call fails, the driver of a Cluster closes connections to its node that other calls may have just been given.
+    A store that is closed, and a primary that was deposed, close connections under calls that use them.
     """
     try:
         yield
@@ -44,6 +44,8 @@ def closed_as_broken() -> Iterator[None]:
 _FULL = "the server is full; a part of this call may be stored, and it can be repeated with the same ids"
 
 _REFUSED = "the server does not take this user and password; check those in the URL"
+
+_MOVING = "the slot of this partition is being moved to another node, or has just been"
 
 _IN_SCRIPT = re.compile(r"^(?:ERR )?Error running script \(call to \w+\): (?:@?user_script:\s?\d+: )*-?")
 """What Redis 6.2 puts before the text of an error inside a script."""
@@ -69,9 +71,11 @@ _WORDS: tuple[tuple[str, type[StoreError], str], ...] = (
 
 _PHRASES: tuple[tuple[str, type[StoreError], str], ...] = (
     ("luster mode is not enabled", ForeignStore, "this is a single server; name it as redis://"),
-    ("TTL exhausted", StoreError, "the slot of this partition is being moved to another node, or has just been"),
+    ("luster support disabled", ForeignStore, "this is a single server; name it as redis://"),
+    ("TTL exhausted", StoreError, _MOVING),
+    ("redirected: ", StoreError, _MOVING),
 )
-"""Phrases in errors of the Cluster driver, what the error becomes, and what it means."""
+"""Phrases in errors of a Cluster, of its driver or of ours, what the error becomes, and what it means."""
 
 _KINDS: tuple[tuple[type[Exception], type[StoreError], str], ...] = (
     (redis_errors.OutOfMemoryError, StoreFull, _FULL),

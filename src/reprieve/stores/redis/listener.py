@@ -9,6 +9,7 @@ from collections.abc import Collection
 from typing import Any, TypeAlias
 
 from reprieve.stores.redis.error_mapping import DRIVER_ERRORS, closed_as_broken
+from reprieve.stores.redis.servers import Servers
 
 StreamId: TypeAlias = tuple[int, int]
 """The id of a stream entry: milliseconds and a number."""
@@ -38,9 +39,9 @@ def parse_stream_id(text: bytes | str) -> StreamId:
 class Listener:
     """Reads the notifications of one partition, from the first wait until it is closed."""
 
-    def __init__(self, client: Any, key: str) -> None:  # noqa: ANN401 - a client of one of several kinds
-        """Take a client, of which the listener uses one connection, and the stream's key."""
-        self._client = client
+    def __init__(self, servers: Servers, key: str) -> None:
+        """Take the servers, to one of which the listener uses a connection, and the stream's key."""
+        self._servers = servers
         self._key = key
         self._last: StreamId | None = None
         self._notified: dict[str, StreamId] = {}
@@ -88,24 +89,21 @@ class Listener:
                 self._wake()
                 await asyncio.sleep(_RETRY_SECONDS)
                 continue
-            self._take(_entries(found))
+            self._take(_notifications(found))
 
-    async def _read(self) -> Any:  # noqa: ANN401 - the shape depends on client and protocol
-        # A client of a Cluster that does not know the slots yet asks any node, and would be redirected.
-        await self._client.initialize()
+    async def _read(self) -> Any:  # noqa: ANN401 - as the driver reads it
+        node = await self._servers.node_of(self._key)
         if self._last is None:
-            last = await self._client.execute_command("XREVRANGE", self._key, "+", "-", "COUNT", 1)
+            last = await node.execute("XREVRANGE", self._key, "+", "-", "COUNT", 1)
             self._last = parse_stream_id(last[0][0]) if last else (0, 0)
         after = f"{self._last[0]}-{self._last[1]}"
-        return await self._client.execute_command(
-            "XREAD", "COUNT", MAX_NOTIFICATIONS, "BLOCK", _BLOCK_MS, "STREAMS", self._key, after
-        )
+        return await node.block("XREAD", "COUNT", MAX_NOTIFICATIONS, "BLOCK", _BLOCK_MS, "STREAMS", self._key, after)
 
-    def _take(self, entries: list[tuple[bytes, list[bytes]]]) -> None:
-        for text, fields in entries:
-            self._last = parse_stream_id(text)
-            self._note(fields[1].decode(), self._last)
-        if len(entries) >= MAX_NOTIFICATIONS and self._last is not None:
+    def _take(self, notifications: list[tuple[StreamId, str]]) -> None:
+        for stream_id, queue in notifications:
+            self._last = stream_id
+            self._note(queue, stream_id)
+        if len(notifications) >= MAX_NOTIFICATIONS and self._last is not None:
             self._note(EVERY_QUEUE, self._last)
 
     def _note(self, queue: str, stream_id: StreamId) -> None:
@@ -121,22 +119,17 @@ class Listener:
         self._is_closed = True
         task, self._task = self._task, None
         while task is not None and not task.done():
-            # The client may swallow a cancel and go on reading: before Python 3.12 `wait_for` does so when the cancel
-            # comes together with the result.
+            # A cancel may be swallowed, and the task go on reading: before Python 3.12 `wait_for` does so when the
+            # cancel comes together with the result.
             task.cancel()
             await asyncio.wait({task}, timeout=_CANCEL_SECONDS)
 
 
-def _entries(found: Any) -> list[tuple[bytes, list[bytes]]]:  # noqa: ANN401 - the shape depends on client and protocol
-    """Return id and fields of each entry that XREAD found."""
-    if not found:
-        return []
-    streams = list(found.values()) if isinstance(found, dict) else [stream[1] for stream in found]
-    entries: list[tuple[bytes, list[bytes]]] = []
-    for stream in streams:
-        for item in stream:
-            for entry in item if item and isinstance(item[0], list | tuple) else [item]:
-                fields = entry[1]
-                flat = [part for pair in fields.items() for part in pair] if isinstance(fields, dict) else list(fields)
-                entries.append((entry[0], flat))
-    return entries
+def _notifications(found: Any) -> list[tuple[StreamId, str]]:  # noqa: ANN401 - as the driver reads it
+    """Return the id and the queue of each notification that XREAD found."""
+    return [
+        (parse_stream_id(text), queue.decode())
+        for _, entries in found or ()
+        for text, fields in entries
+        for queue in fields.values()
+    ]

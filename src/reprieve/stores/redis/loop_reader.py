@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from reprieve.stores.redis.connection import Argument, Connection
+from reprieve.stores.redis.connection import Connection
+from reprieve.stores.redis.node import Argument
 
 
 class LoopReader:
@@ -19,9 +20,9 @@ class LoopReader:
         """Run a script that only reads."""
         return self._wait(self._connection.run(name, tag, *arguments))
 
-    def command(self, *parts: Argument) -> Any:  # noqa: ANN401 - as the server replies
+    def command(self, name: str, key: str, *arguments: Argument) -> Any:  # noqa: ANN401 - as the server replies
         """Run a command that only reads."""
-        return self._wait(self._connection.command(*parts))
+        return self._wait(self._connection.command(name, key, *arguments))
 
     def _wait(self, work: Coroutine[Any, Any, Any]) -> Any:  # noqa: ANN401 - as above
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()

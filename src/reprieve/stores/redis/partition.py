@@ -28,11 +28,11 @@ from reprieve.stores.protocol import (
 )
 from reprieve.stores.record import pack_cancel_request
 from reprieve.stores.redis import enqueue, limit_updates, settle
-from reprieve.stores.redis.connection import Argument
 from reprieve.stores.redis.connections import Connections
 from reprieve.stores.redis.enqueue import MAX_JOBS_PER_CALL, RelayReceipt
 from reprieve.stores.redis.limit_updates import Overtaken, WantedState
 from reprieve.stores.redis.listener import StreamId
+from reprieve.stores.redis.node import Argument
 from reprieve.stores.redis.partition_reads import PartitionReads
 from reprieve.stores.redis.partitioned_claim import MAX_CALLS_PER_CLAIM
 from reprieve.stores.redis.replies import ClaimReply, HeldJob, StoredJob, pairs, read_claim, rows

@@ -9,10 +9,10 @@ from reprieve.stores import search
 from reprieve.stores.event_record import readable_events
 from reprieve.stores.protocol import Entry, Filter, LimitState, Page, Subject, Tally
 from reprieve.stores.redis import limit_states, replies
-from reprieve.stores.redis.connection import Argument
 from reprieve.stores.redis.connections import Connections
 from reprieve.stores.redis.find import SHAPES, PartitionSearch
 from reprieve.stores.redis.loop_reader import LoopReader
+from reprieve.stores.redis.node import Argument
 from reprieve.stores.redis.records import unpack_event
 
 

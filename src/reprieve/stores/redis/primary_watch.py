@@ -5,15 +5,14 @@ know it. What it acknowledges then is lost, so a client leaves it as soon as the
 """
 
 import asyncio
-import contextlib
 import math
 import time
-from typing import Any
 
 import structlog
+from redis import exceptions as redis_errors
 
-from reprieve.stores.redis.error_mapping import DRIVER_ERRORS
-from reprieve.stores.redis.sentinels import Sentinels, choose
+from reprieve.stores.redis.node import Node, node_name
+from reprieve.stores.redis.sentinels import Primary, ask, choose
 from reprieve.stores.redis.topology import Topology
 
 ASK_SECONDS = 0.5
@@ -29,21 +28,39 @@ log = structlog.get_logger("reprieve")
 
 
 class PrimaryWatch:
-    """Asks the Sentinels while a client is used, and disconnects it from a primary that was deposed."""
+    """The primary that Sentinels name, and its connections, which are closed as soon as it is deposed."""
 
-    def __init__(self, client: Any, topology: Topology) -> None:  # noqa: ANN401 - a client of Sentinels
-        """Take the client; the primary is noted in the topology, for all connections of the process."""
-        self._pool = client.connection_pool
-        self._sentinels: Sentinels = self._pool.sentinel_manager
+    def __init__(self, topology: Topology) -> None:
+        """Take the address; the primary is noted in the topology, for all connections of the process."""
+        address = topology.address
+        self._sentinels = [Node(address.client_for_sentinel(*host), node_name(*host)) for host in address.hosts]
         self._topology = topology
+        self._node: Node | None = None
         self._asked_at = self._used_at = -math.inf
         self._asking = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
+        self._is_closed = False
 
-    async def ensure_asked(self) -> None:
-        """Return when the Sentinels have been asked within the last second, and the client uses the right server."""
+    async def node_of(self, key: str) -> Node:  # noqa: ARG002 - the primary has them all
+        """Return the primary, as the Sentinels have named it within the last second."""
+        await self.ensure_primary()
+        if self._node is None:
+            message = f"no Sentinel names the primary of {self._topology.address.service!r}"
+            raise redis_errors.ConnectionError(message)
+        return self._node
+
+    async def primaries(self) -> list[Node]:
+        """Return the primary."""
+        return [await self.node_of("")]
+
+    def mark_stale(self) -> None:
+        """Ask the Sentinels again before the next call."""
+        self._asked_at = -math.inf
+
+    async def ensure_primary(self) -> None:
+        """Return when the Sentinels have been asked within the last second, and the right server is used."""
         self._used_at = time.monotonic()
-        if self._task is None or self._task.done():
+        if not self._is_closed and (self._task is None or self._task.done()):
             self._task = asyncio.create_task(self._watch())
         if not self._is_fresh():
             async with self._asking:
@@ -51,7 +68,7 @@ class PrimaryWatch:
                     await self._ask()
 
     def _is_fresh(self) -> bool:
-        return self._sentinels.primary is not None and time.monotonic() < self._asked_at + MAX_AGE_SECONDS
+        return self._node is not None and time.monotonic() < self._asked_at + MAX_AGE_SECONDS
 
     async def _watch(self) -> None:
         while time.monotonic() < self._used_at + MAX_UNUSED_SECONDS:
@@ -61,23 +78,27 @@ class PrimaryWatch:
 
     async def _ask(self) -> None:
         began = time.monotonic()
-        replies = await self._sentinels.ask(self._topology.address.service)
-        primary = choose(replies, self._topology.primary, len(self._sentinels.sentinels))
+        replies = await ask(self._sentinels, self._topology.address.service)
+        primary = choose(replies, self._topology.primary, len(self._sentinels))
         self._asked_at, self._topology.primary = began, primary
-        if primary is None or primary.address == self._sentinels.primary:
+        if primary is not None and not self._is_closed:
+            await self._use(primary)
+
+    async def _use(self, primary: Primary) -> None:
+        name, deposed = node_name(*primary.address), self._node
+        if deposed is not None and deposed.name == name:
             return
-        is_first, self._sentinels.primary = self._sentinels.primary is None, primary.address
-        if not is_first:
-            log.warning("another server is the primary", primary=f"{primary.host}:{primary.port}")
+        self._node = Node(self._topology.address.client_for(*primary.address), name)
+        if deposed is not None:
+            log.warning("another server is the primary", primary=name)
             # Calls that wait for a reply of the old one fail, and are repeated on the new one.
-            self._pool.master_address = primary.address
-            with contextlib.suppress(*DRIVER_ERRORS):
-                await self._pool.disconnect(inuse_connections=True)
+            await deposed.close()
 
     async def close(self) -> None:
-        """Ask no more."""
+        """Ask no more, and close all connections; calls under way fail."""
+        self._is_closed = True
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        for sentinel in self._sentinels.sentinels:
-            await sentinel.aclose()
+        nodes = [*self._sentinels, *([] if self._node is None else [self._node])]
+        await asyncio.gather(*(node.close() for node in nodes))

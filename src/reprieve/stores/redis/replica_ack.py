@@ -5,58 +5,35 @@ nothing is waited for. But where Sentinels or a Cluster promote replicas, a serv
 replicas may have lost it, and one of them may be the primary by now.
 """
 
-from typing import Any, NamedTuple
-
 from redis.exceptions import TimeoutError as RedisTimeout
+
+from reprieve.stores.redis.node import Argument, Node
 
 _ACK_TIMEOUT_MS = 1_000
 """How long a replica may take to acknowledge."""
 
 
-class NodeRef(NamedTuple):
-    """The server that has a hash tag now, and the arguments that send a command to it alone."""
-
-    name: str
-    target: dict[str, Any]
-
-    @property
-    def is_cluster_node(self) -> bool:
-        """Whether the server is one of a Cluster."""
-        return bool(self.target)
-
-
-def node_of(client: Any, tag: str) -> NodeRef:  # noqa: ANN401 - a client of one of several kinds
-    """Return the server that has a hash tag, as far as the client knows."""
-    if hasattr(client, "get_node_from_key"):
-        node = client.get_node_from_key(tag)
-        return NodeRef(node.name, {"target_nodes": [node]})
-    return NodeRef(str(getattr(client.connection_pool, "master_address", "")), {})
-
-
 class ReplicaAck:
-    """Waits for the replicas of the servers that one client uses."""
+    """Waits for the replicas of the servers that one event loop uses."""
 
-    def __init__(self, client: Any, *, is_promoted: bool) -> None:  # noqa: ANN401 - as above
-        """Take the client, and whether Sentinels or a Cluster promote replicas."""
-        self._client = client
+    def __init__(self, *, is_promoted: bool) -> None:
+        """Take whether Sentinels or a Cluster promote replicas."""
         self._is_promoted = is_promoted
         self._replicated: set[str] = set()
         """Servers that had replicas when they were asked last; ever, if replicas are promoted."""
 
-    async def wait(self, tag: str) -> None:
-        """Wait until a replica, if there is one, has everything that was written under a hash tag.
+    async def wait(self, node: Node) -> None:
+        """Wait until a replica, if there is one, has everything that a server has written.
 
         Raises the driver's timeout error otherwise: the call can be repeated.
         """
         while True:
-            node = node_of(self._client, tag)
             was_replicated = node.name in self._replicated
-            pipeline = self._client.pipeline() if node.is_cluster_node else self._client.pipeline(transaction=False)
-            # WAIT covers what the server had written by the last command of the same connection, on any connection.
-            pipeline.execute_command("ROLE", **node.target)
+            commands: list[tuple[Argument, ...]] = [("ROLE",)]
             if was_replicated:
-                pipeline.execute_command("WAIT", 1, _ACK_TIMEOUT_MS, **node.target)
-            (role, _, replicas), *acknowledged = await pipeline.execute()
+                # WAIT covers what the server had written by the last command of the same connection, on any connection.
+                commands.append(("WAIT", 1, _ACK_TIMEOUT_MS))
+            (role, _, replicas), *acknowledged = await node.execute_together(*commands)
             if role != b"master":
                 message = "the server has become a replica"
                 raise RedisTimeout(message)

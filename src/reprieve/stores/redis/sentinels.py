@@ -2,17 +2,12 @@
 
 import asyncio
 from collections import Counter
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from redis.asyncio.sentinel import (
-    MasterNotFoundError,
-    Sentinel,
-    SentinelManagedConnection,
-    SentinelManagedSSLConnection,
-)
-from redis.exceptions import ConnectionError as RedisConnectionError
-
+from reprieve.stores.redis.address import HostPort
 from reprieve.stores.redis.error_mapping import DRIVER_ERRORS, closed_as_broken
+from reprieve.stores.redis.node import Node
 
 MAX_REPLY_SECONDS = 0.4
 """How long Sentinels may take to reply."""
@@ -27,67 +22,33 @@ class Primary(NamedTuple):
     """Counts the failovers of the service."""
 
     @property
-    def address(self) -> tuple[str, int]:
+    def address(self) -> HostPort:
         """Where to connect to."""
         return self.host, self.port
 
 
-class _ToPrimary(SentinelManagedConnection):
-    """A connection that is not made to a server which was deposed meanwhile."""
+async def ask(sentinels: Sequence[Node], service: str) -> list[Primary]:
+    """Return the primary as each Sentinel knows it; those that do not reply in time are left out.
 
-    async def connect_to(self, address: tuple[str, int]) -> None:
-        await super().connect_to(address)  # type: ignore[no-untyped-call]  # the driver's
-        if self.connection_pool.sentinel_manager.primary not in (address, None):
-            await self.disconnect()
-            message = "another server became the primary while this connection was made"
-            raise RedisConnectionError(message)
-
-
-class _ToPrimaryWithTls(_ToPrimary, SentinelManagedSSLConnection):
-    """The same with TLS."""
-
-
-class Sentinels(Sentinel):
-    """All Sentinels of a service, each of which is asked: one that is cut off still names the old primary."""
-
-    primary: tuple[str, int] | None = None
-    """The primary that new connections lead to; None: the one that the Sentinels name then."""
-
-    def connect(self, service_name: str, *, tls: bool, **options: Any) -> Any:  # noqa: ANN401 - options of the driver, and its client
-        """Return a client of the primary of a service."""
-        connection = _ToPrimaryWithTls if tls else _ToPrimary
-        return self.master_for(service_name, connection_class=connection, **options)
-
-    async def discover_master(self, service_name: str) -> tuple[str, int]:
-        """Return the address of the primary."""
-        if self.primary is not None:
-            return self.primary
-        found = choose(await self.ask(service_name), None, len(self.sentinels))
-        if found is None:
-            message = f"no Sentinel names the primary of {service_name!r}"
-            raise MasterNotFoundError(message)
-        return found.address
-
-    async def ask(self, service_name: str) -> list[Primary]:
-        """Return the primary as each Sentinel knows it; those that do not reply in time are left out."""
-        asking = [asyncio.ensure_future(_ask(sentinel, service_name)) for sentinel in self.sentinels]
-        try:
-            done, _ = await asyncio.wait(asking, timeout=MAX_REPLY_SECONDS)
-        finally:
-            for task in asking:
-                task.cancel()
-            await asyncio.gather(*asking, return_exceptions=True)
-        return [found for task in done if (found := task.result()) is not None]
+    All of them are asked: one that is cut off still names the old primary.
+    """
+    asking = [asyncio.ensure_future(_ask(sentinel, service)) for sentinel in sentinels]
+    try:
+        done, _ = await asyncio.wait(asking, timeout=MAX_REPLY_SECONDS)
+    finally:
+        for task in asking:
+            task.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
+    return [found for task in done if (found := task.result()) is not None]
 
 
-async def _ask(sentinel: Any, service_name: str) -> Primary | None:  # noqa: ANN401 - a client
+async def _ask(sentinel: Node, service: str) -> Primary | None:
     # Both replies are of the same moment: a Sentinel carries out together what was sent together.
-    pipeline = sentinel.pipeline(transaction=False)
-    pipeline.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", service_name)
-    pipeline.execute_command("SENTINEL", "MASTER", service_name)
     try:
         with closed_as_broken():
-            address, state = await pipeline.execute()
+            address, state = await sentinel.execute_together(
+                ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", service), ("SENTINEL", "MASTER", service)
+            )
     except DRIVER_ERRORS:
         return None
     if not address:

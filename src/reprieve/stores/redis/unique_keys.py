@@ -14,9 +14,9 @@ from reprieve.core.job import Job
 from reprieve.errors import StoreLocked
 from reprieve.stores.record import key_of
 from reprieve.stores.redis.bounded_gather import bounded_gather
-from reprieve.stores.redis.connection import Argument
 from reprieve.stores.redis.connections import Connections
 from reprieve.stores.redis.enqueue import kept_until
+from reprieve.stores.redis.node import Argument
 from reprieve.stores.redis.partition import STORED, UNKNOWN
 from reprieve.stores.redis.replies import DoubtfulKey, KeyHolder, rows
 

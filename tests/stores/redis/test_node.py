@@ -1,9 +1,10 @@
-"""Scripts have connections of their own on a single server; one that has gone costs a repeat and no more."""
+"""A node: its connections have one call at a time; one that has gone costs a repeat and no more."""
 
 import asyncio
 
 from reprieve.stores.protocol import Filter
 from reprieve.stores.redis import RedisStore
+from reprieve.stores.redis.node import MAX_CONNECTIONS
 from reprieve.testing.conformance.stage import START, new_job
 from tests.servers import redis as servers
 
@@ -33,4 +34,14 @@ async def test_cancelled_call_leaves_no_reply_to_the_next_one(redis_url: str) ->
             job = new_job(store)
             assert await store.enqueue([job], START) == [job.id]
     finally:
+        await store.close()
+
+
+async def test_many_concurrent_calls_share_some_connections() -> None:
+    with servers.own() as server, server.client() as client:
+        store = RedisStore(server.url)
+        await store.enqueue([new_job(store)], START)
+        job = new_job(store)
+        assert set(await asyncio.gather(*(store.result(job.id) for _ in range(500)))) == {None}
+        assert len(client.client_list()) <= MAX_CONNECTIONS + 1
         await store.close()
