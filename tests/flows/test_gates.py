@@ -18,15 +18,14 @@ from reprieve.core.verdict import Verdict
 from reprieve.errors import StoreError
 from reprieve.stores.gates import GATE_PREFIX, open_gate, read_gate, write_gate
 from reprieve.stores.open import open_store
-from reprieve.stores.protocol import Entry, EntryChanges, Filter, Heartbeat, Store
+from reprieve.stores.protocol import Entry, EntryChanges, Filter, Store
 from reprieve.testing import FakeClock
 from reprieve.testing.fault import MEMORY, Fault, FaultyStore
 from reprieve.worker import gate_view, gates
 from reprieve.worker.gates import Gates
-from reprieve.worker.isolation import Processes
 from reprieve.worker.prefetch import MAX_PREFETCHED_JOBS
 from reprieve.worker.supervised_loop import supervised_loops
-from reprieve.worker.worker import Worker
+from tests.flows.working import working
 
 OK = Succeeded()
 REFUSED = Failed(failure=read("no"), verdict=Verdict(kind="transient", scope="dependency", code="connect"))
@@ -530,22 +529,6 @@ async def test_several_gates_are_written_at_once_and_one_that_fails_stops_no_oth
 
 
 # jobs behind a gate
-
-
-@asynccontextmanager
-async def working(app: Reprieve, slots: int) -> AsyncGenerator[Worker]:
-    """Let a worker work in this process."""
-    heartbeat = Heartbeat(session="one", now=app.clock.now(), lease=600.0, slots=slots, is_new=True)
-    await app.store.heartbeat(heartbeat)
-    processes = Processes()
-    worker = Worker(app, "one", slots=slots, isolation=processes)
-    running = asyncio.create_task(worker.run())
-    try:
-        yield worker
-    finally:
-        worker.stop_now()
-        await running
-        await processes.close()
 
 
 async def leases(store: Store, ids: Sequence[str]) -> list[int]:

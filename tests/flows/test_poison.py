@@ -1,26 +1,35 @@
 """Jobs that cannot be run: those that take their process down, and those that cannot be decoded."""
 
+from pathlib import Path
+
 from msgspec.structs import replace
 
 from reprieve.clock import ticks
-from tests.flows.fleet import SOON, Stage, calls, flow
+from tests.flows.fleet import SOON, Stage, Terms, calls, flow, on_all_terms, play
+from tests.flows.ground import Grounds
 from tests.flows.workload import add, die, die_apart, nap
 
 
-@flow
-async def test_a_job_that_kills_its_worker_dies_after_three_runs_and_alone(stage: Stage) -> None:
-    tree = stage.hire(processes=2, slots=20)
-    await stage.until(lambda: len(tree.children()) == 2, "both children are there")
-    enqueued = ticks()
-    poison, *healthy = await stage.enqueue(die.call(), *calls(nap, 10, 0.1))
-    others = await stage.succeeded(*healthy)
-    last_at = max(line.at for line in stage.finished(*healthy))
-    stage.figure("healthy jobs done beside a poison", last_at - enqueued, at_most=5.0 + SOON)
-    (dead,) = await stage.ended(poison)
-    assert (dead.state, dead.death, dead.crashes, dead.charged) == ("dead", "poison", 3, 0)
-    assert [line.attempt for line in stage.began(poison)] == [1, 2, 3]
-    assert {job.charged for job in others} == {0}
-    assert max(job.crashes for job in others) <= 1
+@on_all_terms
+async def test_a_job_that_kills_its_worker_dies_after_three_runs_and_alone(
+    tmp_path: Path, terms: Terms, grounds: Grounds
+) -> None:
+    async def scene(stage: Stage) -> None:
+        tree = stage.hire(processes=2, slots=20)
+        await stage.until(lambda: len(tree.children()) == 2, "both children are there")
+        enqueued = ticks()
+        poison, *healthy = await stage.enqueue(die.call(), *calls(nap, 10, 0.1))
+        others = await stage.succeeded(*healthy)
+        last_at = max(line.at for line in stage.finished(*healthy))
+        stage.figure("healthy jobs done beside a poison", last_at - enqueued, at_most=5.0 + SOON)
+        (dead,) = await stage.ended(poison)
+        assert (dead.state, dead.death, dead.crashes, dead.charged) == ("dead", "poison", 3, 0)
+        assert [line.attempt for line in stage.began(poison)] == [1, 2, 3]
+        assert {job.charged for job in others} == {0}
+        assert max(job.crashes for job in others) <= 1
+
+    # One at a time: every healthy job was lost with the poison, and then starts a process of its own.
+    await play(scene, tmp_path, replace(terms, at_once=1), grounds)
 
 
 @flow

@@ -4,13 +4,17 @@ import asyncio
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 
 import psycopg
 import redis
 
-from reprieve.stores.protocol import Filter
+from reprieve import Reprieve
+from reprieve.stores.protocol import Claim, Claimed, Filter, Store
+from reprieve.testing import FaultyStore
 from tests.flows.fleet import PATIENCE, Stage, calls, flow
 from tests.flows.ground import File, Ground, Keys, Schema
+from tests.flows.working import working
 from tests.flows.workload import nap, stay
 
 Restore = Callable[[], None]
@@ -141,3 +145,51 @@ async def test_an_outcome_that_a_restored_store_refuses_settles_the_new_lease(st
     assert tree.said("job leased again")
     assert len(stage.began(job_id)) == 1
     await work_on(stage, 1)
+
+
+class Late(FaultyStore):
+    """A store that makes a claim only when it is told."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.is_asked, self.may_claim = asyncio.Event(), asyncio.Event()
+        self.may_claim.set()
+
+    async def claim(self, claim: Claim) -> Claimed:
+        self.is_asked.set()
+        await self.may_claim.wait()
+        return await super().claim(claim)
+
+
+async def test_an_attempt_that_ends_while_a_claim_leases_its_job_again_is_not_repeated(tmp_path: Path) -> None:
+    path = str(tmp_path / "jobs.db")
+    app = Reprieve(f"sqlite:///{path}")
+    late = Late(app.store)
+    runs = 0
+    has_begun, may_end = asyncio.Event(), asyncio.Event()
+
+    @app.task(result_ttl="1h")
+    async def wait() -> None:
+        nonlocal runs
+        runs += 1
+        has_begun.set()
+        await may_end.wait()
+
+    async with asyncio.timeout(PATIENCE):
+        with app.override(store=late):
+            async with working(app, slots=2) as worker:
+                job = await wait.using(delay=0.5).aenqueue()
+                restore = save_file(path)
+                await has_begun.wait()
+                late.may_claim.clear()
+                late.is_asked.clear()
+                await wait.using(delay=60.0).aenqueue()
+                await late.is_asked.wait()
+                restore()
+                may_end.set()
+                while worker.parts.attempts.running:
+                    await late.behind.wait((), 0.01)
+                late.may_claim.set()
+                await job.aresult()
+    assert runs == 1
+    await app.aclose()

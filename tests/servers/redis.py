@@ -39,8 +39,13 @@ SAFE = {
 """What a server of jobs is set to, and that it does not wait for more replicas before it serves the first."""
 
 
-CLUSTERED = {"cluster-enabled": "yes", "cluster-config-file": "nodes.conf", "cluster-node-timeout": "2000"}
-"""What a server of a Cluster is set to besides."""
+CLUSTERED = {
+    "cluster-enabled": "yes",
+    "cluster-config-file": "nodes.conf",
+    "cluster-node-timeout": "2000",
+    "cluster-replica-validity-factor": "0",
+}
+"""What a server of a Cluster is set to besides. A replica that was cut off for long takes over all the same."""
 
 
 REPLICATION, WATCHING = "internal-replica", "internal-sentinel"
@@ -210,6 +215,8 @@ class Cluster:
                 self._follow(master, replica)
         for server in self.servers:
             _until(lambda server=server: self._info(server)["cluster_state"] == "ok")
+            # A master that does not know whose replica asks for its vote denies it.
+            _until(lambda server=server: self._knows_replicas(server))
         return self
 
     def _follow(self, master: Server, replica: Server) -> None:
@@ -227,6 +234,11 @@ class Cluster:
 
     def _knows_all(self, server: Server) -> bool:
         return int(self._info(server)["cluster_known_nodes"]) == len(self.servers)
+
+    def _knows_replicas(self, server: Server) -> bool:
+        with server.client() as client:
+            ranges = client.execute_command("CLUSTER", "SLOTS")
+        return sum(len(nodes) for _, _, *nodes in ranges) == len(self.servers)
 
     def place_of(self, tag: str) -> int:
         """Return the number of the master that a hash tag was first given to."""

@@ -181,12 +181,13 @@ class Worker:
 
         A store that was restored to an earlier state leases jobs again that this session runs or has just run, under no
         higher version. They are not run twice: the attempt goes on under the new lease, and an outcome that was refused
-        settles the new one. Under a higher version, the job has moved on without the attempt, which is ended first.
+        or came during this claim settles the new one. Under a higher version, the job has moved on without the attempt,
+        which is ended first.
         """
         if not claimed.jobs:
             return []
-        refused = (change for change, result in zip(changes, claimed.results, strict=True) if result == "refused")
-        versions = {change.job.id: change.version for change in refused}
+        refused = [change for change, result in zip(changes, claimed.results, strict=True) if result == "refused"]
+        versions = {change.job.id: change.version for change in refused + self._changes}
         waiting = self._prefetched.ids()
         new = []
         for job in claimed.jobs:
@@ -198,7 +199,8 @@ class Worker:
             if attempt is not None:
                 attempt.job = job
             elif job.version <= versions.get(job.id, -1):
-                self._settle(job, outcomes[job.id])
+                self._changes = [change for change in self._changes if change.job.id != job.id]
+                self._settle(job, self._outcomes.get(job.id) or outcomes[job.id])
             else:
                 new.append(job)
                 if job.id not in waiting:

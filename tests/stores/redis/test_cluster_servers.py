@@ -37,6 +37,9 @@ def test_servers_are_where_they_say_and_those_that_do_not_know_are_where_they_we
 
 async def test_concurrent_calls_ask_for_the_map_once() -> None:
     with servers.cluster(masters=2, slowlog_log_slower_than="0", slowlog_max_len="100000") as cluster:
+        for server in cluster.servers:
+            with server.client() as client:
+                client.slowlog_reset()
         store = RedisStore(f"{cluster.url}?partitions=4")
         await asyncio.gather(*(store.enqueue([new_job(store)], START) for _ in range(20)))
         questions = []

@@ -4,7 +4,6 @@ import asyncio
 import os
 import resource
 import sqlite3
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, closing
 from itertools import pairwise
 from pathlib import Path
@@ -19,18 +18,6 @@ from reprieve.stores.sqlite.rows import row_id
 from reprieve.testing.conformance.stage import START, Worker, new_job, new_jobs, succeed
 from tests.stores.sqlite.processes import PATIENCE, Program
 from tests.stores.sqlite.recount import complaints, stored_ids
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "jobs.db"
-
-
-@pytest.fixture
-async def store(path: Path) -> AsyncIterator[SqliteStore]:
-    store = SqliteStore(path)
-    yield store
-    await store.close()
 
 
 async def started(stack: AsyncExitStack, name: str, *arguments: object) -> Program:

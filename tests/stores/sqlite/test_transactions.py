@@ -17,11 +17,6 @@ from tests.stores.sqlite.recount import complaints, stored_ids
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "jobs.db"
-
-
-@pytest.fixture
 async def store(path: Path) -> AsyncIterator[SqliteStore]:
     store = SqliteStore(path)
     yield store
