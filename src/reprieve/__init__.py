@@ -7,8 +7,6 @@ The others have modules of their own: `reprieve.backoff`, `reprieve.errors`, `re
 
 from typing import TYPE_CHECKING
 
-from reprieve.version import __version__ as __version__
-
 if TYPE_CHECKING:
     from reprieve import backoff, errors
     from reprieve.app import Reprieve
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
     from reprieve.handle import JobHandle
     from reprieve.signals import Cancel, Fail, Retry, Snooze
     from reprieve.task import AsyncTask, Task
+    from reprieve.version import __version__ as __version__
     from reprieve.worker.middleware import Middleware, Proceed
 else:
     from importlib import import_module
@@ -56,6 +55,7 @@ else:
         "Task": "reprieve.task",
         "Verdict": "reprieve.core.verdict",
         "Window": "reprieve.core.window",
+        "__version__": "reprieve.version",
         "classify": "reprieve.core.classify",
         "current_job": "reprieve.context",
     }
