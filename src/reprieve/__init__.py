@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from reprieve.handle import JobHandle
     from reprieve.signals import Cancel, Fail, Retry, Snooze
     from reprieve.task import AsyncTask, Task
-    from reprieve.version import __version__ as __version__
     from reprieve.worker.middleware import Middleware, Proceed
+
+    __version__: str
 else:
     from importlib import import_module
 
