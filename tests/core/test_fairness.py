@@ -208,7 +208,27 @@ def test_jobs_that_are_fetched_ahead_take_none_of_the_slots_that_a_tenant_may_ho
 
 
 def test_prefetch_without_slots_still_lets_one_job_of_a_tenant_run() -> None:
-    assert picks(choice_of(tenant("a"), tenant("b"), slots=0, prefetch=1), 9) == "abab"
+    assert picks(choice_of(tenant("a"), tenant("b"), slots=0, prefetch=1), 9) == "aabb"
+
+
+@pytest.mark.parametrize(
+    ("prefetch", "expected"),
+    [(0, "abcabcabc"), (9, "abcabcabc"), (10, "aabbccaab"), (20, "aaabbbccc"), (99, "aaabbbccc")],
+)
+def test_jobs_that_are_fetched_ahead_are_picked_in_runs(prefetch: int, expected: str) -> None:
+    choice = choice_of(tenant("a"), tenant("b"), tenant("c"), slots=10, prefetch=prefetch)
+    assert picks(choice, 9) == expected
+
+
+def test_a_run_ends_where_a_tenant_has_no_room_or_no_job() -> None:
+    limited, short = tenant("a", max_running=2), tenant("b", lane(ord("b"), ready=1))
+    choice = choice_of(limited, short, tenant("c"), slots=10, prefetch=20)
+    assert picks(choice, 7) == "aabcccc"
+
+
+def test_a_run_that_began_in_an_earlier_claim_goes_on() -> None:
+    choice = choice_of(tenant("a"), tenant("b", finish=1), slots=10, prefetch=20, state=state_after("a", 2))
+    assert picks(choice, 4) == "abbb"
 
 
 @pytest.mark.parametrize(("running", "slots", "expected"), [(44, 50, "a"), (45, 50, ""), (0, 1, "a")])

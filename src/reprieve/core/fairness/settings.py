@@ -11,7 +11,8 @@ class FairnessSettings(Record):
     """Every number of the fair choice. Redis gets them as an argument of each claim."""
 
     max_in_a_row: int = 3
-    """Jobs of one tenant in a row while another waits below its share."""
+    """Jobs of one tenant in a row while another waits below its share. As many are picked at once of fast jobs, which
+    are fetched ahead."""
     max_share_of_slots: float = 0.9
     """The share of all slots that one tenant may hold while other tenants are active."""
     activity_window_seconds: int = 60

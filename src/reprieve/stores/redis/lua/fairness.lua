@@ -8,73 +8,10 @@
 --   lane      name, priority, served, ready, picked; `limits`: those of its limiters that limit anything
 --
 -- needs calls: floor, max, min
+-- needs tenant_heap: is_before, push, pop
 -- needs limits: is_free, room_of, take_slot, back_at
 -- needs tenants: LOAD_UNIT, FULL, SPENT, HELD, load_of, weight_of
 -- exports: new_choice, add_tenants, run_choice
-
--- Lua compares strings as the server's locale does, but candidates are ordered by their bytes.
-local SORTS_BY_BYTES = 'B' < 'a'
-
-local function is_before_in_bytes(one, other)
-  for index = 1, min(#one, #other) do
-    local first, second = string.byte(one, index), string.byte(other, index)
-    if first ~= second then
-      return first < second
-    end
-  end
-  return #one < #other
-end
-
--- Whether a tenant is next before another: fewest slots for its weight, then virtual time, then the name.
-local function is_before(one, other)
-  if one.load ~= other.load then
-    return one.load < other.load
-  elseif one.finish ~= other.finish then
-    return one.finish < other.finish
-  elseif SORTS_BY_BYTES then
-    return one.name < other.name
-  end
-  return is_before_in_bytes(one.name, other.name)
-end
-
-local function push(heap, tenant)
-  local index = #heap + 1
-  while index > 1 do
-    local parent = floor(index / 2)
-    if not is_before(tenant, heap[parent]) then
-      break
-    end
-    heap[index] = heap[parent]
-    index = parent
-  end
-  heap[index] = tenant
-end
-
-local function pop(heap)
-  local first, count = heap[1], #heap
-  local last = heap[count]
-  heap[count] = nil
-  count = count - 1
-  if count > 0 then
-    local index = 1
-    while true do
-      local child = 2 * index
-      if child > count then
-        break
-      end
-      if child < count and is_before(heap[child + 1], heap[child]) then
-        child = child + 1
-      end
-      if not is_before(heap[child], last) then
-        break
-      end
-      heap[index] = heap[child]
-      index = child
-    end
-    heap[index] = last
-  end
-  return first
-end
 
 -- Makes the choice of one claim from one queue. `capacity` is that of the live sessions that serve it: {slots, prefetch}.
 function new_choice(queue, queue_limits, capacity, now, settings)
@@ -82,6 +19,8 @@ function new_choice(queue, queue_limits, capacity, now, settings)
   return {
     queue = queue, queue_limits = queue_limits, slots = slots, now = now, settings = settings,
     ceiling = max(1, floor(slots * settings.max_share_of_slots)) + prefetch,
+    run_length = min(settings.max_in_a_row, 1 + floor(prefetch / max(1, slots))), -- see `_run_length` in the core
+    current = nil, -- the tenant whose run of picks goes on; it is not in the heap
     read_up_to = {load = -1, finish = -1, name = ''}, -- the last position that was read; nil: no tenant is beyond it
     weights = false, -- {waiting, running} in thousandths, once it was asked for
     known = {}, waiting = 0, -- tenants by name, and how many of them have an open lane
@@ -194,6 +133,15 @@ end
 
 -- Takes the next tenant; nil when there is none, or when something has to be read first.
 local function next_tenant(choice)
+  local current = choice.current
+  if current then
+    choice.current = nil
+    if current.running < choice.ceiling and (is_free(current) or room_of(current, choice.now) ~= 0) then
+      return current
+    end
+    current.load = load_of(current)
+    push(choice.heap, current)
+  end
   local skipped, chosen, repeated = {}, nil, nil
   while not chosen and not choice.need do
     local tenant = take_first(choice)
@@ -292,7 +240,9 @@ local function take(choice, tenant, lane, index)
   if lane.ready == 0 then
     table.remove(tenant.lanes, index)
   end
-  if tenant.lanes[1] or tenant.has_more then
+  if tenant.lanes[1] and choice.queue.in_a_row < choice.run_length then
+    choice.current = tenant
+  elseif tenant.lanes[1] or tenant.has_more then
     tenant.load = load_of(tenant)
     push(choice.heap, tenant)
   end
