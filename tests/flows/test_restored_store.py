@@ -2,16 +2,18 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import psycopg
 import redis
+from msgspec.structs import replace
 
-from reprieve import Reprieve
+from reprieve import JobHandle, Reprieve
 from reprieve.stores.protocol import Claim, Claimed, Filter, Store
 from reprieve.testing import FaultyStore
+from reprieve.worker.worker import Worker
 from tests.flows.fleet import PATIENCE, Stage, calls, flow
 from tests.flows.ground import File, Ground, Keys, Schema
 from tests.flows.working import working
@@ -133,7 +135,7 @@ async def test_a_job_that_only_a_restored_store_says_is_running_runs_again(stage
 
 @flow
 async def test_an_outcome_that_a_restored_store_refuses_settles_the_new_lease(stage: Stage) -> None:
-    # The only slot is taken, so the next claim settles the attempt and leases the job again, in one call.
+    # The only slot is taken, so the job is leased again only when its attempt has ended.
     tree = stage.hire(slots=1)
     await stage.succeeded(*await stage.enqueue(*calls(nap, 1)))
     job_id = await stage.enqueue_one(stay.using(delay=1.0).call(stage.mark("end")))
@@ -148,48 +150,71 @@ async def test_an_outcome_that_a_restored_store_refuses_settles_the_new_lease(st
 
 
 class Late(FaultyStore):
-    """A store that makes a claim only when it is told."""
+    """A store that makes a claim only when it is told, and that may lease nothing in the call that settles."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
         self.is_asked, self.may_claim = asyncio.Event(), asyncio.Event()
         self.may_claim.set()
+        self.settles_alone = False
 
     async def claim(self, claim: Claim) -> Claimed:
         self.is_asked.set()
         await self.may_claim.wait()
-        return await super().claim(claim)
+        is_split = self.settles_alone and claim.changes
+        claimed = await super().claim(replace(claim, limit=0) if is_split else claim)
+        return replace(claimed, next_at=claim.now) if is_split else claimed
+
+
+class Once:
+    """A job that waits in a worker of this process, and the file in which it was saved before it was leased."""
+
+    def __init__(self, path: Path) -> None:
+        self.app = Reprieve(f"sqlite:///{path}")
+        self.store = Late(self.app.store)
+        self.path, self.runs = str(path), 0
+        self.has_begun, self.may_end = asyncio.Event(), asyncio.Event()
+        self.task = self.app.task(name="once", result_ttl="1h")(self.run)
+
+    async def run(self) -> None:
+        self.runs += 1
+        self.has_begun.set()
+        await self.may_end.wait()
+
+    @asynccontextmanager
+    async def leased(self) -> AsyncGenerator[tuple[Worker, JobHandle[None], Restore]]:
+        """Let a worker run the job; it is saved first, with the worker's session."""
+        async with asyncio.timeout(PATIENCE):
+            with self.app.override(store=self.store):
+                async with working(self.app, slots=2) as worker:
+                    job = await self.task.using(delay=0.5).aenqueue()
+                    restore = save_file(self.path)
+                    await self.has_begun.wait()
+                    yield worker, job, restore
+        await self.app.aclose()
 
 
 async def test_an_attempt_that_ends_while_a_claim_leases_its_job_again_is_not_repeated(tmp_path: Path) -> None:
-    path = str(tmp_path / "jobs.db")
-    app = Reprieve(f"sqlite:///{path}")
-    late = Late(app.store)
-    runs = 0
-    has_begun, may_end = asyncio.Event(), asyncio.Event()
+    once = Once(tmp_path / "jobs.db")
+    async with once.leased() as (worker, job, restore):
+        once.store.may_claim.clear()
+        once.store.is_asked.clear()
+        await once.task.using(delay=60.0).aenqueue()
+        await once.store.is_asked.wait()
+        restore()
+        once.may_end.set()
+        while worker.parts.attempts.running:
+            await once.store.behind.wait((), 0.01)
+        once.store.may_claim.set()
+        await job.aresult()
+        assert once.runs == 1
 
-    @app.task(result_ttl="1h")
-    async def wait() -> None:
-        nonlocal runs
-        runs += 1
-        has_begun.set()
-        await may_end.wait()
 
-    async with asyncio.timeout(PATIENCE):
-        with app.override(store=late):
-            async with working(app, slots=2) as worker:
-                job = await wait.using(delay=0.5).aenqueue()
-                restore = save_file(path)
-                await has_begun.wait()
-                late.may_claim.clear()
-                late.is_asked.clear()
-                await wait.using(delay=60.0).aenqueue()
-                await late.is_asked.wait()
-                restore()
-                may_end.set()
-                while worker.parts.attempts.running:
-                    await late.behind.wait((), 0.01)
-                late.may_claim.set()
-                await job.aresult()
-    assert runs == 1
-    await app.aclose()
+async def test_an_outcome_that_was_refused_settles_a_lease_of_a_later_claim(tmp_path: Path) -> None:
+    once = Once(tmp_path / "jobs.db")
+    async with once.leased() as (_, job, restore):
+        once.store.settles_alone = True
+        restore()
+        once.may_end.set()
+        await job.aresult()
+        assert once.runs == 1

@@ -7,7 +7,7 @@ The module reads in the order of a job: fetch, run, settle. The parts are descri
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 
 import structlog
@@ -19,6 +19,7 @@ from reprieve.core.outcome import Interrupted, Outcome
 from reprieve.errors import SessionDead, StoreError
 from reprieve.stores.paginate import find_all
 from reprieve.stores.protocol import Claimed, Filter
+from reprieve.worker.ended_attempts import EndedAttempts
 from reprieve.worker.in_flight import InFlightTable
 from reprieve.worker.job_logging import log_leased_again, log_unknown_lease
 from reprieve.worker.notifier import wake_ups
@@ -74,10 +75,7 @@ class Worker:
         self._queues = tuple(queues) or context.registry.queues()
         self._heartbeat = context.settings.heartbeat
         self._prefetched = PrefetchBuffer()
-        self._changes: list[Change] = []
-        """What the next claim settles."""
-        self._outcomes: dict[str, Outcome] = {}
-        """How the attempts of these changes ended, by the ids of their jobs."""
+        self._unsettled = EndedAttempts()
         self._compare_at = ticks() + COMPARE_SECONDS
         """When the jobs that the store says this session holds are next compared with those that it knows."""
         self._is_stopping = False
@@ -94,11 +92,11 @@ class Worker:
         """Work until told to stop, or until the session is lost."""
         async with supervised_loops(self._loops(), self.parts.outage):
             try:
-                while not (self._is_stopping and not (self._attempts.running or self._prefetched or self._changes)):
+                while not (self._is_stopping and not (self._attempts.running or self._prefetched or self._unsettled)):
                     if ticks() > self._compare_at:
                         await self._give_back_unknown()
                     limit = self._room()
-                    if self._changes or (limit and self._may_claim):
+                    if self._unsettled or (limit and self._may_claim):
                         await self._claim(limit)
                     else:
                         await self._idle(limit)
@@ -134,8 +132,7 @@ class Worker:
 
     async def _claim(self, limit: int) -> None:
         """Settle what has ended and fetch up to `limit` jobs, in one call."""
-        changes, self._changes = self._changes, []
-        outcomes, self._outcomes = self._outcomes, {}
+        changes = self._unsettled.take()
         try:
             claimed = await self._fetch(limit, changes)
         except SessionDead:
@@ -151,7 +148,8 @@ class Worker:
             # A store may lease fewer jobs than it was asked for; then `next_at` says that there are more.
             is_more = claimed.next_at is not None and claimed.next_at <= self._clock.now()
             self._may_claim = len(claimed.jobs) == limit or (is_more and bool(claimed.jobs))
-        self._prefetched.add(self._new_jobs(claimed, changes, outcomes), ticks())
+        self._unsettled.add_results(changes, claimed.results)
+        self._prefetched.add(self._new_jobs(claimed.jobs), ticks())
         if self._is_stopping:
             self._give_back(lambda _: True)
         self._start()
@@ -171,21 +169,18 @@ class Worker:
         finally:
             self._fetching = None
 
-    def _new_jobs(self, claimed: Claimed, changes: Sequence[Change], outcomes: Mapping[str, Outcome]) -> list[Job]:
+    def _new_jobs(self, leased: Sequence[Job]) -> list[Job]:
         """Return the jobs of a claim that are to be started.
 
-        A store that was restored to an earlier state leases jobs again that this session runs or has just run, under no
-        higher version. They are not run twice: the attempt goes on under the new lease, and an outcome that was refused
-        or came during this claim settles the new one. Under a higher version, the job has moved on without the attempt,
-        which is ended first.
+        A store that was restored to an earlier state leases jobs again that this session runs or has run, under no
+        higher version. They are not run twice: the attempt goes on under the new lease, or its outcome settles the new
+        lease. Under a higher version, the job has moved on without the attempt, which is ended first.
         """
-        if not claimed.jobs:
+        if not leased:
             return []
-        refused = [change for change, result in zip(changes, claimed.results, strict=True) if result == "refused"]
-        versions = {change.job.id: change.version for change in refused + self._changes}
         waiting = self._prefetched.ids()
         new = []
-        for job in claimed.jobs:
+        for job in leased:
             attempt = self._attempts.running.get(job.id)
             if attempt is not None and job.version > attempt.job.version:
                 attempt.stop("stopped")
@@ -193,9 +188,8 @@ class Worker:
                 continue
             if attempt is not None:
                 attempt.job = job
-            elif job.version <= versions.get(job.id, -1):
-                self._changes = [change for change in self._changes if change.job.id != job.id]
-                self._settle(job, self._outcomes.get(job.id) or outcomes[job.id])
+            elif (outcome := self._unsettled.outcome_of(job)) is not None:
+                self._settle(job, outcome)
             else:
                 new.append(job)
                 if job.id not in waiting:
@@ -218,7 +212,7 @@ class Worker:
         except StoreError:
             # The claims wait until the store is back.
             return
-        known = {*self._attempts.running, *self._prefetched.ids(), *self._outcomes}
+        known = {*self._attempts.running, *self._prefetched.ids(), *self._unsettled.ids()}
         for job in held:
             if job.id not in known:
                 log_unknown_lease(job)
@@ -273,8 +267,7 @@ class Worker:
         self._start()
 
     def _settle(self, job: Job, outcome: Outcome) -> None:
-        self._changes.append(self._settlement.settle(job, outcome))
-        self._outcomes[job.id] = outcome
+        self._unsettled.add(job, outcome, self._settlement.settle(job, outcome))
         self._wake.set()
 
     def _give_back(self, is_wanted: Callable[[Job], bool]) -> None:
