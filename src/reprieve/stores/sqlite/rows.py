@@ -39,7 +39,6 @@ class Ids:
         """Take the node number of this process."""
         self._node = (node % _NODES) << 12
         self._last = 0
-        self._made = 0
         self._count = 0
         self._head = ""
         """The first 19 characters of the ids of the current millisecond."""
@@ -52,17 +51,16 @@ class Ids:
         """Make an id for a moment; `chance` is 62 random bits, of which the low 22 are replaced."""
         if now > self._last:
             self._begin(now, chance)
-        elif self._made == _COUNT - 1:
-            # More than 4,096 ids in a millisecond: use the next millisecond.
+        elif self._count == _COUNT - 1:
+            # No larger id is left in this millisecond: use the next one.
             self._begin(self._last + 1, chance)
         else:
-            self._made += 1
-            self._count = (self._count + 1) % _COUNT
+            self._count += 1
         tail = f"{2 << 62 | chance & ~_LOW | self._node | self._count:x}"
         return f"{self._head}{tail[:4]}-{tail[4:]}"
 
     def _begin(self, moment: int, chance: int) -> None:
-        self._last, self._made = moment, 0
+        self._last = moment
         # Each millisecond starts at a random count, in case another process has the same node number.
         self._count = (chance >> 40) % _COUNT
         self._head = make_id(moment, 0)[:19]
