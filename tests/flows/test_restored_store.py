@@ -11,10 +11,11 @@ import redis
 from msgspec.structs import replace
 
 from reprieve import JobHandle, Reprieve
-from reprieve.stores.protocol import Claim, Claimed, Filter, Store
+from reprieve.call import Call
+from reprieve.stores.protocol import Claim, Claimed, Filter, LimitUpdate, Store
 from reprieve.testing import FaultyStore
 from reprieve.worker.worker import Worker
-from tests.flows.fleet import PATIENCE, Stage, calls, flow
+from tests.flows.fleet import PATIENCE, Stage, Tree, calls, flow
 from tests.flows.ground import File, Ground, Keys, Schema
 from tests.flows.working import working
 from tests.flows.workload import nap, stay
@@ -38,6 +39,7 @@ def save_file(path: str) -> Restore:
 def save_schema(server: str, schema: str) -> Restore:
     """Copy the rows of a schema, and put them back in one transaction."""
     with psycopg.connect(server) as admin:
+        admin.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         admin.execute(f"set search_path = {schema}")
         columns = (
             "select relname, string_agg(quote_ident(attname), ', ') "
@@ -102,14 +104,37 @@ async def work_on(stage: Stage, slots: int) -> None:
     await stage.until(lambda: is_nothing_held(stage), "nothing is held")
 
 
+async def let_run(stage: Stage, permits: int | None) -> None:
+    """Let so many jobs of the queue run at once; None: any number."""
+    update = LimitUpdate(subject="queue", name="default", permits=permits)
+    await stage.app.store.update_limits([update], stage.app.clock.now())
+
+
+async def save_waiting(stage: Stage, call: Call[None]) -> tuple[str, Restore]:
+    """Enqueue a job, save the store before the job is leased, and wait until it runs; how to restore the store.
+
+    The queue is held when the store is saved, so what the machine has to do besides makes no difference.
+    """
+    await let_run(stage, 0)
+    job_id = await stage.enqueue_one(call)
+    restore = await asyncio.to_thread(save, stage.ground)
+    await let_run(stage, None)
+    await stage.running(job_id)
+    return job_id, restore
+
+
+def hire(stage: Stage, slots: int) -> Tree:
+    """Start a worker whose session outlasts the time between saving and restoring."""
+    return stage.hire(slots=slots, lease=PATIENCE)
+
+
 @flow
 async def test_a_job_that_a_restored_store_leases_again_runs_once(stage: Stage) -> None:
-    tree = stage.hire(slots=2)
+    tree = hire(stage, 2)
     await stage.succeeded(*await stage.enqueue(*calls(nap, 2)))
-    job_id = await stage.enqueue_one(stay.using(delay=1.0).call(stage.mark("end")))
-    restore = await asyncio.to_thread(save, stage.ground)
-    await stage.running(job_id)
+    job_id, restore = await save_waiting(stage, stay.call(stage.mark("end")))
     await asyncio.to_thread(restore)
+    await let_run(stage, None)
     await stage.until(lambda: tree.said("job leased again"), "the job is leased again", 2 * PATIENCE)
     stage.release("end")
     await stage.succeeded(job_id)
@@ -120,7 +145,7 @@ async def test_a_job_that_a_restored_store_leases_again_runs_once(stage: Stage) 
 
 @flow
 async def test_a_job_that_only_a_restored_store_says_is_running_runs_again(stage: Stage) -> None:
-    tree = stage.hire(slots=2)
+    tree = hire(stage, 2)
     job_id = await stage.enqueue_one(stay.call(stage.mark("end")))
     await stage.running(job_id)
     restore = await asyncio.to_thread(save, stage.ground)
@@ -135,14 +160,14 @@ async def test_a_job_that_only_a_restored_store_says_is_running_runs_again(stage
 
 @flow
 async def test_an_outcome_that_a_restored_store_refuses_settles_the_new_lease(stage: Stage) -> None:
-    # The only slot is taken, so the job is leased again only when its attempt has ended.
-    tree = stage.hire(slots=1)
+    tree = hire(stage, 1)
     await stage.succeeded(*await stage.enqueue(*calls(nap, 1)))
-    job_id = await stage.enqueue_one(stay.using(delay=1.0).call(stage.mark("end")))
-    restore = await asyncio.to_thread(save, stage.ground)
-    await stage.running(job_id)
+    job_id, restore = await save_waiting(stage, stay.call(stage.mark("end")))
     await asyncio.to_thread(restore)
+    # The queue is held again: the outcome is refused before the job can be leased.
     stage.release("end")
+    await stage.until(lambda: tree.said("late result refused"), "the outcome is refused")
+    await let_run(stage, None)
     await stage.succeeded(job_id)
     assert tree.said("job leased again")
     assert len(stage.began(job_id)) == 1
