@@ -170,8 +170,11 @@ class UnknownTasks:
         A queue is left out if all of these tasks were met just now.
         """
         queues = dict.fromkeys(met.queue for met in tasks if self._met[met] is not None)
-        wanted = {queue: Filter(queue=queue, statuses=_UNENDED) for queue in queues}
-        return {queue: set(await self._store.tally("task", wanted[queue], now)) for queue in queues}
+        found = {}
+        for queue in queues:
+            counts = await self._store.tally("task", Filter(queue=queue, statuses=_UNENDED), now)
+            found[queue] = {task for task, count in counts.items() if count}
+        return found
 
     async def _end_jobs(self, unknown: UnknownTask, cursor: str, now: int) -> None:
         """End the jobs that have been ready for too long while no session knew their task, some at a time."""
