@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Awaitable, Callable
 
 import pytest
 from msgspec.structs import replace
@@ -132,6 +133,63 @@ async def test_failures_that_are_all_different_are_bounded(clock: FakeClock) -> 
     await store.close()
 
 
+async def test_a_group_waits_for_a_failure_with_a_full_traceback(clock: FakeClock) -> None:
+    store = open_store("sqlite://:memory:")
+    groups = FailureGroups(store, clock)
+    for number in range(MAX_PENDING):
+        add(groups, failure(number))
+    # Its full traceback was not made, since too many groups waited; they are written before it is settled.
+    one = failure(-1)
+    assert not groups.is_new(one)
+    await groups.write()
+    fingerprint = add(groups, replace(one, full_traceback=""))
+    await groups.write()
+    assert await described(store, fingerprint) == []
+    assert groups.is_new(one)
+    add(groups, one)
+    await groups.write()
+    assert [group.traceback for group in await described(store, fingerprint)] == ["full"]
+    await store.close()
+
+
+async def test_a_failure_that_has_no_traceback_at_all_is_described(clock: FakeClock) -> None:
+    store = open_store("sqlite://:memory:")
+    groups = FailureGroups(store, clock)
+    fingerprint = add(groups, Failure(message="no result", code="result"))
+    await groups.write()
+    assert [group.traceback for group in await described(store, fingerprint)] == [""]
+    await store.close()
+
+
+class Exit(SystemExit):
+    """An exit from inside of a library."""
+
+
+async def wait() -> None:
+    await asyncio.sleep(3_600)
+
+
+async def leave() -> None:
+    json.loads("1", object_hook=None, parse_int=_exit)
+
+
+def _exit(_: str) -> int:
+    raise Exit
+
+
+@pytest.mark.parametrize(("task", "where"), [(wait, "in sleep"), (leave, "in JSONDecoder.raw_decode")])
+async def test_attempts_that_end_by_a_timeout_or_an_exit_are_described_with_a_full_traceback(
+    app: Reprieve, task: Callable[[], Awaitable[None]], where: str
+) -> None:
+    job = await app.task(name="ended", timeout="50ms")(task).aenqueue()
+    await adrain(app, within="1s")
+    cause = (await job.afetch()).cause
+    assert cause is not None
+    assert where not in cause.traceback
+    (group,) = await described(app.store, cause.fingerprint)
+    assert where in group.traceback
+
+
 async def test_a_traceback_without_bounds_is_cut_from_the_front(clock: FakeClock) -> None:
     store = open_store("sqlite://:memory:")
     groups = FailureGroups(store, clock)
@@ -146,12 +204,12 @@ async def test_a_traceback_without_bounds_is_cut_from_the_front(clock: FakeClock
 
 def test_a_process_remembers_a_bounded_number_of_groups() -> None:
     recent = RecentFingerprints()
-    assert recent.add_new(failure(0))
-    assert not recent.add_new(failure(0))
+    recent.add("first")
+    assert recent.has("first")
     for number in range(MAX_REMEMBERED):
         recent.add(str(number))
     assert recent.has(str(MAX_REMEMBERED - 1))
-    assert recent.add_new(failure(0))
+    assert not recent.has("first")
 
 
 async def test_a_store_that_cannot_describe_failures_costs_no_job(clock: FakeClock) -> None:

@@ -227,10 +227,10 @@ def children() -> set[int]:
     return {pid for pid in map(int, task.read_text().split()) if is_alive(pid)} if task.exists() else set()
 
 
-async def test_the_first_failure_of_a_group_is_reported_with_its_full_traceback(house: House) -> None:
-    first, second = await house.run(apart.misread), await house.run(apart.misread)
-    assert isinstance(first, Failed)
-    assert isinstance(second, Failed)
-    assert "in JSONDecoder.raw_decode" in first.failure.full_traceback
-    assert second.failure.full_traceback == ""
-    assert "json.loads" in second.failure.traceback
+async def test_every_failure_is_reported_with_its_full_traceback(house: House) -> None:
+    # The worker may have dropped the first one: its store was away, or too many others waited to be written.
+    for _ in range(2):
+        failed = await house.run(apart.misread)
+        assert isinstance(failed, Failed)
+        assert "in JSONDecoder.raw_decode" in failed.failure.full_traceback
+        assert "in JSONDecoder.raw_decode" not in failed.failure.traceback

@@ -1,7 +1,6 @@
 """What a worker does about tasks that it does not know, step by step on a clock that jumps."""
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Callable
 
 import pytest
@@ -12,6 +11,7 @@ from reprieve.config import Settings
 from reprieve.stores.protocol import Claim, Filter, Heartbeat
 from reprieve.testing import FakeClock, drain
 from reprieve.testing.fault import FaultyStore
+from reprieve.worker.unknown_since import ENTRY_KEY
 from reprieve.worker.unknown_tasks import UnknownTasks
 from reprieve.worker.worker import Worker
 
@@ -42,6 +42,10 @@ class Scene:
     def job(self, task: str, queue: str) -> Job:
         now = self.clock.now()
         return Job(id=self.app.store.new_id(now, queue), task=task, queue=queue, created_at=now, due_at=now)
+
+    def newer_worker(self) -> UnknownTasks:
+        """Return what a worker that knows the new tasks does about unknown ones."""
+        return UnknownTasks(self.app.store, self.clock, self.newer.registry, HOUR)
 
     async def open_session(self, name: str, *tasks: str, lease: float = 10 * 86_400) -> None:
         heartbeat = Heartbeat(
@@ -134,7 +138,7 @@ async def test_a_worker_that_starts_and_knows_the_task_begins_the_hour_anew(scen
     await scene.enqueue()
     await scene.meet()
     await scene.check_for(HOUR - MINUTE)
-    await UnknownTasks(scene.app.store, scene.clock, scene.newer.registry, HOUR).forget_known()
+    await scene.newer_worker().check()
     assert await scene.app.store.entries() == []
     await scene.check_for(HOUR / 2)
     assert await scene.states() == [("waiting", None)]
@@ -147,7 +151,7 @@ async def test_a_task_that_is_registered_later_is_not_excluded_any_more(scene: S
     assert scene.unknown.exclude == ("new",)
     for declaration in scene.newer.registry:
         scene.app.registry.add(declaration)
-    await scene.unknown.check()
+    await scene.check_for(MINUTE)
     assert [*scene.unknown.exclude, *await scene.app.store.entries()] == []
 
 
@@ -179,11 +183,10 @@ async def test_one_check_ends_a_bounded_number_of_jobs_and_goes_on_a_second_late
 
 
 async def test_an_entry_that_cannot_be_read_stops_nothing(scene: Scene) -> None:
-    key = "unknown-task:" + json.dumps(["default", "other"])
-    await scene.app.store.compare_and_set(key, 0, b"no JSON")
+    await scene.app.store.compare_and_set(ENTRY_KEY, 0, b"no JSON")
+    await scene.unknown.check()
     await scene.enqueue()
     await scene.meet()
-    await scene.unknown.forget_known()
     await scene.check_for(HOUR + 2 * MINUTE)
     assert await scene.states() == [("dead", "unknown_task")]
 

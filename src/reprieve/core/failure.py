@@ -41,7 +41,7 @@ class Failure(Record):
     traceback: str = ""
     """The traceback, shortened; the worker makes it, since source lines are read from files."""
     full_traceback: str = ""
-    """The traceback with all its frames, of the first failure of a group."""
+    """The traceback with all its frames; empty if the worker does not need it, to describe a group of failures."""
     network: str = ""
     """The network error behind it, by its symbolic name; see `network`."""
     bare_code: str = ""

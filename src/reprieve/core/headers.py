@@ -94,11 +94,11 @@ def check_headers(headers: object) -> Headers:
         raise ValidationError(message)
     checked = replace(
         headers,
-        traceparent=headers.traceparent and require_traceparent(headers.traceparent),
+        traceparent="" if headers.traceparent == "" else require_traceparent(headers.traceparent),
         tracestate=_ascii(headers.tracestate, "tracestate", MAX_VALUE_CHARS),
         tags=require_tags(headers.tags, "tags"),
-        parent=headers.parent and require_job_id(headers.parent, "parent"),
-        linked=headers.linked and require_job_id(headers.linked, "linked"),
+        parent="" if headers.parent == "" else require_job_id(headers.parent, "parent"),
+        linked="" if headers.linked == "" else require_job_id(headers.linked, "linked"),
         operation=_ascii(headers.operation, "operation", MAX_NAME_CHARS),
         credits=values.whole(headers.credits, "credits", ValidationError),
         region=_ascii(headers.region, "region", MAX_NAME_CHARS),

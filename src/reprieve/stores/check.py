@@ -50,14 +50,8 @@ _decode_change = msgspec.msgpack.Decoder(Change).decode
 
 def check_jobs(jobs: Sequence[Job], largest_payload: int, is_id: Callable[[str], bool] = is_id) -> Sequence[Job]:
     """Return the jobs with plain values; raise a `ValidationError` if any of them must not be stored."""
-    headers = None
+    jobs = _plain_jobs(jobs)
     for job in jobs:
-        if job.headers is not headers:
-            # Jobs of one task and one call mostly share their headers.
-            headers = None if job.headers is None else check_headers(job.headers)
-        if (job.headers is not headers or not _is_plain(job)) and _plain(job) is not job:
-            # Nothing of it is wrong, but it is not plain yet, as others may not be.
-            return check_jobs([_plain(job) for job in jobs], largest_payload, is_id)
         if not is_id(job.id):
             message = f"{job.id[:80]!r} is not an id of this store; make ids with its new_id"
             raise InvalidId(message)
@@ -65,6 +59,18 @@ def check_jobs(jobs: Sequence[Job], largest_payload: int, is_id: Callable[[str],
             values.name(job.key, "key")
         if len(job.payload) > largest_payload:
             check_size(job.payload, f"payload of a {job.task} job", largest_payload)
+    return jobs
+
+
+def _plain_jobs(jobs: Sequence[Job]) -> Sequence[Job]:
+    """Return the jobs with plain values; the same list if all of them have these, as is normal."""
+    headers = None
+    for job in jobs:
+        if job.headers is not headers:
+            # Jobs of one task and one call mostly share their headers.
+            headers = None if job.headers is None else check_headers(job.headers)
+        if (job.headers is not headers or not _is_plain(job)) and _plain(job) is not job:
+            return [_plain(job) for job in jobs]
     return jobs
 
 

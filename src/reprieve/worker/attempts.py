@@ -175,13 +175,12 @@ class Attempts:
             outcome = await self._runner.run(attempt.running)
             if attempt.reason is not None and not isinstance(outcome, Succeeded):
                 # Its task replaced the cancellation by an error of its own.
-                traceback = outcome.failure.traceback if isinstance(outcome, Failed) else ""
-                outcome = self._outcome_of(attempt.reason, job, traceback)
+                outcome = self._outcome_of(attempt.reason, job, outcome)
         except asyncio.CancelledError as error:
             # Without a reason, the task's own code cancelled it.
-            outcome = failed = failed_by(error, job)
+            outcome = failed_by(error, job)
             if attempt.reason is not None:
-                outcome = self._outcome_of(attempt.reason, job, failed.failure.traceback)
+                outcome = self._outcome_of(attempt.reason, job, outcome)
         except BaseException as error:
             if isinstance(error, GeneratorExit) and asyncio.current_task(self._loop) is not attempt.task:
                 # Not the task raised it: the loop has ended, and Python closes what is left of the attempt.
@@ -190,12 +189,15 @@ class Attempts:
         self.before_end()
         self._end(attempt, outcome)
 
-    def _outcome_of(self, reason: StopReason, job: Job, traceback: str) -> Outcome:
-        """Return the outcome of an attempt that was ended from outside; the traceback shows where it was."""
+    def _outcome_of(self, reason: StopReason, job: Job, ended: Outcome) -> Outcome:
+        """Return the outcome of an attempt that was ended from outside; the traceback of its end shows where it was."""
         match reason:
             case "overran":
                 outcome = self._runner.overran(job)
-                return replace(outcome, failure=replace(outcome.failure, traceback=traceback))
+                if not isinstance(ended, Failed):
+                    return outcome
+                traceback, full = ended.failure.traceback, ended.failure.full_traceback
+                return replace(outcome, failure=replace(outcome.failure, traceback=traceback, full_traceback=full))
             case "cancelled" | "stopped":
                 return Interrupted()
 

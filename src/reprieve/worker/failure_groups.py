@@ -53,14 +53,6 @@ class RecentFingerprints:
         """Forget a fingerprint."""
         self._since.pop(fingerprint, None)
 
-    def add_new(self, failure: Failure) -> bool:
-        """Return whether a failure is the first of its group in an hour, and remember the group."""
-        fingerprint = fingerprint_of(failure).id
-        is_new = not self.has(fingerprint)
-        if is_new:
-            self.add(fingerprint)
-        return is_new
-
 
 class FailureGroups:
     """Takes failures, and writes a description of each group."""
@@ -85,13 +77,16 @@ class FailureGroups:
         if group.id != cause.fingerprint:
             # The decision itself failed, and the cause is that of its error.
             return
+        if failure.traceback and not failure.full_traceback:
+            # It was not wanted when the task failed. The next failure has it; the store would keep the short one.
+            return
         self._recent.add(group.id)
         self._pending.append(
             FailureGroup(
                 fingerprint=group.id,
                 template=redact(group.template),
                 type=cause.type,
-                traceback=last_lines(failure.full_traceback or failure.traceback, MAX_FAILURE_BYTES),
+                traceback=last_lines(failure.full_traceback, MAX_FAILURE_BYTES),
                 first_seen_at=now,
                 last_seen_at=now,
             )

@@ -23,7 +23,6 @@ from reprieve.declaration import Declaration
 from reprieve.errors import AppImportFailed, AppNotFound, EnqueueDuringImport, LifespanFailed
 from reprieve.frames import count_as_own
 from reprieve.worker import logs
-from reprieve.worker.failure_groups import RecentFingerprints
 from reprieve.worker.forks import detach_forks
 from reprieve.worker.isolation import RETIRE_TIMEOUT_SECONDS, Order, Report, Start
 from reprieve.worker.lifespans import Lifespans
@@ -94,8 +93,6 @@ class AttemptServer:
         )
         self._start = start
         self._app: App | None = None
-        self._described = RecentFingerprints()
-        """The groups of failures that were reported with a full traceback."""
         self._entered: dict[int, Lifespans] = {}
         """The lifespans that were entered, by the `id()` of their app."""
 
@@ -163,7 +160,6 @@ class AttemptServer:
             max_result_bytes=app.settings.largest_payload,
             threads=1,
         )
-        runner.wants_full_traceback = self._described.add_new
         self.report(Report(is_begun=True))
         try:
             return await runner.run_here(declaration, Running(order.job, note, app.settings.largest_payload))

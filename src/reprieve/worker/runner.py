@@ -60,8 +60,9 @@ class Runner:
         self._max_result_bytes = max_result_bytes
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="reprieve")
         self._isolation = isolation
-        self.wants_full_traceback: Callable[[Failure], bool] = lambda _: False
-        """Called with every failure of a task in this process: whether its full traceback is needed."""
+        self.wants_full_traceback: Callable[[Failure], bool] = lambda _: True
+        """Called with every failure of a task in this process: whether its full traceback is needed. An isolated
+        process cannot know which ones its worker has written, so it makes them all."""
 
     def is_isolated(self, job: Job) -> bool:
         """Whether a job runs in a process of its own: its task asks for it, or the job is a suspect.
@@ -208,7 +209,7 @@ def outcome_of(error: Exception, job: Job, policy: Policy, now: int) -> Outcome:
 
 def failed_by(error: BaseException, job: Job) -> Failed:
     """Return the outcome of an attempt that ended with an exception outside of its task, by the standard rules."""
-    failure = failure_of(error, dependency=job.dependency)
+    failure = with_full_traceback(failure_of(error, dependency=job.dependency), error)
     return Failed(failure=failure, verdict=judge(failure, ()))
 
 

@@ -1,35 +1,34 @@
 """Unknown tasks: jobs that this worker cannot run, because its code does not have their task.
 
 Such a job goes back as it was, for a worker that knows the task, and this session's claims exclude the task from then
-on. A job dies only when no live session has known its task for `unknown_after`. Since when none knows it is an entry of
-the store, written by the first worker that notices, and deleted as soon as a session knows the task.
+on. A job dies only when no live session has known its task for `unknown_after`. Since when none knows it is in an entry
+of the store: the first worker that notices adds it, and a worker that knows the task deletes it, however late it comes.
 """
 
 import asyncio
-import contextlib
-import json
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
-from typing import NamedTuple
 
-import msgspec
 import structlog
 
 from reprieve.clock import Clock
 from reprieve.core import change
 from reprieve.core.duration import milliseconds
 from reprieve.core.job import Job
-from reprieve.core.record import Record
 from reprieve.core.status import Status
 from reprieve.core.unreadable import unreadable_record
 from reprieve.registry import Registry
-from reprieve.stores.protocol import MAX_EXCLUDED_TASKS, Entry, Filter, Session, Store
+from reprieve.stores.protocol import MAX_EXCLUDED_TASKS, Filter, Session, Store
 from reprieve.worker.job_logging import log_settled
+from reprieve.worker.unknown_since import Since, UnknownTask, change_unknown_since
 
 log = structlog.get_logger("reprieve")
 
 MAX_CHECK_SECONDS = 60.0
-"""Seconds between two checks whether a session knows the tasks; fewer where `unknown_after` is short."""
+"""Seconds between two checks of all tasks; fewer where `unknown_after` is short."""
+
+MIN_CHECK_SECONDS = 1.0
+"""Seconds between two checks of new tasks: those that are met meanwhile are checked together."""
 
 WARN_AGAIN_SECONDS = 60.0
 """Seconds after which a process warns again about a task that no live session knows."""
@@ -41,30 +40,9 @@ JOBS_PER_PAGE, MAX_PAGES_PER_CHECK = 100, 10
 """How many jobs of a task one check ends at most."""
 
 MORE_AFTER_MS = 1_000
-"""Milliseconds after which a check goes on that could not end all jobs."""
-
-_PREFIX = "unknown-task:"
+"""Milliseconds after which a check goes on that could not read all jobs."""
 
 _UNENDED: frozenset[Status] = frozenset({"ready", "scheduled", "retrying", "parked", "running", "stuck"})
-
-
-class UnknownSince(Record):
-    """A task that no live session knows, as an entry of the store says it for all processes."""
-
-    queue: str
-    task: str
-    since_at: int
-
-
-class StoredTask(NamedTuple):
-    """Such an entry."""
-
-    entry: Entry
-    unknown: UnknownSince
-
-
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(UnknownSince).decode
 
 
 class UnknownTasks:
@@ -80,8 +58,13 @@ class UnknownTasks:
         self._clock = clock
         self._registry = registry
         self._unknown_after = unknown_after
-        self._met: dict[tuple[str, str], int | None] = {}
-        """The unknown tasks by queue and name, and when the last warning about them was logged."""
+        self._interval = min(MAX_CHECK_SECONDS, unknown_after / 4)
+        self._check_all_at = 0
+        """When all tasks are to be checked again."""
+        self._met: dict[UnknownTask, int | None] = {}
+        """The unknown tasks, and when the last warning about each was logged; None: it is new."""
+        self._cursors: dict[UnknownTask, str] = {}
+        """Where the search for jobs to end goes on, for tasks with more jobs than one check reads."""
         self._has_new = asyncio.Event()
 
     def remove_from(self, jobs: list[Job]) -> list[Job]:
@@ -97,72 +80,131 @@ class UnknownTasks:
     def _exclude(self, jobs: Sequence[Job]) -> None:
         """Exclude the tasks of jobs from now on, and let the next check come at once."""
         for job in jobs:
-            self._met.setdefault((job.queue, job.task), None)
+            self._met.setdefault(UnknownTask(job.queue, job.task), None)
         while len(self._met) > MAX_EXCLUDED_TASKS:
             # The oldest is excluded again when it is met again.
-            del self._met[next(iter(self._met))]
+            self._forget(next(iter(self._met)))
         self._update_exclude()
         self.next_check_at = self._clock.now()
         self._has_new.set()
 
+    def _forget(self, met: UnknownTask) -> None:
+        self._met.pop(met, None)
+        self._cursors.pop(met, None)
+
+    def _update_exclude(self) -> None:
+        self.exclude = tuple(dict.fromkeys(met.task for met in self._met))
+
+    # checks
+
     async def run(self) -> AsyncIterator[None]:
         """Check the tasks when a new one is met, and from time to time, until cancelled."""
-        await self.forget_known()
-        yield
         while True:
-            wait = None
-            if self.next_check_at is not None:
-                wait = max(0.0, (self.next_check_at - self._clock.now()) / 1_000)
-            try:
-                async with asyncio.timeout(wait):
-                    await self._has_new.wait()
-            except TimeoutError:
-                pass
             self._has_new.clear()
             await self.check()
             yield
-
-    async def forget_known(self) -> None:
-        """Delete the entries of tasks that this worker knows: a session that knows them has just begun to live."""
-        for stored in (await self._read()).values():
-            if self._registry.find(stored.unknown.task) is not None:
-                await self._delete(stored)
+            await asyncio.sleep(min(MIN_CHECK_SECONDS, self._interval))
+            next_at = self._check_all_at if self.next_check_at is None else self.next_check_at
+            try:
+                async with asyncio.timeout(max(0.0, (next_at - self._clock.now()) / 1_000)):
+                    await self._has_new.wait()
+            except TimeoutError:
+                pass
 
     async def check(self) -> None:
-        """Warn about tasks, note since when no session knows them, and end jobs that have waited for too long."""
+        """Warn about tasks, note since when no session knows them, and end jobs that have waited for too long.
+
+        Every check is about the tasks that are new, or whose jobs are being ended. Once a minute it is about all tasks,
+        and the times of those that this worker knows are deleted: another worker may note one after this one began.
+        """
         now = self._clock.now()
-        self.next_check_at = now + milliseconds(min(MAX_CHECK_SECONDS, self._unknown_after / 4))
-        known_by = _sessions_by_task({task for _, task in self._met}, await self._store.sessions(now))
-        stored = await self._read()
-        for queue, task in list(self._met):
-            found = stored.get((queue, task))
-            if self._registry.find(task) is not None or not await self._has_jobs(queue, task, now):
-                del self._met[queue, task]
-                await self._delete(found)
-                continue
-            self._warn(queue, task, known_by[task], now)
-            if known_by[task]:
-                await self._delete(found)
-            elif found is None:
-                await self._create(UnknownSince(queue=queue, task=task, since_at=now))
-            else:
-                await self._end_jobs(found.unknown, now)
+        is_of_all = now >= self._check_all_at
+        if is_of_all:
+            await self._check(list(self._met), now, is_of_all=True)
+            self._check_all_at = now + milliseconds(self._interval)
+        elif some := [met for met, warned_at in self._met.items() if warned_at is None or met in self._cursors]:
+            await self._check(some, now, is_of_all=False)
         self._update_exclude()
-        if not self._met:
-            self.next_check_at = None
+        self._update_next_check(now)
 
-    def _update_exclude(self) -> None:
-        self.exclude = tuple(dict.fromkeys(task for _, task in self._met))
+    def _update_next_check(self, now: int) -> None:
+        if any(warned_at is None for warned_at in self._met.values()):
+            self.next_check_at = now
+        elif self._cursors:
+            self.next_check_at = min(now + MORE_AFTER_MS, self._check_all_at)
+        else:
+            self.next_check_at = self._check_all_at if self._met else None
 
-    def _warn(self, queue: str, task: str, sessions: Sequence[Session], now: int) -> None:
+    async def _check(self, tasks: Sequence[UnknownTask], now: int, *, is_of_all: bool) -> None:
+        """Check some of the tasks."""
+        unended = await self._unended_tasks(tasks, now) if is_of_all else {}
+        # As late as possible: a session that knows them may have begun.
+        known_by = _sessions_by_task({met.task for met in tasks}, await self._store.sessions(now) if tasks else ())
+
+        def is_over(one: UnknownTask) -> bool:
+            has_ended = one.queue in unended and one.task not in unended[one.queue]
+            return has_ended or self._registry.find(one.task) is not None
+
+        unknown: list[UnknownTask] = []
+        for met in tasks:
+            if is_over(met):
+                self._forget(met)
+            elif met in self._met:
+                self._warn(met, known_by[met.task], now)
+                if not known_by[met.task]:
+                    unknown.append(met)
+
+        def changed(since: Since) -> Since:
+            kept = {one: at for one, at in since.items() if not (is_over(one) or known_by.get(one.task))}
+            return dict.fromkeys(unknown, now) | kept
+
+        since = await change_unknown_since(self._store, changed)
+        cursors, self._cursors = self._cursors, {}
+        for met in unknown:
+            if now >= since.get(met, now) + milliseconds(self._unknown_after):
+                await self._end_jobs(met, cursors.get(met, ""), now)
+
+    async def _unended_tasks(self, tasks: Sequence[UnknownTask], now: int) -> dict[str, set[str]]:
+        """Return by queue which tasks have jobs that wait, or are leased: the one that was met may not be back yet.
+
+        A queue is left out if all of these tasks were met just now.
+        """
+        queues = dict.fromkeys(met.queue for met in tasks if self._met[met] is not None)
+        found = {}
+        for queue in queues:
+            counts = await self._store.tally("task", Filter(queue=queue, statuses=_UNENDED), now)
+            found[queue] = {task for task, count in counts.items() if count}
+        return found
+
+    async def _end_jobs(self, unknown: UnknownTask, cursor: str, now: int) -> None:
+        """End the jobs that have been ready for too long while no session knew their task, some at a time."""
+        wanted = Filter(queue=unknown.queue, task=unknown.task, statuses=frozenset({"ready"}))
+        for _ in range(MAX_PAGES_PER_CHECK):
+            page = await self._store.find(wanted, now, cursor, JOBS_PER_PAGE)
+            made = [change.end_unknown(job, self._unknown_after, now) for job in page.jobs]
+            changes = [one for one in made if one is not None]
+            for one, result in zip(changes, await self._store.apply(changes, now), strict=True):
+                if result == "applied":
+                    log_settled(one)
+            cursor = page.cursor
+            if not cursor:
+                return
+        # There may be more: the next check goes on from here, soon.
+        self._cursors[unknown] = cursor
+
+    # warnings
+
+    def _warn(self, met: UnknownTask, sessions: Sequence[Session], now: int) -> None:
         """Log that jobs wait for a worker that knows their task; again after a while, if there is none."""
-        warned_at = self._met[queue, task]
+        warned_at = self._met[met]
         if warned_at is not None and (sessions or now < warned_at + milliseconds(WARN_AGAIN_SECONDS)):
             return
-        self._met[queue, task] = now
+        self._met[met] = now
         known_by = [f"{session.id} ({session.host})" for session in sessions[:MAX_SESSIONS_NAMED]]
-        reason = self._explain(task, is_known=bool(sessions))
-        log.warning("unknown task", task=task, queue=queue, knownBy=known_by, sessions=len(sessions), reason=reason)
+        reason = self._explain(met.task, is_known=bool(sessions))
+        log.warning(
+            "unknown task", task=met.task, queue=met.queue, knownBy=known_by, sessions=len(sessions), reason=reason
+        )
 
     def _explain(self, task: str, *, is_known: bool) -> str:
         """Return what happens to the jobs, and which task may be meant: a module can have two names."""
@@ -176,48 +218,6 @@ class UnknownTasks:
         if is_known:
             return f"{missing}; its jobs wait for a worker that has it"
         return f"{missing}, nor in any other; deploy the code that has it"
-
-    async def _has_jobs(self, queue: str, task: str, now: int) -> bool:
-        """Whether any job of a task waits, or is leased: the one that was met may not be given back yet."""
-        return any((await self._store.tally("status", Filter(queue=queue, task=task, statuses=_UNENDED), now)).values())
-
-    async def _end_jobs(self, unknown: UnknownSince, now: int) -> None:
-        """End the jobs that have been ready for too long while no session knew their task, some at a time."""
-        if now < unknown.since_at + milliseconds(self._unknown_after):
-            return
-        wanted = Filter(queue=unknown.queue, task=unknown.task, statuses=frozenset({"ready"}))
-        cursor = ""
-        for _ in range(MAX_PAGES_PER_CHECK):
-            page = await self._store.find(wanted, now, cursor, JOBS_PER_PAGE)
-            made = [change.end_unknown(job, self._unknown_after, now) for job in page.jobs]
-            changes = [one for one in made if one is not None]
-            for one, result in zip(changes, await self._store.apply(changes, now), strict=True):
-                if result == "applied":
-                    log_settled(one)
-            cursor = page.cursor
-            if not cursor:
-                return
-        # There are more: the next check goes on soon.
-        self.next_check_at = now + MORE_AFTER_MS
-
-    # entries of the store
-
-    async def _read(self) -> dict[tuple[str, str], StoredTask]:
-        """Return the entries by queue and task; those that cannot be read are left out."""
-        found = {}
-        for entry in await self._store.entries(_PREFIX):
-            with contextlib.suppress(msgspec.MsgspecError):
-                unknown = _decode(entry.value)
-                found[unknown.queue, unknown.task] = StoredTask(entry, unknown)
-        return found
-
-    async def _create(self, unknown: UnknownSince) -> None:
-        key = _PREFIX + json.dumps([unknown.queue, unknown.task])
-        await self._store.compare_and_set(key, 0, _encode(unknown))
-
-    async def _delete(self, stored: StoredTask | None) -> None:
-        if stored is not None:
-            await self._store.compare_and_set(stored.entry.key, stored.entry.version, None)
 
 
 def _sessions_by_task(tasks: set[str], sessions: Sequence[Session]) -> dict[str, list[Session]]:

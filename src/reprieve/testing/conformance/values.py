@@ -110,6 +110,8 @@ async def check_values_of_the_wrong_type_are_refused_and_nothing_is_stored(store
             *(Headers(tags=tags) for tags in (("a\nb",), ("x" * 65,), ("",), ("a", "a"), tuple(map(str, range(17))))),
             *(Headers(own=own) for own in ({"Origin": "x"}, {"user": "x"}, {"a": "x\0"}, {"a": "x" * 513})),
             *(Headers(traceparent="00-abc"), Headers(parent="42"), Headers(user="x" * 257), Headers(sla_at=10**30)),
+            *(replace(Headers(), **{name: None}) for name in ("traceparent", "parent", "linked")),
+            *(replace(Headers(), **{name: 0}) for name in ("traceparent", "parent", "linked")),
             Headers(own={f"h{n}": "x" * 300 for n in range(16)}),
         ),
     }
