@@ -59,10 +59,10 @@ end
 
 -- Opens what was blocked and may go on. Returns whether there may be more of it.
 function return_blocked(now, settings)
-  local keys, names = {}, {}
+  local members, keys, names = {}, {}, {}
   for _, member in ipairs(call('ZRANGEBYSCORE', tag .. ':rechecks', '-inf', now, 'LIMIT', 0, MAX_RECHECKS)) do
     if sub(member, 1, 1) == 't' then
-      keys[#keys + 1] = sub(member, 2)
+      members[#members + 1], keys[#keys + 1] = member, sub(member, 2)
     else
       names[#names + 1] = member
     end
@@ -72,6 +72,8 @@ function return_blocked(now, settings)
   for _, key in ipairs(keys) do
     unblock(tenants[key])
   end
+  -- Also those that no limit blocks, or they would be read here for ever.
+  call_many('ZREM', tag .. ':rechecks', members)
   for _, name in ipairs(names) do
     return_lanes(limiters[name], now, settings)
   end
