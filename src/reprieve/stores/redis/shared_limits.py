@@ -126,14 +126,7 @@ class SharedLimits:
             # A process that knows of one partition only may change its limits until they are recorded.
             found = await first.reads.command("HMGET", "meta", "direct_updates", "wanted_state")
             direct, number = (int(value or 0) for value in found)
-            wanted = [
-                limit
-                for subject in get_args(Subject)
-                for state in await first.reads.limit_states(subject)
-                if (limit := wanted_from_state(state)) != no_limit(*limit.key)
-            ]
-            wanted += updated({}, await first.reads.limit_defaults())
-            fields = ("", "", *encode_fields(wanted))
+            fields = ("", "", *encode_fields(await _applied_limits(first)))
             with contextlib.suppress(Overtaken):
                 await first.update_limits((), 0, WantedState("record", number + 1, number, direct, fields))
 
@@ -148,11 +141,22 @@ class SharedLimits:
                 lost = WantedState("record", max(applied) + 1, newest, fields=("", ""))
                 await partitions[0].update_limits((), now, lost)
             newest, wanted = await self._wanted()
-        behind = [one for one, number in zip(partitions, applied, strict=True) if number < newest]
+        behind = [(one, number) for one, number in zip(partitions, applied, strict=True) if number < newest]
         if not behind:
             return
-        updates = [limit.update for limit in wanted.values()]
-        await bounded_gather(one.update_limits(updates, now, WantedState("apply_all", newest)) for one in behind)
+
+        async def tell(one: Partition, seen: int) -> None:
+            # What is no longer wanted is not recorded, but a partition that misses a state may have it.
+            unwanted = [no_limit(*limit.key) for limit in await _applied_limits(one) if limit.key not in wanted]
+            updates = [limit.update for limit in (*unwanted, *wanted.values())]
+            await one.update_limits(updates, now, WantedState("apply_all", newest, seen))
+
+        try:
+            await bounded_gather(tell(one, seen) for one, seen in behind)
+        except Overtaken:
+            # Another process has told a partition of a state since that was read.
+            await self.catch_up(partitions, now)
+            return
         await self.divide(partitions, now, is_forced=True)
 
     async def divide_if_due(self, partitions: Sequence[Partition], now: int) -> None:
@@ -215,3 +219,14 @@ class SharedLimits:
         _, wanted = await self._wanted()
         updates = (limit.update for limit in wanted.values() if limit.name is None and limit.own)
         return [without_inherited(update) for update in updates]
+
+
+async def _applied_limits(partition: Partition) -> list[WantedLimit]:
+    """Return the limits that a partition has of names' own, and its defaults; numbers may be shares."""
+    own = [
+        limit
+        for subject in get_args(Subject)
+        for state in await partition.reads.limit_states(subject)
+        if (limit := wanted_from_state(state)) != no_limit(*limit.key)
+    ]
+    return own + updated({}, await partition.reads.limit_defaults())

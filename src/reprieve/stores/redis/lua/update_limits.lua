@@ -19,10 +19,12 @@
 --             A state is false for a store of one partition, else a map with `number` and `step`:
 --             'record' writes the wanted limits, 'record_and_apply' also changes them here, both in the first partition
 --             if its wanted state is `seen` (and `seen_direct` is how often it was changed as the only partition, or -1);
---             'apply_next' is the change from the state before; 'apply_all' is everything that is wanted
+--             'apply_next' is the change from the state before; 'apply_all' is everything that is wanted, and the removal
+--             of what the partition, in the state `seen`, has beside that
 --          2: 'entry' or ''  3: its key  4: the version seen  5: 'set' or 'delete'  6: the value  7: 8 bytes that tell
 --             this call from any other, so that a repeat gets the same reply
---          8 …: for 'record' and 'record_and_apply': fields of `:wanted_limits`, each with its value
+--          8 …: for 'record' and 'record_and_apply': fields of `:wanted_limits`, each with its value; a field but '' without
+--             a value is deleted
 -- Returns: {word, version}: 'ok' and the entry's version now; 'lost': the entry has another version; 'overtaken': the
 --          wanted limits have changed, or the partition has not applied the state before. But for 'ok' nothing was done
 
@@ -66,11 +68,17 @@ local function write_entry()
 end
 
 local function record_wanted()
-  local fields = {}
-  for index = 8, #ARGV do
-    fields[#fields + 1] = ARGV[index]
+  local fields, gone = {}, {}
+  for index = 8, #ARGV, 2 do
+    local field, value = ARGV[index], ARGV[index + 1]
+    if value == '' and field ~= '' then
+      gone[#gone + 1] = field
+    else
+      fields[#fields + 1], fields[#fields + 2] = field, value
+    end
   end
   call_many('HSET', tag .. ':wanted_limits', fields)
+  call_many('HDEL', tag .. ':wanted_limits', gone)
   call('HSET', tag .. ':meta', 'wanted_state', format('%.0f', state.number))
 end
 
@@ -89,7 +97,8 @@ local function advance_state()
   local step = state.step
   if step == 'record' and (wanted ~= state.seen or state.seen_direct >= 0 and state.seen_direct ~= direct)
     or step == 'record_and_apply' and (wanted ~= state.seen or applied ~= state.seen)
-    or step == 'apply_next' and applied < state.number - 1 then
+    or step == 'apply_next' and applied < state.number - 1
+    or step == 'apply_all' and applied ~= state.seen and applied < state.number then
     return 'overtaken'
   elseif step ~= 'record' and applied >= state.number then
     return 'ok'
