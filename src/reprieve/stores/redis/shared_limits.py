@@ -2,7 +2,7 @@
 
 The limits that are wanted are recorded in the first partition, as a state whose number only grows, and every partition
 applies one state after the other. A partition that misses a state, because a process died, is told everything by the
-next process.
+next process; so are all partitions when others are added, since defaults are split among all.
 
 The shares of a limit, with what is in use, never add up to more than the limit. Once a second a process moves shares to
 where they are wanted: all partitions are frozen at what they have in use, then the rest is divided anew. A partition
@@ -12,7 +12,7 @@ that stays frozen, because a process died, gets its share from the next process.
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, TypeVar, get_args
+from typing import Final, NamedTuple, TypeVar, get_args
 
 import structlog
 
@@ -44,6 +44,14 @@ Write = Callable[[WantedState | None], Awaitable[T]]
 """Writes to the first partition, which applies a state in the same step."""
 
 log = structlog.get_logger("reprieve")
+
+
+class _Told(NamedTuple):
+    """What a partition was told."""
+
+    state: int
+    partitions: int
+    """For how many partitions its defaults were split."""
 
 
 class SharedLimits:
@@ -131,17 +139,23 @@ class SharedLimits:
                 await first.update_limits((), 0, WantedState("record", number + 1, number, direct, fields))
 
     async def catch_up(self, partitions: Sequence[Partition], now: int) -> None:
-        """Tell all wanted limits to partitions that are new, or that miss a state."""
-        states = await bounded_gather(one.reads.command("HGET", "meta", "applied_state") for one in partitions)
-        applied = [int(number or 0) for number in states]
+        """Tell all wanted limits to partitions that are new, that miss a state, or that had fewer beside them."""
+        fields = ("applied_state", "applied_partitions")
+        states = await bounded_gather(one.reads.command("HMGET", "meta", *fields) for one in partitions)
+        told = [_Told(*(int(number or 0) for number in state)) for state in states]
+        newest_applied = max(one.state for one in told)
         newest, wanted = await self._wanted()
-        if max(applied) > newest:
+        if newest_applied > newest:
             # The first partition's server has lost a state: what it has becomes a new state.
             with contextlib.suppress(Overtaken):
-                lost = WantedState("record", max(applied) + 1, newest, fields=("", ""))
+                lost = WantedState("record", newest_applied + 1, newest, fields=("", ""))
                 await partitions[0].update_limits((), now, lost)
             newest, wanted = await self._wanted()
-        behind = [(one, number) for one, number in zip(partitions, applied, strict=True) if number < newest]
+        behind = [
+            (one, found.state)
+            for one, found in zip(partitions, told, strict=True)
+            if found.state < newest or found.partitions < len(partitions)
+        ]
         if not behind:
             return
 

@@ -16,7 +16,8 @@
 --             An update is a subject, see subjects.lua, with what is to change: `permits`, `max_running`, `rate` (a map
 --             with `count`, `window` in ms and `bucket`), each false for none; a tenant's `weight`; a queue's `pauses`;
 --             `inherited`: bits of what it no longer has of its own. `is_default`: it is the default of the subject
---             A state is false for a store of one partition, else a map with `number` and `step`:
+--             A state is false for a store of one partition, else a map with `number`, `step`, and `partitions`, for how
+--             many of them defaults were split:
 --             'record' writes the wanted limits, 'record_and_apply' also changes them here, both in the first partition
 --             if its wanted state is `seen` (and `seen_direct` is how often it was changed as the only partition, or -1);
 --             'apply_next' is the change from the state before; 'apply_all' is everything that is wanted, and the removal
@@ -84,8 +85,9 @@ end
 
 -- Moves the numbers of the wanted and the applied state on. Returns 'overtaken' or 'ok' if nothing else is to be done.
 local function advance_state()
-  local found = call('HMGET', tag .. ':meta', 'wanted_state', 'applied_state', 'direct_updates')
+  local found = call('HMGET', tag .. ':meta', 'wanted_state', 'applied_state', 'direct_updates', 'applied_partitions')
   local wanted, applied, direct = tonumber(found[1] or 0), tonumber(found[2] or 0), tonumber(found[3] or 0)
+  local partitions = tonumber(found[4] or 0)
   if not state then
     if wanted > 0 and updates[1] then
       return 'overtaken'
@@ -100,14 +102,17 @@ local function advance_state()
     or step == 'apply_next' and applied < state.number - 1
     or step == 'apply_all' and applied ~= state.seen and applied < state.number then
     return 'overtaken'
-  elseif step ~= 'record' and applied >= state.number then
+  elseif applied >= state.number and (step == 'apply_next' or step == 'apply_all'
+    and (applied > state.number or partitions >= state.partitions)) then
     return 'ok'
   end
   if step == 'record' or step == 'record_and_apply' then
     record_wanted()
   end
   if step ~= 'record' then
-    call('HSET', tag .. ':meta', 'applied_state', format('%.0f', state.number))
+    -- A change alone does not split the other defaults for more partitions.
+    partitions = step == 'apply_all' and state.partitions or math.min(partitions, state.partitions)
+    call('HSET', tag .. ':meta', 'applied_state', format('%.0f', state.number), 'applied_partitions', partitions)
   end
 end
 
