@@ -67,6 +67,14 @@ def test_candidates_are_read_without_reading_all_tenants(path: Path, sql: str) -
     assert not any("TEMP B-TREE" in step for step in plan), "the order comes from an index, or all candidates are read"
 
 
+def test_lanes_of_one_pair_are_named_without_reading_all_lanes(path: Path) -> None:
+    sql = statements("update_limits")
+    with closing(sqlite3.connect(path)) as connection:
+        for name in ("lanes_without_pair", "name_pairs", "count_lanes_of_pairs", "count_pair"):
+            plan = plan_of(connection, sql[name])
+            assert [step for step in plan if re.match(r"SCAN (lane|tenant|limiter)\b", step)] == []
+
+
 async def _statements_of_an_update(path: Path, tenants: int) -> int:
     """Return how many statements hold every tenant, when so many have started jobs under the rate of a default."""
     store = SqliteStore(path, durability="fast")
