@@ -8,6 +8,7 @@
 -- needs rate: change_rate
 -- needs limit_defaults: PERMITS, MAX_RUNNING, RATE, PAUSES, has_bit, without_bit
 -- needs tenants: queue_of
+-- needs rechecks: begin_search
 -- needs lanes: flush, has_pairs, begin_pairs
 -- needs sessions: all_sessions, unpack_lease
 -- needs subjects: load_subjects, limits_of, allow
@@ -150,13 +151,7 @@ local function apply_default(update)
   else
     call('HSET', tag .. ':limit_defaults', field, cmsgpack.pack(default))
   end
-  local rechecks = {}
-  for _, member in ipairs(call('ZRANGE', tag .. ':rechecks', 0, -1)) do
-    if sub(member, 1, 1) == update.subject then
-      rechecks[#rechecks + 1], rechecks[#rechecks + 2] = 0, member
-    end
-  end
-  call_many('ZADD', tag .. ':rechecks', rechecks)
+  begin_search(update.subject)
 end
 
 local function apply(update)
