@@ -203,7 +203,7 @@ def _check_texts(texts: Sequence[str], what: str) -> Sequence[str]:
 
 
 def check_heartbeat(heartbeat: Heartbeat) -> Heartbeat:
-    """Return a heartbeat with plain values; raise a `ValidationError` for what no session can have."""
+    """Return a heartbeat with plain values, each name once; raise a `ValidationError` for what no session can have."""
     facts: dict[str, object] = {
         name: values.whole(getattr(heartbeat, name), f"{name} of a session", ValidationError)
         for name in ("slots", "prefetch", "running", "pid")
@@ -218,7 +218,7 @@ def check_heartbeat(heartbeat: Heartbeat) -> Heartbeat:
                 "start several workers, each for some of them"
             )
             raise ValidationError(message)
-        facts[name] = tuple(values.name(one, f"{what} of a session") for one in names)
+        facts[name] = tuple(dict.fromkeys(values.name(one, f"{what} of a session") for one in names))
     return replace(heartbeat, **facts)
 
 

@@ -35,7 +35,7 @@ def configure_worker(
         url=settings.url,
         processes=settings.processes or cores(),
         slots=settings.slots,
-        queues=tuple(name(queue, "queue") for queue in queues) or context.registry.queues(),
+        queues=tuple(dict.fromkeys(name(queue, "queue") for queue in queues)) or context.registry.queues(),
         tasks=tuple(task.name for task in context.registry),
         grace=settings.grace,
         lease=settings.lease,

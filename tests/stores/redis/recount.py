@@ -195,7 +195,7 @@ def _member(running: int, weight: float, finish: float) -> bytes:
 
 
 def _blocked(books: Books) -> Iterator[str]:
-    """A blocked lane is listed under its limiter, and the limiter is checked again."""
+    """A blocked lane is listed under its limiter. Limiters that block, and blocked tenants, are to be checked again."""
     wanted: defaultdict[bytes, set[bytes]] = defaultdict(set)
     for name, lane in books.lanes.items():
         if len(lane) > 7 and lane[7]:
@@ -203,7 +203,11 @@ def _blocked(books: Books) -> Iterator[str]:
     found = {name: books.members(key) for key, name in books.named(b":blocked_lanes:")}
     if found != dict(wanted):
         yield f"blocked are {dict(wanted)}, and listed are {found}"
-    waiting = books.zset(b":rechecks")
+    waiting = {name: at for name, at in books.zset(b":rechecks").items() if not name.startswith(b"s")}
+    blocked = {b"t" + key for key, tenant in books.tenants.items() if tenant[7]}
+    blocked |= {name for name, limiter in books.limiters.items() if limiter[1]}
+    if waiting.keys() != blocked:
+        yield f"blocked are {blocked}, and to be checked again are {waiting}"
     for name, limiter in books.limiters.items():
         tenants = set(books.zset(b":blocked_tenants:" + name))
         if limiter[1] != len(tenants):

@@ -4,9 +4,10 @@ from collections.abc import Iterator, Sized
 
 import pytest
 import redis
+from msgspec.structs import replace
 
 from reprieve.core import change
-from reprieve.stores.protocol import Filter, Retention
+from reprieve.stores.protocol import Filter, LimitUpdate, Retention
 from reprieve.stores.redis import RedisStore
 from reprieve.stores.redis.find import MAX_JOBS_PER_PAGE
 from reprieve.stores.redis.store import MAX_JOBS_PER_CLAIM, MAX_TENANTS_PER_CLAIM
@@ -20,6 +21,7 @@ from reprieve.testing.conformance.stage import (
     new_jobs,
     snooze,
     succeed,
+    update_limits,
 )
 from tests.servers import redis as servers
 from tests.stores.redis.recount import complaints
@@ -185,3 +187,34 @@ async def test_session_that_has_ended_is_forgotten(
     kept += [part._sessions for part in parts]  # noqa: SLF001 - as above
     assert [len(sessions) for sessions in kept] == [0] * len(kept)
     await store.close()
+
+
+async def test_new_default_costs_the_same_however_many_tenants_wait_for_it(
+    store: RedisStore, client: redis.Redis
+) -> None:
+    every = LimitUpdate(subject="tenant", name=None, permits=0)
+    await update_limits(store, every)
+    jobs = [new_job(store, tenant=f"t{number}") for number in range(2_000)]
+    await enqueue(store, *jobs)
+    worker = await Worker.open(store)
+    for _ in range(1_000):
+        if client.zcount(f"{TAG}:rechecks", "inf", "inf") == len(jobs):
+            break
+        assert await worker.take(100) == []
+    await update_limits(store, replace(every, permits="default"))
+    waiting = client.zcount(f"{TAG}:rechecks", "inf", "inf")
+    assert waiting == len(jobs), "the update itself moves nothing"
+    claimed = await worker.ask(100)
+    assert claimed.next_at is not None
+    assert waiting - 1_000 < client.zcount(f"{TAG}:rechecks", "inf", "inf") < waiting, "a claim moves some"
+    # A further change begins the search again, and nothing is missed.
+    await update_limits(store, replace(every, permits="default", max_running=5))
+    done = len(claimed.jobs)
+    for _ in range(1_000):
+        if done == len(jobs):
+            break
+        done += len(await worker.take(100))
+    assert done == len(jobs)
+    last = await worker.ask(100)
+    assert (last.jobs, last.next_at) == ((), None)
+    assert client.zcard(f"{TAG}:rechecks") == 0

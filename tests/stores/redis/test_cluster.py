@@ -72,6 +72,7 @@ FAIRNESS = {
     "ceiling_holds_for_a_minute_after_the_others_were_active",
     "slots_of_dead_sessions_do_not_count",
     "only_sessions_that_serve_a_queue_count_for_its_nine_tenths",
+    "queue_that_a_session_names_twice_has_its_slots_once",
     "jobs_that_are_fetched_ahead_take_none_of_the_nine_tenths",
     "flood_does_not_starve_a_small_tenant",
     "flood_in_large_batches_does_not_starve_a_small_tenant",

@@ -250,3 +250,20 @@ async def test_all_jobs_are_found_after_growth(opened: Open) -> None:
     await enqueue(large, *more)
     found = await find_all(large, Filter(queue="default"))
     assert {job.id for job in found} == {job.id for job in jobs + more}
+
+
+@pytest.mark.parametrize("before", [1, 2])
+async def test_default_is_split_anew_when_partitions_are_added(before: int, opened: Open) -> None:
+    small = opened(before)
+    old = await Worker.open(small, "old")
+    await update_limits(small, LimitUpdate(subject="tenant", name=None, max_running=8))
+    assert await old.heartbeat()
+    large = await grow(opened, 8)
+    await enqueue(large, *new_jobs(large, 80, tenant="a"))
+    worker = await Worker.open(large)
+    assert len(await worker.take(100)) == 8
+    # A process that has not heard of the new partitions changes the default.
+    await update_limits(small, LimitUpdate(subject="tenant", name=None, max_running=16))
+    assert await worker.heartbeat()
+    assert len(await worker.take(100)) == 8
+    assert await worker.take(100) == []

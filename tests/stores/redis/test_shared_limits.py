@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 import pytest
 import redis
+from msgspec.structs import replace
 
 from reprieve.core.ids import partition_of
 from reprieve.core.job import Job
@@ -312,3 +313,39 @@ async def test_deletion_whose_answer_was_lost_is_answered_as_the_first(
     assert lost
     assert await store.compare_and_set("leader", entry.version, None) is None
     await store.close()
+
+
+async def test_limits_that_are_taken_back_leave_nothing_behind(server: servers.Server, client: redis.Redis) -> None:
+    async with stores(server, 1) as (store,):
+        await update_limits(store, LimitUpdate(subject="task", name="send", max_running=4))
+        fields = client.hlen(f"{tag_of('reprieve', 0)}:wanted_limits")
+        for number in range(20):
+            gate = LimitUpdate(subject="dependency", name=f"d{number}", permits=0)
+            weight = LimitUpdate(subject="tenant", name=f"t{number}", queue="default", weight=3.0, max_running=2)
+            every = LimitUpdate(subject="group", name=None, max_running=8)
+            await update_limits(store, gate, weight, every)
+            await update_limits(
+                store,
+                replace(gate, permits="default"),
+                replace(weight, weight=1.0, max_running="default"),
+                replace(every, max_running="default"),
+            )
+        assert client.hlen(f"{tag_of('reprieve', 0)}:wanted_limits") == fields
+        (kept,) = await all_limit_states(store, "task")
+        assert (kept.name, kept.max_running) == ("send", 4)
+
+
+@pytest.mark.parametrize("is_default", [False, True])
+async def test_limit_that_was_taken_back_on_the_way_is_gone_everywhere(
+    is_default: bool, server: servers.Server, client: redis.Redis
+) -> None:
+    held = replace(HELD, name=None) if is_default else HELD
+    async with stores(server, 2) as (dying, living):
+        await spread(living, 5)
+        await update_limits(dying, held)
+        replace_telling(dying, range(1, PARTITIONS), die)
+        with pytest.raises(StoreError):
+            await update_limits(dying, replace(held, permits="default"))
+        worker = await Worker.open(living)
+        assert await worker.heartbeat()
+        assert len(await worker.take(100)) == 5 * PARTITIONS

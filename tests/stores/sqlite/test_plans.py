@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from reprieve.core.rate import Rate
+from reprieve.stores.protocol import LimitUpdate
 from reprieve.stores.sqlite import SqliteStore
+from reprieve.stores.sqlite import update_limits as limits_of_file
 from reprieve.stores.sqlite.statements import statements
-from reprieve.testing.conformance.stage import START, Worker, new_jobs
+from reprieve.testing.conformance.stage import START, Worker, new_jobs, update_limits
 
 LARGE = {"job", "ready", "delayed", "lane", "tenant", "limiter", "event", "finished", "ended", "unique_key", "result"}
 HOT = ("enqueue", "claim", "settle", "finished", "lanes", "sessions", "jobs")
@@ -62,6 +65,39 @@ def test_candidates_are_read_without_reading_all_tenants(path: Path, sql: str) -
         plan = plan_of(connection, sql)
     assert scans(plan) == []
     assert not any("TEMP B-TREE" in step for step in plan), "the order comes from an index, or all candidates are read"
+
+
+def test_lanes_of_one_pair_are_named_without_reading_all_lanes(path: Path) -> None:
+    sql = statements("update_limits")
+    with closing(sqlite3.connect(path)) as connection:
+        for name in ("lanes_without_pair", "name_pairs", "count_lanes_of_pairs", "count_pair"):
+            plan = plan_of(connection, sql[name])
+            assert [step for step in plan if re.match(r"SCAN (lane|tenant|limiter)\b", step)] == []
+
+
+async def _statements_of_an_update(path: Path, tenants: int) -> int:
+    """Return how many statements hold every tenant, when so many have started jobs under the rate of a default."""
+    store = SqliteStore(path, durability="fast")
+    worker = await Worker.open(store)
+    every = LimitUpdate(subject="tenant", name=None, rate=Rate(count=100, window=60.0))
+    await update_limits(store, every)
+    await store.enqueue([job for number in range(tenants) for job in new_jobs(store, 1, tenant=f"t{number}")], START)
+    await worker.exactly(tenants)
+    await store.close()
+    ran: list[str] = []
+    with closing(sqlite3.connect(path)) as connection:
+        meters = connection.execute("select count(*) from reprieve_tenant where meter <> '[]'").fetchone()
+        assert meters == (tenants,)
+        connection.set_trace_callback(ran.append)
+        limits_of_file.update_limits(connection, LimitUpdate(subject="tenant", name=None, permits=0), START)
+    return len(ran)
+
+
+async def test_default_without_a_new_rate_takes_as_many_statements_however_many_tenants_there_are(
+    tmp_path: Path,
+) -> None:
+    few, many = tmp_path / "few.db", tmp_path / "many.db"
+    assert await _statements_of_an_update(many, 30) == await _statements_of_an_update(few, 3)
 
 
 async def test_what_an_analyze_said_of_our_tables_is_forgotten(path: Path) -> None:

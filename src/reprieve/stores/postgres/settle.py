@@ -15,7 +15,7 @@ from reprieve.stores.postgres.lane_cache import LaneCache
 from reprieve.stores.postgres.leases import Leases
 from reprieve.stores.postgres.pool import Tx
 from reprieve.stores.postgres.released import ReleasedSlots
-from reprieve.stores.postgres.rows import MAX_INT8, StoredJob, array_of, order_at, pack, unpack
+from reprieve.stores.postgres.rows import MAX_INT8, StoredJob, array_of, pack, unpack
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.postgres.write_batch import Packed, WriteBatch, pack_change
 from reprieve.stores.protocol import ChangeResult
@@ -88,6 +88,8 @@ def bury(tx: Tx, lanes: LaneCache, expired: Sequence[tuple[int, Job]], now: int)
 class UnleasedRow(StoredJob, frozen=True):
     """A job, and in which table it waits: `location` is fresh, ready, delayed, ended or running."""
 
+    ready_at: int
+    """Its place in its lane if it is ready, also where the record that has the SLA cannot be read."""
     location: str
 
 
@@ -120,7 +122,7 @@ class _UnleasedJobs:
         match row.location:
             case "ready":
                 batch.leave(row.lane, "ready")
-                batch.no_longer_ready.append((row.lane, order_at(job), row.id))
+                batch.no_longer_ready.append((row.lane, row.ready_at, row.id))
             case "fresh":
                 batch.leave(row.lane, "ready")
             case "delayed":

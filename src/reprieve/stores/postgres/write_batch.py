@@ -112,8 +112,8 @@ class WriteBatch:
             self._new_lanes[new_lane.id] = new_lane
             self._released.has_moved_jobs = True  # creating a lane writes its tenant and limiters as well
         state = self._put(new_lane, job)
-        row = (job.id, new_lane.id, due_of(job), job.version, state, WAIT_NUMBERS[job.waiting_for], packed.record)
-        self._rows.append(row)
+        wait = WAIT_NUMBERS[job.waiting_for]
+        self._rows.append((job.id, new_lane.id, due_of(job), job.sla_at, job.version, state, wait, packed.record))
 
     def _add_event(self, change: Change, packed: Packed) -> None:
         if packed.event is not None:

@@ -90,12 +90,12 @@ def read_shares(reply: list[Any] | None) -> list[Share]:
 
 
 def encode_fields(wanted: Iterable[WantedLimit]) -> Iterable[str | bytes]:
-    """Yield the fields of `:wanted_limits`, each with its value."""
+    """Yield the fields of `:wanted_limits`, each with its value, which is empty for a subject without limits."""
     for limit in wanted:
         # No name has a control character.
         name = "\1" if limit.name is None else limit.name
         yield f"{limit.subject}\0{name}\0{limit.queue or limit.dependency}"
-        yield _encode(limit)
+        yield b"" if limit == no_limit(*limit.key) else _encode(limit)
 
 
 def wanted_from_state(state: LimitState) -> WantedLimit:

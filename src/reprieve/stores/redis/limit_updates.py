@@ -41,13 +41,14 @@ class Overtaken(StoreError):
     """Another process has changed the wanted limits, or the partition misses a state: read them again."""
 
 
-def encode(updates: Sequence[LimitUpdate], now: int, state: WantedState | None) -> bytes:
-    """Return the first argument of the script."""
+def encode(updates: Sequence[LimitUpdate], now: int, state: WantedState | None, partitions: int) -> bytes:
+    """Return the first argument of the script; defaults are shares for so many partitions."""
     packed = state is not None and {
         "step": state.step,
         "number": state.number,
         "seen": state.seen,
         "seen_direct": state.seen_direct,
+        "partitions": partitions,
     }
     return _encode((now, tuple(map(_changes, updates)), packed))
 

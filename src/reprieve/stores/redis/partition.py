@@ -260,10 +260,11 @@ class Partition:
         self, updates: Sequence[LimitUpdate], now: int, state: WantedState | None, entry: tuple[Argument, ...]
     ) -> tuple[bytes, bytes]:
         fields = state.fields if state else ()
+        partitions = self._connections.topology.partitions
         if state is not None:
-            partitions = self._connections.topology.partitions
             updates = [limit_updates.share_of_default(update, self.number, partitions) for update in updates]
-        word, version = await self._write("update_limits", limit_updates.encode(updates, now, state), *entry, *fields)
+        encoded = limit_updates.encode(updates, now, state, partitions)
+        word, version = await self._write("update_limits", encoded, *entry, *fields)
         if word == b"overtaken":
             message = "another process has just changed the limits of all partitions; repeat the call"
             raise Overtaken(message)

@@ -2,7 +2,7 @@
 
 The limits that are wanted are recorded in the first partition, as a state whose number only grows, and every partition
 applies one state after the other. A partition that misses a state, because a process died, is told everything by the
-next process.
+next process; so are all partitions when others are added, since defaults are split among all.
 
 The shares of a limit, with what is in use, never add up to more than the limit. Once a second a process moves shares to
 where they are wanted: all partitions are frozen at what they have in use, then the rest is divided anew. A partition
@@ -12,7 +12,7 @@ that stays frozen, because a process died, gets its share from the next process.
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, TypeVar, get_args
+from typing import Final, NamedTuple, TypeVar, get_args
 
 import structlog
 
@@ -44,6 +44,14 @@ Write = Callable[[WantedState | None], Awaitable[T]]
 """Writes to the first partition, which applies a state in the same step."""
 
 log = structlog.get_logger("reprieve")
+
+
+class _Told(NamedTuple):
+    """What a partition was told."""
+
+    state: int
+    partitions: int
+    """For how many partitions its defaults were split."""
 
 
 class SharedLimits:
@@ -126,33 +134,43 @@ class SharedLimits:
             # A process that knows of one partition only may change its limits until they are recorded.
             found = await first.reads.command("HMGET", "meta", "direct_updates", "wanted_state")
             direct, number = (int(value or 0) for value in found)
-            wanted = [
-                limit
-                for subject in get_args(Subject)
-                for state in await first.reads.limit_states(subject)
-                if (limit := wanted_from_state(state)) != no_limit(*limit.key)
-            ]
-            wanted += updated({}, await first.reads.limit_defaults())
-            fields = ("", "", *encode_fields(wanted))
+            fields = ("", "", *encode_fields(await _applied_limits(first)))
             with contextlib.suppress(Overtaken):
                 await first.update_limits((), 0, WantedState("record", number + 1, number, direct, fields))
 
     async def catch_up(self, partitions: Sequence[Partition], now: int) -> None:
-        """Tell all wanted limits to partitions that are new, or that miss a state."""
-        states = await bounded_gather(one.reads.command("HGET", "meta", "applied_state") for one in partitions)
-        applied = [int(number or 0) for number in states]
+        """Tell all wanted limits to partitions that are new, that miss a state, or that had fewer beside them."""
+        fields = ("applied_state", "applied_partitions")
+        states = await bounded_gather(one.reads.command("HMGET", "meta", *fields) for one in partitions)
+        told = [_Told(*(int(number or 0) for number in state)) for state in states]
+        newest_applied = max(one.state for one in told)
         newest, wanted = await self._wanted()
-        if max(applied) > newest:
+        if newest_applied > newest:
             # The first partition's server has lost a state: what it has becomes a new state.
             with contextlib.suppress(Overtaken):
-                lost = WantedState("record", max(applied) + 1, newest, fields=("", ""))
+                lost = WantedState("record", newest_applied + 1, newest, fields=("", ""))
                 await partitions[0].update_limits((), now, lost)
             newest, wanted = await self._wanted()
-        behind = [one for one, number in zip(partitions, applied, strict=True) if number < newest]
+        behind = [
+            (one, found.state)
+            for one, found in zip(partitions, told, strict=True)
+            if found.state < newest or found.partitions < len(partitions)
+        ]
         if not behind:
             return
-        updates = [limit.update for limit in wanted.values()]
-        await bounded_gather(one.update_limits(updates, now, WantedState("apply_all", newest)) for one in behind)
+
+        async def tell(one: Partition, seen: int) -> None:
+            # What is no longer wanted is not recorded, but a partition that misses a state may have it.
+            unwanted = [no_limit(*limit.key) for limit in await _applied_limits(one) if limit.key not in wanted]
+            updates = [limit.update for limit in (*unwanted, *wanted.values())]
+            await one.update_limits(updates, now, WantedState("apply_all", newest, seen))
+
+        try:
+            await bounded_gather(tell(one, seen) for one, seen in behind)
+        except Overtaken:
+            # Another process has told a partition of a state since that was read.
+            await self.catch_up(partitions, now)
+            return
         await self.divide(partitions, now, is_forced=True)
 
     async def divide_if_due(self, partitions: Sequence[Partition], now: int) -> None:
@@ -215,3 +233,14 @@ class SharedLimits:
         _, wanted = await self._wanted()
         updates = (limit.update for limit in wanted.values() if limit.name is None and limit.own)
         return [without_inherited(update) for update in updates]
+
+
+async def _applied_limits(partition: Partition) -> list[WantedLimit]:
+    """Return the limits that a partition has of names' own, and its defaults; numbers may be shares."""
+    own = [
+        limit
+        for subject in get_args(Subject)
+        for state in await partition.reads.limit_states(subject)
+        if (limit := wanted_from_state(state)) != no_limit(*limit.key)
+    ]
+    return own + updated({}, await partition.reads.limit_defaults())

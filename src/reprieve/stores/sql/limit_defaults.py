@@ -106,13 +106,16 @@ def set_default(tx: SqlTx, sql: Statements, rows: PairRows, update: LimitUpdate,
     if subject == "tenant_dependency" and after.own:
         rows.make_pairs(scope)
     for row in changed:
-        _write_to_names(tx, sql, subject, row, now)
+        has_new_rate = row.rate != defaults.get(row.scope, general).rate
+        _write_to_names(tx, sql, subject, row, now, has_new_rate=has_new_rate)
 
 
-def _write_to_names(tx: SqlTx, sql: Statements, subject: Subject, row: DefaultRow, now: int) -> None:
+def _write_to_names(
+    tx: SqlTx, sql: Statements, subject: Subject, row: DefaultRow, now: int, *, has_new_rate: bool
+) -> None:
     table = "tenant" if subject == "tenant" else "limiter"
     named = {"subject": subject, **row._asdict(), "kept_until": kept_until(row.rate, now)}
-    for name, *rate in tx.all(sql[f"{table}_meters"], named):
+    for name, *rate in tx.all(sql[f"{table}_meters"], named) if has_new_rate else ():
         tx.execute(sql[f"{table}_meter"], {"id": name, "meter": carried(RateRow(*rate), row.rate, now)})
     tx.execute(sql[f"{table}s_by_default"], named)
     if subject == "queue":

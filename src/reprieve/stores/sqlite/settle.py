@@ -10,10 +10,12 @@ from reprieve.core import change as changes_of
 from reprieve.core.change import Change
 from reprieve.core.events import Event
 from reprieve.core.job import Job
+from reprieve.core.unreadable import unreadable_record
 from reprieve.stores.event_record import read_event
 from reprieve.stores.protocol import ChangeResult
 from reprieve.stores.record import DEAD, LANE_COUNTERS, WAIT_NUMBERS, WAITING
 from reprieve.stores.sql.find import end_of
+from reprieve.stores.sql.lanes import LaneRef
 from reprieve.stores.sqlite.expiring import remove_expiring
 from reprieve.stores.sqlite.finished import finished_jobs
 from reprieve.stores.sqlite.lane_cache import LaneCache
@@ -157,7 +159,7 @@ def _remove_from_lane(
         wait = found.wait or WAIT_NUMBERS["schedule"]
         if tx.execute(sql["undelay"], (lane.queue_id, wait, found.due, row)).rowcount:
             batch.counts[lane.id][LANE_COUNTERS[wait]] -= 1
-        elif tx.execute(sql["unready"], (lane.id, order_at(job, row), row)).rowcount:
+        elif _remove_ready(tx, lane, job, row):
             batch.counts[lane.id]["ready"] -= 1
         else:
             return None  # it runs
@@ -170,6 +172,16 @@ def _remove_from_lane(
     tx.execute(sql["unend"], (lane.queue_id, found.state, finished_at, row))
     batch.counts[lane.id]["dead" if found.state == DEAD else "cancelled"] -= 1
     return lane.id
+
+
+def _remove_ready(tx: sqlite3.Connection, lane: LaneRef, job: Job, row: int) -> bool:
+    """Remove a job from the ready ones of its lane; return whether it was there."""
+    sql = statements("settle")
+    if tx.execute(sql["unready"], (lane.id, order_at(job, row), row)).rowcount:
+        return True
+    # The SLA that orders it is lost if its record cannot be read.
+    is_misplaced = lane.is_by_sla and unreadable_record(job) is not None
+    return is_misplaced and tx.execute(sql["unready_anywhere"], (lane.id, row)).rowcount > 0
 
 
 def _why_not_applied(tx: sqlite3.Connection, row: int, change: Change) -> ChangeResult:

@@ -28,25 +28,25 @@ class _Rows:
     def limiter(self, subject: Subject, name: str, dependency: str) -> int:
         limiter = limiter_of(self._tx, subject, name, dependency)
         if subject == "tenant_dependency":
-            _count_pairs(self._tx)
+            self._count_pairs("lanes_without_pair", {"tenant": name, "dependency": dependency})
         return limiter
 
     def make_pairs(self, dependency: str) -> None:
         self._tx.execute(statements("update_limits")["make_pairs"], {"scope": dependency})
-        _count_pairs(self._tx)
+        self._count_pairs("lanes_without_pairs", {"scope": dependency})
 
-
-def _count_pairs(tx: sqlite3.Connection) -> None:
-    """Name limiters of pairs in the lanes that do not know them yet, and count these, and what runs of them."""
-    sql = statements("update_limits")
-    lanes = [lane for (lane,) in tx.execute(sql["lanes_without_pair"])]
-    if not lanes:
-        return
-    tx.execute(sql["name_pairs"])
-    tx.execute(sql["count_lanes_of_pairs"], (msgspec.json.encode(lanes).decode(),))
-    leases = (unpack_lease(jobs) for (jobs,) in tx.execute(sql["leases"]))
-    running = Counter(leased.lane for lease in leases for leased in lease.values())
-    tx.executemany(sql["count_pair"], [(running[lane], lane) for lane in lanes if running[lane]])
+    def _count_pairs(self, statement: str, named: dict[str, str]) -> None:
+        """Name limiters of pairs in the lanes that do not know them yet, and count these, and what runs of them."""
+        tx, sql = self._tx, statements("update_limits")
+        lanes = [lane for (lane,) in tx.execute(sql[statement], named)]
+        if not lanes:
+            return
+        listed = (msgspec.json.encode(lanes).decode(),)
+        tx.execute(sql["name_pairs"], listed)
+        tx.execute(sql["count_lanes_of_pairs"], listed)
+        leases = (unpack_lease(jobs) for (jobs,) in tx.execute(sql["leases"]))
+        running = Counter(leased.lane for lease in leases for leased in lease.values())
+        tx.executemany(sql["count_pair"], [(running[lane], lane) for lane in lanes if running[lane]])
 
 
 def update_limits(tx: sqlite3.Connection, update: LimitUpdate, now: int) -> None:

@@ -160,6 +160,15 @@ async def check_only_sessions_that_serve_a_queue_count_for_its_nine_tenths(store
     expect_equal(dict(counts), {"a": 21, "b": 21}, "jobs for the twenty slots of both sessions, and three ahead")
 
 
+async def check_queue_that_a_session_names_twice_has_its_slots_once(store: Store) -> None:
+    await enqueue(store, *new_jobs(store, 50, tenant="a"), *new_jobs(store, 50, tenant="b"))
+    worker = await Worker.open(store, slots=10, queues=("default", "default"))
+    taken = await worker.take(50)
+    expect_equal(dict(count_by(taken, "tenant")), {"a": 9, "b": 9}, "slots of two tenants when there are ten")
+    (session,) = await store.sessions(START)
+    expect_equal(session.queues, ("default",), "the queues of the session")
+
+
 async def check_no_tenant_takes_more_than_nine_tenths_while_others_run(store: Store) -> None:
     await enqueue(store, *new_jobs(store, 30, tenant="a"), new_job(store, tenant="b"))
     worker = await Worker.open(store, slots=20)

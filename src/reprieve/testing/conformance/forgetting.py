@@ -313,3 +313,25 @@ async def check_what_the_rate_of_a_default_has_granted_outlives_a_prune(store: S
         await _prune_all(store, at + 20 * DAY)
         expect_equal(await _names(store), [], f"names once the rate of every {subject} counts nothing any more")
         await update_limits(store, LimitUpdate(subject=subject, name=None, rate="default"), at=at + 20 * DAY)
+
+
+async def check_nothing_waits_for_the_limits_of_tenants_that_were_forgotten(store: Store) -> None:
+    every = LimitUpdate(subject="tenant", name=None, permits=0)
+    await update_limits(store, every)
+    jobs = [new_job(store, tenant=f"t{number}") for number in range(40)]
+    await enqueue(store, *jobs)
+    worker = await Worker.open(store)
+    expect_equal(await worker.take(50), [], "jobs leased while every tenant is held")
+    await store.apply([change.cancel(job, OPERATOR, START) for job in jobs], START)
+    await _prune_all(store)
+    await update_limits(store, replace(every, permits="default"), at=LATER)
+    await update_limits(store, LimitUpdate(subject="task", name="slow", rate=Rate(count=1, window=10.0)), at=LATER)
+    await enqueue(store, *new_jobs(store, 3, LATER, task="slow"), at=LATER)
+    taken: list[Job] = []
+    for number in range(12):
+        # A store of several partitions may need a few claims until the one with the share of the rate is asked.
+        taken += await worker.take(10, LATER + number * 11 * SECOND)
+    expect_equal(len(taken), 3, "jobs leased of a task with a rate, after the tenants were forgotten")
+    await worker.settle(*(succeed(job, LATER + HOUR) for job in taken), at=LATER + HOUR)
+    last = await worker.ask(10, LATER + HOUR)
+    expect_equal((last.jobs, last.next_at), ((), None), "jobs, and when there may be more, once all have ended")

@@ -5,6 +5,7 @@ They damage records through `Damageable`; on a store that is not, they check not
 """
 
 from reprieve.core import change
+from reprieve.core.headers import Headers
 from reprieve.core.job import Job
 from reprieve.core.move import Return
 from reprieve.core.unreadable import unreadable_record
@@ -222,3 +223,29 @@ async def check_key_of_a_job_that_cannot_be_read_is_still_held(store: Store) -> 
     if not await _damage(store, job):
         return
     expect_equal(await enqueue(store, new_job(store, key="k")), [job.id], "the job that has the key")
+
+
+async def check_jobs_with_an_sla_that_cannot_be_read_leave_their_lane(store: Store) -> None:
+    headers = Headers(sla_at=START + HOUR)
+    waiting, held, ended, other = new_jobs(store, 4, headers=headers)
+    later = new_job(store, due_at=START + MINUTE, headers=headers)
+    worker = await Worker.open(store)
+    await enqueue(store, held, ended)
+    running = {job.id: job for job in await worker.exactly(2)}
+    await worker.settle(kill(running[ended.id]))
+    await enqueue(store, waiting, other, later)
+    if not await _damage(store, waiting, held, ended, later):
+        return
+    stored = {job.id: job for job in await find_all(store, Filter())}
+    back = change.settle(stored[held.id], Return(), START)
+    expect_equal(await worker.settle(back), ["applied"], "the result of a return")
+    retry = change.retry(stored[ended.id], OPERATOR, START, 60.0)
+    expect_equal(await store.apply([retry], START), ["applied"], "the result of a retry")
+    now = START + 2 * MINUTE
+    stored = {job.id: job for job in await find_all(store, Filter(), now)}
+    cancels = [change.cancel(stored[job.id], OPERATOR, now) for job in (waiting, held, ended, later)]
+    expect_equal(await store.apply(cancels, now), ["applied"] * 4, "the results of the cancels")
+    expect_ids(await worker.take(10, now), [other], "jobs that are left to lease")
+    expect_equal(await _statuses(store, now), {"running": 1, "cancelled": 4}, "the jobs by status")
+    await enqueue(store, *(more := new_jobs(store, 3, now, headers=headers)), at=now)
+    expect_ids(await worker.take(10, now), more, "the jobs that came later")

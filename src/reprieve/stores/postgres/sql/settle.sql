@@ -2,7 +2,7 @@
 
 -- name: unleased
 -- Subqueries that return a value instead of `exists`: those of `exists` the server may turn into a hash of the whole table.
-select j.id, j.state, j.version, j.waiting_for, j.due_at, j.lane, j.record,
+select j.id, j.state, j.version, j.waiting_for, j.due_at, j.lane, j.record, order_at(j.sla_at, j.due_at, j.id) as ready_at,
        case
            when j.state in (1, 2) then 'ended'
            when (
@@ -42,10 +42,10 @@ where e.queue = v.queue and e.state = v.state and e.ended_at = v.ended_at and e.
 -- name: update_jobs
 -- The ids are given twice: as a condition they lead through the index, however small the server believes the table to be.
 update job as j
-set lane = v.lane, due_at = v.due_at, version = v.version, state = v.state, waiting_for = v.waiting_for, record = v.record
-from unnest(%(ids)s::uuid[], %(lanes)s::int8[], %(due_ats)s::int8[], %(versions)s::int8[], %(states)s::int8[],
-            %(waits)s::int8[], %(records)s::bytea[])
-     as v (id, lane, due_at, version, state, waiting_for, record)
+set lane = v.lane, due_at = v.due_at, sla_at = v.sla_at, version = v.version, state = v.state, waiting_for = v.waiting_for, record = v.record
+from unnest(%(ids)s::uuid[], %(lanes)s::int8[], %(due_ats)s::int8[], %(sla_ats)s::int8[], %(versions)s::int8[],
+            %(states)s::int8[], %(waits)s::int8[], %(records)s::bytea[])
+     as v (id, lane, due_at, sla_at, version, state, waiting_for, record)
 where j.id = v.id and j.id = any (%(ids)s::uuid[]);
 
 -- name: add_ready

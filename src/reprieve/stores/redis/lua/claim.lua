@@ -10,6 +10,7 @@
 -- needs limiters: limiters, load_limiters, recheck_at
 -- needs lanes: lanes, load_lanes, turn_of, relist
 -- needs waiting: pop_lane, promote, next_due
+-- needs rechecks: take_rechecks
 -- needs leftovers: drop_leftover
 -- needs events: record_events
 -- needs sessions: capacity_of, pack_lease
@@ -18,7 +19,6 @@
 -- needs candidates: new_reader, read_candidates, weigh_tenants
 -- exports: return_blocked, claim_from_queue
 
-local MAX_RECHECKS = 16 -- limiters and tenants that one claim checks again; the next goes on
 local MIN_PROMOTED = 50 -- due jobs that a claim promotes, however few it may take
 local leftovers = 500 -- entries of jobs that left their lane otherwise (cancelled, retried by a person) that one claim removes at most
 
@@ -59,14 +59,7 @@ end
 
 -- Opens what was blocked and may go on. Returns whether there may be more of it.
 function return_blocked(now, settings)
-  local keys, names = {}, {}
-  for _, member in ipairs(call('ZRANGEBYSCORE', tag .. ':rechecks', '-inf', now, 'LIMIT', 0, MAX_RECHECKS)) do
-    if sub(member, 1, 1) == 't' then
-      keys[#keys + 1] = sub(member, 2)
-    else
-      names[#names + 1] = member
-    end
-  end
+  local keys, names, has_more = take_rechecks(now)
   load_tenants(keys)
   load_limiters(names)
   for _, key in ipairs(keys) do
@@ -75,7 +68,7 @@ function return_blocked(now, settings)
   for _, name in ipairs(names) do
     return_lanes(limiters[name], now, settings)
   end
-  return #keys + #names == MAX_RECHECKS
+  return has_more
 end
 
 -- Notes which lanes a full limiter blocks.

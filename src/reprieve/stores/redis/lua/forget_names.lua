@@ -87,17 +87,18 @@ end
 -- Deletes those of the next tenants that are unused. Returns how many, and where the next ones begin.
 local function forget_tenants(cursor)
   local keys, after = scan(tag .. ':tenants', cursor)
-  local gone = {}
+  local gone, rechecks = {}, {}
   load_tenants(keys)
   for _, key in ipairs(keys) do
     local tenant = tenants[key]
     if is_unused(tenant) then
-      gone[#gone + 1] = key
+      gone[#gone + 1], rechecks[#rechecks + 1] = key, 't' .. key
       local queue = queue_of(tenant.queue)
       queue.tenants, queue.is_changed = queue.tenants - 1, true
     end
   end
   call_many('HDEL', tag .. ':tenants', gone)
+  call_many('ZREM', tag .. ':rechecks', rechecks)
   flush_queues()
   return #gone, after
 end

@@ -8,6 +8,7 @@
 -- needs rate: change_rate
 -- needs limit_defaults: PERMITS, MAX_RUNNING, RATE, PAUSES, has_bit, without_bit
 -- needs tenants: queue_of
+-- needs rechecks: begin_search
 -- needs lanes: flush, has_pairs, begin_pairs
 -- needs sessions: all_sessions, unpack_lease
 -- needs subjects: load_subjects, limits_of, allow
@@ -16,13 +17,16 @@
 --             An update is a subject, see subjects.lua, with what is to change: `permits`, `max_running`, `rate` (a map
 --             with `count`, `window` in ms and `bucket`), each false for none; a tenant's `weight`; a queue's `pauses`;
 --             `inherited`: bits of what it no longer has of its own. `is_default`: it is the default of the subject
---             A state is false for a store of one partition, else a map with `number` and `step`:
+--             A state is false for a store of one partition, else a map with `number`, `step`, and `partitions`, for how
+--             many of them defaults were split:
 --             'record' writes the wanted limits, 'record_and_apply' also changes them here, both in the first partition
 --             if its wanted state is `seen` (and `seen_direct` is how often it was changed as the only partition, or -1);
---             'apply_next' is the change from the state before; 'apply_all' is everything that is wanted
+--             'apply_next' is the change from the state before; 'apply_all' is everything that is wanted, and the removal
+--             of what the partition, in the state `seen`, has beside that
 --          2: 'entry' or ''  3: its key  4: the version seen  5: 'set' or 'delete'  6: the value  7: 8 bytes that tell
 --             this call from any other, so that a repeat gets the same reply
---          8 …: for 'record' and 'record_and_apply': fields of `:wanted_limits`, each with its value
+--          8 …: for 'record' and 'record_and_apply': fields of `:wanted_limits`, each with its value; a field but '' without
+--             a value is deleted
 -- Returns: {word, version}: 'ok' and the entry's version now; 'lost': the entry has another version; 'overtaken': the
 --          wanted limits have changed, or the partition has not applied the state before. But for 'ok' nothing was done
 
@@ -66,18 +70,25 @@ local function write_entry()
 end
 
 local function record_wanted()
-  local fields = {}
-  for index = 8, #ARGV do
-    fields[#fields + 1] = ARGV[index]
+  local fields, gone = {}, {}
+  for index = 8, #ARGV, 2 do
+    local field, value = ARGV[index], ARGV[index + 1]
+    if value == '' and field ~= '' then
+      gone[#gone + 1] = field
+    else
+      fields[#fields + 1], fields[#fields + 2] = field, value
+    end
   end
   call_many('HSET', tag .. ':wanted_limits', fields)
+  call_many('HDEL', tag .. ':wanted_limits', gone)
   call('HSET', tag .. ':meta', 'wanted_state', format('%.0f', state.number))
 end
 
 -- Moves the numbers of the wanted and the applied state on. Returns 'overtaken' or 'ok' if nothing else is to be done.
 local function advance_state()
-  local found = call('HMGET', tag .. ':meta', 'wanted_state', 'applied_state', 'direct_updates')
+  local found = call('HMGET', tag .. ':meta', 'wanted_state', 'applied_state', 'direct_updates', 'applied_partitions')
   local wanted, applied, direct = tonumber(found[1] or 0), tonumber(found[2] or 0), tonumber(found[3] or 0)
+  local partitions = tonumber(found[4] or 0)
   if not state then
     if wanted > 0 and updates[1] then
       return 'overtaken'
@@ -89,16 +100,20 @@ local function advance_state()
   local step = state.step
   if step == 'record' and (wanted ~= state.seen or state.seen_direct >= 0 and state.seen_direct ~= direct)
     or step == 'record_and_apply' and (wanted ~= state.seen or applied ~= state.seen)
-    or step == 'apply_next' and applied < state.number - 1 then
+    or step == 'apply_next' and applied < state.number - 1
+    or step == 'apply_all' and applied ~= state.seen and applied < state.number then
     return 'overtaken'
-  elseif step ~= 'record' and applied >= state.number then
+  elseif applied >= state.number and (step == 'apply_next' or step == 'apply_all'
+    and (applied > state.number or partitions >= state.partitions)) then
     return 'ok'
   end
   if step == 'record' or step == 'record_and_apply' then
     record_wanted()
   end
   if step ~= 'record' then
-    call('HSET', tag .. ':meta', 'applied_state', format('%.0f', state.number))
+    -- A change alone does not split the other defaults for more partitions.
+    partitions = step == 'apply_all' and state.partitions or math.min(partitions, state.partitions)
+    call('HSET', tag .. ':meta', 'applied_state', format('%.0f', state.number), 'applied_partitions', partitions)
   end
 end
 
@@ -136,13 +151,7 @@ local function apply_default(update)
   else
     call('HSET', tag .. ':limit_defaults', field, cmsgpack.pack(default))
   end
-  local rechecks = {}
-  for _, member in ipairs(call('ZRANGE', tag .. ':rechecks', 0, -1)) do
-    if sub(member, 1, 1) == update.subject then
-      rechecks[#rechecks + 1], rechecks[#rechecks + 2] = 0, member
-    end
-  end
-  call_many('ZADD', tag .. ':rechecks', rechecks)
+  begin_search(update.subject)
 end
 
 local function apply(update)

@@ -19,6 +19,9 @@ delete from reprieve_delayed as delayed where queue = ? and wait = ? and due = ?
 -- name: unready
 delete from reprieve_ready as ready where lane = ? and at = ? and id = ?;
 
+-- name: unready_anywhere
+delete from reprieve_ready as ready where lane = ? and id = ?;
+
 -- name: unend
 delete from reprieve_ended as ended where queue = ? and state = ? and at = ? and id = ?;
 

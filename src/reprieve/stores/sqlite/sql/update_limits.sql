@@ -99,15 +99,19 @@ where lane.dependency <> '' and lane.pair_limiter = 0 and (lane.dependency = :sc
 on conflict do nothing;
 
 -- name: lanes_without_pair
-select lane.id from reprieve_lane as lane join reprieve_tenant as tenant on tenant.id = lane.tenant
-join reprieve_limiter as limiter
-    on limiter.subject = 'tenant_dependency' and limiter.name = tenant.name and limiter.dependency = lane.dependency
-where lane.dependency <> '' and lane.pair_limiter = 0;
+-- The lanes of one pair. Queues are named only so that the index of tenants, which begins with them, is used.
+select lane.id from reprieve_queue as queue cross join reprieve_tenant as tenant cross join reprieve_lane as lane
+where tenant.queue = queue.id and tenant.name = :tenant and lane.tenant = tenant.id and lane.dependency = :dependency
+  and lane.pair_limiter = 0;
+
+-- name: lanes_without_pairs
+select lane.id from reprieve_lane as lane
+where lane.dependency <> '' and lane.pair_limiter = 0 and (lane.dependency = :scope or :scope = '');
 
 -- name: name_pairs
 update reprieve_lane as lane set pair_limiter = limiter.id
 from reprieve_tenant as tenant, reprieve_limiter as limiter
-where lane.dependency <> '' and lane.pair_limiter = 0 and tenant.id = lane.tenant
+where lane.id in (select value from json_each(?)) and tenant.id = lane.tenant
   and limiter.subject = 'tenant_dependency' and limiter.name = tenant.name and limiter.dependency = lane.dependency;
 
 -- name: count_lanes_of_pairs
