@@ -15,7 +15,8 @@ from reprieve.stores.postgres.rows import StoredJob, array_of, unpack
 from reprieve.stores.postgres.settle import UnleasedRow
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.postgres.write_batch import run
-from reprieve.stores.sql.expiring import MAX_EXPIRING_LANES, LaneSpan, look_again_at
+from reprieve.stores.protocol import Expired
+from reprieve.stores.sql.expiring import MAX_EXPIRING_LANES, MAX_LEFTOVER_ROWS, LaneSpan, look_again_at
 
 MAX_ADDED_JOBS: Final = 500
 """Jobs of an addition that one call reads to find their deadlines."""
@@ -31,11 +32,17 @@ class AdditionRow(msgspec.Struct, frozen=True):
     highest_id: str
 
 
-def expire(tx: Tx, lanes: LaneCache, now: int, limit: int) -> list[Job]:
+def is_due(tx: Tx, now: int) -> bool:
+    """Return whether there are rows, lanes or additions to look at."""
+    return tx.one(statements("expire")["is_due"], {"now": now}) == (True,)
+
+
+def expire(tx: Tx, lanes: LaneCache, now: int, limit: int) -> Expired:
     """End waiting jobs whose time has come, at most so many, under the claim lock; return them as they are now."""
-    if tx.one(statements("expire")["is_due"], {"now": now}) == (False,):
-        return []
+    if not is_due(tx, now):
+        return Expired()
     _sweep_addition(tx, lanes)
+    tx.execute(statements("expire")["remove_leftovers"], {"now": now, "limit": MAX_LEFTOVER_ROWS})
     found = _due_jobs(tx, lanes, now, limit)
     wanted = {"now": now, "limit": MAX_EXPIRING_LANES}
     for span in tx.records(LaneSpan, statements("expire")["due_lanes"], wanted):
@@ -44,7 +51,8 @@ def expire(tx: Tx, lanes: LaneCache, now: int, limit: int) -> list[Job]:
             found += _first_jobs(tx, lanes, span, now, most, most)
     changes = [changes_of.expire(job, now) for job in {job.id: job for job in found}.values()]
     results = settle.settle(tx, lanes, changes, now)
-    return [change.job for change, result in zip(changes, results, strict=True) if result == "applied"]
+    ended = (change.job for change, result in zip(changes, results, strict=True) if result == "applied")
+    return Expired(jobs=tuple(ended), has_more=is_due(tx, now))
 
 
 def _add_expiring(tx: Tx, rows: Sequence[tuple[int, str]]) -> None:

@@ -3,6 +3,15 @@ select exists (select 1 from expiring where expires_at <= %(now)s)
     or exists (select 1 from lane where expires_at <= %(now)s and expires_at is not null)
     or exists (select 1 from unswept_addition);
 
+-- name: remove_leftovers
+-- A subquery that returns a value instead of `exists`, as in settle.sql.
+delete from expiring where ctid = any (array(
+    select due.row_location from (
+        select ctid as row_location, id from expiring where expires_at <= %(now)s order by expires_at, id limit %(limit)s
+    ) as due
+    where (select job.id from job where job.id = due.id and job.state not in (1, 2)) is null
+));
+
 -- name: take_due
 delete from expiring where ctid = any (array(
     select ctid from expiring where expires_at <= %(now)s order by expires_at, id limit %(limit)s

@@ -7,18 +7,20 @@
 -- needs lanes: lane_ref, lane_of, flush
 -- needs waiting: fresh_key
 -- needs leftovers: remove_first_leftovers
--- needs expiring: expiring_key, add_expiry, remove_expiry, set_lane_expiry, write_expiry
+-- needs expiring: expiring_key, expiring_lanes_key, add_expiry, remove_expiry, set_lane_expiry, write_expiry
 -- needs settle: settle
 -- KEYS     1: the partition
 -- ARGV     1: now  2: limit
--- Returns: {id, record, …}
+-- Returns: {whether more is due (0 or 1), id, record, …}
 
 local HELD_AGAIN_MS = 10000 -- after which a job is looked at again that was parked for long enough, but whose gate is open
 local MAX_LANES = 50 -- that one call looks at
+local MAX_DUE_READS = 25 -- of jobs whose own time has come; most no longer exist, and cost little
+local MAX_RECORDS = 100 -- of such jobs that one call reads
 local MAX_LEFTOVERS = 500 -- entries of jobs that left their lane otherwise, which one call removes
 
 local now, limit = tonumber(ARGV[1]), tonumber(ARGV[2])
-local changes, known = {}, {}
+local changes, known, records_read = {}, {}, 0
 
 local function add_change(id, record)
   if not known[id] then
@@ -46,14 +48,16 @@ local function is_held(record)
   return false
 end
 
--- Takes the jobs whose own time has come.
-local function take_due_jobs()
-  local ids = call('ZRANGEBYSCORE', expiring_key, '-inf', now, 'LIMIT', 0, limit)
-  if not ids[1] then
-    return
-  end
+-- Returns the first of those in a sorted set by time whose time has come, so many at most.
+local function due(key, count)
+  return call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT', 0, count)
+end
+
+-- Takes jobs whose own time has come.
+local function take_due_jobs(ids)
   remove_expiry(ids)
   for number, record in ipairs(fetch_fields(tag .. ':jobs', ids)) do
+    records_read = records_read + (record and 1 or 0)
     if record and is_sound(record) then
       local _, state, _, deadline = struct.unpack('>I4BBd', record)
       if state == WAITING then
@@ -102,9 +106,15 @@ local function take_first_jobs(lane)
 end
 
 write_even_when_full()
-take_due_jobs()
+for _ = 1, MAX_DUE_READS do
+  local ids = records_read < MAX_RECORDS and due(expiring_key, limit - #changes) or {}
+  if not ids[1] then
+    break
+  end
+  take_due_jobs(ids)
+end
 local visited = {}
-for _, name in ipairs(call('ZRANGEBYSCORE', tag .. ':expiring_lanes', '-inf', now, 'LIMIT', 0, MAX_LANES)) do
+for _, name in ipairs(due(expiring_lanes_key, MAX_LANES)) do
   if #changes < limit then
     local lane = lane_of(name)
     visited[#visited + 1] = lane
@@ -117,7 +127,8 @@ for _, lane in ipairs(visited) do
 end
 write_expiry()
 flush()
-local words, answer, number = {}, {}, 0
+local has_more = due(expiring_key, 1)[1] or due(expiring_lanes_key, 1)[1]
+local words, answer, number = {}, {has_more and 1 or 0}, 0
 for word in string.gmatch(results, '%a+') do
   words[#words + 1] = word
 end
