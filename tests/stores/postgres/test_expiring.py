@@ -1,12 +1,32 @@
 """What a call of `expire` does on PostgreSQL: how much at a time, and what was committed in the meantime."""
 
+import asyncio
+from collections.abc import Callable, Sequence
+
 import psycopg
 from psycopg.sql import SQL, Identifier
 
+from reprieve.core import change
+from reprieve.core.headers import Headers
 from reprieve.core.job import Job
-from reprieve.stores.postgres import PostgresStore
+from reprieve.stores.postgres import PostgresStore, expire, settle
+from reprieve.stores.postgres.address import address_of
+from reprieve.stores.postgres.claim_lock import ClaimLock
 from reprieve.stores.postgres.expire import MAX_ADDED_JOBS
-from reprieve.testing.conformance.stage import DAY, HOUR, MINUTE, SECOND, START, Worker, new_job, new_jobs
+from reprieve.stores.postgres.lane_cache import KnownLanes, LaneCache
+from reprieve.stores.postgres.pool import ConnectionPool, Tx
+from reprieve.testing.conformance.stage import (
+    DAY,
+    HOUR,
+    MINUTE,
+    OPERATOR,
+    SECOND,
+    START,
+    Worker,
+    get,
+    new_job,
+    new_jobs,
+)
 
 
 def count(url: str, table: str) -> int:
@@ -58,3 +78,50 @@ async def test_additions_of_many_jobs_get_their_rows_in_parts(store: PostgresSto
     assert not (await store.expire(START + SECOND)).has_more
     assert count(url, "unswept_addition") == 0
     assert count(url, "expiring") == len(late)
+
+
+async def test_job_of_a_new_lane_that_is_committed_under_the_lock_expires(store: PostgresStore, url: str) -> None:
+    await _expect_counted(store, url, lambda job: change.expire(job, START + HOUR).job, _expire)
+
+
+async def test_job_of_a_new_lane_that_is_committed_under_the_lock_can_be_cancelled(
+    store: PostgresStore, url: str
+) -> None:
+    await _expect_counted(store, url, lambda job: change.cancel(job, OPERATOR, START + HOUR).job, _cancel)
+
+
+def _expire(tx: Tx, jobs: Sequence[Job]) -> int:
+    return len(expire.expire(tx, LaneCache(KnownLanes()), START + HOUR, len(jobs)).jobs)
+
+
+def _cancel(tx: Tx, jobs: Sequence[Job]) -> int:
+    cancels = [change.cancel(job, OPERATOR, START + HOUR) for job in jobs]
+    return settle.settle(tx, LaneCache(KnownLanes()), cancels, START + HOUR).count("applied")
+
+
+async def _expect_counted(
+    store: PostgresStore, url: str, wanted: Callable[[Job], Job], end: Callable[[Tx, Sequence[Job]], int]
+) -> None:
+    """Expect that jobs end as wanted whose transaction commits after the holder of the claim lock has counted."""
+    headers = Headers(sla_at=START + MINUTE)
+    jobs = [
+        new_job(store, tenant="sla", headers=headers, deadline_at=START + MINUTE),
+        new_job(store, tenant="scheduled", due_at=START + DAY, deadline_at=START + MINUTE),
+    ]
+    other = PostgresStore(url)
+
+    def work(tx: Tx) -> int:
+        assert ClaimLock().acquire(tx).is_all_counted
+        other.enqueue_sync(jobs, START)
+        return end(tx, jobs)
+
+    pool = ConnectionPool(address_of(url, None, "full"))
+    assert await asyncio.wrap_future(pool.submit(work)) == len(jobs)
+    pool.close()
+    await other.close()
+    for job in jobs:
+        assert await get(store, job, START + HOUR) == wanted(job)
+    after = new_job(store, START + HOUR, tenant="sla", headers=headers)
+    await store.enqueue([after], START + HOUR)
+    worker = await Worker.open(store)
+    assert [job.id for job in await worker.take(10, START + HOUR)] == [after.id]

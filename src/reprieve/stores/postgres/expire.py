@@ -10,7 +10,6 @@ from reprieve.stores.postgres import settle
 from reprieve.stores.postgres.lane_cache import LaneCache
 from reprieve.stores.postgres.pool import Tx
 from reprieve.stores.postgres.rows import StoredJob, array_of, unpack
-from reprieve.stores.postgres.settle import UnleasedRow
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.postgres.write_batch import run
 from reprieve.stores.protocol import Expired
@@ -82,8 +81,7 @@ def _due_jobs(tx: Tx, lanes: LaneCache, now: int, limit: int) -> list[Job]:
     if not due:
         return []
     held = {limiter for (limiter,) in tx.all(statements("find")["held"])}
-    rows = tx.records(UnleasedRow, statements("settle")["unleased"], {"ids": array_of(due)})
-    lanes.load(tx, (row.lane for row in rows))
+    rows = settle.read_unleased(tx, lanes, due)
     jobs: list[Job] = []
     again: list[tuple[int, str]] = []
     for row in rows:
