@@ -1,6 +1,7 @@
 """What a call of `expire` does on PostgreSQL: how much at a time, and what was committed in the meantime."""
 
 import asyncio
+import threading
 from collections.abc import Callable, Sequence
 
 import psycopg
@@ -15,6 +16,8 @@ from reprieve.stores.postgres.claim_lock import ClaimLock
 from reprieve.stores.postgres.expire import MAX_ADDED_JOBS
 from reprieve.stores.postgres.lane_cache import KnownLanes, LaneCache
 from reprieve.stores.postgres.pool import ConnectionPool, Tx
+from reprieve.stores.protocol import Expired
+from reprieve.stores.sql.store import MAX_CHANGES_PER_WRITE
 from reprieve.testing.conformance.stage import (
     DAY,
     HOUR,
@@ -125,3 +128,39 @@ async def _expect_counted(
     await store.enqueue([after], START + HOUR)
     worker = await Worker.open(store)
     assert [job.id for job in await worker.take(10, START + HOUR)] == [after.id]
+
+
+async def test_expiry_takes_no_lock_when_nothing_is_due(store: PostgresStore, url: str) -> None:
+    await store.enqueue([new_job(store, deadline_at=START + DAY), new_job(store, tenant="b", due_at=START + 1)], START)
+    await expire_all(store, START)
+    await store.enqueue(new_jobs(store, 10, START + 2), START + 2)
+    is_locked, is_over = asyncio.Event(), threading.Event()
+    loop, pool = asyncio.get_running_loop(), ConnectionPool(address_of(url, None, "full"))
+
+    def work(tx: Tx) -> bool:
+        # Asking whether all is counted waits until the lock is acquired.
+        is_counted = ClaimLock().acquire(tx).is_all_counted
+        loop.call_soon_threadsafe(is_locked.set)
+        is_over.wait(60)
+        return is_counted
+
+    holding = asyncio.wrap_future(pool.submit(work))
+    await is_locked.wait()
+    try:
+        async with asyncio.timeout(30):
+            assert await store.expire(START + HOUR) == Expired()
+    finally:
+        is_over.set()
+    await holding
+    pool.close()
+
+
+async def test_expiry_ends_so_many_jobs_at_a_time_and_says_that_there_is_more(store: PostgresStore) -> None:
+    jobs = new_jobs(store, 2 * MAX_CHANGES_PER_WRITE + 1, deadline_at=START + MINUTE)
+    await store.enqueue(jobs, START)
+    ended, has_more = [], True
+    while has_more:
+        expired = await store.expire(START + HOUR)
+        ended.append(len(expired.jobs))
+        has_more = expired.has_more
+    assert (max(ended), sum(ended)) == (MAX_CHANGES_PER_WRITE, len(jobs))

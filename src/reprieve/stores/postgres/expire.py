@@ -35,10 +35,13 @@ def is_due(tx: Tx, now: int) -> bool:
     return tx.one(statements("expire")["is_due"], {"now": now}) == (True,)
 
 
+def may_be_due(tx: Tx, counted: str, now: int) -> bool:
+    """Return whether there is anything to look at, once what was enqueued since a snapshot is counted."""
+    return is_due(tx, now) or tx.one(statements("expire")["has_uncounted_deadline"], {"counted": counted}) == (True,)
+
+
 def expire(tx: Tx, lanes: LaneCache, now: int, limit: int) -> Expired:
     """End waiting jobs whose time has come, at most so many, under the claim lock; return them as they are now."""
-    if not is_due(tx, now):
-        return Expired()
     _sweep_additions(tx, lanes)
     tx.execute(statements("expire")["remove_leftovers"], {"now": now, "limit": MAX_LEFTOVER_ROWS})
     found = _due_jobs(tx, lanes, now, limit)

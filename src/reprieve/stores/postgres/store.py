@@ -44,7 +44,7 @@ from reprieve.stores.protocol import (
 )
 from reprieve.stores.sql import entries
 from reprieve.stores.sql.expired_keys import KeySweep
-from reprieve.stores.sql.store import SqlStore
+from reprieve.stores.sql.store import MAX_CHANGES_PER_WRITE, SqlStore
 from reprieve.stores.sql.tx import Statements
 
 T = TypeVar("T")
@@ -156,10 +156,12 @@ class PostgresStore(SqlStore[Tx]):
         """End waiting jobs that are past their deadline or were parked for too long; return them."""
 
         def work(tx: Tx) -> Expired | None:
+            if not expire.may_be_due(tx, self._lock.certainly_counted(tx), now):
+                return Expired()
             if not self._lock.acquire(tx).is_all_counted:
                 # Lanes must have counted a job before it is changed.
                 return None
-            return expire.expire(tx, LaneCache(self._known_lanes), now, limit)
+            return expire.expire(tx, LaneCache(self._known_lanes), now, min(limit, MAX_CHANGES_PER_WRITE))
 
         expired = None
         while expired is None:

@@ -3,6 +3,12 @@ select exists (select 1 from expiring where expires_at <= %(now)s)
     or exists (select 1 from lane where expires_at <= %(now)s and expires_at is not null)
     or exists (select 1 from unswept_addition);
 
+-- name: has_uncounted_deadline
+select exists (select 1 from uncounted_enqueue as u
+               where u.xid >= pg_snapshot_xmax(%(counted)s::pg_snapshot) and u.min_span is not null)
+    or exists (select 1 from uncounted_enqueue as u
+               where u.xid = any (array(select pg_snapshot_xip(%(counted)s::pg_snapshot))) and u.min_span is not null);
+
 -- name: remove_leftovers
 -- A subquery that returns a value instead of `exists`, as in settle.sql.
 delete from expiring where ctid = any (array(
