@@ -1,17 +1,19 @@
 """What one call of a script may do: no more than others can wait for, however much there is."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sized
 
 import pytest
 import redis
 
 from reprieve.core import change
-from reprieve.core.ids import id_to_bytes
+from reprieve.core.ids import id_to_bytes, partition_of
 from reprieve.stores.protocol import Filter, Retention
 from reprieve.stores.redis import RedisStore
 from reprieve.stores.redis.find import MAX_JOBS_PER_PAGE
 from reprieve.stores.redis.store import MAX_JOBS_PER_CLAIM, MAX_TENANTS_PER_CLAIM
+from reprieve.stores.redis.tags import tag_of
 from reprieve.testing.conformance.stage import (
     OPERATOR,
     START,
@@ -252,3 +254,18 @@ async def test_expiry_removes_the_leftovers_between_the_jobs_that_it_ends(
     assert ended == {job.id for job in jobs} - {job.id for job in gone}
     assert client.keys(f"{TAG}:fresh:*") == client.keys(f"{TAG}:leftover*") == []
     await store.close()
+
+
+async def test_expiry_asks_every_partition_in_turn(server: servers.Server, client: redis.Redis) -> None:
+    partitions = 4
+    store = RedisStore(f"{server.url}?partitions={partitions}")
+    jobs = [new_job(store, queue=f"q{number}", deadline_at=START + 1_000) for number in range(80)]
+    await enqueue(store, *jobs)
+    per_partition = Counter(partition_of(job.id) for job in jobs)
+    assert min(per_partition[number] for number in range(partitions)) > 2
+    for _ in range(2):
+        calls = [await store.expire(START + 5_000, 1) for _ in range(partitions)]
+        assert {partition_of(job.id) for expired in calls for job in expired.jobs} == set(range(partitions))
+        assert all(expired.has_more for expired in calls)
+    await store.close()
+    assert [complaints(client, tag_of("reprieve", number)) for number in range(partitions)] == [[]] * partitions

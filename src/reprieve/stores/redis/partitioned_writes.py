@@ -22,6 +22,8 @@ class PartitionedWrites:
         """Take the partitions, and the unique keys of a store that has several."""
         self._partitions = partitions
         self._keys = keys
+        self._expires_next = 0
+        """The partition that is the next to be asked for expired jobs: none waits until others have no more."""
 
     async def apply(self, changes: Sequence[Change], now: int) -> list[ChangeResult]:
         """Apply changes, each in its job's partition."""
@@ -42,12 +44,15 @@ class PartitionedWrites:
 
     async def expire(self, now: int, limit: int) -> Expired:
         """End waiting jobs whose time has come, in every partition; return them."""
+        partitions = await self._partitions.load()
         jobs: list[Job] = []
         has_more = False
-        for partition in await self._partitions.load():
+        first = self._expires_next
+        for number in range(first, first + len(partitions)):
             if len(jobs) == limit:
                 return Expired(jobs=tuple(jobs), has_more=True)
-            expired = await partition.expire(now, limit - len(jobs))
+            self._expires_next = (number + 1) % len(partitions)
+            expired = await partitions[number % len(partitions)].expire(now, limit - len(jobs))
             jobs += expired.jobs
             has_more = has_more or expired.has_more
         return Expired(jobs=tuple(jobs), has_more=has_more)
