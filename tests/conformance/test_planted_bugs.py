@@ -320,6 +320,13 @@ BUGS = (
         "if False:",
         "job_expires_behind_others_of_the_same_moment",
     ),
+    Bug(
+        "expiry takes a call that ends no job for the last one",
+        "expire.py",
+        "has_more=is_due(tx, now)",
+        "has_more=bool(found)",
+        "lanes_without_jobs_do_not_hold_up_the_expiry_of_others",
+    ),
 )
 
 

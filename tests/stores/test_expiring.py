@@ -4,8 +4,11 @@ import sqlite3
 from pathlib import Path
 
 from reprieve.stores.open import open_store
-from reprieve.stores.sql.expiring import SPAN_TOLERANCE_MS, LaneSpan
+from reprieve.stores.protocol import Filter
+from reprieve.stores.sql.expiring import MAX_LEFTOVER_ROWS, SPAN_TOLERANCE_MS, LaneSpan
+from reprieve.testing.clock import FakeClock
 from reprieve.testing.conformance.stage import DAY, HOUR, MINUTE, SECOND, START, Worker, new_job
+from reprieve.worker.expiry import expire_some
 
 EMPTY = LaneSpan(lane=1, ready=0, span=None, swept_until=0, expires_at=None)
 BUSY = LaneSpan(lane=1, ready=9, span=HOUR, swept_until=START, expires_at=START + HOUR)
@@ -40,7 +43,7 @@ async def test_jobs_of_one_policy_have_no_row_of_their_own(tmp_path: Path) -> No
     assert _rows(tmp_path) == 0
     await store.enqueue([new_job(store, START + MINUTE, deadline_at=START + HOUR)], START + MINUTE)
     assert _rows(tmp_path) == 1
-    assert len(await store.expire(START + HOUR + 3 * SECOND)) == 1
+    assert len((await store.expire(START + HOUR + 3 * SECOND)).jobs) == 1
     assert _rows(tmp_path) == 0
     await store.close()
 
@@ -51,6 +54,22 @@ async def test_a_job_that_is_claimed_leaves_no_row_behind(tmp_path: Path) -> Non
     assert _rows(tmp_path) == 1
     worker = await Worker.open(store)
     assert len(await worker.take(1, START + SECOND)) == 1
+    assert _rows(tmp_path) == 0
+    await store.close()
+
+
+async def test_a_worker_goes_on_at_once_while_rows_of_jobs_that_ended_are_left(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path / 'jobs.db'}")
+    late = new_job(store, due_at=START + HOUR, deadline_at=START + MINUTE)
+    await store.enqueue([late], START)
+    connection = sqlite3.connect(tmp_path / "jobs.db")
+    with connection:
+        rows = [(START + number, number) for number in range(2 * MAX_LEFTOVER_ROWS)]
+        connection.executemany("insert into reprieve_expiring (at, id) values (?, ?)", rows)
+    connection.close()
+    clock = FakeClock(START + MINUTE)
+    assert [await expire_some(store, clock) for _ in range(2)] == [True, False]
+    assert (await store.tally("status", Filter(), START + MINUTE)).get("dead") == 1
     assert _rows(tmp_path) == 0
     await store.close()
 

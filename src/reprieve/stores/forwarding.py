@@ -15,6 +15,7 @@ from reprieve.stores.protocol import (
     Claimed,
     Entry,
     EntryChanges,
+    Expired,
     FailureGroup,
     Filter,
     Heartbeat,
@@ -81,7 +82,7 @@ class ForwardingStore(ABC):
         with self._call("recover"):
             return await self.inner.recover(now, limit)
 
-    async def expire(self, now: int, limit: int = 100) -> list[Job]:
+    async def expire(self, now: int, limit: int = 100) -> Expired:
         """End waiting jobs whose time has come."""
         with self._call("expire"):
             return await self.inner.expire(now, limit)

@@ -335,6 +335,14 @@ class Pruned(Record):
         return not any(astuple(self))
 
 
+class Expired(Record):
+    """The jobs that one call of `expire` has ended."""
+
+    jobs: tuple[Job, ...] = ()
+    has_more: bool = False
+    """Whether something is still due, although this call may have ended no job."""
+
+
 def names_interval(pruned: Pruned) -> int:
     """Return the milliseconds between two searches for names without jobs, given what the prune has deleted besides.
 
@@ -407,8 +415,11 @@ class Store(Protocol):
         """
         ...
 
-    async def expire(self, now: int, limit: int = 100) -> list[Job]:
+    async def expire(self, now: int, limit: int = 100) -> Expired:
         """End waiting jobs past their `expires_at`, at most so many; return them as `change.expire` leaves them.
+
+        A call does no more than others can wait for. While it says that there is more, it is repeated soon; when it
+        says that there is no more, every job that it had to find at this time has ended.
 
         It finds them wherever they wait: in a paused queue, behind a held gate, at a limit, scheduled or waiting for a
         retry. A job that was only parked for too long ends only if the gate of its dependency is held: otherwise it

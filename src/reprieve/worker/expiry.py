@@ -11,23 +11,23 @@ from reprieve.stores.protocol import Store
 from reprieve.worker.job_logging import log_expired
 
 EXPIRY_INTERVAL_SECONDS = 1.0
-"""Seconds between two checks when nothing was left to end."""
+"""Seconds between two checks when nothing was left to do."""
 
 EXPIRE_AGAIN_SECONDS = 0.02
-"""Seconds between two checks when there may be more to end: claims go first."""
+"""Seconds between two checks when there is more to do: claims go first."""
 
 
-async def expire_some(store: Store, clock: Clock) -> int:
-    """End jobs whose time has come, a part of them if there are many; return how many."""
-    jobs = await store.expire(clock.now())
-    for job in jobs:
+async def expire_some(store: Store, clock: Clock) -> bool:
+    """End jobs whose time has come, a part of them if there are many; return whether there is more to do."""
+    expired = await store.expire(clock.now())
+    for job in expired.jobs:
         log_expired(job)
-    return len(jobs)
+    return expired.has_more
 
 
 async def expire(store: Store, clock: Clock) -> AsyncIterator[None]:
     """End jobs whose time has come, until cancelled."""
     while True:
-        ended = await expire_some(store, clock)
+        has_more = await expire_some(store, clock)
         yield
-        await asyncio.sleep(EXPIRE_AGAIN_SECONDS if ended else EXPIRY_INTERVAL_SECONDS)
+        await asyncio.sleep(EXPIRE_AGAIN_SECONDS if has_more else EXPIRY_INTERVAL_SECONDS)

@@ -1,5 +1,7 @@
 """What one call of a script may do: no more than others can wait for, however much there is."""
 
+import re
+from collections import Counter
 from collections.abc import Iterator, Sized
 
 import pytest
@@ -7,10 +9,12 @@ import redis
 from msgspec.structs import replace
 
 from reprieve.core import change
+from reprieve.core.ids import id_to_bytes, partition_of
 from reprieve.stores.protocol import Filter, LimitUpdate, Retention
 from reprieve.stores.redis import RedisStore
 from reprieve.stores.redis.find import MAX_JOBS_PER_PAGE
 from reprieve.stores.redis.store import MAX_JOBS_PER_CLAIM, MAX_TENANTS_PER_CLAIM
+from reprieve.stores.redis.tags import tag_of
 from reprieve.testing.conformance.stage import (
     OPERATOR,
     START,
@@ -218,3 +222,83 @@ async def test_new_default_costs_the_same_however_many_tenants_wait_for_it(
     last = await worker.ask(100)
     assert (last.jobs, last.next_at) == ((), None)
     assert client.zcard(f"{TAG}:rechecks") == 0
+
+
+def records_read(monitor: redis.client.Monitor, client: redis.Redis) -> int:
+    """Return how many records of jobs scripts have asked for since the monitor began."""
+    client.echo("the end")
+    count, line = 0, b""
+    while b'"the end"' not in line:
+        found = monitor.connection.read_response(disable_decoding=True)
+        line = found if isinstance(found, bytes) else str(found).encode()
+        if f'"HMGET" "{TAG}:jobs"'.encode() in line:
+            count += len(re.findall(rb'"(?:[^"\\]|\\.)*"', line)) - 2
+    return count
+
+
+async def test_expiry_reads_no_more_jobs_than_it_ends_and_a_few(store: RedisStore, client: redis.Redis) -> None:
+    lanes = 20
+    late = [new_job(store, tenant=f"t{number}", deadline_at=START + 1_000) for number in range(lanes)]
+    await enqueue(store, *late)
+    fine = [new_job(store, tenant=f"t{n % lanes}", deadline_at=START + 90_000) for n in range(100 * lanes)]
+    await enqueue(store, *fine)
+    with client.monitor() as monitor:  # type: ignore[no-untyped-call]  # the library's own
+        expired = await store.expire(START + 5_000)
+        assert records_read(monitor, client) <= 4 * lanes
+    assert ({job.id for job in expired.jobs}, expired.has_more) == ({job.id for job in late}, False)
+    await store.close()
+
+
+async def test_expiry_looks_at_so_many_jobs_at_a_time_and_says_that_there_is_more(
+    store: RedisStore, client: redis.Redis
+) -> None:
+    await enqueue(store, *new_jobs(store, 1_500, deadline_at=START + 1_000))
+    worker = await Worker.open(store, slots=2_000)
+    jobs = [job for _ in range(15) for job in await worker.take(100)]
+    assert len(jobs) == 1_500
+    client.zadd(f"{TAG}:expiring", {id_to_bytes(job.id): START + 1_000 for job in jobs})
+    late = new_job(store, deadline_at=START + 2_000)
+    await enqueue(store, late)
+    calls, ended, has_more = 0, [], True
+    while has_more:
+        with client.monitor() as monitor:  # type: ignore[no-untyped-call]  # as above
+            expired = await store.expire(START + 5_000)
+            assert records_read(monitor, client) <= 200
+        calls, has_more = calls + 1, expired.has_more
+        ended += [job.id for job in expired.jobs]
+    assert calls > 5
+    assert ended == [late.id]
+    await store.close()
+
+
+async def test_expiry_removes_the_leftovers_between_the_jobs_that_it_ends(
+    store: RedisStore, client: redis.Redis
+) -> None:
+    jobs = new_jobs(store, 2_600, deadline_at=START + 1_000)
+    await enqueue(store, *jobs)
+    gone = [job for number, job in enumerate(jobs[1_050:1_550]) if number % 50]
+    await store.apply([change.cancel(job, OPERATOR, START) for job in gone], START)
+    assert client.hlen(f"{TAG}:leftovers") > 0
+    ended, has_more = set(), True
+    while has_more:
+        expired = await store.expire(START + 5_000)
+        ended |= {job.id for job in expired.jobs}
+        has_more = expired.has_more
+    assert ended == {job.id for job in jobs} - {job.id for job in gone}
+    assert client.keys(f"{TAG}:fresh:*") == client.keys(f"{TAG}:leftover*") == []
+    await store.close()
+
+
+async def test_expiry_asks_every_partition_in_turn(server: servers.Server, client: redis.Redis) -> None:
+    partitions = 4
+    store = RedisStore(f"{server.url}?partitions={partitions}")
+    jobs = [new_job(store, queue=f"q{number}", deadline_at=START + 1_000) for number in range(80)]
+    await enqueue(store, *jobs)
+    per_partition = Counter(partition_of(job.id) for job in jobs)
+    assert min(per_partition[number] for number in range(partitions)) > 2
+    for _ in range(2):
+        calls = [await store.expire(START + 5_000, 1) for _ in range(partitions)]
+        assert {partition_of(job.id) for expired in calls for job in expired.jobs} == set(range(partitions))
+        assert all(expired.has_more for expired in calls)
+    await store.close()
+    assert [complaints(client, tag_of("reprieve", number)) for number in range(partitions)] == [[]] * partitions

@@ -69,6 +69,10 @@ class ClaimLock:
         }
         return self._remember(tx, tx.execute(statements("lanes")["begin_claim"], request))
 
+    def certainly_counted(self, tx: Tx) -> str:
+        """Return a snapshot up to which everything is counted, for a transaction that does not acquire the lock."""
+        return EMPTY_SNAPSHOT if tx.connection.is_pooled else self._counted.get(tx.connection, EMPTY_SNAPSHOT)
+
     def _counted_on(self, tx: Tx) -> str:
         """Return the snapshot up to which everything is counted, as far as a connection knows."""
         if tx.connection.is_pooled and ticks() >= self._recount_at:

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
-
 from reprieve.core import change as changes_of
 from reprieve.core.ids import created_at, make_id
 from reprieve.core.job import Job
@@ -12,30 +10,40 @@ from reprieve.stores.postgres import settle
 from reprieve.stores.postgres.lane_cache import LaneCache
 from reprieve.stores.postgres.pool import Tx
 from reprieve.stores.postgres.rows import StoredJob, array_of, unpack
-from reprieve.stores.postgres.settle import UnleasedRow
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.postgres.write_batch import run
-from reprieve.stores.sql.expiring import MAX_EXPIRING_LANES, LaneSpan, look_again_at
+from reprieve.stores.protocol import Expired
+from reprieve.stores.sql.expiring import MAX_EXPIRING_LANES, MAX_LEFTOVER_ROWS, LaneSpan, look_again_at
+
+MAX_ADDITIONS: Final = 100
+"""Additions that one call looks at."""
 
 MAX_ADDED_JOBS: Final = 500
-"""Jobs of an addition that one call reads to find their deadlines."""
+"""Jobs of additions that one call reads to find their deadlines."""
 
 _WAITING: Final = ("fresh", "ready", "delayed")
 
 
-class AdditionRow(msgspec.Struct, frozen=True):
-    """Jobs that were added to a lane and do not all have its deadline span."""
+class AddedJob(StoredJob, frozen=True):
+    """A job, and with which addition it came to a lane whose deadline span not all jobs of the addition have."""
 
-    lane: int
-    lowest_id: str
-    highest_id: str
+    addition: int
 
 
-def expire(tx: Tx, lanes: LaneCache, now: int, limit: int) -> list[Job]:
+def is_due(tx: Tx, now: int) -> bool:
+    """Return whether there are rows, lanes or additions to look at."""
+    return tx.one(statements("expire")["is_due"], {"now": now}) == (True,)
+
+
+def may_be_due(tx: Tx, counted: str, now: int) -> bool:
+    """Return whether there is anything to look at, once what was enqueued since a snapshot is counted."""
+    return is_due(tx, now) or tx.one(statements("expire")["has_uncounted_deadline"], {"counted": counted}) == (True,)
+
+
+def expire(tx: Tx, lanes: LaneCache, now: int, limit: int) -> Expired:
     """End waiting jobs whose time has come, at most so many, under the claim lock; return them as they are now."""
-    if tx.one(statements("expire")["is_due"], {"now": now}) == (False,):
-        return []
-    _sweep_addition(tx, lanes)
+    _sweep_additions(tx, lanes)
+    tx.execute(statements("expire")["remove_leftovers"], {"now": now, "limit": MAX_LEFTOVER_ROWS})
     found = _due_jobs(tx, lanes, now, limit)
     wanted = {"now": now, "limit": MAX_EXPIRING_LANES}
     for span in tx.records(LaneSpan, statements("expire")["due_lanes"], wanted):
@@ -44,7 +52,8 @@ def expire(tx: Tx, lanes: LaneCache, now: int, limit: int) -> list[Job]:
             found += _first_jobs(tx, lanes, span, now, most, most)
     changes = [changes_of.expire(job, now) for job in {job.id: job for job in found}.values()]
     results = settle.settle(tx, lanes, changes, now)
-    return [change.job for change, result in zip(changes, results, strict=True) if result == "applied"]
+    ended = (change.job for change, result in zip(changes, results, strict=True) if result == "applied")
+    return Expired(jobs=tuple(ended), has_more=is_due(tx, now))
 
 
 def _add_expiring(tx: Tx, rows: Sequence[tuple[int, str]]) -> None:
@@ -52,18 +61,21 @@ def _add_expiring(tx: Tx, rows: Sequence[tuple[int, str]]) -> None:
         run(tx, statements("expire")["add"], rows)
 
 
-def _sweep_addition(tx: Tx, lanes: LaneCache) -> None:
-    """Give jobs of an addition rows of their own, by their deadlines, which only the client can read."""
+def _sweep_additions(tx: Tx, lanes: LaneCache) -> None:
+    """Give jobs of additions rows of their own, by their deadlines, which only the client can read."""
     sql = statements("expire")
-    for addition in tx.records(AdditionRow, sql["unswept_addition"]):
-        wanted = msgspec.structs.asdict(addition)
-        rows = tx.records(StoredJob, sql["added_jobs"], wanted | {"limit": MAX_ADDED_JOBS})
-        jobs = [unpack(row, lanes.get(tx, addition.lane)) for row in rows]
-        _add_expiring(tx, [(job.expires_at, job.id) for job in jobs if job.expires_at is not None])
-        if len(rows) < MAX_ADDED_JOBS:
-            tx.execute(sql["sweep_addition"], wanted)
-        else:
-            tx.execute(sql["sweep_part_of_addition"], wanted | {"last_id": rows[-1].id})
+    additions = [addition for (addition,) in tx.all(sql["unswept_additions"], {"limit": MAX_ADDITIONS})]
+    if not additions:
+        return
+    rows = tx.records(AddedJob, sql["added_jobs"], {"additions": array_of(additions), "limit": MAX_ADDED_JOBS})
+    lanes.load(tx, (row.lane for row in rows))
+    jobs = [unpack(row, lanes[row.lane]) for row in rows]
+    _add_expiring(tx, [(job.expires_at, job.id) for job in jobs if job.expires_at is not None])
+    if len(rows) == MAX_ADDED_JOBS:
+        last = rows[-1]
+        additions = [addition for addition in additions if addition < last.addition]
+        tx.execute(sql["shorten_addition"], {"addition": last.addition, "lowest_id": last.id})
+    tx.execute(sql["remove_additions"], {"additions": array_of(additions)})
 
 
 def _due_jobs(tx: Tx, lanes: LaneCache, now: int, limit: int) -> list[Job]:
@@ -72,8 +84,7 @@ def _due_jobs(tx: Tx, lanes: LaneCache, now: int, limit: int) -> list[Job]:
     if not due:
         return []
     held = {limiter for (limiter,) in tx.all(statements("find")["held"])}
-    rows = tx.records(UnleasedRow, statements("settle")["unleased"], {"ids": array_of(due)})
-    lanes.load(tx, (row.lane for row in rows))
+    rows = settle.read_unleased(tx, lanes, due)
     jobs: list[Job] = []
     again: list[tuple[int, str]] = []
     for row in rows:

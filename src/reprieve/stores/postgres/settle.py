@@ -10,6 +10,7 @@ from reprieve.core.events import Event
 from reprieve.core.ids import is_id
 from reprieve.core.job import Job
 from reprieve.stores.event_record import read_event
+from reprieve.stores.postgres.claim_lock import ClaimLock
 from reprieve.stores.postgres.finished import finished_job
 from reprieve.stores.postgres.lane_cache import LaneCache
 from reprieve.stores.postgres.leases import Leases
@@ -86,11 +87,29 @@ def bury(tx: Tx, lanes: LaneCache, expired: Sequence[tuple[int, Job]], now: int)
 
 
 class UnleasedRow(StoredJob, frozen=True):
-    """A job, and in which table it waits: `location` is fresh, ready, delayed, ended or running."""
+    """A job, and in which table it waits: `location` is fresh, ready, delayed, ended, running or uncounted."""
 
     ready_at: int
     """Its place in its lane if it is ready, also where the record that has the SLA cannot be read."""
     location: str
+
+
+def read_unleased(tx: Tx, lanes: LaneCache, ids: Sequence[str]) -> list[UnleasedRow]:
+    """Return jobs and where they wait, under the claim lock, and load their lanes.
+
+    A job that was committed after the lock was acquired may have a lane that does not exist yet, so that nothing would
+    count its change. Then what was committed is counted first.
+    """
+    if not ids:
+        return []
+    sql, wanted = statements("settle"), {"ids": array_of(ids)}
+    rows = tx.records(UnleasedRow, sql["unleased"], wanted)
+    if any(row.location == "uncounted" for row in rows):
+        while not ClaimLock().acquire(tx).is_all_counted:
+            pass
+        rows = tx.records(UnleasedRow, sql["unleased"], wanted)
+    lanes.load(tx, (row.lane for row in rows))
+    return rows
 
 
 class _UnleasedJobs:
@@ -100,10 +119,7 @@ class _UnleasedJobs:
         self._tx = tx
         self._lanes = lanes
         ids = [change.job.id for change in changes if not change.session and is_id(change.job.id)]
-        statement = statements("settle")["unleased"]
-        rows = tx.records(UnleasedRow, statement, {"ids": array_of(ids)}) if ids else []
-        lanes.load(tx, (row.lane for row in rows))
-        self._rows: Mapping[str, UnleasedRow] = {row.id: row for row in rows}
+        self._rows: Mapping[str, UnleasedRow] = {row.id: row for row in read_unleased(tx, lanes, ids)}
 
     def remove(self, change: Change, batch: WriteBatch) -> int | None:
         """Remove a job from where it is; return its lane, or None when it is not as the change has seen it."""
@@ -111,7 +127,7 @@ class _UnleasedJobs:
         if (
             row is None
             or row.version != change.version
-            or row.location == "running"
+            or row.location in ("running", "uncounted")
             or row.waiting_for >= len(LANE_COUNTERS)
         ):
             return None

@@ -36,6 +36,7 @@ from reprieve.stores.protocol import (
     Claim,
     Claimed,
     Entry,
+    Expired,
     Heartbeat,
     LimitUpdate,
     Pruned,
@@ -43,7 +44,7 @@ from reprieve.stores.protocol import (
 )
 from reprieve.stores.sql import entries
 from reprieve.stores.sql.expired_keys import KeySweep
-from reprieve.stores.sql.store import SqlStore
+from reprieve.stores.sql.store import MAX_CHANGES_PER_WRITE, SqlStore
 from reprieve.stores.sql.tx import Statements
 
 T = TypeVar("T")
@@ -151,19 +152,21 @@ class PostgresStore(SqlStore[Tx]):
         """Expire sessions past their lease; return the jobs they hold."""
         return await self._write(lambda tx: sessions.recover(tx, self._lock, LaneCache(self._known_lanes), now, limit))
 
-    async def expire(self, now: int, limit: int = 100) -> list[Job]:
+    async def expire(self, now: int, limit: int = 100) -> Expired:
         """End waiting jobs that are past their deadline or were parked for too long; return them."""
 
-        def work(tx: Tx) -> list[Job] | None:
+        def work(tx: Tx) -> Expired | None:
+            if not expire.may_be_due(tx, self._lock.certainly_counted(tx), now):
+                return Expired()
             if not self._lock.acquire(tx).is_all_counted:
                 # Lanes must have counted a job before it is changed.
                 return None
-            return expire.expire(tx, LaneCache(self._known_lanes), now, limit)
+            return expire.expire(tx, LaneCache(self._known_lanes), now, min(limit, MAX_CHANGES_PER_WRITE))
 
-        ended = None
-        while ended is None:
-            ended = await self._write(work)
-        return ended
+        expired = None
+        while expired is None:
+            expired = await self._write(work)
+        return expired
 
     async def annotate(self, requests: Sequence[Annotation]) -> list[bool]:
         """Request cancels and note progress."""

@@ -26,6 +26,7 @@ from reprieve.stores.protocol import (
     Claim,
     Claimed,
     Entry,
+    Expired,
     FailureGroup,
     Heartbeat,
     LimitUpdate,
@@ -224,12 +225,10 @@ class Partition:
         """Expire sessions past their lease; return the jobs they hold."""
         return [held.job() for held in rows(HeldJob, await self._write("recover", now, limit))]
 
-    async def expire(self, now: int, limit: int) -> list[Job]:
+    async def expire(self, now: int, limit: int) -> Expired:
         """End waiting jobs whose time has come; return them."""
-        return [
-            unpack(raw, record)
-            for raw, record in pairs(await self._write("expire", now, min(limit, MAX_CHANGES_PER_CALL)))
-        ]
+        has_more, *ended = await self._write("expire", now, min(limit, MAX_CHANGES_PER_CALL))
+        return Expired(jobs=tuple(unpack(raw, record) for raw, record in pairs(ended)), has_more=bool(has_more))
 
     async def annotate(self, annotations: Sequence[Annotation]) -> list[bool]:
         """Request a cancel or note progress; return for each whether its job runs."""

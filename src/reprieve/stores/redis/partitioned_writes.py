@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from reprieve.core.change import Change
 from reprieve.core.ids import partition_of
 from reprieve.core.job import Job
-from reprieve.stores.protocol import Annotation, ChangeResult, Pruned, Retention
+from reprieve.stores.protocol import Annotation, ChangeResult, Expired, Pruned, Retention
 from reprieve.stores.redis.bounded_gather import bounded_gather
 from reprieve.stores.redis.partition import Partition
 from reprieve.stores.redis.partitions import Partitions
@@ -22,6 +22,8 @@ class PartitionedWrites:
         """Take the partitions, and the unique keys of a store that has several."""
         self._partitions = partitions
         self._keys = keys
+        self._expires_next = 0
+        """The partition that is the next to be asked for expired jobs: none waits until others have no more."""
 
     async def apply(self, changes: Sequence[Change], now: int) -> list[ChangeResult]:
         """Apply changes, each in its job's partition."""
@@ -40,13 +42,20 @@ class PartitionedWrites:
             jobs += await partition.recover(now, limit - len(jobs))
         return jobs
 
-    async def expire(self, now: int, limit: int) -> list[Job]:
+    async def expire(self, now: int, limit: int) -> Expired:
         """End waiting jobs whose time has come, in every partition; return them."""
+        partitions = await self._partitions.load()
         jobs: list[Job] = []
-        for partition in await self._partitions.load():
-            if len(jobs) < limit:
-                jobs += await partition.expire(now, limit - len(jobs))
-        return jobs
+        has_more = False
+        first = self._expires_next
+        for number in range(first, first + len(partitions)):
+            if len(jobs) == limit:
+                return Expired(jobs=tuple(jobs), has_more=True)
+            self._expires_next = (number + 1) % len(partitions)
+            expired = await partitions[number % len(partitions)].expire(now, limit - len(jobs))
+            jobs += expired.jobs
+            has_more = has_more or expired.has_more
+        return Expired(jobs=tuple(jobs), has_more=has_more)
 
     async def annotate(self, annotations: Sequence[Annotation]) -> list[bool]:
         """Request a cancel or note progress; return for each whether its job runs."""

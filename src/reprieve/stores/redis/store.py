@@ -18,6 +18,7 @@ from reprieve.stores.protocol import (
     Claimed,
     Entry,
     EntryChanges,
+    Expired,
     FailureGroup,
     Filter,
     Heartbeat,
@@ -119,7 +120,7 @@ class RedisStore:
         """Expire sessions past their lease; return the jobs they hold."""
         return await self._writes.recover(now, limit)
 
-    async def expire(self, now: int, limit: int = 100) -> list[Job]:
+    async def expire(self, now: int, limit: int = 100) -> Expired:
         """End waiting jobs that are past their deadline or were parked for too long; return them."""
         return await self._writes.expire(now, limit)
 

@@ -18,6 +18,9 @@ least: then it is past its deadline for certain."""
 MAX_EXPIRING_LANES: Final = 100
 """Lanes that one call looks at."""
 
+MAX_LEFTOVER_ROWS: Final = 1_000
+"""Rows of jobs that do not wait which one call deletes: each costs a few microseconds."""
+
 HELD_AGAIN_MS: Final = 10_000
 """After how long a job is looked at again that was parked for long enough while the gate of its dependency is open."""
 

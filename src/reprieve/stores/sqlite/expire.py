@@ -4,8 +4,9 @@ import sqlite3
 
 from reprieve.core import change as changes_of
 from reprieve.core.job import Job
+from reprieve.stores.protocol import Expired
 from reprieve.stores.record import WAITING
-from reprieve.stores.sql.expiring import MAX_EXPIRING_LANES, LaneSpan, look_again_at
+from reprieve.stores.sql.expiring import MAX_EXPIRING_LANES, MAX_LEFTOVER_ROWS, LaneSpan, look_again_at
 from reprieve.stores.sqlite import settle
 from reprieve.stores.sqlite.expiring import add_expiring, remove_expiring
 from reprieve.stores.sqlite.find import read_held
@@ -14,8 +15,14 @@ from reprieve.stores.sqlite.rows import StoredJob, read_job, unpack
 from reprieve.stores.sqlite.statements import run, statements
 
 
-def expire(tx: sqlite3.Connection, lanes: LaneCache, now: int, limit: int) -> list[Job]:
+def is_due(tx: sqlite3.Connection, now: int) -> bool:
+    """Return whether there are rows or lanes to look at."""
+    return bool(tx.execute(statements("expire")["is_due"], (now,)).fetchone()[0])
+
+
+def expire(tx: sqlite3.Connection, lanes: LaneCache, now: int, limit: int) -> Expired:
     """End waiting jobs whose time has come, at most so many; return them as they are now."""
+    tx.execute(statements("expire")["remove_leftovers"], (now, MAX_LEFTOVER_ROWS))
     found = _due_jobs(tx, lanes, now, limit)
     for span in _due_lanes(tx, now):
         if len(found) < limit:
@@ -23,7 +30,8 @@ def expire(tx: sqlite3.Connection, lanes: LaneCache, now: int, limit: int) -> li
             found += _first_jobs(tx, lanes, span, now, most, most)
     changes = [changes_of.expire(job, now) for job in {job.id: job for job in found}.values()]
     results = settle.apply(tx, lanes, changes, now)
-    return [change.job for change, result in zip(changes, results, strict=True) if result == "applied"]
+    ended = (change.job for change, result in zip(changes, results, strict=True) if result == "applied")
+    return Expired(jobs=tuple(ended), has_more=is_due(tx, now))
 
 
 def _due_jobs(tx: sqlite3.Connection, lanes: LaneCache, now: int, limit: int) -> list[Job]:

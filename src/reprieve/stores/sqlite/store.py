@@ -19,6 +19,7 @@ from reprieve.stores.protocol import (
     Claim,
     Claimed,
     Entry,
+    Expired,
     Heartbeat,
     LimitUpdate,
     Pruned,
@@ -153,8 +154,10 @@ class SqliteStore(SqlStore[sqlite3.Connection]):
         """Expire sessions past their lease; return the jobs they hold."""
         return await self._write(lambda tx: sessions.recover(tx, self._lanes, now, limit))
 
-    async def expire(self, now: int, limit: int = 100) -> list[Job]:
+    async def expire(self, now: int, limit: int = 100) -> Expired:
         """End waiting jobs that are past their deadline or were parked for too long; return them."""
+        if not await self._read(lambda tx: expire.is_due(tx, now)):
+            return Expired()
         return await self._write(lambda tx: expire.expire(tx, self._lanes, now, limit))
 
     async def annotate(self, requests: Sequence[Annotation]) -> list[bool]:

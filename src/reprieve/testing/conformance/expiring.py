@@ -27,6 +27,7 @@ from reprieve.testing.conformance.stage import (
     make,
     new_job,
     new_jobs,
+    succeed,
     update_limits,
 )
 
@@ -37,15 +38,16 @@ LATEST = 3 * SECOND
 """How late a store may find that a job has expired."""
 
 
-async def _expire_all(store: Store, at: int) -> list[Job]:
-    """Expire until nothing is left, in calls of the default size."""
+async def _expire_all(store: Store, at: int, limit: int = 100) -> list[Job]:
+    """Expire until nothing is left."""
     ended: list[Job] = []
     for _ in range(1_000):
-        some = await store.expire(at)
-        if not some:
+        expired = await store.expire(at, limit)
+        expect(len(expired.jobs) <= limit, f"expire with a limit of {limit} ended {len(expired.jobs)} jobs")
+        ended += expired.jobs
+        if not expired.has_more:
             return ended
-        ended += some
-    message = "expire still ended jobs after 1,000 calls"
+    message = "expire says after 1,000 calls that there is more"
     raise AssertionError(message)
 
 
@@ -169,14 +171,7 @@ async def check_expiry_ends_at_most_as_many_jobs_as_asked_for(store: Store) -> N
     await enqueue(store, *jobs)
     await enqueue(store, *fine, at=START + SECOND)
     at = START + MINUTE + LATEST
-    ended: set[str] = set()
-    for _ in range(100):
-        some = await store.expire(at, SLICE)
-        expect(len(some) <= SLICE, f"expire with a limit of {SLICE} ended {len(some)} jobs")
-        ended |= {job.id for job in some}
-        if not some:
-            break
-    expect_equal(ended, {job.id for job in jobs}, "jobs past their deadline that ended")
+    expect_ids(await _expire_all(store, at, SLICE), jobs, "jobs past their deadline that ended")
     worker = await Worker.open(store, slots=10_000)
     taken: list[Job] = []
     for _ in range(50):
@@ -192,7 +187,7 @@ async def check_job_expires_behind_others_of_the_same_moment(store: Store) -> No
         await enqueue(store, *jobs)
         await enqueued(store, START + 1, tenant=f"t{number}")
         expired.append(jobs[number])
-    ended = [job for _ in range(50) for job in await store.expire(START + MINUTE + LATEST, 1)]
+    ended = await _expire_all(store, START + MINUTE + LATEST, 1)
     expect_ids(ended, expired, "jobs that expire behind others")
 
 
@@ -258,3 +253,34 @@ async def check_jobs_that_a_claim_took_leave_the_others_to_expire(store: Store) 
     expect_equal(await store.apply([cancelled], START + SECOND), ["applied"], "the result of a cancel")
     wanted = [first, third]
     await _expect_expired(store, START + MINUTE + LATEST, wanted, "the jobs that were left")
+
+
+async def check_jobs_that_ended_do_not_hold_up_the_expiry_of_others(store: Store) -> None:
+    done = new_jobs(store, 10, START, deadline_at=START + DAY)
+    done += new_jobs(store, 3 * SLICE, START + SECOND, deadline_at=START + MINUTE)
+    await enqueue(store, *done, at=START + SECOND)
+    await _run_all(store, done)
+    late = await enqueued(store, START + SECOND, queue="unserved", deadline_at=START + MINUTE + SECOND)
+    ended = await _expire_all(store, START + MINUTE + SECOND + LATEST, 1)
+    expect_ids(ended, [late], "jobs that expire after many that ended in time")
+
+
+async def check_lanes_without_jobs_do_not_hold_up_the_expiry_of_others(store: Store) -> None:
+    done = [new_job(store, tenant=f"t{number}", deadline_at=START + MINUTE) for number in range(6 * SLICE)]
+    await enqueue(store, *done)
+    await _run_all(store, done)
+    late = await enqueued(store, START + SECOND, queue="unserved", deadline_at=START + MINUTE + SECOND)
+    ended = await _expire_all(store, START + MINUTE + SECOND + LATEST, SLICE)
+    expect_ids(ended, [late], "jobs that expire after those of many empty lanes")
+
+
+async def _run_all(store: Store, jobs: Sequence[Job]) -> None:
+    """Claim these jobs and let them succeed."""
+    worker = await Worker.open(store, slots=10_000)
+    taken: list[Job] = []
+    while len(taken) < len(jobs):
+        some = await worker.take(100, START + SECOND)
+        expect(bool(some), f"a claim leased nothing although {len(jobs) - len(taken)} jobs were ready")
+        await worker.settle(*map(succeed, some), at=START + SECOND)
+        taken += some
+    expect_ids(taken, jobs, "jobs that were run")

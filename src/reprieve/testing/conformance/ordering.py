@@ -169,7 +169,7 @@ async def check_job_with_an_sla_can_be_cancelled_and_expires(store: Store) -> No
     await enqueue(store, _with_sla(store, START + HOUR, deadline_at=START + 2 * HOUR))
     cancelled = await store.apply([change.cancel(jobs[1], OPERATOR, START + SECOND)], START + SECOND)
     expect_equal(cancelled, ["applied"], "the result of a cancel")
-    ended = await store.expire(START + MINUTE + 3 * SECOND)
+    ended = (await store.expire(START + MINUTE + 3 * SECOND)).jobs
     expect_equal({job.id for job in ended}, {jobs[0].id, jobs[2].id}, "jobs with an SLA past their deadline")
     worker = await Worker.open(store)
     expect_equal(len(await worker.take(10, START + HOUR)), 1, "jobs that are left")

@@ -171,7 +171,12 @@ create table delayed (
 create table expiring (expires_at int8 not null, id uuid not null, primary key (expires_at, id));
 
 -- Ranges of fresh jobs that do not all have the deadline span of their lane: the next sweep gives them rows in `expiring`.
-create table unswept_addition (lane int8 not null, lowest_id uuid not null, highest_id uuid not null);
+create table unswept_addition (
+    id         int8 generated always as identity primary key,
+    lane       int8 not null,
+    lowest_id  uuid not null,
+    highest_id uuid not null
+);
 
 -- What enqueues have added to lanes and no claim has counted yet. An enqueue writes no row that another transaction writes, so
 -- an application that leaves its transaction open blocks no worker.

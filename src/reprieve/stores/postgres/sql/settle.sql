@@ -5,6 +5,7 @@
 select j.id, j.state, j.version, j.waiting_for, j.due_at, j.lane, j.record, order_at(j.sla_at, j.due_at, j.id) as ready_at,
        case
            when j.state in (1, 2) then 'ended'
+           when (select l.id from lane as l where l.id = j.lane) is null then 'uncounted'
            when (
                select r.id from ready as r where r.lane = j.lane and r.ready_at = order_at(j.sla_at, j.due_at, j.id) and r.id = j.id
            ) is not null then 'ready'

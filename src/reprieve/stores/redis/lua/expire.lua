@@ -1,24 +1,25 @@
 -- Ends waiting jobs whose time has come: past their deadline, or parked for long enough behind a gate that is held.
 --
--- needs calls: tag, call, min, fetch_fields, write_even_when_full
--- needs record: WAITING, EXPIRED, is_sound, lane_in, finish, ending, entry_of
+-- needs calls: tag, call, min, sub, fetch_fields, write_even_when_full
+-- needs record: WAITING, EXPIRED, is_sound, lane_in, finish, ending
 -- needs limit_defaults: inherit_limiter
 -- needs limiters: limiters, load_limiters
 -- needs lanes: lane_ref, lane_of, flush
 -- needs waiting: fresh_key
--- needs leftovers: remove_first_leftovers
--- needs expiring: expiring_key, add_expiry, remove_expiry, set_lane_expiry, write_expiry
+-- needs leftovers: drop_leftover, is_leftover
+-- needs expiring: expiring_key, expiring_lanes_key, add_expiry, remove_expiry, set_lane_expiry, write_expiry
 -- needs settle: settle
 -- KEYS     1: the partition
 -- ARGV     1: now  2: limit
--- Returns: {id, record, …}
+-- Returns: {whether more is due (0 or 1), id, record, …}
 
 local HELD_AGAIN_MS = 10000 -- after which a job is looked at again that was parked for long enough, but whose gate is open
 local MAX_LANES = 50 -- that one call looks at
-local MAX_LEFTOVERS = 500 -- entries of jobs that left their lane otherwise, which one call removes
+local RECORD_COST = 10 -- of a job that is read; one that no longer exists costs 1
+local MAX_COST = 1000 -- of the jobs that one call looks for
 
 local now, limit = tonumber(ARGV[1]), tonumber(ARGV[2])
-local changes, known = {}, {}
+local changes, known, spent = {}, {}, 0
 
 local function add_change(id, record)
   if not known[id] then
@@ -46,14 +47,24 @@ local function is_held(record)
   return false
 end
 
--- Takes the jobs whose own time has come.
-local function take_due_jobs()
-  local ids = call('ZRANGEBYSCORE', expiring_key, '-inf', now, 'LIMIT', 0, limit)
-  if not ids[1] then
-    return
+-- Returns the first of those in a sorted set by time whose time has come, so many at most.
+local function due(key, count)
+  return call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT', 0, count)
+end
+
+-- Returns the records of jobs; false for one that does not exist.
+local function fetch_records(ids)
+  local records = fetch_fields(tag .. ':jobs', ids)
+  for _, record in ipairs(records) do
+    spent = spent + (record and RECORD_COST or 1)
   end
+  return records
+end
+
+-- Takes jobs whose own time has come.
+local function take_due_jobs(ids)
   remove_expiry(ids)
-  for number, record in ipairs(fetch_fields(tag .. ':jobs', ids)) do
+  for number, record in ipairs(fetch_records(ids)) do
     if record and is_sound(record) then
       local _, state, _, deadline = struct.unpack('>I4BBd', record)
       if state == WAITING then
@@ -67,57 +78,59 @@ local function take_due_jobs()
   end
 end
 
--- Takes the first fresh jobs of a lane that are past their deadline.
+-- Takes the first fresh jobs of a lane that are past their deadline, and removes the leftovers before and between them. Few
+-- entries are read first: mostly the second job of the lane has time left.
 local function take_first_jobs(lane)
-  local most, done, expires_at = limit - #changes, 0, false
-  local entries = call('LRANGE', fresh_key(lane.name), 0, MAX_LEFTOVERS - 1)
-  local ids = {}
-  for number, entry in ipairs(entries) do
-    ids[number] = string.sub(entry, 1, 16)
-  end
-  for number, record in ipairs(fetch_fields(tag .. ':jobs', ids)) do
-    local version, state, _, deadline = 0, -1, 0, 0
-    if record and is_sound(record) then
-      version, state, _, deadline = struct.unpack('>I4BBd', record)
-    elseif record and call('HEXISTS', tag .. ':leftovers', ids[number]) == 0 then
-      break -- It is damaged: a claim finds out.
+  local key, taken, count = fresh_key(lane.name), 0, 2
+  while spent < MAX_COST do
+    local entries, ids = call('LRANGE', key, taken, taken + count - 1), {}
+    for number, entry in ipairs(entries) do
+      ids[number] = sub(entry, 1, 16)
     end
-    if state == WAITING and entries[number] == entry_of(ids[number], version) then
-      if deadline == 0 or deadline > now then
-        expires_at = deadline > 0 and deadline
-        break
-      elseif most == 0 then
-        expires_at = now
-        break
+    for number, record in ipairs(fetch_records(ids)) do
+      local id, entry = ids[number], entries[number]
+      if is_leftover(id, entry, record) then
+        call('LREM', key, 1, entry)
+        drop_leftover(lane.name, id)
+      elseif not is_sound(record) then
+        return set_lane_expiry(lane, false) -- It is damaged: a claim finds out.
+      else
+        local _, _, _, deadline = struct.unpack('>I4BBd', record)
+        if deadline == 0 or deadline > now then
+          return set_lane_expiry(lane, deadline > 0 and deadline)
+        elseif #changes == limit then
+          return set_lane_expiry(lane, now)
+        end
+        add_change(id, record)
+        taken = taken + 1 -- It stays in the list until it is settled.
       end
-      most = most - 1
-      add_change(ids[number], record)
     end
-    done = number
+    if #entries < count then
+      return set_lane_expiry(lane, false)
+    end
+    count = min(2 * count, limit)
   end
-  if done == MAX_LEFTOVERS then
-    expires_at = now
-  end
-  set_lane_expiry(lane, expires_at)
+  set_lane_expiry(lane, now)
 end
 
 write_even_when_full()
-take_due_jobs()
-local visited = {}
-for _, name in ipairs(call('ZRANGEBYSCORE', tag .. ':expiring_lanes', '-inf', now, 'LIMIT', 0, MAX_LANES)) do
-  if #changes < limit then
-    local lane = lane_of(name)
-    visited[#visited + 1] = lane
-    take_first_jobs(lane)
+while spent < MAX_COST do
+  local ids = due(expiring_key, limit - #changes)
+  if not ids[1] then
+    break
+  end
+  take_due_jobs(ids)
+end
+for _, name in ipairs(due(expiring_lanes_key, MAX_LANES)) do
+  if #changes < limit and spent < MAX_COST then
+    take_first_jobs(lane_of(name))
   end
 end
 local results = settle(changes, now)
-for _, lane in ipairs(visited) do
-  remove_first_leftovers(lane, MAX_LEFTOVERS)
-end
 write_expiry()
 flush()
-local words, answer, number = {}, {}, 0
+local has_more = due(expiring_key, 1)[1] or due(expiring_lanes_key, 1)[1]
+local words, answer, number = {}, {has_more and 1 or 0}, 0
 for word in string.gmatch(results, '%a+') do
   words[#words + 1] = word
 end

@@ -5,14 +5,14 @@
 -- A fresh job whose deadline is earlier than that of a job before it, and every other waiting job, has a time of its own.
 --
 -- needs calls: tag, call, max, call_many
--- exports: expiring_key, add_deadline, add_expiry, remove_expiry, set_lane_expiry, write_expiry
+-- exports: expiring_key, expiring_lanes_key, add_deadline, add_expiry, remove_expiry, set_lane_expiry, write_expiry
 
 local DISORDER_MS = 2000 -- by which a deadline may be earlier than that of a job before it: so much later the job ends
 local NEVER = 2 ^ 53 -- the deadline of a job that has none
 local times, lanes_changed = {}, {}
 
 expiring_key = tag .. ':expiring'
-local lanes_key = tag .. ':expiring_lanes'
+expiring_lanes_key = tag .. ':expiring_lanes'
 
 -- Adds the time at which a job expires; false or 0 is none.
 function add_expiry(id, at)
@@ -50,9 +50,9 @@ function write_expiry()
   times = {}
   for name, lane in pairs(lanes_changed) do
     if lane.expires_at then
-      call('ZADD', lanes_key, lane.expires_at, name)
+      call('ZADD', expiring_lanes_key, lane.expires_at, name)
     else
-      call('ZREM', lanes_key, name)
+      call('ZREM', expiring_lanes_key, name)
     end
   end
   lanes_changed = {}

@@ -2,10 +2,10 @@
 -- near both ends of the list. Further inside its entry stays as a leftover, until a claim meets it or half of the list are
 -- leftovers: `:leftovers` counts them by id, `:leftover_lanes` by lane.
 --
--- needs calls: tag, call, sub, fetch_fields
+-- needs calls: tag, call
 -- needs record: WAITING, is_sound, entry_of
 -- needs waiting: fresh_key
--- exports: remove_fresh, drop_leftover, is_leftover, remove_first_leftovers
+-- exports: remove_fresh, drop_leftover, is_leftover
 
 local MAX_SEARCHED = 1000 -- entries at either end of a list
 
@@ -43,22 +43,4 @@ function is_leftover(id, entry, record)
     return state ~= WAITING or entry ~= entry_of(id, version)
   end
   return not record or call('HEXISTS', tag .. ':leftovers', id) == 1
-end
-
--- Removes the leftovers before the first fresh job of a lane, so many at most.
-function remove_first_leftovers(lane, count)
-  local entries, ids, gone = call('LRANGE', fresh_key(lane.name), 0, count - 1), {}, 0
-  for number, entry in ipairs(entries) do
-    ids[number] = sub(entry, 1, 16)
-  end
-  for number, record in ipairs(fetch_fields(tag .. ':jobs', ids)) do
-    if not is_leftover(ids[number], entries[number], record) then
-      break
-    end
-    drop_leftover(lane.name, ids[number])
-    gone = number
-  end
-  if gone > 0 then
-    call('LPOP', fresh_key(lane.name), gone)
-  end
 end

@@ -1,3 +1,12 @@
+-- name: is_due
+select exists (select 1 from reprieve_expiring as expiring where at <= ?1)
+    or exists (select 1 from reprieve_lane as lane where expires_at <= ?1);
+
+-- name: remove_leftovers
+delete from reprieve_expiring as expiring where (at, id) in (
+    select at, id from (select at, id from reprieve_expiring as first where at <= ? order by at, id limit ?) as due
+    where not exists (select 1 from reprieve_job as job where job.id = due.id and job.state = 0));
+
 -- name: due
 select at, id from reprieve_expiring as expiring where at <= ? order by at, id limit ?;
 

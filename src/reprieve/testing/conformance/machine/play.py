@@ -43,8 +43,8 @@ RESULT_KEPT = 600.0
 MAX_EXPIRY_LATENESS_MS = 3_000
 """How late a store may find that a job has expired."""
 
-MAX_EMPTY_CALLS = 3
-"""Calls in a row that end no job, after which no more are left to end."""
+MAX_EXPIRE_CALLS = 10_000
+"""Calls of `expire` after which it must have no more to do."""
 
 
 class Play:
@@ -290,13 +290,14 @@ class Play:
 
     def expire(self, limit: int) -> None:
         """End waiting jobs whose time has come; those that came long ago must all end."""
-        model, calls_without_job = self.model, 0
-        while calls_without_job < MAX_EMPTY_CALLS:
-            ended = self.driver.run(self.store.expire(model.now, limit))
-            expect(len(ended) <= limit, f"expire with a limit of {limit} ended {len(ended)} jobs")
-            calls_without_job = 0 if ended else calls_without_job + 1
-            for job in ended:
+        model, calls, has_more = self.model, 0, True
+        while has_more:
+            expired = self.driver.run(self.store.expire(model.now, limit))
+            expect(len(expired.jobs) <= limit, f"expire with a limit of {limit} ended {len(expired.jobs)} jobs")
+            for job in expired.jobs:
                 judge_expired(model, job)
+            calls, has_more = calls + 1, expired.has_more
+            expect(calls < MAX_EXPIRE_CALLS, f"expire says after {calls} calls that there is more")
         latest = model.now - MAX_EXPIRY_LATENESS_MS
         left = [job.id for job in model.waiting(QUEUES) if job.deadline_at is not None and job.deadline_at <= latest]
         expect_equal(left, [], "jobs that wait long after their deadline")
