@@ -309,7 +309,7 @@ BUGS = (
     Bug(
         "a limiter of a pair does not count the lanes that were there before",
         "update_limits.py",
-        'tx.execute(sql["count_lanes_of_pairs"], (msgspec.json.encode(lanes).decode(),))',
+        'tx.execute(sql["count_lanes_of_pairs"], listed)',
         "",
         "limit_of_a_pair_holds_again_after_a_prune",
     ),
