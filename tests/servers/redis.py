@@ -199,8 +199,11 @@ class Cluster:
 
     def start(self) -> Self:
         """Start all of them, and wait until they know each other."""
-        for server in self.servers:
+        for epoch, server in enumerate(self.servers, start=1):
             server.start()
+            # Servers with equal epochs raise them later on; a primary that does so during a takeover wins against it.
+            with server.client() as client:
+                client.execute_command("CLUSTER", "SET-CONFIG-EPOCH", epoch)
         for number, server in enumerate(self.masters):
             first, last = (place * SLOTS // len(self.masters) for place in (number, number + 1))
             with server.client() as client:
@@ -210,6 +213,7 @@ class Cluster:
                 client.execute_command("CLUSTER", "MEET", "127.0.0.1", self.servers[0].port)
         for server in self.servers:
             _until(lambda server=server: self._knows_all(server))
+            _until(lambda server=server: int(self._info(server)["cluster_current_epoch"]) == len(self.servers))
         for master, replicas in zip(self.masters, self.replicas, strict=True):
             for replica in replicas:
                 self._follow(master, replica)
