@@ -137,6 +137,13 @@ async def test_four_partitions(name: str, url: str) -> None:
     await check(checked(RedisStore(f"{url}?partitions=4")), name)
 
 
+@pytest.mark.parametrize("turn", range(8))
+async def test_retry_is_told_to_others_if_another_partition_fills_its_worker(turn: int, url: str) -> None:
+    # The partitions of the two jobs, and which of them is asked first, differ from turn to turn.
+    name = "waiters_are_notified_of_a_retry_that_its_own_worker_has_no_room_for"
+    await check(checked(RedisStore(f"{url}?partitions=4&prefix=turn{turn}")), name)
+
+
 async def test_jobs_are_spread_and_all_of_them_run_once(url: str, nodes: list[servers.Server]) -> None:
     store = RedisStore(f"{url}?partitions=8")
     load = Load(store)

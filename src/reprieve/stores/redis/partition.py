@@ -161,7 +161,9 @@ class Partition:
     async def claim(self, request: Claim) -> Claimed:
         """Settle and claim."""
         exclude = (request.exclude, *turn_of(request.number // MAX_CALLS_PER_CLAIM)) if request.exclude else None
-        head = (request.now, request.session, request.number, request.limit, request.queues, _SETTINGS, exclude)
+        is_part = self._connections.topology.partitions > 1
+        wanted = (request.number, request.limit, request.queues, _SETTINGS, is_part, exclude)
+        head = (request.now, request.session, *wanted)
         changes = settle.encode(request.changes, request.session, request.now)
         reply = await self._write("settle_and_claim", _encode(head), *changes)
         if reply[0] == b"dead":

@@ -9,8 +9,8 @@
 -- needs settle: read_changes, settle
 -- needs claim: return_blocked, claim_from_queue
 -- KEYS     1: the partition
--- ARGV     1: now, session ('' for none), number of the call, limit, queues, settings of the fair choice, and if the
---             claim excludes tasks: these, and which part of tenants and lanes to look at (msgpack)
+-- ARGV     1: now, session ('' for none), number of the call, limit, queues, settings of the fair choice, whether the claim
+--             asks other partitions too, and if it excludes tasks: these, and which part of tenants and lanes to look at (msgpack)
 --          2: heads of the changes, and from 3 on what some of them need: see settle.lua
 -- Returns: {'dead'}: the session is not open; nothing was done
 --          {'stale', number of the session's last call}; nothing was done
@@ -19,7 +19,7 @@
 --          {'again', …}: the call repeats the last one. As 'ok', but with the jobs that the session still holds of that
 --           call, instead of ids and records: '', then id, when it was leased, record, …
 
-local now, session_name, number, limit, queue_names, settings, exclude = unpack(cmsgpack.unpack(ARGV[1]))
+local now, session_name, number, limit, queue_names, settings, is_part, exclude = unpack(cmsgpack.unpack(ARGV[1]))
 local heads = ARGV[2]
 
 local function last_notification()
@@ -78,13 +78,15 @@ local function claim_jobs(session)
 end
 
 -- Wakes other workers for what this call made ready or released, and did not take itself. A caller with room for more
--- waits for the next job itself. Returns the id of the last notification, or nil.
+-- waits for the next job itself, unless another partition fills it. Returns the id of the last notification, or nil.
 local function notify_others(waiting, released_queues, is_filled)
   local ready_queues = waiting.ready_queues
-  if is_filled then
+  if is_filled or is_part then
     for name in pairs(waiting.sooner_queues) do
       ready_queues[name] = true
     end
+  end
+  if is_filled then
     for name in pairs(released_queues) do
       ready_queues[name] = ready_queues[name] or call('EXISTS', tag .. ':candidates:' .. name) == 1 or nil
     end
