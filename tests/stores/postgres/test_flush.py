@@ -27,6 +27,13 @@ def count(admin: psycopg.Connection, statement: str) -> int:
     return int(row[0]) if row else 0
 
 
+async def keep_committing(url: str, is_over: asyncio.Event) -> None:
+    """Commit again and again: whether commits wait, as a new setting says, is seen by one that does."""
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
+        while not is_over.is_set():
+            await connection.execute("select pg_current_xact_id()")
+
+
 async def test_claims_wait_for_replicas_beside_each_other(server: postgres.Server) -> None:
     store = PostgresStore(server.url)
     workers = [await Worker.open(store, session) for session in ("one", "two", "three")]
@@ -35,9 +42,13 @@ async def test_claims_wait_for_replicas_beside_each_other(server: postgres.Serve
         # No such replica is there, so commits wait for it.
         admin.execute("alter system set synchronous_standby_names = 'absent'")
         admin.execute("select pg_reload_conf()")
-        claims = [asyncio.create_task(worker.one()) for worker in workers]
+        is_over = asyncio.Event()
+        commits = asyncio.create_task(keep_committing(server.url, is_over))
         async with asyncio.timeout(30):
-            while count(admin, WAITS) < len(workers):
+            while not count(admin, WAITS):  # noqa: ASYNC110 - no event tells of it
+                await asyncio.sleep(0.01)
+            claims = [asyncio.create_task(worker.one()) for worker in workers]
+            while count(admin, WAITS) < len(workers) + 1:
                 assert not any(claim.done() for claim in claims)
                 await asyncio.sleep(0.01)
         assert count(admin, HOLDS) == 0
@@ -45,6 +56,8 @@ async def test_claims_wait_for_replicas_beside_each_other(server: postgres.Serve
         admin.execute("alter system reset synchronous_standby_names")
         admin.execute("select pg_reload_conf()")
         jobs = await asyncio.gather(*claims)
+        is_over.set()
+        await commits
     assert len({job.id for job in jobs}) == len(workers)
     await store.close()
 
