@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from reprieve.core.rate import Rate
+from reprieve.stores import sqlite as sqlite_store
 from reprieve.stores.protocol import LimitUpdate
 from reprieve.stores.sqlite import SqliteStore
 from reprieve.stores.sqlite import update_limits as limits_of_file
@@ -110,3 +111,9 @@ async def test_what_an_analyze_said_of_our_tables_is_forgotten(path: Path) -> No
         await SqliteStore(path).close()
         tables = {table for (table,) in connection.execute("select tbl from sqlite_stat1")}
     assert tables == {"theirs"}
+
+
+def test_no_statement_numbers_its_parameters() -> None:
+    files = sorted(path.stem for path in (Path(sqlite_store.__file__).parent / "sql").glob("*.sql"))
+    numbered = [(file, name) for file in files for name, sql in statements(file).items() if re.search(r"\?\d", sql)]
+    assert numbered == [], "Python 3.12 warns of numbered parameters: name them"

@@ -17,7 +17,7 @@ from reprieve.stores.sqlite.statements import run, statements
 
 def is_due(tx: sqlite3.Connection, now: int) -> bool:
     """Return whether there are rows or lanes to look at."""
-    return bool(tx.execute(statements("expire")["is_due"], (now,)).fetchone()[0])
+    return bool(tx.execute(statements("expire")["is_due"], {"now": now}).fetchone()[0])
 
 
 def expire(tx: sqlite3.Connection, lanes: LaneCache, now: int, limit: int) -> Expired:

@@ -1,6 +1,6 @@
 -- name: is_due
-select exists (select 1 from reprieve_expiring as expiring where at <= ?1)
-    or exists (select 1 from reprieve_lane as lane where expires_at <= ?1);
+select exists (select 1 from reprieve_expiring as expiring where at <= :now)
+    or exists (select 1 from reprieve_lane as lane where expires_at <= :now);
 
 -- name: remove_leftovers
 delete from reprieve_expiring as expiring where (at, id) in (
