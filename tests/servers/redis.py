@@ -282,13 +282,17 @@ def cluster(masters: int = 3, replicas: int = 0, **settings: str) -> Iterator[Cl
             cluster.kill()
 
 
+NO_FAILOVER_MS = 60_000
+"""How long a primary must be silent to be replaced, where a test wants no failover, however busy the machine is."""
+
+
 class SentinelGroup:
     """A primary, its replicas, and three Sentinels. All of them reach the first primary through a gateway.
 
     `partition` silences what the others send to it and get from it, while clients still reach both sides.
     """
 
-    def __init__(self, folder: Path, replicas: int, settings: dict[str, str]) -> None:
+    def __init__(self, folder: Path, replicas: int, settings: dict[str, str], down_after_ms: int) -> None:
         """Choose ports."""
         users = {f"user {name}": f"on >{name} ~* &* +@all" for name in (REPLICATION, WATCHING)}
         settings = {"masteruser": REPLICATION, "masterauth": REPLICATION} | users | settings
@@ -301,7 +305,7 @@ class SentinelGroup:
             "sentinel monitor jobs": f"127.0.0.1 {self.gateway.port} 2",
             "sentinel auth-user jobs": WATCHING,
             "sentinel auth-pass jobs": WATCHING,
-            "sentinel down-after-milliseconds jobs": "500",
+            "sentinel down-after-milliseconds jobs": str(down_after_ms),
             "sentinel failover-timeout jobs": "5000",
         }
         self.sentinels = [Server(folder / f"sentinel-{number}", watched, role="sentinel") for number in range(3)]
@@ -343,10 +347,10 @@ class SentinelGroup:
 
 
 @contextmanager
-def sentinel_group(replicas: int = 1, **settings: str) -> Iterator[SentinelGroup]:
-    """Return servers with Sentinels, for as long as this lasts."""
+def sentinel_group(replicas: int = 1, down_after_ms: int = 500, **settings: str) -> Iterator[SentinelGroup]:
+    """Return servers with Sentinels, for as long as this lasts; a primary that is silent for so long is replaced."""
     with _folder() as folder:
-        group = SentinelGroup(folder, replicas, _spelled(settings))
+        group = SentinelGroup(folder, replicas, _spelled(settings), down_after_ms)
         try:
             yield group.start()
         finally:

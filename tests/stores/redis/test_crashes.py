@@ -177,7 +177,7 @@ async def test_strict_call_waits_for_no_replica_where_there_is_none(
 
 
 async def test_strict_call_is_not_answered_by_a_primary_that_its_replicas_have_lost() -> None:
-    with servers.sentinel_group(appendfsync="always") as group:
+    with servers.sentinel_group(down_after_ms=servers.NO_FAILOVER_MS, appendfsync="always") as group:
         store = RedisStore(group.url, durability="strict")
         await enqueue(store, *new_jobs(store, 5))
         group.replicas[0].kill()

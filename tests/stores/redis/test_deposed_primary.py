@@ -123,7 +123,7 @@ class Partition:
     ids=["full", "with enough replicas", "strict"],
 )
 async def test_partition_loses_only_what_its_promise_says(durability: Durability, settings: dict[str, str]) -> None:
-    with servers.sentinel_group(replicas=2, **settings) as group:
+    with servers.sentinel_group(2, 500, **settings) as group:
         partition = Partition(group, durability)
         lost, promoted, last = await partition.play(10.0)
         latest = max(lost, default=0.0)
@@ -153,7 +153,7 @@ def test_sentinels_that_were_set_up_anew_count() -> None:
 
 
 async def test_primary_that_needs_no_replica_is_refused_unless_the_url_insists() -> None:
-    with servers.sentinel_group() as group:
+    with servers.sentinel_group(down_after_ms=servers.NO_FAILOVER_MS) as group:
         url = group.url.removesuffix("?min_replicas=0")
         store = RedisStore(url)
         with pytest.raises(UnsafeStore, match=r"min-replicas-to-write 0.*or add \?min_replicas=0 to the URL"):
@@ -169,7 +169,7 @@ async def test_primary_that_needs_no_replica_is_refused_unless_the_url_insists()
 
 
 async def test_enqueue_is_repeated_until_the_primary_has_its_replica_back() -> None:
-    with servers.sentinel_group(min_replicas_to_write="1") as group:
+    with servers.sentinel_group(down_after_ms=servers.NO_FAILOVER_MS, min_replicas_to_write="1") as group:
         store = RedisStore(group.url)
         await enqueue(store, new_job(store))
         (replica,) = group.replicas

@@ -80,7 +80,7 @@ def test_layout_is_made_and_told(safe: servers.Server) -> None:
 
 
 def test_primary_that_takes_writes_without_replicas_is_found() -> None:
-    with servers.sentinel_group(replicas=2, maxmemory="256mb") as group:
+    with servers.sentinel_group(replicas=2, down_after_ms=servers.NO_FAILOVER_MS, maxmemory="256mb") as group:
         assert findings(group.url)["replicas"] == "warn"
         url = group.url.removesuffix("?min_replicas=0")
         assert findings(url)["replicas"] == "bad"

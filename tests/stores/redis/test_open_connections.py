@@ -39,7 +39,7 @@ def a_server() -> Iterator[str]:
 
 @contextmanager
 def with_sentinels() -> Iterator[str]:
-    with servers.sentinel_group() as group:
+    with servers.sentinel_group(down_after_ms=servers.NO_FAILOVER_MS) as group:
         yield group.url
 
 
