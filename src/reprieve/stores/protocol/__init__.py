@@ -1,0 +1,92 @@
+"""The store protocol: what every store promises, in the fewest operations that the product needs.
+
+Every write is atomic: it is stored as a whole, with its events, or not at all. `now` is an instant in the store's time
+base and comes from the caller. The core decides what happens to a job; a store only chooses jobs and writes changes.
+
+After a lost reply the caller repeats the call. The store recognises an enqueue by the ids of its jobs, a claim by its
+number and an apply by its events. A repeat changes nothing and returns what the first call would have returned.
+
+Each module has the records and the operations of one subject; `Store` is all of them.
+"""
+
+from reprieve.stores.protocol.entries import (
+    Entry,
+    EntryChanges,
+    EntryDeletion,
+)
+from reprieve.stores.protocol.failures import (
+    MAX_FAILURE_BYTES,
+    FailureGroup,
+)
+from reprieve.stores.protocol.finding import (
+    Filter,
+    Page,
+    Tally,
+)
+from reprieve.stores.protocol.jobs import (
+    KEY_RETENTION_SECONDS,
+    MAX_EXCLUDED_TASKS,
+    MAX_PAYLOAD_BYTES,
+    Annotation,
+    ChangeResult,
+    Claim,
+    Claimed,
+    Expired,
+)
+from reprieve.stores.protocol.limits import (
+    LimitPage,
+    LimitState,
+    LimitUpdate,
+    Pause,
+    Subject,
+)
+from reprieve.stores.protocol.retention import (
+    IDLE_SECONDS,
+    NAMES_INTERVAL_SECONDS,
+    Pruned,
+    Retention,
+    names_interval,
+)
+from reprieve.stores.protocol.sessions import (
+    MAX_SESSION_QUEUES,
+    MAX_SESSION_TASKS,
+    Heartbeat,
+    Session,
+)
+from reprieve.stores.protocol.store import (
+    Store,
+)
+
+__all__ = [
+    "IDLE_SECONDS",
+    "KEY_RETENTION_SECONDS",
+    "MAX_EXCLUDED_TASKS",
+    "MAX_FAILURE_BYTES",
+    "MAX_PAYLOAD_BYTES",
+    "MAX_SESSION_QUEUES",
+    "MAX_SESSION_TASKS",
+    "NAMES_INTERVAL_SECONDS",
+    "Annotation",
+    "ChangeResult",
+    "Claim",
+    "Claimed",
+    "Entry",
+    "EntryChanges",
+    "EntryDeletion",
+    "Expired",
+    "FailureGroup",
+    "Filter",
+    "Heartbeat",
+    "LimitPage",
+    "LimitState",
+    "LimitUpdate",
+    "Page",
+    "Pause",
+    "Pruned",
+    "Retention",
+    "Session",
+    "Store",
+    "Subject",
+    "Tally",
+    "names_interval",
+]

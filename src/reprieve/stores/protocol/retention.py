@@ -1,0 +1,77 @@
+"""Retention: how long what has ended is kept, and what a prune has deleted."""
+
+from typing import Protocol
+
+from msgspec.structs import astuple
+
+from reprieve.core.duration import milliseconds
+from reprieve.core.fairness.settings import DEFAULTS
+from reprieve.core.job import Job
+from reprieve.core.record import Record
+
+NAMES_INTERVAL_SECONDS = 600.0
+"""Seconds from one search for names without jobs to the next: a lane that is empty for a moment is deleted at most once
+in this time."""
+
+IDLE_SECONDS = float(DEFAULTS.activity_window_seconds)
+"""Seconds after its last lease for which a tenant's virtual time matters, if it is ahead of that of its queue."""
+
+
+class Retention(Record):
+    """How long ended jobs and their records are kept, in seconds."""
+
+    now: int
+    succeeded: int = 1_000
+    """How many succeeded jobs of a queue are kept at most."""
+    succeeded_for: float = 86_400.0
+    cancelled_for: float = 7 * 86_400.0
+    events_for: float = 7 * 86_400.0
+    failures: int = 2_000
+    """How many groups of failures are kept at most; those seen last stay."""
+    failures_for: float = 30 * 86_400.0
+    """How long after it was last seen a group of failures is kept, whether or not dead jobs belong to it."""
+    archived: tuple[Job, ...] = ()
+    """Dead jobs that were archived; each is deleted if its stored version is still the archived one."""
+
+
+class Pruned(Record):
+    """How many records of each kind were deleted."""
+
+    succeeded: int = 0
+    cancelled: int = 0
+    dead: int = 0
+    events: int = 0
+    keys: int = 0
+    results: int = 0
+    failures: int = 0
+    names: int = 0
+    """Lanes, tenants, limiters and queues without jobs."""
+    has_more: bool = False
+    """Whether names are left to check, although this call may have deleted nothing."""
+
+    @property
+    def is_all(self) -> bool:
+        """Whether nothing was deleted and nothing is left to check, so that nothing is left to delete."""
+        return not any(astuple(self))
+
+
+def names_interval(pruned: Pruned) -> int:
+    """Return the milliseconds between two searches for names without jobs, given what the prune has deleted besides.
+
+    As long as jobs are deleted, their lanes may be next: then the search is put off, for as long again.
+    """
+    return milliseconds(NAMES_INTERVAL_SECONDS * (1 if pruned.is_all else 2))
+
+
+class RetentionStore(Protocol):
+    """Deletes what need not be kept any more."""
+
+    async def prune(self, retention: Retention) -> Pruned:
+        """Delete what ended long enough ago, or a part of it; call again until the result `is_all`.
+
+        Dead jobs are deleted only when the retention names them as archived. At most every
+        `NAMES_INTERVAL_SECONDS`, names without jobs are deleted as well: lanes, and tenants, limiters and queues that
+        have no limit, weight or pause of their own and have been idle for `IDLE_SECONDS`. They begin anew with their
+        next job, except that what the rate of a default has granted counts for its window.
+        """
+        ...
