@@ -324,6 +324,7 @@ def test_the_prefixes_of_records_are_those_of_the_first_release() -> None:
     row, middle = sqlite.split_id(FRESH.id)
     raw = id_to_bytes(FRESH.id)
     assert (row, sqlite.pack(FRESH, row, middle)[:8].hex()) == (764047838413064929, "7abc8def2f6e11c4")
-    assert redis.pack(RETRIED, raw)[: 14 + 2 + 28].hex() == (
-        "00000002000242799cd531c00000001b6d61696c0061636d65006d61696c2e73656e6400736d747000003595"
-    )
+    lane = "6d61696c0061636d65006d61696c2e73656e6400736d7470000035"
+    assert redis.pack(FRESH, raw)[14:44].hex() == f"001b{lane}94"
+    cause = f"000003{b'451'.hex()}0008{b'5be1c0de'.hex()}"
+    assert redis.pack(RETRIED, raw).hex().startswith(f"00000002000242799cd531c00000801b{lane}{cause}95")

@@ -78,6 +78,9 @@ _RULES = {
     "an ended job is not in exactly one ended row": """
         select id, state from job
         where state in (1, 2) and (select count(*) from ended where ended.id = job.id) <> 1""",
+    "an ended row has other names than its lane": """
+        select ended.id, ended.tenant, ended.task, ended.dependency from ended join lane on lane.id = ended.lane
+        where (ended.tenant, ended.task, ended.dependency) <> (lane.tenant_name, lane.task, lane.dependency)""",
     "a load is not what runs for its weight": """
         select id, running, weight, load from tenant where load <> trunc(running * 1000000 / weight)::int8""",
     "a lane is open without ready jobs, or closed with some": """

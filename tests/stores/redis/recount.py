@@ -58,6 +58,7 @@ def complaints(client: redis.Redis | redis.RedisCluster, tag: str) -> list[str]:
     books = Books(client, tag)
     return [
         *_places(books),
+        *_ended(books),
         *_running(books),
         *_candidates(books),
         *_counts(books),
@@ -69,7 +70,49 @@ def complaints(client: redis.Redis | redis.RedisCluster, tag: str) -> list[str]:
 def _lane_in(record: bytes) -> bytes:
     start = 22 if record[4] in (EXPIRED, GIVEN_UP) else 14
     (length,) = unpack_from(">H", record, start)
-    return record[start + 2 : start + 2 + length]
+    return record[start + 2 : start + 2 + length % 0x8000]
+
+
+def _cause_in(record: bytes) -> tuple[bytes, bytes, bytes]:
+    """Return the kind of death, the code and the fingerprint of a dead job."""
+    start = 22 if record[4] == EXPIRED else 14
+    (length,) = unpack_from(">H", record, start)
+    if length < 0x8000:
+        return b"expired", b"expired", b""
+    start += 2 + length % 0x8000 + 8 * record[start + 1 + length % 0x8000 :][:1].isalpha()
+    texts = []
+    for form, size in ((">B", 1), (">H", 2), (">H", 2)):
+        (length,) = unpack_from(form, record, start)
+        texts.append(record[start + size : start + size + length])
+        start += size + length
+    return b"expired" if record[4] == EXPIRED else texts[0], texts[1], texts[2]
+
+
+def _index_names(record: bytes) -> Iterator[bytes]:
+    """Return the lists of the index of ended jobs that a job belongs to, besides that of its queue."""
+    _, tenant, task, dependency, _, _ = _lane_in(record).split(b"\0")
+    if record[4] in (CANCELLED, GIVEN_UP):
+        yield from (b":cancelled_by:a", b":cancelled_by:t" + tenant)
+        return
+    death, code, fingerprint = _cause_in(record)
+    names = [b"a", b"t" + tenant, b"k" + task, b"d" + dependency, b"x" + death]
+    names += [b"c" + code] * bool(code)
+    names += [b"f" + fingerprint, b"p" + tenant + b"\0" + fingerprint] * bool(fingerprint)
+    yield from (b":dead_by:" + name for name in names)
+
+
+def _ended(books: Books) -> Iterator[str]:
+    """The index of ended jobs has every dead or cancelled job under all of its names, and nothing else."""
+    wanted: defaultdict[bytes, set[bytes]] = defaultdict(set)
+    for raw, record in books.records.items():
+        if record[4] != WAITING:
+            for name in _index_names(record):
+                wanted[name].add(raw)
+    found = {
+        key: set(books.zset(key)) for prefix in (b":dead_by:", b":cancelled_by:") for key, _ in books.named(prefix)
+    }
+    if found != dict(wanted):
+        yield f"the index of ended jobs has {found}, and should have {dict(wanted)}"
 
 
 def _entries(books: Books) -> Iterator[tuple[bytes, bytes]]:

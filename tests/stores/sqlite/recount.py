@@ -50,6 +50,10 @@ _RULES = {
         where job.state is not ended.state or job.lane <> ended.lane or lane.queue is not ended.queue""",
     "an ended job is not in exactly one ended row": """
         select id, state from job where state <> 0 and (select count(*) from ended where ended.id = job.id) <> 1""",
+    "an ended row has other names than its lane": """
+        select ended.id, ended.tenant, ended.task, ended.dependency from ended
+        join lane on lane.id = ended.lane join tenant on tenant.id = lane.tenant
+        where (ended.tenant, ended.task, ended.dependency) <> (tenant.name, lane.task, lane.dependency)""",
     "a load is not what runs for its weight": """
         select id, running, weight, load from tenant where load <> cast(running * 1000000 / weight as integer)""",
     "a lane is open without ready jobs, or closed with some": """

@@ -22,6 +22,7 @@ from reprieve.stores.postgres.released import ReleasedSlots
 from reprieve.stores.postgres.rows import MAX_INT8, array_of, bytes_of, due_of, order_at, pack
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.record import CANCELLED, DEAD, LANE_COUNTERS, WAIT_NUMBERS, WAITING
+from reprieve.stores.sql.ended import indexed_fields
 
 _COUNTERS = ("ready", "scheduled", "retrying", "parked", "dead", "cancelled")
 _MAX_VERSION = (1 << 31) - 1
@@ -140,10 +141,8 @@ class WriteBatch:
         if job.state in ("dead", "cancelled"):
             state = DEAD if job.state == "dead" else CANCELLED
             count[job.state] += 1
-            code = job.cause.code if job.cause else ""
-            fingerprint = job.cause.fingerprint if job.cause else ""
             ended_at = job.finished_at or self._now
-            self._ended.append((lane.queue_id, state, ended_at, job.id, lane.id, job.death or "", code, fingerprint))
+            self._ended.append((lane.queue_id, state, ended_at, job.id, lane.id, *indexed_fields(job)))
             return state
         if job.expires_at is not None:
             self._expiring.append((job.expires_at, job.id))

@@ -16,6 +16,7 @@ from reprieve.core.move import Cancel
 from reprieve.errors import IllegalMove
 from reprieve.stores import record
 from reprieve.stores.event_record import read_event
+from reprieve.stores.failure_names import code_of, fingerprint_of
 from reprieve.stores.record import CANCELLED, DEAD, WAIT_NUMBERS, WAITING, Lease
 
 EXPIRED, GIVEN_UP = 3, 4
@@ -29,6 +30,8 @@ _HEAD: Final = Struct(">IBBd")
 _ENDED_AT: Final = Struct(">d")
 _LENGTH: Final = Struct(">H")
 _SLA: Final = Struct(">d")
+_HAS_CAUSE: Final = 0x8000
+"""Added to the length of a lane's name where a cause follows: see record.lua."""
 _LOST_LANE: Final = record.model_of("", "", "unreadable", "", "", 2 * NORMAL)
 """The model of a job whose lane cannot be read."""
 
@@ -59,6 +62,25 @@ def _lane_bytes(lane: str) -> bytes:
     return _LENGTH.pack(len(data)) + data
 
 
+def _lane_and_cause(job: Job, sla: bytes) -> bytes:
+    """Return the lane of a job that has failed, its SLA, and what scripts read of the cause."""
+    lane = lane_of(job).encode()
+    death, code, fingerprint = (text.encode() for text in (job.death or "", code_of(job), fingerprint_of(job)))
+    return b"".join(
+        (
+            _LENGTH.pack(len(lane) | _HAS_CAUSE),
+            lane,
+            sla,
+            bytes((len(death),)),
+            death,
+            _LENGTH.pack(len(code)),
+            code,
+            _LENGTH.pack(len(fingerprint)),
+            fingerprint,
+        )
+    )
+
+
 def pack(job: Job, raw: bytes) -> bytes:
     """Pack a job that does not run and has not succeeded; `raw` is its id."""
     head = _HEAD.pack(job.version, _NUMBERS[job.state], WAIT_NUMBERS[job.waiting_for], float(job.deadline_at or 0))
@@ -67,7 +89,8 @@ def pack(job: Job, raw: bytes) -> bytes:
         # The head has it.
         job = replace(job, deadline_at=None)
     sla = b"" if job.headers is None or job.headers.sla_at is None else _SLA.pack(job.headers.sla_at)
-    return head + _lane_bytes(lane_of(job)) + sla + record.pack(job, _id_at(raw), due_at)
+    middle = _lane_bytes(lane_of(job)) + sla if job.cause is None else _lane_and_cause(job, sla)
+    return head + middle + record.pack(job, _id_at(raw), due_at)
 
 
 @lru_cache(maxsize=8_192)
@@ -158,11 +181,21 @@ def _read_head(data: bytes) -> _Head:
         version, _, _, deadline = _HEAD.unpack_from(data)
         (length,) = _LENGTH.unpack_from(data, _HEAD.size)
         start = _HEAD.size + _LENGTH.size
-        end = start + length
+        end = start + length % _HAS_CAUSE
         packed_from = end + _SLA.size if _is_by_sla(data[end - 1 : end]) else end
+        if length >= _HAS_CAUSE:
+            packed_from = _end_of_cause(data, packed_from)
         return _Head(lane_model(data[start:end]), version, int(deadline), data[packed_from:])
-    except (StructError, ValueError, OverflowError):
+    except (IndexError, StructError, ValueError, OverflowError):
         return _Head(_LOST_LANE, 0, 0, data)
+
+
+def _end_of_cause(data: bytes, start: int) -> int:
+    start += 1 + data[start]
+    for _ in range(2):
+        (length,) = _LENGTH.unpack_from(data, start)
+        start += _LENGTH.size + length
+    return start
 
 
 def _copy(model: Job, raw: bytes, head: _Head) -> Job:

@@ -14,6 +14,7 @@ from reprieve.core.events import Event
 from reprieve.core.job import CancelRequest, Job
 from reprieve.core.move import Start, Succeed
 from reprieve.stores.record import CANCELLED, DEAD, LANE_COUNTERS, WAIT_NUMBERS, WAITING
+from reprieve.stores.sql.ended import indexed_fields
 from reprieve.stores.sql.lanes import LaneRef
 from reprieve.stores.sqlite.annotations import cancel_requests
 from reprieve.stores.sqlite.expiring import add_expiring
@@ -93,10 +94,8 @@ class WriteBatch:
         if job.state in ("dead", "cancelled"):
             state = DEAD if job.state == "dead" else CANCELLED
             self.counts[lane.id][job.state] += 1
-            code = job.cause.code if job.cause else ""
-            fingerprint = job.cause.fingerprint if job.cause else ""
             at = job.finished_at or self._now
-            self._ended.append((lane.queue_id, state, at, row, lane.id, job.death or "", code, fingerprint))
+            self._ended.append((lane.queue_id, state, at, row, lane.id, *indexed_fields(job)))
             return state
         if job.expires_at is not None:
             self._expiring.append((job.expires_at, row))

@@ -266,11 +266,22 @@ create table ended (                                 -- dead and cancelled jobs
     ended_at    int8 not null,
     id          uuid not null,
     lane        int8 not null,
-    death       text not null,
-    code        text not null,
-    fingerprint text not null,
+    tenant      text collate "C" not null,
+    task        text collate "C" not null,
+    dependency  text collate "C" not null,
+    death       text collate "C" not null,           -- as all that follow: what was counted when the job died
+    code        text collate "C" not null,
+    fingerprint text collate "C" not null,
     primary key (queue, state, ended_at, id)
 );
+create index ended_ended_at on ended (state, ended_at, id);
+create index ended_tenant on ended (tenant, state, ended_at, id);
+create index ended_task on ended (task, ended_at, id) where state = 1;
+create index ended_dependency on ended (dependency, ended_at, id) where state = 1;
+create index ended_death on ended (death, ended_at, id) where state = 1;
+create index ended_code on ended (code, ended_at, id) where state = 1;
+create index ended_fingerprint on ended (fingerprint, ended_at, id) where state = 1;
+create index ended_tenant_fingerprint on ended (tenant, fingerprint, ended_at, id) where state = 1;
 
 create table finished (                              -- succeeded jobs, one row for each settlement
     seq         int8 generated always as identity primary key,

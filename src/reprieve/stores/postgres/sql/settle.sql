@@ -59,8 +59,9 @@ select v.* from unnest(%(queues)s::int8[], %(waits)s::int8[], %(due_ats)s::int8[
                 lower_due_watermarks(%(queues)s::int8[], %(due_ats)s::int8[]);
 
 -- name: add_ended
-insert into ended (queue, state, ended_at, id, lane, death, code, fingerprint)
+insert into ended (queue, state, ended_at, id, lane, tenant, task, dependency, death, code, fingerprint)
 select * from unnest(%(queues)s::int8[], %(states)s::int8[], %(ended_ats)s::int8[], %(ids)s::uuid[], %(lanes)s::int8[],
+                     %(tenants)s::text[], %(tasks)s::text[], %(dependencies)s::text[],
                      %(deaths)s::text[], %(codes)s::text[], %(fingerprints)s::text[]);
 
 -- name: add_events

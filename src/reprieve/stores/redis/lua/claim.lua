@@ -2,7 +2,7 @@
 -- A claim is a table: `number` of the session's call, `now`, `settings` of the fair choice, `exclude`, the arguments of an
 -- exclusion or false; and what it has taken: `ids`, `records`, `leases`.
 --
--- needs calls: tag, call, max, min, sub, call_many, fetch_fields, list_in
+-- needs calls: tag, call, max, min, sub, call_many, fetch_fields
 -- needs record: WAITING, EXPIRED, is_sound, sound, finish, ending, entry_of
 -- needs limits: is_free, room_of, give_back, back_at
 -- needs limit_defaults: inherit_limiter, inherit_pauses
@@ -12,6 +12,7 @@
 -- needs waiting: pop_lane, promote, next_due
 -- needs rechecks: take_rechecks
 -- needs leftovers: drop_leftover
+-- needs ended: new_index_changes, list_ended, write_index
 -- needs events: record_events
 -- needs sessions: capacity_of, pack_lease
 -- needs fairness: new_choice, run_choice
@@ -180,19 +181,18 @@ end
 
 -- Lets jobs die that are past their deadline.
 local function expire(expired, now)
-  local records, events, dead = {}, {}, {}
+  local records, events, index = {}, {}, new_index_changes()
   for _, item in ipairs(expired) do
     local lane, id, record = unpack(item)
-    records[#records + 1], records[#records + 2] = id, finish(record, EXPIRED, now)
+    record = sound(record, struct.unpack('>I4', record), lane.name)
+    local finished = finish(record, EXPIRED, now)
+    records[#records + 1], records[#records + 2] = id, finished
     events[#events + 1], events[#events + 2] = id, ending(record, 'X', now, '')
     lane.dead = lane.dead + 1
-    local list = list_in(dead, lane.ref.queue)
-    list[#list + 1], list[#list + 2] = now, id
+    list_ended(index, id, finished, now)
   end
   call_many('HSET', tag .. ':jobs', records)
-  for queue, list in pairs(dead) do
-    call_many('ZADD', tag .. ':dead:' .. queue, list)
-  end
+  write_index(index)
   record_events(events, now)
 end
 

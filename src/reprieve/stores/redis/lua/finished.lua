@@ -1,23 +1,13 @@
--- Finished jobs: dead, cancelled and succeeded ones of a queue are listed in the order of their end.
+-- Succeeded jobs of a queue, which are listed in the order of their end, and jobs that are deleted.
 --
 -- needs calls: tag, call, max, min, call_many
 -- needs forgotten: remember_ids
--- needs record: WAITING, DEAD, CANCELLED, EXPIRED, GIVEN_UP, is_sound, lane_in
+-- needs record: WAITING, is_sound, lane_in
 -- needs tenants: queue_of
--- exports: FINISHED_COUNTERS, finished_key, has_succeeded, holds_key, keep_succeeded, forget_jobs
+-- exports: has_succeeded, holds_key, keep_succeeded, forget_jobs
 
 local MIN_SUCCEEDED_KEPT = 1000 -- of each queue
 local MAX_FORGOTTEN = 2000 -- jobs that one call forgets; the next goes on
-local KEYS_OF_STATES = {
-  [DEAD] = ':dead:', [EXPIRED] = ':dead:', [CANCELLED] = ':cancelled:', [GIVEN_UP] = ':cancelled:',
-}
--- A lane's counter of jobs in each state.
-FINISHED_COUNTERS = {[DEAD] = 'dead', [EXPIRED] = 'dead', [CANCELLED] = 'cancelled', [GIVEN_UP] = 'cancelled'}
-
--- Returns the sorted set of the dead or cancelled jobs of a queue.
-function finished_key(state, queue)
-  return tag .. KEYS_OF_STATES[state] .. queue
-end
 
 -- Whether a stored job has succeeded.
 function has_succeeded(id, record)

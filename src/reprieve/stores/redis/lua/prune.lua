@@ -3,9 +3,10 @@
 -- needs calls: tag, call, max, min, sub, call_many, fetch_fields, write_even_when_full
 -- needs record: DEAD, EXPIRED, is_sound, lane_in
 -- needs tenants: queue_of
--- needs lanes: lanes, lane_ref, load_lanes, flush
+-- needs lanes: lanes, load_lanes, flush
 -- needs events: forget_events
 -- needs finished: forget_jobs, holds_key
+-- needs ended: new_index_changes, unlist_ended, write_index
 -- KEYS     1: the partition
 -- ARGV     1: now, how many succeeded jobs of a queue and how many groups of failures are kept, and the moments before
 --             which succeeded jobs, cancelled jobs, events and groups of failures go (msgpack)
@@ -19,13 +20,16 @@ local now, kept, failures_kept, succeeded_before, cancelled_before, events_befor
   unpack(cmsgpack.unpack(ARGV[1]))
 local left = MAX_ENTRIES
 
+-- Takes dead or cancelled jobs from their lanes and from the index of ended jobs.
 local function uncount(ids, counter)
-  local names = {}
-  for _, record in ipairs(fetch_fields(tag .. ':jobs', ids)) do
+  local names, index = {}, new_index_changes()
+  for number, record in ipairs(fetch_fields(tag .. ':jobs', ids)) do
     if record and is_sound(record) then
       names[#names + 1] = lane_in(record)
+      unlist_ended(index, ids[number], record)
     end
   end
+  write_index(index)
   load_lanes(names)
   for _, name in ipairs(names) do
     lanes[name][counter] = lanes[name][counter] - 1
@@ -69,7 +73,6 @@ local function prune_archived()
       local stored, state = struct.unpack('>I4B', record)
       if stored == version and (state == DEAD or state == EXPIRED) then
         uncount({id}, 'dead')
-        call('ZREM', tag .. ':dead:' .. lane_ref(lane_in(record)).queue, id)
         forget_jobs({id})
         count, left = count + 1, left - 1
       end

@@ -1,27 +1,46 @@
 -- What a script reads of a job's record, and the one that it writes itself.
 -- A record is: version (4 bytes), state (1), wait (1), deadline in ms (8, 0 is none), [when a script ended it (8)],
--- length of the lane's name (2), the lane's name, [the SLA (8) if the lane is in that order], and the packed record, which only clients read (stores/record.py).
+-- length of the lane's name (2), the lane's name, [the SLA (8) if the lane is in that order], [the cause], and the packed
+-- record, which only clients read (stores/record.py). A job that has failed has a cause, and 32768 is added to the length of
+-- its lane's name. A cause is: why the job is dead, the code and the fingerprint of its last failure, each after its length
+-- (1, 2 and 2).
 -- It is written at enqueue and when an attempt ends, not by a lease nor by a success.
 --
 -- needs calls: sub
--- exports: WAITING, DEAD, CANCELLED, EXPIRED, GIVEN_UP, is_sound, sound, lost_lane, lane_in, sla_in, finish, ending, entry_of
+-- exports: WAITING, DEAD, CANCELLED, EXPIRED, GIVEN_UP, is_sound, sound, lost_lane, lane_in, sla_in, cause_in, finish, ending, entry_of
 
 WAITING, DEAD, CANCELLED, EXPIRED, GIVEN_UP = 0, 1, 2, 3, 4
 local MAX_WAIT = 4
+local HAS_CAUSE = 32768
+local CAUSE = '>Bc0I2c0I2c0'
 local LANE = '^%Z*%z%Z*%z%Z*%z%Z*%z%Z*%z[1-9a-i]$'
 
--- Whether scripts can read a record up to the end of its lane's name. What follows, only clients read.
+-- Returns where the lane's name begins in a record and where it ends, and whether a cause follows.
+local function lane_place(record)
+  local from = string.byte(record, 5) >= EXPIRED and 23 or 15
+  local length = struct.unpack('>I2', record, from)
+  return from + 2, from + 1 + length % HAS_CAUSE, length >= HAS_CAUSE
+end
+
+-- Returns where the cause begins in a record whose lane's name ends here.
+local function cause_place(record, last)
+  return string.find(record, '^%l', last) and last + 9 or last + 1
+end
+
+-- Whether scripts can read a record up to the packed record.
 function is_sound(record)
   if #record < 16 then
     return false
   end
   local state, wait = string.byte(record, 5, 6)
-  local from = state >= EXPIRED and 23 or 15
-  if state > GIVEN_UP or wait > MAX_WAIT or #record < from + 1 then
+  if state > GIVEN_UP or wait > MAX_WAIT or state >= EXPIRED and #record < 24 then
     return false
   end
-  local length = struct.unpack('>I2', record, from)
-  return #record > from + length and string.find(sub(record, from + 2, from + 1 + length), LANE) ~= nil
+  local first, last, has_cause = lane_place(record)
+  if #record < last or not string.find(sub(record, first, last), LANE) then
+    return false
+  end
+  return not has_cause or (pcall(struct.unpack, CAUSE, record, cause_place(record, last)))
 end
 
 -- Returns a record that scripts can read: the record itself, or a head with what is known of the job besides, followed by
@@ -39,16 +58,25 @@ function lost_lane(queue)
 end
 
 function lane_in(record)
-  local from = string.byte(record, 5) >= EXPIRED and 23 or 15
-  local length = struct.unpack('>I2', record, from)
-  return sub(record, from + 2, from + 1 + length)
+  local first, last = lane_place(record)
+  return sub(record, first, last)
 end
 
 -- Returns the SLA of a job, whose lane is in the order of it.
 function sla_in(record)
-  local from = string.byte(record, 5) >= EXPIRED and 23 or 15
-  local first = from + 2 + struct.unpack('>I2', record, from)
-  return #record >= first + 7 and struct.unpack('>d', record, first) or 0
+  local _, last = lane_place(record)
+  return #record >= last + 8 and struct.unpack('>d', record, last + 1) or 0
+end
+
+-- Returns why a job is dead, and the code and the fingerprint of its last failure; empty texts for what it does not have.
+function cause_in(record)
+  local is_expired = string.byte(record, 5) == EXPIRED
+  local _, last, has_cause = lane_place(record)
+  if not has_cause then
+    return is_expired and 'expired' or '', is_expired and 'expired' or '', ''
+  end
+  local death, code, fingerprint = struct.unpack(CAUSE, record, cause_place(record, last))
+  return is_expired and 'expired' or death, code, fingerprint
 end
 
 -- Returns the record of a waiting job that a script ends: its deadline has passed, or its cancel was requested while it

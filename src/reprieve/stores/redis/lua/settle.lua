@@ -14,7 +14,8 @@
 -- needs leftovers: remove_fresh
 -- needs events: record_events, has_event
 -- needs sessions: unpack_lease, find_leases, cancel_requests
--- needs finished: FINISHED_COUNTERS, finished_key, keep_succeeded
+-- needs finished: keep_succeeded
+-- needs ended: FINISHED_COUNTERS, new_index_changes, list_ended, unlist_ended, write_index
 -- exports: read_changes, settle
 
 local HEAD, HEAD_BYTES = '>Bc16I4dB', 30
@@ -86,7 +87,7 @@ local function new_settlement(changes, now)
   load_lanes(lane_names)
   return {
     changes = changes, applied = {}, cancel_requests = cancel_requests(yielding), leased = false,
-    waiting = new_waiting(now), records = {}, finished = {}, succeeded = {},
+    waiting = new_waiting(now), records = {}, index = new_index_changes(), succeeded = {},
     events = {}, latest_event_at = 0, results = {}, result_times = {}, released = {}, unleased = {},
   }
 end
@@ -121,7 +122,7 @@ local function take_out(settlement, id, expected)
   local lane = lane_of(lane_in(record))
   local queue = lane.ref.queue
   if state ~= WAITING then
-    call('ZREM', finished_key(state, queue), id)
+    unlist_ended(settlement.index, id, record)
     local counter = FINISHED_COUNTERS[state]
     lane[counter] = lane[counter] - 1
   elseif call('ZREM', delayed_key(queue, wait), id) == 1 then
@@ -175,8 +176,7 @@ local function add_job(settlement, change)
   if change.state == WAITING then
     add_waiting(settlement.waiting, lane, change)
   else
-    local list = list_in(settlement.finished, finished_key(change.state, lane.ref.queue))
-    list[#list + 1], list[#list + 2] = change.due, change.id
+    list_ended(settlement.index, change.id, change.record, change.due)
     local counter = FINISHED_COUNTERS[change.state]
     lane[counter] = lane[counter] + 1
     lane.is_changed = true
@@ -221,9 +221,7 @@ end
 local function write(settlement)
   call_many('HSET', tag .. ':jobs', settlement.records)
   write_waiting(settlement.waiting)
-  for key, times_and_ids in pairs(settlement.finished) do
-    call_many('ZADD', key, times_and_ids)
-  end
+  write_index(settlement.index)
   for queue, times_and_ids in pairs(settlement.succeeded) do
     keep_succeeded(queue, times_and_ids)
   end

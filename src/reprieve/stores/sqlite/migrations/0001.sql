@@ -187,11 +187,22 @@ create table reprieve_ended (                 -- dead and cancelled jobs, by the
     at          integer not null,
     id          integer not null,
     lane        integer not null,
-    death       text    not null,
+    tenant      text    not null,
+    task        text    not null,
+    dependency  text    not null,
+    death       text    not null,             -- as all that follow: what was counted when the job died
     code        text    not null,
     fingerprint text    not null,
     primary key (queue, state, at, id)
 ) strict, without rowid;
+create index reprieve_ended_at on reprieve_ended (state, at, id);
+create index reprieve_ended_tenant on reprieve_ended (tenant, state, at, id);
+create index reprieve_ended_task on reprieve_ended (task, at, id) where state = 1;
+create index reprieve_ended_dependency on reprieve_ended (dependency, at, id) where state = 1;
+create index reprieve_ended_death on reprieve_ended (death, at, id) where state = 1;
+create index reprieve_ended_code on reprieve_ended (code, at, id) where state = 1;
+create index reprieve_ended_fingerprint on reprieve_ended (fingerprint, at, id) where state = 1;
+create index reprieve_ended_tenant_fingerprint on reprieve_ended (tenant, fingerprint, at, id) where state = 1;
 
 create table reprieve_finished (              -- succeeded jobs, one row for each settlement
     seq     integer primary key,

@@ -31,9 +31,9 @@ insert or replace into reprieve_job (id, lane, state, version, wait, due, record
 select column1, column2, column3, column4, column5, column6, column7 from (values {values}) where column1 is not null;
 
 -- name: end
-insert into reprieve_ended (queue, state, at, id, lane, death, code, fingerprint)
-select column1, column2, column3, column4, column5, column6, column7, column8 from (values {values})
-where column1 is not null;
+insert into reprieve_ended (queue, state, at, id, lane, tenant, task, dependency, death, code, fingerprint)
+select column1, column2, column3, column4, column5, column6, column7, column8, column9, column10, column11
+from (values {values}) where column1 is not null;
 
 -- name: count
 update reprieve_lane as lane
