@@ -128,6 +128,12 @@ class IllegalMove(ReprieveError):
     code = "illegal_move"
 
 
+class MissingEvents(ReprieveError):
+    """A job cannot be rebuilt, because some of its events are not kept any more."""
+
+    code = "missing_events"
+
+
 class JobNotFound(ReprieveError):
     """No job has this id."""
 

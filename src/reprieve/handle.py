@@ -15,6 +15,7 @@ from reprieve.clock import Clock, ticks
 from reprieve.config import Settings
 from reprieve.core.change import Request
 from reprieve.core.duration import Duration, seconds, spell
+from reprieve.core.history import History
 from reprieve.core.job import Job
 from reprieve.declaration import Declaration
 from reprieve.errors import JobCancelled, JobDead, JobNotFound, ResultTimeout, ResultUnavailable, UndecodablePayload
@@ -22,6 +23,7 @@ from reprieve.json_data import load
 from reprieve.portal import Portal
 from reprieve.registry import Registry
 from reprieve.stores.outbox import Outbox
+from reprieve.stores.paginate import all_events
 from reprieve.stores.protocol import Store
 from reprieve.views.activity import activity
 from reprieve.views.story import story
@@ -119,6 +121,15 @@ class JobHandle(msgspec.Struct, Generic[R_co], frozen=True, eq=False, gc=False):
     def progress(self) -> object:
         """Return the progress of the running job, from code without a loop."""
         return self._app.portal.run(self.aprogress())
+
+    async def ahistory(self) -> History:
+        """Return the job, the events that are kept of it, and the job that they rebuild; raises `JobNotFound`."""
+        job = await self.afetch()
+        return History(job=job, events=tuple(await all_events(self._app.store, self.id)))
+
+    def history(self) -> History:
+        """Return the job and the events that are kept of it, from code without a loop."""
+        return self._app.portal.run(self.ahistory())
 
     async def aresult(self, *, timeout: Duration | None = None) -> R_co:  # noqa: ASYNC109 - the error says what the job is doing
         """Wait until the job has ended, and return what its task returned, as the type that the task is annotated with.
@@ -233,8 +244,7 @@ class JobHandle(msgspec.Struct, Generic[R_co], frozen=True, eq=False, gc=False):
     async def _ending(self, job: Job) -> ResultUnavailable:
         """Return the error for a job that has ended without a result."""
         if job.state == "cancelled":
-            events = await self._app.store.events(job_id=job.id)
-            last = story(job, [event for _, event in events])[-1]
+            last = story(job, await all_events(self._app.store, job.id))[-1]
             text = last.then or last.text
             return JobCancelled(f"job {job.id} ({job.task}) was {text}", by=last.by, reason=last.reason)
         cause, attempts = job.cause, f"attempt {job.attempt}" if job.attempt else "its first attempt"

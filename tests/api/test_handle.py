@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from reprieve import Cancel, JobHandle, Policy, Reprieve, current_job
 from reprieve.backoff import fixed
@@ -19,6 +20,7 @@ from reprieve.errors import (
     JobCancelled,
     JobDead,
     JobNotFound,
+    MissingEvents,
     ResultTimeout,
     ResultUnavailable,
     UndecodablePayload,
@@ -52,6 +54,30 @@ INVOICE = Invoice(7, date(2030, 2, 1))
 
 
 # a handle itself
+
+
+def test_the_history_of_a_job_has_its_events_and_rebuilds_it(app: Reprieve, clock: FakeClock) -> None:
+    tries: list[int] = []
+
+    @app.task(name="shop.send", policy=Policy(max_attempts=3))
+    def send() -> None:
+        tries.append(1)
+        if len(tries) == 1:
+            raise REFUSED
+
+    job = send.using(tenant="acme").enqueue()
+    drain(app)
+    history = job.history()
+    assert [(event.name, event.tenant, event.task) for event in history.events] == [
+        ("RetryScheduled", "acme", "shop.send")
+    ]
+    assert [attempt.ended_with for attempt in history.attempts] == ["RetryScheduled", "RetrySucceeded"]
+    stored = job.fetch()
+    assert stored.cause is not None
+    assert history.replay() == replace(stored, cause=replace(stored.cause, traceback=""))
+    app.portal.run(app.store.prune(Retention(now=clock.now() + 8 * 86_400_000, succeeded_for=30 * 86_400)))
+    with pytest.raises(MissingEvents):
+        job.history().replay()
 
 
 def test_handles_of_one_job_are_equal_and_written_as_its_id(app: Reprieve) -> None:

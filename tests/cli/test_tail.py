@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from reprieve import Policy, Reprieve, clock
-from reprieve.cli.subjects import Subjects
 from reprieve.cli.tail import MAX_SUCCESSES, NAMES, Successes, Watch, name_of, status_after
 from reprieve.core.events import Event
 from reprieve.core.job import Cause
@@ -151,7 +150,7 @@ async def test_successes_that_come_in_crowds_are_each_read_once() -> None:
     worker = await Worker.open(store)
     for _ in range(count // 500):
         await worker.settle(*map(succeed, await worker.exactly(500)))
-    successes = Successes(store, Subjects(store), START, Watch())
+    successes = Successes(store, START, Watch())
     found = await successes.new()
     while successes.has_more:
         found += await successes.new()

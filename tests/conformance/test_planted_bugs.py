@@ -156,7 +156,7 @@ BUGS = (
         "a failure that a cancel followed leaves no event",
         "write_batch.py",
         "self._add_event(row, cancel.event)",
-        "self._events[-1:] = [(cancel.event.at, row, cancel.event.version, _encode(cancel.event))]",
+        "self._events[-1:] = [(cancel.event.at, row, cancel.event.version, pack_event(cancel.event))]",
         "job_that_was_asked_to_stop_never_waits_again",
     ),
     Bug(

@@ -40,6 +40,8 @@ def test_a_change_guards_the_version_that_was_read_and_carries_its_event() -> No
         move=Succeed(),
         session=RUNNING.session,
         started_at=RUNNING.leased_at,
+        queue="default",
+        task="send",
     )
 
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:  # what a command needs is imported when it runs
     from reprieve.core.events import Event
     from reprieve.stores.protocol import FailureGroup, Store
 
-PAGE_EVENTS = 1_000
-
 
 @click.group(cls=Group)
 def jobs() -> None:
@@ -53,6 +51,7 @@ def show(*, job_id: str, is_full: bool, target: str | None, url: str | None, as_
     async def look(store: "Store") -> "Looked":
         from reprieve.admin.lookup import find_job
         from reprieve.admin.resolve import resolve
+        from reprieve.stores.paginate import all_events
 
         (whole,) = await resolve(store, store.clock, [job_id])
         async with explaining(choice, whole):
@@ -60,7 +59,7 @@ def show(*, job_id: str, is_full: bool, target: str | None, url: str | None, as_
         fingerprint = "" if found.job.cause is None else found.job.cause.fingerprint
         return Looked(
             found=found,
-            events=await _events(store, whole),
+            events=await all_events(store, whole),
             progress=await store.progress(whole),
             groups=await store.failure_groups([fingerprint] if fingerprint else []),
             now=store.clock.now(),
@@ -98,16 +97,6 @@ class Looked(NamedTuple):
     groups: list["FailureGroup"]
     """The group of its last failure, if it is kept."""
     now: int
-
-
-async def _events(store: "Store", job_id: str) -> list["Event"]:
-    """Return all events of a job that the store has kept."""
-    events: list[Event] = []
-    position = 0
-    while page := await store.events(after=position, limit=PAGE_EVENTS, job_id=job_id):
-        events += [event for _, event in page]
-        position = page[-1][0]
-    return events
 
 
 @click.command(

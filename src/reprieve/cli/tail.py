@@ -10,10 +10,10 @@ import msgspec
 
 from reprieve.admin.resolve import short
 from reprieve.cli import output
-from reprieve.cli.subjects import Subject, Subjects
 from reprieve.cli.table import cut
 from reprieve.core.duration import milliseconds
 from reprieve.core.events import Event
+from reprieve.core.job import Job
 from reprieve.core.move import Cancel, Dead, ManualRetry, Move, Park, Retry, Return, Revive, Snooze, Start, Succeed
 from reprieve.core.status import Status
 from reprieve.stores.protocol import Filter, Store
@@ -66,12 +66,12 @@ class Watch(NamedTuple):
     length: float | None = None
     """Stop after this many seconds."""
 
-    def takes(self, event: Event, subject: Subject) -> bool:
+    def takes(self, event: Event) -> bool:
         """Return whether an event is to be shown."""
         return (
             self.job_id in ("", event.job_id)
-            and self.task in ("", subject.task)
-            and self.tenant in (None, subject.tenant)
+            and self.task in ("", event.task)
+            and self.tenant in (None, event.tenant)
             and (not self.statuses or status_after(event) in self.statuses)
         )
 
@@ -90,8 +90,7 @@ async def follow(store: Store, watch: Watch, *, as_json: bool) -> None:
         async with asyncio.timeout(watch.length):
             await store.clock.tune()
             begin = store.clock.now() - (0 if watch.ago is None else milliseconds(watch.ago))
-            subjects = Subjects(store)
-            successes = Successes(store, subjects, begin, watch)
+            successes = Successes(store, begin, watch)
             # The stream has no index by time: read it from its beginning to find a time, or its end.
             position = (
                 watch.position if watch.position is not None else 0 if watch.ago is not None else await _end_of(store)
@@ -102,10 +101,9 @@ async def follow(store: Store, watch: Watch, *, as_json: bool) -> None:
                 entries, position = await _new_events(store, before, earliest)
                 # Sort the events of one poll; an event without a position in the stream is a success.
                 entries = sorted([*entries, *await successes.new()], key=lambda entry: entry[1].at)
-                known = await subjects.of(event.job_id for _, event in entries)
                 for seq, event in entries:
-                    if watch.takes(event, known[event.job_id]):
-                        _print(seq, event, known[event.job_id], as_json=as_json)
+                    if watch.takes(event):
+                        _print(seq, event, as_json=as_json)
                 sys.stdout.flush()
                 if position == before and not successes.has_more:
                     await store.wait((), POLL_SECONDS)
@@ -118,10 +116,9 @@ class Successes:
     that ended since the last one. Jobs that are pruned between two polls are missed.
     """
 
-    def __init__(self, store: Store, subjects: Subjects, begin: int, watch: Watch) -> None:
-        """Begin at a time, with the jobs of the watch; their subjects are cached."""
+    def __init__(self, store: Store, begin: int, watch: Watch) -> None:
+        """Begin at a time, with the jobs of the watch."""
         self._store = store
-        self._subjects = subjects
         self._watch = watch
         self._began = self._newest = self._since = begin
         self._cursor = ""
@@ -149,9 +146,7 @@ class Successes:
                 at = job.finished_at or self._since
                 if job.id not in self._seen:
                     self._seen[job.id] = at
-                    self._subjects.note(job)
-                    event = Event(job_id=job.id, at=at, attempt=job.attempt, version=job.version, move=Succeed())
-                    found.append((None, event))
+                    found.append((None, _success(job, at)))
             self._cursor = page.cursor
             if not self._cursor:
                 # All pages were read, so the next poll may begin later.
@@ -164,6 +159,19 @@ class Successes:
     def has_more(self) -> bool:
         """Whether the last poll did not return everything; the next one continues there."""
         return bool(self._cursor)
+
+
+def _success(job: Job, at: int) -> Event:
+    return Event(
+        job_id=job.id,
+        at=at,
+        attempt=job.attempt,
+        version=job.version,
+        move=Succeed(),
+        queue=job.queue,
+        tenant=job.tenant,
+        task=job.task,
+    )
 
 
 async def _end_of(store: Store) -> int:
@@ -181,13 +189,13 @@ async def _new_events(store: Store, position: int, earliest: int) -> tuple[list[
     return found, events[-1][0] if events else position
 
 
-def _print(seq: int | None, event: Event, subject: Subject, *, as_json: bool) -> None:
+def _print(seq: int | None, event: Event, *, as_json: bool) -> None:
     name = name_of(event)
     if as_json:
-        facts = {"seq": seq, "event": name, "task": subject.task, "tenant": subject.tenant}
+        facts = {"seq": seq, "event": name, "task": event.task, "tenant": event.tenant}
         click.echo(output.json_line(facts | msgspec.to_builtins(event)))
         return
-    at, job, task, tenant = timestamp(event.at), event.job_id, subject.task or "-", subject.tenant or "-"
+    at, job, task, tenant = timestamp(event.at), event.job_id, event.task or "-", event.tenant or "-"
     if output.is_terminal():
         at, job = clock_time(event.at, event.at), short(job)
         task = cut(task, MAX_TASK_CHARS, "start").ljust(MAX_TASK_CHARS)

@@ -59,6 +59,9 @@ def make(job: Job, move: Move, now: int) -> Change:
         move=_told(move),
         session=job.session,
         started_at=job.leased_at,
+        queue=job.queue,
+        tenant=job.tenant,
+        task=job.task,
     )
     return Change(job=after, version=job.version, event=event, session=job.session)
 

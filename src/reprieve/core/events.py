@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 
 from reprieve.core.job import Job
-from reprieve.core.move import Move, evolve
+from reprieve.core.move import Move, Start, evolve
 from reprieve.core.record import Record
+from reprieve.errors import MissingEvents
 
 _NAMES = {
     "Start": "JobStarted",
@@ -33,6 +34,9 @@ class Event(Record):
     """The worker's session whose lease the move ended; empty when the job was not running."""
     started_at: int | None = None
     """When that lease began."""
+    queue: str = ""
+    tenant: str = ""
+    task: str = ""
 
     @property
     def name(self) -> str:
@@ -42,7 +46,18 @@ class Event(Record):
 
 
 def replay(job: Job, events: Iterable[Event]) -> Job:
-    """Return the job after these events, applied in order to the job as it was enqueued; its cause has no traceback."""
+    """Return the job after these events, applied in order to the job as it was enqueued; its cause has no traceback.
+
+    A start need not be among them: the event that ended the attempt says when it began, and in which session. Raises
+    `MissingEvents` when another move is missing.
+    """
     for event in events:
+        if event.version == job.version + 2 and event.started_at is not None and job.state == "waiting":
+            job = evolve(job, Start(session=event.session), event.started_at)
+        if event.version != job.version + 1:
+            message = (
+                f"the events of job {job.id} between versions {job.version} and {event.version} are not kept any more"
+            )
+            raise MissingEvents(message)
         job = evolve(job, event.move, event.at)
     return job

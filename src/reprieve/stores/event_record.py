@@ -1,28 +1,133 @@
-"""Packed events as stores read them: one that cannot be read is left out, counted and logged."""
+"""The packed record of an event, the same in every store; one that cannot be read is left out, counted and logged.
+
+What a search compares comes first: a reader that looks for other events need not decode the rest. The fields of moves
+and causes are written in the order of their declaration, up to the last one that differs from its default: a new field
+of a move or of `Cause` comes last, and none changes its place.
+"""
 
 import logging
 from collections.abc import Iterable
-from typing import Final
+from functools import cache
+from typing import Any, Final, get_args
 
 import msgspec
+from msgspec.structs import astuple
 
 from reprieve.core.events import Event
+from reprieve.core.ids import id_from_bytes, id_to_bytes
+from reprieve.core.job import Cause
+from reprieve.core.move import Cancel, Dead, ManualRetry, Move, Park, Retry, Return, Revive, Snooze, Start, Succeed
 
 log = logging.getLogger("reprieve")
 
 MAX_REPORTED: Final = 10_000
 """Positions of unreadable events that a process remembers as logged: a reader that follows events meets them again."""
 
-_decode = msgspec.msgpack.Decoder(Event).decode
+_MOVES: Final[tuple[type[Move], ...]] = (
+    Start,
+    Succeed,
+    Retry,
+    Park,
+    Dead,
+    Snooze,
+    Return,
+    Cancel,
+    ManualRetry,
+    Revive,
+)
+"""The moves by the numbers that records know them by: a new one comes last."""
+
+_NUMBERS: Final = {move: number for number, move in enumerate(_MOVES)}
+_CAUSED: Final = (Retry, Park, Dead)
+
+
+class PackedEvent(msgspec.Struct, array_like=True, tag=0, frozen=True, gc=False):
+    """A record. The tag is the kind of the record: an event of one job."""
+
+    queue: str
+    tenant: str
+    task: str
+    move: int
+    attempt: int
+    job_id: bytes
+    at: int
+    version: int
+    session: str
+    ran_ms: int | None
+    """How long the lease had lasted that the move ended; None if the job was not running."""
+    fields: list[Any]
+    """Those of the move; its cause is such a list as well."""
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(PackedEvent).decode
 _reported: Final[set[int]] = set()
 
 
+def pack_event(event: Event) -> bytes:
+    """Return the record of an event."""
+    move = event.move
+    fields = _values(move)
+    if isinstance(move, _CAUSED):
+        fields[_place_of_cause(type(move))] = _values(move.cause)
+    ran_ms = None if event.started_at is None else event.at - event.started_at
+    names = (event.queue, event.tenant, event.task, _NUMBERS[type(move)], event.attempt)
+    return _encode((0, *names, id_to_bytes(event.job_id), event.at, event.version, event.session, ran_ms, fields))
+
+
 def read_event(data: bytes) -> Event | None:
-    """Return a packed event; None if it cannot be read."""
+    """Return the event of a record; None if it cannot be read."""
     try:
-        return _decode(data)
-    except msgspec.MsgspecError:
+        packed = _decode(data)
+        return Event(
+            job_id=id_from_bytes(packed.job_id),
+            at=packed.at,
+            attempt=packed.attempt,
+            version=packed.version,
+            move=_move(_MOVES[packed.move], packed.fields),
+            session=packed.session,
+            started_at=None if packed.ran_ms is None else packed.at - packed.ran_ms,
+            queue=packed.queue,
+            tenant=packed.tenant,
+            task=packed.task,
+        )
+    except (msgspec.MsgspecError, IndexError, TypeError):
         return None
+
+
+def _values(record: Move | Cause) -> list[object]:
+    """Return the fields of a record up to the last one that differs from its default."""
+    values, defaults = list(astuple(record)), _defaults(type(record))
+    while values and values[-1] == defaults[len(values) - 1]:
+        values.pop()
+    return values
+
+
+def _move(kind: type[Move], values: list[Any]) -> Move:
+    fields = _named(kind, values)
+    if issubclass(kind, _CAUSED):
+        fields["cause"] = _named(Cause, fields["cause"])
+    return msgspec.convert(fields, kind)
+
+
+def _named(kind: type[Move | Cause], values: list[Any]) -> dict[str, Any]:
+    return dict(zip(kind.__struct_encode_fields__, values, strict=False)) | _tag(kind)
+
+
+@cache
+def _defaults(kind: type[Move | Cause]) -> tuple[object, ...]:
+    """Return the default of each field; one that must be given has a default that no value equals."""
+    return tuple(field.default for field in msgspec.structs.fields(kind))
+
+
+@cache
+def _place_of_cause(kind: type[Move]) -> int:
+    return kind.__struct_fields__.index("cause")
+
+
+@cache
+def _tag(kind: type[Move | Cause]) -> dict[str, str]:
+    return {"type": kind.__name__} if kind in get_args(Move) else {}
 
 
 def readable_events(events: Iterable[tuple[int, Event | None]]) -> list[tuple[int, Event]]:

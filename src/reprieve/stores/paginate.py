@@ -1,5 +1,6 @@
 """Reading every page, for callers that need all of it and know that it is small."""
 
+from reprieve.core.events import Event
 from reprieve.core.job import Job
 from reprieve.stores.protocol import Filter, LimitState, Store, Subject
 
@@ -26,3 +27,13 @@ async def all_limit_states(store: Store, subject: Subject, queue: str = "") -> l
         if not page.cursor:
             return states
         cursor = page.cursor
+
+
+async def all_events(store: Store, job_id: str) -> list[Event]:
+    """Return all events of a job that are kept, the oldest first."""
+    events: list[Event] = []
+    position = 0
+    while page := await store.events(after=position, job_id=job_id):
+        events += [event for _, event in page]
+        position = page[-1][0]
+    return events

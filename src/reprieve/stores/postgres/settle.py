@@ -2,14 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
-import msgspec
-
 from reprieve.core import change as changes_of
 from reprieve.core.change import Change
 from reprieve.core.events import Event
 from reprieve.core.ids import is_id
 from reprieve.core.job import Job
-from reprieve.stores.event_record import read_event
+from reprieve.stores.event_record import pack_event, read_event
 from reprieve.stores.postgres.claim_lock import ClaimLock
 from reprieve.stores.postgres.finished import finished_job
 from reprieve.stores.postgres.lane_cache import LaneCache
@@ -22,8 +20,6 @@ from reprieve.stores.postgres.write_batch import Packed, WriteBatch, pack_change
 from reprieve.stores.protocol import ChangeResult
 from reprieve.stores.record import DEAD, LANE_COUNTERS, WAIT_NUMBERS
 from reprieve.stores.sql.find import end_of
-
-_encode = msgspec.msgpack.Encoder().encode
 
 
 def settle(
@@ -82,7 +78,7 @@ def bury(tx: Tx, lanes: LaneCache, expired: Sequence[tuple[int, Job]], now: int)
     batch = WriteBatch(tx, lanes, now, ReleasedSlots())
     for lane, job in expired:
         change = changes_of.expire(job, now)
-        batch.add(lane, change, Packed(pack(change.job), _encode(change.event)))
+        batch.add(lane, change, Packed(pack(change.job), pack_event(change.event)))
     batch.write()
 
 

@@ -13,6 +13,7 @@ from reprieve.core.change import Change
 from reprieve.core.duration import milliseconds
 from reprieve.core.job import CancelRequest, Job
 from reprieve.core.move import Start, Succeed
+from reprieve.stores.event_record import pack_event
 from reprieve.stores.postgres.annotations import cancels
 from reprieve.stores.postgres.finished import keep
 from reprieve.stores.postgres.lane_cache import LaneCache
@@ -49,7 +50,7 @@ def pack_change(change: Change) -> Packed | None:
             return None
         if type(change.event.move) is Succeed:
             return Packed(_encode(job), None)
-        record, event = pack(job), _encode(change.event)
+        record, event = pack(job), pack_event(change.event)
         cause = (job.cause.code, job.cause.fingerprint) if job.cause else ()
         texts = (job.death or "", *cause, job.queue, job.tenant, job.task, job.dependency, job.group)
         is_text = b"\0" not in "".join(texts).encode()

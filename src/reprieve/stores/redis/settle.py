@@ -10,6 +10,7 @@ from reprieve.core.change import Change
 from reprieve.core.duration import milliseconds
 from reprieve.core.ids import id_to_bytes
 from reprieve.core.move import ManualRetry, Start, Succeed
+from reprieve.stores.event_record import pack_event
 from reprieve.stores.protocol import ChangeResult
 from reprieve.stores.record import CANCELLED, DEAD, WAIT_NUMBERS, WAITING
 from reprieve.stores.redis.records import lane_of, pack
@@ -60,7 +61,7 @@ def _details(change: Change, raw: bytes, now: int) -> tuple[bytes, bytes, bytes,
     return (
         _encode(info),
         b"" if is_success else pack(job, raw),
-        b"" if is_silent else _encode(event),
+        b"" if is_silent else pack_event(event),
         change.result or b"",
     )
 

@@ -13,6 +13,7 @@ from reprieve.core.duration import milliseconds
 from reprieve.core.events import Event
 from reprieve.core.job import CancelRequest, Job
 from reprieve.core.move import Start, Succeed
+from reprieve.stores.event_record import pack_event
 from reprieve.stores.record import CANCELLED, DEAD, LANE_COUNTERS, WAIT_NUMBERS, WAITING
 from reprieve.stores.sql.ended import indexed_fields
 from reprieve.stores.sql.lanes import LaneRef
@@ -27,7 +28,6 @@ _SILENT = (Start, Succeed)
 """Moves that leave no event: those of a job that succeeds at once."""
 
 _COUNTERS = ("ready", "scheduled", "retrying", "parked", "dead", "cancelled")
-_encode = msgspec.msgpack.Encoder().encode
 
 Released: TypeAlias = dict[int, Counter[int]]
 """Slots that tenants release, by queue and tenant."""
@@ -87,7 +87,7 @@ class WriteBatch:
 
     def _add_event(self, row: int, event: Event) -> None:
         if type(event.move) not in _SILENT:
-            self._events.append((event.at, row, event.version, _encode(event)))
+            self._events.append((event.at, row, event.version, pack_event(event)))
 
     def _put_on_lane(self, row: int, lane: LaneRef, job: Job) -> int:
         """Add a job that has not succeeded to where it now belongs; return the number of its state."""

@@ -11,6 +11,7 @@ from reprieve.stores.protocol import Store
 from reprieve.testing.conformance import (
     claiming,
     enqueueing,
+    events,
     excluding,
     expiring,
     failures,
@@ -56,6 +57,7 @@ _MODULES: tuple[ModuleType, ...] = (
     keeping,
     forgetting,
     finding,
+    events,
     waiting,
     unreadable,
 )

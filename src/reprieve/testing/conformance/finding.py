@@ -9,11 +9,9 @@ from typing import get_args
 from msgspec.structs import replace
 
 from reprieve.core import change
-from reprieve.core.change import Change
-from reprieve.core.events import Event, replay
 from reprieve.core.ids import PARTITIONS, make_id
 from reprieve.core.job import Cause, Job
-from reprieve.core.move import LEGAL, Return, Start
+from reprieve.core.move import Return
 from reprieve.core.rate import Rate
 from reprieve.core.status import STUCK_AFTER_SECONDS, Status, status_of
 from reprieve.errors import InvalidCursor
@@ -321,52 +319,6 @@ async def check_tally_follows_every_move(store: Store) -> None:
 
 async def _statuses(store: Store, at: int) -> dict[str, int]:
     return {name: count for name, count in (await store.tally("status", Filter(), at)).items() if count}
-
-
-async def check_events_come_in_order(store: Store) -> None:
-    jobs = [await enqueued(store) for _ in range(5)]
-    changes = [change.cancel(job, OPERATOR, START + number) for number, job in enumerate(jobs)]
-    for item in changes:
-        await store.apply([item], START)
-    events = await store.events()
-    expect_equal([event for _, event in events], [item.event for item in changes], "the events of five cancels")
-    places = [place for place, _ in events]
-    expect(places == sorted(set(places)) and places[0] > 0, f"places in the stream only grow, not {places!r}")
-    expect_equal(await store.events(after=places[2]), events[3:], "events after the third")
-    expect_equal(await store.events(limit=2), events[:2], "the first two events")
-    expect_equal(await store.events(after=places[-1]), [], "events after the last")
-    expect_equal(await store.events(job_id=jobs[3].id), [events[3]], "events of one job")
-
-
-async def check_events_rebuild_the_job(store: Store) -> None:
-    job = await enqueued(store, dependency="ses")
-    worker = await Worker.open(store)
-    at = START
-    endings: tuple[Callable[[Job, int], Change], ...] = (fail, snooze, park, kill)
-    for number, ending in enumerate(endings):
-        at += HOUR
-        leased = await worker.one(at=at)
-        last = ending(leased, at + number)
-        await worker.settle(last, at=at)
-    retry = change.retry(last.job, OPERATOR, at, STUCK_AFTER_SECONDS)
-    cancel = change.cancel(retry.job, OPERATOR, at + 1)
-    for item in (retry, cancel):
-        await store.apply([item], at)
-    events = [event for _, event in await store.events(job_id=job.id)]
-    told = [event for event in events if event.name not in ("JobStarted", "RetryStarted")]
-    names = ["RetryScheduled", "JobSnoozed", "JobParked", "JobDied", "ManualRetryRequested", "JobCancelled"]
-    expect_equal([event.name for event in told], names, "what happened to the job")
-    expect_job(rebuild(job, events), cancel.job, "the job that its events rebuild")
-
-
-def rebuild(job: Job, events: list[Event]) -> Job:
-    """Replay events; a start that the store did not keep has left only the number of the attempt."""
-    for event in events:
-        if event.version == job.version + 2 and job.state in LEGAL[Start][0]:
-            start = Event(job_id=job.id, at=event.at, attempt=0, version=0, move=Start(session="?"))
-            job = replay(job, [start])
-        job = replay(job, [event])
-    return job
 
 
 async def check_gauges_say_what_runs(store: Store) -> None:

@@ -3,13 +3,16 @@
 from collections import Counter
 from typing import get_args
 
+from msgspec.structs import replace
+
 from reprieve.core.duration import milliseconds
-from reprieve.core.events import Event
+from reprieve.core.events import Event, replay
+from reprieve.core.history import rebuild, untold
 from reprieve.core.job import Job
 from reprieve.core.status import status_of
 from reprieve.stores.paginate import all_limit_states
 from reprieve.stores.protocol import Filter, Pruned, Retention, Store, Subject
-from reprieve.testing.conformance.expect import expect, expect_equal
+from reprieve.testing.conformance.expect import expect, expect_equal, expect_job
 from reprieve.testing.conformance.machine.model import Model, Name, names_of
 from reprieve.testing.conformance.machine.shapes import GROUPS
 
@@ -26,6 +29,8 @@ class Audit:
         self._model = model
         self._place = 0
         self._turn = 0
+        self._told: dict[str, list[Event]] = {}
+        """The events of each job that were read, also those that were pruned since."""
 
     async def look(self) -> None:
         """Compare what the last step touched."""
@@ -47,6 +52,8 @@ class Audit:
         for job_id in model.jobs:
             model.require_sense(job_id)
         await self.events()
+        for job in found:
+            self._rebuilt(job)
         await self._tally()
         await self._failures()
         subjects: tuple[Subject, ...] = get_args(Subject)
@@ -80,6 +87,16 @@ class Audit:
             expect_equal(event, order.get((event.job_id, event.version)), "an event in the stream")
             expect(event.version > seen.get(event.job_id, 0), f"the events of job {event.job_id} are out of order")
             seen[event.job_id] = event.version
+        for _, event in found:
+            self._told.setdefault(event.job_id, []).append(event)
+
+    def _rebuilt(self, job: Job) -> None:
+        """Check that the events of a job rebuild it, from the job as it was enqueued and from the stored one alone."""
+        told = self._told.get(job.id, [])
+        stored = job if job.cause is None else replace(job, cause=replace(job.cause, traceback=""))
+        expect_job(rebuild(job, told), stored, "the job that its events and the stored job rebuild")
+        replayed = replay(self._model.enqueued[job.id], [*told, *untold(job, told)])
+        expect_job(replace(replayed, cancel_request=job.cancel_request), stored, "the job that its events rebuild")
 
     async def _failures(self) -> None:
         found = await self._store.failure_groups(GROUPS)

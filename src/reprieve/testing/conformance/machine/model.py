@@ -132,6 +132,8 @@ class Model:
         """Begin empty."""
         self.now = self.latest = now
         self.jobs: dict[str, Job] = {}
+        self.enqueued: dict[str, Job] = {}
+        """The jobs as they were enqueued."""
         self.keys: dict[tuple[str, str, str], tuple[str, int]] = {}
         self.done: dict[tuple[str, int], Event] = {}
         self.forgotten: set[tuple[str, int]] = set()
@@ -156,7 +158,7 @@ class Model:
 
     def add(self, job: Job) -> None:
         """Store a new job."""
-        self.jobs[job.id] = job
+        self.jobs[job.id] = self.enqueued[job.id] = job
         self.touched.add(job.id)
         if job.key:
             kept = KEY_RETENTION_SECONDS if job.key_ttl is None else job.key_ttl
