@@ -32,6 +32,7 @@ def newer(path: Path) -> Path:
     """Make a store of a release to come."""
     sound(path)
     change(path, "update reprieve_counter set value = 99 where name = 'schema'")
+    change(path, "update reprieve_compatibility set oldest_schema = 99, oldest_release = '9.8', migrated_by = '9.9'")
     return path
 
 

@@ -185,7 +185,7 @@ def test_a_layout_of_a_newer_release_is_refused(postgres_url: str, schema: str) 
         admin.execute("insert into schema_version (version, checksum) values (2, '')")
     done = process("relay", "shop:app", "--outbox", url)
     assert done.returncode == 1
-    assert "update Reprieve" in done.stderr.splitlines()[-1]
+    assert "upgrade Reprieve here" in done.stderr.splitlines()[-1]
 
 
 @pytest.fixture

@@ -39,11 +39,13 @@ def status(*, place: str | None, target: str | None, url: str | None, shared: bo
         output.print_json({"url": mask_url(settings.url), "schemaVersion": version, "isCurrent": version.is_current})
         return
     output.print_line((mask_url(settings.url), "bold"))
-    missing = version.missing_functions
+    missing, made_by = version.missing_functions, version.compatibility
     output.print_facts(
         [
             ("schema version", str(version.stored) if version.stored else "none yet"),
             ("this release", str(version.known)),
+            *([("made by", f"Reprieve {made_by.migrated_by}")] if made_by else []),
+            *([("used by", f"releases from {made_by.oldest_release} on")] if made_by else []),
             *([("missing", f"{missing} of this release's functions")] if missing else []),
             ("to do", "nothing" if version.is_current else "reprieve migrate up"),
         ]
@@ -73,6 +75,9 @@ def up(*, place: str | None, target: str | None, url: str | None, shared: bool, 
     elif before.missing_functions:
         created = f"{before.missing_functions} of this release's functions were created"
         output.print_line(f"{mask_url(settings.url)} has schema version {after.stored}: {created}")
+    elif after.stored > after.known and after.compatibility is not None:
+        made_by = f"of Reprieve {after.compatibility.migrated_by}, a newer release"
+        output.print_line(f"{mask_url(settings.url)} has schema version {after.stored} {made_by}: nothing to do")
     elif before == after:
         output.print_line(f"{mask_url(settings.url)} has schema version {after.stored}: nothing to do")
     else:

@@ -10,6 +10,7 @@ from typing import Literal, Protocol, TypeAlias
 from reprieve.clock import now as local_now
 from reprieve.core.record import Record
 from reprieve.errors import ReprieveError
+from reprieve.stores.compatibility import Compatibility
 from reprieve.stores.record import is_sound
 
 CLOCK_SAMPLES = 5
@@ -35,17 +36,22 @@ class Finding(Record, omit_defaults=False):
 
 
 class SchemaVersion(Record, omit_defaults=False):
-    """The schema version that a store has, 0 if none yet, and the one that this release knows."""
+    """The schema version that a store has, 0 if none yet, and the one that this release knows.
+
+    A store that a newer release has migrated may have a larger one than this release knows, and be used all the same.
+    """
 
     stored: int
     known: int
+    compatibility: Compatibility | None = None
+    """Which releases can use the store; None if there is none yet."""
     missing_functions: int = 0
     """Functions of this release that the database lacks, on stores that keep some there."""
 
     @property
     def is_current(self) -> bool:
         """Whether this release needs nothing more."""
-        return self.stored == self.known and not self.missing_functions
+        return self.stored >= self.known and not self.missing_functions
 
 
 class Migration(Record, omit_defaults=False):
@@ -79,6 +85,10 @@ def schema_finding(version: SchemaVersion) -> Finding:
     """Return the finding about a schema that this release can read."""
     if version.stored == version.known:
         return Finding(name="schema", level="ok", seen=f"version {version.stored}, the newest")
+    if version.stored > version.known and version.compatibility is not None:
+        made_by = f"version {version.stored}, of Reprieve {version.compatibility.migrated_by}"
+        seen = f"{made_by}; releases from {version.compatibility.oldest_release} on can use it, this one too"
+        return Finding(name="schema", level="ok", seen=seen)
     seen = f"version {version.stored}, and this release knows {version.known}" if version.stored else "none yet"
     return Finding(name="schema", level="warn", seen=seen, fix="reprieve migrate up brings it up to date")
 

@@ -302,8 +302,9 @@ async def test_connection_that_was_closed_under_a_writer_counts_as_broken() -> N
 
 async def test_layout_of_a_newer_release_is_refused(server: servers.Server) -> None:
     with server.client() as client:
-        client.hset(f"{TAG}:meta", "schema_version", 99)
-    await fails(server.url, NewerSchema, "99")
+        made_by = {"schema_version": 99, "oldest_schema": 99, "oldest_release": "9.8", "migrated_by": "9.9"}
+        client.hset(f"{TAG}:meta", mapping=made_by)
+    await fails(server.url, NewerSchema, "migrated by Reprieve 9.9, which releases from 9.8 on can use")
 
 
 async def test_full_server_takes_no_job_and_gives_up_all_it_has() -> None:

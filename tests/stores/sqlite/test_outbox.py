@@ -90,7 +90,7 @@ async def test_a_failure_leaves_the_rest_of_the_transaction_alone(
     outbox: SqliteOutbox, shop: sqlite3.Connection
 ) -> None:
     send(outbox, shop, 1)
-    shop.execute("update reprieve_counter set value = 99 where name = 'schema'")
+    shop.execute("update reprieve_compatibility set oldest_schema = 99")
     shop.execute("begin immediate")
     shop.execute("insert into orders values ('bread')")
     with pytest.raises(NewerSchema):

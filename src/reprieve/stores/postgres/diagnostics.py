@@ -65,8 +65,9 @@ class PostgresDiagnostics:
         try:
             with closing(self._address.connect()) as connection, self._address.transaction(connection, READ):
                 stored = schema.schema_version(connection, self._address)
-                missing = len(schema.missing_functions(connection)) if stored == known else 0
-                return SchemaVersion(stored=stored, known=known, missing_functions=missing)
+                missing = len(schema.missing_functions(connection)) if stored >= known else 0
+                made_by = schema.compatibility(connection) if stored else None
+                return SchemaVersion(stored=stored, known=known, compatibility=made_by, missing_functions=missing)
         except psycopg.Error as error:
             raise translate(error, self._address.shown) from error
 
@@ -89,8 +90,9 @@ class PostgresDiagnostics:
         yield _connections(connection)
         yield _transactions(connection)
         stored, known = schema.schema_version(connection, self._address), len(schema.migrations())
-        yield schema_finding(SchemaVersion(stored=stored, known=known))
-        if stored != known:
+        made_by = schema.compatibility(connection) if stored else None
+        yield schema_finding(SchemaVersion(stored=stored, known=known, compatibility=made_by))
+        if stored < known:
             return
         yield _functions(connection)
         yield _rights(connection, self._address)

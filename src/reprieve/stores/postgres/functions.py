@@ -13,6 +13,14 @@ from typing import Final
 
 import msgspec
 
+from reprieve.stores.compatibility import Compatibility
+
+COMPATIBILITY: Final = Compatibility(oldest_schema=1, oldest_release="0.1.0")
+"""Which releases can use a schema that this release has migrated.
+
+It is part of every hash: a migration that older releases cannot work with raises it, so that they share no function
+with newer ones, and drops their functions."""
+
 HASH_LENGTH: Final = 8
 """Hexadecimal digits of a hash: two versions of one function share them once in four billion times."""
 
@@ -54,7 +62,8 @@ def resolve(texts: dict[str, str]) -> dict[str, Function]:
             called = set(calls.findall(text)) - {plain_name}
             real = {name: add(name, (*callers, plain_name)) for name in sorted(called)}
             text = calls.sub(lambda call: real.get(call[1], call[1]), text)
-            name = f"{plain_name}_{hashlib.sha256(text.encode()).hexdigest()[:HASH_LENGTH]}"
+            hashed = hashlib.sha256(f"{COMPATIBILITY.oldest_schema}\n{text}".encode()).hexdigest()
+            name = f"{plain_name}_{hashed[:HASH_LENGTH]}"
             text = re.sub(rf"\b{plain_name}(?=\()", name, text)
             found[plain_name] = Function(plain_name=plain_name, name=name, sql=text.strip())
         return found[plain_name].name

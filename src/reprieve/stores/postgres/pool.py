@@ -9,20 +9,20 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 import psycopg
 
 from reprieve.clock import ticks
-from reprieve.errors import ReprieveError, StoreClosed, StoreError
+from reprieve.errors import ForeignStore, NewerSchema, ReprieveError, StoreClosed, StoreError
 from reprieve.stores.capabilities import FaultPoint
 from reprieve.stores.postgres.address import READ, WRITE, Address
 from reprieve.stores.postgres.connection import CONNECT_SECONDS, READ_SECONDS, WRITE_SECONDS
 from reprieve.stores.postgres.error_mapping import is_final, translate
 from reprieve.stores.postgres.pipeline import Pipeline, Result
-from reprieve.stores.postgres.schema import prepare
+from reprieve.stores.postgres.schema import prepare, require_usable_still
 from reprieve.stores.postgres.statements import statements
 
 T = TypeVar("T")
@@ -183,6 +183,8 @@ class ConnectionPool:
             return
         try:
             prepare(self._address)
+        except NewerSchema:
+            raise
         except ReprieveError as error:
             if is_first:
                 raise
@@ -221,6 +223,10 @@ class ConnectionPool:
             translated = translate(error, self._address.shown)
             if translated is error:
                 raise
+            if isinstance(translated, ForeignStore):
+                # What is missing was there before: a newer release may have taken it away.
+                with suppress(psycopg.Error):
+                    require_usable_still(self._address)
             raise translated from error
 
     def _on_connection(self, work: Work[T], mode: str) -> T:

@@ -7,18 +7,21 @@ docs/decisions/0019-postgresql-functions.md for when those of another release ar
 import hashlib
 import re
 from collections.abc import Sequence
+from functools import cache
 from importlib.resources import files
 
 import msgspec
 import psycopg
+from msgspec import structs
 from psycopg.rows import class_row
 
-from reprieve.errors import ForeignStore, NewerSchema, StoreCorrupt, StoreError, StoreRefused
+from reprieve.errors import ForeignStore, StoreCorrupt, StoreError, StoreRefused
+from reprieve.stores.compatibility import Compatibility, require_usable
 from reprieve.stores.diagnostics import Migration
 from reprieve.stores.postgres.address import READ, Address
 from reprieve.stores.postgres.connection import Connection
 from reprieve.stores.postgres.error_mapping import translate
-from reprieve.stores.postgres.functions import Function, functions, release
+from reprieve.stores.postgres.functions import COMPATIBILITY, Function, functions, release
 from reprieve.stores.postgres.statements import statements
 
 MIN_SERVER_VERSION = 13
@@ -37,6 +40,23 @@ class _State(msgspec.Struct, frozen=True):
     is_ours: bool = False
     is_used: bool = False
     is_owner: bool = True
+
+
+class AppliedMigration(msgspec.Struct, frozen=True):
+    """A migration that was applied."""
+
+    version: int
+    checksum: str
+    oldest_schema: int
+    oldest_release: str
+    migrated_by: str
+
+    @property
+    def compatibility(self) -> Compatibility:
+        """Which releases can use the schema since."""
+        return Compatibility(
+            oldest_schema=self.oldest_schema, oldest_release=self.oldest_release, migrated_by=self.migrated_by
+        )
 
 
 def prepare(address: Address) -> None:
@@ -75,7 +95,6 @@ def require_server(connection: psycopg.Connection) -> None:
 
 def schema_version(connection: psycopg.Connection, address: Address) -> int:
     """Return the version of the schema, 0 if it has no store; raise if it is not ours, or was not made by our steps."""
-    sql = statements("schema")
     known = migrations()
     state = _state(connection, address)
     if not state.is_ours:
@@ -83,15 +102,36 @@ def schema_version(connection: psycopg.Connection, address: Address) -> int:
             message = f"schema {_name(address)} holds tables of something else; name another one with ?schema=…"
             raise ForeignStore(message)
         return 0
-    applied = connection.execute(sql["versions"]).fetchall()
-    if len(applied) > len(known):
-        message = f"the store has schema version {len(applied)}, and this release knows {len(known)}; update Reprieve"
-        raise NewerSchema(message)
-    for (version, checksum), migration in zip(applied, known, strict=False):
-        if checksum != checksum_of(migration):
-            message = f"schema version {version} is not the one that this release knows; restore the database"
+    applied = _applied(connection)
+    require_usable_after(applied)
+    for version, migration in zip(applied, known, strict=False):
+        if version.checksum != checksum_of(migration):
+            message = f"schema version {version.version} is not the one that this release knows; restore the database"
             raise StoreCorrupt(message)
     return len(applied)
+
+
+def compatibility(connection: psycopg.Connection) -> Compatibility | None:
+    """Return which releases can use the schema, which has a store; None if it does not say."""
+    applied = _applied(connection)
+    return applied[-1].compatibility if applied else None
+
+
+def _applied(connection: psycopg.Connection) -> list[AppliedMigration]:
+    cursor = connection.cursor(row_factory=class_row(AppliedMigration))
+    return cursor.execute(statements("schema")["versions"]).fetchall()
+
+
+def require_usable_after(applied: Sequence[AppliedMigration]) -> None:
+    """Raise `NewerSchema` if this release cannot use a schema with these migrations."""
+    if applied:
+        require_usable(applied[-1].compatibility, len(migrations()))
+
+
+def require_usable_still(address: Address) -> None:
+    """Raise `NewerSchema` if a newer release has migrated the schema to what this one cannot use."""
+    with address.connect() as connection, address.transaction(connection, READ):
+        schema_version(connection, address)
 
 
 def missing_functions(connection: psycopg.Connection) -> list[Function]:
@@ -101,6 +141,7 @@ def missing_functions(connection: psycopg.Connection) -> list[Function]:
     return [function for function in functions().values() if function.name in missing]
 
 
+@cache
 def migrations() -> list[Migration]:
     """Return the migrations, in order."""
     folder = files(__package__ or "") / "migrations"
@@ -129,8 +170,9 @@ def scripts(address: Address) -> list[Migration]:
     sql = statements("schema")
     found: list[Migration] = []
     for version, migration in enumerate(migrations(), start=1):
-        add = sql["add_version"].replace("%(version)s", str(version))
-        add = add.replace("%(checksum)s", f"'{checksum_of(migration)}'")
+        add = sql["add_version"]
+        for name, value in _version_row(version, migration).items():
+            add = add.replace(f"%({name})s", str(value) if isinstance(value, int) else f"'{value}'")
         create_table = [sql["create_version_table"]] if version == 1 else []
         found.append(_script(address, migration.name, [*create_table, migration.sql.strip().rstrip(";"), add]))
     guarded = [
@@ -169,7 +211,9 @@ def _migrate(connection: Connection, address: Address) -> None:
             connection.execute(sql["create_version_table"])
         for version, migration in enumerate(migrations()[stored:], start=stored + 1):
             connection.execute(migration.sql, prepare=False)
-            connection.execute(sql["add_version"], {"version": version, "checksum": checksum_of(migration)})
+            connection.execute(sql["add_version"], _version_row(version, migration))
+        if 0 < stored < len(migrations()):
+            _drop(connection, sql["exclude_releases"], {"oldest_schema": COMPATIBILITY.oldest_schema})
         for function in missing_functions(connection):
             connection.execute(function.sql, prepare=False)
         if not stored:
@@ -178,7 +222,7 @@ def _migrate(connection: Connection, address: Address) -> None:
 
 def _is_current(connection: Connection, address: Address) -> bool:
     with address.transaction(connection, READ):
-        return schema_version(connection, address) == len(migrations()) and not missing_functions(connection)
+        return schema_version(connection, address) >= len(migrations()) and not missing_functions(connection)
 
 
 def _needs_use_note(connection: Connection, address: Address) -> bool:
@@ -192,7 +236,8 @@ def _note_use(connection: Connection, address: Address) -> None:
     with address.transaction(connection):
         # Not while another process drops functions.
         connection.execute(sql["lock"])
-        connection.execute(sql["note_use"], {"release": release(), "names": _function_names()})
+        row = {"release": release(), "names": _function_names(), "known": len(migrations())}
+        connection.execute(sql["note_use"], row)
 
 
 def _drop_unused_functions(connection: Connection, address: Address) -> None:
@@ -202,9 +247,18 @@ def _drop_unused_functions(connection: Connection, address: Address) -> None:
         connection.execute(sql["lock"])
         if not _state(connection, address).is_owner:
             return
-        for (name,) in connection.execute(sql["forget_releases"], row).fetchall():
-            for (drop,) in connection.execute(sql["drop_function"], {"name": name}).fetchall():
-                connection.execute(drop)
+        _drop(connection, sql["forget_releases"], row)
+
+
+def _drop(connection: Connection, unneeded: str, parameters: dict[str, object]) -> None:
+    """Drop the functions that a statement names."""
+    for (name,) in connection.execute(unneeded, parameters).fetchall():
+        for (drop,) in connection.execute(statements("schema")["drop_function"], {"name": name}).fetchall():
+            connection.execute(drop)
+
+
+def _version_row(version: int, migration: Migration) -> dict[str, object]:
+    return {"version": version, "checksum": checksum_of(migration)} | structs.asdict(COMPATIBILITY)
 
 
 def _function_names() -> list[str]:

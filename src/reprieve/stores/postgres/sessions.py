@@ -10,6 +10,7 @@ from reprieve.stores.postgres.lane_cache import LaneCache
 from reprieve.stores.postgres.leases import unpack_lease
 from reprieve.stores.postgres.pool import Tx
 from reprieve.stores.postgres.rows import StoredJob, array_of, unpack
+from reprieve.stores.postgres.schema import AppliedMigration, require_usable_after
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.protocol import Heartbeat
 from reprieve.stores.record import Lease
@@ -33,6 +34,7 @@ def heartbeat(tx: Tx, request: Heartbeat) -> bool:
         "release": release(),
     }
     if request.is_new:
+        require_usable_after(tx.records(AppliedMigration, statements("schema")["versions"]))
         tx.execute(sql["open"], {**row, "origin": pack_origin(request)})
     return tx.one(sql["heartbeat"], row) is not None and not is_over
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from redis import exceptions as redis_errors
 
-from reprieve.errors import NewerSchema, StoreClosed
+from reprieve.errors import StoreClosed
 from reprieve.stores.redis.admission import Admission
 from reprieve.stores.redis.bounded_gather import bounded_gather
 from reprieve.stores.redis.error_mapping import DRIVER_ERRORS, closed_as_broken, is_transient, map_error
@@ -21,7 +21,7 @@ from reprieve.stores.redis.replica_ack import ReplicaAck
 from reprieve.stores.redis.scripts import Script, script
 from reprieve.stores.redis.servers import servers_of
 from reprieve.stores.redis.tags import partitions_for
-from reprieve.stores.redis.topology import CHECK_PARTITIONS_SECONDS, SCHEMA_VERSION, Topology
+from reprieve.stores.redis.topology import CHECK_PARTITIONS_SECONDS, COMPATIBILITY, SCHEMA_VERSION, Topology
 
 MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.02, 0.5
 """The pause before a repeat, at first and at most; it doubles each time."""
@@ -110,22 +110,22 @@ class Connection:
         await self._retry(lambda: self._register(self._topology.partitions))
 
     async def _admit(self) -> None:
-        """Check every primary, then agree on the schema version and the number of partitions."""
+        """Check every primary, then agree on the number of partitions."""
         primaries = await self._retry(self._admission.check_primaries)
         wanted, default = self._topology.address.partitions or 0, partitions_for(primaries)
-        version = await self._retry(lambda: self._register(wanted, default))
-        if version > SCHEMA_VERSION:
-            found = f"the store has schema version {version}, of a newer release"
-            message = f"{found}; this one knows {SCHEMA_VERSION}: update it"
-            raise NewerSchema(message)
+        await self._retry(lambda: self._register(wanted, default))
         self._topology.is_admitted = True
 
-    async def _register(self, wanted: int, default: int = 1) -> int:
-        """Ask for at least so many partitions, and note how many there are; return the schema version."""
-        arguments = (SCHEMA_VERSION, wanted, default)
-        version, partitions = await self._run(script("register"), self._topology.tag(0), arguments)
+    async def _register(self, wanted: int, default: int = 1) -> None:
+        """Ask for at least so many partitions, and note how many there are.
+
+        The script records which releases can use a new store; like every script it refuses one that this release
+        cannot use.
+        """
+        made_by = (COMPATIBILITY.oldest_schema, COMPATIBILITY.oldest_release, COMPATIBILITY.migrated_by)
+        arguments = (SCHEMA_VERSION, wanted, default, *made_by)
+        partitions = await self._run(script("register"), self._topology.tag(0), arguments)
         self._topology.add_partitions(int(partitions), self._loop.time())
-        return int(version)
 
     async def _run(self, wanted: Script, tag: str, arguments: tuple[Argument, ...]) -> Any:  # noqa: ANN401 - as above
         is_checked = wanted.name not in _UNCHECKED

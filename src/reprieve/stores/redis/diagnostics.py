@@ -4,24 +4,28 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from msgspec import structs
 from redis import exceptions as redis_errors
 
 from reprieve.errors import NewerSchema, ReprieveError
+from reprieve.stores.compatibility import Compatibility, require_usable
 from reprieve.stores.diagnostics import (
     Finding,
     Level,
     Migration,
     SchemaVersion,
+    error_finding,
     local_clock,
     measure_skew,
     records_finding,
+    schema_finding,
 )
 from reprieve.stores.redis.address import Address
 from reprieve.stores.redis.error_mapping import DRIVER_ERRORS, map_error
 from reprieve.stores.redis.records import packed_of
 from reprieve.stores.redis.server_findings import examine_server, finding
 from reprieve.stores.redis.tags import tag_of
-from reprieve.stores.redis.topology import SCHEMA_VERSION
+from reprieve.stores.redis.topology import COMPATIBILITY, SCHEMA_VERSION
 
 MAX_SKEW_MS = 1_000
 """How far our clock may be from the server's."""
@@ -95,41 +99,48 @@ class RedisDiagnostics:
                 yield packed_of(data)
 
     def _schema(self, client: Any) -> Finding:  # noqa: ANN401 - of three kinds
-        stored = int(client.hget(f"{self._tag}:meta", "schema_version") or 0)
-        if stored > SCHEMA_VERSION:
-            seen = f"schema version {stored}, of a newer release; this one knows {SCHEMA_VERSION}"
-            return Finding(name="schema", level="bad", seen=seen, fix="update reprieve")
-        return Finding(
-            name="schema", level="ok", seen=f"schema version {stored}" if stored else "no schema version yet"
+        try:
+            version = self._version(client)
+        except NewerSchema as error:
+            return error_finding("schema", error)
+        return schema_finding(version) if version.stored else Finding(name="schema", level="ok", seen="none yet")
+
+    def _version(self, client: Any) -> SchemaVersion:  # noqa: ANN401 - of three kinds
+        """Return the schema version; raise `NewerSchema` if this release cannot use the store."""
+        fields = ("schema_version", "oldest_schema", "oldest_release", "migrated_by")
+        stored, oldest, *releases = client.hmget(f"{self._tag}:meta", fields)
+        if stored is None:
+            return SchemaVersion(stored=0, known=SCHEMA_VERSION)
+        oldest_release, migrated_by = (release.decode() if release else "?" for release in releases)
+        made_by = Compatibility(
+            oldest_schema=int(oldest or stored), oldest_release=oldest_release, migrated_by=migrated_by
         )
+        require_usable(made_by, SCHEMA_VERSION)
+        return SchemaVersion(stored=int(stored), known=SCHEMA_VERSION, compatibility=made_by)
 
     def schema_version(self) -> SchemaVersion:
         """Return the schema version of the store."""
         client = self._address.connect()
         try:
-            stored = int(client.hget(f"{self._tag}:meta", "schema_version") or 0)
+            return self._version(client)
         except DRIVER_ERRORS as error:
             raise map_error(error, self._address.shown) from error
         finally:
             client.close()
-        return SchemaVersion(stored=stored, known=SCHEMA_VERSION)
 
     def migrate(self) -> SchemaVersion:
         """Write the schema version; there is only one so far."""
         version = self.schema_version()
-        if version.stored > version.known:
-            message = (
-                f"the store has schema version {version.stored}, of a newer release; this one knows {version.known}"
-            )
-            raise NewerSchema(message)
+        if version.stored:
+            return version
         client = self._address.connect()
         try:
-            client.hset(f"{self._tag}:meta", "schema_version", SCHEMA_VERSION)
+            client.hset(f"{self._tag}:meta", mapping={"schema_version": SCHEMA_VERSION} | structs.asdict(COMPATIBILITY))
         except DRIVER_ERRORS as error:
             raise map_error(error, self._address.shown) from error
         finally:
             client.close()
-        return SchemaVersion(stored=SCHEMA_VERSION, known=SCHEMA_VERSION)
+        return SchemaVersion(stored=SCHEMA_VERSION, known=SCHEMA_VERSION, compatibility=COMPATIBILITY)
 
     def migrations(self) -> list[Migration]:
         """Return no migrations: keys are made when they are needed."""

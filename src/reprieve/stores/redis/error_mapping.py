@@ -17,6 +17,7 @@ from reprieve.errors import (
     StoreRefused,
     StoreUnreachable,
 )
+from reprieve.stores.compatibility import refusal
 from reprieve.stores.url import unreachable
 
 DRIVER_ERRORS = (redis_errors.RedisError, redis_errors.RedisClusterException, OSError)
@@ -40,6 +41,9 @@ def closed_as_broken() -> Iterator[None]:
             raise redis_errors.ConnectionError(str(error)) from error
         raise
 
+
+_NEWER = "NEWERSCHEMA "
+"""How the reply of a script begins that cannot use the store any more: see `calls.lua`."""
 
 _FULL = "the server is full; a part of this call may be stored, and it can be repeated with the same ids"
 
@@ -107,6 +111,9 @@ def map_error(error: Exception, shown: str = "") -> ReprieveError:
 
 
 def _mapped(error: Exception, text: str, shown: str) -> StoreError:
+    if text.startswith(_NEWER):
+        _, _, oldest_release, migrated_by = text.split(" ")
+        return refusal(oldest_release, migrated_by)
     # The driver removes first words that it knows from the text, and keeps them apart.
     first = getattr(error, "status_code", None), _IN_SCRIPT.sub("", text).partition(" ")[0]
     known = next((known[1:] for known in _WORDS if known[0] in first), None)

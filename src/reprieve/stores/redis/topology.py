@@ -2,13 +2,18 @@
 
 import math
 
+from reprieve.stores.compatibility import Compatibility
 from reprieve.stores.redis.address import Address
 from reprieve.stores.redis.sentinels import Primary
 from reprieve.stores.redis.server_checks import Durability
 from reprieve.stores.redis.tags import tag_of
 
 SCHEMA_VERSION = 1
-"""The layout of the keys that this release knows."""
+"""The layout of the keys that this release knows; `calls.lua` has the same number."""
+
+COMPATIBILITY = Compatibility(oldest_schema=1, oldest_release="0.1.0")
+"""Which releases can use a store that this release has made. A migration that older releases cannot work with raises
+it, in every partition before it changes anything else."""
 
 CHECK_PARTITIONS_SECONDS = 1.0
 """How long a process relies on the number of partitions that it knows."""

@@ -12,6 +12,7 @@ import msgspec
 
 from reprieve.errors import ForeignStore, ReprieveError
 from reprieve.stores import outbox
+from reprieve.stores.compatibility import require_usable
 from reprieve.stores.diagnostics import (
     Finding,
     Level,
@@ -30,10 +31,11 @@ from reprieve.stores.sqlite.file import (
     MIN_SQLITE_VERSION,
     NETWORK_FILE_SYSTEMS,
     closed_on_error,
+    compatibility_of,
     file_system_of,
     migrations,
     prepare,
-    require_known,
+    record_compatibility,
     require_ours,
     schema_version_of,
 )
@@ -89,11 +91,9 @@ class SqliteDiagnostics:
         try:
             with closing(_open_to_read(self._path)) as connection:
                 require_ours(connection, self._path, shared=self._shared)
-                stored = schema_version_of(connection)
+                return _version(connection)
         except (sqlite3.Error, OSError) as error:
             raise translate(error) from error
-        require_known(stored, known)
-        return SchemaVersion(stored=stored, known=known)
 
     def migrate(self) -> SchemaVersion:
         """Migrate the file as opening it does, unless it belongs to another program."""
@@ -113,12 +113,11 @@ class SqliteDiagnostics:
     def _contents(self, connection: sqlite3.Connection, path: Path, now: int) -> Iterator[Finding]:
         require_ours(connection, path, shared=self._shared)
         yield _journal(connection)
-        stored, known = schema_version_of(connection), len(migrations())
-        require_known(stored, known)
-        yield schema_finding(SchemaVersion(stored=stored, known=known))
+        version = _version(connection)
+        yield schema_finding(version)
         yield _pages(connection)
         yield _log(path)
-        if stored == known:
+        if version.is_current:
             yield events_finding(connection.execute(statements("diagnostics")["newest"]).fetchone()[0], now)
             yield _sessions(connection, now)
             records = connection.execute(statements("diagnostics")["records"])
@@ -126,8 +125,18 @@ class SqliteDiagnostics:
             yield outbox.find(contents_of(connection), now)
 
 
+def _version(connection: sqlite3.Connection) -> SchemaVersion:
+    """Return the schema version of a file; raise `NewerSchema` if this release cannot use it."""
+    stored, known = schema_version_of(connection), len(migrations())
+    compatibility = compatibility_of(connection) if stored else None
+    if compatibility is not None:
+        require_usable(compatibility, known)
+    return SchemaVersion(stored=stored, known=known, compatibility=compatibility)
+
+
 def _record_step(number: int) -> str:
-    return f"update reprieve_counter set value = {number} where name = 'schema';\n"  # noqa: S608 - a number of ours
+    version = f"update reprieve_counter set value = {number} where name = 'schema';\n"  # noqa: S608 - a number of ours
+    return version + record_compatibility()
 
 
 def _open_to_read(path: Path) -> sqlite3.Connection:

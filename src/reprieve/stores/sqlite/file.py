@@ -13,19 +13,23 @@ from typing import Literal, TypeAlias
 
 from reprieve.errors import (
     ForeignStore,
-    NewerSchema,
     StoreCorrupt,
     StoreError,
     StoreNotFound,
     StoreReadOnly,
     StoreRefused,
 )
+from reprieve.stores.compatibility import Compatibility, require_usable
 from reprieve.stores.sqlite.error_mapping import is_busy, translate
 from reprieve.stores.sqlite.statements import Tx
 
 Durability: TypeAlias = Literal["full", "fast"]
 """With "full", a commit survives a loss of power; with "fast" it survives a crash of the process, and may be lost with
 the power."""
+
+COMPATIBILITY = Compatibility(oldest_schema=1, oldest_release="0.1.0")
+"""Which releases can use a file that this release has migrated. A migration that older releases cannot work with
+raises it."""
 
 MIN_SQLITE_VERSION = (3, 37, 0)
 
@@ -102,7 +106,8 @@ def prepare(
                 connection.execute("pragma busy_timeout = 0")
             require_ours(connection, path, shared=shared)
             is_wal = connection.execute("pragma journal_mode").fetchone()[0] == "wal"
-            is_current = schema_version_of(connection) == len(migrations())
+            require_usable(compatibility_of(connection), len(migrations()))
+            is_current = schema_version_of(connection) >= len(migrations())
             if is_wal and is_current and (to_read or not may_wait):
                 return None
             if not may_wait:
@@ -212,6 +217,24 @@ def schema_version_of(connection: Tx) -> int:
     return version[0]
 
 
+def compatibility_of(connection: Tx) -> Compatibility:
+    """Return which releases can use the store in a file; any can, if there is none yet."""
+    if not schema_version_of(connection):
+        return COMPATIBILITY
+    rows = "select oldest_schema, oldest_release, migrated_by from reprieve_compatibility"
+    row = connection.execute(rows).fetchone()
+    if row is None:
+        message = "the file does not say which releases can use its store; restore the file from a backup"
+        raise StoreCorrupt(message)
+    oldest_schema, oldest_release, migrated_by = row
+    # The connection may be a caller's, with a text_factory that returns bytes.
+    return Compatibility(
+        oldest_schema=oldest_schema,
+        oldest_release=os.fsdecode(oldest_release),
+        migrated_by=os.fsdecode(migrated_by),
+    )
+
+
 @cache
 def migrations() -> list[str]:
     """Return the scripts that make the schema, in order."""
@@ -235,19 +258,22 @@ def migrate_in(tx: Tx) -> None:
     """Bring the schema up to date in an open transaction."""
     steps = migrations()
     version = schema_version_of(tx)
-    require_known(version, len(steps))
+    require_usable(compatibility_of(tx), len(steps))
     for step in steps[version:]:
         for statement in _split(step):
             tx.execute(statement)
     if version < len(steps):
         tx.execute("update reprieve_counter set value = ? where name = 'schema'", (len(steps),))
+        for statement in _split(record_compatibility()):
+            tx.execute(statement)
 
 
-def require_known(version: int, newest: int) -> None:
-    """Raise `NewerSchema` for a schema version that only a newer release can read."""
-    if version > newest:
-        message = f"the store has schema version {version}, and this release knows {newest}; update Reprieve"
-        raise NewerSchema(message)
+def record_compatibility() -> str:
+    """Return the statements that record which releases can use the file from now on."""
+    row = (COMPATIBILITY.oldest_schema, COMPATIBILITY.oldest_release, COMPATIBILITY.migrated_by)
+    columns = "oldest_schema, oldest_release, migrated_by"
+    insert = f"insert into reprieve_compatibility ({columns}) values {row};\n"  # noqa: S608 - constants of ours
+    return "delete from reprieve_compatibility;\n" + insert  # noqa: S608 - as above
 
 
 def _split(script: str) -> list[str]:

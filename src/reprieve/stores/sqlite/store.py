@@ -13,6 +13,7 @@ from reprieve.core.change import Change
 from reprieve.core.job import Job
 from reprieve.rng import bits
 from reprieve.stores.capabilities import EnqueueRules, FaultPoint
+from reprieve.stores.compatibility import require_usable
 from reprieve.stores.protocol import (
     Annotation,
     ChangeResult,
@@ -33,7 +34,7 @@ from reprieve.stores.sqlite import annotations, enqueue, expire, prune, sessions
 from reprieve.stores.sqlite.callers import joined
 from reprieve.stores.sqlite.claim import claim
 from reprieve.stores.sqlite.connections import Connections
-from reprieve.stores.sqlite.file import Durability, prepare, take_node_number
+from reprieve.stores.sqlite.file import Durability, compatibility_of, migrations, prepare, take_node_number
 from reprieve.stores.sqlite.find import CURSOR_SHAPES, Search
 from reprieve.stores.sqlite.lane_cache import LaneCache
 from reprieve.stores.sqlite.rows import Ids, is_row_id, row_id
@@ -127,6 +128,7 @@ class SqliteStore(SqlStore[sqlite3.Connection]):
         The connection is one of `sqlite3`, SQLAlchemy or Django, to the file of this store.
         """
         with joined(connection, self._path) as cursor:
+            require_usable(compatibility_of(cursor), len(migrations()))
             # The caller may roll back what this transaction creates, so none of it is cached.
             known = enqueue.enqueue(cursor, LaneCache(), jobs, now)
         if not self._is_numbered:

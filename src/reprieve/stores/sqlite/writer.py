@@ -16,6 +16,7 @@ from concurrent.futures import Future
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from reprieve.errors import ReprieveError, StoreClosed, StoreError, StoreLocked, StoreReplaced
+from reprieve.stores.compatibility import require_usable
 from reprieve.stores.sqlite import file
 from reprieve.stores.sqlite.error_mapping import is_busy, translate
 from reprieve.stores.sqlite.open_file import OpenFile
@@ -77,6 +78,8 @@ class Writer:
         """The descriptor of the file by which processes exclude each other; None for reads."""
         self._may_flush = self._is_flushed = False
         """Whether the connection was opened to flush its commits to the disk, and whether it does so now."""
+        self._cookie: int | None = None
+        """The number of the last change to the file's tables after which the file was found usable."""
         self._fault: Point | None = None
         self._is_changed = False
         self._ready: Future[None] = Future()
@@ -166,6 +169,7 @@ class Writer:
     def _connected(self) -> sqlite3.Connection:
         if self._connection is None:
             self._connection = self._database.connect()
+            self._cookie = None
             self._lock = self._database.open_lock() if self._is_writing else None
             self._may_flush = self._is_flushed = self._connection.execute("pragma synchronous").fetchone()[0] == _FULL
         return self._connection
@@ -223,6 +227,7 @@ class Writer:
             _acquire_lock(self._lock)
         try:
             connection.execute(self._begin)
+            self._require_usable(connection)
             results: list[object] = []
             for work in works:
                 try:
@@ -245,6 +250,16 @@ class Writer:
             if self._lock is not None:
                 fcntl.flock(self._lock, fcntl.LOCK_UN)
         return results
+
+    def _require_usable(self, connection: sqlite3.Connection) -> None:
+        """Raise `NewerSchema` if a newer release has migrated the file to what this one cannot use.
+
+        SQLite counts every change of tables, those of an application too; its number is read in two microseconds.
+        """
+        (cookie,) = connection.execute("pragma schema_version").fetchone()
+        if cookie != self._cookie:
+            require_usable(file.compatibility_of(connection), len(file.migrations()))
+            self._cookie = cookie
 
 
 def _acquire_lock(descriptor: int) -> None:

@@ -229,7 +229,8 @@ create index outbox_refused on outbox (id) where refusal is not null;
 create table release (
     id        text primary key,                      -- a hash of the names below
     functions text[] not null,
-    used_at   timestamptz not null                   -- updated at most once an hour
+    used_at   timestamptz not null,                  -- updated at most once an hour
+    schema_version int8 not null                     -- that it knows
 );
 
 create table session (

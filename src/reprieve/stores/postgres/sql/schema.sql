@@ -8,7 +8,9 @@ select exists (select 1 from pg_class where relnamespace = n.oid and relname = '
 from pg_namespace as n where n.nspname = %(schema)s;
 
 -- name: versions
-select version, checksum from schema_version order by version;
+select version, checksum, coalesce(oldest_schema, version) as oldest_schema,
+       coalesce(oldest_release, 'its own') as oldest_release, coalesce(migrated_by, 'of a newer release') as migrated_by
+from schema_version order by version;
 
 -- name: lock
 select pg_advisory_xact_lock(1919250544);
@@ -17,10 +19,19 @@ select pg_advisory_xact_lock(1919250544);
 create schema if not exists {schema};
 
 -- name: create_version_table
-create table schema_version (version int8 primary key, checksum text not null, applied_at timestamptz not null default now());
+-- Which releases can use the schema is in the row of its newest version; one without it only those that know that version.
+create table schema_version (
+    version        int8 primary key,
+    checksum       text not null,
+    applied_at     timestamptz not null default now(),
+    oldest_schema  int8, -- the lowest schema version whose releases can use the schema
+    oldest_release text, -- the first release that knows it
+    migrated_by    text
+);
 
 -- name: add_version
-insert into schema_version (version, checksum) values (%(version)s, %(checksum)s);
+insert into schema_version (version, checksum, oldest_schema, oldest_release, migrated_by)
+values (%(version)s, %(checksum)s, %(oldest_schema)s, %(oldest_release)s, %(migrated_by)s);
 
 -- name: missing_functions
 select name from unnest(%(names)s::text[]) as name
@@ -32,7 +43,7 @@ select not pg_is_in_recovery() and has_table_privilege('release', 'insert') and 
    and not exists (select 1 from release where id = %(release)s and used_at > now() - interval '1 hour');
 
 -- name: note_use
-insert into release (id, functions, used_at) values (%(release)s, %(names)s::text[], now())
+insert into release (id, functions, used_at, schema_version) values (%(release)s, %(names)s::text[], now(), %(known)s)
 on conflict (id) do update set used_at = excluded.used_at;
 
 -- name: forget_releases
@@ -48,6 +59,15 @@ where name <> all (%(names)s::text[])
   and not exists (
       select 1 from release as r where name = any (r.functions) and r.id <> all (array(select id from gone))
   );
+
+-- name: exclude_releases
+-- Releases that cannot use the schema any more: their sessions are dead, so that others recover the jobs.
+with gone as (
+    delete from release where schema_version < %(oldest_schema)s returning id, functions
+), dead as (
+    update session set is_dead = true where release in (select id from gone)
+)
+select distinct unnest(functions) as name from gone;
 
 -- name: drop_function
 select format('drop function %%s', oid::regprocedure) from pg_proc

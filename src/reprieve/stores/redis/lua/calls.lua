@@ -9,6 +9,14 @@ call, floor, max, min = redis.call, math.floor, math.max, math.min
 concat, sub, format = table.concat, string.sub, string.format
 MAX_ARGUMENTS = 1000 -- of one command: `unpack` fails near 8,000
 
+local SCHEMA_VERSION = 1 -- that this release knows; topology.py has the same number
+
+-- A newer release may have migrated the partition, while this one runs, to what this one cannot use.
+if tonumber(call('HGET', tag .. ':meta', 'oldest_schema') or 0) > SCHEMA_VERSION then
+  local made_by = call('HMGET', tag .. ':meta', 'oldest_schema', 'oldest_release', 'migrated_by')
+  return redis.error_reply('NEWERSCHEMA ' .. concat(made_by, ' '))
+end
+
 local MAX_NOTIFICATIONS = 64 -- that the stream keeps; the Python listener knows this number
 
 -- Runs a command with all items of a list, in as many calls as that takes.

@@ -262,6 +262,12 @@ create table reprieve_entry_change (          -- the last changes of entries, al
     stamp  integer not null                   -- random: a file that was restored gives numbers again, with other stamps
 ) strict;
 
+create table reprieve_compatibility (         -- one row: which releases can use the store
+    oldest_schema  integer not null,          -- the lowest schema version whose releases can
+    oldest_release text    not null,          -- the first release that knows it
+    migrated_by    text    not null           -- the release that wrote this row
+) strict;
+
 create table reprieve_counter (name text primary key, value integer not null) strict, without rowid;
 -- lanes_deleted: how often lanes were deleted. A process that knows another number must look up names again.
 -- names_checked_at, names_reached: when the last search for lanes without jobs began, and the last lane that it read; -1: all.
