@@ -11,7 +11,7 @@ from reprieve.core.events import Event
 from reprieve.core.job import Cause
 from reprieve.core.move import Dead, ManualRetry, Move, Park, Retry, Return, Snooze, Start, Succeed
 from reprieve.stores.open import open_store
-from reprieve.stores.protocol import Filter, Page
+from reprieve.stores.protocol import Filter, Order, Page
 from reprieve.testing import FakeClock, FaultyStore, drain
 from reprieve.testing.conformance.stage import START, Worker, enqueue, new_jobs, succeed
 from tests.cli.shell import complaint, reprieve
@@ -140,9 +140,11 @@ async def test_successes_that_come_in_crowds_are_each_read_once() -> None:
     class Counted(FaultyStore):
         looks = 0
 
-        async def find(self, wanted: Filter, now: int, cursor: str = "", limit: int = 100) -> Page:
+        async def find(
+            self, wanted: Filter, now: int, cursor: str = "", limit: int = 100, order: Order = "oldest"
+        ) -> Page:
             self.looks += 1
-            return await super().find(wanted, now, cursor, limit)
+            return await super().find(wanted, now, cursor, limit, order)
 
     store = Counted(open_store("sqlite://:memory:"))
     count = 2 * MAX_SUCCESSES + 500

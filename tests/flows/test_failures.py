@@ -42,7 +42,7 @@ async def test_a_dead_job_says_what_happened_and_its_child_where_it_comes_from(
             assert 'json.loads("{")' in dead.cause.traceback
             assert "in JSONDecoder.raw_decode" in group.traceback
             assert group.template.endswith("line <n> column <n> (char <n>)")
-            (child,) = (await app.store.find(Filter(task="follow"), app.clock.now())).jobs
+            (child,) = (await app.store.find(Filter(tasks=("follow",)), app.clock.now())).jobs
             assert child.headers == Headers(parent=job.id, traceparent=TRACE)
 
 

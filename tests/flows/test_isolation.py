@@ -80,7 +80,7 @@ async def either(url: str, request: pytest.FixtureRequest) -> AsyncIterator[Hous
 async def test_jobs_that_an_isolated_process_enqueues_are_in_the_workers_store(either: House, url: str) -> None:
     assert await either.run(apart.begin) == Succeeded()
     async with Reprieve(url, settings=Settings()) as app:
-        page = await app.store.find(Filter(task=apart.follow_up.name), app.clock.now())
+        page = await app.store.find(Filter(tasks=(apart.follow_up.name,)), app.clock.now())
     assert len(page.jobs) == 1
 
 

@@ -16,7 +16,7 @@ from reprieve.core.job import CancelRequest
 from reprieve.core.move import Return
 from reprieve.core.outcome import Interrupted
 from reprieve.stores.forwarding import ForwardingStore
-from reprieve.stores.protocol import Annotation, Filter, Heartbeat, Page, Store
+from reprieve.stores.protocol import Annotation, Filter, Heartbeat, Order, Page, Store
 from reprieve.testing import FakeClock
 from reprieve.worker.in_flight import InFlightTable
 from reprieve.worker.parts import WorkerParts
@@ -131,8 +131,8 @@ class SlowToFind(ForwardingStore):
     def _call(self, operation: str) -> AbstractContextManager[object]:
         return nullcontext()
 
-    async def find(self, wanted: Filter, now: int, cursor: str = "", limit: int = 100) -> Page:
-        page = await super().find(wanted, now, cursor, limit)
+    async def find(self, wanted: Filter, now: int, cursor: str = "", limit: int = 100, order: Order = "oldest") -> Page:
+        page = await super().find(wanted, now, cursor, limit, order)
         self.has_read.set()
         await self.may_reply.wait()
         return page

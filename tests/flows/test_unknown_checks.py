@@ -162,8 +162,8 @@ async def test_tasks_of_two_queues_are_told_apart(scene: Scene) -> None:
     await scene.enqueue(queue="b")
     await scene.meet()
     await scene.check_for(HOUR / 2 + 2 * MINUTE)
-    dead = await scene.app.store.find(Filter(queue="a"), scene.clock.now())
-    waiting = await scene.app.store.find(Filter(queue="b"), scene.clock.now())
+    dead = await scene.app.store.find(Filter(queues=("a",)), scene.clock.now())
+    waiting = await scene.app.store.find(Filter(queues=("b",)), scene.clock.now())
     assert [job.state for page in (dead, waiting) for job in page.jobs] == ["dead", "waiting"]
     assert scene.unknown.exclude == ("new",)
 
@@ -273,7 +273,7 @@ async def test_a_worker_that_meets_unknown_tasks_does_not_claim_in_a_loop(unknow
         await _until(lambda: done == [1, 2])
         worker.stop()
         await running
-        page = await counting.find(Filter(task="new"), app.clock.now())
+        page = await counting.find(Filter(tasks=("new",)), app.clock.now())
         assert {(job.state, job.charged, job.due_at) for job in page.jobs} == {("waiting", 0, now)}
     await app.aclose()
 

@@ -59,10 +59,10 @@ async def _position(store: Store, clock: Clock, job: Job) -> tuple[int, bool]:
     Jobs of higher priority come first, then older ones.
     """
     lane = Filter(
-        queue=job.queue,
-        tenant=job.tenant,
-        task=job.task,
-        dependency=job.dependency,
+        queues=(job.queue,),
+        tenants=(job.tenant,),
+        tasks=(job.task,),
+        dependencies=(job.dependency,),
         statuses=frozenset({"ready", "parked"}),
     )
     ahead, cursor = 0, ""

@@ -60,9 +60,7 @@ def list_jobs(  # noqa: PLR0913 - one parameter per option
     url: str | None,
     as_json: bool,
 ) -> None:
-    """List jobs, the newest first; jobs that succeeded come last.
-
-    On Redis only a whole list on a terminal is sorted; a pipe and --limit get unsorted jobs.
+    """List jobs: those that run, that are ready, that wait, and that have ended, each the newest first.
 
     A terminal shows the end of each id, as many digits as identify the listed jobs; other commands accept it. A pipe
     gets whole ids and texts, one job per line, and every job unless --limit is given.
@@ -76,14 +74,13 @@ def list_jobs(  # noqa: PLR0913 - one parameter per option
         message = "--quiet and --json exclude each other; give one of them"
         raise click.UsageError(message, click.get_current_context())
     wanted = Filter(
-        queue=queue,
-        tenant=tenant,
-        task=task,
-        dependency=dependency,
+        queues=(queue,) if queue else (),
+        tenants=() if tenant is None else (tenant,),
+        tasks=(task,) if task else (),
+        dependencies=() if dependency is None else (dependency,),
         key=key,
-        code=code,
+        codes=(code,) if code else (),
         statuses=frozenset().union(*map(matching, statuses)),
-        newest_first=True,
     )
     choice = choose(target, url)
     most = limit or (TERMINAL_JOBS if output.is_terminal() and not as_json and not quiet else None)
@@ -112,10 +109,12 @@ async def _list(
 
     await store.clock.tune()
     now, shown = store.clock.now(), 0
-    if wanted.task:
-        wanted = replace(wanted, task=await resolve_stored(store, now, wanted.task, choice.tasks))
+    if wanted.tasks:
+        wanted = replace(wanted, tasks=(await resolve_stored(store, now, wanted.tasks[0], choice.tasks),))
     while True:
-        page = await store.find(wanted, now, cursor, PAGE_JOBS if most is None else min(PAGE_JOBS, most - shown))
+        page = await store.find(
+            wanted, now, cursor, PAGE_JOBS if most is None else min(PAGE_JOBS, most - shown), "newest"
+        )
         printer.add(page, now)
         shown, cursor = shown + len(page.jobs), page.cursor
         if not cursor or shown == most:

@@ -16,7 +16,7 @@ from reprieve.core.events import Event
 from reprieve.core.job import Job
 from reprieve.core.move import Cancel, Dead, ManualRetry, Move, Park, Retry, Return, Revive, Snooze, Start, Succeed
 from reprieve.core.status import Status
-from reprieve.stores.protocol import Filter, Store
+from reprieve.stores.protocol import Filter, Range, Store
 from reprieve.views.moments import clock_time, timestamp
 
 POLL_SECONDS = 1.0
@@ -134,10 +134,10 @@ class Successes:
             self._since = max(self._began, self._newest - OVERLAP_MS)
         wanted = Filter(
             ids=(watch.job_id,) if watch.job_id else None,
-            task=watch.task,
-            tenant=watch.tenant,
+            tasks=(watch.task,) if watch.task else (),
+            tenants=() if watch.tenant is None else (watch.tenant,),
             statuses=frozenset({"succeeded"}),
-            finished_since=self._since,
+            ended=Range(since=self._since),
         )
         found: list[SeenEvent] = []
         while len(found) < MAX_SUCCESSES:

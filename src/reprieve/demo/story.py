@@ -178,7 +178,7 @@ class Story:
     async def _scene(self) -> Scene:
         now = app.clock.now()
         smtp = await read_gate(app.store, "smtp")
-        tenants = {tenant: await app.store.tally("status", Filter(tenant=tenant), now) for tenant in TENANTS}
+        tenants = {tenant: await app.store.tally("status", Filter(tenants=(tenant,)), now) for tenant in TENANTS}
         return Scene(
             seconds=ticks() - self._began,
             health=self._provider.health,

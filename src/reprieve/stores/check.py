@@ -31,7 +31,6 @@ from reprieve.stores.protocol import (
     MAX_SESSION_QUEUES,
     MAX_SESSION_TASKS,
     FailureGroup,
-    Filter,
     Heartbeat,
     LimitUpdate,
     Subject,
@@ -43,7 +42,6 @@ MAX_AT: Final = (1 << _AT_BITS) - 1
 
 _NAMES: Final = ("queue", "task", "tenant", "dependency", "group", "key")
 _MUST_BE_NAMED: Final = ("queue", "task")
-_FILTERED: Final = ("queue", "tenant", "task", "dependency", "key", "code", "fingerprint", "session")
 _encode = msgspec.msgpack.Encoder().encode
 _decode_change = msgspec.msgpack.Decoder(Change).decode
 
@@ -220,21 +218,6 @@ def check_heartbeat(heartbeat: Heartbeat) -> Heartbeat:
             raise ValidationError(message)
         facts[name] = tuple(dict.fromkeys(values.name(one, f"{what} of a session") for one in names))
     return replace(heartbeat, **facts)
-
-
-def check_filter(wanted: Filter) -> Filter:
-    """Return a filter with plain texts; raise `InvalidName` for a text that no job can have."""
-    facts = {name: getattr(wanted, name) for name in _FILTERED}
-    if all(value is None or (type(value) is str and value.isprintable()) for value in facts.values()):
-        return wanted
-    return replace(
-        wanted,
-        **{
-            name: values.name(value, f"{name} of a filter", may_be_empty=True)
-            for name, value in facts.items()
-            if value is not None
-        },
-    )
 
 
 def check_failure_group(group: FailureGroup) -> FailureGroup:

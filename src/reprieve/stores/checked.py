@@ -36,7 +36,6 @@ from reprieve.stores.check import (
     check_change,
     check_exclude,
     check_failure_group,
-    check_filter,
     check_heartbeat,
     check_jobs,
     check_limit_update,
@@ -46,6 +45,7 @@ from reprieve.stores.check import (
     check_subject,
     is_plain_success,
 )
+from reprieve.stores.check_filter import check_filter
 from reprieve.stores.coalesce import Coalescer
 from reprieve.stores.forwarding import ForwardingStore
 from reprieve.stores.protocol import (
@@ -60,6 +60,7 @@ from reprieve.stores.protocol import (
     Heartbeat,
     LimitPage,
     LimitUpdate,
+    Order,
     Page,
     Store,
     Subject,
@@ -182,14 +183,14 @@ class CheckedStore(ForwardingStore):
         )
         return await super().limit_states(subject, queue, prefix, cursor, limit)
 
-    async def find(self, wanted: Filter, now: int, cursor: str = "", limit: int = 100) -> Page:
+    async def find(self, wanted: Filter, now: int, cursor: str = "", limit: int = 100, order: Order = "oldest") -> Page:
         """Return a page of jobs."""
-        wanted = check_filter(wanted)
+        wanted = check_filter(wanted, order)
         if wanted.ids is None:
             check_page_limit(limit)
         else:
             wanted = replace(wanted, ids=tuple(map(parse_id, wanted.ids)))
-        return await super().find(self._completed(wanted), now, cursor, limit)
+        return await super().find(self._completed(wanted), now, cursor, limit, order)
 
     async def tally(self, by: Tally, wanted: Filter, now: int) -> dict[str, int]:
         """Count jobs by one of their fields."""

@@ -21,6 +21,7 @@ from reprieve.stores.protocol import (
     Heartbeat,
     LimitPage,
     LimitUpdate,
+    Order,
     Page,
     Pruned,
     Retention,
@@ -124,10 +125,10 @@ class ForwardingStore(ABC):
         with self._call("prune"):
             return await self.inner.prune(retention)
 
-    async def find(self, wanted: Filter, now: int, cursor: str = "", limit: int = 100) -> Page:
+    async def find(self, wanted: Filter, now: int, cursor: str = "", limit: int = 100, order: Order = "oldest") -> Page:
         """Return a page of jobs."""
         with self._call("find"):
-            return await self.inner.find(wanted, now, cursor, limit)
+            return await self.inner.find(wanted, now, cursor, limit, order)
 
     async def tally(self, by: Tally, wanted: Filter, now: int) -> dict[str, int]:
         """Count jobs."""

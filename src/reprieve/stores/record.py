@@ -14,12 +14,13 @@ from msgspec.structs import astuple, replace
 from reprieve.core.headers import Headers
 from reprieve.core.job import CancelRequest, Cause, Death, Job, State, Suspicion, Wait
 from reprieve.core.policy import Override
+from reprieve.core.status import Status
 from reprieve.core.unreadable import is_unreadable, unreadable
 
 WAITS: tuple[Wait, ...] = ("turn", "schedule", "retry", "gate", "budget")
 """What a job waits for, by the number that rows know it by."""
 
-LANE_COUNTERS: Final = ("ready", "scheduled", "retrying", "parked", "parked")
+LANE_COUNTERS: Final[tuple[Status, ...]] = ("ready", "scheduled", "retrying", "parked", "parked")
 """The counter of a lane for each of them."""
 
 WAIT_NUMBERS: dict[Wait, int] = {wait: number for number, wait in enumerate(WAITS)}

@@ -1,35 +1,26 @@
-"""Searches: which of the jobs that a store scans match a filter, and how a page of them goes on."""
+"""Searches: a store walks through its places in order, and here is decided which jobs match and where a page ends."""
 
-import base64
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Literal, Protocol, TypeAlias
-
-import msgspec
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple, Protocol
 
 from reprieve.core.job import Job
 from reprieve.core.status import STUCK_AFTER_SECONDS, Status
-from reprieve.errors import InvalidCursor
-from reprieve.stores.protocol import Filter, Page, Tally
+from reprieve.stores.places import PLACES, STATES, Place, PlaceKey, Position, Wanted, places_of
+from reprieve.stores.protocol import Filter, Page
+from reprieve.stores.search_cursor import write_cursor
 
-EXAMINED = 5_000
-"""Most jobs that one page examines: a page may be short, but never slow."""
+MAX_EXAMINED: Final = 2_000
+"""Jobs that one page looks at: a page may be short, but never slow."""
 
-Source: TypeAlias = Literal["living", "running", "ended", "succeeded"]
-"""Where to look for jobs: all that have not succeeded, those that run, the dead and cancelled, or the succeeded."""
+MAX_STEPS: Final = 40
+"""Steps that one page takes, with or without jobs."""
 
-Key: TypeAlias = int | str
-"""A part of the key of a job in its source."""
-
-Step: TypeAlias = tuple[list[Key], Job | None, int]
-"""A key in a source, the job with that key, and its lane. No job: the page may end here."""
-
-Shapes: TypeAlias = Mapping[Source, Sequence[Callable[[Key], bool]]]
-"""The form of the keys of each source: a function for each part, which returns whether a value fits."""
+MIN_STEP_JOBS: Final = 10
+MAX_STEP_JOBS: Final = 500
 
 
 class LaneNames(Protocol):
-    """A job, or a lane: what belongs to a queue, a tenant, a task and a dependency."""
+    """A job, or a lane: what belongs to a queue, a tenant, a task, a dependency and a group."""
 
     @property
     def queue(self) -> str: ...  # noqa: D102 - as the name says
@@ -39,10 +30,28 @@ class LaneNames(Protocol):
     def task(self) -> str: ...  # noqa: D102 - as the name says
     @property
     def dependency(self) -> str: ...  # noqa: D102 - as the name says
+    @property
+    def group(self) -> str: ...  # noqa: D102 - as the name says
+
+
+class Candidate(NamedTuple):
+    """A job of a place, with its lane; no job: it is gone, or its lane or id says that it does not match."""
+
+    key: PlaceKey
+    job: Job | None
+    lane: int = 0
+
+
+class Step(NamedTuple):
+    """The next jobs of a place in their order."""
+
+    candidates: Sequence[Candidate]
+    resume: PlaceKey | None
+    """After which key the place goes on; None: nothing is left."""
 
 
 class Search(Protocol):
-    """What a store does for one search."""
+    """What a store, or a partition of it, does for one search."""
 
     def status(self, job: Job, lane: int, stuck_after: float) -> Status:
         """Return the status of a job; one that runs for `stuck_after` seconds is stuck."""
@@ -52,61 +61,85 @@ class Search(Protocol):
         """Return jobs by their ids, succeeded ones too, each with its lane."""
         ...
 
-    def scan(self, source: Source, after: Sequence[Key], wanted: Filter) -> Iterator[Step]:
-        """Return the jobs of one source after a key; jobs that do not match the filter may be left out."""
-        ...
-
-    def counts(self, stuck_after: float) -> Iterator[tuple[Status, LaneNames, int]]:
-        """Return how many jobs of each lane have which status, succeeded ones left out, by the counters of lanes."""
-        ...
-
-    def succeeded(self, by: Tally, wanted: Filter) -> Counter[str]:
-        """Count the succeeded jobs that match a filter by one of their fields."""
+    def step(self, place: Place, wanted: Wanted, after: PlaceKey | None, most: int) -> Step:
+        """Return the next jobs of a place after a key, at most so many; jobs that cannot match may be left out."""
         ...
 
 
-def find(search: Search, wanted: Filter, cursor: str, limit: int, shapes: Shapes) -> Page:
-    """Return a page of jobs."""
-    if wanted.ids is not None:
-        by_ids = [found for found in search.by_ids(wanted.ids) if _matches(search, *found, wanted)]
-        return _page(search, by_ids, wanted)
-    sources = _sources_of(wanted)
-    source, after = _read_cursor(cursor, sources, shapes) if cursor else (sources[0], [])
-    found: list[tuple[Job, int]] = []
-    examined = 0
-    for current in sources[sources.index(source) :]:
-        for key, job, lane in search.scan(current, after if current == source else [], wanted):
-            examined += 1
-            if job is not None and _matches(search, job, lane, wanted):
-                found.append((job, lane))
-            if job is None or len(found) == limit or examined == EXAMINED:
-                return _page(search, found, wanted, _write_cursor(current, key))
-    return _page(search, found, wanted)
+class Found(NamedTuple):
+    """A job that matches, and where it stands."""
+
+    position: Position
+    job: Job
+    status: Status
 
 
-def _page(search: Search, found: Sequence[tuple[Job, int]], wanted: Filter, cursor: str = "") -> Page:
+class Look(NamedTuple):
+    """What a bounded look at one partition has found."""
+
+    found: Sequence[Found]
+    resume: Position | None
+    """Where to go on; None: nothing is left."""
+    examined: int = 0
+    reached_at: int | None = None
+
+
+def look(search: Search, wanted: Wanted, start: Position | None, limit: int) -> Look:
+    """Return the next jobs that match, from a position on, until there are enough or enough was looked at."""
+    if wanted.filter.ids is not None:
+        return _by_ids(search, wanted.filter)
+    found: dict[str, Found] = {}
+    examined, steps, reached_at = 0, 0, None
+    for number in places_of(wanted.filter):
+        if start is not None and number < start.place:
+            continue
+        after = start.key if start is not None and number == start.place else None
+        while True:
+            if examined >= MAX_EXAMINED or steps >= MAX_STEPS:
+                return Look(list(found.values()), Position(number, after), examined, reached_at)
+            most = min(max(limit - len(found), MIN_STEP_JOBS * 2**steps), MAX_STEP_JOBS, MAX_EXAMINED - examined)
+            step, steps = search.step(PLACES[number], wanted, after, most), steps + 1
+            for candidate in step.candidates:
+                examined += 1
+                reached_at = _time_of(candidate)
+                hit = _match(search, wanted.filter, number, candidate)
+                if hit is not None:
+                    found[hit.job.id] = hit
+                if len(found) >= limit:
+                    return Look(list(found.values()), Position(number, candidate.key), examined, reached_at)
+            if step.resume is None:
+                break
+            after = step.resume
+    return Look(list(found.values()), None, examined)
+
+
+def page_of(looked: Look, wanted: Filter, cursor: str) -> Page:
+    """Return what was found as a page."""
     return Page(
-        jobs=tuple(job for job, _ in found),
-        statuses=tuple(search.status(job, lane, stuck_after(wanted)) for job, lane in found),
-        cursor=cursor,
+        jobs=tuple(found.job for found in looked.found),
+        statuses=tuple(found.status for found in looked.found),
+        cursor=cursor if wanted.ids is None else "",
+        examined=looked.examined,
+        reached_at=looked.reached_at if cursor else None,
     )
 
 
-def tally(search: Search, by: Tally, wanted: Filter) -> dict[str, int]:
-    """Count jobs by one of their fields."""
-    counts: Counter[str] = Counter()
-    if by in ("death", "code", "fingerprint") or wanted.ids is not None or _is_narrow(wanted):
-        for job, lane in _all(search, wanted):
-            name = name_of(by, search.status(job, lane, stuck_after(wanted)), job)
-            if name or by not in ("death", "code", "fingerprint"):
-                counts[name] += 1
-        return dict(counts)
-    for status, lane_names, number in search.counts(stuck_after(wanted)):
-        if number and is_in(lane_names, wanted) and (not wanted.statuses or status in wanted.statuses):
-            counts[name_of(by, status, lane_names)] += number
-    if not wanted.statuses or "succeeded" in wanted.statuses:
-        counts.update(search.succeeded(by, wanted))
-    return dict(counts)
+def find(search: Search, wanted: Wanted, start: Position | None, limit: int) -> Page:
+    """Return a page of a store that is not partitioned."""
+    looked = look(search, wanted, start, limit)
+    cursor = "" if looked.resume is None else write_cursor(wanted.filter, wanted.order, [looked.resume])
+    return page_of(looked, wanted.filter, cursor)
+
+
+def every_match(search: Search, wanted: Wanted) -> Iterator[Found]:
+    """Return all jobs that match, however many are looked at."""
+    start: Position | None = None
+    while True:
+        looked = look(search, wanted, start, MAX_STEP_JOBS)
+        yield from looked.found
+        if looked.resume is None:
+            return
+        start = looked.resume
 
 
 def stuck_after(wanted: Filter) -> float:
@@ -115,69 +148,13 @@ def stuck_after(wanted: Filter) -> float:
 
 
 def is_in(names: LaneNames, wanted: Filter) -> bool:
-    """Return whether a job or lane has the queue, tenant, task and dependency of a filter."""
+    """Return whether a job or lane has a queue, tenant, task, dependency and group of a filter."""
     return (
-        (not wanted.queue or names.queue == wanted.queue)
-        and (wanted.tenant is None or names.tenant == wanted.tenant)
-        and (not wanted.task or names.task == wanted.task)
-        and (wanted.dependency is None or names.dependency == wanted.dependency)
-    )
-
-
-def name_of(by: Tally, status: Status, job: LaneNames) -> str:
-    """Return the name under which a job is counted."""
-    match by:
-        case "status":
-            return status
-        case "queue" | "tenant" | "task" | "dependency":
-            return str(getattr(job, by))
-        case "death":
-            return (isinstance(job, Job) and job.death) or ""
-        case "code" | "fingerprint":
-            cause = job.cause if isinstance(job, Job) else None
-            return "" if cause is None else str(getattr(cause, by))
-
-
-def is_number(part: Key) -> bool:
-    """Return whether a part of a key is a number that a column can hold."""
-    return isinstance(part, int) and abs(part) < 1 << 63
-
-
-def _all(search: Search, wanted: Filter) -> Iterator[tuple[Job, int]]:
-    if wanted.ids is not None:
-        found: Iterable[tuple[Job | None, int]] = search.by_ids(wanted.ids)
-    else:
-        scans = (search.scan(source, [], wanted) for source in _sources_of(wanted))
-        found = ((job, lane) for scan in scans for _, job, lane in scan)
-    for job, lane in found:
-        if job is not None and _matches(search, job, lane, wanted):
-            yield job, lane
-
-
-def _sources_of(wanted: Filter) -> list[Source]:
-    """Return the sources of the jobs that can match a filter."""
-    statuses = wanted.statuses
-    if wanted.death or (statuses and statuses <= {"dead", "cancelled"}):
-        return ["ended"]
-    if wanted.session or (statuses and statuses <= {"running", "stuck"}):
-        return ["running"]
-    if statuses == {"succeeded"}:
-        return ["succeeded"]
-    return ["living", "succeeded"] if not statuses or "succeeded" in statuses else ["living"]
-
-
-def _matches(search: Search, job: Job, lane: int, wanted: Filter) -> bool:
-    cause = job.cause
-    return (
-        is_in(job, wanted)
-        and (not wanted.id_parts or has_part(job.id.replace("-", ""), wanted.id_parts))
-        and (not wanted.key or job.key == wanted.key)
-        and (not wanted.session or job.session == wanted.session)
-        and (wanted.death is None or job.death == wanted.death)
-        and (not wanted.code or (cause is not None and cause.code == wanted.code))
-        and (not wanted.fingerprint or (cause is not None and cause.fingerprint == wanted.fingerprint))
-        and (wanted.finished_since is None or (job.finished_at or 0) >= wanted.finished_since)
-        and (not wanted.statuses or search.status(job, lane, stuck_after(wanted)) in wanted.statuses)
+        (not wanted.queues or names.queue in wanted.queues)
+        and (not wanted.tenants or names.tenant in wanted.tenants)
+        and (not wanted.tasks or names.task in wanted.tasks)
+        and (not wanted.dependencies or names.dependency in wanted.dependencies)
+        and (wanted.group is None or names.group == wanted.group)
     )
 
 
@@ -186,23 +163,59 @@ def has_part(digits: str, parts: Sequence[str]) -> bool:
     return not parts or any(digits.endswith(part) or digits.startswith(part) for part in parts)
 
 
-def _is_narrow(wanted: Filter) -> bool:
-    narrow = wanted.id_parts or wanted.key or wanted.session or wanted.death or wanted.code or wanted.fingerprint
-    return bool(narrow) or wanted.finished_since is not None
+def is_number(part: int | str) -> bool:
+    """Return whether a part of a key is a number that a column can hold."""
+    return isinstance(part, int) and abs(part) < 1 << 63
 
 
-def _write_cursor(source: Source, key: Sequence[Key]) -> str:
-    return base64.urlsafe_b64encode(msgspec.json.encode([source, *key])).decode()
+def _by_ids(search: Search, wanted: Filter) -> Look:
+    hits = (_hit(search, wanted, Position(0, None), job, lane) for job, lane in search.by_ids(wanted.ids or ()))
+    found = [hit for hit in hits if hit is not None]
+    return Look(found, None, len(wanted.ids or ()))
 
 
-def _read_cursor(cursor: str, sources: Sequence[Source], shapes: Shapes) -> tuple[Source, list[Key]]:
-    try:
-        name, *key = msgspec.json.decode(base64.urlsafe_b64decode(cursor.encode()), type=list[str | int])
-    except (ValueError, msgspec.MsgspecError):
-        name, key = "", []
-    for source in sources:
-        shape = shapes[source]
-        if name == source and len(key) == len(shape) and all(fits(part) for fits, part in zip(shape, key, strict=True)):
-            return source, key
-    message = f"cursor {cursor[:80]!r} does not belong to this search; begin again without one"
-    raise InvalidCursor(message)
+def _time_of(candidate: Candidate) -> int:
+    """Return the time by which a job is sorted; succeeded jobs may be sorted by the number of their settlement."""
+    job = candidate.job
+    return job.finished_at if job is not None and job.finished_at is not None else candidate.key.at
+
+
+def _match(search: Search, wanted: Filter, place: int, candidate: Candidate) -> Found | None:
+    job = candidate.job
+    if job is None or job.state not in STATES[PLACES[place]]:
+        return None
+    return _hit(search, wanted, Position(place, candidate.key), job, candidate.lane)
+
+
+def _hit(search: Search, wanted: Filter, position: Position, job: Job, lane: int) -> Found | None:
+    if not is_in(job, wanted) or not _has_facts(job, wanted) or not _has_cause(job, wanted):
+        return None
+    status = search.status(job, lane, stuck_after(wanted))
+    return Found(position, job, status) if not wanted.statuses or status in wanted.statuses else None
+
+
+def _has_facts(job: Job, wanted: Filter) -> bool:
+    return (
+        (not wanted.id_parts or has_part(job.id.replace("-", ""), wanted.id_parts))
+        and (not wanted.key or job.key == wanted.key)
+        and (not wanted.session or job.session == wanted.session)
+        and (wanted.priority is None or job.priority == wanted.priority)
+        and (wanted.attempts is None or wanted.attempts.has(job.attempt))
+        and (wanted.created is None or wanted.created.has(job.created_at))
+        and (wanted.due is None or wanted.due.has(job.due_at))
+        and (wanted.ended is None or wanted.ended.has(job.finished_at))
+    )
+
+
+def _has_cause(job: Job, wanted: Filter) -> bool:
+    if wanted.death is not None and job.death != wanted.death:
+        return False
+    if not wanted.codes and not wanted.fingerprints and not wanted.text:
+        return True
+    cause = job.cause
+    return (
+        cause is not None
+        and (not wanted.codes or cause.code in wanted.codes)
+        and (not wanted.fingerprints or cause.fingerprint in wanted.fingerprints)
+        and (not wanted.text or wanted.text.casefold() in cause.reason.casefold())
+    )

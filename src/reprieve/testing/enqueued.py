@@ -52,7 +52,7 @@ def enqueued(app: Reprieve, task: Task[..., Any] | None = None) -> list[Enqueued
 
     Jobs of the same moment come in the store's own order. It may be called anywhere, also from coroutines.
     """
-    jobs = _in_portal(app, Filter(task="" if task is None else task.name))
+    jobs = _in_portal(app, Filter(tasks=() if task is None else (task.name,)))
     return [
         Enqueued(job=job, arguments=_arguments_of(app, job)) for job in sorted(jobs, key=lambda job: job.created_at)
     ]

@@ -172,13 +172,13 @@ class UnknownTasks:
         queues = dict.fromkeys(met.queue for met in tasks if self._met[met] is not None)
         found = {}
         for queue in queues:
-            counts = await self._store.tally("task", Filter(queue=queue, statuses=_UNENDED), now)
+            counts = await self._store.tally("task", Filter(queues=(queue,), statuses=_UNENDED), now)
             found[queue] = {task for task, count in counts.items() if count}
         return found
 
     async def _end_jobs(self, unknown: UnknownTask, cursor: str, now: int) -> None:
         """End the jobs that have been ready for too long while no session knew their task, some at a time."""
-        wanted = Filter(queue=unknown.queue, task=unknown.task, statuses=frozenset({"ready"}))
+        wanted = Filter(queues=(unknown.queue,), tasks=(unknown.task,), statuses=frozenset({"ready"}))
         for _ in range(MAX_PAGES_PER_CHECK):
             page = await self._store.find(wanted, now, cursor, JOBS_PER_PAGE)
             made = [change.end_unknown(job, self._unknown_after, now) for job in page.jobs]

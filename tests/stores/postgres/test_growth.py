@@ -196,7 +196,7 @@ async def test_what_came_while_no_worker_ran_is_counted_little_by_little(url: st
     assert len(taken) == 1
     assert left == [4_501, 3_501]
     # An operator finds whatever is there, counted or not.
-    (found,) = await find_all(store, Filter(tenant="late"))
+    (found,) = await find_all(store, Filter(tenants=("late",)))
     assert await store.apply([change.cancel(found, Request(by="ana", reason="too late"), START)], START) == ["applied"]
     assert sum([count async for count in counts(worker)]) == 4_499
 

@@ -28,7 +28,7 @@ async def test_columns_are_not_read_by_the_first_text_in_them(store: PostgresSto
     assert answers == ["applied", "applied"]
     found = {job.id: job.cause.code for job in await find_all(store, Filter()) if job.cause}
     assert found == {first.id: AN_ID, second.id: other}
-    assert [job.id for job in await find_all(store, Filter(statuses=frozenset({"dead"}), code=AN_ID))] == [first.id]
+    assert [job.id for job in await find_all(store, Filter(statuses=frozenset({"dead"}), codes=(AN_ID,)))] == [first.id]
 
 
 def of_another_tenant(job: Job, tenant: str) -> Change:

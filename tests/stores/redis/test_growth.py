@@ -248,7 +248,7 @@ async def test_all_jobs_are_found_after_growth(opened: Open) -> None:
     large = await grow(opened, 4)
     more = new_jobs(large, 8)
     await enqueue(large, *more)
-    found = await find_all(large, Filter(queue="default"))
+    found = await find_all(large, Filter(queues=("default",)))
     assert {job.id for job in found} == {job.id for job in jobs + more}
 
 

@@ -126,7 +126,7 @@ async def test_large_batch_keeps_few_keys_reserved_at_a_time(store: RedisStore, 
     assert ids == [job.id for job in [*plain, *jobs]]
     assert max(reserved) == MAX_JOBS_PER_CALL
     assert reserved[-1] == 0
-    assert len(await find_all(store, Filter(queue="default"), limit=1_000)) == len(ids)
+    assert len(await find_all(store, Filter(queues=("default",)), limit=1_000)) == len(ids)
 
 
 async def test_producer_that_stopped_for_a_minute_looks_whether_it_still_has_the_key(
@@ -145,7 +145,7 @@ async def test_producer_that_stopped_for_a_minute_looks_whether_it_still_has_the
 
     monkeypatch.setattr("reprieve.stores.redis.partitioned_enqueue.ticks", ticks)
     assert await enqueue(store, slow) == [quick.id]
-    assert await find_all(store, Filter(queue="default")) == []
+    assert await find_all(store, Filter(queues=("default",))) == []
 
 
 async def test_repeat_has_a_minute_of_its_own(store: RedisStore) -> None:

@@ -110,7 +110,7 @@ async def check_orders(processes: Processes, store: SqliteStore) -> None:
     """Compare the producer's own rows with the jobs that were enqueued in the same transactions."""
     with closing(sqlite3.connect(processes.path)) as connection:
         orders = {job for (job,) in connection.execute("select job from shop_order")}
-    stored = {job.id for job in await find_all(store, Filter(task="deliver"), clock.now(), limit=10_000)}
+    stored = {job.id for job in await find_all(store, Filter(tasks=("deliver",)), clock.now(), limit=10_000)}
     assert orders
     assert stored <= orders
     assert orders - stored - intended_ends(processes) == set()

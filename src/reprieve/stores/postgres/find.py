@@ -1,10 +1,14 @@
 """Finding and counting jobs in a schema; see `stores/sql/find.py` for how."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
+from uuid import UUID
 
-from reprieve.core.ids import id_from_bytes, is_id
+from reprieve.core.ids import id_from_bytes
 from reprieve.core.job import Job
+from reprieve.stores.places import Place, PlaceKey
 from reprieve.stores.postgres.annotations import cancels
 from reprieve.stores.postgres.finished import finished_job
 from reprieve.stores.postgres.lane_cache import LaneCache
@@ -14,22 +18,28 @@ from reprieve.stores.postgres.pool import Tx
 from reprieve.stores.postgres.rows import StoredJob, array_of, unpack
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.record import Lease
-from reprieve.stores.search import Shapes, has_part, is_number
-from reprieve.stores.sql.find import MAX_INT, JobRow, SqlSearch
+from reprieve.stores.search import has_part, is_number
+from reprieve.stores.sql.find import JobRow, SqlSearch
+from reprieve.stores.sql.place_steps import MAX_INT, After, KeyRow, Stream
 
-CURSOR_SHAPES: Shapes = {
-    "living": [is_id],
-    "running": [is_id],
-    "ended": [is_number, is_number, is_number, is_id],
-    "succeeded": [is_number] * 2,
-}
+MAX_MOMENT = (1 << 48) - 1
+_ZEROS, _ONES = "-0000-0000-000000000000", "-ffff-ffff-ffffffffffff"
+
+MIN_ROWS = 8
+"""Rows that are read of a lane at first, if there are many lanes."""
+
+
+def is_key(place: Place, key: PlaceKey) -> bool:
+    """Return whether a search can go on after a key."""
+    is_job = is_number(key.id) if place == "succeeded" else _is_uuid(key.id)
+    return is_number(key.group) and is_number(key.at) and is_job
 
 
 class Search(SqlSearch[str]):
     """One search of the schema."""
 
     ids = ("00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff")
-    queues = (-MAX_INT - 1, MAX_INT)
+    first_lane = -MAX_INT
 
     def __init__(self, tx: Tx, lanes: LaneCache, now: int) -> None:
         """Read the limiters that are held."""
@@ -54,7 +64,7 @@ class Search(SqlSearch[str]):
         }
 
     def _job(self, row: JobRow[str], lease: Lease | None) -> Job:
-        stored = StoredJob(row.id, row.state, row.version, row.wait, row.due, row.lane, row.record or b"")
+        stored = StoredJob(row.id, row.state, row.version, row.wait, row.due, row.lane, row.record)
         return unpack(stored, self._lanes[row.lane], lease)
 
     def _succeeded_job(self, job_id: str) -> Job | None:
@@ -66,11 +76,66 @@ class Search(SqlSearch[str]):
     def _load_lanes(self, lanes: Iterator[int]) -> None:
         self._lanes.load(self._postgres, lanes)
 
-    def _queue_id(self, queue: str) -> int:
-        return hash_id("queue", queue)
+    def _queue_ids(self, names: Sequence[str]) -> list[int]:
+        if names:
+            return [hash_id("queue", name) for name in names]
+        return [queue for (queue,) in self._tx.all(self._sql["all_queues"])]
 
-    def _may_match(self, row: JobRow[str], parts: Sequence[str]) -> bool:
-        return has_part(row.id.replace("-", ""), parts)
+    def _lanes_by(self, field: str, name: str, after: int, most: int) -> Iterable[Sequence[Any]]:
+        statement = self._sql[f"lanes_by_{field}" if field else "lanes"]
+        return self._tx.all(statement, {"name": name, "after": after, "most": most})
 
-    def _list_of(self, lanes: Sequence[int]) -> Sequence[int]:
-        return lanes
+    @cached_property
+    def _uncounted(self) -> dict[int, str]:
+        """The lanes whose last enqueues are not counted yet, each with the lowest id of these."""
+        return dict(self._tx.all(self._sql["uncounted_lanes"]))
+
+    def _uncounted_lanes(self) -> Iterable[int]:
+        return self._uncounted
+
+    def _may_have_part(self, job: str, parts: Sequence[str]) -> bool:
+        return has_part(job.replace("-", ""), parts)
+
+    def _keys(
+        self, name: str, streams: Sequence[Stream], after: After[str], most: int, *, newest: bool
+    ) -> list[KeyRow[str]]:
+        if name == "ready":
+            return self._ready_keys([int(stream["lane"]) for stream in streams], after, most, newest=newest)
+        arrays = {field: array_of(stream[field] for stream in streams) for field in streams[0]}
+        parameters = {**arrays, "at": after.at, "id": after.id, "most": most}
+        return [KeyRow(*row) for row in self._tx.all(self._directed(name, newest=newest), parameters)]
+
+    def _ready_keys(self, lanes: Sequence[int], after: After[str], most: int, *, newest: bool) -> list[KeyRow[str]]:
+        """Read a few keys of each lane at a time, and go on after the first lane that has no more of them."""
+        statement = self._directed("ready", newest=newest)
+        count = max(MIN_ROWS, 2 * most // len(lanes))
+        arrays = {"lane": array_of(lanes), "uncounted": array_of(self._uncounted.get(lane) for lane in lanes)}
+        found: dict[str, KeyRow[str]] = {}
+        while len(found) < most:
+            place = {"at": after.at, "id": after.id, "fresh_id": _fresh_id(after), "most": count}
+            rows = [KeyRow(*row) for row in self._tx.all(statement, arrays | place)]
+            left = Counter(row.lane for row in rows)
+            cut = {lane for lane, number in left.items() if number == count}
+            for row in rows:
+                found.setdefault(row.id, row)
+                left[row.lane] -= 1
+                if not left[row.lane] and row.lane in cut:
+                    after = After(row.at, row.id)
+                    break
+            else:
+                break
+        return list(found.values())[:most]
+
+
+def _is_uuid(text: int | str) -> bool:
+    try:
+        return isinstance(text, str) and str(UUID(text)) == text
+    except ValueError:
+        return False
+
+
+def _fresh_id(after: After[str]) -> str:
+    """Return the id after which fresh jobs go on, which are in the order of their ids alone."""
+    moment = f"{min(max(after.at, 0), MAX_MOMENT):012x}"
+    lowest, highest = (f"{moment[:8]}-{moment[8:]}{rest}" for rest in (_ZEROS, _ONES))
+    return min(max(after.id, lowest), highest)

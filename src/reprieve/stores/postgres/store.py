@@ -24,7 +24,7 @@ from reprieve.stores.postgres.address import READ, Durability, address_of
 from reprieve.stores.postgres.callers import Statement
 from reprieve.stores.postgres.claim import claim
 from reprieve.stores.postgres.claim_lock import ClaimLock
-from reprieve.stores.postgres.find import CURSOR_SHAPES, Search
+from reprieve.stores.postgres.find import Search, is_key
 from reprieve.stores.postgres.lane_cache import KnownLanes, LaneCache
 from reprieve.stores.postgres.notifier import ALL_QUEUES, ENQUEUE_INTERVAL_SECONDS, Notifier
 from reprieve.stores.postgres.pool import SINGLE_STATEMENT, ConnectionPool, Tx, Work
@@ -60,7 +60,7 @@ class PostgresStore(SqlStore[Tx]):
     """
 
     enqueue_rules = EnqueueRules(max_concurrent_calls=2, keys_may_block=True)
-    cursor_shapes = CURSOR_SHAPES
+    _is_key = staticmethod(is_key)
 
     def __init__(self, url: str, *, schema: str | None = None, durability: Durability = "full") -> None:
         """Take the URL of the database. The first call connects to it and creates the schema if it is missing."""

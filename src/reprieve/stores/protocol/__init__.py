@@ -19,8 +19,11 @@ from reprieve.stores.protocol.failures import (
     FailureGroup,
 )
 from reprieve.stores.protocol.finding import (
+    MAX_FILTER_NAMES,
     Filter,
+    Order,
     Page,
+    Range,
     Tally,
 )
 from reprieve.stores.protocol.jobs import (
@@ -62,6 +65,7 @@ __all__ = [
     "KEY_RETENTION_SECONDS",
     "MAX_EXCLUDED_TASKS",
     "MAX_FAILURE_BYTES",
+    "MAX_FILTER_NAMES",
     "MAX_PAYLOAD_BYTES",
     "MAX_SESSION_QUEUES",
     "MAX_SESSION_TASKS",
@@ -80,9 +84,11 @@ __all__ = [
     "LimitPage",
     "LimitState",
     "LimitUpdate",
+    "Order",
     "Page",
     "Pause",
     "Pruned",
+    "Range",
     "Retention",
     "Session",
     "Store",

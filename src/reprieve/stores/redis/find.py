@@ -3,50 +3,55 @@
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
 
+import msgspec
 from msgspec.structs import replace
 
 from reprieve.core.ids import id_to_bytes
 from reprieve.core.job import Job, Wait
 from reprieve.core.status import Status, status_of
 from reprieve.core.unreadable import unreadable_record
-from reprieve.stores.protocol import Filter, Tally
+from reprieve.stores.places import Key, Place, PlaceKey, Wanted, delayed_range, possible_statuses
+from reprieve.stores.protocol import Filter, Range, Tally
 from reprieve.stores.record import LANE_COUNTERS
 from reprieve.stores.redis import limit_states
 from reprieve.stores.redis.connections import Connections
 from reprieve.stores.redis.limit_defaults import Defaults
 from reprieve.stores.redis.loop_reader import LoopReader
-from reprieve.stores.redis.records import lane_model
-from reprieve.stores.redis.replies import StoredJob, pairs, read_finished, rows
-from reprieve.stores.search import Key, LaneNames, Shapes, Source, Step, has_part, is_in, is_number, name_of
+from reprieve.stores.redis.records import entry_of, lane_model
+from reprieve.stores.redis.replies import ID_BYTES, StoredJob, pairs, rows
+from reprieve.stores.search import Candidate, LaneNames, Step, every_match, has_part, is_in, is_number
+from reprieve.stores.tallying import name_of
 
 MAX_JOBS_PER_PAGE = 200
 """Jobs that one script reads."""
 
+MAX_MERGED_LANES: Final = 100
+"""Lanes whose ready jobs are merged in order; more lanes come one group after the other."""
+
+MAX_SCORE: Final = 1 << 53
+"""A time after all others, which a sorted set keeps exactly."""
+
+_Set: TypeAlias = tuple[str, int, int]
+"""A sorted set of jobs: its key, the first time, and the time before which it ends."""
+
+_DELAYED: Final[dict[int, Status]] = {1: "scheduled", 2: "retrying", 3: "parked"}
+"""What jobs of the sorted sets of delayed jobs are until they are due."""
+
+_HEX: Final = frozenset("0123456789abcdef")
+_encode = msgspec.msgpack.Encoder().encode
 _COUNTERS = ("ready", "scheduled", "retrying", "parked", "dead", "cancelled")
 _ENDED: tuple[Status, ...] = ("dead", "cancelled")
 _DELAYS: Mapping[Wait, int] = {"turn": 1, "schedule": 1, "retry": 2, "gate": 3, "budget": 3}
 """The sorted sets of jobs that are due later, as in waiting.lua."""
 
 
-def _is_hex(part: Key) -> bool:
-    return isinstance(part, str) and all(letter in "0123456789abcdef" for letter in part) and len(part) % 2 == 0
-
-
-def _is_digits(part: Key) -> bool:
-    return isinstance(part, str) and part.isdecimal() and part.isascii()
-
-
-def _is_text(part: Key) -> bool:
-    return isinstance(part, str)
-
-
-SHAPES: Shapes = {
-    "living": (_is_digits, _is_hex),
-    "running": (_is_text, _is_hex),
-    "ended": (_is_text, _is_text, is_number, _is_hex),
-    "succeeded": (_is_text, is_number, _is_hex),
-}
+def is_key(place: Place, key: PlaceKey) -> bool:
+    """Return whether a search can go on after a key."""
+    is_id = isinstance(key.id, str) and all(letter in _HEX for letter in key.id) and len(key.id) % 2 == 0
+    is_group = isinstance(key.group, str) if place == "ready" else key.group == 0
+    return is_group and is_number(key.at) and abs(key.at) <= MAX_SCORE and is_id
 
 
 class PartitionSearch:
@@ -72,10 +77,7 @@ class PartitionSearch:
 
     def by_ids(self, ids: Sequence[str]) -> Iterable[tuple[Job, int]]:
         """Return jobs by their ids."""
-        for start in range(0, len(ids), MAX_JOBS_PER_PAGE):
-            raw = b"".join(map(id_to_bytes, ids[start : start + MAX_JOBS_PER_PAGE]))
-            found = self._connections.read("find_by_ids", self._tag, raw)
-            yield from ((self._job(one), 0) for one in rows(StoredJob, found))
+        return ((self._job(one), 0) for one in self._stored(list(map(id_to_bytes, ids))))
 
     def _job(self, stored: StoredJob) -> Job:
         """Return a job; when it is due or ended is also known where its record cannot be read."""
@@ -96,70 +98,104 @@ class PartitionSearch:
         time = self._connections.command("ZSCORE", f"{self._tag}:{key}", raw)
         return None if time is None else int(float(time))
 
-    def scan(self, source: Source, after: Sequence[Key], wanted: Filter) -> Iterator[Step]:
-        """Return the jobs of one source after a key."""
-        match source:
-            case "living":
-                return self._living(after, wanted.id_parts)
+    def step(self, place: Place, wanted: Wanted, after: PlaceKey | None, most: int) -> Step:
+        """Return the next jobs of a place after a key."""
+        match place:
             case "running":
-                return self._running(after, wanted.session)
+                return self._running_step(wanted, after, most)
+            case "ready":
+                return self._ready_step(wanted, after, most)
+            case "delayed":
+                return self._range_step(self._delayed_sets(wanted), wanted, after, most)
             case "ended":
-                return self._ended(after, wanted)
+                statuses = sorted(possible_statuses(wanted.filter) & {*_ENDED})
+                return self._range_step(self._ended_sets(statuses, wanted.filter), wanted, after, most)
             case "succeeded":
-                return self._succeeded(after, wanted)
+                return self._range_step(self._ended_sets(["succeeded"], wanted.filter), wanted, after, most)
 
-    def _living(self, after: Sequence[Key], parts: Sequence[str]) -> Iterator[Step]:
-        cursor, last = (str(after[0]), bytes.fromhex(str(after[1]))) if after else ("0", b"")
-        while True:
-            following, *found = self._connections.read("scan_jobs", self._tag, cursor, MAX_JOBS_PER_PAGE)
-            for one in rows(StoredJob, found):
-                if one.id > last and has_part(one.id.hex(), parts) and one.state != b"succeeded":
-                    yield [cursor, one.id.hex()], self._job(one), 0
-            cursor, last = following.decode(), b""
-            if cursor == "0":
-                return
-            yield [cursor, ""], None, 0
+    def _running_step(self, wanted: Wanted, after: PlaceKey | None, most: int) -> Step:
+        found = self._connections.read("running_keys", self._tag, wanted.filter.session)
+        keys = sorted(((int(at), raw) for at, raw in pairs(found)), reverse=wanted.is_newest)
+        start = _position(after, newest=wanted.is_newest)
+        left = [key for key in keys if (key < start if wanted.is_newest else key > start)]
+        return self._candidates(left[:most], 0, wanted.filter, has_more=len(left) > most, script="find_running")
 
-    def _running(self, after: Sequence[Key], only: str = "") -> Iterator[Step]:
-        session, last = (str(after[0]), bytes.fromhex(str(after[1]))) if after else ("", b"")
-        while found := self._connections.read("find_running", self._tag, session, last, MAX_JOBS_PER_PAGE, only):
-            for one in rows(StoredJob, found):
-                session, last = one.session.decode(), one.id
-                yield [session, last.hex()], one.job(), 0
+    def _range_step(self, sets: Sequence[_Set], wanted: Wanted, after: PlaceKey | None, most: int) -> Step:
+        if not sets:
+            return Step((), None)
+        at, raw = _position(after, newest=wanted.is_newest)
+        reply = self._connections.read("range_keys", self._tag, _encode(sets), at, raw, most, int(wanted.is_newest))
+        keys = [(int(at), raw) for at, raw in pairs(reply[1:])]
+        return self._candidates(keys, 0, wanted.filter, has_more=bool(reply[0]))
 
-    def _queues(self, wanted: Filter) -> list[str]:
-        if wanted.queue:
-            return [wanted.queue]
+    def _candidates(
+        self,
+        keys: Sequence[tuple[int, bytes]],
+        group: Key,
+        wanted: Filter,
+        *,
+        has_more: bool,
+        script: str = "find_by_ids",
+    ) -> Step:
+        """Read the jobs of keys, but for those whose id says that they do not match."""
+        ids = [raw[:ID_BYTES] for _, raw in keys]
+        likely = [raw for raw in ids if has_part(raw.hex(), wanted.id_parts)]
+        found = {one.id: self._job(one) for one in self._stored(likely, script)}
+        candidates = []
+        for (at, entry), raw in zip(keys, ids, strict=True):
+            job = found.get(raw)
+            if len(entry) > ID_BYTES and job is not None and entry != entry_of(raw, job.version):
+                job = None  # a leftover in its lane
+            candidates.append(Candidate(PlaceKey(group, at, raw.hex()), job))
+        return Step(candidates, candidates[-1].key if candidates and has_more else None)
+
+    def _stored(self, ids: Sequence[bytes], script: str = "find_by_ids") -> Iterator[StoredJob]:
+        for start in range(0, len(ids), MAX_JOBS_PER_PAGE):
+            joined = b"".join(ids[start : start + MAX_JOBS_PER_PAGE])
+            yield from rows(StoredJob, self._connections.read(script, self._tag, joined))
+
+    def _queues(self, wanted: Filter) -> Sequence[str]:
+        if wanted.queues:
+            return wanted.queues
         return sorted(name.decode() for name in self._connections.command("HKEYS", f"{self._tag}:queues"))
 
-    def _ended(self, after: Sequence[Key], wanted: Filter) -> Iterator[Step]:
-        kinds = [status for status in _ENDED if not wanted.statuses or status in wanted.statuses]
-        if wanted.death is not None:
-            kinds = ["dead"]
-        for queue in self._queues(wanted):
-            for kind in kinds:
-                place: list[Key] = [0, ""]
-                if after and (queue, kind) < (str(after[0]), str(after[1])):
-                    continue
-                if after and (queue, kind) == (after[0], after[1]):
-                    place = list(after[2:])
-                for at, raw, job in self._in_order(kind, queue, place):
-                    yield [queue, kind, at, raw.hex()], job, 0
+    def _delayed_sets(self, wanted: Wanted) -> list[_Set]:
+        sets: list[_Set] = []
+        for wait, status in _DELAYED.items():
+            due = delayed_range(wanted.filter, status, wanted.now)
+            if due is not None:
+                sets += [_set_of(f"delayed:{queue}\0{wait}", due) for queue in self._queues(wanted.filter)]
+        return sets
 
-    def _succeeded(self, after: Sequence[Key], wanted: Filter) -> Iterator[Step]:
-        for queue in self._queues(wanted):
-            if after and queue < str(after[0]):
-                continue
-            place: list[Key] = list(after[1:]) if after and queue == after[0] else [wanted.finished_since or 0, ""]
-            for at, raw, job in self._in_order("succeeded", queue, place):
-                yield [queue, at, raw.hex()], job, 0
+    def _ended_sets(self, statuses: Sequence[Status], wanted: Filter) -> list[_Set]:
+        ended = wanted.ended or Range()
+        return [_set_of(f"{status}:{queue}", ended) for queue in self._queues(wanted) for status in statuses]
 
-    def _in_order(self, kind: str, queue: str, place: Sequence[Key]) -> Iterator[tuple[int, bytes, Job]]:
-        at, last = int(place[0]), bytes.fromhex(str(place[1]))
-        while found := self._connections.read("find_finished", self._tag, kind, queue, at, last, MAX_JOBS_PER_PAGE):
-            for at, stored in read_finished(found):
-                last = stored.id
-                yield at, last, self._job(stored)
+    def _ready_step(self, wanted: Wanted, after: PlaceKey | None, most: int) -> Step:
+        """Merge the ready jobs of the lanes that match; beyond so many lanes, group by group."""
+        group = "" if after is None else str(after.group)
+        lanes, last = self._group(wanted.filter, group)
+        at, raw = _position(None if after is None or after.at < 0 else after, newest=wanted.is_newest)
+        step = Step((), None)
+        if lanes:
+            arguments = (_encode(lanes), at, raw, most, int(wanted.is_newest))
+            reply = self._connections.read("lane_keys", self._tag, *arguments)
+            keys = [(int(at), entry) for at, entry in pairs(reply[1:])]
+            step = self._candidates(keys, group, wanted.filter, has_more=bool(reply[0]))
+        return step if step.resume is not None or last is None else Step(step.candidates, PlaceKey(last, -1, ""))
+
+    def _group(self, wanted: Filter, after: str) -> tuple[list[str], str | None]:
+        """Return lanes after one whose jobs may match, and the last lane of them; None: that was the end."""
+        statuses = possible_statuses(wanted)
+        chosen: list[str] = []
+        for name in sorted(self._connections.command("HKEYS", f"{self._tag}:lanes")):
+            lane = lane_model(name)
+            status: Status = "parked" if self._is_held(lane) else "ready"
+            if name.decode() > after and status in statuses and is_in(lane, wanted):
+                if len(chosen) == MAX_MERGED_LANES:
+                    return chosen, chosen[-1]
+                chosen.append(name.decode())
+        return chosen, None
 
     def counts(self, stuck_after: float) -> Iterator[tuple[Status, LaneNames, int]]:
         """Return status, lane and number of all jobs that have not succeeded."""
@@ -175,8 +211,10 @@ class PartitionSearch:
             yield "parked", place, number["parked"] - late["parked"]
             yield "dead", place, number["dead"]
             yield "cancelled", place, number["cancelled"]
-        for _, job, _ in self._running(()):
-            if job is not None:
+        keys = self._connections.read("running_keys", self._tag, "")
+        for one in self._stored([raw for _, raw in pairs(keys)], "find_running"):
+            if one.is_running:
+                job = one.job()
                 yield self.status(job, 0, stuck_after), job, 1
 
     def _counted(self) -> tuple[dict[bytes, list[int]], dict[str, int], list[tuple[bytes, int]]]:
@@ -198,12 +236,24 @@ class PartitionSearch:
     def succeeded(self, by: Tally, wanted: Filter) -> Counter[str]:
         """Count the succeeded jobs that match a filter by one of their fields."""
         counts: Counter[str] = Counter()
-        if by in ("status", "queue") and wanted.tenant is None and not wanted.task and wanted.dependency is None:
+        is_of_queues = not wanted.tenants and not wanted.tasks and not wanted.dependencies and wanted.group is None
+        if by in ("status", "queue") and is_of_queues:
             for queue, number in self._counted()[1].items():
-                if wanted.queue in ("", queue):
+                if not wanted.queues or queue in wanted.queues:
                     counts["succeeded" if by == "status" else queue] += number
             return counts
-        for _, job, _ in self._succeeded((), wanted):
-            if job is not None and is_in(job, wanted):
-                counts[name_of(by, "succeeded", job)] += 1
+        only = replace(wanted, statuses=frozenset({"succeeded"}))
+        for found in every_match(self, Wanted(filter=only, order="oldest", now=self._now)):
+            counts[name_of(by, "succeeded", found.job)] += 1
         return counts
+
+
+def _position(after: PlaceKey | None, *, newest: bool) -> tuple[int, bytes]:
+    """Return the time and the id after which keys go on."""
+    if after is None:
+        return (MAX_SCORE, b"\xff" * ID_BYTES) if newest else (-1, b"")
+    return after.at, bytes.fromhex(str(after.id))
+
+
+def _set_of(key: str, times: Range) -> _Set:
+    return key, times.since or 0, MAX_SCORE if times.until is None else min(times.until, MAX_SCORE)

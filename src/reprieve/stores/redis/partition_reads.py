@@ -13,6 +13,7 @@ from reprieve.stores import search
 from reprieve.stores.entry_cursor import parse_cursor
 from reprieve.stores.event_record import readable_events
 from reprieve.stores.failure_record import unpack_group
+from reprieve.stores.places import Position, Wanted
 from reprieve.stores.protocol import (
     Entry,
     EntryChanges,
@@ -20,19 +21,20 @@ from reprieve.stores.protocol import (
     Filter,
     LimitState,
     LimitUpdate,
-    Page,
     Session,
     Subject,
     Tally,
 )
 from reprieve.stores.redis import limit_states, replies
 from reprieve.stores.redis.connections import Connections
-from reprieve.stores.redis.find import SHAPES, PartitionSearch
+from reprieve.stores.redis.find import PartitionSearch
 from reprieve.stores.redis.limit_defaults import Defaults
 from reprieve.stores.redis.limit_updates import SUBJECT_LETTERS
 from reprieve.stores.redis.loop_reader import LoopReader
 from reprieve.stores.redis.node import Argument
 from reprieve.stores.redis.records import unpack_event
+from reprieve.stores.search import Look
+from reprieve.stores.tallying import tally
 
 SCAN_COUNT: Final = 1_000
 """Fields of a hash, or lanes, that one call reads."""
@@ -62,18 +64,18 @@ class PartitionReads:
         start = 2 + int.from_bytes(annotation[:2], "big") if annotation else 0
         return bytes(annotation[start + 1 :]) if annotation and len(annotation) > start else None
 
-    async def find(self, wanted: Filter, now: int, cursor: str, limit: int) -> Page:
+    async def look(self, wanted: Wanted, start: Position | None, limit: int) -> Look:
         """Return jobs as they are; in a thread, since unpacking many of them takes time."""
         # A session reads its leases where it claims: the client of threads may still use a server that was deposed.
-        reader = LoopReader(self._connections.current()) if wanted.session else self._connections
+        reader = LoopReader(self._connections.current()) if wanted.filter.session else self._connections
         return await asyncio.to_thread(
-            lambda: search.find(PartitionSearch(reader, self._tag, now), wanted, cursor, limit, SHAPES)
+            lambda: search.look(PartitionSearch(reader, self._tag, wanted.now), wanted, start, limit)
         )
 
     async def tally(self, by: Tally, wanted: Filter, now: int) -> dict[str, int]:
         """Return how many jobs there are, grouped."""
         return await asyncio.to_thread(
-            lambda: search.tally(PartitionSearch(self._connections, self._tag, now), by, wanted)
+            lambda: tally(PartitionSearch(self._connections, self._tag, now), by, wanted, now)
         )
 
     async def events(self, after: int, limit: int, job_id: str) -> tuple[int, list[tuple[int, Event]]]:

@@ -7,15 +7,17 @@ from msgspec.structs import replace
 
 from reprieve.core.events import Event
 from reprieve.core.ids import PARTITIONS, partition_of
-from reprieve.core.job import Job
-from reprieve.core.status import Status
-from reprieve.errors import InvalidCursor
+from reprieve.stores.merged_looks import merge_looks
+from reprieve.stores.places import Position, Wanted
 from reprieve.stores.protocol import Filter, LimitPage, LimitUpdate, Page, Subject, Tally
 from reprieve.stores.redis.bounded_gather import bounded_gather
+from reprieve.stores.redis.find import is_key
 from reprieve.stores.redis.limit_pages import LimitPages
 from reprieve.stores.redis.partition import Partition
 from reprieve.stores.redis.partitions import Partitions
 from reprieve.stores.redis.shared_limits import SharedLimits
+from reprieve.stores.search import Found, Look, page_of
+from reprieve.stores.search_cursor import read_cursor, write_cursor
 
 POSITIONS_PER_MS: Final = 64
 """How positions of events grow with their server's time: see events.lua."""
@@ -33,26 +35,27 @@ class PartitionedReads:
         self._limits = limits
         self._pages = LimitPages(partitions, limits)
 
-    async def find(self, wanted: Filter, now: int, cursor: str, limit: int) -> Page:
-        """Return jobs, one partition after the other; a cursor is the partition's number and its own cursor."""
-        await self._partitions.load_for(wanted.ids or ())
-        if self._partitions.is_one:
-            return await self._partitions[0].reads.find(wanted, now, cursor, limit)
-        if wanted.ids is not None:
-            pages = await self._partitions.spread(
-                wanted.ids, str, lambda partition, ids: _find_by_ids(partition, replace(wanted, ids=tuple(ids)), now)
+    async def find(self, wanted: Wanted, cursor: str, limit: int) -> Page:
+        """Return jobs of all partitions, merged in order; each partition has its own position in the cursor."""
+        only = wanted.filter
+        await self._partitions.load_for(only.ids or ())
+        if only.ids is not None:
+            found = await self._partitions.spread(
+                only.ids, str, lambda partition, ids: _find_by_ids(partition, wanted, tuple(ids))
             )
-            found = [one for one in pages if one is not None]
-            return Page(jobs=tuple(job for job, _ in found), statuses=tuple(status for _, status in found))
-        number, _, rest = cursor.partition(".") if cursor else ("0", "", "")
-        if not number.isdecimal() or not number.isascii() or int(number) >= len(self._partitions):
-            message = f"cursor {cursor[:80]!r} does not belong to this search; begin again without one"
-            raise InvalidCursor(message)
-        page = await self._partitions[int(number)].reads.find(wanted, now, rest, limit)
-        if page.cursor:
-            return replace(page, cursor=f"{number}.{page.cursor}")
-        following = int(number) + 1
-        return replace(page, cursor=f"{following}." if following < len(self._partitions) else "")
+            return page_of(Look([one for one in found if one is not None], None, len(only.ids)), only, "")
+        partitions = self._partitions.all()
+        positions = read_cursor(cursor, only, wanted.order, is_key) if cursor else []
+        # Partitions that were added meanwhile are searched from the start.
+        missing = len(partitions) - len(positions)
+        starts: list[Position | None] = [*positions[: len(partitions)], *[Position(0, None)] * missing]
+        looks = await bounded_gather(
+            partition.reads.look(wanted, start, limit) if start is not None else _nothing()
+            for partition, start in zip(partitions, starts, strict=True)
+        )
+        merged, following = merge_looks(looks, starts, limit, newest=wanted.is_newest)
+        has_more = any(position is not None for position in following)
+        return page_of(merged, only, write_cursor(only, wanted.order, following) if has_more else "")
 
     async def tally(self, by: Tally, wanted: Filter, now: int) -> dict[str, int]:
         """Return how many jobs there are, grouped, in all partitions."""
@@ -94,10 +97,15 @@ class PartitionedReads:
         return await self._limits.defaults()
 
 
-async def _find_by_ids(partition: Partition, wanted: Filter, now: int) -> list[tuple[Job, Status] | None]:
-    page = await partition.reads.find(wanted, now, "", len(wanted.ids or ()))
-    found = {job.id: (job, status) for job, status in zip(page.jobs, page.statuses, strict=True)}
-    return [found.get(job_id) for job_id in wanted.ids or ()]
+async def _find_by_ids(partition: Partition, wanted: Wanted, ids: tuple[str, ...]) -> list[Found | None]:
+    asked = replace(wanted, filter=replace(wanted.filter, ids=ids))
+    looked = await partition.reads.look(asked, None, len(ids))
+    found = {one.job.id: one for one in looked.found}
+    return [found.get(job_id) for job_id in ids]
+
+
+async def _nothing() -> Look:
+    return Look((), None)
 
 
 def _with_partition(found: list[tuple[int, Event]], number: int) -> list[tuple[int, Event]]:

@@ -149,6 +149,11 @@ def unpack_succeeded(raw: bytes, data: bytes, at: int) -> Job:
     return replace(_copy(replace(head.model, state="succeeded", version=2, attempt=1), raw, head), finished_at=at)
 
 
+def entry_of(raw: bytes, version: int) -> bytes:
+    """Return the entry of a job in its lane, as scripts write it."""
+    return raw + (version % 65_536).to_bytes(2, "big")
+
+
 def packed_of(data: bytes) -> bytes:
     """Return the packed record behind the head."""
     return _read_head(data).packed

@@ -52,21 +52,6 @@ class StoredJob(NamedTuple):
         return unpack(self.id, self.record)
 
 
-class FinishedJob(NamedTuple):
-    """A job and when it ended: see find_finished.lua."""
-
-    ended_at: int
-    stored: StoredJob
-
-
-def read_finished(reply: Reply) -> Iterator[FinishedJob]:
-    """Yield jobs that have ended."""
-    width = 1 + len(StoredJob._fields)
-    for start in range(0, len(reply), width):
-        ended_at, *fields = reply[start : start + width]
-        yield FinishedJob(int(ended_at), StoredJob(*fields))
-
-
 class HeldJob(NamedTuple):
     """A job that a dead session holds: see recover.lua."""
 

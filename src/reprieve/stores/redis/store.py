@@ -11,6 +11,7 @@ from reprieve.core.ids import id_to_bytes, make_id, partition_of
 from reprieve.core.job import Job
 from reprieve.rng import bits
 from reprieve.stores.capabilities import FaultPoint
+from reprieve.stores.places import Wanted
 from reprieve.stores.protocol import (
     Annotation,
     ChangeResult,
@@ -24,6 +25,7 @@ from reprieve.stores.protocol import (
     Heartbeat,
     LimitPage,
     LimitUpdate,
+    Order,
     Page,
     Pruned,
     Retention,
@@ -154,9 +156,9 @@ class RedisStore:
         """Forget what has ended long enough ago."""
         return await self._writes.prune(retention)
 
-    async def find(self, wanted: Filter, now: int, cursor: str = "", limit: int = 100) -> Page:
+    async def find(self, wanted: Filter, now: int, cursor: str = "", limit: int = 100, order: Order = "oldest") -> Page:
         """Return jobs as they are."""
-        return await self._reads.find(wanted, now, cursor, limit)
+        return await self._reads.find(Wanted(filter=wanted, order=order, now=now), cursor, limit)
 
     async def tally(self, by: Tally, wanted: Filter, now: int) -> dict[str, int]:
         """Return how many jobs there are, grouped."""

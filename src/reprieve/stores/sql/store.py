@@ -2,11 +2,12 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from reprieve.core.change import Change
 from reprieve.core.events import Event
 from reprieve.stores import search
+from reprieve.stores.places import Place, PlaceKey, Wanted
 from reprieve.stores.protocol import (
     ChangeResult,
     Entry,
@@ -15,16 +16,18 @@ from reprieve.stores.protocol import (
     Filter,
     LimitPage,
     LimitUpdate,
+    Order,
     Page,
     Session,
     Subject,
     Tally,
 )
-from reprieve.stores.search import Search, Shapes
+from reprieve.stores.search_cursor import read_cursor
 from reprieve.stores.sql import entries, failures, find, limits
 from reprieve.stores.sql.limit_states import PageOfNames, limit_states
 from reprieve.stores.sql.sessions import read_sessions
 from reprieve.stores.sql.tx import SqlTx, Statements
+from reprieve.stores.tallying import Counted, tally
 
 MAX_CHANGES_PER_WRITE = 25
 """Changes that one transaction applies; a claim waits for it, on PostgreSQL some 15 ms."""
@@ -37,8 +40,10 @@ Tx = TypeVar("Tx")
 class SqlStore(ABC, Generic[Tx]):
     """Reads jobs, events and limits. A subclass says how it runs a transaction that reads, and what it reads."""
 
-    cursor_shapes: ClassVar[Shapes]
-    """The form of the cursors of `find`."""
+    @staticmethod
+    @abstractmethod
+    def _is_key(place: Place, key: PlaceKey) -> bool:
+        """Return whether a search can go on after a key."""
 
     @abstractmethod
     async def _read(self, work: Callable[[Tx], T]) -> T:
@@ -49,7 +54,7 @@ class SqlStore(ABC, Generic[Tx]):
         """Run work in a transaction."""
 
     @abstractmethod
-    def _search(self, tx: Tx, now: int) -> Search:
+    def _search(self, tx: Tx, now: int) -> Counted:
         """Begin a search."""
 
     @abstractmethod
@@ -75,15 +80,15 @@ class SqlStore(ABC, Generic[Tx]):
             results += await self._apply(changes[start : start + MAX_CHANGES_PER_WRITE], now)
         return results
 
-    async def find(self, wanted: Filter, now: int, cursor: str = "", limit: int = 100) -> Page:
+    async def find(self, wanted: Filter, now: int, cursor: str = "", limit: int = 100, order: Order = "oldest") -> Page:
         """Return a page of jobs."""
-        return await self._read(
-            lambda tx: search.find(self._search(tx, now), wanted, cursor, limit, self.cursor_shapes)
-        )
+        positions = read_cursor(cursor, wanted, order, self._is_key) if cursor else [None]
+        asked = Wanted(filter=wanted, order=order, now=now)
+        return await self._read(lambda tx: search.find(self._search(tx, now), asked, positions[0], limit))
 
     async def tally(self, by: Tally, wanted: Filter, now: int) -> dict[str, int]:
         """Count jobs by one of their fields."""
-        return await self._read(lambda tx: search.tally(self._search(tx, now), by, wanted))
+        return await self._read(lambda tx: tally(self._search(tx, now), by, wanted, now))
 
     async def events(self, after: int = 0, limit: int = 1_000, job_id: str = "") -> list[tuple[int, Event]]:
         """Return events in the order in which they happened."""

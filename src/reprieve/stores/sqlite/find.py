@@ -4,27 +4,26 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from reprieve.core.job import Job
+from reprieve.stores.places import Place, PlaceKey
 from reprieve.stores.record import Lease
-from reprieve.stores.search import Shapes, is_number
-from reprieve.stores.sql.find import MAX_INT, JobRow, SqlSearch
+from reprieve.stores.search import is_number
+from reprieve.stores.sql.find import JobRow, SqlSearch
 from reprieve.stores.sql.lanes import LaneRef
+from reprieve.stores.sql.place_steps import MAX_INT, After, KeyRow, Stream
 from reprieve.stores.sqlite.annotations import cancel_requests
 from reprieve.stores.sqlite.finished import finished_jobs
 from reprieve.stores.sqlite.lane_cache import LaneCache
 from reprieve.stores.sqlite.leases import packed_row, unpack_lease
+from reprieve.stores.sqlite.merge import merged
 from reprieve.stores.sqlite.rows import Row, may_have_part, row_id, unpack
 from reprieve.stores.sqlite.statements import statements
 from reprieve.stores.sqlite.tx import SqliteTx
 
-CURSOR_SHAPES: Shapes = {
-    "living": [is_number],
-    "running": [is_number],
-    "ended": [is_number] * 4,
-    "succeeded": [is_number] * 2,
-}
+
+def is_key(place: Place, key: PlaceKey) -> bool:  # noqa: ARG001 - the keys of all places are numbers
+    """Return whether a search can go on after a key."""
+    return all(map(is_number, key))
 
 
 def read_held(tx: sqlite3.Connection) -> tuple[frozenset[int], frozenset[int]]:
@@ -38,7 +37,7 @@ class Search(SqlSearch[int]):
     """One search of the file."""
 
     ids = (-1, MAX_INT)
-    queues = (-1, MAX_INT)
+    first_lane = 0
 
     def __init__(self, tx: sqlite3.Connection, lanes: LaneCache, now: int) -> None:
         """Read the limiters that are held."""
@@ -68,7 +67,7 @@ class Search(SqlSearch[int]):
 
     def _job(self, row: JobRow[int], lease: Lease | None) -> Job:
         facts = Row(row.id, row.state, row.version, row.wait, row.due)
-        return unpack(facts, row.record or b"", self._lanes[row.lane], lease)
+        return unpack(facts, row.record, self._lanes[row.lane], lease)
 
     def _succeeded_job(self, job_id: str) -> Job | None:
         return next((job for job in finished_jobs(self._connection, row_id(job_id)) if job.id == job_id), None)
@@ -79,12 +78,26 @@ class Search(SqlSearch[int]):
     def _load_lanes(self, lanes: Iterator[int]) -> None:
         self._lanes.load(self._connection, lanes)
 
-    def _queue_id(self, queue: str) -> int:
-        row = self._connection.execute(statements("lanes")["queue"], (queue,)).fetchone()
-        return row[0] if row else -1
+    def _queue_ids(self, names: Sequence[str]) -> list[int]:
+        if not names:
+            return [queue for (queue,) in self._tx.all(self._sql["all_queues"])]
+        found = (self._connection.execute(statements("lanes")["queue"], (name,)).fetchone() for name in names)
+        return [row[0] for row in found if row is not None]
 
-    def _may_match(self, row: JobRow[int], parts: Sequence[str]) -> bool:
-        return may_have_part(row.id, parts)
+    def _lanes_by(self, field: str, name: str, after: int, most: int) -> Iterable[Sequence[Any]]:
+        statement = self._sql[f"lanes_by_{field}" if field else "lanes"]
+        return self._tx.all(statement, {"name": name, "after": after, "most": most})
 
-    def _list_of(self, lanes: Sequence[int]) -> str:
-        return msgspec.json.encode(lanes).decode()
+    def _may_have_part(self, job: int, parts: Sequence[str]) -> bool:
+        return may_have_part(job, parts)
+
+    def _keys(
+        self, name: str, streams: Sequence[Stream], after: After[int], most: int, *, newest: bool
+    ) -> list[KeyRow[int]]:
+        statement = self._directed(name, newest=newest)
+
+        def fetch(stream: Stream, start: After[int], count: int) -> list[KeyRow[int]]:
+            parameters = {**stream, "at": start.at, "id": start.id, "most": count}
+            return [KeyRow(*row) for row in self._tx.all(statement, parameters)]
+
+        return merged(fetch, streams, after, most, newest=newest)

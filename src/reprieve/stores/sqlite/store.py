@@ -35,7 +35,7 @@ from reprieve.stores.sqlite.callers import joined
 from reprieve.stores.sqlite.claim import claim
 from reprieve.stores.sqlite.connections import Connections
 from reprieve.stores.sqlite.file import Durability, compatibility_of, migrations, prepare, take_node_number
-from reprieve.stores.sqlite.find import CURSOR_SHAPES, Search
+from reprieve.stores.sqlite.find import Search, is_key
 from reprieve.stores.sqlite.lane_cache import LaneCache
 from reprieve.stores.sqlite.rows import Ids, is_row_id, row_id
 from reprieve.stores.sqlite.statements import statements
@@ -52,7 +52,7 @@ class SqliteStore(SqlStore[sqlite3.Connection]):
 
     enqueue_rules = EnqueueRules(is_id=is_row_id)
     """Row ids count the time from 2020 on, in 41 bits."""
-    cursor_shapes = CURSOR_SHAPES
+    _is_key = staticmethod(is_key)
 
     def __init__(
         self,

@@ -240,7 +240,7 @@ async def check_names_may_be_long_and_in_any_script(store: Store) -> None:
     await enqueue(store, *jobs)
     for job in jobs:
         expect_job(await get(store, job), job)
-    found = await find_all(store, Filter(tenant=jobs[1].tenant))
+    found = await find_all(store, Filter(tenants=(jobs[1].tenant,)))
     expect_equal([job.id for job in found], [jobs[1].id], "jobs of a tenant in many scripts")
 
 

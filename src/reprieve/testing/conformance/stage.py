@@ -11,7 +11,7 @@ from reprieve.core.change import Change, Request
 from reprieve.core.headers import Headers
 from reprieve.core.job import CancelRequest, Cause, Death, Job
 from reprieve.core.move import Cancel, Dead, Move, Park, Retry, Snooze, Succeed
-from reprieve.stores.protocol import ChangeResult, Claim, Claimed, Filter, Heartbeat, LimitUpdate, Store
+from reprieve.stores.protocol import ChangeResult, Claim, Claimed, Filter, Heartbeat, LimitUpdate, Order, Store
 from reprieve.testing.conformance.expect import expect_equal
 
 START = 1_700_000_000_000
@@ -153,12 +153,14 @@ async def get(store: Store, job: Job, at: int = START) -> Job | None:
     return page.jobs[0] if page.jobs else None
 
 
-async def find_all(store: Store, wanted: Filter, at: int = START, limit: int = 100) -> list[Job]:
+async def find_all(
+    store: Store, wanted: Filter, at: int = START, limit: int = 100, order: Order = "oldest"
+) -> list[Job]:
     """Return the jobs of all pages of a search."""
     found: list[Job] = []
     cursor = ""
     for _ in range(1_000):
-        page = await store.find(wanted, at, cursor, limit)
+        page = await store.find(wanted, at, cursor, limit, order)
         found.extend(page.jobs)
         cursor = page.cursor
         if not cursor:

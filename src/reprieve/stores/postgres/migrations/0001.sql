@@ -39,6 +39,7 @@ create table limiter (
 ) with (fillfactor = 50);
 create index limiter_unused on limiter (kept_until) where lanes = 0 and own = 0 and subject <> 'queue';
 create index limiter_name on limiter (subject, name, dependency);
+create index limiter_held on limiter (id) where permits = 0;
 create index limiter_reopens on limiter (reopens_at) where reopens_at is not null;
 
 create table limit_default (                         -- written to the rows of names when it changes, and to new ones
@@ -119,10 +120,10 @@ create table lane (                                  -- the waiting jobs of one 
 ) with (fillfactor = 50);
 create index lane_expires on lane (expires_at) where expires_at is not null;
 create index lane_open on lane (tenant, priority, served) where is_open;
-create index lane_queue on lane (queue);
-create index lane_tenant on lane (tenant);
-create index lane_task on lane (task_limiter);
-create index lane_dependency on lane (dependency_limiter) where dependency_limiter <> 0;
+create index lane_queue on lane (queue, id);
+create index lane_tenant on lane (tenant, id);
+create index lane_task on lane (task_limiter, id);
+create index lane_dependency on lane (dependency_limiter, id) where dependency_limiter <> 0;
 create index lane_group on lane (group_limiter) where group_limiter <> 0;
 create index lane_pair on lane (pair_limiter) where pair_limiter <> 0;
 create index lane_blocked on lane (blocked_by, tenant) where blocked_by <> 0;

@@ -1,41 +1,59 @@
--- name: jobs
-select id, state, version, waiting_for, due_at, lane,
-       case when %(lanes)s::int8[] is null or lane = any (%(lanes)s::int8[]) then record end as record
-from job where id > %(after)s::uuid order by id limit %(most)s;
+-- Statements with {beyond} and {direction} read an index forwards or backwards. Those that take arrays read a range for each
+-- of their elements and merge the first rows.
 
--- name: jobs_newest
-select id, state, version, waiting_for, due_at, lane,
-       case when %(lanes)s::int8[] is null or lane = any (%(lanes)s::int8[]) then record end as record
-from job where id < %(after)s::uuid order by id desc limit %(most)s;
+-- name: ready
+-- A fresh job that was committed after jobs with a larger id were taken is not after the watermark of its lane: `uncounted` is
+-- the lowest id that may be such a one.
+select k.at, k.id::text, v.lane
+from unnest(%(lane)s::int8[], %(uncounted)s::uuid[]) as v (lane, uncounted)
+left join lane as l on l.id = v.lane
+cross join lateral (
+    select * from (
+        (select r.ready_at as at, r.id from ready as r
+         where r.lane = v.lane and (r.ready_at, r.id) {beyond} (%(at)s, %(id)s::uuid)
+         order by r.ready_at {direction}, r.id {direction} limit %(most)s)
+        union all
+        (select ready_at(null, j.id), j.id from job as j
+         where j.state = 3 and j.lane = v.lane and j.id {beyond} %(fresh_id)s::uuid
+           and j.id >= least(l.fresh_watermark, v.uncounted)
+           and (j.id > l.fresh_watermark or uuid_send(j.id) not in (select leased_ids()))
+         order by j.id {direction} limit %(most)s)
+    ) as both_kinds order by both_kinds.at {direction}, both_kinds.id {direction} limit %(most)s
+) as k order by k.at {direction}, k.id {direction};
+
+-- name: delayed
+select k.due_at, k.id::text, k.lane
+from unnest(%(queue)s::int8[], %(wait)s::int8[], %(since)s::int8[], %(until)s::int8[]) as v (queue, wait, since, until)
+cross join lateral (
+    select d.due_at, d.id, d.lane from delayed as d
+    where d.queue = v.queue and d.waiting_for = v.wait and (d.due_at, d.id) {beyond} (%(at)s, %(id)s::uuid)
+      and d.due_at >= v.since and d.due_at < v.until
+    order by d.due_at {direction}, d.id {direction} limit %(most)s
+) as k order by k.due_at {direction}, k.id {direction} limit %(most)s;
 
 -- name: ended
-select queue, state, ended_at, id from ended
-where (queue, state, ended_at, id) > (%(queue)s, %(state)s, %(at)s, %(id)s::uuid)
-  and (%(wanted)s::int8 is null or queue = %(wanted)s::int8) and (%(death)s = '' or death = %(death)s)
-  and (not %(is_dead)s or state = 1) and (not %(is_cancelled)s or state = 2) and (%(code)s = '' or code = %(code)s)
-  and (%(fingerprint)s = '' or fingerprint = %(fingerprint)s)
-order by queue, state, ended_at, id limit 100;
-
--- name: ended_newest
-select queue, state, ended_at, id from ended
-where (queue, state, ended_at, id) < (%(queue)s, %(state)s, %(at)s, %(id)s::uuid)
-  and (%(wanted)s::int8 is null or queue = %(wanted)s::int8) and (%(death)s = '' or death = %(death)s)
-  and (not %(is_dead)s or state = 1) and (not %(is_cancelled)s or state = 2) and (%(code)s = '' or code = %(code)s)
-  and (%(fingerprint)s = '' or fingerprint = %(fingerprint)s)
-order by queue desc, state desc, ended_at desc, id desc limit 100;
+select k.ended_at, k.id::text, k.lane
+from unnest(%(queue)s::int8[], %(state)s::int8[], %(since)s::int8[], %(until)s::int8[]) as v (queue, state, since, until)
+cross join lateral (
+    select e.ended_at, e.id, e.lane from ended as e
+    where e.queue = v.queue and e.state = v.state and (e.ended_at, e.id) {beyond} (%(at)s, %(id)s::uuid)
+      and e.ended_at >= v.since and e.ended_at < v.until
+    order by e.ended_at {direction}, e.id {direction} limit %(most)s
+) as k order by k.ended_at {direction}, k.id {direction} limit %(most)s;
 
 -- name: end_of
 -- The index has no order by id alone: only asked for a job whose record cannot be read.
 select ended_at, death from ended where queue = %(queue)s and state = %(state)s and id = %(id)s::uuid;
 
 -- name: finished
-select seq, jobs from finished where seq >= %(seq)s and kept > 0 order by seq limit 1;
+select seq, finished_at, jobs from finished where seq {beyond}= %(seq)s and kept > 0 order by seq {direction} limit 1;
 
--- name: finished_before
-select seq from finished where finished_at < %(since)s order by seq desc limit 1;
+-- name: finished_of_queue
+select seq, finished_at, jobs from finished
+where queue = %(queue)s and seq {beyond}= %(seq)s and kept > 0 order by seq {direction} limit 1;
 
--- name: finished_newest
-select seq, jobs from finished where seq <= %(seq)s and kept > 0 order by seq desc limit 1;
+-- name: finished_at
+select seq, finished_at from finished where seq {beyond}= %(seq)s and kept > 0 order by seq {direction} limit 1;
 
 -- name: leases
 select s.name, l.leased_at, l.jobs from lease as l join session as s on s.id = l.session;
@@ -51,15 +69,31 @@ where exists (select 1 from unnest(%(ids)s::uuid[]) as v (id) where position(uui
 -- name: held
 select id from limiter where permits = 0;
 
+-- name: all_queues
+select id from queue union select hash_id('queue', u.queue) from (select queue from uncounted_enqueue limit 5000) as u;
+
 -- name: lanes
-with lanes as (
-    select id, queue_name, tenant_name, task, dependency from lane
-    union
-    select lane, queue, tenant, task, dependency from uncounted_enqueue
-)
-select id from lanes
-where (%(queue)s = '' or queue_name = %(queue)s) and (%(tenant)s::text is null or tenant_name = %(tenant)s::text)
-  and (%(task)s = '' or task = %(task)s) and (%(dependency)s::text is null or dependency = %(dependency)s::text);
+select id, ready > 0 from lane where id > %(after)s order by id limit %(most)s;
+
+-- name: lanes_by_queue
+select id, ready > 0 from lane where queue = hash_id('queue', %(name)s) and id > %(after)s order by id limit %(most)s;
+
+-- name: lanes_by_tenant
+select l.id, l.ready > 0 from queue as q join lane as l on l.tenant = hash_id('tenant', q.name, %(name)s)
+where l.id > %(after)s order by l.id limit %(most)s;
+
+-- name: lanes_by_task
+select id, ready > 0 from lane
+where task_limiter = hash_id('limiter', 'task', %(name)s) and id > %(after)s order by id limit %(most)s;
+
+-- name: lanes_by_dependency
+select id, ready > 0 from lane
+where dependency_limiter = hash_id('limiter', 'dependency', %(name)s) and dependency_limiter <> 0 and id > %(after)s
+order by id limit %(most)s;
+
+-- name: uncounted_lanes
+-- Of so many rows that no claim has counted: without any worker there may be a row for each enqueue.
+select lane, min(lowest_id::text collate "C") from (select lane, lowest_id from uncounted_enqueue limit 5000) as u group by lane;
 
 -- name: counts
 select id, sum(ready)::int8, sum(scheduled)::int8, sum(retrying)::int8, sum(parked)::int8, sum(dead)::int8,
@@ -78,8 +112,7 @@ join delayed as d on d.queue = q.id and d.waiting_for = waits.waiting_for and d.
 group by d.lane, d.waiting_for;
 
 -- name: finished_counts
-select q.name, sum(f.kept)::int8 from finished as f join queue as q on q.id = f.queue
-where f.kept > 0 and (%(queue)s = '' or q.name = %(queue)s) group by q.name;
+select q.name, sum(f.kept)::int8 from finished as f join queue as q on q.id = f.queue where f.kept > 0 group by q.name;
 
 -- name: all_finished
 select jobs from finished where kept > 0;

@@ -36,6 +36,7 @@ create table reprieve_limiter (
     unique (subject, name, dependency)
 ) strict;
 create index reprieve_limiter_unused on reprieve_limiter (kept_until) where lanes = 0 and own = 0 and subject <> 'queue';
+create index reprieve_limiter_held on reprieve_limiter (id) where permits = 0;
 create index reprieve_limiter_reopens on reprieve_limiter (reopens_at) where reopens_at is not null;
 
 create table reprieve_limit_default (         -- written to the rows of names when it changes, and to new ones

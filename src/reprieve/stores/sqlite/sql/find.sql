@@ -1,44 +1,36 @@
--- name: jobs
-select id, state, version, wait, due, lane,
-       case when :lanes is null or lane in (select value from json_each(:lanes)) then record end
-from reprieve_job as job where id > :after order by id limit :most;
-
--- name: jobs_newest
-select id, state, version, wait, due, lane,
-       case when :lanes is null or lane in (select value from json_each(:lanes)) then record end
-from reprieve_job as job where id < :after order by id desc limit :most;
-
 -- name: job
 select id, state, version, wait, due, lane, record from reprieve_job as job where id = :id;
 
--- name: ended
-select queue, state, at, id from reprieve_ended as ended
-where (queue, state, at, id) > (:queue, :state, :at, :id)
-  and (:wanted is null or queue = :wanted) and (:death = '' or death = :death)
-  and (not :is_dead or state = 1) and (not :is_cancelled or state = 2) and (:code = '' or code = :code)
-  and (:fingerprint = '' or fingerprint = :fingerprint)
-order by queue, state, at, id limit 100;
+-- Statements with {beyond} and {direction} read an index forwards or backwards.
 
--- name: ended_newest
-select queue, state, at, id from reprieve_ended as ended
-where (queue, state, at, id) < (:queue, :state, :at, :id)
-  and (:wanted is null or queue = :wanted) and (:death = '' or death = :death)
-  and (not :is_dead or state = 1) and (not :is_cancelled or state = 2) and (:code = '' or code = :code)
-  and (:fingerprint = '' or fingerprint = :fingerprint)
-order by queue desc, state desc, at desc, id desc limit 100;
+-- name: ready
+select at, id, lane from reprieve_ready as ready
+where lane = :lane and (at, id) {beyond} (:at, :id) order by at {direction}, id {direction} limit :most;
+
+-- name: delayed
+select due, id, lane from reprieve_delayed as delayed
+where queue = :queue and wait = :wait and (due, id) {beyond} (:at, :id) and due >= :since and due < :until
+order by due {direction}, id {direction} limit :most;
+
+-- name: ended
+select at, id, lane from reprieve_ended as ended
+where queue = :queue and state = :state and (at, id) {beyond} (:at, :id) and at >= :since and at < :until
+order by at {direction}, id {direction} limit :most;
 
 -- name: end_of
 -- The index has no order by id alone: only asked for a job whose record cannot be read.
 select at, death from reprieve_ended as ended where queue = :queue and state = :state and id = :id;
 
 -- name: finished
-select seq, jobs from reprieve_finished as finished where seq >= :seq order by seq limit 1;
+select seq, at, jobs from reprieve_finished as finished
+where seq {beyond}= :seq order by seq {direction} limit 1;
 
--- name: finished_before
-select seq from reprieve_finished as finished where at < :since order by seq desc limit 1;
+-- name: finished_of_queue
+select seq, at, jobs from reprieve_finished as finished
+where queue = :queue and seq {beyond}= :seq order by seq {direction} limit 1;
 
--- name: finished_newest
-select seq, jobs from reprieve_finished as finished where seq <= :seq order by seq desc limit 1;
+-- name: finished_at
+select seq, at from reprieve_finished as finished where seq {beyond}= :seq order by seq {direction} limit 1;
 
 -- name: leases
 select session.name, lease.at, lease.jobs
@@ -55,17 +47,40 @@ select session.name, lease.at, lease.jobs
 from reprieve_lease as lease join reprieve_session as session on session.id = lease.id >> 32
 where instr(lease.jobs, :packed);
 
+-- name: all_queues
+select id from reprieve_queue as queue;
+
 -- name: lanes
-select lane.id from reprieve_lane as lane join reprieve_queue as queue on queue.id = lane.queue join reprieve_tenant as tenant on tenant.id = lane.tenant
-where (:queue = '' or queue.name = :queue) and (:tenant is null or tenant.name = :tenant)
-  and (:task = '' or lane.task = :task) and (:dependency is null or lane.dependency = :dependency);
+select id, ready > 0 from reprieve_lane as lane where id > :after order by id limit :most;
+
+-- name: lanes_by_queue
+select id, ready > 0 from reprieve_lane as lane
+where queue = (select id from reprieve_queue where name = :name) and id > :after order by id limit :most;
+
+-- name: lanes_by_tenant
+select lane.id, lane.ready > 0
+from reprieve_queue as queue
+cross join reprieve_tenant as tenant on tenant.queue = queue.id and tenant.name = :name
+cross join reprieve_lane as lane on lane.tenant = tenant.id
+where lane.id > :after order by lane.id limit :most;
+
+-- name: lanes_by_task
+select id, ready > 0 from reprieve_lane as lane
+where task_limiter = (select id from reprieve_limiter where subject = 'task' and name = :name and dependency = '') and id > :after
+order by id limit :most;
+
+-- name: lanes_by_dependency
+select id, ready > 0 from reprieve_lane as lane
+where dependency_limiter = (select id from reprieve_limiter where subject = 'dependency' and name = :name and dependency = '')
+  and dependency_limiter <> 0 and id > :after
+order by id limit :most;
 
 -- name: held
 select id from reprieve_limiter as limiter where permits = 0;
 
 -- name: lanes_of_held_pairs
-select lane.id from reprieve_limiter as limiter join reprieve_tenant as tenant on tenant.name = limiter.name
-join reprieve_lane as lane on lane.tenant = tenant.id and lane.pair_limiter = limiter.id
+select lane.id from reprieve_limiter as limiter
+cross join reprieve_lane as lane on lane.pair_limiter = limiter.id and lane.pair_limiter <> 0
 where limiter.subject = 'tenant_dependency' and limiter.permits = 0;
 
 -- name: counts
@@ -81,8 +96,7 @@ group by delayed.lane, delayed.wait;
 
 -- name: finished_counts
 select queue.name, sum(finished.count)
-from reprieve_finished as finished join reprieve_queue as queue on queue.id = finished.queue
-where :queue = '' or queue.name = :queue group by queue.name;
+from reprieve_finished as finished join reprieve_queue as queue on queue.id = finished.queue group by queue.name;
 
 -- name: all_finished
 select jobs from reprieve_finished as finished;

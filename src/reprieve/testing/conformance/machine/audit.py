@@ -113,7 +113,7 @@ class Audit:
         if self._is_clear():
             exact = Counter(self._status(job) for job in model.jobs.values())
             expect_equal({name: count for name, count in found.items() if count}, dict(exact), "the exact tally")
-        by_tenant = await self._store.tally("tenant", Filter(queue="q"), model.now)
+        by_tenant = await self._store.tally("tenant", Filter(queues=("q",)), model.now)
         tenants = Counter(job.tenant for job in model.jobs.values() if job.queue == "q")
         expect_equal({name: count for name, count in by_tenant.items() if count}, dict(tenants), "the tally by tenant")
 
