@@ -4,6 +4,7 @@ import sys
 
 from benchmarks import cluster, core, fingerprint, store
 from benchmarks.flow import command as flow
+from benchmarks.queries import command as queries
 
 match sys.argv[1:]:
     case []:
@@ -13,7 +14,10 @@ match sys.argv[1:]:
         cluster.main()
         for home in ("sqlite", "postgres", "redis"):
             flow.main(["--store", home])
+        queries.main([])
     case ["flow", *arguments]:
         flow.main(arguments)
+    case ["queries", *arguments]:
+        queries.main(arguments)
     case _:
-        sys.exit("usage: python -m benchmarks [flow [options]]; the others are python -m benchmarks.core and so on")
+        sys.exit("usage: python -m benchmarks [flow|queries [options]]; others: python -m benchmarks.core and so on")

@@ -42,6 +42,11 @@ class Worker:
         self._is_supervised = is_supervised
         self._folder = folder
 
+    @property
+    def pid(self) -> int:
+        """The number of its first process."""
+        return self._processes[0].pid
+
     def wait_for(self, count: int, at_most: float = START) -> None:
         """Wait until so many attempts have run."""
         if not self._look(lambda: counted(self._folder) >= count, at_most):
