@@ -44,6 +44,7 @@ def test_every_number_is_that_of_the_code() -> None:
         ("at least 1 day from the enqueue", seconds("1d") == KEY_RETENTION_SECONDS),
         ("30 days after the last such failure", RETENTION.failures_for == seconds("30d")),
         ("2,000 at the most", RETENTION.failures == 2_000),
+        ("| 400 days |", RETENTION.audit_for == seconds("400d")),
         ("10 minutes at least on PostgreSQL", postgres.REPEATABLE_MS == 600_000),
         ("at most 1,000 entries", lua_number("prune", r"MAX_ENTRIES = (\d+)") == 1_000),
         ("2,000 rows of each kind", sqlite.MAX_ROWS == postgres.MAX_ROWS == 2_000),

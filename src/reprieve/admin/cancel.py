@@ -27,7 +27,14 @@ async def cancel(store: Store, clock: Clock, job_id: str, request: Request) -> C
             raise InvalidState(message)
         if job.state == "running":
             cancel_request = CancelRequest(by=request.by, reason=request.reason)
-            (is_asked,) = await store.annotate([Annotation(job_id=job.id, now=now, cancel=cancel_request)])
+            annotation = Annotation(
+                job_id=job.id,
+                now=now,
+                cancel=cancel_request,
+                request_id=request.request_id,
+                operation=request.operation,
+            )
+            (is_asked,) = await store.annotate([annotation])
             if is_asked:
                 return "stopping"
             continue

@@ -5,10 +5,11 @@ Workers, recovery, people and expiry all make their changes here; the store appl
 
 from msgspec.structs import force_setattr, replace
 
+from reprieve.core.audit import Audit, AuditEntry, facts_of_job
 from reprieve.core.decide import Decision
 from reprieve.core.duration import milliseconds, seconds, spell
 from reprieve.core.events import Event
-from reprieve.core.job import CancelRequest, Cause, Job, Signed
+from reprieve.core.job import CancelRequest, Cause, Job
 from reprieve.core.move import Cancel, Dead, ManualRetry, Move, Park, Retry, Revive, Start, evolve
 from reprieve.core.record import Record
 from reprieve.core.status import Status, status_of
@@ -30,9 +31,11 @@ class Change(Record):
     result: bytes | None = None
     """What the task returned, if it is to be kept, for `result_ttl` seconds."""
     result_ttl: float = 0.0
+    audit: AuditEntry | None = None
+    """The audit entry that is stored in the same write; a move by a person has one, any other has none."""
 
 
-class Request(Signed):
+class Request(Audit):
     """What a person asks for, with their name and reason."""
 
     force: bool = False
@@ -40,16 +43,13 @@ class Request(Signed):
 
     def __post_init__(self) -> None:
         """Refuse a request without a name or a reason: both go to the audit trail."""
-        Signed.__post_init__(self)
+        Audit.__post_init__(self)
         flag(self.force, "force", ValidationError)
         force_setattr(self, "delay", seconds(self.delay, "delay"))
-        if not self.by or not self.reason:
-            message = "a request needs a name (by) and a reason; both are kept in the audit trail"
-            raise ValidationError(message)
 
 
-def make(job: Job, move: Move, now: int) -> Change:
-    """Return the change that carries out a move."""
+def make(job: Job, move: Move, now: int, request: Request | None = None) -> Change:
+    """Return the change that carries out a move; of a person's move the request says what it is part of."""
     after = evolve(job, move, now)
     event = Event(
         job_id=job.id,
@@ -63,7 +63,48 @@ def make(job: Job, move: Move, now: int) -> Change:
         tenant=job.tenant,
         task=job.task,
     )
-    return Change(job=after, version=job.version, event=event, session=job.session)
+    audit = _audit_entry(job, after, move, now, request)
+    return Change(job=after, version=job.version, event=event, session=job.session, audit=audit)
+
+
+def is_by_person(move: Move, session: str) -> bool:
+    """Whether a person made this move, so that it has an audit entry.
+
+    A cancel that ends an attempt follows a cancel request, which has the entry.
+    """
+    return isinstance(move, ManualRetry) or (isinstance(move, Cancel) and bool(move.by) and not session)
+
+
+def is_audited(made: Change) -> bool:
+    """Whether a change has the audit entry that its move asks for: that of the same act, or none."""
+    move, audit, job = made.event.move, made.audit, made.job
+    if not isinstance(move, ManualRetry | Cancel) or not is_by_person(move, made.session):
+        return audit is None
+    return (
+        audit is not None
+        and bool(audit.actor and audit.reason)
+        and (audit.at, audit.actor, audit.reason) == (made.event.at, move.by, move.reason)
+        and (audit.kind, audit.name, audit.tenant, audit.queue) == ("job", job.id, job.tenant, job.queue)
+    )
+
+
+def _audit_entry(before: Job, after: Job, move: Move, now: int, request: Request | None) -> AuditEntry | None:
+    if not isinstance(move, ManualRetry | Cancel) or not is_by_person(move, before.session):
+        return None
+    return AuditEntry(
+        at=now,
+        actor=move.by,
+        action="retry" if isinstance(move, ManualRetry) else "cancel",
+        kind="job",
+        name=after.id,
+        tenant=after.tenant,
+        queue=after.queue,
+        reason=move.reason,
+        before=facts_of_job(before),
+        after=facts_of_job(after),
+        request_id=request.request_id if request else "",
+        operation=request.operation if request else "",
+    )
 
 
 def _told(move: Move) -> Move:
@@ -103,7 +144,8 @@ def retry(job: Job, request: Request, now: int, stuck_after: float, *, held: boo
         raise MaxRetriesExceeded(message)
     granted = 0 if job.limit is None else max(0, job.charged + 1 - job.limit)
     due_at = now + milliseconds(request.delay)
-    return make(job, ManualRetry(by=request.by, reason=request.reason, due_at=due_at, granted=granted), now)
+    move = ManualRetry(by=request.by, reason=request.reason, due_at=due_at, granted=granted)
+    return make(job, move, now, request)
 
 
 def cancel(job: Job, request: Request, now: int) -> Change:
@@ -111,7 +153,7 @@ def cancel(job: Job, request: Request, now: int) -> Change:
     if job.state == "running":
         message = f"job {job.id} is running (leased to {job.session}); send a cancel request, which ends the attempt"
         raise ConcurrentModification(message)
-    return make(job, Cancel(by=request.by, reason=request.reason), now)
+    return make(job, Cancel(by=request.by, reason=request.reason), now, request)
 
 
 def give_up(made: Change, request: CancelRequest) -> Change | None:
@@ -122,7 +164,8 @@ def give_up(made: Change, request: CancelRequest) -> Change | None:
     """
     if made.job.state != "waiting" or isinstance(made.event.move, ManualRetry):
         return None
-    return make(made.job, Cancel(by=request.by, reason=request.reason), made.event.at)
+    cancel = make(made.job, Cancel(by=request.by, reason=request.reason), made.event.at)
+    return replace(cancel, audit=None)  # the request has the entry
 
 
 def revive(job: Job, now: int) -> Change:

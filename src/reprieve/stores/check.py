@@ -13,7 +13,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from reprieve.core import values
-from reprieve.core.change import Change
+from reprieve.core.change import Change, is_audited
 from reprieve.core.duration import MAX_DURATION_SECONDS
 from reprieve.core.fairness.settings import MAX_WEIGHT, MIN_WEIGHT
 from reprieve.core.headers import check_headers
@@ -156,6 +156,11 @@ def check_change(change: Change, largest_payload: int) -> Change:
     is_in_time = 0 <= job.due_at <= MAX_AT and 0 <= (job.finished_at or 0) <= MAX_AT and 0 <= at <= MAX_AT
     if not is_in_time or not 0 <= job.version <= values.MAX_WHOLE:
         message = f"job {job.id} has a time or a version that no store can hold: {job.due_at}, {at}, {job.version}"
+        raise ValidationError(message)
+    if not is_audited(stored):
+        message = (
+            f"a change of job {job.id} by a person needs its audit entry, with a name and a reason; no other has one"
+        )
         raise ValidationError(message)
     if cause is not None and ("\0" in cause.reason or "\0" in cause.code or "\0" in cause.fingerprint):
         message = f"the cause of job {job.id} must not contain NUL, got {values.shown(cause)}"

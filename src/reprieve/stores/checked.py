@@ -45,12 +45,15 @@ from reprieve.stores.check import (
     check_subject,
     is_plain_success,
 )
+from reprieve.stores.check_audit import check_audit_filter, check_audit_retention, check_cancel_request
 from reprieve.stores.check_filter import check_filter
 from reprieve.stores.coalesce import Coalescer
 from reprieve.stores.forwarding import ForwardingStore
 from reprieve.stores.protocol import (
     MAX_PAYLOAD_BYTES,
     Annotation,
+    AuditFilter,
+    AuditPage,
     ChangeResult,
     Claim,
     Claimed,
@@ -62,6 +65,8 @@ from reprieve.stores.protocol import (
     LimitUpdate,
     Order,
     Page,
+    Pruned,
+    Retention,
     Store,
     Subject,
     Tally,
@@ -145,7 +150,7 @@ class CheckedStore(ForwardingStore):
         for annotation in annotations:
             parse_id(annotation.job_id)
             check_size(annotation.progress or b"", "progress", self._largest_payload)
-        return await super().annotate(annotations)
+        return await super().annotate([check_cancel_request(annotation) for annotation in annotations])
 
     async def progress(self, job_id: str) -> bytes | None:
         """Return the progress of a running job."""
@@ -207,6 +212,14 @@ class CheckedStore(ForwardingStore):
     async def result(self, job_id: str) -> bytes | None:
         """Return the result of a succeeded job."""
         return await super().result(parse_id(job_id))
+
+    async def audit_log(self, wanted: AuditFilter, cursor: str = "", limit: int = 100) -> AuditPage:
+        """Return a page of the audit log."""
+        return await super().audit_log(check_audit_filter(wanted, limit), plain(cursor), limit)
+
+    async def prune(self, retention: Retention) -> Pruned:
+        """Delete what ended long enough ago."""
+        return await super().prune(check_audit_retention(retention))
 
     async def wait(self, queues: Sequence[str], at_most: float, session: str = "") -> bool:
         """Wait until notified. It is not a call under way: closing the store inside ends it."""

@@ -10,6 +10,8 @@ from reprieve.core.events import Event
 from reprieve.core.job import Job
 from reprieve.stores.protocol import (
     Annotation,
+    AuditFilter,
+    AuditPage,
     ChangeResult,
     Claim,
     Claimed,
@@ -107,6 +109,11 @@ class ForwardingStore(ABC):
         """Return the groups of failures with these fingerprints."""
         with self._call("failure_groups"):
             return await self.inner.failure_groups(fingerprints)
+
+    async def audit_log(self, wanted: AuditFilter, cursor: str = "", limit: int = 100) -> AuditPage:
+        """Return a page of the audit log."""
+        with self._call("audit_log"):
+            return await self.inner.audit_log(wanted, cursor, limit)
 
     async def update_limits(self, updates: Sequence[LimitUpdate], now: int) -> None:
         """Change limits, rates, weights and pauses."""

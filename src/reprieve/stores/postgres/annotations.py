@@ -6,8 +6,9 @@ from reprieve.core.job import CancelRequest
 from reprieve.stores.postgres.claim_lock import ClaimLock
 from reprieve.stores.postgres.pool import Tx
 from reprieve.stores.postgres.statements import statements
-from reprieve.stores.protocol import Annotation
+from reprieve.stores.protocol import Annotation, cancel_requested
 from reprieve.stores.record import pack_cancel_request, unpack_cancel_request
+from reprieve.stores.sql.audit import record_audit
 
 
 def cancels(tx: Tx) -> dict[str, CancelRequest]:
@@ -29,7 +30,12 @@ def annotate(tx: Tx, lock: ClaimLock, requests: Sequence[Annotation]) -> list[bo
     for request, result in zip(requests, held, strict=True):
         (is_running,) = result.one() or (False,)
         if is_running:
-            cancel = None if request.cancel is None else pack_cancel_request(request.cancel)
+            cancel = None
+            if request.cancel is not None:
+                cancel = pack_cancel_request(request.cancel)
+                for queue, tenant in tx.all(sql["unrequested"], {"id": request.job_id}):
+                    entry = cancel_requested(request, request.cancel, tenant=tenant, queue=queue)
+                    record_audit(tx, statements("audit"), (entry,))
             tx.execute(sql["annotate"], {"id": request.job_id, "cancel": cancel, "progress": request.progress})
         running.append(is_running)
     return running

@@ -14,6 +14,7 @@ from reprieve.stores.postgres.pool import Tx
 from reprieve.stores.postgres.rows import array_of
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.protocol import IDLE_SECONDS, Pruned, Retention, names_interval
+from reprieve.stores.sql import audit
 from reprieve.stores.sql.expired_keys import KeyPosition, KeySweep
 from reprieve.stores.sql.failures import limits
 
@@ -82,6 +83,11 @@ def prune_results(tx: Tx, retention: Retention) -> int:
 def prune_failures(tx: Tx, retention: Retention) -> int:
     """Delete groups of failures that were not seen for long, or that are too many; return how many."""
     return _count(tx.execute(statements("failures")["prune"], limits(retention, MAX_ROWS)))
+
+
+def prune_audit(tx: Tx, retention: Retention) -> int:
+    """Delete old entries of the audit log; return how many."""
+    return _count(tx.execute(statements("audit")["prune"], audit.limits(retention, MAX_ROWS)))
 
 
 def _prune_finished(tx: Tx, retention: Retention) -> int:

@@ -221,6 +221,7 @@ class PostgresStore(SqlStore[Tx]):
             events=await self._write(lambda tx: prune.prune_events(tx, retention)),
             results=await self._write(lambda tx: prune.prune_results(tx, retention)),
             failures=await self._write(lambda tx: prune.prune_failures(tx, retention)),
+            audit=await self._write(lambda tx: prune.prune_audit(tx, retention)),
         )
 
     async def wait(self, queues: Sequence[str], at_most: float, session: str = "") -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from reprieve.core import change as changes_of
+from reprieve.core.audit import AuditEntry
 from reprieve.core.change import Change
 from reprieve.core.duration import milliseconds
 from reprieve.core.job import CancelRequest, Job
@@ -23,6 +24,7 @@ from reprieve.stores.postgres.released import ReleasedSlots
 from reprieve.stores.postgres.rows import MAX_INT8, array_of, bytes_of, due_of, order_at, pack
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.record import CANCELLED, DEAD, LANE_COUNTERS, WAIT_NUMBERS, WAITING
+from reprieve.stores.sql.audit import record_audit
 from reprieve.stores.sql.ended import indexed_fields
 
 _COUNTERS = ("ready", "scheduled", "retrying", "parked", "dead", "cancelled")
@@ -84,6 +86,7 @@ class WriteBatch:
         self._ended: list[tuple[object, ...]] = []
         self._events: list[tuple[int, str, int, bytes]] = []
         self._results: list[tuple[str, int, bytes]] = []
+        self._audit: list[AuditEntry] = []
         self.no_longer_ready: list[tuple[int, int, str]] = []
         self.no_longer_delayed: list[tuple[int, int, int, str]] = []
         self.no_longer_expiring: list[tuple[int, str]] = []
@@ -106,6 +109,8 @@ class WriteBatch:
             self._succeeded[self._lanes.get(self._tx, lane).queue_id].append((job.id, packed.record))
             return
         self._add_event(change, packed)
+        if change.audit is not None:
+            self._audit.append(change.audit)
         if change.session and job.state == "waiting":
             change, packed = self._cancel_if_requested(change, packed)
             job = change.job
@@ -182,6 +187,7 @@ class WriteBatch:
         ):
             if rows:
                 run(tx, sql[name], rows)
+        record_audit(tx, statements("audit"), self._audit)
         for name, expiring in (("remove", self.no_longer_expiring), ("add", self._expiring)):
             if expiring:
                 run(tx, statements("expire")[name], expiring)

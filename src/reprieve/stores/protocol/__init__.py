@@ -9,6 +9,12 @@ number and an apply by its events. A repeat changes nothing and returns what the
 Each module has the records and the operations of one subject; `Store` is all of them.
 """
 
+from reprieve.stores.protocol.audit import (
+    MAX_AUDIT_EXAMINED,
+    MAX_AUDIT_PAGE,
+    AuditFilter,
+    AuditPage,
+)
 from reprieve.stores.protocol.entries import (
     Entry,
     EntryChanges,
@@ -35,6 +41,7 @@ from reprieve.stores.protocol.jobs import (
     Claim,
     Claimed,
     Expired,
+    cancel_requested,
 )
 from reprieve.stores.protocol.limits import (
     LimitPage,
@@ -63,6 +70,8 @@ from reprieve.stores.protocol.store import (
 __all__ = [
     "IDLE_SECONDS",
     "KEY_RETENTION_SECONDS",
+    "MAX_AUDIT_EXAMINED",
+    "MAX_AUDIT_PAGE",
     "MAX_EXCLUDED_TASKS",
     "MAX_FAILURE_BYTES",
     "MAX_FILTER_NAMES",
@@ -71,6 +80,8 @@ __all__ = [
     "MAX_SESSION_TASKS",
     "NAMES_INTERVAL_SECONDS",
     "Annotation",
+    "AuditFilter",
+    "AuditPage",
     "ChangeResult",
     "Claim",
     "Claimed",
@@ -94,5 +105,6 @@ __all__ = [
     "Store",
     "Subject",
     "Tally",
+    "cancel_requested",
     "names_interval",
 ]

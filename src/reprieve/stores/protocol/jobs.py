@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal, Protocol, TypeAlias
 
+from reprieve.core.audit import AuditEntry
 from reprieve.core.change import Change
 from reprieve.core.job import CancelRequest, Job
 from reprieve.core.record import Record
@@ -70,6 +71,27 @@ class Annotation(Record):
     """The first request stays; later ones change nothing."""
     session: str = ""
     progress: bytes | None = None
+    request_id: str = ""
+    """Of a cancel request: what its audit entry says of the request and the operation that it is part of."""
+    operation: str = ""
+
+
+def cancel_requested(annotation: Annotation, request: CancelRequest, *, tenant: str, queue: str) -> AuditEntry:
+    """Return the audit entry of a cancel request to a running job: the attempt that it ends leaves no other."""
+    return AuditEntry(
+        at=annotation.now,
+        actor=request.by,
+        action="cancel",
+        kind="job",
+        name=annotation.job_id,
+        tenant=tenant,
+        queue=queue,
+        reason=request.reason,
+        before={"state": "running"},
+        after={"state": "running", "is_cancel_requested": True},
+        request_id=annotation.request_id,
+        operation=annotation.operation,
+    )
 
 
 class Expired(Record):

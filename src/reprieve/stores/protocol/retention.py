@@ -30,6 +30,8 @@ class Retention(Record):
     """How many groups of failures are kept at most; those seen last stay."""
     failures_for: float = 30 * 86_400.0
     """How long after it was last seen a group of failures is kept, whether or not dead jobs belong to it."""
+    audit_for: float = 400 * 86_400.0
+    """How long entries of the audit log are kept; more than 0."""
     archived: tuple[Job, ...] = ()
     """Dead jobs that were archived; each is deleted if its stored version is still the archived one."""
 
@@ -44,6 +46,7 @@ class Pruned(Record):
     keys: int = 0
     results: int = 0
     failures: int = 0
+    audit: int = 0
     names: int = 0
     """Lanes, tenants, limiters and queues without jobs."""
     has_more: bool = False

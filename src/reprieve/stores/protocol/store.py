@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from reprieve.clock import Clock
+from reprieve.stores.protocol.audit import AuditStore
 from reprieve.stores.protocol.entries import EntryStore
 from reprieve.stores.protocol.events import EventStore
 from reprieve.stores.protocol.failures import FailureStore
@@ -22,6 +23,7 @@ class Store(
     SearchStore,
     EventStore,
     FailureStore,
+    AuditStore,
     RetentionStore,
     Protocol,
 ):

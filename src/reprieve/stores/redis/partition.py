@@ -17,6 +17,7 @@ from reprieve.core.job import Job
 from reprieve.core.move import Return
 from reprieve.errors import SessionDead, StaleCall, StoreError
 from reprieve.rng import bits
+from reprieve.stores.audit_pages import pack_entry
 from reprieve.stores.capabilities import FaultPoint
 from reprieve.stores.failure_record import pack_group
 from reprieve.stores.protocol import (
@@ -32,6 +33,7 @@ from reprieve.stores.protocol import (
     LimitUpdate,
     Pruned,
     Retention,
+    cancel_requested,
     names_interval,
 )
 from reprieve.stores.record import pack_cancel_request
@@ -55,7 +57,7 @@ MAX_IDS_PER_CALL = 1_000
 UNKNOWN, STORED = "unknown", "stored"
 """What a partition knows of a job: nothing; or all, and the job has not succeeded. See has_jobs.lua for other words."""
 
-_PRUNED = ("succeeded", "cancelled", "dead", "events", "keys", "results", "failures")
+_PRUNED = ("succeeded", "cancelled", "dead", "events", "keys", "results", "failures", "audit")
 """What prune.lua counts, in its order."""
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -241,6 +243,9 @@ class Partition:
             for annotation in annotations
             for part in (
                 pack_cancel_request(annotation.cancel) if annotation.cancel else b"",
+                pack_entry(cancel_requested(annotation, annotation.cancel, tenant="", queue=""))
+                if annotation.cancel
+                else b"",
                 annotation.progress or b"",
             )
         )
@@ -305,6 +310,7 @@ class Partition:
             now - milliseconds(retention.cancelled_for),
             now - milliseconds(retention.events_for),
             now - milliseconds(retention.failures_for),
+            now - milliseconds(retention.audit_for),
         )
         archived = b"".join(id_to_bytes(job.id) + job.version.to_bytes(4, "big") for job in retention.archived)
         counts = await self._write("prune", _encode(head), archived)

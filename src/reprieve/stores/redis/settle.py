@@ -10,6 +10,7 @@ from reprieve.core.change import Change
 from reprieve.core.duration import milliseconds
 from reprieve.core.ids import id_to_bytes
 from reprieve.core.move import ManualRetry, Start, Succeed
+from reprieve.stores.audit_pages import pack_entry
 from reprieve.stores.event_record import pack_event
 from reprieve.stores.protocol import ChangeResult
 from reprieve.stores.record import CANCELLED, DEAD, WAIT_NUMBERS, WAITING
@@ -41,7 +42,7 @@ def encode(changes: Sequence[Change], session: str, now: int) -> list[bytes]:
     return [b"".join(heads), *rest]
 
 
-def _details(change: Change, raw: bytes, now: int) -> tuple[bytes, bytes, bytes, bytes]:
+def _details(change: Change, raw: bytes, now: int) -> tuple[bytes, bytes, bytes, bytes, bytes]:
     job, event = change.job, change.event
     is_success = job.state == "succeeded"
     ended_at = job.finished_at or now
@@ -63,6 +64,7 @@ def _details(change: Change, raw: bytes, now: int) -> tuple[bytes, bytes, bytes,
         b"" if is_success else pack(job, raw),
         b"" if is_silent else pack_event(event),
         change.result or b"",
+        b"" if change.audit is None else pack_entry(change.audit),
     )
 
 

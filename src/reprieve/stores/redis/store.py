@@ -14,6 +14,8 @@ from reprieve.stores.capabilities import FaultPoint
 from reprieve.stores.places import Wanted
 from reprieve.stores.protocol import (
     Annotation,
+    AuditFilter,
+    AuditPage,
     ChangeResult,
     Claim,
     Claimed,
@@ -34,6 +36,7 @@ from reprieve.stores.protocol import (
     Tally,
 )
 from reprieve.stores.redis.address import address_of
+from reprieve.stores.redis.audit_reads import AuditReads
 from reprieve.stores.redis.connections import Connections
 from reprieve.stores.redis.memory_check import MemoryCheck
 from reprieve.stores.redis.outbox_sink import RedisOutboxSink
@@ -75,6 +78,7 @@ class RedisStore:
         self._sessions = Sessions(self._partitions, self._limits)
         self._writes = PartitionedWrites(self._partitions, keys)
         self._reads = PartitionedReads(self._partitions, self._limits)
+        self._audit = AuditReads(self._partitions)
 
     def new_id(self, now: int, queue: str) -> str:  # noqa: ARG002 - all queues are spread over all partitions
         """Return the id of a new job, which names its partition."""
@@ -141,6 +145,10 @@ class RedisStore:
     async def failure_groups(self, fingerprints: Sequence[str]) -> list[FailureGroup]:
         """Return the groups of failures with these fingerprints."""
         return await self._partitions[0].reads.failure_groups(fingerprints)
+
+    async def audit_log(self, wanted: AuditFilter, cursor: str = "", limit: int = 100) -> AuditPage:
+        """Return a page of the audit log."""
+        return await self._audit.page(wanted, cursor, limit)
 
     async def update_limits(self, updates: Sequence[LimitUpdate], now: int) -> None:
         """Change limiters, limits, weights and pauses."""

@@ -9,6 +9,8 @@ from reprieve.core.events import Event
 from reprieve.stores import search
 from reprieve.stores.places import Place, PlaceKey, Wanted
 from reprieve.stores.protocol import (
+    AuditFilter,
+    AuditPage,
     ChangeResult,
     Entry,
     EntryChanges,
@@ -23,7 +25,7 @@ from reprieve.stores.protocol import (
     Tally,
 )
 from reprieve.stores.search_cursor import read_cursor
-from reprieve.stores.sql import entries, failures, find, limits
+from reprieve.stores.sql import audit, entries, failures, find, limits
 from reprieve.stores.sql.limit_states import PageOfNames, limit_states
 from reprieve.stores.sql.sessions import read_sessions
 from reprieve.stores.sql.tx import SqlTx, Statements
@@ -118,6 +120,11 @@ class SqlStore(ABC, Generic[Tx]):
         """Return the groups of failures with these fingerprints."""
         sql = self._statements("failures")
         return await self._read(lambda tx: failures.groups(self._sql_tx(tx), sql, fingerprints))
+
+    async def audit_log(self, wanted: AuditFilter, cursor: str = "", limit: int = 100) -> AuditPage:
+        """Return a page of the audit log."""
+        sql = self._statements("audit")
+        return await self._read(lambda tx: audit.audit_log(self._sql_tx(tx), sql, wanted, cursor, limit))
 
     async def sessions(self, now: int) -> list[Session]:
         """Return the sessions whose lease lasts."""

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from reprieve.core.duration import milliseconds
 from reprieve.core.job import Job
 from reprieve.stores.protocol import Pruned, Retention, names_interval
+from reprieve.stores.sql import audit
 from reprieve.stores.sql.expired_keys import KeyPosition, KeySweep
 from reprieve.stores.sql.failures import limits
 from reprieve.stores.sqlite.finished import shorten
@@ -52,6 +53,7 @@ def prune(tx: sqlite3.Connection, sweep: KeySweep, retention: Retention) -> Prun
         keys=_prune_keys(tx, sweep, now),
         results=tx.execute(sql["results"], {"now": now, "max_rows": MAX_ROWS}).rowcount,
         failures=tx.execute(statements("failures")["prune"], limits(retention, MAX_ROWS)).rowcount,
+        audit=tx.execute(statements("audit")["prune"], audit.limits(retention, MAX_ROWS)).rowcount,
     )
     names, has_more = forget_names(tx, now, names_interval(pruned))
     return replace(pruned, names=names, has_more=has_more)

@@ -164,7 +164,7 @@ class SqliteStore(SqlStore[sqlite3.Connection]):
 
     async def annotate(self, requests: Sequence[Annotation]) -> list[bool]:
         """Request cancels and note progress."""
-        return await self._write(lambda tx: annotations.annotate(tx, requests))
+        return await self._write(lambda tx: annotations.annotate(tx, self._lanes, requests))
 
     async def update_limits(self, updates: Sequence[LimitUpdate], now: int) -> None:
         """Change limits, rates, weights and pauses."""

@@ -8,6 +8,7 @@ from typing import TypeAlias
 import msgspec
 
 from reprieve.core import change as changes_of
+from reprieve.core.audit import AuditEntry
 from reprieve.core.change import Change
 from reprieve.core.duration import milliseconds
 from reprieve.core.events import Event
@@ -15,6 +16,7 @@ from reprieve.core.job import CancelRequest, Job
 from reprieve.core.move import Start, Succeed
 from reprieve.stores.event_record import pack_event
 from reprieve.stores.record import CANCELLED, DEAD, LANE_COUNTERS, WAIT_NUMBERS, WAITING
+from reprieve.stores.sql.audit import record_audit
 from reprieve.stores.sql.ended import indexed_fields
 from reprieve.stores.sql.lanes import LaneRef
 from reprieve.stores.sqlite.annotations import cancel_requests
@@ -23,6 +25,7 @@ from reprieve.stores.sqlite.finished import keep
 from reprieve.stores.sqlite.lane_cache import LaneCache
 from reprieve.stores.sqlite.rows import order_at, pack
 from reprieve.stores.sqlite.statements import run, statements
+from reprieve.stores.sqlite.tx import SqliteTx
 
 _SILENT = (Start, Succeed)
 """Moves that leave no event: those of a job that succeeds at once."""
@@ -56,6 +59,7 @@ class WriteBatch:
         self._ended: list[tuple[object, ...]] = []
         self._events: list[tuple[int, int, int, bytes]] = []
         self._results: list[tuple[int, int, bytes]] = []
+        self._audit: list[AuditEntry] = []
 
     def add(self, ids: tuple[int, bytes], lane: int, change: Change, *, was_running: bool) -> None:
         """Add one change of a job that was on this lane, or leased from it; `ids` are the parts of its public id."""
@@ -65,6 +69,8 @@ class WriteBatch:
             self._ran.append(row)
             self._ran_on[lane] = self._ran_on.get(lane, 0) + 1
         self._add_event(row, change.event)
+        if change.audit is not None:
+            self._audit.append(change.audit)
         if change.result is not None:
             self._results.append((row, self._now + milliseconds(change.result_ttl), change.result))
         if was_running and job.state == "waiting" and (request := self._cancel_requests.get(row)) is not None:
@@ -122,6 +128,7 @@ class WriteBatch:
         run(tx, sql["end"], self._ended)
         run(tx, sql["events"], self._events)
         run(tx, sql["results"], self._results)
+        record_audit(SqliteTx(tx), statements("audit"), self._audit)
         run(tx, sql["count"], [(lane, *(count[name] for name in _COUNTERS)) for lane, count in self.counts.items()])
         run(tx, sql["limiters"], list(self._release().items()))
         run(tx, enqueue["open"], [(lane,) for lane in {lane for lane, *_ in self._ready}])

@@ -9,6 +9,7 @@ from types import MappingProxyType, ModuleType
 
 from reprieve.stores.protocol import Store
 from reprieve.testing.conformance import (
+    auditing,
     claiming,
     enqueueing,
     events,
@@ -46,6 +47,7 @@ _MODULES: tuple[ModuleType, ...] = (
     failures,
     values,
     operating,
+    auditing,
     sessions,
     session_list,
     expiring,

@@ -327,6 +327,20 @@ create index event_job on event (job, version);
 -- Days that have no partition of their own.
 create table event_other partition of event default;
 
+create table audit (                                 -- what people did; rows are never updated, and deleted only by their age
+    seq    int8 generated always as identity primary key,
+    at     int8 not null,
+    actor  text collate "C" not null,
+    kind   text collate "C" not null,                -- of the subject
+    name   text collate "C" not null,                -- of the subject
+    tenant text collate "C" not null,                -- '': of no tenant
+    packed bytea not null                            -- the whole entry: stores/audit_pages.py
+);
+create index audit_at on audit (at, seq);
+create index audit_subject on audit (kind, name, at, seq);
+create index audit_actor on audit (actor, at, seq);
+create index audit_tenant on audit (tenant, at, seq);
+
 create table failure (                               -- what the failures with one fingerprint look like
     fingerprint  text collate "C" primary key,
     last_seen_at int8  not null,

@@ -13,3 +13,8 @@ select id, cancel from annotation where cancel is not null;
 -- name: annotate
 insert into annotation as a (id, cancel, progress) values (%(id)s, %(cancel)s, %(progress)s)
 on conflict (id) do update set cancel = coalesce(a.cancel, excluded.cancel), progress = coalesce(excluded.progress, a.progress);
+
+-- name: unrequested
+-- Nothing if the cancel of the job was requested before.
+select l.queue_name, l.tenant_name from job as j join lane as l on l.id = j.lane
+where j.id = %(id)s::uuid and not exists (select 1 from annotation where id = %(id)s::uuid and cancel is not null);

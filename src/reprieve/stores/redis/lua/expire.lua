@@ -28,7 +28,7 @@ local function add_change(id, record)
     changes[#changes + 1] = {
       id = id, expected = version, at = now, is_success = false, session = '', event = ending(record, 'X', now, ''),
       state = EXPIRED, wait = wait, due = now, version = version + 1, lane = lane_in(record), yields = false,
-      record = finish(record, EXPIRED, now),
+      record = finish(record, EXPIRED, now), audit = '',
     }
   end
 end

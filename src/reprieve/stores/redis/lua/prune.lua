@@ -5,19 +5,20 @@
 -- needs tenants: queue_of
 -- needs lanes: lanes, load_lanes, flush
 -- needs events: forget_events
+-- needs audit: forget_audit
 -- needs finished: forget_jobs, holds_key
 -- needs ended: new_index_changes, unlist_ended, write_index
 -- KEYS     1: the partition
 -- ARGV     1: now, how many succeeded jobs of a queue and how many groups of failures are kept, and the moments before
---             which succeeded jobs, cancelled jobs, events and groups of failures go (msgpack)
+--             which succeeded jobs, cancelled jobs, events, groups of failures and audit entries go (msgpack)
 --          2: archived dead jobs, 20 bytes each: id, version
--- Returns: how many went: {succeeded, cancelled, dead, events, keys, results, failures}
+-- Returns: how many went: {succeeded, cancelled, dead, events, keys, results, failures, audit}
 
 local MAX_ENTRIES = 1000 -- of all kinds and queues together; the next call goes on
 local HOUR_MS = 3600000
 
-local now, kept, failures_kept, succeeded_before, cancelled_before, events_before, failures_before =
-  unpack(cmsgpack.unpack(ARGV[1]))
+local now, kept, failures_kept, succeeded_before, cancelled_before, events_before, failures_before, audit_before
+  = unpack(cmsgpack.unpack(ARGV[1]))
 local left = MAX_ENTRIES
 
 -- Takes dead or cancelled jobs from their lanes and from the index of ended jobs.
@@ -111,6 +112,7 @@ local function prune_failures()
   local gone = count > 0 and call('ZRANGE', key, 0, count - 1) or {}
   call_many('HDEL', tag .. ':failures', gone)
   call_many('ZREM', key, gone)
+  left = left - #gone
   return #gone
 end
 
@@ -126,5 +128,6 @@ left = max(0, left - events)
 local keys = prune_keys()
 local results = prune_results()
 local failures = prune_failures()
+local audit = forget_audit(left, max(0, audit_before))
 flush()
-return {succeeded, cancelled, dead, events, keys, results, failures}
+return {succeeded, cancelled, dead, events, keys, results, failures, audit}

@@ -2,7 +2,7 @@
 -- are written at once.
 --
 -- A change is a table: `id`, `expected` (the version that it guards), `at`, `is_success`, `session` ('' if it guards a
--- version instead of a lease), `event` ('' for none). All but plain successes also have the job's new `state`, `wait`,
+-- version instead of a lease), `event` and `audit` ('' for none). All but plain successes also have the job's new `state`, `wait`,
 -- `due`, `version`, `lane`, `expires` (false: never) and `record`, a `result` kept until `result_until`, and `yields`: whether a cancel request
 -- ends the job instead.
 --
@@ -13,6 +13,7 @@
 -- needs waiting: DELAYED_COUNTERS, delayed_key, requeued_key, new_waiting, add_waiting, write_waiting
 -- needs leftovers: remove_fresh
 -- needs events: record_events, has_event
+-- needs audit: record_audit
 -- needs sessions: unpack_lease, find_leases, cancel_requests
 -- needs finished: keep_succeeded
 -- needs ended: FINISHED_COUNTERS, new_index_changes, list_ended, unlist_ended, write_index
@@ -20,20 +21,21 @@
 
 local HEAD, HEAD_BYTES = '>Bc16I4dB', 30
 
--- Reads changes: a head of 30 bytes for each, and four arguments from `index` on for those that are no plain success of
+-- Reads changes: a head of 30 bytes for each, and five arguments from `index` on for those that are no plain success of
 -- the calling session.
 function read_changes(heads, session, arguments, index)
   local changes = {}
   for first = 1, #heads, HEAD_BYTES do
     local has_details, id, expected, at, is_success = struct.unpack(HEAD, heads, first)
-    local change = {id = id, expected = expected, at = at, is_success = is_success == 1, session = session, event = ''}
+    local change = {id = id, expected = expected, at = at, is_success = is_success == 1, session = session, event = '', audit = ''}
     if has_details == 1 then
       local info = cmsgpack.unpack(arguments[index])
       change.session, change.state, change.wait, change.due = info[1], info[2], info[3], info[4]
       change.version, change.result_until, change.lane, change.yields = info[5], info[6], info[7], info[8]
       change.expires = info[9]
       change.record, change.event, change.result = arguments[index + 1], arguments[index + 2], arguments[index + 3]
-      index = index + 4
+      change.audit = arguments[index + 4]
+      index = index + 5
     end
     changes[#changes + 1] = change
   end
@@ -88,7 +90,7 @@ local function new_settlement(changes, now)
   return {
     changes = changes, applied = {}, cancel_requests = cancel_requests(yielding), leased = false,
     waiting = new_waiting(now), records = {}, index = new_index_changes(), succeeded = {},
-    events = {}, latest_event_at = 0, results = {}, result_times = {}, released = {}, unleased = {},
+    events = {}, latest_event_at = 0, audit = {}, results = {}, result_times = {}, released = {}, unleased = {},
   }
 end
 
@@ -211,6 +213,9 @@ local function apply(settlement, change, left)
   if change.event ~= '' then
     add_event(settlement, change)
   end
+  if change.audit ~= '' then
+    settlement.audit[#settlement.audit + 1] = change.audit
+  end
   if change.result_until then
     local results, times = settlement.results, settlement.result_times
     results[#results + 1], results[#results + 2] = id, change.result
@@ -226,6 +231,7 @@ local function write(settlement)
     keep_succeeded(queue, times_and_ids)
   end
   record_events(settlement.events, settlement.latest_event_at)
+  record_audit(settlement.audit)
   call_many('HSET', tag .. ':results', settlement.results)
   call_many('ZADD', tag .. ':result_expiry', settlement.result_times)
   local has_annotations = next(settlement.unleased) and call('HLEN', tag .. ':annotations') > 0

@@ -247,6 +247,20 @@ create table reprieve_event (
 create index reprieve_event_at on reprieve_event (at);
 create index reprieve_event_job on reprieve_event (job, version);
 
+create table reprieve_audit (                 -- what people did; rows are never updated, and deleted only by their age
+    seq    integer primary key autoincrement,
+    at     integer not null,
+    actor  text    not null,
+    kind   text    not null,                  -- of the subject
+    name   text    not null,                  -- of the subject
+    tenant text    not null,                  -- '': of no tenant
+    packed blob    not null                   -- the whole entry: stores/audit_pages.py
+) strict;
+create index reprieve_audit_at on reprieve_audit (at, seq);
+create index reprieve_audit_subject on reprieve_audit (kind, name, at, seq);
+create index reprieve_audit_actor on reprieve_audit (actor, at, seq);
+create index reprieve_audit_tenant on reprieve_audit (tenant, at, seq);
+
 create table reprieve_failure (               -- what the failures with one fingerprint look like
     id           integer primary key,
     fingerprint  text    not null unique,

@@ -3,8 +3,10 @@
 from collections import Counter
 from typing import get_args
 
+import msgspec
 from msgspec.structs import replace
 
+from reprieve.core.audit import AuditEntry
 from reprieve.core.duration import milliseconds
 from reprieve.core.events import Event, replay
 from reprieve.core.history import rebuild, untold
@@ -12,6 +14,7 @@ from reprieve.core.job import Job
 from reprieve.core.status import status_of
 from reprieve.stores.paginate import all_limit_states
 from reprieve.stores.protocol import Filter, Pruned, Retention, Store, Subject
+from reprieve.testing.conformance.auditing import all_audit
 from reprieve.testing.conformance.expect import expect, expect_equal, expect_job
 from reprieve.testing.conformance.machine.model import Model, Name, names_of
 from reprieve.testing.conformance.machine.shapes import GROUPS
@@ -56,6 +59,7 @@ class Audit:
             self._rebuilt(job)
         await self._tally()
         await self._failures()
+        await self._log()
         subjects: tuple[Subject, ...] = get_args(Subject)
         self._turn += 1
         await self._gauges(subjects[self._turn % len(subjects)])
@@ -101,6 +105,13 @@ class Audit:
     async def _failures(self) -> None:
         found = await self._store.failure_groups(GROUPS)
         expect_equal({group.fingerprint: group for group in found}, self._model.failures, "the groups of failures")
+
+    async def _log(self) -> None:
+        """Check that the audit log has what people did, and nothing else."""
+        found = await all_audit(self._store)
+        positions = {entry.position for entry in found}
+        expect_equal(len(positions), len(found), "different positions in the audit log")
+        expect_equal(sorted(map(_sort_key, found)), sorted(map(_sort_key, self._model.audit)), "the audit log")
 
     async def _tally(self) -> None:
         model = self._model
@@ -214,6 +225,11 @@ class Audit:
             is_old = event.at + retention.events_for * 1_000 <= retention.now
             expect(is_old or event.job_id not in model.jobs, f"the event {event!r} was pruned before its time")
             model.forgotten.add(place)
+
+
+def _sort_key(entry: AuditEntry) -> bytes:
+    """Return an entry as bytes, without its position."""
+    return msgspec.json.encode(replace(entry, position=0))
 
 
 def _broad(status: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from reprieve.core.audit import AuditEntry
 from reprieve.core.change import Change, give_up
 from reprieve.core.duration import milliseconds
 from reprieve.core.events import Event
@@ -19,6 +20,7 @@ from reprieve.core.rate import Rate
 from reprieve.stores import protocol
 from reprieve.stores.protocol import (
     KEY_RETENTION_SECONDS,
+    Annotation,
     ChangeResult,
     Claim,
     Claimed,
@@ -26,6 +28,7 @@ from reprieve.stores.protocol import (
     Heartbeat,
     LimitUpdate,
     Subject,
+    cancel_requested,
 )
 from reprieve.testing.conformance.expect import expect, expect_job
 
@@ -155,6 +158,8 @@ class Model:
         """Queues in which jobs expired during the claim that is judged."""
         self.touched: set[str] = set()
         self.failures: dict[str, FailureGroup] = {}
+        self.audit: list[AuditEntry] = []
+        """What people did."""
 
     def add(self, job: Job) -> None:
         """Store a new job."""
@@ -192,6 +197,8 @@ class Model:
         if result == "applied":
             request = self.jobs[change.job.id].cancel_request
             self.move(change)
+            if change.audit is not None:
+                self.audit.append(change.audit)
             cancel = request and give_up(change, request)
             if cancel:
                 self.move(cancel)
@@ -220,6 +227,9 @@ class Model:
 
     def ask_to_stop(self, job: Job, request: CancelRequest) -> None:
         """Note a cancel request; the first stands."""
+        if job.cancel_request is None:
+            annotation = Annotation(job_id=job.id, now=self.now, cancel=request)
+            self.audit.append(cancel_requested(annotation, request, tenant=job.tenant, queue=job.queue))
         self.jobs[job.id] = replace(job, cancel_request=job.cancel_request or request)
         self.touched.add(job.id)
 
