@@ -1,11 +1,13 @@
 """Every query that pages, metrics and commands ask of a store, as data: a name, and the call."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import NamedTuple
 
-from benchmarks.queries.facts import Facts
+from msgspec.structs import replace
+
+from benchmarks.queries.facts import DAY_MS, TASKS, Facts
 from reprieve.core.status import Status
-from reprieve.stores.protocol import Filter, Store, Subject, Tally
+from reprieve.stores.protocol import Filter, Order, Range, Store, Subject, Tally
 
 
 class Query(NamedTuple):
@@ -16,8 +18,8 @@ class Query(NamedTuple):
     """Takes the store, what is in it, and the time."""
 
 
-def _find(name: str, wanted: Callable[[Facts], Filter], limit: int = 50) -> Query:
-    return Query(f"find {name}", lambda store, facts, now: store.find(wanted(facts), now, limit=limit))
+def _find(name: str, wanted: Callable[[Facts], Filter], order: Order = "oldest", limit: int = 50) -> Query:
+    return Query(f"find {name}", lambda store, facts, now: store.find(wanted(facts), now, limit=limit, order=order))
 
 
 def _tally(by: Tally, name: str = "", wanted: Callable[[Facts], Filter] = lambda _: Filter()) -> Query:
@@ -32,42 +34,91 @@ def _only(*statuses: Status) -> frozenset[Status]:
     return frozenset(statuses)
 
 
-FINDS = (
-    _find("newest", lambda _: Filter(newest_first=True)),
-    _find("ready", lambda _: Filter(statuses=_only("ready"))),
-    _find("running", lambda _: Filter(statuses=_only("running"))),
-    _find("scheduled", lambda _: Filter(statuses=_only("scheduled"))),
-    _find("retrying", lambda _: Filter(statuses=_only("retrying"))),
-    _find("parked", lambda _: Filter(statuses=_only("parked"))),
-    _find("dead, newest", lambda _: Filter(statuses=_only("dead"), newest_first=True)),
-    _find("cancelled, newest", lambda _: Filter(statuses=_only("cancelled"), newest_first=True)),
-    _find("succeeded, newest", lambda _: Filter(statuses=_only("succeeded"), newest_first=True)),
-    _find("of a tenant", lambda facts: Filter(tenant=facts.tenant)),
-    _find("ready of a tenant", lambda facts: Filter(tenant=facts.tenant, statuses=_only("ready"))),
-    _find("dead of a tenant", lambda facts: Filter(tenant=facts.tenant, statuses=_only("dead"))),
-    _find("dead of a task", lambda facts: Filter(task=facts.task, statuses=_only("dead"))),
-    _find("dead of a queue", lambda facts: Filter(queue=facts.queue, statuses=_only("dead"), newest_first=True)),
-    _find("dead of a dependency", lambda facts: Filter(dependency=facts.dependency, statuses=_only("dead"))),
-    _find("dead with a code", lambda facts: Filter(code=facts.code, statuses=_only("dead"))),
-    _find("dead with a fingerprint", lambda facts: Filter(fingerprint=facts.fingerprint, statuses=_only("dead"))),
-    _find("ready of a task", lambda facts: Filter(task=facts.task, statuses=_only("ready"))),
-    _find("by ids", lambda facts: Filter(ids=facts.ids)),
-    _find("by the end of an id", lambda facts: Filter(id_parts=(facts.ids[0][-8:],))),
-    _find("by key", lambda facts: Filter(key=facts.key, task=facts.task, tenant=facts.tenant)),
-    _find("of a session", lambda _: Filter(session="filler-0")),
-)
+ORDERS: dict[Status, tuple[Order, ...]] = {
+    "ready": ("oldest", "newest"),
+    "running": ("longest", "newest"),
+    "scheduled": ("due", "newest"),
+    "retrying": ("due", "newest"),
+    "parked": ("due", "newest"),
+    "dead": ("oldest", "newest"),
+    "cancelled": ("oldest", "newest"),
+    "succeeded": ("oldest", "newest"),
+}
+
+NAMES: dict[str, Callable[[Facts], Filter]] = {
+    "a tenant": lambda facts: Filter(tenants=(facts.tenant,)),
+    "a task": lambda facts: Filter(tasks=(facts.task,)),
+    "a queue": lambda facts: Filter(queues=(facts.queue,)),
+    "a dependency": lambda facts: Filter(dependencies=(facts.dependency,)),
+    "three tenants": lambda facts: Filter(tenants=(facts.tenant, "tenant-00008", "tenant-00009")),
+    "three tasks": lambda _: Filter(tasks=TASKS[:3]),
+    "a tenant and task": lambda facts: Filter(tenants=(facts.tenant,), tasks=(facts.task,)),
+    "a priority": lambda _: Filter(priority=5),
+    "the last hour": lambda facts: Filter(created=Range(since=facts.filled_at - 3_600_000)),
+    "a first attempt": lambda _: Filter(attempts=Range(since=1, until=2)),
+}
+"""Filters that are asked of jobs in several states."""
+
+FAILURES: dict[str, Callable[[Facts], Filter]] = {
+    "a code": lambda facts: Filter(codes=(facts.code,)),
+    "a fingerprint": lambda facts: Filter(fingerprints=(facts.fingerprint,)),
+    "a text": lambda _: Filter(text="mx17.example"),
+    "a text that no job has": lambda _: Filter(text="no such failure"),
+}
+"""Filters of jobs that failed."""
+
+
+def _all(_: Facts) -> Filter:
+    return Filter()
+
+
+def _in(status: Status, wanted: Callable[[Facts], Filter]) -> Callable[[Facts], Filter]:
+    return lambda facts: replace(wanted(facts), statuses=_only(status))
+
+
+def _finds() -> Iterator[Query]:
+    for status, orders in ORDERS.items():
+        for order in orders:
+            yield _find(f"{status}, {order}", _in(status, _all), order)
+    for status in ("ready", "retrying", "dead", "succeeded"):
+        for name, wanted in NAMES.items():
+            yield _find(f"{status} of {name}", _in(status, wanted), "newest")
+    for status in ("retrying", "dead"):
+        for name, wanted in FAILURES.items():
+            yield _find(f"{status} with {name}", _in(status, wanted), "newest")
+    yield _find("newest", lambda _: Filter(), "newest")
+    for name, wanted in NAMES.items():
+        yield _find(f"any of {name}", wanted, "newest")
+    yield _find("due within an hour", lambda facts: _due(facts.filled_at + DAY_MS), "due")
+    yield _find("ended in an hour", lambda facts: Filter(ended=_hour(facts.filled_at - DAY_MS // 2)), "newest")
+    yield _find("by ids", lambda facts: Filter(ids=facts.ids))
+    yield _find("by the end of an id", lambda facts: Filter(id_parts=(facts.ids[0][-8:],)))
+    yield _find("by key", lambda facts: Filter(key=facts.key, tasks=(facts.task,), tenants=(facts.tenant,)))
+    yield _find("of a session", lambda _: Filter(session="filler-0"))
+
+
+def _hour(since: int) -> Range:
+    return Range(since=since, until=since + 3_600_000)
+
+
+def _due(since: int) -> Filter:
+    return Filter(statuses=_only("scheduled"), due=_hour(since))
+
 
 TALLIES = (
     _tally("status"),
     _tally("queue"),
     _tally("task"),
     _tally("dependency"),
+    _tally("tenant"),
     _tally("death", " of the dead", lambda _: Filter(statuses=_only("dead"))),
     _tally("code", " of the dead", lambda _: Filter(statuses=_only("dead"))),
     _tally("fingerprint", " of the dead", lambda _: Filter(statuses=_only("dead"))),
-    _tally("status", " of a tenant", lambda facts: Filter(tenant=facts.tenant)),
-    _tally("status", " of a queue", lambda facts: Filter(queue=facts.queue)),
-    _tally("status", " of a task", lambda facts: Filter(task=facts.task)),
+    _tally("fingerprint", " of a tenant's dead", _in("dead", NAMES["a tenant"])),
+    _tally("status", " of a tenant", NAMES["a tenant"]),
+    _tally("status", " of a queue", NAMES["a queue"]),
+    _tally("status", " of a task", NAMES["a task"]),
+    _tally("status", " of a dependency", NAMES["a dependency"]),
 )
 
 OTHERS = (
@@ -86,4 +137,4 @@ OTHERS = (
     Query("limit defaults", lambda store, _, __: store.limit_defaults()),
 )
 
-QUERIES = (*FINDS, *TALLIES, *OTHERS)
+QUERIES = (*_finds(), *TALLIES, *OTHERS)

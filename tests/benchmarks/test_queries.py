@@ -5,7 +5,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+from rich.console import Console
+
 from benchmarks.queries.catalog import QUERIES
+from benchmarks.queries.facts import Sizes
+from benchmarks.queries.fill import Filler
+from reprieve.clock import now
+from reprieve.errors import ReprieveError
+from reprieve.stores.open import open_store
+from reprieve.stores.protocol import Filter
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,3 +34,17 @@ def test_a_small_measurement_fills_a_store_and_asks_every_query(tmp_path: Path) 
 def test_the_names_of_queries_differ() -> None:
     names = [query.name for query in QUERIES]
     assert len(names) == len(set(names))
+
+
+async def test_every_query_is_answered() -> None:
+    store = open_store("sqlite://:memory:")
+    facts = await Filler(store, "", Sizes(jobs=500), now(), Console(quiet=True)).fill()
+    for query in QUERIES:
+        try:
+            await query.ask(store, facts, now())
+        except ReprieveError as error:
+            error.add_note(query.name)
+            raise
+    counted = await store.tally("status", Filter(), now())
+    assert (counted["dead"], counted["succeeded"], counted["scheduled"]) == (50, 50, 25)
+    await store.close()
