@@ -15,6 +15,7 @@ from reprieve.core.change import Change
 from reprieve.core.events import Event
 from reprieve.core.ids import parse_id
 from reprieve.core.job import Job
+from reprieve.core.series import SeriesSubject
 from reprieve.core.values import name, plain
 from reprieve.errors import ValidationError
 from reprieve.stores.calls import Calls
@@ -47,6 +48,16 @@ from reprieve.stores.check import (
 )
 from reprieve.stores.check_audit import check_audit_filter, check_audit_retention, check_cancel_request
 from reprieve.stores.check_filter import check_filter
+from reprieve.stores.check_series import (
+    check_deltas,
+    check_names_limit,
+    check_range,
+    check_series_request,
+    check_series_retention,
+)
+from reprieve.stores.check_series import (
+    check_subject as check_series_subject,
+)
 from reprieve.stores.coalesce import Coalescer
 from reprieve.stores.forwarding import ForwardingStore
 from reprieve.stores.protocol import (
@@ -67,6 +78,9 @@ from reprieve.stores.protocol import (
     Page,
     Pruned,
     Retention,
+    Series,
+    SeriesName,
+    SeriesRequest,
     Store,
     Subject,
     Tally,
@@ -114,6 +128,8 @@ class CheckedStore(ForwardingStore):
         queues = check_queues(claim.queues)
         if claim.exclude:
             claim = replace(claim, exclude=tuple(check_exclude(claim.exclude)))
+        if claim.series:
+            check_deltas(claim.series)
         if queues is not claim.queues or not all(map(is_plain_success, claim.changes)):
             return await self._claim_checked(replace(claim, queues=tuple(queues)))
         return await super().claim(claim)
@@ -209,6 +225,19 @@ class CheckedStore(ForwardingStore):
         check_page_limit(limit)
         return await super().events(after, limit, parse_id(job_id) if job_id else "")
 
+    async def series(self, request: SeriesRequest, now: int) -> list[Series]:
+        """Return the series of names."""
+        return await super().series(check_series_request(request, now), now)
+
+    async def series_names(
+        self, subject: SeriesSubject, since_at: int, until_at: int, now: int, limit: int = 50
+    ) -> list[SeriesName]:
+        """Return names that have lines, those with the most jobs first."""
+        check_series_subject(subject)
+        check_range(since_at, until_at)
+        check_names_limit(limit)
+        return await super().series_names(subject, since_at, until_at, now, limit)
+
     async def result(self, job_id: str) -> bytes | None:
         """Return the result of a succeeded job."""
         return await super().result(parse_id(job_id))
@@ -219,6 +248,7 @@ class CheckedStore(ForwardingStore):
 
     async def prune(self, retention: Retention) -> Pruned:
         """Delete what ended long enough ago."""
+        check_series_retention(retention)
         return await super().prune(check_audit_retention(retention))
 
     async def wait(self, queues: Sequence[str], at_most: float, session: str = "") -> bool:

@@ -8,6 +8,7 @@ from reprieve.clock import Clock
 from reprieve.core.change import Change
 from reprieve.core.events import Event
 from reprieve.core.job import Job
+from reprieve.core.series import SeriesSubject
 from reprieve.stores.protocol import (
     Annotation,
     AuditFilter,
@@ -27,6 +28,9 @@ from reprieve.stores.protocol import (
     Page,
     Pruned,
     Retention,
+    Series,
+    SeriesName,
+    SeriesRequest,
     Session,
     Store,
     Subject,
@@ -146,6 +150,18 @@ class ForwardingStore(ABC):
         """Return events in the order in which they happened."""
         with self._call("events"):
             return await self.inner.events(after, limit, job_id)
+
+    async def series(self, request: SeriesRequest, now: int) -> list[Series]:
+        """Return the series of names."""
+        with self._call("series"):
+            return await self.inner.series(request, now)
+
+    async def series_names(
+        self, subject: SeriesSubject, since_at: int, until_at: int, now: int, limit: int = 50
+    ) -> list[SeriesName]:
+        """Return names that have lines."""
+        with self._call("series_names"):
+            return await self.inner.series_names(subject, since_at, until_at, now, limit)
 
     async def result(self, job_id: str) -> bytes | None:
         """Return the result of a succeeded job."""

@@ -167,7 +167,7 @@ async def test_store_without_room_refuses_whole_calls_and_goes_on_later(tmp_path
     await store.close()
 
 
-@pytest.mark.parametrize("size", [250_000, 400_000])
+@pytest.mark.parametrize("size", [300_000, 450_000])
 async def test_full_disk_loses_nothing_that_was_acknowledged(tmp_path: Path, size: int) -> None:
     path = tmp_path / "jobs.db"
     refusal, end = run("fill_up", path, size)

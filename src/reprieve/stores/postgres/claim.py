@@ -25,6 +25,7 @@ from reprieve.stores.postgres.sessions import held
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.protocol import Claim, Claimed
 from reprieve.stores.sql.claim import LastClaim, pack_last_claim, repeated, require_session
+from reprieve.stores.sql.series import add_deltas
 
 MIN_PROMOTED_JOBS = 50
 """Due jobs of each kind of wait that a claim promotes at least, however few it takes."""
@@ -69,7 +70,8 @@ def claim(tx: Tx, lock: ClaimLock, lanes: LaneCache, request: Claim) -> Claimed:
         next_at = request.now
     released.write(tx)
     empty_leases = leases.write()
-    if request.changes or state.jobs:
+    add_deltas(tx, statements("series"), request.series)
+    if request.changes or state.jobs or request.series:
         # A claim that did nothing can be repeated as it is; recording it would be a write for each of them.
         record = {
             "empty_lease_sessions": array_of(session_id for session_id, _ in empty_leases),

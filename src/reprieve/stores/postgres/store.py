@@ -16,6 +16,7 @@ from reprieve.stores.postgres import (
     enqueue,
     expire,
     prune,
+    series,
     sessions,
     settle,
     update_limits,
@@ -215,8 +216,11 @@ class PostgresStore(SqlStore[Tx]):
         jobs = await self._write(lambda tx: prune.prune_jobs(tx, self._lock, retention))
         keys = await self._write(lambda tx: prune.prune_keys(tx, self._key_sweep, retention))
         self._key_sweep.confirm()
+        has_more_series = await self._write(lambda tx: series.roll_up(tx, retention))
         return replace(
             jobs,
+            has_more=jobs.has_more or has_more_series,
+            series=await self._write(lambda tx: series.prune(tx, retention)),
             keys=keys,
             events=await self._write(lambda tx: prune.prune_events(tx, retention)),
             results=await self._write(lambda tx: prune.prune_results(tx, retention)),

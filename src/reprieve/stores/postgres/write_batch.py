@@ -14,6 +14,7 @@ from reprieve.core.change import Change
 from reprieve.core.duration import milliseconds
 from reprieve.core.job import CancelRequest, Job
 from reprieve.core.move import Start, Succeed
+from reprieve.core.series import SeriesDelta, delta_of
 from reprieve.stores.event_record import pack_event
 from reprieve.stores.postgres.annotations import cancels
 from reprieve.stores.postgres.finished import keep
@@ -26,6 +27,7 @@ from reprieve.stores.postgres.statements import statements
 from reprieve.stores.record import CANCELLED, DEAD, LANE_COUNTERS, WAIT_NUMBERS, WAITING
 from reprieve.stores.sql.audit import record_audit
 from reprieve.stores.sql.ended import indexed_fields
+from reprieve.stores.sql.series import add_deltas
 
 _COUNTERS = ("ready", "scheduled", "retrying", "parked", "dead", "cancelled")
 _MAX_VERSION = (1 << 31) - 1
@@ -87,6 +89,7 @@ class WriteBatch:
         self._events: list[tuple[int, str, int, bytes]] = []
         self._results: list[tuple[str, int, bytes]] = []
         self._audit: list[AuditEntry] = []
+        self._deltas: list[SeriesDelta] = []
         self.no_longer_ready: list[tuple[int, int, str]] = []
         self.no_longer_delayed: list[tuple[int, int, int, str]] = []
         self.no_longer_expiring: list[tuple[int, str]] = []
@@ -125,6 +128,9 @@ class WriteBatch:
     def _add_event(self, change: Change, packed: Packed) -> None:
         if packed.event is not None:
             self._events.append((change.event.at, change.job.id, change.event.version, packed.event))
+            delta = delta_of(change)
+            if delta is not None:
+                self._deltas.append(delta)
 
     def _cancel_if_requested(self, change: Change, packed: Packed) -> tuple[Change, Packed]:
         """Cancel a job that would wait again, if its cancel was requested while it ran."""
@@ -188,6 +194,7 @@ class WriteBatch:
             if rows:
                 run(tx, sql[name], rows)
         record_audit(tx, statements("audit"), self._audit)
+        add_deltas(tx, statements("series"), self._deltas)
         for name, expiring in (("remove", self.no_longer_expiring), ("add", self._expiring)):
             if expiring:
                 run(tx, statements("expire")[name], expiring)

@@ -57,6 +57,15 @@ from reprieve.stores.protocol.retention import (
     Retention,
     names_interval,
 )
+from reprieve.stores.protocol.series import (
+    MAX_NAME_BUCKETS,
+    MAX_SERIES_BUCKETS,
+    MAX_SERIES_NAMES,
+    MAX_SERIES_POINTS,
+    Series,
+    SeriesName,
+    SeriesRequest,
+)
 from reprieve.stores.protocol.sessions import (
     MAX_SESSION_QUEUES,
     MAX_SESSION_TASKS,
@@ -75,7 +84,11 @@ __all__ = [
     "MAX_EXCLUDED_TASKS",
     "MAX_FAILURE_BYTES",
     "MAX_FILTER_NAMES",
+    "MAX_NAME_BUCKETS",
     "MAX_PAYLOAD_BYTES",
+    "MAX_SERIES_BUCKETS",
+    "MAX_SERIES_NAMES",
+    "MAX_SERIES_POINTS",
     "MAX_SESSION_QUEUES",
     "MAX_SESSION_TASKS",
     "NAMES_INTERVAL_SECONDS",
@@ -101,6 +114,9 @@ __all__ = [
     "Pruned",
     "Range",
     "Retention",
+    "Series",
+    "SeriesName",
+    "SeriesRequest",
     "Session",
     "Store",
     "Subject",

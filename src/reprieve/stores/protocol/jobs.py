@@ -7,6 +7,7 @@ from reprieve.core.audit import AuditEntry
 from reprieve.core.change import Change
 from reprieve.core.job import CancelRequest, Job
 from reprieve.core.record import Record
+from reprieve.core.series import SeriesDelta
 
 MAX_PAYLOAD_BYTES = 256 * 1024
 """Largest payload, result or progress that a store accepts by default."""
@@ -41,6 +42,9 @@ class Claim(Record):
     exclude: tuple[str, ...] = ()
     """Tasks that the session cannot run: their jobs stay where they are, for other sessions. At most
     `MAX_EXCLUDED_TASKS`."""
+    series: tuple[SeriesDelta, ...] = ()
+    """What the session has counted since it last said so: starts, successes, waits and run times. A claim with any is
+    remembered, so that a repeat does not count them again. A dead session counts only with changes."""
 
 
 class Claimed(Record):

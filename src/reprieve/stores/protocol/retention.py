@@ -8,6 +8,7 @@ from reprieve.core.duration import milliseconds
 from reprieve.core.fairness.settings import DEFAULTS
 from reprieve.core.job import Job
 from reprieve.core.record import Record
+from reprieve.core.series import MAX_KEPT_SECONDS, Step
 
 NAMES_INTERVAL_SECONDS = 600.0
 """Seconds from one search for names without jobs to the next: a lane that is empty for a moment is deleted at most once
@@ -32,8 +33,24 @@ class Retention(Record):
     """How long after it was last seen a group of failures is kept, whether or not dead jobs belong to it."""
     audit_for: float = 400 * 86_400.0
     """How long entries of the audit log are kept; more than 0."""
+    series_minutes_for: float = MAX_KEPT_SECONDS["minute"]
+    """How long series are kept in minutes; this and the next two may be shorter than by default, and not longer."""
+    series_ten_minutes_for: float = MAX_KEPT_SECONDS["ten_minutes"]
+    series_hours_for: float = MAX_KEPT_SECONDS["hour"]
     archived: tuple[Job, ...] = ()
     """Dead jobs that were archived; each is deleted if its stored version is still the archived one."""
+
+    def series_for(self) -> dict[Step, float]:
+        """Return for how many seconds series are kept, by their steps."""
+        return {
+            "minute": self.series_minutes_for,
+            "ten_minutes": self.series_ten_minutes_for,
+            "hour": self.series_hours_for,
+        }
+
+    def series_before(self) -> dict[Step, int]:
+        """Return before which instant a bucket of each step must begin to be deleted."""
+        return {step: self.now - milliseconds(kept) for step, kept in self.series_for().items()}
 
 
 class Pruned(Record):
@@ -47,10 +64,12 @@ class Pruned(Record):
     results: int = 0
     failures: int = 0
     audit: int = 0
+    series: int = 0
+    """Lines of series."""
     names: int = 0
     """Lanes, tenants, limiters and queues without jobs."""
     has_more: bool = False
-    """Whether names are left to check, although this call may have deleted nothing."""
+    """Whether names are left to check, or numbers to add to series, although this call may have deleted nothing."""
 
     @property
     def is_all(self) -> bool:
@@ -71,6 +90,8 @@ class RetentionStore(Protocol):
 
     async def prune(self, retention: Retention) -> Pruned:
         """Delete what ended long enough ago, or a part of it; call again until the result `is_all`.
+
+        It also adds what was counted since the last prune to the series, in the same write that forgets it.
 
         Dead jobs are deleted only when the retention names them as archived. At most every
         `NAMES_INTERVAL_SECONDS`, names without jobs are deleted as well: lanes, and tenants, limiters and queues that

@@ -12,6 +12,7 @@ from reprieve.stores.protocol.finding import SearchStore
 from reprieve.stores.protocol.jobs import JobStore
 from reprieve.stores.protocol.limits import LimitStore
 from reprieve.stores.protocol.retention import RetentionStore
+from reprieve.stores.protocol.series import SeriesStore
 from reprieve.stores.protocol.sessions import SessionStore
 
 
@@ -24,6 +25,7 @@ class Store(
     EventStore,
     FailureStore,
     AuditStore,
+    SeriesStore,
     RetentionStore,
     Protocol,
 ):

@@ -15,6 +15,7 @@ from reprieve.core.fairness.settings import DEFAULTS
 from reprieve.core.ids import id_from_bytes, id_to_bytes
 from reprieve.core.job import Job
 from reprieve.core.move import Return
+from reprieve.core.series import pack_deltas
 from reprieve.errors import SessionDead, StaleCall, StoreError
 from reprieve.rng import bits
 from reprieve.stores.audit_pages import pack_entry
@@ -37,7 +38,8 @@ from reprieve.stores.protocol import (
     names_interval,
 )
 from reprieve.stores.record import pack_cancel_request
-from reprieve.stores.redis import enqueue, limit_updates, settle
+from reprieve.stores.redis import enqueue, limit_updates, series, settle
+from reprieve.stores.redis.bounded_gather import bounded_gather
 from reprieve.stores.redis.connections import Connections
 from reprieve.stores.redis.enqueue import MAX_JOBS_PER_CALL, RelayReceipt
 from reprieve.stores.redis.limit_updates import Overtaken, WantedState
@@ -167,7 +169,8 @@ class Partition:
         wanted = (request.number, request.limit, request.queues, _SETTINGS, is_part, exclude)
         head = (request.now, request.session, *wanted)
         changes = settle.encode(request.changes, request.session, request.now)
-        reply = await self._write("settle_and_claim", _encode(head), *changes)
+        counted = pack_deltas(request.series) if request.series else b""
+        reply = await self._write("settle_and_claim", _encode(head), changes[0], counted, *changes[1:])
         if reply[0] == b"dead":
             self._sessions.pop(request.session, None)
             raise session_dead(request.session)
@@ -191,7 +194,8 @@ class Partition:
         session.held.difference_update(map(id_to_bytes, settled))
         session.held.update(claimed.ids)
         has_lost_call = claimed.previous < session.number
-        session.number = request.number if request.changes or claimed.ids else claimed.previous
+        is_remembered = request.changes or claimed.ids or request.series
+        session.number = request.number if is_remembered else claimed.previous
         if not has_lost_call:
             return
         leased = await self.reads.command("HKEYS", f"leases:{request.session}")
@@ -207,7 +211,8 @@ class Partition:
         for start in range(0, max(1, len(changes)), MAX_CHANGES_PER_CALL):
             some = changes[start : start + MAX_CHANGES_PER_CALL]
             head = _encode((now, "", 0, 0, (), _SETTINGS))
-            _, words, *_ = await self._write("settle_and_claim", head, *settle.encode(some, "", now))
+            heads, *details = settle.encode(some, "", now)
+            _, words, *_ = await self._write("settle_and_claim", head, heads, b"", *details)
             results += settle.decode(words, len(some))
         return results
 
@@ -314,10 +319,24 @@ class Partition:
         )
         archived = b"".join(id_to_bytes(job.id) + job.version.to_bytes(4, "big") for job in retention.archived)
         counts = await self._write("prune", _encode(head), archived)
-        pruned = Pruned(**dict(zip(_PRUNED, counts, strict=True)))
+        has_more_series = await self._roll_up_series(retention)
+        lines = await self._write("prune_series", *series.prune_arguments(retention))
+        pruned = Pruned(**dict(zip(_PRUNED, counts, strict=True)), series=lines)
         idle_since = now - milliseconds(IDLE_SECONDS)
         names, has_more = await self._write("forget_names", _encode((now, names_interval(pruned), idle_since)))
-        return replace(pruned, names=names, has_more=bool(has_more))
+        return replace(pruned, names=names, has_more=bool(has_more) or has_more_series)
+
+    async def _roll_up_series(self, retention: Retention) -> bool:
+        """Add what was counted to the lines of series, or a part of it; return whether more is left."""
+        most = series.MAX_DELTAS_PER_ROLL_UP
+        roll_up = series.RollUp(await self.reads.run("read_series_deltas", most, most), retention)
+        if not roll_up:
+            return False
+        found = await bounded_gather(self.reads.lines(one.step, one.subject, (one.at,)) for one in roll_up.buckets)
+        stored = [{line.name: line.line for line in lines} for lines in found]
+        # Overtaken by another client, which has added the same.
+        await self._write("roll_up_series", *roll_up.arguments(stored))
+        return roll_up.has_more
 
     async def wait(self, queues: Sequence[str], at_most: float, session: str) -> bool:
         """Wait for a notification since the session's last call; return whether one came."""

@@ -1,7 +1,7 @@
 """What is read of a partition. Reads change nothing, and may run on any connection."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from reprieve.core.events import Event
 from reprieve.core.ids import id_to_bytes
+from reprieve.core.series import SeriesSubject, Step
 from reprieve.stores import search
 from reprieve.stores.entry_cursor import parse_cursor
 from reprieve.stores.event_record import readable_events
@@ -25,7 +26,7 @@ from reprieve.stores.protocol import (
     Subject,
     Tally,
 )
-from reprieve.stores.redis import limit_states, replies
+from reprieve.stores.redis import limit_states, replies, series
 from reprieve.stores.redis.connections import Connections
 from reprieve.stores.redis.find import PartitionSearch
 from reprieve.stores.redis.limit_defaults import Defaults
@@ -34,6 +35,7 @@ from reprieve.stores.redis.loop_reader import LoopReader
 from reprieve.stores.redis.node import Argument
 from reprieve.stores.redis.records import unpack_event
 from reprieve.stores.search import Look
+from reprieve.stores.series import StoredLine
 from reprieve.stores.tallying import tally
 
 SCAN_COUNT: Final = 1_000
@@ -92,6 +94,12 @@ class PartitionReads:
         """Return what a succeeded job returned."""
         found: bytes | None = await self.command("HGET", "results", id_to_bytes(job_id))
         return found
+
+    async def lines(
+        self, step: Step, subject: SeriesSubject, ats: Iterable[int], names: Sequence[str] = ()
+    ) -> list[StoredLine]:
+        """Return the lines of series in buckets that begin then, of some names or of all."""
+        return series.read_lines(await self.run("read_series", series.bucket_argument(step, subject, ats, names)))
 
     async def failure_groups(self, fingerprints: Sequence[str]) -> list[FailureGroup]:
         """Return the groups of failures with these fingerprints."""

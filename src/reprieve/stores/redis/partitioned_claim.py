@@ -6,6 +6,7 @@ from typing import Final
 from reprieve.core.change import Change
 from reprieve.core.ids import partition_of
 from reprieve.core.job import Job
+from reprieve.core.series import SeriesDelta
 from reprieve.stores.protocol import ChangeResult, Claim, Claimed
 from reprieve.stores.redis.affinity import PartitionAffinity
 
@@ -39,6 +40,9 @@ class PartitionedClaim:
         """Indices of the changes that belong to each partition."""
         for index, change in enumerate(claim.changes):
             self._own_changes.setdefault(partition_of(change.job.id), []).append(index)
+        self._counted_by = 0
+        """The partition of this round that takes what the session has counted for series."""
+        self._is_counted = False
         self._settled: set[int] = set()
         self._round: dict[int, int] = {}
         """Partitions that this round still has to call, and for how many jobs."""
@@ -83,6 +87,8 @@ class PartitionedClaim:
             if self.claim.limit <= 0 and not self.claim.changes:
                 # The session only wants to be notified of what happens from now on.
                 self._round = dict.fromkeys(range(self.partitions), 0)
+            if not self._is_counted:
+                self._counted_by = min(self._round, default=0)
         return dict(self._round)
 
     def end_round(self) -> None:
@@ -98,6 +104,10 @@ class PartitionedClaim:
         if number in self._settled:
             return ()
         return tuple(self.claim.changes[index] for index in self._own_changes.get(number, ()))
+
+    def series_for(self, number: int) -> tuple[SeriesDelta, ...]:
+        """Return what a partition has to count for series."""
+        return self.claim.series if number == self._counted_by and not self._is_counted else ()
 
     def note(self, number: int, limit: int, claimed: Claimed | None) -> None:
         """Note what a partition returned; None: the session is dead there."""
@@ -115,6 +125,7 @@ class PartitionedClaim:
             for index, result in zip(self._own_changes.get(number, ()), claimed.results, strict=True):
                 self._results[index] = result
             self._settled.add(number)
+        self._is_counted = self._is_counted or number == self._counted_by
         self._jobs += claimed.jobs
         self._left -= len(claimed.jobs)
         if limit:

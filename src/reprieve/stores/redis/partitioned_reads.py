@@ -1,15 +1,28 @@
 """Reads over partitions: each reads its own, and the results are merged."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec.structs import replace
 
 from reprieve.core.events import Event
 from reprieve.core.ids import PARTITIONS, partition_of
+from reprieve.core.series import SeriesSubject, Step
 from reprieve.stores.merged_looks import merge_looks
 from reprieve.stores.places import Position, Wanted
-from reprieve.stores.protocol import Filter, LimitPage, LimitUpdate, Page, Subject, Tally
+from reprieve.stores.protocol import (
+    MAX_SERIES_NAMES,
+    Filter,
+    LimitPage,
+    LimitUpdate,
+    Page,
+    Series,
+    SeriesName,
+    SeriesRequest,
+    Subject,
+    Tally,
+)
 from reprieve.stores.redis.bounded_gather import bounded_gather
 from reprieve.stores.redis.find import is_key
 from reprieve.stores.redis.limit_pages import LimitPages
@@ -18,6 +31,7 @@ from reprieve.stores.redis.partitions import Partitions
 from reprieve.stores.redis.shared_limits import SharedLimits
 from reprieve.stores.search import Found, Look, page_of
 from reprieve.stores.search_cursor import read_cursor, write_cursor
+from reprieve.stores.series import StoredLine, assemble, buckets, rank, ranking_buckets
 
 POSITIONS_PER_MS: Final = 64
 """How positions of events grow with their server's time: see events.lua."""
@@ -84,6 +98,28 @@ class PartitionedReads:
         latest = (min(time for time, _ in replies) - MAX_SKEW_MS) * POSITIONS_PER_MS * PARTITIONS
         merged = [entry for number, (_, found) in enumerate(replies) for entry in _with_partition(found, number)]
         return sorted((entry for entry in merged if entry[0] < latest), key=lambda entry: entry[0])[:limit]
+
+    async def series(self, request: SeriesRequest) -> list[Series]:
+        """Return the series of names, summed over all partitions."""
+        names = request.names or ("",) if request.subject == "all" else request.names
+        if not names:
+            found = await self.series_names(request.subject, request.since_at, request.until_at, MAX_SERIES_NAMES)
+            names = tuple(one.name for one in found)
+        ats = buckets(request.since_at, request.until_at, request.step)
+        lines = await self._lines(request.step, request.subject, ats, names) if names else []
+        return assemble(request, names, lines)
+
+    async def series_names(self, subject: SeriesSubject, since_at: int, until_at: int, limit: int) -> list[SeriesName]:
+        """Return names that have lines in any partition, those with the most jobs first."""
+        step, ats = ranking_buckets(since_at, until_at)
+        return rank(await self._lines(step, subject, ats), limit)
+
+    async def _lines(
+        self, step: Step, subject: SeriesSubject, ats: range, names: Sequence[str] = ()
+    ) -> list[StoredLine]:
+        partitions = await self._partitions.load()
+        found = await bounded_gather(partition.reads.lines(step, subject, ats, names) for partition in partitions)
+        return [line for lines in found for line in lines]
 
     async def limit_states(self, subject: Subject, queue: str, prefix: str, cursor: str, limit: int) -> LimitPage:
         """Return a page of limit states, summed over all partitions."""

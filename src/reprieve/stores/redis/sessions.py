@@ -89,7 +89,13 @@ class Sessions:
         return state.claim
 
     async def _call(self, claim: PartitionedClaim, number: int, limit: int) -> None:
-        request = replace(claim.claim, number=claim.call_number(), limit=limit, changes=claim.changes_for(number))
+        request = replace(
+            claim.claim,
+            number=claim.call_number(),
+            limit=limit,
+            changes=claim.changes_for(number),
+            series=claim.series_for(number),
+        )
         try:
             claim.note(number, limit, await self._partitions[number].claim(request))
         except SessionDead:

@@ -10,6 +10,7 @@ from reprieve.core.change import Change
 from reprieve.core.duration import milliseconds
 from reprieve.core.ids import id_to_bytes
 from reprieve.core.move import ManualRetry, Start, Succeed
+from reprieve.core.series import delta_of, pack_deltas
 from reprieve.stores.audit_pages import pack_entry
 from reprieve.stores.event_record import pack_event
 from reprieve.stores.protocol import ChangeResult
@@ -42,7 +43,7 @@ def encode(changes: Sequence[Change], session: str, now: int) -> list[bytes]:
     return [b"".join(heads), *rest]
 
 
-def _details(change: Change, raw: bytes, now: int) -> tuple[bytes, bytes, bytes, bytes, bytes]:
+def _details(change: Change, raw: bytes, now: int) -> tuple[bytes, ...]:
     job, event = change.job, change.event
     is_success = job.state == "succeeded"
     ended_at = job.finished_at or now
@@ -59,12 +60,14 @@ def _details(change: Change, raw: bytes, now: int) -> tuple[bytes, bytes, bytes,
         (job.state == "waiting" and job.expires_at) or False,
     )
     is_silent = isinstance(event.move, Start | Succeed)
+    delta = delta_of(change)
     return (
         _encode(info),
         b"" if is_success else pack(job, raw),
         b"" if is_silent else pack_event(event),
         change.result or b"",
         b"" if change.audit is None else pack_entry(change.audit),
+        b"" if delta is None else pack_deltas([delta]),
     )
 
 

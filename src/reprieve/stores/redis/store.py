@@ -9,6 +9,7 @@ from reprieve.core.change import Change
 from reprieve.core.events import Event
 from reprieve.core.ids import id_to_bytes, make_id, partition_of
 from reprieve.core.job import Job
+from reprieve.core.series import SeriesSubject
 from reprieve.rng import bits
 from reprieve.stores.capabilities import FaultPoint
 from reprieve.stores.places import Wanted
@@ -31,6 +32,9 @@ from reprieve.stores.protocol import (
     Page,
     Pruned,
     Retention,
+    Series,
+    SeriesName,
+    SeriesRequest,
     Session,
     Subject,
     Tally,
@@ -175,6 +179,21 @@ class RedisStore:
     async def events(self, after: int = 0, limit: int = 1_000, job_id: str = "") -> list[tuple[int, Event]]:
         """Return events in order, each with its position."""
         return await self._reads.events(after, limit, job_id)
+
+    async def series(self, request: SeriesRequest, now: int) -> list[Series]:  # noqa: ARG002 - what is kept is read
+        """Return the series of names."""
+        return await self._reads.series(request)
+
+    async def series_names(
+        self,
+        subject: SeriesSubject,
+        since_at: int,
+        until_at: int,
+        now: int,  # noqa: ARG002 - as above
+        limit: int = 50,
+    ) -> list[SeriesName]:
+        """Return names that have lines, those with the most jobs first."""
+        return await self._reads.series_names(subject, since_at, until_at, limit)
 
     async def result(self, job_id: str) -> bytes | None:
         """Return what a succeeded job returned."""

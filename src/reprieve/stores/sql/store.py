@@ -6,6 +6,7 @@ from typing import Generic, TypeVar
 
 from reprieve.core.change import Change
 from reprieve.core.events import Event
+from reprieve.core.series import SeriesSubject
 from reprieve.stores import search
 from reprieve.stores.places import Place, PlaceKey, Wanted
 from reprieve.stores.protocol import (
@@ -20,12 +21,15 @@ from reprieve.stores.protocol import (
     LimitUpdate,
     Order,
     Page,
+    Series,
+    SeriesName,
+    SeriesRequest,
     Session,
     Subject,
     Tally,
 )
 from reprieve.stores.search_cursor import read_cursor
-from reprieve.stores.sql import audit, entries, failures, find, limits
+from reprieve.stores.sql import audit, entries, failures, find, limits, series
 from reprieve.stores.sql.limit_states import PageOfNames, limit_states
 from reprieve.stores.sql.sessions import read_sessions
 from reprieve.stores.sql.tx import SqlTx, Statements
@@ -125,6 +129,25 @@ class SqlStore(ABC, Generic[Tx]):
         """Return a page of the audit log."""
         sql = self._statements("audit")
         return await self._read(lambda tx: audit.audit_log(self._sql_tx(tx), sql, wanted, cursor, limit))
+
+    async def series(self, request: SeriesRequest, now: int) -> list[Series]:  # noqa: ARG002 - what is kept is read
+        """Return the series of names."""
+        sql = self._statements("series")
+        return await self._read(lambda tx: series.series(self._sql_tx(tx), sql, request))
+
+    async def series_names(
+        self,
+        subject: SeriesSubject,
+        since_at: int,
+        until_at: int,
+        now: int,  # noqa: ARG002 - as above
+        limit: int = 50,
+    ) -> list[SeriesName]:
+        """Return names that have lines, those with the most jobs first."""
+        sql = self._statements("series")
+        return await self._read(
+            lambda tx: series.series_names(self._sql_tx(tx), sql, subject, since_at, until_at, limit)
+        )
 
     async def sessions(self, now: int) -> list[Session]:
         """Return the sessions whose lease lasts."""

@@ -23,6 +23,7 @@ from reprieve.core.job import Job
 from reprieve.stores.protocol import Claim, Claimed
 from reprieve.stores.record import LANE_COUNTERS, Lease, lease_model
 from reprieve.stores.sql.claim import LastClaim, pack_last_claim, repeated, require_session
+from reprieve.stores.sql.series import add_deltas
 from reprieve.stores.sql.sessions import capacity_of
 from reprieve.stores.sqlite import settle
 from reprieve.stores.sqlite.candidates import Candidates, LimiterRow, QueueRow, read_exclusion, read_queue
@@ -32,6 +33,7 @@ from reprieve.stores.sqlite.leases import pack_lease
 from reprieve.stores.sqlite.rows import Row, copy, is_fresh, order_at, read_job, ready_at, unpack
 from reprieve.stores.sqlite.sessions import held
 from reprieve.stores.sqlite.statements import run, statements
+from reprieve.stores.sqlite.tx import SqliteTx
 from reprieve.stores.sqlite.write_batch import Released
 
 SMALL_BATCH_JOBS = 4
@@ -86,7 +88,9 @@ def claim(tx: sqlite3.Connection, lanes: LaneCache, request: Claim) -> Claimed:
         leased, next_at = _lease(tx, lanes, request, session, released)
     for tenants in released.values():
         settle.release(tx, tenants)
-    if request.changes or leased:
+    if request.series:
+        add_deltas(SqliteTx(tx), statements("series"), request.series)
+    if request.changes or leased or request.series:
         # A call that did nothing can be repeated as it is; recording it would wake every worker that waits.
         tx.execute(sql["called"], (request.number, pack_last_claim(LastClaim(results, next_at)), session.id))
     return Claimed(results=tuple(results), jobs=tuple(leased), next_at=next_at)

@@ -7,6 +7,7 @@ import msgspec
 
 from reprieve.core.duration import milliseconds
 from reprieve.core.job import Job
+from reprieve.core.series import MINUTE_MS
 from reprieve.errors import StoreError
 from reprieve.stores.protocol import KEY_RETENTION_SECONDS
 from reprieve.stores.record import LANE_COUNTERS, WAIT_NUMBERS, key_of
@@ -82,6 +83,8 @@ def _insert(tx: Tx, lanes: LaneCache, fresh: Sequence[tuple[int, bytes, Job]], n
     run(tx, sql["ready"], ready_rows)
     run(tx, sql["delayed"], delayed_rows)
     run(tx, sql["count"], [(lane_id, *count) for lane_id, count in counts.items()])
+    minute = now // MINUTE_MS
+    run(tx, sql["count_for_series"], [(minute, lane_id, sum(count)) for lane_id, count in counts.items()])
     run(tx, sql["open"], [(lane_id,) for lane_id, (ready, *_) in counts.items() if ready])
     run(tx, sql["make_candidates"], [(tenant,) for tenant in tenants])
 

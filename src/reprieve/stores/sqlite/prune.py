@@ -16,6 +16,7 @@ from reprieve.stores.protocol import Pruned, Retention, names_interval
 from reprieve.stores.sql import audit
 from reprieve.stores.sql.expired_keys import KeyPosition, KeySweep
 from reprieve.stores.sql.failures import limits
+from reprieve.stores.sqlite import series
 from reprieve.stores.sqlite.finished import shorten
 from reprieve.stores.sqlite.forget_names import forget_names
 from reprieve.stores.sqlite.rows import row_id
@@ -32,6 +33,8 @@ def prune(tx: sqlite3.Connection, sweep: KeySweep, retention: Retention) -> Prun
     """Delete what is older than its retention; return how much."""
     sql = statements("prune")
     now = retention.now
+    # Before lanes are deleted, whose names it needs.
+    has_more_series = series.roll_up(tx, retention)
     succeeded = sum(
         _prune_finished(tx, queue, retention) for (queue,) in tx.execute(sql["queues_with_finished"]).fetchall()
     )
@@ -54,7 +57,10 @@ def prune(tx: sqlite3.Connection, sweep: KeySweep, retention: Retention) -> Prun
         results=tx.execute(sql["results"], {"now": now, "max_rows": MAX_ROWS}).rowcount,
         failures=tx.execute(statements("failures")["prune"], limits(retention, MAX_ROWS)).rowcount,
         audit=tx.execute(statements("audit")["prune"], audit.limits(retention, MAX_ROWS)).rowcount,
+        series=series.prune(tx, retention),
     )
+    if has_more_series:
+        return replace(pruned, has_more=True)
     names, has_more = forget_names(tx, now, names_interval(pruned))
     return replace(pruned, names=names, has_more=has_more)
 

@@ -11,14 +11,15 @@ from reprieve.core import change as changes_of
 from reprieve.core.audit import AuditEntry
 from reprieve.core.change import Change
 from reprieve.core.duration import milliseconds
-from reprieve.core.events import Event
 from reprieve.core.job import CancelRequest, Job
 from reprieve.core.move import Start, Succeed
+from reprieve.core.series import SeriesDelta, delta_of
 from reprieve.stores.event_record import pack_event
 from reprieve.stores.record import CANCELLED, DEAD, LANE_COUNTERS, WAIT_NUMBERS, WAITING
 from reprieve.stores.sql.audit import record_audit
 from reprieve.stores.sql.ended import indexed_fields
 from reprieve.stores.sql.lanes import LaneRef
+from reprieve.stores.sql.series import add_deltas
 from reprieve.stores.sqlite.annotations import cancel_requests
 from reprieve.stores.sqlite.expiring import add_expiring
 from reprieve.stores.sqlite.finished import keep
@@ -60,6 +61,7 @@ class WriteBatch:
         self._events: list[tuple[int, int, int, bytes]] = []
         self._results: list[tuple[int, int, bytes]] = []
         self._audit: list[AuditEntry] = []
+        self._deltas: list[SeriesDelta] = []
 
     def add(self, ids: tuple[int, bytes], lane: int, change: Change, *, was_running: bool) -> None:
         """Add one change of a job that was on this lane, or leased from it; `ids` are the parts of its public id."""
@@ -68,7 +70,7 @@ class WriteBatch:
         if was_running:
             self._ran.append(row)
             self._ran_on[lane] = self._ran_on.get(lane, 0) + 1
-        self._add_event(row, change.event)
+        self._add_event(row, change)
         if change.audit is not None:
             self._audit.append(change.audit)
         if change.result is not None:
@@ -76,7 +78,7 @@ class WriteBatch:
         if was_running and job.state == "waiting" and (request := self._cancel_requests.get(row)) is not None:
             cancel = changes_of.give_up(change, request)
             if cancel is not None:
-                self._add_event(row, cancel.event)
+                self._add_event(row, cancel)
                 job = cancel.job
         if job.state == "succeeded":
             self._succeeded[self._lanes.get(self._tx, lane).queue_id][row] = job
@@ -91,9 +93,13 @@ class WriteBatch:
         """The cancel requests for running jobs, read only when a job that ran would wait again."""
         return cancel_requests(self._tx)
 
-    def _add_event(self, row: int, event: Event) -> None:
+    def _add_event(self, row: int, change: Change) -> None:
+        event = change.event
         if type(event.move) not in _SILENT:
             self._events.append((event.at, row, event.version, pack_event(event)))
+            delta = delta_of(change)
+            if delta is not None:
+                self._deltas.append(delta)
 
     def _put_on_lane(self, row: int, lane: LaneRef, job: Job) -> int:
         """Add a job that has not succeeded to where it now belongs; return the number of its state."""
@@ -129,6 +135,7 @@ class WriteBatch:
         run(tx, sql["events"], self._events)
         run(tx, sql["results"], self._results)
         record_audit(SqliteTx(tx), statements("audit"), self._audit)
+        add_deltas(SqliteTx(tx), statements("series"), self._deltas)
         run(tx, sql["count"], [(lane, *(count[name] for name in _COUNTERS)) for lane, count in self.counts.items()])
         run(tx, sql["limiters"], list(self._release().items()))
         run(tx, enqueue["open"], [(lane,) for lane in {lane for lane, *_ in self._ready}])

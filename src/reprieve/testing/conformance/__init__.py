@@ -26,6 +26,7 @@ from reprieve.testing.conformance import (
     limits,
     operating,
     ordering,
+    series,
     session_list,
     sessions,
     settling,
@@ -60,6 +61,7 @@ _MODULES: tuple[ModuleType, ...] = (
     forgetting,
     finding,
     events,
+    series,
     waiting,
     unreadable,
 )

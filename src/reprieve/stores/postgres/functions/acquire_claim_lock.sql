@@ -4,7 +4,7 @@
 -- uncounted_enqueue are counted, so that no other transaction waits for long. `counted` is the snapshot up to which this
 -- connection knows everything to be counted: only transactions that were running in it, or began later, are searched.
 -- Reads and writes uncounted_enqueue, unswept_addition, lane, queue, tenant and what create_lanes, set_aside_collisions and requeue_late_commits
--- write. Takes the advisory lock of the schema.
+-- write. Inserts into series_delta. Takes the advisory lock of the schema.
 -- Returns the snapshot up to which everything is counted now; null if rows are left to count.
 create function acquire_claim_lock(counted pg_snapshot) returns pg_snapshot language plpgsql as $$
 declare
@@ -49,6 +49,10 @@ begin
     if additions is null then
         return snapshot;
     end if;
+    insert into series_delta (packed)
+    select convert_to(json_agg(json_build_array(ready_at(null, a.lowest_id) / 60000, a.queue, a.task, a.dependency, a.tenant,
+                                                a.ready + a.scheduled + a.retrying + a.parked))::text, 'UTF8')
+    from unnest(additions) as a;
 
     select array_agg(a) filter (where l.id is null), count(distinct a.lane) < count(*) or
            bool_or((l.queue_name, l.tenant_name, l.task, l.dependency, l."group", l.priority)

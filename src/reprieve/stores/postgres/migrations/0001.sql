@@ -347,6 +347,19 @@ create table failure (                               -- what the failures with o
     packed       bytea not null
 );
 
+create table series (                                -- lines of series: core/series.py
+    step    int2 not null,                           -- 0: a minute, 1: ten minutes, 2: an hour
+    at      int8 not null,                           -- when the bucket of time begins
+    subject int2 not null,                           -- 0: all, 1: queue, 2: task, 3: dependency, 4: tenant
+    name    text collate "C" not null,
+    packed  bytea not null,
+    primary key (step, at, subject, name)
+) with (fillfactor = 70);
+create table series_delta (                          -- what was counted and is not in the lines yet, a row for each write
+    seq    int8 generated always as identity primary key,
+    packed bytea not null                            -- msgpack; JSON, if acquire_claim_lock has counted enqueues
+);
+
 create table entry (key text collate "C" primary key, version int8 not null, value bytea not null);
 create sequence entry_version;
 create table entry_change (                          -- the last changes of entries, also deletions

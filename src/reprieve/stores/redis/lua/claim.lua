@@ -14,6 +14,7 @@
 -- needs leftovers: drop_leftover
 -- needs ended: new_index_changes, list_ended, write_index
 -- needs events: record_events
+-- needs series: ending_delta, add_deltas
 -- needs sessions: capacity_of, pack_lease
 -- needs fairness: new_choice, run_choice
 -- needs exclusion: new_exclusion, look_again_at
@@ -181,9 +182,10 @@ end
 
 -- Lets jobs die that are past their deadline.
 local function expire(expired, now)
-  local records, events, index = {}, {}, new_index_changes()
-  for _, item in ipairs(expired) do
+  local records, events, deltas, index = {}, {}, {}, new_index_changes()
+  for number, item in ipairs(expired) do
     local lane, id, record = unpack(item)
+    deltas[number] = ending_delta('X', now, lane.name)
     record = sound(record, struct.unpack('>I4', record), lane.name)
     local finished = finish(record, EXPIRED, now)
     records[#records + 1], records[#records + 2] = id, finished
@@ -194,6 +196,7 @@ local function expire(expired, now)
   call_many('HSET', tag .. ':jobs', records)
   write_index(index)
   record_events(events, now)
+  add_deltas(deltas)
 end
 
 -- Counts the picks where nothing limits them.

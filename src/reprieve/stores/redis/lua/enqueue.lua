@@ -6,6 +6,7 @@
 -- needs finished: holds_key
 -- needs lanes: lanes, load_lanes, flush
 -- needs waiting: new_waiting, add_fresh, write_waiting
+-- needs series: count_enqueued
 -- KEYS     1: the partition
 -- ARGV     1: now, names of lanes, and for jobs from an outbox the server's time before they were taken (msgpack)
 --          2: for each job 29 bytes: id, number of its lane from 1 (2), wait (1), due (8), version (2)
@@ -115,12 +116,13 @@ end
 
 local function store_jobs(jobs, known, key_values, key_times)
   load_lanes(lane_names)
-  local waiting, records = new_waiting(now), {}
+  local waiting, records, counts = new_waiting(now), {}, {}
   for number, job in ipairs(jobs) do
     if not known[job.id] and not job.has_holder then
       known[job.id] = true
       local lane = lanes[job.lane]
       add_fresh(waiting, lane, job)
+      counts[job.lane] = (counts[job.lane] or 0) + 1
       records[#records + 1], records[#records + 2] = job.id, ARGV[3 + number]
       local queue = queue_of(lane.ref.queue)
       queue.is_changed = queue.is_changed or not queue.is_known
@@ -131,6 +133,7 @@ local function store_jobs(jobs, known, key_values, key_times)
     write_waiting(waiting)
     call_many('HSET', tag .. ':unique_keys', key_values)
     call_many('ZADD', tag .. ':unique_key_expiry', key_times)
+    count_enqueued(now, counts)
     flush()
     for queue in pairs(waiting.sooner_queues) do
       waiting.ready_queues[queue] = true

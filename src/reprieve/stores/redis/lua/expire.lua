@@ -8,6 +8,7 @@
 -- needs waiting: fresh_key
 -- needs leftovers: drop_leftover, is_leftover
 -- needs expiring: expiring_key, expiring_lanes_key, add_expiry, remove_expiry, set_lane_expiry, write_expiry
+-- needs series: ending_delta
 -- needs settle: settle
 -- KEYS     1: the partition
 -- ARGV     1: now  2: limit
@@ -25,10 +26,11 @@ local function add_change(id, record)
   if not known[id] then
     known[id] = true
     local version, _, wait = struct.unpack('>I4BB', record)
+    local lane = lane_in(record)
     changes[#changes + 1] = {
       id = id, expected = version, at = now, is_success = false, session = '', event = ending(record, 'X', now, ''),
-      state = EXPIRED, wait = wait, due = now, version = version + 1, lane = lane_in(record), yields = false,
-      record = finish(record, EXPIRED, now), audit = '',
+      state = EXPIRED, wait = wait, due = now, version = version + 1, lane = lane, yields = false,
+      record = finish(record, EXPIRED, now), audit = '', delta = ending_delta('X', now, lane),
     }
   end
 end

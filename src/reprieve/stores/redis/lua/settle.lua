@@ -3,8 +3,8 @@
 --
 -- A change is a table: `id`, `expected` (the version that it guards), `at`, `is_success`, `session` ('' if it guards a
 -- version instead of a lease), `event` and `audit` ('' for none). All but plain successes also have the job's new `state`, `wait`,
--- `due`, `version`, `lane`, `expires` (false: never) and `record`, a `result` kept until `result_until`, and `yields`: whether a cancel request
--- ends the job instead.
+-- `due`, `version`, `lane`, `expires` (false: never) and `record`, a `result` kept until `result_until`, `yields`: whether a
+-- cancel request ends the job instead, and `delta`: what it counts as in series, '' for nothing.
 --
 -- needs calls: tag, call, max, concat, call_many, fetch_fields, list_in
 -- needs record: WAITING, GIVEN_UP, is_sound, lane_in, finish, ending, entry_of
@@ -17,11 +17,12 @@
 -- needs sessions: unpack_lease, find_leases, cancel_requests
 -- needs finished: keep_succeeded
 -- needs ended: FINISHED_COUNTERS, new_index_changes, list_ended, unlist_ended, write_index
+-- needs series: ending_delta, add_deltas
 -- exports: read_changes, settle
 
 local HEAD, HEAD_BYTES = '>Bc16I4dB', 30
 
--- Reads changes: a head of 30 bytes for each, and five arguments from `index` on for those that are no plain success of
+-- Reads changes: a head of 30 bytes for each, and six arguments from `index` on for those that are no plain success of
 -- the calling session.
 function read_changes(heads, session, arguments, index)
   local changes = {}
@@ -34,8 +35,8 @@ function read_changes(heads, session, arguments, index)
       change.version, change.result_until, change.lane, change.yields = info[5], info[6], info[7], info[8]
       change.expires = info[9]
       change.record, change.event, change.result = arguments[index + 1], arguments[index + 2], arguments[index + 3]
-      change.audit = arguments[index + 4]
-      index = index + 5
+      change.audit, change.delta = arguments[index + 4], arguments[index + 5]
+      index = index + 6
     end
     changes[#changes + 1] = change
   end
@@ -91,6 +92,7 @@ local function new_settlement(changes, now)
     changes = changes, applied = {}, cancel_requests = cancel_requests(yielding), leased = false,
     waiting = new_waiting(now), records = {}, index = new_index_changes(), succeeded = {},
     events = {}, latest_event_at = 0, audit = {}, results = {}, result_times = {}, released = {}, unleased = {},
+    deltas = {},
   }
 end
 
@@ -194,6 +196,15 @@ local function add_event(settlement, change)
   end
 end
 
+local function add_delta(deltas, change)
+  if change.delta ~= '' then
+    deltas[#deltas + 1] = change.delta
+  end
+  if change.cancelled then
+    deltas[#deltas + 1] = ending_delta('C', change.at, change.lane)
+  end
+end
+
 -- Adds a change that applies to what is to be written.
 local function apply(settlement, change, left)
   local id, session = change.id, change.session
@@ -212,6 +223,7 @@ local function apply(settlement, change, left)
   end
   if change.event ~= '' then
     add_event(settlement, change)
+    add_delta(settlement.deltas, change)
   end
   if change.audit ~= '' then
     settlement.audit[#settlement.audit + 1] = change.audit
@@ -232,6 +244,7 @@ local function write(settlement)
   end
   record_events(settlement.events, settlement.latest_event_at)
   record_audit(settlement.audit)
+  add_deltas(settlement.deltas)
   call_many('HSET', tag .. ':results', settlement.results)
   call_many('ZADD', tag .. ':result_expiry', settlement.result_times)
   local has_annotations = next(settlement.unleased) and call('HLEN', tag .. ':annotations') > 0

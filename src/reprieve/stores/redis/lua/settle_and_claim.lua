@@ -8,10 +8,12 @@
 -- needs sessions: read_session, write_session, unpack_lease
 -- needs settle: read_changes, settle
 -- needs claim: return_blocked, claim_from_queue
+-- needs series: add_deltas
 -- KEYS     1: the partition
 -- ARGV     1: now, session ('' for none), number of the call, limit, queues, settings of the fair choice, whether the claim
 --             asks other partitions too, and if it excludes tasks: these, and which part of tenants and lanes to look at (msgpack)
---          2: heads of the changes, and from 3 on what some of them need: see settle.lua
+--          2: heads of the changes, and from 4 on what some of them need: see settle.lua
+--          3: what the session has counted for series, packed; '' for nothing
 -- Returns: {'dead'}: the session is not open; nothing was done
 --          {'stale', number of the session's last call}; nothing was done
 --          {'ok', results: see `settle`, next time or '', id of the last notification,
@@ -20,7 +22,7 @@
 --           call, instead of ids and records: '', then id, when it was leased, record, …
 
 local now, session_name, number, limit, queue_names, settings, is_part, exclude = unpack(cmsgpack.unpack(ARGV[1]))
-local heads = ARGV[2]
+local heads, counted = ARGV[2], ARGV[3]
 
 local function last_notification()
   local last = call('XREVRANGE', tag .. ':notifications', '+', '-', 'COUNT', 1)[1]
@@ -118,15 +120,18 @@ end
 write_even_when_full()
 local results, waiting, released_queues = '', new_waiting(now), {}
 if heads ~= '' then
-  results, waiting, released_queues = settle(read_changes(heads, session_name, ARGV, 3), now)
+  results, waiting, released_queues = settle(read_changes(heads, session_name, ARGV, 4), now)
 end
 local ids, records, next_at = {}, {}, nil
 if session and not session.is_dead and limit > 0 then
   ids, records, next_at = claim_jobs(session)
 end
 flush()
+if counted ~= '' then
+  add_deltas({counted})
+end
 local previous = session and session.number or 0
-if session and (heads ~= '' or ids[1]) then
+if session and (heads ~= '' or counted ~= '' or ids[1]) then
   -- A call that did nothing is not noted: it can be made again as it is.
   session.number, session.results, session.next_at, session.ids = number, results, next_at or false, concat(ids)
   session.previous = previous

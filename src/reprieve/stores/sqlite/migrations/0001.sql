@@ -269,6 +269,27 @@ create table reprieve_failure (               -- what the failures with one fing
 ) strict;
 create index reprieve_failure_seen on reprieve_failure (last_seen_at);
 
+create table reprieve_series (                -- lines of series: core/series.py
+    step    integer not null,                 -- 0: a minute, 1: ten minutes, 2: an hour
+    at      integer not null,                 -- when the bucket of time begins
+    subject integer not null,                 -- 0: all, 1: queue, 2: task, 3: dependency, 4: tenant
+    name    text    not null,
+    packed  blob    not null,
+    primary key (step, at, subject, name)
+) strict, without rowid;
+
+create table reprieve_series_delta (          -- what was counted and is not in the lines yet, a row for each write
+    seq    integer primary key,
+    packed blob    not null
+) strict;
+
+create table reprieve_series_enqueued (       -- enqueues that are not in the lines yet
+    minute integer not null,                  -- since 1970
+    lane   integer not null,
+    count  integer not null,
+    primary key (minute, lane)
+) strict, without rowid;
+
 create table reprieve_entry (key text primary key, version integer not null, value blob not null) strict, without rowid;
 
 create table reprieve_entry_change (          -- the last changes of entries, also deletions

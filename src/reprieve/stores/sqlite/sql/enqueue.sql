@@ -33,6 +33,11 @@ set ready = ready + v.column2, scheduled = scheduled + v.column3, retrying = ret
     parked = parked + v.column5
 from (values {values}) as v where lane.id = v.column1;
 
+-- name: count_for_series
+insert into reprieve_series_enqueued (minute, lane, count)
+select column1, column2, column3 from (values {values}) where column1 is not null
+on conflict (minute, lane) do update set count = count + excluded.count;
+
 -- name: open
 update reprieve_lane as lane set is_open = 1 from (values {values}) as v
 where lane.id = v.column1 and lane.is_open = 0 and lane.blocked_by = 0;
