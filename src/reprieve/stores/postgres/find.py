@@ -81,7 +81,7 @@ class Search(SqlSearch[str]):
             return [hash_id("queue", name) for name in names]
         return [queue for (queue,) in self._tx.all(self._sql["all_queues"])]
 
-    def _lanes_by(self, field: str, name: str, after: int, most: int) -> Iterable[Sequence[Any]]:
+    def _lanes_by(self, field: str, name: str | int, after: int, most: int) -> Iterable[Sequence[Any]]:
         statement = self._sql[f"lanes_by_{field}" if field else "lanes"]
         return self._tx.all(statement, {"name": name, "after": after, "most": most})
 
@@ -96,14 +96,19 @@ class Search(SqlSearch[str]):
     def _may_have_part(self, job: str, parts: Sequence[str]) -> bool:
         return has_part(job.replace("-", ""), parts)
 
-    def _keys(
-        self, name: str, streams: Sequence[Stream], after: After[str], most: int, *, newest: bool
-    ) -> list[KeyRow[str]]:
-        if name == "ready":
+    def _keys(self, streams: Sequence[Stream], after: After[str], most: int, *, newest: bool) -> list[KeyRow[str]]:
+        if streams[0]["from"] == "ready":
             return self._ready_keys([int(stream["lane"]) for stream in streams], after, most, newest=newest)
-        arrays = {field: array_of(stream[field] for stream in streams) for field in streams[0]}
-        parameters = {**arrays, "at": after.at, "id": after.id, "most": most}
-        return [KeyRow(*row) for row in self._tx.all(self._directed(name, newest=newest), parameters)]
+        found: list[KeyRow[str]] = []
+        for name in dict.fromkeys(str(stream["from"]) for stream in streams):
+            same = [stream for stream in streams if stream["from"] == name]
+            columns = {field: [stream[field] for stream in same] for field in same[0] if field != "from"}
+            arrays = {
+                field: column if isinstance(column[0], str) else array_of(column) for field, column in columns.items()
+            }
+            parameters = {**arrays, "at": after.at, "id": after.id, "most": most}
+            found += [KeyRow(*row) for row in self._tx.all(self._directed(name, newest=newest), parameters)]
+        return sorted(found, reverse=newest)[:most]
 
     def _ready_keys(self, lanes: Sequence[int], after: After[str], most: int, *, newest: bool) -> list[KeyRow[str]]:
         """Read a few keys of each lane at a time, and go on after the first lane that has no more of them."""

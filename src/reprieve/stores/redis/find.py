@@ -12,6 +12,7 @@ from reprieve.core.ids import id_to_bytes
 from reprieve.core.job import Job, Wait
 from reprieve.core.status import Status, status_of
 from reprieve.core.unreadable import unreadable_record
+from reprieve.stores.ended_lists import ListField, ended_lists
 from reprieve.stores.places import Key, Place, PlaceKey, Wanted, delayed_range, possible_statuses
 from reprieve.stores.protocol import Filter, Range, Tally
 from reprieve.stores.record import LANE_COUNTERS
@@ -39,6 +40,19 @@ _Set: TypeAlias = tuple[str, int, int]
 _DELAYED: Final[dict[int, Status]] = {1: "scheduled", 2: "retrying", 3: "parked"}
 """What jobs of the sorted sets of delayed jobs are until they are due."""
 
+_LETTERS: Final[dict[ListField, str]] = {
+    "all": "a",
+    "tenant": "t",
+    "task": "k",
+    "dependency": "d",
+    "death": "x",
+    "code": "c",
+    "fingerprint": "f",
+    "tenant_fingerprint": "p",
+}
+"""The letters of the lists of ended jobs, as in ended.lua."""
+
+_SEPARATOR: Final = "\0"
 _HEX: Final = frozenset("0123456789abcdef")
 _encode = msgspec.msgpack.Encoder().encode
 _COUNTERS = ("ready", "scheduled", "retrying", "parked", "dead", "cancelled")
@@ -108,10 +122,9 @@ class PartitionSearch:
             case "delayed":
                 return self._range_step(self._delayed_sets(wanted), wanted, after, most)
             case "ended":
-                statuses = sorted(possible_statuses(wanted.filter) & {*_ENDED})
-                return self._range_step(self._ended_sets(statuses, wanted.filter), wanted, after, most)
+                return self._range_step(self._ended_sets(wanted.filter), wanted, after, most)
             case "succeeded":
-                return self._range_step(self._ended_sets(["succeeded"], wanted.filter), wanted, after, most)
+                return self._range_step(self._succeeded_sets(wanted.filter), wanted, after, most)
 
     def _running_step(self, wanted: Wanted, after: PlaceKey | None, most: int) -> Step:
         found = self._connections.read("running_keys", self._tag, wanted.filter.session)
@@ -167,9 +180,20 @@ class PartitionSearch:
                 sets += [_set_of(f"delayed:{queue}\0{wait}", due) for queue in self._queues(wanted.filter)]
         return sets
 
-    def _ended_sets(self, statuses: Sequence[Status], wanted: Filter) -> list[_Set]:
+    @staticmethod
+    def _ended_sets(wanted: Filter) -> list[_Set]:
         ended = wanted.ended or Range()
-        return [_set_of(f"{status}:{queue}", ended) for queue in self._queues(wanted) for status in statuses]
+        keys = (
+            f"{one.status}:{one.names[0]}"
+            if one.field == "queue"
+            else f"{one.status}_by:{_LETTERS[one.field]}{_SEPARATOR.join(one.names)}"
+            for one in ended_lists(wanted)
+        )
+        return [_set_of(key, ended) for key in keys]
+
+    def _succeeded_sets(self, wanted: Filter) -> list[_Set]:
+        ended = wanted.ended or Range()
+        return [_set_of(f"succeeded:{queue}", ended) for queue in self._queues(wanted)]
 
     def _ready_step(self, wanted: Wanted, after: PlaceKey | None, most: int) -> Step:
         """Merge the ready jobs of the lanes that match; beyond so many lanes, group by group."""

@@ -119,6 +119,9 @@ class SqlSearch(PlaceSteps[Id], Generic[Id]):
     def _is_held(self, lane: int) -> bool:
         return bool(self._held) and lane != 0 and not self._held.isdisjoint(self._lane(lane).limiters)
 
+    def _held_limiters(self) -> Sequence[int]:
+        return sorted(self._held)
+
     def by_ids(self, ids: Sequence[str]) -> Iterator[tuple[Job, int]]:
         """Return jobs by their ids, succeeded ones too, each with its lane."""
         keys = {job_id: self._id_of(job_id) for job_id in ids}

@@ -6,6 +6,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from reprieve.core.job import Job
 from reprieve.core.status import Status
+from reprieve.stores.ended_lists import ended_lists
 from reprieve.stores.places import Place, PlaceKey, Wanted, delayed_range, possible_statuses
 from reprieve.stores.protocol import Filter, Range
 from reprieve.stores.record import CANCELLED, DEAD, LANE_COUNTERS, Lease
@@ -26,11 +27,14 @@ MAX_MERGED_LANES: Final = 200
 MAX_LANES_READ: Final = 1_000
 """Lanes that one step reads, with or without jobs."""
 
+MAX_HELD_LIMITERS: Final = 50
+"""Held limiters whose lanes are looked for; if there are more, all lanes are read, some at a time."""
+
 SETTLED_LATE_MS: Final = 600_000
 """How long after its end a job is settled at most, as far as a search by the time of the end goes."""
 
 Stream: TypeAlias = Mapping[str, int | str]
-"""The parameters of one range of an index."""
+"""A range of an index: the statement that reads it (`from`), and its parameters."""
 
 
 class KeyRow(NamedTuple, Generic[Id]):
@@ -75,13 +79,11 @@ class PlaceSteps(ABC, Generic[Id]):
     _sql: Statements
 
     @abstractmethod
-    def _keys(
-        self, name: str, streams: Sequence[Stream], after: After[Id], most: int, *, newest: bool
-    ) -> list[KeyRow[Id]]:
+    def _keys(self, streams: Sequence[Stream], after: After[Id], most: int, *, newest: bool) -> list[KeyRow[Id]]:
         """Return the next keys of some ranges of an index, merged in order."""
 
     @abstractmethod
-    def _lanes_by(self, field: str, name: str, after: int, most: int) -> Iterable[Sequence[Any]]:
+    def _lanes_by(self, field: str, name: str | int, after: int, most: int) -> Iterable[Sequence[Any]]:
         """Return lanes by the name of a queue, tenant, task or dependency, or all (no `field`), in order of ids."""
 
     def _uncounted_lanes(self) -> Iterable[int]:
@@ -105,6 +107,10 @@ class PlaceSteps(ABC, Generic[Id]):
         """Return whether a gate holds the jobs of a lane."""
 
     @abstractmethod
+    def _held_limiters(self) -> Sequence[int]:
+        """Return the limiters that are held."""
+
+    @abstractmethod
     def _may_have_part(self, job: Id, parts: Sequence[str]) -> bool:
         """Return whether the id of a job may have any of these parts; False spares reading the job."""
 
@@ -124,9 +130,9 @@ class PlaceSteps(ABC, Generic[Id]):
             case "ready":
                 return self._ready(wanted, after, most)
             case "delayed":
-                return self._in_index("delayed", self._delayed_streams(wanted), wanted, after, most)
+                return self._in_index(self._delayed_streams(wanted), wanted, after, most)
             case "ended":
-                return self._in_index("ended", self._ended_streams(wanted.filter), wanted, after, most)
+                return self._in_index(self._ended_streams(wanted.filter), wanted, after, most)
             case "succeeded":
                 return self._succeeded(wanted, after, most)
 
@@ -143,11 +149,9 @@ class PlaceSteps(ABC, Generic[Id]):
         rows = [KeyRow(at, job, 0) for at, job in left[:most]]
         return self._candidates(rows, wanted.filter, 0, len(left) > most, leases)
 
-    def _in_index(
-        self, name: str, streams: Sequence[Stream], wanted: Wanted, after: PlaceKey | None, most: int
-    ) -> Step:
+    def _in_index(self, streams: Sequence[Stream], wanted: Wanted, after: PlaceKey | None, most: int) -> Step:
         newest = wanted.is_newest
-        rows = self._keys(name, streams, self._after(after, newest=newest), most, newest=newest) if streams else []
+        rows = self._keys(streams, self._after(after, newest=newest), most, newest=newest) if streams else []
         self._load_lanes(row.lane for row in rows)
         return self._candidates(rows, wanted.filter, 0, len(rows) >= most)
 
@@ -176,16 +180,20 @@ class PlaceSteps(ABC, Generic[Id]):
         for wait, counter in list(enumerate(LANE_COUNTERS))[1:]:
             due = delayed_range(wanted.filter, counter, wanted.now)
             if due is not None:
-                streams += [{"queue": queue, "wait": wait, **_bounds(due)} for queue in queues]
+                streams += [{"from": "delayed", "queue": queue, "wait": wait, **_bounds(due)} for queue in queues]
         return streams
 
     def _ended_streams(self, wanted: Filter) -> list[Stream]:
-        statuses = possible_statuses(wanted)
-        states = [state for state, status in ((DEAD, "dead"), (CANCELLED, "cancelled")) if status in statuses]
         bounds = _bounds(wanted.ended or Range())
-        return [
-            {"queue": queue, "state": state, **bounds} for queue in self._queue_ids(wanted.queues) for state in states
-        ]
+        streams: list[Stream] = []
+        for one in ended_lists(wanted):
+            facts: dict[str, int | str] = {"state": DEAD if one.status == "dead" else CANCELLED, **bounds}
+            if one.field == "queue":
+                streams += [{"from": "ended_queue", "queue": queue, **facts} for queue in self._queue_ids(one.names)]
+            else:
+                fields = one.field.split("_") if one.names else []
+                streams.append({"from": f"ended_{one.field}", **dict(zip(fields, one.names, strict=True)), **facts})
+        return streams
 
     def _ready(self, wanted: Wanted, after: PlaceKey | None, most: int) -> Step:
         """Merge the ready jobs of the lanes that match; beyond so many lanes, group by group."""
@@ -193,7 +201,8 @@ class PlaceSteps(ABC, Generic[Id]):
         lanes, last = self._group(wanted.filter, group)
         newest = wanted.is_newest
         start = self._after(None if after is None or after.at < 0 else after, newest=newest)
-        rows = self._keys("ready", [{"lane": lane} for lane in lanes], start, most, newest=newest) if lanes else []
+        streams: list[Stream] = [{"from": "ready", "lane": lane} for lane in lanes]
+        rows = self._keys(streams, start, most, newest=newest) if lanes else []
         step = self._candidates(rows, wanted.filter, group, len(rows) >= most)
         if step.resume is None and last is not None:
             return Step(step.candidates, PlaceKey(last, -1, self.ids[0]))
@@ -215,14 +224,22 @@ class PlaceSteps(ABC, Generic[Id]):
 
     def _matching_lanes(self, wanted: Filter, after: int) -> list[LaneRow]:
         """Return lanes in the order of their ids, by the narrowest field that has an index."""
+        held: Sequence[int] = ()
+        if "ready" not in possible_statuses(wanted):
+            held = self._held_limiters()
+            if not held:
+                return []
         for field, names in (
             ("tenant", wanted.tenants),
+            ("limiter", held if len(held) <= MAX_HELD_LIMITERS else ()),
             ("dependency", () if "" in wanted.dependencies else wanted.dependencies),
             ("task", wanted.tasks),
             ("queue", wanted.queues),
         ):
             if names:
-                found = [row for name in names for row in self._lanes_by(field, name, after, MAX_LANES_READ)]
+                found: list[Sequence[Any]] = [
+                    row for name in names for row in self._lanes_by(field, name, after, MAX_LANES_READ)
+                ]
                 break
         else:
             found = list(self._lanes_by("", "", after, MAX_LANES_READ))

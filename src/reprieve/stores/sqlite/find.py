@@ -84,19 +84,16 @@ class Search(SqlSearch[int]):
         found = (self._connection.execute(statements("lanes")["queue"], (name,)).fetchone() for name in names)
         return [row[0] for row in found if row is not None]
 
-    def _lanes_by(self, field: str, name: str, after: int, most: int) -> Iterable[Sequence[Any]]:
+    def _lanes_by(self, field: str, name: str | int, after: int, most: int) -> Iterable[Sequence[Any]]:
         statement = self._sql[f"lanes_by_{field}" if field else "lanes"]
         return self._tx.all(statement, {"name": name, "after": after, "most": most})
 
     def _may_have_part(self, job: int, parts: Sequence[str]) -> bool:
         return may_have_part(job, parts)
 
-    def _keys(
-        self, name: str, streams: Sequence[Stream], after: After[int], most: int, *, newest: bool
-    ) -> list[KeyRow[int]]:
-        statement = self._directed(name, newest=newest)
-
+    def _keys(self, streams: Sequence[Stream], after: After[int], most: int, *, newest: bool) -> list[KeyRow[int]]:
         def fetch(stream: Stream, start: After[int], count: int) -> list[KeyRow[int]]:
+            statement = self._directed(str(stream["from"]), newest=newest)
             parameters = {**stream, "at": start.at, "id": start.id, "most": count}
             return [KeyRow(*row) for row in self._tx.all(statement, parameters)]
 

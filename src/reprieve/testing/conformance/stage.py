@@ -179,10 +179,10 @@ def succeed(job: Job, at: int = START, result: bytes | None = None, ttl: float =
     return replace(change.settle(job, Succeed(), at), result=result, result_ttl=ttl)
 
 
-def fail(job: Job, at: int = START, due_at: int | None = None) -> Change:
+def fail(job: Job, at: int = START, due_at: int | None = None, cause: Cause = CAUSE) -> Change:
     """Return the change of an attempt that fails and is retried, by default in ten seconds."""
     due_at = at + 10 * SECOND if due_at is None else due_at
-    return change.settle(job, Retry(due_at=due_at, cause=CAUSE, delay=10.0, max_attempts=10), at)
+    return change.settle(job, Retry(due_at=due_at, cause=cause, delay=10.0, max_attempts=10), at)
 
 
 def kill(job: Job, at: int = START, death: Death = "permanent", cause: Cause = CAUSE) -> Change:

@@ -124,8 +124,8 @@ create index lane_queue on lane (queue, id);
 create index lane_tenant on lane (tenant, id);
 create index lane_task on lane (task_limiter, id);
 create index lane_dependency on lane (dependency_limiter, id) where dependency_limiter <> 0;
-create index lane_group on lane (group_limiter) where group_limiter <> 0;
-create index lane_pair on lane (pair_limiter) where pair_limiter <> 0;
+create index lane_group on lane (group_limiter, id) where group_limiter <> 0;
+create index lane_pair on lane (pair_limiter, id) where pair_limiter <> 0;
 create index lane_blocked on lane (blocked_by, tenant) where blocked_by <> 0;
 
 -- The search for lanes without jobs, one row from the first on: when the last one began, and the last lane that it read; null:

@@ -31,12 +31,92 @@ cross join lateral (
     order by d.due_at {direction}, d.id {direction} limit %(most)s
 ) as k order by k.due_at {direction}, k.id {direction} limit %(most)s;
 
--- name: ended
+-- name: ended_queue
 select k.ended_at, k.id::text, k.lane
 from unnest(%(queue)s::int8[], %(state)s::int8[], %(since)s::int8[], %(until)s::int8[]) as v (queue, state, since, until)
 cross join lateral (
     select e.ended_at, e.id, e.lane from ended as e
     where e.queue = v.queue and e.state = v.state and (e.ended_at, e.id) {beyond} (%(at)s, %(id)s::uuid)
+      and e.ended_at >= v.since and e.ended_at < v.until
+    order by e.ended_at {direction}, e.id {direction} limit %(most)s
+) as k order by k.ended_at {direction}, k.id {direction} limit %(most)s;
+
+-- name: ended_all
+select k.ended_at, k.id::text, k.lane
+from unnest(%(state)s::int8[], %(since)s::int8[], %(until)s::int8[]) as v (state, since, until)
+cross join lateral (
+    select e.ended_at, e.id, e.lane from ended as e
+    where e.state = v.state and (e.ended_at, e.id) {beyond} (%(at)s, %(id)s::uuid)
+      and e.ended_at >= v.since and e.ended_at < v.until
+    order by e.ended_at {direction}, e.id {direction} limit %(most)s
+) as k order by k.ended_at {direction}, k.id {direction} limit %(most)s;
+
+-- name: ended_tenant
+select k.ended_at, k.id::text, k.lane
+from unnest(%(tenant)s::text[], %(state)s::int8[], %(since)s::int8[], %(until)s::int8[]) as v (tenant, state, since, until)
+cross join lateral (
+    select e.ended_at, e.id, e.lane from ended as e
+    where e.tenant = v.tenant and e.state = v.state and (e.ended_at, e.id) {beyond} (%(at)s, %(id)s::uuid)
+      and e.ended_at >= v.since and e.ended_at < v.until
+    order by e.ended_at {direction}, e.id {direction} limit %(most)s
+) as k order by k.ended_at {direction}, k.id {direction} limit %(most)s;
+
+-- name: ended_task
+select k.ended_at, k.id::text, k.lane
+from unnest(%(task)s::text[], %(state)s::int8[], %(since)s::int8[], %(until)s::int8[]) as v (task, state, since, until)
+cross join lateral (
+    select e.ended_at, e.id, e.lane from ended as e
+    where e.task = v.task and e.state = 1 and (e.ended_at, e.id) {beyond} (%(at)s, %(id)s::uuid)
+      and e.ended_at >= v.since and e.ended_at < v.until
+    order by e.ended_at {direction}, e.id {direction} limit %(most)s
+) as k order by k.ended_at {direction}, k.id {direction} limit %(most)s;
+
+-- name: ended_dependency
+select k.ended_at, k.id::text, k.lane
+from unnest(%(dependency)s::text[], %(state)s::int8[], %(since)s::int8[], %(until)s::int8[]) as v (dependency, state, since, until)
+cross join lateral (
+    select e.ended_at, e.id, e.lane from ended as e
+    where e.dependency = v.dependency and e.state = 1 and (e.ended_at, e.id) {beyond} (%(at)s, %(id)s::uuid)
+      and e.ended_at >= v.since and e.ended_at < v.until
+    order by e.ended_at {direction}, e.id {direction} limit %(most)s
+) as k order by k.ended_at {direction}, k.id {direction} limit %(most)s;
+
+-- name: ended_death
+select k.ended_at, k.id::text, k.lane
+from unnest(%(death)s::text[], %(state)s::int8[], %(since)s::int8[], %(until)s::int8[]) as v (death, state, since, until)
+cross join lateral (
+    select e.ended_at, e.id, e.lane from ended as e
+    where e.death = v.death and e.state = 1 and (e.ended_at, e.id) {beyond} (%(at)s, %(id)s::uuid)
+      and e.ended_at >= v.since and e.ended_at < v.until
+    order by e.ended_at {direction}, e.id {direction} limit %(most)s
+) as k order by k.ended_at {direction}, k.id {direction} limit %(most)s;
+
+-- name: ended_code
+select k.ended_at, k.id::text, k.lane
+from unnest(%(code)s::text[], %(state)s::int8[], %(since)s::int8[], %(until)s::int8[]) as v (code, state, since, until)
+cross join lateral (
+    select e.ended_at, e.id, e.lane from ended as e
+    where e.code = v.code and e.state = 1 and (e.ended_at, e.id) {beyond} (%(at)s, %(id)s::uuid)
+      and e.ended_at >= v.since and e.ended_at < v.until
+    order by e.ended_at {direction}, e.id {direction} limit %(most)s
+) as k order by k.ended_at {direction}, k.id {direction} limit %(most)s;
+
+-- name: ended_fingerprint
+select k.ended_at, k.id::text, k.lane
+from unnest(%(fingerprint)s::text[], %(state)s::int8[], %(since)s::int8[], %(until)s::int8[]) as v (fingerprint, state, since, until)
+cross join lateral (
+    select e.ended_at, e.id, e.lane from ended as e
+    where e.fingerprint = v.fingerprint and e.state = 1 and (e.ended_at, e.id) {beyond} (%(at)s, %(id)s::uuid)
+      and e.ended_at >= v.since and e.ended_at < v.until
+    order by e.ended_at {direction}, e.id {direction} limit %(most)s
+) as k order by k.ended_at {direction}, k.id {direction} limit %(most)s;
+
+-- name: ended_tenant_fingerprint
+select k.ended_at, k.id::text, k.lane
+from unnest(%(tenant)s::text[], %(fingerprint)s::text[], %(state)s::int8[], %(since)s::int8[], %(until)s::int8[]) as v (tenant, fingerprint, state, since, until)
+cross join lateral (
+    select e.ended_at, e.id, e.lane from ended as e
+    where e.tenant = v.tenant and e.fingerprint = v.fingerprint and e.state = 1 and (e.ended_at, e.id) {beyond} (%(at)s, %(id)s::uuid)
       and e.ended_at >= v.since and e.ended_at < v.until
     order by e.ended_at {direction}, e.id {direction} limit %(most)s
 ) as k order by k.ended_at {direction}, k.id {direction} limit %(most)s;
@@ -90,6 +170,21 @@ where task_limiter = hash_id('limiter', 'task', %(name)s) and id > %(after)s ord
 select id, ready > 0 from lane
 where dependency_limiter = hash_id('limiter', 'dependency', %(name)s) and dependency_limiter <> 0 and id > %(after)s
 order by id limit %(most)s;
+
+-- name: lanes_by_limiter
+select id, has_ready from (
+    (select id, ready > 0 as has_ready from lane
+     where task_limiter = %(name)s::int8 and id > %(after)s order by id limit %(most)s)
+    union all
+    (select id, ready > 0 from lane
+     where dependency_limiter = %(name)s::int8 and dependency_limiter <> 0 and id > %(after)s order by id limit %(most)s)
+    union all
+    (select id, ready > 0 from lane
+     where group_limiter = %(name)s::int8 and group_limiter <> 0 and id > %(after)s order by id limit %(most)s)
+    union all
+    (select id, ready > 0 from lane
+     where pair_limiter = %(name)s::int8 and pair_limiter <> 0 and id > %(after)s order by id limit %(most)s)
+) as l order by id limit %(most)s;
 
 -- name: uncounted_lanes
 -- Of so many rows that no claim has counted: without any worker there may be a row for each enqueue.

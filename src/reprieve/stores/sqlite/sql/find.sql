@@ -12,9 +12,49 @@ select due, id, lane from reprieve_delayed as delayed
 where queue = :queue and wait = :wait and (due, id) {beyond} (:at, :id) and due >= :since and due < :until
 order by due {direction}, id {direction} limit :most;
 
--- name: ended
+-- name: ended_queue
 select at, id, lane from reprieve_ended as ended
 where queue = :queue and state = :state and (at, id) {beyond} (:at, :id) and at >= :since and at < :until
+order by at {direction}, id {direction} limit :most;
+
+-- name: ended_all
+select at, id, lane from reprieve_ended as ended
+where state = :state and (at, id) {beyond} (:at, :id) and at >= :since and at < :until
+order by at {direction}, id {direction} limit :most;
+
+-- name: ended_tenant
+select at, id, lane from reprieve_ended as ended indexed by reprieve_ended_tenant
+where tenant = :tenant and state = :state and (at, id) {beyond} (:at, :id) and at >= :since and at < :until
+order by at {direction}, id {direction} limit :most;
+
+-- name: ended_task
+select at, id, lane from reprieve_ended as ended
+where task = :task and state = 1 and (at, id) {beyond} (:at, :id) and at >= :since and at < :until
+order by at {direction}, id {direction} limit :most;
+
+-- name: ended_dependency
+select at, id, lane from reprieve_ended as ended
+where dependency = :dependency and state = 1 and (at, id) {beyond} (:at, :id) and at >= :since and at < :until
+order by at {direction}, id {direction} limit :most;
+
+-- name: ended_death
+select at, id, lane from reprieve_ended as ended
+where death = :death and state = 1 and (at, id) {beyond} (:at, :id) and at >= :since and at < :until
+order by at {direction}, id {direction} limit :most;
+
+-- name: ended_code
+select at, id, lane from reprieve_ended as ended
+where code = :code and state = 1 and (at, id) {beyond} (:at, :id) and at >= :since and at < :until
+order by at {direction}, id {direction} limit :most;
+
+-- name: ended_fingerprint
+select at, id, lane from reprieve_ended as ended
+where fingerprint = :fingerprint and state = 1 and (at, id) {beyond} (:at, :id) and at >= :since and at < :until
+order by at {direction}, id {direction} limit :most;
+
+-- name: ended_tenant_fingerprint
+select at, id, lane from reprieve_ended as ended indexed by reprieve_ended_tenant_fingerprint
+where tenant = :tenant and fingerprint = :fingerprint and state = 1 and (at, id) {beyond} (:at, :id) and at >= :since and at < :until
 order by at {direction}, id {direction} limit :most;
 
 -- name: end_of
@@ -74,6 +114,21 @@ select id, ready > 0 from reprieve_lane as lane
 where dependency_limiter = (select id from reprieve_limiter where subject = 'dependency' and name = :name and dependency = '')
   and dependency_limiter <> 0 and id > :after
 order by id limit :most;
+
+-- name: lanes_by_limiter
+select id, has_ready from (
+    select * from (select id, ready > 0 as has_ready from reprieve_lane
+                   where task_limiter = :name and id > :after order by id limit :most)
+    union all
+    select * from (select id, ready > 0 from reprieve_lane
+                   where dependency_limiter = :name and dependency_limiter <> 0 and id > :after order by id limit :most)
+    union all
+    select * from (select id, ready > 0 from reprieve_lane
+                   where group_limiter = :name and group_limiter <> 0 and id > :after order by id limit :most)
+    union all
+    select * from (select id, ready > 0 from reprieve_lane
+                   where pair_limiter = :name and pair_limiter <> 0 and id > :after order by id limit :most)
+) order by id limit :most;
 
 -- name: held
 select id from reprieve_limiter as limiter where permits = 0;
