@@ -57,6 +57,9 @@ class Settings(Record):
     succeeded_kept: int = 1_000
     """How many succeeded jobs of each queue are kept."""
     succeeded_kept_for: float = 86_400.0
+    events_kept: int = 100_000
+    """How many events a partition of a Redis store keeps at most; other stores keep all for their time."""
+    events_kept_for: float = 7 * 86_400.0
     rules: tuple[Rule, ...] = ()
     """Classification rules of the operator; they come before all others."""
     policies: dict[str, Policy] = msgspec.field(default_factory=dict)
@@ -64,13 +67,21 @@ class Settings(Record):
 
     def __post_init__(self) -> None:
         """Raise `InvalidSetting` for values out of range, and for values that contradict each other."""
-        for name in ("lease", "heartbeat", "stuck_after", "unknown_after", "grace", "succeeded_kept_for"):
+        for name in (
+            "lease",
+            "heartbeat",
+            "stuck_after",
+            "unknown_after",
+            "grace",
+            "succeeded_kept_for",
+            "events_kept_for",
+        ):
             self._put(name, _seconds(getattr(self, name), name))
-        for name in ("lease", "heartbeat", "stuck_after", "unknown_after"):
+        for name in ("lease", "heartbeat", "stuck_after", "unknown_after", "events_kept_for"):
             if not getattr(self, name):
                 message = f"{name} must be more than 0 s, got 0 s"
                 raise InvalidSetting(message)
-        for name, least in (("largest_payload", 1), ("processes", 0), ("slots", 1), ("succeeded_kept", 0)):
+        for name, least in _LEAST.items():
             self._put(name, values.whole(getattr(self, name), name, InvalidSetting, least))
         for name in ("app", "url", "outbox", "policy"):
             self._put(name, values.text(getattr(self, name), name, InvalidSetting))
@@ -264,6 +275,7 @@ def _preset(value: object) -> str:
     return _text(value)
 
 
+_LEAST = {"largest_payload": 1, "processes": 0, "slots": 1, "succeeded_kept": 0, "events_kept": 1}
 _DURABILITIES = ("full", "fast", "strict")
 _TABLES = {"rules", "policies"}
 _PARSERS: dict[str, Callable[[object], Any]] = {
@@ -284,6 +296,8 @@ _PARSERS: dict[str, Callable[[object], Any]] = {
     "grace": _duration,
     "succeeded_kept": _whole(0),
     "succeeded_kept_for": _duration,
+    "events_kept": _whole(1),
+    "events_kept_for": _duration,
     "rules": _rules,
     "policies": _policies,
 }

@@ -174,6 +174,8 @@ def test_an_invalid_setting_is_refused(tmp_path: Path, text: str, words: str) ->
         ("processes", -1),
         ("slots", 0),
         ("succeeded_kept", -1),
+        ("events_kept", 0),
+        ("events_kept_for", 0.0),
     ],
 )
 def test_invalid_settings_in_code_are_refused_too(name: str, value: float) -> None:

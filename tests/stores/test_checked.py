@@ -33,7 +33,16 @@ from reprieve.stores.forwarding import ForwardingStore
 from reprieve.stores.open import open_store
 from reprieve.stores.paginate import all_limit_states
 from reprieve.stores.postgres import PostgresStore
-from reprieve.stores.protocol import MAX_PAYLOAD_BYTES, Annotation, Claim, Filter, LimitUpdate, Store, Subject
+from reprieve.stores.protocol import (
+    MAX_PAYLOAD_BYTES,
+    Annotation,
+    Claim,
+    EventQuery,
+    Filter,
+    LimitUpdate,
+    Store,
+    Subject,
+)
 from reprieve.stores.redis import RedisStore
 from reprieve.stores.sqlite import SqliteStore
 from reprieve.testing import FaultyStore
@@ -158,6 +167,7 @@ BY_ID: dict[str, Callable[[Store, str], Awaitable[object]]] = {
     "result": lambda store, job_id: store.result(job_id),
     "find": lambda store, job_id: store.find(Filter(ids=(job_id,)), START),
     "events": lambda store, job_id: store.events(job_id=job_id or "-"),
+    "read_events": lambda store, job_id: store.read_events(EventQuery(job_id=job_id or "-")),
 }
 
 

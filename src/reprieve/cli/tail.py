@@ -16,7 +16,7 @@ from reprieve.core.events import Event
 from reprieve.core.job import Job
 from reprieve.core.move import Cancel, Dead, ManualRetry, Move, Park, Retry, Return, Revive, Snooze, Start, Succeed
 from reprieve.core.status import Status
-from reprieve.stores.protocol import Filter, Range, Store
+from reprieve.stores.protocol import EventQuery, Filter, Range, Store
 from reprieve.views.moments import clock_time, timestamp
 
 POLL_SECONDS = 1.0
@@ -91,14 +91,15 @@ async def follow(store: Store, watch: Watch, *, as_json: bool) -> None:
             await store.clock.tune()
             begin = store.clock.now() - (0 if watch.ago is None else milliseconds(watch.ago))
             successes = Successes(store, begin, watch)
-            # The stream has no index by time: read it from its beginning to find a time, or its end.
-            position = (
-                watch.position if watch.position is not None else 0 if watch.ago is not None else await _end_of(store)
-            )
             earliest = 0 if watch.ago is None else begin
+            position = await _position_at(store, begin) if watch.position is None else watch.position
             while True:
                 before = position
-                entries, position = await _new_events(store, before, earliest)
+                page = await store.read_events(EventQuery(after=before))
+                position = page.position
+                if page.missed and before:
+                    output.print_note("events were deleted before they could be shown here")
+                entries: list[SeenEvent] = [entry for entry in page.events if entry[1].at >= earliest]
                 # Sort the events of one poll; an event without a position in the stream is a success.
                 entries = sorted([*entries, *await successes.new()], key=lambda entry: entry[1].at)
                 for seq, event in entries:
@@ -174,19 +175,14 @@ def _success(job: Job, at: int) -> Event:
     )
 
 
-async def _end_of(store: Store) -> int:
-    """Return the position of the last event so far."""
-    position = 0
-    while events := await store.events(after=position):
-        position = events[-1][0]
+async def _position_at(store: Store, at: int) -> int:
+    """Return a position after which all events are that happened from this time on: the newest, if none is."""
+    page = await store.read_events(EventQuery(newest_first=True, limit=1))
+    position = page.newest
+    while page.events and page.events[-1][1].at >= at - OVERLAP_MS:
+        page = await store.read_events(EventQuery(newest_first=True, before=position + 1))
+        position = page.position - 1
     return position
-
-
-async def _new_events(store: Store, position: int, earliest: int) -> tuple[list[SeenEvent], int]:
-    """Return the events after a position that happened at `earliest` or later, and the position of the last one."""
-    events = await store.events(after=position)
-    found: list[SeenEvent] = [(seq, event) for seq, event in events if event.at >= earliest]
-    return found, events[-1][0] if events else position
 
 
 def _print(seq: int | None, event: Event, *, as_json: bool) -> None:

@@ -21,6 +21,9 @@ _NAMES = {
 }
 _OF_A_RETRY = {"JobStarted": "RetryStarted", "JobSucceeded": "RetrySucceeded"}
 
+EVENT_NAMES = frozenset({*_NAMES.values(), *_OF_A_RETRY.values()})
+"""The public names of all events."""
+
 
 class Event(Record):
     """One move of one job. `attempt` and `version` are those after the move."""
@@ -41,8 +44,13 @@ class Event(Record):
     @property
     def name(self) -> str:
         """The event's public name; from the second attempt on, `RetryStarted` and `RetrySucceeded`."""
-        name = _NAMES[type(self.move).__name__]
-        return _OF_A_RETRY.get(name, name) if self.attempt > 1 else name
+        return name_of(type(self.move), self.attempt)
+
+
+def name_of(move: type[Move], attempt: int) -> str:
+    """Return the public name of the event of such a move that ended with this attempt."""
+    name = _NAMES[move.__name__]
+    return _OF_A_RETRY.get(name, name) if attempt > 1 else name
 
 
 def replay(job: Job, events: Iterable[Event]) -> Job:

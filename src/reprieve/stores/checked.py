@@ -47,6 +47,7 @@ from reprieve.stores.check import (
     is_plain_success,
 )
 from reprieve.stores.check_audit import check_audit_filter, check_audit_retention, check_cancel_request
+from reprieve.stores.check_events import check_event_query, check_event_retention
 from reprieve.stores.check_filter import check_filter
 from reprieve.stores.check_series import (
     check_deltas,
@@ -69,6 +70,8 @@ from reprieve.stores.protocol import (
     Claim,
     Claimed,
     Entry,
+    EventPage,
+    EventQuery,
     FailureGroup,
     Filter,
     Heartbeat,
@@ -225,6 +228,10 @@ class CheckedStore(ForwardingStore):
         check_page_limit(limit)
         return await super().events(after, limit, parse_id(job_id) if job_id else "")
 
+    async def read_events(self, query: EventQuery) -> EventPage:
+        """Return a page of events."""
+        return await super().read_events(check_event_query(query))
+
     async def series(self, request: SeriesRequest, now: int) -> list[Series]:
         """Return the series of names."""
         return await super().series(check_series_request(request, now), now)
@@ -249,7 +256,7 @@ class CheckedStore(ForwardingStore):
     async def prune(self, retention: Retention) -> Pruned:
         """Delete what ended long enough ago."""
         check_series_retention(retention)
-        return await super().prune(check_audit_retention(retention))
+        return await super().prune(check_audit_retention(check_event_retention(retention)))
 
     async def wait(self, queues: Sequence[str], at_most: float, session: str = "") -> bool:
         """Wait until notified. It is not a call under way: closing the store inside ends it."""

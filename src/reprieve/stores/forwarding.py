@@ -18,6 +18,8 @@ from reprieve.stores.protocol import (
     Claimed,
     Entry,
     EntryChanges,
+    EventPage,
+    EventQuery,
     Expired,
     FailureGroup,
     Filter,
@@ -162,6 +164,11 @@ class ForwardingStore(ABC):
         """Return names that have lines."""
         with self._call("series_names"):
             return await self.inner.series_names(subject, since_at, until_at, now, limit)
+
+    async def read_events(self, query: EventQuery) -> EventPage:
+        """Return a page of events."""
+        with self._call("read_events"):
+            return await self.inner.read_events(query)
 
     async def result(self, job_id: str) -> bytes | None:
         """Return the result of a succeeded job."""

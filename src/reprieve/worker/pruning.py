@@ -18,7 +18,11 @@ async def prune(context: WorkerContext) -> AsyncIterator[None]:
     settings = context.settings
     while True:
         retention = Retention(
-            now=context.clock.now(), succeeded=settings.succeeded_kept, succeeded_for=settings.succeeded_kept_for
+            now=context.clock.now(),
+            succeeded=settings.succeeded_kept,
+            succeeded_for=settings.succeeded_kept_for,
+            events=settings.events_kept,
+            events_for=settings.events_kept_for,
         )
         pruned = await context.store.prune(retention)
         yield

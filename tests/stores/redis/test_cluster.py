@@ -9,17 +9,19 @@ import pytest
 import redis
 
 from reprieve.clock import ticks
+from reprieve.core import change
 from reprieve.core.ids import partition_of
 from reprieve.errors import ForeignStore, ReprieveError, StoreError, StoreLocked
 from reprieve.stores.capabilities import FaultPoint
 from reprieve.stores.checked import checked
 from reprieve.stores.paginate import all_limit_states
-from reprieve.stores.protocol import Filter, LimitUpdate, Store
-from reprieve.stores.redis import RedisStore
+from reprieve.stores.protocol import EventQuery, Filter, LimitUpdate, Store
+from reprieve.stores.redis import RedisStore, merged_events
 from reprieve.stores.redis.limit_shares import divide
 from reprieve.stores.redis.tags import tag_of
 from reprieve.testing.conformance import CHECKS
 from reprieve.testing.conformance.stage import (
+    OPERATOR,
     START,
     Worker,
     enqueue,
@@ -93,6 +95,18 @@ LATER = {
 }
 """Events of several partitions are kept back for a second."""
 
+MERGED = {
+    "events_are_read_backwards",
+    "newest_position_is_where_a_reader_begins",
+    "events_are_found_by_what_they_say_of_their_job",
+    "reader_that_fell_behind_is_told_so",
+    "position_from_the_future_is_refused",
+}
+"""The same, which hold where events are not kept back."""
+
+WIDER = {"search_for_events_says_how_far_it_got"}
+"""A search looks at so many events of each partition."""
+
 ROUNDED = {
     "prune_keeps_so_many_succeeded_jobs_of_each_queue",
     "default_number_is_that_of_each_name",
@@ -103,7 +117,7 @@ ROUNDED = {
 }
 """A number is split among partitions, and rounded up."""
 
-ANYWHERE = [name for name in CHECKS if name not in ORDER | FAIRNESS | LATER | ROUNDED]
+ANYWHERE = [name for name in CHECKS if name not in ORDER | FAIRNESS | LATER | MERGED | WIDER | ROUNDED]
 
 
 @pytest.fixture(scope="module")
@@ -135,6 +149,27 @@ async def test_one_partition(name: str, url: str) -> None:
 @pytest.mark.parametrize("name", ANYWHERE)
 async def test_four_partitions(name: str, url: str) -> None:
     await check(checked(RedisStore(f"{url}?partitions=4")), name)
+
+
+@pytest.mark.parametrize("name", sorted(MERGED))
+async def test_events_of_four_partitions_are_merged(name: str, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merged_events, "MAX_SKEW_MS", -1_000)
+    await check(checked(RedisStore(f"{url}?partitions=4")), name)
+
+
+async def test_events_of_the_last_second_are_held_back_in_both_directions(url: str) -> None:
+    store = checked(RedisStore(f"{url}?partitions=4"))
+    jobs = new_jobs(store, 8)
+    await store.enqueue(jobs, START)
+    await store.apply([change.cancel(job, OPERATOR, START) for job in jobs], START)
+    for newest_first in (False, True):
+        page = await store.read_events(EventQuery(newest_first=newest_first))
+        assert (page.events, page.newest) == ((), page.position - newest_first)
+    while len(await store.events()) < len(jobs):
+        await store.wait((), 0.2)
+    page = await store.read_events(EventQuery(newest_first=True, limit=3))
+    assert list(page.events) == (await store.events())[:-4:-1]
+    await store.close()
 
 
 @pytest.mark.parametrize("turn", range(8))

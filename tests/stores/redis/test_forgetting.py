@@ -8,6 +8,7 @@ import redis
 
 from reprieve.core import change
 from reprieve.core.job import Job
+from reprieve.stores.paginate import all_events
 from reprieve.stores.protocol import LimitUpdate, Retention, Store
 from reprieve.stores.redis import RedisStore
 from reprieve.testing.conformance.stage import (
@@ -63,7 +64,7 @@ def kept(client: redis.Redis) -> dict[bytes, int]:
 
 
 async def prune_all(store: Store, at: int, *dead: Job) -> None:
-    retention = Retention(now=at, succeeded=0, succeeded_for=0, cancelled_for=0, events_for=0, archived=dead)
+    retention = Retention(now=at, succeeded=0, succeeded_for=0, cancelled_for=0, events_for=0.001, archived=dead)
     while not (await store.prune(retention)).is_all:
         pass
 
@@ -146,7 +147,7 @@ async def test_cancelled_job_of_a_short_lane_leaves_no_entry(store: RedisStore, 
     assert client.keys(f"{TAG}:fresh:*") == []
 
 
-async def test_events_of_a_job_are_found_up_to_a_bound(store: RedisStore, client: redis.Redis) -> None:
+async def test_all_events_of_a_job_are_found_and_forgotten_with_it(store: RedisStore, client: redis.Redis) -> None:
     await enqueue(store, new_job(store, max_attempts=None))
     worker = await Worker.open(store)
     for number in range(INDEXED_EVENTS + 20):
@@ -154,11 +155,28 @@ async def test_events_of_a_job_are_found_up_to_a_bound(store: RedisStore, client
         await worker.settle(fail(await worker.one(at=at), at), at=at)
     end = START + DAY
     job = await worker.one(at=end)
-    events = await store.events(job_id=job.id, limit=1_000)
-    assert len(events) == INDEXED_EVENTS
     everything = await store.events(limit=1_000)
-    assert events == everything[-INDEXED_EVENTS:]
+    assert await all_events(store, job.id) == [event for _, event in everything]
+    (earlier,) = client.keys(f"{TAG}:earlier_events:*")
+    assert client.llen(earlier) == 20
     await worker.settle(succeed(job, end), at=end)
     await store.prune(Retention(now=end, succeeded=0))
-    assert not client.exists(f"{TAG}:event_index")
+    assert not client.exists(f"{TAG}:event_index", f"{TAG}:long_histories", earlier)
     assert len(await store.events(limit=1_000)) == len(everything)
+
+
+async def test_earlier_events_of_a_job_are_forgotten_first(store: RedisStore, client: redis.Redis) -> None:
+    await enqueue(store, new_job(store, max_attempts=None))
+    worker = await Worker.open(store)
+    count = INDEXED_EVENTS + 20
+    for number in range(count):
+        at = START + number * MINUTE
+        await worker.settle(fail(await worker.one(at=at), at), at=at)
+    (job_id,) = {event.job_id for _, event in await store.events()}
+    for kept in (INDEXED_EVENTS + 10, INDEXED_EVENTS, INDEXED_EVENTS - 10):
+        await store.prune(Retention(now=START, events=kept))
+        assert [event.attempt for event in await all_events(store, job_id)] == list(range(count - kept + 1, count + 1))
+        assert client.exists(f"{TAG}:long_histories") == (kept > INDEXED_EVENTS)
+    at = START + DAY
+    await worker.settle(fail(await worker.one(at=at), at), at=at)
+    assert len(await store.events(limit=1_000)) == INDEXED_EVENTS - 10, "the number holds for what is told later, too"

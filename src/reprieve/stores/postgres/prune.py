@@ -58,11 +58,11 @@ def prune_jobs(tx: Tx, lock: ClaimLock, retention: Retention) -> Pruned:
 
 def prune_events(tx: Tx, retention: Retention) -> int:
     """Delete old events, and create the partitions of the next days; return how many events were deleted."""
-    sql = statements("prune")
+    sql = statements("events")
     before = retention.now - milliseconds(retention.events_for)
     dropped = tx.execute(sql["drop_day"], {"before": before})
     tx.execute(sql["create_days"], {"now": retention.now})
-    return _count(dropped) + _count(tx.execute(sql["events"], {"before": before, "max_rows": MAX_ROWS}))
+    return _count(dropped) + _count(tx.execute(sql["prune"], {"before": before, "max_rows": MAX_ROWS}))
 
 
 def prune_keys(tx: Tx, sweep: KeySweep, retention: Retention) -> int:

@@ -20,6 +20,11 @@ from reprieve.stores.protocol.entries import (
     EntryChanges,
     EntryDeletion,
 )
+from reprieve.stores.protocol.events import (
+    MAX_EXAMINED_EVENTS,
+    EventPage,
+    EventQuery,
+)
 from reprieve.stores.protocol.failures import (
     MAX_FAILURE_BYTES,
     FailureGroup,
@@ -81,6 +86,7 @@ __all__ = [
     "KEY_RETENTION_SECONDS",
     "MAX_AUDIT_EXAMINED",
     "MAX_AUDIT_PAGE",
+    "MAX_EXAMINED_EVENTS",
     "MAX_EXCLUDED_TASKS",
     "MAX_FAILURE_BYTES",
     "MAX_FILTER_NAMES",
@@ -101,6 +107,8 @@ __all__ = [
     "Entry",
     "EntryChanges",
     "EntryDeletion",
+    "EventPage",
+    "EventQuery",
     "Expired",
     "FailureGroup",
     "Filter",

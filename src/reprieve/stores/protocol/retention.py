@@ -27,6 +27,10 @@ class Retention(Record):
     succeeded_for: float = 86_400.0
     cancelled_for: float = 7 * 86_400.0
     events_for: float = 7 * 86_400.0
+    """How long events are kept: more than 0."""
+    events: int = 100_000
+    """How many events a partition of a store in memory keeps at most, however recent: one at least. Only Redis counts
+    them."""
     failures: int = 2_000
     """How many groups of failures are kept at most; those seen last stay."""
     failures_for: float = 30 * 86_400.0

@@ -311,6 +311,7 @@ class Partition:
             now,
             retention.succeeded,
             retention.failures,
+            retention.events,
             now - milliseconds(retention.succeeded_for),
             now - milliseconds(retention.cancelled_for),
             now - milliseconds(retention.events_for),

@@ -12,12 +12,14 @@ from reprieve.core.ids import id_to_bytes
 from reprieve.core.series import SeriesSubject, Step
 from reprieve.stores import search
 from reprieve.stores.entry_cursor import parse_cursor
-from reprieve.stores.event_record import readable_events
+from reprieve.stores.event_page import StoredEvent, page_of, rows_to_read
 from reprieve.stores.failure_record import unpack_group
 from reprieve.stores.places import Position, Wanted
 from reprieve.stores.protocol import (
     Entry,
     EntryChanges,
+    EventPage,
+    EventQuery,
     FailureGroup,
     Filter,
     LimitState,
@@ -40,6 +42,9 @@ from reprieve.stores.tallying import tally
 
 SCAN_COUNT: Final = 1_000
 """Fields of a hash, or lanes, that one call reads."""
+
+MAX_JOB_EVENTS: Final = 200
+"""Events of one job that a call reads at most: each of them is looked up in the stream."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -80,15 +85,16 @@ class PartitionReads:
             lambda: tally(PartitionSearch(self._connections, self._tag, now), by, wanted, now)
         )
 
-    async def events(self, after: int, limit: int, job_id: str) -> tuple[int, list[tuple[int, Event]]]:
-        """Return the server's time, and events in order, each with its position."""
-        while True:
-            time, *found = await self.run("read_events", after, limit, id_to_bytes(job_id) if job_id else b"")
-            stored = list(replies.rows(replies.StoredEvent, found))
-            events = readable_events((int(one.position), unpack_event(one.job_id, one.data)) for one in stored)
-            if events or not stored:
-                return time, events
-            after = int(stored[-1].position)
+    async def events(self, query: EventQuery) -> tuple[int, EventPage]:
+        """Return the server's time, and a page of events."""
+        if query.job_id:
+            query = replace(query, limit=min(query.limit, MAX_JOB_EVENTS))
+        before = "" if query.before is None else query.before
+        job = id_to_bytes(query.job_id) if query.job_id else b""
+        order = "1" if query.newest_first else ""
+        reply = await self.run("read_events", query.after, before, rows_to_read(query), order, job)
+        time, ends, rows = replies.read_events(reply)
+        return time, page_of(query, rows, ends, _read_event)
 
     async def result(self, job_id: str) -> bytes | None:
         """Return what a succeeded job returned."""
@@ -186,3 +192,7 @@ class PartitionReads:
 
     async def _defaults(self) -> Defaults:
         return Defaults(await self.command("HGETALL", "limit_defaults"))
+
+
+def _read_event(stored: StoredEvent) -> Event | None:
+    return unpack_event(stored.job_id, stored.data)

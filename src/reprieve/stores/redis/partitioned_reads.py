@@ -2,17 +2,18 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final
 
 from msgspec.structs import replace
 
-from reprieve.core.events import Event
-from reprieve.core.ids import PARTITIONS, partition_of
+from reprieve.core.ids import partition_of
 from reprieve.core.series import SeriesSubject, Step
+from reprieve.stores.event_page import require_past
 from reprieve.stores.merged_looks import merge_looks
 from reprieve.stores.places import Position, Wanted
 from reprieve.stores.protocol import (
     MAX_SERIES_NAMES,
+    EventPage,
+    EventQuery,
     Filter,
     LimitPage,
     LimitUpdate,
@@ -23,6 +24,7 @@ from reprieve.stores.protocol import (
     Subject,
     Tally,
 )
+from reprieve.stores.redis import merged_events
 from reprieve.stores.redis.bounded_gather import bounded_gather
 from reprieve.stores.redis.find import is_key
 from reprieve.stores.redis.limit_pages import LimitPages
@@ -32,12 +34,6 @@ from reprieve.stores.redis.shared_limits import SharedLimits
 from reprieve.stores.search import Found, Look, page_of
 from reprieve.stores.search_cursor import read_cursor, write_cursor
 from reprieve.stores.series import StoredLine, assemble, buckets, rank, ranking_buckets
-
-POSITIONS_PER_MS: Final = 64
-"""How positions of events grow with their server's time: see events.lua."""
-
-MAX_SKEW_MS: Final = 1_000
-"""How far the clocks of servers may be apart."""
 
 
 class PartitionedReads:
@@ -79,25 +75,25 @@ class PartitionedReads:
             counts.update(found)
         return dict(counts)
 
-    async def events(self, after: int, limit: int, job_id: str) -> list[tuple[int, Event]]:
-        """Return events of all partitions in the order of their servers' times.
-
-        Events of the last second are held back: a partition whose clock is behind may still add earlier ones.
-        """
-        await self._partitions.load_for((job_id,) if job_id else ())
+    async def events(self, query: EventQuery) -> EventPage:
+        """Return events of all partitions in the order of their servers' times; see `merged_events.py`."""
+        await self._partitions.load_for((query.job_id,) if query.job_id else ())
         if self._partitions.is_one:
-            return (await self._partitions[0].reads.events(after, limit, job_id))[1]
-        if job_id:
-            number = partition_of(job_id)
-            _, found = await self._partitions[number].reads.events(_own_position(after, number), limit, job_id)
-            return _with_partition(found, number)
-        replies = await bounded_gather(
-            partition.reads.events(_own_position(after, partition.number), limit, "")
-            for partition in self._partitions.all()
+            _, page = await self._partitions[0].reads.events(query)
+            require_past(query, page.newest)
+            return page
+        if query.job_id:
+            number = partition_of(query.job_id)
+            return merged_events.with_partition(
+                (await self._partitions[number].reads.events(merged_events.own_query(query, number)))[1], number
+            )
+        return merged_events.merge(
+            query,
+            await bounded_gather(
+                partition.reads.events(merged_events.own_query(query, partition.number))
+                for partition in self._partitions.all()
+            ),
         )
-        latest = (min(time for time, _ in replies) - MAX_SKEW_MS) * POSITIONS_PER_MS * PARTITIONS
-        merged = [entry for number, (_, found) in enumerate(replies) for entry in _with_partition(found, number)]
-        return sorted((entry for entry in merged if entry[0] < latest), key=lambda entry: entry[0])[:limit]
 
     async def series(self, request: SeriesRequest) -> list[Series]:
         """Return the series of names, summed over all partitions."""
@@ -142,14 +138,3 @@ async def _find_by_ids(partition: Partition, wanted: Wanted, ids: tuple[str, ...
 
 async def _nothing() -> Look:
     return Look((), None)
-
-
-def _with_partition(found: list[tuple[int, Event]], number: int) -> list[tuple[int, Event]]:
-    """Return events with positions that hold for the whole store."""
-    return [(position * PARTITIONS + number, event) for position, event in found]
-
-
-def _own_position(after: int, number: int) -> int:
-    """Return the position in a partition's own stream after which to go on."""
-    position, reached = divmod(after, PARTITIONS)
-    return position if number <= reached else position - 1

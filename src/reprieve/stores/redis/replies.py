@@ -5,6 +5,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from reprieve.core.ids import id_from_bytes
 from reprieve.core.job import Job
+from reprieve.stores.event_page import StoredEvent, StreamEnds
 from reprieve.stores.protocol import ChangeResult, Claim, Session
 from reprieve.stores.redis import settle
 from reprieve.stores.redis.listener import StreamId, parse_stream_id
@@ -86,12 +87,12 @@ class StoredSession(NamedTuple):
         return session_of(self.name.decode(), unpack_heartbeat(self.last_heartbeat), self.origin)
 
 
-class StoredEvent(NamedTuple):
-    """An event with its position: see read_events.lua."""
-
-    position: bytes
-    job_id: bytes
-    data: bytes
+def read_events(reply: Reply) -> tuple[int, StreamEnds, list[StoredEvent]]:
+    """Return the server's time, the ends of the stream, and events: see read_events.lua."""
+    time, newest, pruned_to, *found = reply
+    triples = (found[start : start + 3] for start in range(0, len(found), 3))
+    stored = [StoredEvent(int(position), data, job_id) for position, job_id, data in triples]
+    return time, StreamEnds(int(newest), int(pruned_to)), stored
 
 
 class KeyHolder(NamedTuple):

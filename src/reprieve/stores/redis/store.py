@@ -12,6 +12,7 @@ from reprieve.core.job import Job
 from reprieve.core.series import SeriesSubject
 from reprieve.rng import bits
 from reprieve.stores.capabilities import FaultPoint
+from reprieve.stores.event_page import events_of_jobs
 from reprieve.stores.places import Wanted
 from reprieve.stores.protocol import (
     Annotation,
@@ -22,6 +23,8 @@ from reprieve.stores.protocol import (
     Claimed,
     Entry,
     EntryChanges,
+    EventPage,
+    EventQuery,
     Expired,
     FailureGroup,
     Filter,
@@ -178,7 +181,11 @@ class RedisStore:
 
     async def events(self, after: int = 0, limit: int = 1_000, job_id: str = "") -> list[tuple[int, Event]]:
         """Return events in order, each with its position."""
-        return await self._reads.events(after, limit, job_id)
+        return await events_of_jobs(self.read_events, after, limit, job_id)
+
+    async def read_events(self, query: EventQuery) -> EventPage:
+        """Return a page of events."""
+        return await self._reads.events(query)
 
     async def series(self, request: SeriesRequest, now: int) -> list[Series]:  # noqa: ARG002 - what is kept is read
         """Return the series of names."""

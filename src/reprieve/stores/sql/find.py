@@ -11,11 +11,9 @@ from typing import Any, Generic, NamedTuple
 
 from msgspec.structs import replace
 
-from reprieve.core.events import Event
 from reprieve.core.job import Job
 from reprieve.core.status import Status, status_of
 from reprieve.core.unreadable import unreadable_record
-from reprieve.stores.event_record import read_event, readable_events
 from reprieve.stores.protocol import Filter, Tally
 from reprieve.stores.record import LANE_COUNTERS, Lease
 from reprieve.stores.search import LaneNames, is_in
@@ -185,14 +183,3 @@ class SqlSearch(PlaceSteps[Id], Generic[Id]):
 def end_of(tx: SqlTx, sql: Statements, queue: int, state: int, job: int | str) -> EndRow:
     """Return the end of a dead or cancelled job whose record cannot be read, from the index of ended jobs."""
     return EndRow(*(tx.one(sql["end_of"], {"queue": queue, "state": state, "id": job}) or ()))
-
-
-def events(tx: SqlTx, sql: Statements, after: int, limit: int, job: int | str | None) -> list[tuple[int, Event]]:
-    """Return events in their order, of one job or of all; those that cannot be read are left out, and counted."""
-    statement = sql["events" if job is None else "events_of"]
-    while rows := tx.all(statement, {"job": job, "after": after, "limit": limit}):
-        found = readable_events((seq, read_event(data)) for seq, data in rows)
-        if found:
-            return found
-        after = rows[-1][0]
-    return []

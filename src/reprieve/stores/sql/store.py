@@ -8,6 +8,7 @@ from reprieve.core.change import Change
 from reprieve.core.events import Event
 from reprieve.core.series import SeriesSubject
 from reprieve.stores import search
+from reprieve.stores.event_page import events_of_jobs
 from reprieve.stores.places import Place, PlaceKey, Wanted
 from reprieve.stores.protocol import (
     AuditFilter,
@@ -15,6 +16,8 @@ from reprieve.stores.protocol import (
     ChangeResult,
     Entry,
     EntryChanges,
+    EventPage,
+    EventQuery,
     FailureGroup,
     Filter,
     LimitPage,
@@ -29,7 +32,7 @@ from reprieve.stores.protocol import (
     Tally,
 )
 from reprieve.stores.search_cursor import read_cursor
-from reprieve.stores.sql import audit, entries, failures, find, limits, series
+from reprieve.stores.sql import audit, entries, events, failures, limits, series
 from reprieve.stores.sql.limit_states import PageOfNames, limit_states
 from reprieve.stores.sql.sessions import read_sessions
 from reprieve.stores.sql.tx import SqlTx, Statements
@@ -98,9 +101,13 @@ class SqlStore(ABC, Generic[Tx]):
 
     async def events(self, after: int = 0, limit: int = 1_000, job_id: str = "") -> list[tuple[int, Event]]:
         """Return events in the order in which they happened."""
-        job = self._stored_id(job_id) if job_id else None
-        sql = self._statements("find")
-        return await self._read(lambda tx: find.events(self._sql_tx(tx), sql, after, limit, job))
+        return await events_of_jobs(self.read_events, after, limit, job_id)
+
+    async def read_events(self, query: EventQuery) -> EventPage:
+        """Return a page of events."""
+        job = self._stored_id(query.job_id) if query.job_id else None
+        sql = self._statements("events")
+        return await self._read(lambda tx: events.read_events(self._sql_tx(tx), sql, query, job))
 
     async def progress(self, job_id: str) -> bytes | None:
         """Return the progress of a running job."""

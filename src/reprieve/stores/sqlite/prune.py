@@ -50,9 +50,7 @@ def prune(tx: sqlite3.Connection, sweep: KeySweep, retention: Retention) -> Prun
         succeeded=succeeded,
         cancelled=len(cancelled),
         dead=dead,
-        events=tx.execute(
-            sql["events"], {"before": now - milliseconds(retention.events_for), "max_rows": MAX_ROWS}
-        ).rowcount,
+        events=_prune_events(tx, now - milliseconds(retention.events_for)),
         keys=_prune_keys(tx, sweep, now),
         results=tx.execute(sql["results"], {"now": now, "max_rows": MAX_ROWS}).rowcount,
         failures=tx.execute(statements("failures")["prune"], limits(retention, MAX_ROWS)).rowcount,
@@ -82,6 +80,15 @@ def _prune_finished(tx: sqlite3.Connection, queue: int, retention: Retention) ->
     before = retention.now - milliseconds(retention.succeeded_for)
     old = {"queue": queue, "oldest": oldest, "before": before, "max_rows": MAX_SETTLEMENTS}
     return gone + sum(int(count) for (count,) in tx.execute(sql["finished"], old).fetchall())
+
+
+def _prune_events(tx: sqlite3.Connection, before: int) -> int:
+    """Delete events from before a time, and note up to which position, for readers that have fallen behind."""
+    sql = statements("events")
+    gone = tx.execute(sql["prune"], {"before": before, "max_rows": MAX_ROWS}).fetchall()
+    if gone:
+        tx.execute(sql["pruned_to"], max(gone))
+    return len(gone)
 
 
 def _prune_keys(tx: sqlite3.Connection, sweep: KeySweep, now: int) -> int:

@@ -41,7 +41,7 @@ async def _prune_all(store: Store, at: int = LATER, archived: tuple[Job, ...] = 
     names = 0
     for _ in range(100):
         pruned = await store.prune(
-            Retention(now=at, succeeded=0, succeeded_for=0, cancelled_for=0, events_for=0, archived=archived)
+            Retention(now=at, succeeded=0, succeeded_for=0, cancelled_for=0, events_for=0.001, archived=archived)
         )
         names += pruned.names
         if pruned.is_all:

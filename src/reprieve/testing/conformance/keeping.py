@@ -201,7 +201,7 @@ async def check_prune_forgets_nothing_that_waits_runs_or_is_dead(store: Store) -
     await worker.settle(fail(retrying), park(parked), kill(dead))
     waiting = await enqueued(store)
     later = START + 365 * DAY
-    strict = Retention(now=later, succeeded=0, succeeded_for=0, cancelled_for=0, events_for=0)
+    strict = Retention(now=later, succeeded=0, succeeded_for=0, cancelled_for=0, events_for=0.001)
     pruned = await store.prune(strict)
     expect_equal((pruned.succeeded, pruned.cancelled, pruned.dead), (0, 0, 0), "jobs that went")
     found = await find_all(store, Filter(), later)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from reprieve.core import change
 from reprieve.core.move import ManualRetry
 from reprieve.errors import StoreClosed
-from reprieve.stores.protocol import Annotation, Claim, Filter, Heartbeat, LimitUpdate, Retention, Store
+from reprieve.stores.protocol import Annotation, Claim, EventQuery, Filter, Heartbeat, LimitUpdate, Retention, Store
 from reprieve.testing.conformance.expect import expect, expect_error
 from reprieve.testing.conformance.stage import (
     CANCEL_REQUEST,
@@ -132,6 +132,7 @@ async def check_closed_store_says_so(store: Store) -> None:
         "find": lambda: store.find(Filter(), START),
         "tally": lambda: store.tally("status", Filter(), START),
         "events": store.events,
+        "read_events": lambda: store.read_events(EventQuery()),
         "result": lambda: store.result(job.id),
         "entries": store.entries,
         "entry": lambda: store.entry("leader"),

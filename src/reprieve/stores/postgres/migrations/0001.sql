@@ -323,7 +323,7 @@ create table event (                                 -- a partition for each day
 ) partition by range (at);
 create index event_seq_at on event (seq);
 create index event_at on event (at);
-create index event_job on event (job, version);
+create index event_job on event (job, seq);
 -- Days that have no partition of their own.
 create table event_other partition of event default;
 
@@ -340,6 +340,11 @@ create index audit_at on audit (at, seq);
 create index audit_subject on audit (kind, name, at, seq);
 create index audit_actor on audit (actor, at, seq);
 create index audit_tenant on audit (tenant, at, seq);
+
+create table event_pruned (                          -- one row from the first on: up to which position events were deleted
+    id       int8 primary key check (id = 1),
+    position int8 not null
+);
 
 create table failure (                               -- what the failures with one fingerprint look like
     fingerprint  text collate "C" primary key,

@@ -212,12 +212,6 @@ select q.name, sum(f.kept)::int8 from finished as f join queue as q on q.id = f.
 -- name: all_finished
 select jobs from finished where kept > 0;
 
--- name: events
-select seq, data from event where seq > %(after)s order by seq limit %(limit)s;
-
--- name: events_of
-select seq, data from event where job = %(job)s::uuid and seq > %(after)s order by seq limit %(limit)s;
-
 -- name: progress
 select progress from annotation where id = %(id)s;
 

@@ -57,19 +57,6 @@ select count(*) from gone;
 -- name: names
 select deleted, has_more from forget_names(now => %(now)s, every => %(every)s, idle_since => %(idle_since)s, max_rows => %(max_rows)s);
 
--- name: events
-with gone as (
-    delete from event where seq = any (array(select seq from event where at < %(before)s order by at limit %(max_rows)s))
-    returning 1
-)
-select count(*) from gone;
-
--- name: drop_day
-select drop_event_day(%(before)s);
-
--- name: create_days
-select create_event_days(%(now)s, 3);
-
 -- name: keys
 -- A key that an open transaction is taking over is locked, and skipped: then the next prune reads these keys again.
 with expired as (

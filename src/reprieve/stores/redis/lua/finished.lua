@@ -1,6 +1,7 @@
 -- Succeeded jobs of a queue, which are listed in the order of their end, and jobs that are deleted.
 --
 -- needs calls: tag, call, max, min, call_many
+-- needs events: forget_event_index
 -- needs forgotten: remember_ids
 -- needs record: WAITING, is_sound, lane_in
 -- needs tenants: queue_of
@@ -26,9 +27,7 @@ end
 -- Deletes records, with the index of their events, and remembers the ids.
 function forget_jobs(ids)
   call_many('HDEL', tag .. ':jobs', ids)
-  if call('EXISTS', tag .. ':event_index') == 1 then
-    call_many('HDEL', tag .. ':event_index', ids)
-  end
+  forget_event_index(ids)
   remember_ids(ids)
 end
 

@@ -1,6 +1,6 @@
 -- Forgets what has ended long enough ago, or a part of it.
 --
--- needs calls: tag, call, max, min, sub, call_many, fetch_fields, write_even_when_full
+-- needs calls: tag, call, max, min, sub, format, call_many, fetch_fields, write_even_when_full
 -- needs record: DEAD, EXPIRED, is_sound, lane_in
 -- needs tenants: queue_of
 -- needs lanes: lanes, load_lanes, flush
@@ -9,7 +9,7 @@
 -- needs finished: forget_jobs, holds_key
 -- needs ended: new_index_changes, unlist_ended, write_index
 -- KEYS     1: the partition
--- ARGV     1: now, how many succeeded jobs of a queue and how many groups of failures are kept, and the moments before
+-- ARGV     1: now, how many succeeded jobs of a queue, groups of failures and events are kept, and the moments before
 --             which succeeded jobs, cancelled jobs, events, groups of failures and audit entries go (msgpack)
 --          2: archived dead jobs, 20 bytes each: id, version
 -- Returns: how many went: {succeeded, cancelled, dead, events, keys, results, failures, audit}
@@ -17,8 +17,8 @@
 local MAX_ENTRIES = 1000 -- of all kinds and queues together; the next call goes on
 local HOUR_MS = 3600000
 
-local now, kept, failures_kept, succeeded_before, cancelled_before, events_before, failures_before, audit_before
-  = unpack(cmsgpack.unpack(ARGV[1]))
+local now, kept, failures_kept, events_kept, succeeded_before, cancelled_before, events_before, failures_before,
+  audit_before = unpack(cmsgpack.unpack(ARGV[1]))
 local left = MAX_ENTRIES
 
 -- Takes dead or cancelled jobs from their lanes and from the index of ended jobs.
@@ -123,7 +123,10 @@ for _, name in ipairs(call('HKEYS', tag .. ':queues')) do
   cancelled = cancelled + prune_cancelled(name)
 end
 local dead = prune_archived()
-local events = forget_events(left, events_before)
+call('HSET', tag .. ':meta', 'events_kept', format('%.0f', events_kept))
+local excess = tonumber(call('HGET', tag .. ':meta', 'event_count') or 0) - events_kept
+local events = forget_events(min(left, excess))
+events = events + forget_events(left - events, events_before)
 left = max(0, left - events)
 local keys = prune_keys()
 local results = prune_results()

@@ -1,37 +1,68 @@
--- Returns events in their order.
+-- Returns events between two positions, in their order or the latest first.
 --
--- needs calls: tag, call, format, split, server_time
--- needs events: last_position
+-- needs calls: tag, call, format, server_time
+-- needs events: last_position, positions_of
 -- KEYS     1: the partition
--- ARGV     1: the position after which to go on  2: how many at most  3: a job's id, or '' for all jobs
--- Returns: {the server's time in ms, position, id, event, …}
+-- ARGV     1: after which position  2: before which; '' for no limit  3: how many at most  4: '1' for the latest first
+--          5: a job's id, or '' for all jobs
+-- Returns: {the server's time in ms, the newest position, up to which position events were deleted,
+--           position, id, event, …}
 
-local after, limit = tonumber(ARGV[1]), tonumber(ARGV[2])
-local answer = {server_time()}
+local after, before, limit = tonumber(ARGV[1]), tonumber(ARGV[2]) or math.huge, tonumber(ARGV[3])
+local is_newest_first = ARGV[4] == '1'
+local meta = call('HMGET', tag .. ':meta', 'last_event', 'events_pruned')
+local answer, count = {server_time(), meta[1] or '0', meta[2] or '0'}, 0
 
--- Adds the events of a stream entry, or the one at a position.
-local function add(entry, only)
+-- Adds the event at a place of a stream entry.
+local function add_field(fields, number, position)
+  answer[#answer + 1] = format('%.0f', position)
+  answer[#answer + 1], answer[#answer + 2] = fields[number], fields[number + 1]
+  count = count + 1
+end
+
+-- Adds the events of a stream entry.
+local function add_entry(entry)
   local fields, last = entry[2], last_position(entry[1])
-  for number = 3, #fields, 2 do
+  local from, to, step = 3, #fields - 1, 2
+  if is_newest_first then
+    from, to, step = to, from, -step
+  end
+  for number = from, to, step do
     local position = last - (#fields - number - 1) / 2
-    if position > after and (not only or only == position) and #answer <= 3 * limit - 2 then
-      answer[#answer + 1] = format('%.0f', position)
-      answer[#answer + 1], answer[#answer + 2] = fields[number], fields[number + 1]
+    if position > after and position < before and count < limit then
+      add_field(fields, number, position)
     end
   end
 end
 
-if ARGV[3] == '' then
-  for _, entry in ipairs(call('XRANGE', tag .. ':events', format('%.0f', after + 1), '+', 'COUNT', limit)) do
-    add(entry)
+-- Adds the event at a position, if it is still there.
+local function add_position(position)
+  local entry = call('XRANGE', tag .. ':events', format('%.0f', position), '+', 'COUNT', 1)[1]
+  local number = entry and #entry[2] - 1 - 2 * (last_position(entry[1]) - position)
+  if number and number >= 3 then
+    add_field(entry[2], number, position)
   end
+end
+
+if ARGV[5] ~= '' then
+  for _, position in ipairs(positions_of(ARGV[5], after, before, is_newest_first, limit)) do
+    add_position(position)
+  end
+  return answer
+end
+local earliest, entries = format('%.0f', after + 1), nil
+if not is_newest_first then
+  entries = call('XRANGE', tag .. ':events', earliest, '+', 'COUNT', limit)
+elseif before == math.huge then
+  entries = call('XREVRANGE', tag .. ':events', '+', earliest, 'COUNT', limit)
 else
-  for _, packed in ipairs(split(call('HGET', tag .. ':event_index', ARGV[3]) or '', 6)) do
-    local position = struct.unpack('>I6', packed)
-    local entry = call('XRANGE', tag .. ':events', format('%.0f', position), '+', 'COUNT', 1)[1]
-    if entry then
-      add(entry, position)
-    end
+  -- The entry that ends after the position may begin before it.
+  for _, entry in ipairs(call('XRANGE', tag .. ':events', format('%.0f', before), '+', 'COUNT', 1)) do
+    add_entry(entry)
   end
+  entries = call('XREVRANGE', tag .. ':events', format('%.0f', before - 1), earliest, 'COUNT', limit)
+end
+for _, entry in ipairs(entries) do
+  add_entry(entry)
 end
 return answer

@@ -245,7 +245,7 @@ create table reprieve_event (
     data    blob    not null
 ) strict;
 create index reprieve_event_at on reprieve_event (at);
-create index reprieve_event_job on reprieve_event (job, version);
+create index reprieve_event_job on reprieve_event (job);  -- and by seq, as every index
 
 create table reprieve_audit (                 -- what people did; rows are never updated, and deleted only by their age
     seq    integer primary key autoincrement,
@@ -306,6 +306,7 @@ create table reprieve_compatibility (         -- one row: which releases can use
 
 create table reprieve_counter (name text primary key, value integer not null) strict, without rowid;
 -- lanes_deleted: how often lanes were deleted. A process that knows another number must look up names again.
+-- events_pruned: up to which position events may have been deleted.
 -- names_checked_at, names_reached: when the last search for lanes without jobs began, and the last lane that it read; -1: all.
 insert into reprieve_counter values ('schema', 0), ('node', 0), ('session', 0), ('entry', 0), ('finished', 0),
-    ('lanes_deleted', 0), ('names_checked_at', 0), ('names_reached', -1);
+    ('lanes_deleted', 0), ('names_checked_at', 0), ('names_reached', -1), ('events_pruned', 0);

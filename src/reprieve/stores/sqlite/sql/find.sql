@@ -156,12 +156,6 @@ from reprieve_finished as finished join reprieve_queue as queue on queue.id = fi
 -- name: all_finished
 select jobs from reprieve_finished as finished;
 
--- name: events
-select event.seq, event.data from reprieve_event as event where seq > :after order by seq limit :limit;
-
--- name: events_of
-select event.seq, event.data from reprieve_event as event where job = :job and seq > :after order by seq limit :limit;
-
 -- name: progress
 select progress from reprieve_annotation where id = :id;
 

@@ -36,11 +36,6 @@ update reprieve_lane set dead = dead - 1 where id = ?;
 -- name: delete_jobs
 delete from reprieve_job as job where id in (select value from json_each(?));
 
--- name: events
-delete from reprieve_event as event where seq in (
-    select seq from reprieve_event as old where at < :before order by at limit :max_rows
-);
-
 -- name: expired_keys
 select expires_at, key, exists (select 1 from reprieve_job as job where job.id = unique_key.job)
 from reprieve_unique_key as unique_key

@@ -69,7 +69,7 @@ insert into reprieve_event (at, job, version, data)
 select column1, column2, column3, column4 from (values {values}) where column1 is not null;
 
 -- name: event
-select data from reprieve_event as event where job = ? and version = ?;
+select data from reprieve_event as event where job = ? and version = ? order by seq desc;
 
 -- name: queue_limiter
 select limiter, exists (select 1 from reprieve_limiter as pair where pair.subject = 'tenant_dependency')

@@ -13,7 +13,7 @@ from reprieve.core.history import rebuild, untold
 from reprieve.core.job import Job
 from reprieve.core.status import status_of
 from reprieve.stores.paginate import all_limit_states
-from reprieve.stores.protocol import Filter, Pruned, Retention, Store, Subject
+from reprieve.stores.protocol import EventQuery, Filter, Pruned, Retention, Store, Subject
 from reprieve.testing.conformance.auditing import all_audit
 from reprieve.testing.conformance.expect import expect, expect_equal, expect_job
 from reprieve.testing.conformance.machine.model import Model, Name, names_of
@@ -78,10 +78,15 @@ class Audit:
     async def events(self) -> None:
         """Check that every move since the last audit has its event, those of a job in order."""
         found: list[tuple[int, Event]] = []
+        began = self._place
         while page := await self._store.events(self._place, 1_000):
             found.extend(page)
             expect(page[0][0] > self._place, "places in the stream only grow")
             self._place = page[-1][0]
+        back = await self._store.read_events(EventQuery(after=began, newest_first=True))
+        expect_equal(list(back.events), found[::-1][:1_000], "events read backwards")
+        expect(back.newest >= self._place, f"the newest event is at {back.newest}, and one was read at {self._place}")
+        expect(not back.missed, f"events up to {back.pruned_to} were deleted, and those after {began} are missed")
         told = [event for _, event in found if event.name not in HAPPY]
         wanted, self._model.untold = self._model.untold, []
         order = {(event.job_id, event.version): event for event in wanted}
