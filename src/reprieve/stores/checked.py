@@ -47,6 +47,7 @@ from reprieve.stores.check import (
     is_plain_success,
 )
 from reprieve.stores.check_audit import check_audit_filter, check_audit_retention, check_cancel_request
+from reprieve.stores.check_causes import check_cause_request
 from reprieve.stores.check_events import check_event_query, check_event_retention
 from reprieve.stores.check_filter import check_filter
 from reprieve.stores.check_series import (
@@ -66,6 +67,8 @@ from reprieve.stores.protocol import (
     Annotation,
     AuditFilter,
     AuditPage,
+    CausePage,
+    CauseRequest,
     ChangeResult,
     Claim,
     Claimed,
@@ -184,6 +187,10 @@ class CheckedStore(ForwardingStore):
         """Return the groups of failures with these fingerprints."""
         wanted = {name(fingerprint, "fingerprint") for fingerprint in fingerprints}
         return await super().failure_groups(sorted(wanted)) if wanted else []
+
+    async def causes(self, request: CauseRequest, now: int) -> CausePage:
+        """Return a page of groups of dead jobs, or of failures that jobs survived."""
+        return await super().causes(check_cause_request(request), now)
 
     async def update_limits(self, updates: Sequence[LimitUpdate], now: int) -> None:
         """Change limits, rates, weights and pauses."""

@@ -13,6 +13,8 @@ from reprieve.stores.protocol import (
     Annotation,
     AuditFilter,
     AuditPage,
+    CausePage,
+    CauseRequest,
     ChangeResult,
     Claim,
     Claimed,
@@ -120,6 +122,11 @@ class ForwardingStore(ABC):
         """Return a page of the audit log."""
         with self._call("audit_log"):
             return await self.inner.audit_log(wanted, cursor, limit)
+
+    async def causes(self, request: CauseRequest, now: int) -> CausePage:
+        """Return a page of groups of dead jobs, or of failures that jobs survived."""
+        with self._call("causes"):
+            return await self.inner.causes(request, now)
 
     async def update_limits(self, updates: Sequence[LimitUpdate], now: int) -> None:
         """Change limits, rates, weights and pauses."""

@@ -81,6 +81,26 @@ _RULES = {
     "an ended row has other names than its lane": """
         select ended.id, ended.tenant, ended.task, ended.dependency from ended join lane on lane.id = ended.lane
         where (ended.tenant, ended.task, ended.dependency) <> (lane.tenant_name, lane.task, lane.dependency)""",
+    "a cause does not count its dead jobs": """
+        with dead as (select tenant, task, death, code, fingerprint, ended_at as at from ended where state = 1),
+        listed as (
+            select 'f' as kind, '' as scope, fingerprint as name, at from dead where fingerprint <> ''
+            union all select 'c', '', code, at from dead where code <> ''
+            union all select 't', '', tenant, at from dead
+            union all select 'k', '', task, at from dead
+            union all select 'x', '', death, at from dead
+            union all select 'p', tenant, fingerprint, at from dead where fingerprint <> ''
+            union all select 'h', fingerprint, tenant, at from dead where fingerprint <> ''
+        ),
+        counted as (select kind, scope, name, count(*) as count, max(at) as last_at from listed group by 1, 2, 3),
+        kept as (select kind, scope, name, count, last_at from cause where fate = 0)
+        select * from (select * from kept except select * from counted) as too_much
+        union all
+        select * from (select * from counted except select * from kept) as missing""",
+    "a cause does not count the hours of its failures": """
+        select kind, scope, name, count from cause where fate = 1 and kind <> 'h' and count <> (
+            select coalesce(sum(h.count), 0) from cause_hour as h
+            where h.fate = 1 and h.kind = cause.kind and h.scope = cause.scope and h.name = cause.name)""",
     "a load is not what runs for its weight": """
         select id, running, weight, load from tenant where load <> trunc(running * 1000000 / weight)::int8""",
     "a lane is open without ready jobs, or closed with some": """

@@ -59,6 +59,7 @@ def complaints(client: redis.Redis | redis.RedisCluster, tag: str) -> list[str]:
     return [
         *_places(books),
         *_ended(books),
+        *_causes(books),
         *_running(books),
         *_candidates(books),
         *_counts(books),
@@ -172,6 +173,25 @@ def _places(books: Books) -> Iterator[str]:
         name for _, name in books.named(b":fresh:")
     }:
         yield f"leftovers are noted as {noted}, and by lane as {by_lane}"
+
+
+def _causes(books: Books) -> Iterator[str]:
+    """The lists of causes have the counts and the last times of the index of ended jobs."""
+    wanted: defaultdict[bytes, dict[bytes, tuple[int, float]]] = defaultdict(dict)
+    for key, group in books.named(b":dead_by:"):
+        jobs = books.zset(key)
+        fact, (letter, name) = (len(jobs), max(jobs.values())), (group[:1], group[1:])
+        if letter in b"tkxcf":
+            wanted[letter][name] = fact
+        elif letter == b"p":
+            tenant, _, fingerprint = name.partition(b"\0")
+            wanted[b"p" + tenant][fingerprint] = wanted[b"h" + fingerprint][tenant] = fact
+    found: dict[bytes, dict[bytes, tuple[int, float]]] = {}
+    for key, name in books.named(b":causes:d"):
+        last = books.zset(b":causes_last:d" + name)
+        found[name] = {member: (int(count), last.get(member, 0)) for member, count in books.zset(key).items()}
+    if found != dict(wanted):
+        yield f"causes are {found}, and should be {dict(wanted)}"
 
 
 def _running(books: Books) -> Iterator[str]:

@@ -7,11 +7,11 @@ from reprieve.core import change as changes_of
 from reprieve.core.ids import created_at, make_id
 from reprieve.core.job import Job
 from reprieve.stores.postgres import settle
+from reprieve.stores.postgres.array_statements import run
 from reprieve.stores.postgres.lane_cache import LaneCache
 from reprieve.stores.postgres.pool import Tx
 from reprieve.stores.postgres.rows import StoredJob, array_of, unpack
 from reprieve.stores.postgres.statements import statements
-from reprieve.stores.postgres.write_batch import run
 from reprieve.stores.protocol import Expired
 from reprieve.stores.sql.expiring import MAX_EXPIRING_LANES, MAX_LEFTOVER_ROWS, LaneSpan, look_again_at
 

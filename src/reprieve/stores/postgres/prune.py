@@ -7,6 +7,7 @@ the rest has transactions of its own, so that workers never wait for a transacti
 from msgspec.structs import replace
 
 from reprieve.core.duration import milliseconds
+from reprieve.stores.postgres.causes import prune_causes, write_causes
 from reprieve.stores.postgres.claim_lock import ClaimLock
 from reprieve.stores.postgres.finished import shorten
 from reprieve.stores.postgres.pipeline import Result
@@ -15,6 +16,8 @@ from reprieve.stores.postgres.rows import array_of
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.protocol import IDLE_SECONDS, Pruned, Retention, names_interval
 from reprieve.stores.sql import audit
+from reprieve.stores.sql.causes import CauseCounts
+from reprieve.stores.sql.ended import IndexedFields
 from reprieve.stores.sql.expired_keys import KeyPosition, KeySweep
 from reprieve.stores.sql.failures import limits
 
@@ -42,8 +45,12 @@ def prune_jobs(tx: Tx, lock: ClaimLock, retention: Retention) -> Pruned:
         "versions": array_of(job.version for job in retention.archived),
         "ended_ats": array_of(job.finished_at for job in retention.archived),
     }
-    dead = tx.execute(sql["dead"], archived)
-    pruned = Pruned(succeeded=_prune_finished(tx, retention), cancelled=_count(cancelled), dead=_count(dead))
+    pruned = Pruned(
+        succeeded=_prune_finished(tx, retention),
+        cancelled=_count(cancelled),
+        dead=_count_dead(tx, tx.execute(sql["dead"], archived)),
+        causes=prune_causes(tx, retention.now, MAX_ROWS),
+    )
     if not acquired.is_all_counted:
         return replace(pruned, has_more=True)
     search = {
@@ -111,6 +118,16 @@ def _prune_finished(tx: Tx, retention: Retention) -> int:
         "max_rows": MAX_SETTLEMENTS,
     }
     return removed + _count(tx.execute(sql["finished"], old))
+
+
+def _count_dead(tx: Tx, result: Result) -> int:
+    """Take deleted dead jobs from the counts of their causes; return how many they are."""
+    gone = result.all()
+    causes = CauseCounts()
+    for row in gone:
+        causes.remove_dead(IndexedFields(*row).failure_names())
+    write_causes(tx, causes)
+    return len(gone)
 
 
 def _count(result: Result) -> int:

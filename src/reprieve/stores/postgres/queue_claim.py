@@ -11,6 +11,7 @@ from reprieve.core.ids import id_to_bytes
 from reprieve.core.job import Job
 from reprieve.errors import StoreCorrupt
 from reprieve.stores.postgres import settle
+from reprieve.stores.postgres.array_statements import run
 from reprieve.stores.postgres.candidates import CandidateReader, Candidates, LimiterRow
 from reprieve.stores.postgres.claim_updates import ClaimUpdates, Watermarks
 from reprieve.stores.postgres.lane_cache import LaneCache
@@ -20,7 +21,6 @@ from reprieve.stores.postgres.pool import Tx
 from reprieve.stores.postgres.released import ReleasedSlots
 from reprieve.stores.postgres.rows import StoredJob, array_of, copy, unpack
 from reprieve.stores.postgres.statements import statements
-from reprieve.stores.postgres.write_batch import run
 from reprieve.stores.protocol import Claim
 from reprieve.stores.record import Lease, lease_model
 from reprieve.stores.sql.sessions import capacity_of

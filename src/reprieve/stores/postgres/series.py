@@ -10,9 +10,9 @@ from typing import NamedTuple
 import msgspec
 
 from reprieve.core.series import ENQUEUED, SeriesDelta, unpack_deltas
+from reprieve.stores.postgres.array_statements import run
 from reprieve.stores.postgres.pool import Tx
 from reprieve.stores.postgres.statements import statements
-from reprieve.stores.postgres.write_batch import run
 from reprieve.stores.protocol import Retention
 from reprieve.stores.sql import series
 from reprieve.stores.sql.series import MAX_DELTAS_PER_ROLL_UP, LineRow

@@ -278,6 +278,9 @@ class PostgresStore(SqlStore[Tx]):
     def _stored_id(self, job_id: str) -> str:
         return job_id
 
+    def _public_id(self, job_id: str) -> str:
+        return job_id
+
     async def _time(self) -> int:
         """Return the time by which sessions expire: the server's, in microseconds since 1970."""
         (now,) = await self._pool.run_statement(statements("sessions")["time"], {}) or (0,)

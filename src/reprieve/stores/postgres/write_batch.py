@@ -1,10 +1,7 @@
 """What a batch of changes writes: collected change by change, then written table by table."""
 
-import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from functools import cache, cached_property
-from typing import Any
+from functools import cached_property
 
 import msgspec
 
@@ -13,26 +10,29 @@ from reprieve.core.audit import AuditEntry
 from reprieve.core.change import Change
 from reprieve.core.duration import milliseconds
 from reprieve.core.job import CancelRequest, Job
-from reprieve.core.move import Start, Succeed
+from reprieve.core.move import Park, Retry, Start, Succeed
 from reprieve.core.series import SeriesDelta, delta_of
+from reprieve.stores.causes import names_of
 from reprieve.stores.event_record import pack_event
 from reprieve.stores.postgres.annotations import cancels
+from reprieve.stores.postgres.array_statements import run
+from reprieve.stores.postgres.causes import write_causes
 from reprieve.stores.postgres.finished import keep
 from reprieve.stores.postgres.lane_cache import LaneCache
 from reprieve.stores.postgres.lane_ref import LaneRef, lane_of
 from reprieve.stores.postgres.pool import Tx
 from reprieve.stores.postgres.released import ReleasedSlots
-from reprieve.stores.postgres.rows import MAX_INT8, array_of, bytes_of, due_of, order_at, pack
+from reprieve.stores.postgres.rows import MAX_INT8, array_of, due_of, order_at, pack
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.record import CANCELLED, DEAD, LANE_COUNTERS, WAIT_NUMBERS, WAITING
 from reprieve.stores.sql.audit import record_audit
-from reprieve.stores.sql.ended import indexed_fields
+from reprieve.stores.sql.causes import CauseCounts
+from reprieve.stores.sql.ended import IndexedFields, indexed_fields
 from reprieve.stores.sql.series import add_deltas
 
 _COUNTERS = ("ready", "scheduled", "retrying", "parked", "dead", "cancelled")
 _MAX_VERSION = (1 << 31) - 1
 _MAX_TTL_MS = 1 << 53
-_ARRAY = re.compile(r"%\((\w+)\)s::(\w+)\[\]")
 _encode = msgspec.msgpack.Encoder().encode
 _encode_json = msgspec.json.Encoder().encode
 
@@ -76,6 +76,7 @@ class WriteBatch:
         self._now = now
         self._released = released
         self._counts: dict[int, Counter[str]] = defaultdict(Counter)
+        self.causes = CauseCounts()
         self._ready_watermarks: dict[int, int] = {}
         self._ran_on: Counter[int] = Counter()
         self._new_candidates: set[int] = set()
@@ -114,6 +115,8 @@ class WriteBatch:
         self._add_event(change, packed)
         if change.audit is not None:
             self._audit.append(change.audit)
+        if isinstance(change.event.move, Retry | Park):
+            self.causes.add_living(names_of(job), change.event.at, job.id)
         if change.session and job.state == "waiting":
             change, packed = self._cancel_if_requested(change, packed)
             job = change.job
@@ -154,7 +157,10 @@ class WriteBatch:
             state = DEAD if job.state == "dead" else CANCELLED
             count[job.state] += 1
             ended_at = job.finished_at or self._now
-            self._ended.append((lane.queue_id, state, ended_at, job.id, lane.id, *indexed_fields(job)))
+            fields = indexed_fields(job)
+            self._ended.append((lane.queue_id, state, ended_at, job.id, lane.id, *fields))
+            if state == DEAD:
+                self.causes.add_dead(fields.failure_names(), ended_at)
             return state
         if job.expires_at is not None:
             self._expiring.append((job.expires_at, job.id))
@@ -172,6 +178,14 @@ class WriteBatch:
             self._new_candidates.add(lane.tenant_id)
         return WAITING
 
+    def _remove_ended(self) -> None:
+        """Take jobs that wait again from the index of ended jobs, and from the counts of their causes."""
+        if self.no_longer_ended:
+            removed = run(self._tx, statements("settle")["remove_ended"], self.no_longer_ended)
+            for state, *fields in removed.all():
+                if state == DEAD:
+                    self.causes.remove_dead(IndexedFields(*fields).failure_names())
+
     def write(self) -> None:
         """Write everything but the slots."""
         tx, sql = self._tx, statements("settle")
@@ -180,10 +194,10 @@ class WriteBatch:
             tx.execute(statements("lanes")["create"], {"lanes": _encode_json(names).decode()})
         for queue, jobs in self._succeeded.items():
             keep(tx, queue, jobs, self._now)
+        self._remove_ended()
         for name, rows in (
             ("remove_ready", self.no_longer_ready),
             ("remove_delayed", self.no_longer_delayed),
-            ("remove_ended", self.no_longer_ended),
             ("update_jobs", self._rows),
             ("add_ready", self._ready),
             ("add_delayed", self._delayed),
@@ -195,6 +209,7 @@ class WriteBatch:
                 run(tx, sql[name], rows)
         record_audit(tx, statements("audit"), self._audit)
         add_deltas(tx, statements("series"), self._deltas)
+        write_causes(tx, self.causes)
         for name, expiring in (("remove", self.no_longer_expiring), ("add", self._expiring)):
             if expiring:
                 run(tx, statements("expire")[name], expiring)
@@ -214,22 +229,3 @@ class WriteBatch:
         self._lanes.load(tx, self._ran_on)
         for lane, count in self._ran_on.items():
             self._released.add(self._lanes[lane], count)
-
-
-def run(tx: Tx, statement: str, rows: Sequence[Sequence[Any]]) -> None:
-    """Run a statement on many rows at once, given in the order in which it first names its arrays."""
-    columns = zip(_arrays(statement), zip(*rows, strict=True), strict=True)
-    tx.execute(statement, {name: _array(kind, values) for (name, kind), values in columns})
-
-
-@cache
-def _arrays(statement: str) -> list[tuple[str, str]]:
-    """Return the names and the types of the arrays that a statement takes."""
-    return list(dict.fromkeys(_ARRAY.findall(statement)))
-
-
-def _array(kind: str, values: Sequence[Any]) -> str | list[Any]:
-    """Return a column as an array; only texts, which may hold anything, are left to psycopg, which is slower."""
-    if kind == "bytea":
-        return bytes_of(values)
-    return list(values) if kind == "text" else array_of(values)

@@ -15,6 +15,18 @@ from reprieve.stores.protocol.audit import (
     AuditFilter,
     AuditPage,
 )
+from reprieve.stores.protocol.causes import (
+    DEAD_HOURS,
+    HOUR_MS,
+    LIVING_HOURS,
+    MAX_CAUSES_PER_PAGE,
+    MAX_COUNTED_CAUSES,
+    CauseGroup,
+    CauseGrouping,
+    CauseOrder,
+    CausePage,
+    CauseRequest,
+)
 from reprieve.stores.protocol.entries import (
     Entry,
     EntryChanges,
@@ -82,10 +94,15 @@ from reprieve.stores.protocol.store import (
 )
 
 __all__ = [
+    "DEAD_HOURS",
+    "HOUR_MS",
     "IDLE_SECONDS",
     "KEY_RETENTION_SECONDS",
+    "LIVING_HOURS",
     "MAX_AUDIT_EXAMINED",
     "MAX_AUDIT_PAGE",
+    "MAX_CAUSES_PER_PAGE",
+    "MAX_COUNTED_CAUSES",
     "MAX_EXAMINED_EVENTS",
     "MAX_EXCLUDED_TASKS",
     "MAX_FAILURE_BYTES",
@@ -101,6 +118,11 @@ __all__ = [
     "Annotation",
     "AuditFilter",
     "AuditPage",
+    "CauseGroup",
+    "CauseGrouping",
+    "CauseOrder",
+    "CausePage",
+    "CauseRequest",
     "ChangeResult",
     "Claim",
     "Claimed",

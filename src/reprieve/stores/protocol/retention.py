@@ -70,6 +70,8 @@ class Pruned(Record):
     audit: int = 0
     series: int = 0
     """Lines of series."""
+    causes: int = 0
+    """Counts of causes by the hour."""
     names: int = 0
     """Lanes, tenants, limiters and queues without jobs."""
     has_more: bool = False

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from reprieve.clock import Clock
 from reprieve.stores.protocol.audit import AuditStore
+from reprieve.stores.protocol.causes import CauseStore
 from reprieve.stores.protocol.entries import EntryStore
 from reprieve.stores.protocol.events import EventStore
 from reprieve.stores.protocol.failures import FailureStore
@@ -26,6 +27,7 @@ class Store(
     FailureStore,
     AuditStore,
     SeriesStore,
+    CauseStore,
     RetentionStore,
     Protocol,
 ):

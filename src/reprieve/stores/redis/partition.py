@@ -20,6 +20,7 @@ from reprieve.errors import SessionDead, StaleCall, StoreError
 from reprieve.rng import bits
 from reprieve.stores.audit_pages import pack_entry
 from reprieve.stores.capabilities import FaultPoint
+from reprieve.stores.causes import oldest_hour
 from reprieve.stores.failure_record import pack_group
 from reprieve.stores.protocol import (
     IDLE_SECONDS,
@@ -59,7 +60,7 @@ MAX_IDS_PER_CALL = 1_000
 UNKNOWN, STORED = "unknown", "stored"
 """What a partition knows of a job: nothing; or all, and the job has not succeeded. See has_jobs.lua for other words."""
 
-_PRUNED = ("succeeded", "cancelled", "dead", "events", "keys", "results", "failures", "audit")
+_PRUNED = ("succeeded", "cancelled", "dead", "events", "keys", "results", "failures", "audit", "causes")
 """What prune.lua counts, in its order."""
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -317,6 +318,8 @@ class Partition:
             now - milliseconds(retention.events_for),
             now - milliseconds(retention.failures_for),
             now - milliseconds(retention.audit_for),
+            oldest_hour(now, is_living=False),
+            oldest_hour(now, is_living=True),
         )
         archived = b"".join(id_to_bytes(job.id) + job.version.to_bytes(4, "big") for job in retention.archived)
         counts = await self._write("prune", _encode(head), archived)

@@ -9,7 +9,7 @@ import msgspec
 from reprieve.core.change import Change
 from reprieve.core.duration import milliseconds
 from reprieve.core.ids import id_to_bytes
-from reprieve.core.move import ManualRetry, Start, Succeed
+from reprieve.core.move import ManualRetry, Park, Retry, Start, Succeed
 from reprieve.core.series import delta_of, pack_deltas
 from reprieve.stores.audit_pages import pack_entry
 from reprieve.stores.event_record import pack_event
@@ -58,6 +58,7 @@ def _details(change: Change, raw: bytes, now: int) -> tuple[bytes, ...]:
         # Whether a cancel request ends the job instead: see `change.give_up`.
         job.state == "waiting" and not isinstance(event.move, ManualRetry),
         (job.state == "waiting" and job.expires_at) or False,
+        isinstance(event.move, Retry | Park),
     )
     is_silent = isinstance(event.move, Start | Succeed)
     delta = delta_of(change)

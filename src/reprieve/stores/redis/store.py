@@ -18,6 +18,8 @@ from reprieve.stores.protocol import (
     Annotation,
     AuditFilter,
     AuditPage,
+    CausePage,
+    CauseRequest,
     ChangeResult,
     Claim,
     Claimed,
@@ -44,6 +46,7 @@ from reprieve.stores.protocol import (
 )
 from reprieve.stores.redis.address import address_of
 from reprieve.stores.redis.audit_reads import AuditReads
+from reprieve.stores.redis.causes import read_causes
 from reprieve.stores.redis.connections import Connections
 from reprieve.stores.redis.memory_check import MemoryCheck
 from reprieve.stores.redis.outbox_sink import RedisOutboxSink
@@ -156,6 +159,10 @@ class RedisStore:
     async def audit_log(self, wanted: AuditFilter, cursor: str = "", limit: int = 100) -> AuditPage:
         """Return a page of the audit log."""
         return await self._audit.page(wanted, cursor, limit)
+
+    async def causes(self, request: CauseRequest, now: int) -> CausePage:
+        """Return a page of groups of dead jobs, or of failures that jobs survived."""
+        return await read_causes(await self._partitions.load(), request, now)
 
     async def update_limits(self, updates: Sequence[LimitUpdate], now: int) -> None:
         """Change limiters, limits, weights and pauses."""

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from reprieve.core.job import Job
+from reprieve.stores.causes import FailureNames
 from reprieve.stores.failure_names import code_of, fingerprint_of
 
 
@@ -16,6 +17,10 @@ class IndexedFields(NamedTuple):
     """Empty for a cancelled job."""
     code: str
     fingerprint: str
+
+    def failure_names(self) -> FailureNames:
+        """Return what a dead job is counted by."""
+        return FailureNames(self.tenant, self.task, self.death, self.code, self.fingerprint)
 
 
 def indexed_fields(job: Job) -> IndexedFields:

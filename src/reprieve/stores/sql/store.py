@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from reprieve.core.change import Change
 from reprieve.core.events import Event
@@ -13,6 +13,8 @@ from reprieve.stores.places import Place, PlaceKey, Wanted
 from reprieve.stores.protocol import (
     AuditFilter,
     AuditPage,
+    CausePage,
+    CauseRequest,
     ChangeResult,
     Entry,
     EntryChanges,
@@ -33,6 +35,7 @@ from reprieve.stores.protocol import (
 )
 from reprieve.stores.search_cursor import read_cursor
 from reprieve.stores.sql import audit, entries, events, failures, limits, series
+from reprieve.stores.sql.causes import read_page
 from reprieve.stores.sql.limit_states import PageOfNames, limit_states
 from reprieve.stores.sql.sessions import read_sessions
 from reprieve.stores.sql.tx import SqlTx, Statements
@@ -77,6 +80,10 @@ class SqlStore(ABC, Generic[Tx]):
     @abstractmethod
     def _stored_id(self, job_id: str) -> int | str:
         """Return how the tables name a job."""
+
+    @abstractmethod
+    def _public_id(self, *columns: Any) -> str:  # noqa: ANN401 - of a row
+        """Return the id of a job out of the last columns of the statement `ends`."""
 
     @abstractmethod
     async def _apply(self, changes: Sequence[Change], now: int) -> list[ChangeResult]:
@@ -155,6 +162,11 @@ class SqlStore(ABC, Generic[Tx]):
         return await self._read(
             lambda tx: series.series_names(self._sql_tx(tx), sql, subject, since_at, until_at, limit)
         )
+
+    async def causes(self, request: CauseRequest, now: int) -> CausePage:
+        """Return a page of groups of dead jobs, or of failures that jobs survived."""
+        sql = self._statements("causes")
+        return await self._read(lambda tx: read_page(self._sql_tx(tx), sql, request, now, self._public_id))
 
     async def sessions(self, now: int) -> list[Session]:
         """Return the sessions whose lease lasts."""

@@ -14,9 +14,12 @@ from reprieve.core.duration import milliseconds
 from reprieve.core.job import Job
 from reprieve.stores.protocol import Pruned, Retention, names_interval
 from reprieve.stores.sql import audit
+from reprieve.stores.sql.causes import CauseCounts
+from reprieve.stores.sql.ended import IndexedFields
 from reprieve.stores.sql.expired_keys import KeyPosition, KeySweep
 from reprieve.stores.sql.failures import limits
 from reprieve.stores.sqlite import series
+from reprieve.stores.sqlite.causes import prune_causes, write_causes
 from reprieve.stores.sqlite.finished import shorten
 from reprieve.stores.sqlite.forget_names import forget_names
 from reprieve.stores.sqlite.rows import row_id
@@ -45,7 +48,9 @@ def prune(tx: sqlite3.Connection, sweep: KeySweep, retention: Retention) -> Prun
         cancelled += (row for row, _ in gone)
         run(tx, sql["uncount_cancelled"], list(Counter(lane for _, lane in gone).items()))
     tx.execute(sql["delete_jobs"], (msgspec.json.encode(cancelled).decode(),))
-    dead = sum(_delete_dead(tx, job) for job in retention.archived)
+    causes = CauseCounts()
+    dead = sum(_delete_dead(tx, job, causes) for job in retention.archived)
+    write_causes(tx, causes)
     pruned = Pruned(
         succeeded=succeeded,
         cancelled=len(cancelled),
@@ -56,6 +61,7 @@ def prune(tx: sqlite3.Connection, sweep: KeySweep, retention: Retention) -> Prun
         failures=tx.execute(statements("failures")["prune"], limits(retention, MAX_ROWS)).rowcount,
         audit=tx.execute(statements("audit")["prune"], audit.limits(retention, MAX_ROWS)).rowcount,
         series=series.prune(tx, retention),
+        causes=prune_causes(tx, now, MAX_ROWS),
     )
     if has_more_series:
         return replace(pruned, has_more=True)
@@ -104,14 +110,15 @@ def _prune_keys(tx: sqlite3.Connection, sweep: KeySweep, now: int) -> int:
     return len(free)
 
 
-def _delete_dead(tx: sqlite3.Connection, job: Job) -> bool:
+def _delete_dead(tx: sqlite3.Connection, job: Job, causes: CauseCounts) -> bool:
     sql = statements("prune")
     row = row_id(job.id)
     found = tx.execute(sql["dead"], (row, job.version)).fetchone()
     if found is None:
         return False
     lane, queue = found
-    tx.execute(sql["delete_ended"], (queue, job.finished_at, row))
+    for fields in tx.execute(sql["delete_ended"], (queue, job.finished_at, row)).fetchall():
+        causes.remove_dead(IndexedFields(*fields).failure_names())
     tx.execute(sql["delete_jobs"], (msgspec.json.encode([row]).decode(),))
     tx.execute(sql["uncount"], (lane,))
     return True

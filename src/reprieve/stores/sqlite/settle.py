@@ -14,6 +14,7 @@ from reprieve.core.unreadable import unreadable_record
 from reprieve.stores.event_record import read_event
 from reprieve.stores.protocol import ChangeResult
 from reprieve.stores.record import DEAD, LANE_COUNTERS, WAIT_NUMBERS, WAITING
+from reprieve.stores.sql.ended import IndexedFields
 from reprieve.stores.sql.find import end_of
 from reprieve.stores.sql.lanes import LaneRef
 from reprieve.stores.sqlite.expiring import remove_expiring
@@ -169,7 +170,9 @@ def _remove_from_lane(
     finished_at = unpack(found, found.record, lane).finished_at
     if finished_at is None:  # its record cannot be read
         finished_at = end_of(SqliteTx(tx), statements("find"), lane.queue_id, found.state, row).at
-    tx.execute(sql["unend"], (lane.queue_id, found.state, finished_at, row))
+    for fields in tx.execute(sql["unend"], (lane.queue_id, found.state, finished_at, row)).fetchall():
+        if found.state == DEAD:
+            batch.causes.remove_dead(IndexedFields(*fields).failure_names())
     batch.counts[lane.id]["dead" if found.state == DEAD else "cancelled"] -= 1
     return lane.id
 

@@ -37,7 +37,7 @@ from reprieve.stores.sqlite.connections import Connections
 from reprieve.stores.sqlite.file import Durability, compatibility_of, migrations, prepare, take_node_number
 from reprieve.stores.sqlite.find import Search, is_key
 from reprieve.stores.sqlite.lane_cache import LaneCache
-from reprieve.stores.sqlite.rows import Ids, is_row_id, row_id
+from reprieve.stores.sqlite.rows import Ids, id_of, is_row_id, row_id
 from reprieve.stores.sqlite.statements import statements
 from reprieve.stores.sqlite.tx import SqliteTx
 
@@ -239,3 +239,6 @@ class SqliteStore(SqlStore[sqlite3.Connection]):
 
     def _stored_id(self, job_id: str) -> int:
         return row_id(job_id)
+
+    def _public_id(self, row: int, middle: bytes) -> str:
+        return id_of(row, middle)

@@ -12,15 +12,18 @@ from reprieve.core.audit import AuditEntry
 from reprieve.core.change import Change
 from reprieve.core.duration import milliseconds
 from reprieve.core.job import CancelRequest, Job
-from reprieve.core.move import Start, Succeed
+from reprieve.core.move import Park, Retry, Start, Succeed
 from reprieve.core.series import SeriesDelta, delta_of
+from reprieve.stores.causes import names_of
 from reprieve.stores.event_record import pack_event
 from reprieve.stores.record import CANCELLED, DEAD, LANE_COUNTERS, WAIT_NUMBERS, WAITING
 from reprieve.stores.sql.audit import record_audit
+from reprieve.stores.sql.causes import CauseCounts
 from reprieve.stores.sql.ended import indexed_fields
 from reprieve.stores.sql.lanes import LaneRef
 from reprieve.stores.sql.series import add_deltas
 from reprieve.stores.sqlite.annotations import cancel_requests
+from reprieve.stores.sqlite.causes import write_causes
 from reprieve.stores.sqlite.expiring import add_expiring
 from reprieve.stores.sqlite.finished import keep
 from reprieve.stores.sqlite.lane_cache import LaneCache
@@ -48,6 +51,7 @@ class WriteBatch:
         self.counts: dict[int, Counter[str]] = defaultdict(Counter)
         """What is added to the counters of each lane."""
         self.released: Released = defaultdict(Counter)
+        self.causes = CauseCounts()
         self._ran: list[int] = []
         self._ran_on: dict[int, int] = {}
         self._candidates: set[int] = set()
@@ -73,6 +77,8 @@ class WriteBatch:
         self._add_event(row, change)
         if change.audit is not None:
             self._audit.append(change.audit)
+        if isinstance(change.event.move, Retry | Park):
+            self.causes.add_living(names_of(job), change.event.at, job.id)
         if change.result is not None:
             self._results.append((row, self._now + milliseconds(change.result_ttl), change.result))
         if was_running and job.state == "waiting" and (request := self._cancel_requests.get(row)) is not None:
@@ -107,7 +113,10 @@ class WriteBatch:
             state = DEAD if job.state == "dead" else CANCELLED
             self.counts[lane.id][job.state] += 1
             at = job.finished_at or self._now
-            self._ended.append((lane.queue_id, state, at, row, lane.id, *indexed_fields(job)))
+            fields = indexed_fields(job)
+            self._ended.append((lane.queue_id, state, at, row, lane.id, *fields))
+            if state == DEAD:
+                self.causes.add_dead(fields.failure_names(), at)
             return state
         if job.expires_at is not None:
             self._expiring.append((job.expires_at, row))
@@ -132,6 +141,7 @@ class WriteBatch:
         run(tx, enqueue["delayed"], self._delayed)
         add_expiring(tx, self._expiring)
         run(tx, sql["end"], self._ended)
+        write_causes(tx, self.causes)
         run(tx, sql["events"], self._events)
         run(tx, sql["results"], self._results)
         record_audit(SqliteTx(tx), statements("audit"), self._audit)

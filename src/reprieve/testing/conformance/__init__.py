@@ -10,6 +10,7 @@ from types import MappingProxyType, ModuleType
 from reprieve.stores.protocol import Store
 from reprieve.testing.conformance import (
     auditing,
+    causes,
     claiming,
     enqueueing,
     events,
@@ -47,6 +48,7 @@ _MODULES: tuple[ModuleType, ...] = (
     excluding,
     settling,
     failures,
+    causes,
     values,
     operating,
     auditing,

@@ -285,6 +285,32 @@ create index ended_code on ended (code, ended_at, id) where state = 1;
 create index ended_fingerprint on ended (fingerprint, ended_at, id) where state = 1;
 create index ended_tenant_fingerprint on ended (tenant, fingerprint, ended_at, id) where state = 1;
 
+create table cause (                                 -- groups of dead jobs, and of failures that jobs survived: stores/causes.py
+    fate     int8 not null,                          -- 0: dead jobs, 1: failures
+    kind     text collate "C" not null,
+    scope    text collate "C" not null,
+    name     text collate "C" not null,
+    count    int8 not null,                          -- of failures: in the hours that are kept
+    first_at int8 not null,                          -- this and the sample are kept of failures only
+    last_at  int8 not null,
+    sample   text not null,                          -- the id of a job
+    primary key (fate, kind, scope, name)
+) with (fillfactor = 50);
+create index cause_count on cause (fate, kind, scope, count, name);
+create index cause_last on cause (fate, kind, scope, last_at, name);
+create index cause_empty on cause (count) where count <= 0;
+
+create table cause_hour (                            -- deaths and failures by the hour, but for kind h, which has those of kind p
+    fate  int8 not null,
+    kind  text collate "C" not null,
+    scope text collate "C" not null,
+    name  text collate "C" not null,
+    hour  int8 not null,                             -- since 1970
+    count int8 not null,
+    primary key (fate, kind, scope, name, hour)
+) with (fillfactor = 50);
+create index cause_hour_hour on cause_hour (fate, hour);
+
 create table finished (                              -- succeeded jobs, one row for each settlement
     seq         int8 generated always as identity primary key,
     queue       int8 not null,

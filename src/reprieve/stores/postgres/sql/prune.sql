@@ -49,10 +49,11 @@ with gone as (
 ), unlisted as (
     delete from ended as e using gone, lane as l
     where l.id = gone.lane and e.queue = l.queue and e.state = 1 and e.ended_at = gone.ended_at and e.id = gone.id
+    returning e.tenant, e.task, e.dependency, e.death, e.code, e.fingerprint
 ), counted as (
     update lane as l set dead = l.dead - v.count from (select lane, count(*) from gone group by lane) as v where l.id = v.lane
 )
-select count(*) from gone;
+select * from unlisted;
 
 -- name: names
 select deleted, has_more from forget_names(now => %(now)s, every => %(every)s, idle_since => %(idle_since)s, max_rows => %(max_rows)s);

@@ -38,7 +38,8 @@ where d.queue = v.queue and d.waiting_for = v.waiting_for and d.due_at = v.due_a
 -- name: remove_ended
 delete from ended as e
 using unnest(%(queues)s::int8[], %(states)s::int8[], %(ended_ats)s::int8[], %(ids)s::uuid[]) as v (queue, state, ended_at, id)
-where e.queue = v.queue and e.state = v.state and e.ended_at = v.ended_at and e.id = v.id;
+where e.queue = v.queue and e.state = v.state and e.ended_at = v.ended_at and e.id = v.id
+returning e.state, e.tenant, e.task, e.dependency, e.death, e.code, e.fingerprint;
 
 -- name: update_jobs
 -- The ids are given twice: as a condition they lead through the index, however small the server believes the table to be.

@@ -7,18 +7,20 @@
 -- needs events: forget_events
 -- needs audit: forget_audit
 -- needs finished: forget_jobs, holds_key
+-- needs causes: prune_causes
 -- needs ended: new_index_changes, unlist_ended, write_index
 -- KEYS     1: the partition
 -- ARGV     1: now, how many succeeded jobs of a queue, groups of failures and events are kept, and the moments before
---             which succeeded jobs, cancelled jobs, events, groups of failures and audit entries go (msgpack)
+--             which succeeded jobs, cancelled jobs, events, groups of failures and audit entries go, and the first
+--             hours whose counts of deaths and of failures are kept (msgpack)
 --          2: archived dead jobs, 20 bytes each: id, version
--- Returns: how many went: {succeeded, cancelled, dead, events, keys, results, failures, audit}
+-- Returns: how many went: {succeeded, cancelled, dead, events, keys, results, failures, audit, causes}
 
 local MAX_ENTRIES = 1000 -- of all kinds and queues together; the next call goes on
 local HOUR_MS = 3600000
 
 local now, kept, failures_kept, events_kept, succeeded_before, cancelled_before, events_before, failures_before,
-  audit_before = unpack(cmsgpack.unpack(ARGV[1]))
+  audit_before, dead_hour, living_hour = unpack(cmsgpack.unpack(ARGV[1]))
 local left = MAX_ENTRIES
 
 -- Takes dead or cancelled jobs from their lanes and from the index of ended jobs.
@@ -133,4 +135,5 @@ local results = prune_results()
 local failures = prune_failures()
 local audit = forget_audit(left, max(0, audit_before))
 flush()
-return {succeeded, cancelled, dead, events, keys, results, failures, audit}
+local causes = prune_causes(dead_hour, living_hour, MAX_ENTRIES / 2)
+return {succeeded, cancelled, dead, events, keys, results, failures, audit, causes}

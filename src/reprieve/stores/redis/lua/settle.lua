@@ -4,7 +4,8 @@
 -- A change is a table: `id`, `expected` (the version that it guards), `at`, `is_success`, `session` ('' if it guards a
 -- version instead of a lease), `event` and `audit` ('' for none). All but plain successes also have the job's new `state`, `wait`,
 -- `due`, `version`, `lane`, `expires` (false: never) and `record`, a `result` kept until `result_until`, `yields`: whether a
--- cancel request ends the job instead, and `delta`: what it counts as in series, '' for nothing.
+-- cancel request ends the job instead, `delta`: what it counts as in series, '' for nothing, and `is_survived_failure`: whether
+-- an attempt has failed, and the job lives.
 --
 -- needs calls: tag, call, max, concat, call_many, fetch_fields, list_in
 -- needs record: WAITING, GIVEN_UP, is_sound, lane_in, finish, ending, entry_of
@@ -16,6 +17,7 @@
 -- needs audit: record_audit
 -- needs sessions: unpack_lease, find_leases, cancel_requests
 -- needs finished: keep_succeeded
+-- needs causes: new_failures, add_failure, write_failures
 -- needs ended: FINISHED_COUNTERS, new_index_changes, list_ended, unlist_ended, write_index
 -- needs series: ending_delta, add_deltas
 -- exports: read_changes, settle
@@ -33,7 +35,7 @@ function read_changes(heads, session, arguments, index)
       local info = cmsgpack.unpack(arguments[index])
       change.session, change.state, change.wait, change.due = info[1], info[2], info[3], info[4]
       change.version, change.result_until, change.lane, change.yields = info[5], info[6], info[7], info[8]
-      change.expires = info[9]
+      change.expires, change.is_survived_failure = info[9], info[10]
       change.record, change.event, change.result = arguments[index + 1], arguments[index + 2], arguments[index + 3]
       change.audit, change.delta = arguments[index + 4], arguments[index + 5]
       index = index + 6
@@ -90,7 +92,7 @@ local function new_settlement(changes, now)
   load_lanes(lane_names)
   return {
     changes = changes, applied = {}, cancel_requests = cancel_requests(yielding), leased = false,
-    waiting = new_waiting(now), records = {}, index = new_index_changes(), succeeded = {},
+    waiting = new_waiting(now), records = {}, index = new_index_changes(), failures = new_failures(), succeeded = {},
     events = {}, latest_event_at = 0, audit = {}, results = {}, result_times = {}, released = {}, unleased = {},
     deltas = {},
   }
@@ -171,6 +173,9 @@ end
 -- Lets a job wait again, or end as the change says or as its cancel request wants.
 local function add_job(settlement, change)
   local lane, cancel_request = lanes[change.lane], change.yields and settlement.cancel_requests[change.id]
+  if change.is_survived_failure then
+    add_failure(settlement.failures, change.id, change.record, change.at)
+  end
   if cancel_request then
     change.cancelled = ending(change.record, 'C', change.at, cancel_request)
     change.record, change.state, change.due = finish(change.record, GIVEN_UP, change.at), GIVEN_UP, change.at
@@ -239,6 +244,7 @@ local function write(settlement)
   call_many('HSET', tag .. ':jobs', settlement.records)
   write_waiting(settlement.waiting)
   write_index(settlement.index)
+  write_failures(settlement.failures)
   for queue, times_and_ids in pairs(settlement.succeeded) do
     keep_succeeded(queue, times_and_ids)
   end

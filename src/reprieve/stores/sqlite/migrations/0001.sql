@@ -205,6 +205,32 @@ create index reprieve_ended_code on reprieve_ended (code, at, id) where state = 
 create index reprieve_ended_fingerprint on reprieve_ended (fingerprint, at, id) where state = 1;
 create index reprieve_ended_tenant_fingerprint on reprieve_ended (tenant, fingerprint, at, id) where state = 1;
 
+create table reprieve_cause (                 -- groups of dead jobs, and of failures that jobs survived: stores/causes.py
+    fate     integer not null,                -- 0: dead jobs, 1: failures
+    kind     text    not null,
+    scope    text    not null,
+    name     text    not null,
+    count    integer not null,                -- of failures: in the hours that are kept
+    first_at integer not null,                -- this and the sample are kept of failures only
+    last_at  integer not null,
+    sample   text    not null,                -- the public id of a job
+    primary key (fate, kind, scope, name)
+) strict, without rowid;
+create index reprieve_cause_count on reprieve_cause (fate, kind, scope, count, name);
+create index reprieve_cause_last on reprieve_cause (fate, kind, scope, last_at, name);
+create index reprieve_cause_empty on reprieve_cause (count) where count <= 0;
+
+create table reprieve_cause_hour (            -- deaths and failures by the hour, but for kind h, which has those of kind p
+    fate  integer not null,
+    kind  text    not null,
+    scope text    not null,
+    name  text    not null,
+    hour  integer not null,                   -- since 1970
+    count integer not null,
+    primary key (fate, kind, scope, name, hour)
+) strict, without rowid;
+create index reprieve_cause_hour_hour on reprieve_cause_hour (fate, hour);
+
 create table reprieve_finished (              -- succeeded jobs, one row for each settlement
     seq     integer primary key,
     queue   integer not null,

@@ -28,7 +28,8 @@ select job.lane, lane.queue from reprieve_job as job join reprieve_lane as lane 
 where job.id = ? and job.state = 1 and job.version = ?;
 
 -- name: delete_ended
-delete from reprieve_ended where queue = ? and state = 1 and at = ? and id = ?;
+delete from reprieve_ended where queue = ? and state = 1 and at = ? and id = ?
+returning tenant, task, dependency, death, code, fingerprint;
 
 -- name: uncount
 update reprieve_lane set dead = dead - 1 where id = ?;

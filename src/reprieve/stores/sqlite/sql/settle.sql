@@ -23,7 +23,8 @@ delete from reprieve_ready as ready where lane = ? and at = ? and id = ?;
 delete from reprieve_ready as ready where lane = ? and id = ?;
 
 -- name: unend
-delete from reprieve_ended as ended where queue = ? and state = ? and at = ? and id = ?;
+delete from reprieve_ended as ended where queue = ? and state = ? and at = ? and id = ?
+returning tenant, task, dependency, death, code, fingerprint;
 
 -- name: rewrite
 -- Replacing a row whole writes it once; an update from values would first copy them all aside, records included.

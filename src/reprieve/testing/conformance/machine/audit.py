@@ -16,6 +16,7 @@ from reprieve.stores.paginate import all_limit_states
 from reprieve.stores.protocol import EventQuery, Filter, Pruned, Retention, Store, Subject
 from reprieve.testing.conformance.auditing import all_audit
 from reprieve.testing.conformance.expect import expect, expect_equal, expect_job
+from reprieve.testing.conformance.machine.cause_audit import CauseAudit
 from reprieve.testing.conformance.machine.model import Model, Name, names_of
 from reprieve.testing.conformance.machine.shapes import GROUPS
 
@@ -32,6 +33,7 @@ class Audit:
         self._model = model
         self._place = 0
         self._turn = 0
+        self._causes = CauseAudit(store, model)
         self._told: dict[str, list[Event]] = {}
         """The events of each job that were read, also those that were pruned since."""
 
@@ -60,6 +62,7 @@ class Audit:
         await self._tally()
         await self._failures()
         await self._log()
+        await self._causes.look()
         subjects: tuple[Subject, ...] = get_args(Subject)
         self._turn += 1
         await self._gauges(subjects[self._turn % len(subjects)])
@@ -181,6 +184,7 @@ class Audit:
             expect(not must or job.id not in left, f"job {job.id}, {job.state} at {job.finished_at}, was not pruned")
         for job in gone:
             model.forget(job.id)
+        model.forget_hours(retention.now)
         for queue in {job.queue for job in model.jobs.values()}:
             kept = sum(job.state == "succeeded" for job in model.jobs.values() if job.queue == queue)
             expect(kept <= retention.succeeded, f"{kept} succeeded jobs of {queue} were kept")

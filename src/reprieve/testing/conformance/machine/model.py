@@ -4,7 +4,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -15,9 +15,11 @@ from reprieve.core.duration import milliseconds
 from reprieve.core.events import Event
 from reprieve.core.fairness.candidates import Capacity
 from reprieve.core.job import CancelRequest, Job
-from reprieve.core.move import LEGAL, Start, Succeed, evolve
+from reprieve.core.move import LEGAL, Dead, Park, Retry, Start, Succeed, evolve
 from reprieve.core.rate import Rate
 from reprieve.stores import protocol
+from reprieve.stores.causes import FailureNames, hour_of, oldest_hour
+from reprieve.stores.causes import names_of as failure_names_of
 from reprieve.stores.protocol import (
     KEY_RETENTION_SECONDS,
     Annotation,
@@ -37,6 +39,14 @@ Name: TypeAlias = tuple[Subject, str, str]
 
 UNKNOWN_TURN = ("?", 0)
 """The tenant that was served last, and how often in a row, where that is not known."""
+
+
+class SeenFailure(NamedTuple):
+    """A death, or a failure that a job survived."""
+
+    names: FailureNames
+    at: int
+    job_id: str
 
 
 @dataclass(slots=True)
@@ -160,6 +170,8 @@ class Model:
         self.failures: dict[str, FailureGroup] = {}
         self.audit: list[AuditEntry] = []
         """What people did."""
+        self.survived: list[SeenFailure] = []
+        self.deaths: list[SeenFailure] = []
 
     def add(self, job: Job) -> None:
         """Store a new job."""
@@ -216,6 +228,9 @@ class Model:
         expect(place not in self.done, f"version {before.version} of job {before.id} was settled twice")
         expect(after.attempt >= before.attempt, f"the attempts of job {before.id} went back")
         self.jobs[event.job_id] = after
+        if isinstance(event.move, Retry | Park | Dead):
+            seen = self.deaths if isinstance(event.move, Dead) else self.survived
+            seen.append(SeenFailure(failure_names_of(after), event.at, after.id))
         self.touched.add(event.job_id)
         self.limbo.discard(event.job_id)
         if isinstance(event.move, Start):
@@ -239,6 +254,11 @@ class Model:
             known = self.failures.setdefault(group.fingerprint, group)
             last_seen_at = max(known.last_seen_at, group.last_seen_at)
             self.failures[group.fingerprint] = replace(known, last_seen_at=last_seen_at)
+
+    def forget_hours(self, now: int) -> None:
+        """Let go the deaths and failures of hours that are kept no longer."""
+        self.deaths = [one for one in self.deaths if hour_of(one.at) >= oldest_hour(now, is_living=False)]
+        self.survived = [one for one in self.survived if hour_of(one.at) >= oldest_hour(now, is_living=True)]
 
     def forget(self, job_id: str) -> None:
         """Let a job go that was pruned; its key stays for its time."""
