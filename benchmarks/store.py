@@ -23,6 +23,7 @@ from reprieve.core.change import Change, Request
 from reprieve.core.job import Cause, Job, Wait
 from reprieve.core.move import Dead, Retry, Succeed
 from reprieve.stores.protocol import Claim, Heartbeat, LimitUpdate
+from reprieve.testing.conformance.stage import PROGRAM
 
 NOW = 1_760_000_000_000
 PAYLOAD = b"x" * 200
@@ -260,8 +261,8 @@ async def operations(home: Home, scale: float) -> Table:
     times = []
     for _ in range(20):
         started = time.perf_counter()
-        await bench.store.update_limits([hold], NOW)
-        await bench.store.update_limits([release], NOW)
+        await bench.store.update_limits([hold], NOW, PROGRAM)
+        await bench.store.update_limits([release], NOW, PROGRAM)
         times.append(time.perf_counter() - started)
     table.add_row(f"hold + release, {round(100_000 * scale):,} jobs in one lane", *_percentiles(times))
     await bench.close()

@@ -22,6 +22,7 @@ from reprieve.core.change import Change
 from reprieve.core.job import Cause, Job
 from reprieve.core.move import Cancel, Dead, Park, Retry, Succeed
 from reprieve.stores.protocol import Claim, FailureGroup, Heartbeat, LimitUpdate, Store
+from reprieve.testing.conformance.stage import PROGRAM, set_entry
 
 CHUNK = 1_000
 """Jobs of one enqueue."""
@@ -148,11 +149,11 @@ class Filler:
         ]
         await self._store.describe_failures(groups)
         for number in range(ENTRIES):
-            await self._store.compare_and_set(f"bench/{number:04}", 0, b"value", now=self._now)
+            await set_entry(self._store, f"bench/{number:04}", 0, b"value", at=self._now)
         limited = range(min(LIMITED_TENANTS, self._sizes.tenants))
         updates = [_limit(number) for number in limited]
         for start in range(0, len(updates), 100):
-            await self._store.update_limits(updates[start : start + 100], self._now)
+            await self._store.update_limits(updates[start : start + 100], self._now, PROGRAM)
 
 
 def _cause(number: int) -> Cause:

@@ -22,6 +22,7 @@ from reprieve.errors import (
 )
 from reprieve.stores.protocol import Filter, LimitUpdate
 from reprieve.testing import FakeClock, adrain, drain
+from reprieve.testing.conformance.stage import PROGRAM
 
 REFUSED = ConnectionError("refused")
 HOPELESS = Fail("no such order")
@@ -259,7 +260,9 @@ def test_a_job_behind_a_held_gate_is_retried_although_it_is_due(app: Reprieve, c
     job = call.enqueue()
     drain(app, within=0)
     clock.advance("1h")
-    app.portal.run(app.store.update_limits([LimitUpdate(subject="dependency", name="ses", permits=0)], clock.now()))
+    app.portal.run(
+        app.store.update_limits([LimitUpdate(subject="dependency", name="ses", permits=0)], clock.now(), PROGRAM)
+    )
     assert job.retry(by="ana", reason="the provider is back").job_id == job.id
 
 

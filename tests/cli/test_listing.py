@@ -14,6 +14,7 @@ from reprieve.core.job import Cause, Job
 from reprieve.core.move import Dead, Park, Retry
 from reprieve.stores.open import open_store
 from reprieve.stores.protocol import Claim, Heartbeat, LimitUpdate, Store
+from reprieve.testing.conformance.stage import PROGRAM
 from tests.cli.shell import answer, complaint, reprieve
 from tests.terminal import on_terminal
 
@@ -70,7 +71,7 @@ async def work_through(store: Store) -> dict[str, str]:
     changes = tuple(settle(taken[job.id], move, now) for job, move in zip(jobs, moves, strict=False))
     await store.claim(Claim(session="w", number=2, now=now, changes=changes))
     await store.enqueue(jobs[3:], now)
-    await store.update_limits([LimitUpdate(subject="dependency", name="smtp.example.org", permits=0)], now)
+    await store.update_limits([LimitUpdate(subject="dependency", name="smtp.example.org", permits=0)], now, PROGRAM)
     return dict(zip(names, (job.id for job in jobs), strict=True))
 
 

@@ -16,6 +16,7 @@ from reprieve.core.job import Cause, Job
 from reprieve.core.move import Dead, Park, Retry, Return
 from reprieve.stores.open import open_store
 from reprieve.stores.protocol import Claim, Heartbeat, LimitUpdate, Store
+from reprieve.testing.conformance.stage import PROGRAM
 from tests import terminal
 from tests.first_day.user import User
 
@@ -62,7 +63,9 @@ def outage(url: str) -> dict[str, str]:
             await store.heartbeat(Heartbeat(session="mail-3", now=now, lease=3_600.0, slots=9, is_new=True))
             (job,) = await claimed(store, 1, now)
             parked = change.settle(job, Park(gate="smtp.example.org", due_at=now + 1_000, cause=DOWN), now + 300)
-            await store.update_limits([LimitUpdate(subject="dependency", name="smtp.example.org", permits=0)], now)
+            await store.update_limits(
+                [LimitUpdate(subject="dependency", name="smtp.example.org", permits=0)], now, PROGRAM
+            )
             await store.claim(Claim(session="mail-3", number=2, now=now + 300, changes=(parked,)))
             untried, other = new_job(store, now, "receipt", "smtp.example.org"), new_job(store, now, "text", "sms")
             await store.enqueue([untried, other], now)

@@ -2,6 +2,7 @@
 
 from reprieve import clock
 from reprieve.stores.protocol import LimitUpdate
+from reprieve.testing.conformance.stage import PROGRAM
 from tests.flows.fleet import Stage, calls, flow
 from tests.flows.workload import nap
 
@@ -12,7 +13,7 @@ SPAN = 1.0
 @flow
 async def test_jobs_that_no_worker_can_claim_end_at_their_deadline(stage: Stage) -> None:
     paused = LimitUpdate(subject="task", name=nap.name, permits=0)
-    await stage.app.store.update_limits([paused], clock.now())
+    await stage.app.store.update_limits([paused], clock.now(), PROGRAM)
     ready = await stage.enqueue(*calls(nap.using(deadline=SPAN), 150))
     scheduled = await stage.enqueue(*calls(nap.using(deadline=SPAN, delay="1h"), 10))
     elsewhere = await stage.enqueue(*calls(nap.using(deadline=SPAN, queue="unserved"), 10))
@@ -26,5 +27,5 @@ async def test_jobs_that_no_worker_can_claim_end_at_their_deadline(stage: Stage)
     assert not stage.began()
     await stage.until(lambda: worker.output.read_text().count("job died") >= len(ended), "the log has every death")
     released = LimitUpdate(subject="task", name=nap.name, permits=None)
-    await stage.app.store.update_limits([released], clock.now())
+    await stage.app.store.update_limits([released], clock.now(), PROGRAM)
     await stage.succeeded(*fine)

@@ -13,6 +13,7 @@ from reprieve.core.verdict import Verdict
 from reprieve.stores.open import open_store
 from reprieve.stores.protocol import EntryChanges, Store
 from reprieve.testing import FakeClock
+from reprieve.testing.conformance.stage import set_entry
 from reprieve.testing.fault import MEMORY, FaultyStore
 from reprieve.worker.gates import Gates
 
@@ -69,7 +70,7 @@ async def test_a_read_of_the_gates_brings_only_what_has_changed(store: Counting,
     assert all(other.is_held(f"host-{number}") for number in range(21))
     entry = await store.entry("gate:host-3")
     assert entry is not None
-    await store.compare_and_set(entry.key, entry.version, None)
+    await set_entry(store, entry.key, entry.version, None)
     await other.refresh()
     assert [number for number in range(21) if not other.is_held(f"host-{number}")] == [3]
 
@@ -111,7 +112,7 @@ async def test_a_gate_that_is_written_after_a_restore_counts_although_its_versio
     await process.hold("host-4")
     entry = await restored.entry("gate:host-4")
     assert entry is not None
-    await restored.compare_and_set(entry.key, entry.version, None)
+    await set_entry(restored, entry.key, entry.version, None)
     await process.refresh()
     assert not process.is_held("host-4")
     await restored.close()

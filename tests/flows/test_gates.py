@@ -10,6 +10,7 @@ import pytest
 
 from reprieve import Reprieve
 from reprieve.config import Settings
+from reprieve.core.audit import Author
 from reprieve.core.failure import read
 from reprieve.core.gate import Gate, Mode
 from reprieve.core.job import Job
@@ -18,8 +19,9 @@ from reprieve.core.verdict import Verdict
 from reprieve.errors import StoreError
 from reprieve.stores.gates import GATE_PREFIX, open_gate, read_gate, write_gate
 from reprieve.stores.open import open_store
-from reprieve.stores.protocol import Entry, EntryChanges, Filter, Store
+from reprieve.stores.protocol import EntryChanges, EntryWrite, EntryWritten, Filter, Store
 from reprieve.testing import FakeClock
+from reprieve.testing.conformance.stage import PROGRAM, set_entry
 from reprieve.testing.fault import MEMORY, Fault, FaultyStore
 from reprieve.worker import gate_view, gates
 from reprieve.worker.gates import Gates
@@ -184,7 +186,7 @@ async def test_what_is_heard_while_others_are_heard_is_not_forgotten(store: Faul
 class Refusing(FaultyStore):
     """A store that does not take what it is given, and raises an unexpected error."""
 
-    async def compare_and_set(self, *_: object, **__: object) -> Entry | None:
+    async def compare_and_set(self, write: EntryWrite, now: int, author: Author) -> EntryWritten:
         message = "no such thing"
         raise ValueError(message)
 
@@ -465,7 +467,7 @@ async def test_what_is_well_and_has_no_entry_is_not_written(store: FaultyStore, 
 async def test_a_gate_that_is_held_is_never_forgotten(store: FaultyStore, clock: FakeClock) -> None:
     process = Process(store, clock)
     held = Gate(dependency="ses", mode="held", since_at=clock.now())
-    await write_gate(store, open_gate("ses"), held, clock.now())
+    await write_gate(store, open_gate("ses"), held, clock.now(), PROGRAM)
     await process.gates.refresh()
     clock.advance(gate_view.FORGET_AFTER_SECONDS * 2)
     await process.gates.refresh()
@@ -480,7 +482,7 @@ async def test_a_gate_that_another_process_forgot_is_open_here_too(store: Faulty
     process.observe(BUSY)
     await process.gates.share_all()
     (entry,) = await store.entries()
-    await store.compare_and_set(entry.key, entry.version, None)
+    await set_entry(store, entry.key, entry.version, None)
     await process.gates.refresh()
     assert not process.gates.is_held("ses")
     assert told == {"held": 1, "open": 1}
@@ -551,7 +553,7 @@ async def test_a_worker_hears_of_a_hold_long_before_its_next_heartbeat(store: Fa
                 while not store.calls["entries_since"]:
                     await store.behind.wait((), 0.01)
             held = Gate(dependency="ses", mode="held", since_at=app.clock.now())
-            await write_gate(store, open_gate("ses"), held, app.clock.now())
+            await write_gate(store, open_gate("ses"), held, app.clock.now(), PROGRAM)
 
             async def knows() -> bool:
                 return worker.parts.gates.is_held("ses")

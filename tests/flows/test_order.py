@@ -16,7 +16,7 @@ from reprieve.stores.gates import open_gate, read_gate, write_gate
 from reprieve.stores.open import open_store
 from reprieve.stores.protocol import MAX_PAYLOAD_BYTES, Store
 from reprieve.testing import FakeClock
-from reprieve.testing.conformance.stage import START, Worker, fail, new_job, succeed
+from reprieve.testing.conformance.stage import PROGRAM, START, Worker, fail, new_job, succeed
 from reprieve.worker.failure_groups import FailureGroups
 from reprieve.worker.gates import Gates
 from reprieve.worker.settlement import Settlement
@@ -50,7 +50,7 @@ async def test_two_bad_jobs_at_the_head_do_not_keep_a_gate_held(store: Store) ->
     bad = [new_job(store, START - age, dependency="mail") for age in (2_000, 1_000)]
     await store.enqueue([*bad, *[new_job(store, dependency="mail") for _ in range(10)]], START)
     held = Gate(dependency="mail", mode="held", since_at=START, down_at=START, probe_at=START + 1_000)
-    await write_gate(store, open_gate("mail"), held, START)
+    await write_gate(store, open_gate("mail"), held, START, PROGRAM)
     gates = Gates(store, clock, lambda _: 0)
     settlement = Settlement(Registry(Settings()), gates, clock, MAX_PAYLOAD_BYTES, FailureGroups(store, clock))
     worker = await Worker.open(store)

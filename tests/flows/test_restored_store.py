@@ -14,6 +14,7 @@ from reprieve import JobHandle, Reprieve
 from reprieve.call import Call
 from reprieve.stores.protocol import Claim, Claimed, Filter, LimitUpdate, Store
 from reprieve.testing import FaultyStore
+from reprieve.testing.conformance.stage import PROGRAM
 from reprieve.worker.worker import Worker
 from tests.flows.fleet import PATIENCE, Stage, Tree, calls, flow
 from tests.flows.ground import File, Ground, Keys, Schema
@@ -107,7 +108,7 @@ async def work_on(stage: Stage, slots: int) -> None:
 async def let_run(stage: Stage, permits: int | None) -> None:
     """Let so many jobs of the queue run at once; None: any number."""
     update = LimitUpdate(subject="queue", name="default", permits=permits)
-    await stage.app.store.update_limits([update], stage.app.clock.now())
+    await stage.app.store.update_limits([update], stage.app.clock.now(), PROGRAM)
 
 
 async def save_waiting(stage: Stage, call: Call[None]) -> tuple[str, Restore]:

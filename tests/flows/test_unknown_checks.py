@@ -10,6 +10,7 @@ from reprieve import Job, Reprieve, clock
 from reprieve.config import Settings
 from reprieve.stores.protocol import Claim, Filter, Heartbeat
 from reprieve.testing import FakeClock, drain
+from reprieve.testing.conformance.stage import set_entry
 from reprieve.testing.fault import FaultyStore
 from reprieve.worker.unknown_since import ENTRY_KEY
 from reprieve.worker.unknown_tasks import UnknownTasks
@@ -183,7 +184,7 @@ async def test_one_check_ends_a_bounded_number_of_jobs_and_goes_on_a_second_late
 
 
 async def test_an_entry_that_cannot_be_read_stops_nothing(scene: Scene) -> None:
-    await scene.app.store.compare_and_set(ENTRY_KEY, 0, b"no JSON")
+    await set_entry(scene.app.store, ENTRY_KEY, 0, b"no JSON")
     await scene.unknown.check()
     await scene.enqueue()
     await scene.meet()

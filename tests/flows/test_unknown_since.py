@@ -1,14 +1,15 @@
 """Since when a task is unknown: what workers that check at the same time write, and what their checks cost."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
 from reprieve import Job, Reprieve
+from reprieve.core.audit import Author
 from reprieve.registry import Registry
 from reprieve.stores.open import open_store
-from reprieve.stores.protocol import Entry, Filter, Heartbeat, LimitUpdate, Session, Store
+from reprieve.stores.protocol import EntryWrite, EntryWritten, Filter, Heartbeat, Session, Store
 from reprieve.testing import FakeClock
 from reprieve.testing.fault import FaultyStore
 from reprieve.worker import unknown_since
@@ -16,6 +17,7 @@ from reprieve.worker.unknown_since import ENTRY_KEY, Since, UnknownTask, change_
 from reprieve.worker.unknown_tasks import UnknownTasks
 
 HOUR_MS, MINUTE_MS = 3_600_000, 60_000
+NOW = 1_700_000_000_000
 
 
 class Meanwhile(FaultyStore):
@@ -31,13 +33,11 @@ class Meanwhile(FaultyStore):
             await happens()
         return found
 
-    async def compare_and_set(
-        self, key: str, version: int, value: bytes | None, updates: Sequence[LimitUpdate] = (), now: int = 0
-    ) -> Entry | None:
+    async def compare_and_set(self, write: EntryWrite, now: int, author: Author) -> EntryWritten:
         happens, self.before_write = self.before_write, None
         if happens is not None:
             await happens()
-        return await super().compare_and_set(key, version, value, updates, now)
+        return await super().compare_and_set(write, now, author)
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ async def test_a_worker_deletes_times_of_its_tasks_again_and_again(store: Meanwh
     async with asyncio.timeout(30):
         await anext(checks)
         for _ in range(2):
-            await change_unknown_since(store, lambda _: {UnknownTask("default", "new"): 1})
+            await change_unknown_since(store, lambda _: {UnknownTask("default", "new"): 1}, NOW)
             while await store.entries():
                 await anext(checks)
 
@@ -138,25 +138,25 @@ async def test_two_workers_that_write_at_once_lose_nothing(store: Meanwhile) -> 
     one, two = UnknownTask("default", "one"), UnknownTask("default", "two")
 
     async def other_writes() -> None:
-        await change_unknown_since(store, lambda since: since | {two: 2})
+        await change_unknown_since(store, lambda since: since | {two: 2}, NOW)
 
     store.before_write = other_writes
-    assert await change_unknown_since(store, lambda since: since | {one: 1}) == {one: 1, two: 2}
-    assert await change_unknown_since(store, dict) == {one: 1, two: 2}
+    assert await change_unknown_since(store, lambda since: since | {one: 1}, NOW) == {one: 1, two: 2}
+    assert await change_unknown_since(store, dict, NOW) == {one: 1, two: 2}
 
 
 async def test_a_change_that_other_workers_keep_overtaking_is_left_to_the_next_check(store: Meanwhile) -> None:
     def overtaken(since: Since) -> Since:
         async def other_writes() -> None:
             await change_unknown_since(
-                store, lambda since: {UnknownTask("other", "new"): max(since.values(), default=0) + 1}
+                store, lambda since: {UnknownTask("other", "new"): max(since.values(), default=0) + 1}, NOW
             )
 
         store.before_write = other_writes
         return since | {UnknownTask("default", "new"): 1}
 
-    assert await change_unknown_since(store, overtaken) == {}
-    assert await change_unknown_since(store, dict) == {UnknownTask("other", "new"): unknown_since.MAX_WRITES}
+    assert await change_unknown_since(store, overtaken, NOW) == {}
+    assert await change_unknown_since(store, dict, NOW) == {UnknownTask("other", "new"): unknown_since.MAX_WRITES}
 
 
 async def test_the_oldest_times_are_forgotten_when_there_are_too_many(
@@ -164,7 +164,7 @@ async def test_the_oldest_times_are_forgotten_when_there_are_too_many(
 ) -> None:
     monkeypatch.setattr(unknown_since, "MAX_STORED_TASKS", 3)
     since = {UnknownTask("default", f"task-{at}"): at for at in (5, 1, 4, 2, 3)}
-    assert sorted((await change_unknown_since(store, lambda _: since)).values()) == [3, 4, 5]
+    assert sorted((await change_unknown_since(store, lambda _: since, NOW)).values()) == [3, 4, 5]
 
 
 async def test_a_check_counts_each_queue_once_and_reads_no_other_entries(fleet: Fleet, store: Meanwhile) -> None:
@@ -200,7 +200,7 @@ async def test_a_worker_that_has_met_no_unknown_task_reads_one_entry(fleet: Flee
 
 async def test_times_of_a_queue_whose_jobs_are_gone_are_deleted_by_any_worker_that_counts_it(fleet: Fleet) -> None:
     gone = UnknownTask("default", "gone")
-    await change_unknown_since(fleet.store, lambda _: {gone: 1})
+    await change_unknown_since(fleet.store, lambda _: {gone: 1}, NOW)
     worker = fleet.worker("known")
     await fleet.open_session("old", "known")
     await fleet.enqueue(fleet.job())
@@ -208,7 +208,7 @@ async def test_times_of_a_queue_whose_jobs_are_gone_are_deleted_by_any_worker_th
     for _ in range(2):
         await worker.check()
         fleet.pass_time(MINUTE_MS)
-    assert list(await change_unknown_since(fleet.store, dict)) == [UnknownTask("default", "new")]
+    assert list(await change_unknown_since(fleet.store, dict, NOW)) == [UnknownTask("default", "new")]
 
 
 async def test_many_jobs_that_are_not_ready_for_long_hide_no_other(fleet: Fleet) -> None:

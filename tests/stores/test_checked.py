@@ -46,7 +46,16 @@ from reprieve.stores.protocol import (
 from reprieve.stores.redis import RedisStore
 from reprieve.stores.sqlite import SqliteStore
 from reprieve.testing import FaultyStore
-from reprieve.testing.conformance.stage import CANCEL_REQUEST, START, Worker, new_job, new_jobs, succeed
+from reprieve.testing.conformance.stage import (
+    CANCEL_REQUEST,
+    PROGRAM,
+    START,
+    Worker,
+    new_job,
+    new_jobs,
+    set_entry,
+    succeed,
+)
 
 CAPABILITIES: tuple[type, ...] = (Immediate, Transactional, AsyncTransactional, StatementProvider, RelayTarget, Faulty)
 
@@ -267,9 +276,9 @@ async def test_id_that_the_store_cannot_keep_is_refused_however_it_is_enqueued(t
 async def test_limits_that_cannot_be_kept_are_refused(store: CheckedStore, update: LimitUpdate, message: str) -> None:
     good = LimitUpdate(subject="task", name="good", permits=0)
     with pytest.raises(ValidationError, match=message):
-        await store.update_limits([good, update], START)
+        await store.update_limits([good, update], START, PROGRAM)
     with pytest.raises(ValidationError, match=message):
-        await store.compare_and_set("leader", 0, b"me", [good, update], START)
+        await set_entry(store, "leader", 0, b"me", [good, update], START)
     assert await all_limit_states(store, "task") == []
     assert await store.entries() == []
 

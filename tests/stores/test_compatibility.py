@@ -25,11 +25,13 @@ from reprieve.testing.conformance.stage import (
     CANCEL_REQUEST,
     DAY,
     OPERATOR,
+    PROGRAM,
     START,
     Worker,
     enqueue,
     new_job,
     new_jobs,
+    set_entry,
     succeed,
 )
 from reprieve.version import __version__
@@ -225,8 +227,10 @@ async def test_a_release_that_a_migration_excludes_while_it_works_writes_nothing
         "open a session": lambda: Worker.open(store, "worker-2"),
         "cancel": lambda: store.apply([change.cancel(waiting, OPERATOR, START)], START),
         "annotate": lambda: store.annotate([Annotation(job_id=leased.id, now=START, cancel=CANCEL_REQUEST)]),
-        "limit": lambda: store.update_limits([LimitUpdate(subject="queue", name="default", max_running=1)], START),
-        "set an entry": lambda: store.compare_and_set("key", 0, b"value"),
+        "limit": lambda: store.update_limits(
+            [LimitUpdate(subject="queue", name="default", max_running=1)], START, PROGRAM
+        ),
+        "set an entry": lambda: set_entry(store, "key", 0, b"value"),
         "prune": lambda: store.prune(Retention(now=START + DAY)),
         "recover": lambda: store.recover(START + 100 * DAY),
     }

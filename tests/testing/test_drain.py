@@ -14,6 +14,7 @@ from reprieve.context import Running
 from reprieve.errors import EndlessDrain, PayloadTooLarge, ReprieveError
 from reprieve.stores.protocol import Claim, Filter, Heartbeat, LimitUpdate
 from reprieve.testing import FakeClock, adrain, drain
+from reprieve.testing.conformance.stage import PROGRAM
 from reprieve.testing.fault import Fault, FaultyStore
 
 REFUSED = ConnectionError("refused")
@@ -405,7 +406,9 @@ def test_a_job_that_a_person_holds_back_is_left_waiting(app: Reprieve, clock: Fa
         pass
 
     send.enqueue()
-    asyncio.run(app.store.update_limits([LimitUpdate(subject="dependency", name="ses", permits=0)], clock.now()))
+    asyncio.run(
+        app.store.update_limits([LimitUpdate(subject="dependency", name="ses", permits=0)], clock.now(), PROGRAM)
+    )
     drained = drain(app)
     assert (drained.ran, drained.waiting) == (0, 1)
 
@@ -486,7 +489,7 @@ def test_time_that_passes_in_a_drain_ends_jobs_past_their_deadline(app: Reprieve
     def plain() -> None: ...
 
     paused = LimitUpdate(subject="task", name=plain.name, permits=0)
-    asyncio.run(app.store.update_limits([paused], clock.now()))
+    asyncio.run(app.store.update_limits([paused], clock.now(), PROGRAM))
     job, other = plain.using(deadline="1h").enqueue(), plain.using(deadline="1d").enqueue()
     assert drain(app, within="30m").waiting == 2
     drain(app, within="31m")

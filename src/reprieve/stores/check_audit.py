@@ -5,7 +5,7 @@ from typing import Final, get_args
 from msgspec.structs import replace
 
 from reprieve.core import values
-from reprieve.core.audit import Action, Audit, SubjectKind
+from reprieve.core.audit import Action, Audit, Automatic, SubjectKind
 from reprieve.core.duration import seconds
 from reprieve.core.ids import parse_id
 from reprieve.errors import ValidationError
@@ -70,3 +70,10 @@ def check_cancel_request(annotation: Annotation) -> Annotation:
     return replace(
         annotation, job_id=parse_id(annotation.job_id), request_id=audit.request_id, operation=audit.operation
     )
+
+
+def check_author(author: object) -> None:
+    """Raise a `ValidationError` for what does not say who makes a write."""
+    if not isinstance(author, Audit | Automatic):
+        message = f"a write needs an Audit (a person, with a reason) or an Automatic, got {values.shown(author)}"
+        raise ValidationError(message)

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from reprieve.core import values
+from reprieve.core.audit import Author
 from reprieve.core.change import Change
 from reprieve.core.events import Event
 from reprieve.core.ids import parse_id
@@ -48,6 +49,8 @@ from reprieve.stores.check import (
 )
 from reprieve.stores.check_audit import check_audit_filter, check_audit_retention, check_cancel_request
 from reprieve.stores.check_causes import check_cause_request
+from reprieve.stores.check_audit import check_audit_filter, check_audit_retention, check_author, check_cancel_request
+from reprieve.stores.check_entry import check_entry_write
 from reprieve.stores.check_events import check_event_query, check_event_retention
 from reprieve.stores.check_filter import check_filter
 from reprieve.stores.check_series import (
@@ -72,7 +75,8 @@ from reprieve.stores.protocol import (
     ChangeResult,
     Claim,
     Claimed,
-    Entry,
+    EntryWrite,
+    EntryWritten,
     EventPage,
     EventQuery,
     FailureGroup,
@@ -193,15 +197,15 @@ class CheckedStore(ForwardingStore):
         return await super().causes(check_cause_request(request), now)
 
     async def update_limits(self, updates: Sequence[LimitUpdate], now: int) -> None:
+    async def update_limits(self, updates: Sequence[LimitUpdate], now: int, author: Author) -> None:
         """Change limits, rates, weights and pauses."""
-        await super().update_limits([check_limit_update(update) for update in updates], now)
+        check_author(author)
+        await super().update_limits([check_limit_update(update) for update in updates], now, author)
 
-    async def compare_and_set(
-        self, key: str, version: int, value: bytes | None, updates: Sequence[LimitUpdate] = (), now: int = 0
-    ) -> Entry | None:
-        """Set or delete an entry if it has this version, together with limit updates."""
-        updates = [check_limit_update(update) for update in updates]
-        return await super().compare_and_set(plain(key), version, value, updates, now)
+    async def compare_and_set(self, write: EntryWrite, now: int, author: Author) -> EntryWritten:
+        """Set or delete an entry if it has this version, together with what the write carries."""
+        check_author(author)
+        return await super().compare_and_set(check_entry_write(write), now, author)
 
     async def limit_states(
         self, subject: Subject, queue: str = "", prefix: str = "", cursor: str = "", limit: int = 100

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
 from reprieve.clock import Clock
+from reprieve.core.audit import Author
 from reprieve.core.change import Change
 from reprieve.core.events import Event
 from reprieve.core.job import Job
@@ -20,6 +21,8 @@ from reprieve.stores.protocol import (
     Claimed,
     Entry,
     EntryChanges,
+    EntryWrite,
+    EntryWritten,
     EventPage,
     EventQuery,
     Expired,
@@ -129,16 +132,15 @@ class ForwardingStore(ABC):
             return await self.inner.causes(request, now)
 
     async def update_limits(self, updates: Sequence[LimitUpdate], now: int) -> None:
+    async def update_limits(self, updates: Sequence[LimitUpdate], now: int, author: Author) -> None:
         """Change limits, rates, weights and pauses."""
         with self._call("update_limits"):
-            await self.inner.update_limits(updates, now)
+            await self.inner.update_limits(updates, now, author)
 
-    async def compare_and_set(
-        self, key: str, version: int, value: bytes | None, updates: Sequence[LimitUpdate] = (), now: int = 0
-    ) -> Entry | None:
-        """Set or delete an entry if it has this version, together with limit updates."""
+    async def compare_and_set(self, write: EntryWrite, now: int, author: Author) -> EntryWritten:
+        """Set or delete an entry if it has this version, together with what the write carries."""
         with self._call("compare_and_set"):
-            return await self.inner.compare_and_set(key, version, value, updates, now)
+            return await self.inner.compare_and_set(write, now, author)
 
     async def prune(self, retention: Retention) -> Pruned:
         """Delete what ended long enough ago."""

@@ -9,8 +9,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from reprieve.core.audit import Author
 from reprieve.core.gate import Gate
-from reprieve.stores.protocol import Entry, LimitUpdate, Store
+from reprieve.stores.protocol import Entry, EntryWrite, LimitUpdate, Store
 
 log = logging.getLogger("reprieve")
 
@@ -66,7 +67,7 @@ async def read_gates(store: Store, cursor: str = "") -> GateChanges:
     )
 
 
-async def write_gate(store: Store, before: StoredGate, after: Gate | None, now: int) -> int | None:
+async def write_gate(store: Store, before: StoredGate, after: Gate | None, now: int, author: Author) -> int | None:
     """Replace a gate, and with it what the claim honours. None deletes the entry: the gate is open.
 
     Returns the new version, 0 of an entry that is gone. Returns None, and writes nothing, if the gate has changed since
@@ -74,9 +75,12 @@ async def write_gate(store: Store, before: StoredGate, after: Gate | None, now: 
     """
     dependency = before.gate.dependency
     value = None if after is None else _encode(after)
-    updates = _limit_updates(before.gate, after or Gate(dependency=dependency))
-    written = await store.compare_and_set(GATE_PREFIX + dependency, before.version, value, updates, now)
-    return None if written is None else 0 if value is None else written.version
+    gate = after or Gate(dependency=dependency)
+    write = EntryWrite(
+        key=GATE_PREFIX + dependency, version=before.version, value=value, updates=_limit_updates(before.gate, gate)
+    )
+    written = (await store.compare_and_set(write, now, author)).entry
+    return None if written is None else written.version
 
 
 def _stored(entry: Entry) -> StoredGate:
@@ -90,10 +94,11 @@ def _stored(entry: Entry) -> StoredGate:
     return StoredGate(gate, entry.version)
 
 
-def _limit_updates(before: Gate, after: Gate) -> list[LimitUpdate]:
+def _limit_updates(before: Gate, after: Gate) -> tuple[LimitUpdate, ...]:
     """Return what the claim must honour from now on, if that has changed."""
     permits = after.permits(0)
     if permits == before.permits(0):
-        return []
+        return ()
     # A gate that is open leaves the dependency to its default.
-    return [LimitUpdate(subject="dependency", name=after.dependency, permits="default" if permits is None else permits)]
+    update = LimitUpdate(subject="dependency", name=after.dependency, permits="default" if permits is None else permits)
+    return (update,)

@@ -16,6 +16,7 @@ from operator import itemgetter
 from msgspec.structs import replace
 
 from reprieve.clock import Clock
+from reprieve.core.audit import Automatic
 from reprieve.core.gate import Calls, Gate, Signal, Tick, signal_of
 from reprieve.core.job import Job
 from reprieve.core.outcome import Outcome, Succeeded
@@ -35,6 +36,9 @@ MAX_CONCURRENT_WRITES = 8
 
 MAX_KNOWN_SUCCESSES = 10_000
 """Dependencies whose last success is remembered; beyond it, the older half is forgotten."""
+
+_GATES = Automatic(by="gates")
+"""Who moves a gate here: no person."""
 
 
 class Gates:
@@ -226,7 +230,7 @@ class Gates:
         version = before.version
         if kept != (before.gate if before.version else None):
             view.pending = PendingWrite(before.version, kept, signals)
-            written = await write_gate(self._store, before, kept, now)
+            written = await write_gate(self._store, before, kept, now, _GATES)
             view.pending = None
             if written is None:
                 return False

@@ -8,8 +8,9 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from reprieve.core.audit import Automatic
 from reprieve.core.record import Record
-from reprieve.stores.protocol import MAX_EXCLUDED_TASKS, Entry, Store
+from reprieve.stores.protocol import MAX_EXCLUDED_TASKS, Entry, EntryWrite, Store
 
 ENTRY_KEY: Final = "unknown-tasks"
 """The key of the entry."""
@@ -43,7 +44,7 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(list[UnknownSince]).decode
 
 
-async def change_unknown_since(store: Store, change: Callable[[Since], Since]) -> Since:
+async def change_unknown_since(store: Store, change: Callable[[Since], Since], now: int) -> Since:
     """Change the entry, and return what it says then; nothing, if other processes keep changing it.
 
     `change` is called again with what another process has written meanwhile.
@@ -54,8 +55,8 @@ async def change_unknown_since(store: Store, change: Callable[[Since], Since]) -
         after = dict(sorted(change(before).items(), key=lambda since: since[1])[-MAX_STORED_TASKS:])
         if after == before:
             return before
-        version = 0 if entry is None else entry.version
-        if await store.compare_and_set(ENTRY_KEY, version, _write(after)) is not None:
+        write = EntryWrite(key=ENTRY_KEY, version=0 if entry is None else entry.version, value=_write(after))
+        if (await store.compare_and_set(write, now, Automatic(by="unknown tasks"))).entry is not None:
             return after
     return {}
 

@@ -158,7 +158,7 @@ class UnknownTasks:
             kept = {one: at for one, at in since.items() if not (is_over(one) or known_by.get(one.task))}
             return dict.fromkeys(unknown, now) | kept
 
-        since = await change_unknown_since(self._store, changed)
+        since = await change_unknown_since(self._store, changed, now)
         cursors, self._cursors = self._cursors, {}
         for met in unknown:
             if now >= since.get(met, now) + milliseconds(self._unknown_after):

@@ -23,7 +23,17 @@ from reprieve.stores.postgres.connection import CONNECT_SECONDS
 from reprieve.stores.postgres.functions import with_hashed_names
 from reprieve.stores.postgres.notifier import ENQUEUE_INTERVAL_SECONDS
 from reprieve.stores.protocol import Filter, LimitUpdate, Retention, Subject
-from reprieve.testing.conformance.stage import ANOTHER, DAY, START, Worker, find_all, new_job, new_jobs, succeed
+from reprieve.testing.conformance.stage import (
+    ANOTHER,
+    DAY,
+    PROGRAM,
+    START,
+    Worker,
+    find_all,
+    new_job,
+    new_jobs,
+    succeed,
+)
 from tests.stores.postgres.recount import complaints, stored_ids
 
 CAUSE = Cause(reason="450 mailbox busy", code="450", kind="transient", fingerprint="busy")
@@ -99,14 +109,16 @@ async def meddle(store: PostgresStore, rng: random.Random, quiet: asyncio.Event)
     """Hold and release, limit, and let a person retry what is dead; in the end let everything through."""
     while not quiet.is_set():
         await store.update_limits(
-            [LimitUpdate(subject="dependency", name="ses", permits=rng.choice((0, 1, 3, None)))], START
+            [LimitUpdate(subject="dependency", name="ses", permits=rng.choice((0, 1, 3, None)))], START, PROGRAM
         )
-        await store.update_limits([LimitUpdate(subject="task", name="bill", max_running=rng.choice((2, None)))], START)
+        await store.update_limits(
+            [LimitUpdate(subject="task", name="bill", max_running=rng.choice((2, None)))], START, PROGRAM
+        )
         page = await store.find(Filter(statuses=frozenset({"dead"})), START, limit=5)
         await store.apply([change.retry(job, ANOTHER, START, 1_800) for job in page.jobs], START)
         await asyncio.sleep(0.01)
     release = LimitUpdate(subject="dependency", name="ses", permits=None)
-    await store.update_limits([release, LimitUpdate(subject="task", name="bill", max_running=None)], START)
+    await store.update_limits([release, LimitUpdate(subject="task", name="bill", max_running=None)], START, PROGRAM)
 
 
 @pytest.mark.parametrize("number", range(2))
@@ -323,9 +335,9 @@ async def test_crowd_that_may_not_run_makes_no_worker_claim_again_at_once(
     await store.enqueue([new_job(store, tenant=tenant) for tenant in tenants for _ in range(2)], START)
     for _ in range(2):
         # So many are counted in two turns.
-        await store.update_limits([], START)
+        await store.update_limits([], START, PROGRAM)
     if limit is not None:
-        await store.update_limits([limit], START)
+        await store.update_limits([limit], START, PROGRAM)
     else:
         # Each has as much as one tenant may have beside others, once there are so few slots.
         await (await Worker.open(store, "first", slots=20_000)).exactly(1_100)

@@ -8,7 +8,7 @@ from reprieve.stores.postgres.address import address_of
 from reprieve.stores.postgres.functions import with_hashed_names
 from reprieve.stores.postgres.lane_ref import hash_id
 from reprieve.stores.protocol import LimitUpdate, Retention
-from reprieve.testing.conformance.stage import DAY, HOUR, MINUTE, SECOND, START, Worker, new_job, succeed
+from reprieve.testing.conformance.stage import DAY, HOUR, MINUTE, PROGRAM, SECOND, START, Worker, new_job, succeed
 from tests.stores.postgres.recount import complaints
 
 
@@ -82,7 +82,7 @@ async def test_due_job_of_a_lane_that_no_claim_has_created_waits_for_the_next(ur
 
 
 async def test_limits_of_a_name_are_kept_without_a_lane(url: str, store: PostgresStore) -> None:
-    await store.update_limits([LimitUpdate(subject="tenant", name="ana", queue="default", weight=2.0)], START)
+    await store.update_limits([LimitUpdate(subject="tenant", name="ana", queue="default", weight=2.0)], START, PROGRAM)
     await run_one(store, START, "worker-1", **LANE)
     await prune_all(store, START + DAY)
     assert count(url, "lane", "tenant", "limiter", "queue") == [0, 1, 1, 1]

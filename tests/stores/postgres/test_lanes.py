@@ -8,7 +8,7 @@ from reprieve.stores.open import diagnostics_for
 from reprieve.stores.postgres import PostgresStore
 from reprieve.stores.postgres.address import address_of
 from reprieve.stores.protocol import LimitUpdate, Subject
-from reprieve.testing.conformance.stage import START, Worker, new_job
+from reprieve.testing.conformance.stage import PROGRAM, START, Worker, new_job
 
 OTHER = """
     update uncounted_enqueue set tenant = 'another name' where lowest_id = %s
@@ -45,7 +45,7 @@ async def test_jobs_among_those_put_aside_are_counted_no_more(url: str, store: P
     jobs = [new_job(store) for _ in range(3)]
     await store.enqueue([jobs[1]], START)
     assert await worker.take(0) == []
-    await store.update_limits([], START)
+    await store.update_limits([], START, PROGRAM)
     await store.enqueue([jobs[0], jobs[2]], START)
     rename(url, jobs[0].id)
     assert await worker.take(10) == []
@@ -69,7 +69,7 @@ async def test_id_of_a_tenant_or_a_limiter_that_another_has_stops_no_other(
     url: str, store: PostgresStore, subject: Subject
 ) -> None:
     queue = "default" if subject == "tenant" else ""
-    await store.update_limits([LimitUpdate(subject=subject, name="mine", queue=queue, permits=None)], START)
+    await store.update_limits([LimitUpdate(subject=subject, name="mine", queue=queue, permits=None)], START, PROGRAM)
     table = "tenant" if subject == "tenant" else "limiter"
     with address_of(url).connect() as connection:
         connection.execute(f"update {table} set name = 'another name' where name = 'mine'")  # noqa: S608 - one of two

@@ -24,7 +24,7 @@ from reprieve.stores.postgres.lane_cache import KnownLanes, LaneCache
 from reprieve.stores.postgres.pipeline import Pipeline
 from reprieve.stores.postgres.pool import Tx
 from reprieve.stores.protocol import Claim, Heartbeat, LimitUpdate
-from reprieve.testing.conformance.stage import ANOTHER, START, Worker, fail, new_job, new_jobs, succeed
+from reprieve.testing.conformance.stage import ANOTHER, PROGRAM, START, Worker, fail, new_job, new_jobs, succeed
 from tests.stores.postgres import test_growth
 
 EXPLAIN = {
@@ -122,7 +122,7 @@ async def test_hot_path_reads_no_whole_table(url: str, is_analyzed: bool) -> Non
     await populate(url, is_analyzed=is_analyzed)
     store = PostgresStore(url)
     limit = LimitUpdate(subject="task", name="send", max_running=60)
-    await store.update_limits([limit], START)
+    await store.update_limits([limit], START, PROGRAM)
     lock, lanes, number = ClaimLock(), LaneCache(KnownLanes()), 0
     with explained(url) as server:
         heartbeat = Heartbeat(session="explained", now=START, lease=600, slots=100, is_new=True)

@@ -12,7 +12,16 @@ from reprieve.stores.open import diagnostics_for
 from reprieve.stores.paginate import all_limit_states
 from reprieve.stores.protocol import Filter, LimitUpdate, Retention
 from reprieve.stores.redis import RedisStore
-from reprieve.testing.conformance.stage import START, Worker, enqueued, fail, find_all, succeed, update_limits
+from reprieve.testing.conformance.stage import (
+    START,
+    Worker,
+    enqueued,
+    fail,
+    find_all,
+    set_entry,
+    succeed,
+    update_limits,
+)
 from tests.servers import redis as servers
 from tests.servers.guard import Guard
 
@@ -134,7 +143,7 @@ async def test_configuration_and_user_that_we_ship_do_for_everything(tmp_path: P
         assert [found.id for found in await find_all(store, Filter())] == [job.id]
         await update_limits(store, LimitUpdate(subject="task", name="send", permits=0))
         assert await store.tally("status", Filter(), START) == {"succeeded": 1}
-        assert await store.compare_and_set("leader", 0, b"me") is not None
+        assert await set_entry(store, "leader", 0, b"me") is not None
         assert len(await store.entries()) == len(await all_limit_states(store, "tenant")) == 1
         assert len(await store.events()) == 1
         assert not await store.wait(("default",), 0.01)

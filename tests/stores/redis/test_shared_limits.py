@@ -19,7 +19,7 @@ from reprieve.stores.protocol import LimitState, LimitUpdate, Subject
 from reprieve.stores.redis import RedisStore
 from reprieve.stores.redis.shared_limits import SharedLimits
 from reprieve.stores.redis.tags import tag_of
-from reprieve.testing.conformance.stage import START, Worker, enqueue, new_jobs, succeed, update_limits
+from reprieve.testing.conformance.stage import START, Worker, enqueue, new_jobs, set_entry, succeed, update_limits
 from tests.servers import redis as servers
 
 PARTITIONS = 4
@@ -233,7 +233,7 @@ async def test_limiter_whose_holder_died_on_the_way_is_held_everywhere(
 
         monkeypatch.setattr(first, "compare_and_set", swap_and_die)
         with pytest.raises(StoreClosed):
-            await dying.compare_and_set("limiter:ses", 0, b"held", [HELD], START)
+            await set_entry(dying, "limiter:ses", 0, b"held", [HELD], START)
         assert [entry.value for entry in await living.entries()] == [b"held"]
         assert await taken(living, "worker") == 0
 
@@ -295,7 +295,7 @@ async def test_deletion_whose_answer_was_lost_is_answered_as_the_first(
 ) -> None:
     assert client.dbsize() == 0
     store = RedisStore(f"{server.url}?partitions={partitions}")
-    entry = await store.compare_and_set("leader", 0, b"me")
+    entry = await set_entry(store, "leader", 0, b"me")
     assert entry is not None
     connection = store._connections.current()  # noqa: SLF001 - where replies get lost
     run = connection._run  # noqa: SLF001 - as above
@@ -309,9 +309,9 @@ async def test_deletion_whose_answer_was_lost_is_answered_as_the_first(
         return reply
 
     monkeypatch.setattr(connection, "_run", lose)
-    assert await store.compare_and_set("leader", entry.version, None) is not None
+    assert await set_entry(store, "leader", entry.version, None) is not None
     assert lost
-    assert await store.compare_and_set("leader", entry.version, None) is None
+    assert await set_entry(store, "leader", entry.version, None) is None
     await store.close()
 
 

@@ -22,6 +22,7 @@ from reprieve.core.move import Cancel, Dead, Park, Retry, Return, Snooze, Succee
 from reprieve.errors import SessionDead
 from reprieve.stores.protocol import Claim, Heartbeat, LimitUpdate, Retention
 from reprieve.stores.sqlite import SqliteStore
+from reprieve.testing.conformance.stage import PROGRAM
 
 CAUSE = Cause(reason="450 mailbox busy", code="450", kind="transient", fingerprint="busy")
 LEASE = 2.0
@@ -117,7 +118,7 @@ async def produce(store: SqliteStore, path: Path, log: Log, rng: random.Random) 
             if rng.random() < 0.3:
                 order(store, shop, log, rng)
             if rng.random() < 0.2:
-                await store.update_limits([turn(rng)], clock.now())
+                await store.update_limits([turn(rng)], clock.now(), PROGRAM)
             await store.wait((), 0.005)
 
 

@@ -17,7 +17,7 @@ from reprieve.core.move import Return, Succeed
 from reprieve.stores.paginate import all_limit_states
 from reprieve.stores.protocol import Claim, Filter, Heartbeat, LimitUpdate
 from reprieve.stores.sqlite import SqliteStore
-from reprieve.testing.conformance.stage import find_all
+from reprieve.testing.conformance.stage import PROGRAM, find_all
 from tests.stores.sqlite.recount import complaints, stored_ids
 
 ROOT = Path(__file__).parents[3]
@@ -130,7 +130,7 @@ async def drain(store: SqliteStore, now: int) -> None:
         for subject in ("tenant", "group", "dependency")
         for limit_state in await all_limit_states(store, subject)
     ]
-    await store.update_limits(opened, now)
+    await store.update_limits(opened, now, PROGRAM)
     await store.heartbeat(Heartbeat(session="last", now=now, lease=3_600, slots=10_000, is_new=True))
     jobs = (await store.claim(Claim(session="last", number=1, now=now, queues=("default",), limit=500))).jobs
     for number in count(2):

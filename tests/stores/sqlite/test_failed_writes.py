@@ -31,6 +31,7 @@ from reprieve.stores.protocol import (
     Retention,
 )
 from reprieve.stores.sqlite import SqliteStore
+from reprieve.testing.conformance.stage import PROGRAM, set_entry
 from tests.stores.sqlite.recount import complaints, content
 
 START = 1_700_000_000_000
@@ -118,7 +119,7 @@ async def open_another(store: SqliteStore, so_far: Answers) -> object:
 async def set_limits(store: SqliteStore, so_far: Answers) -> None:
     ses = LimitUpdate(subject="dependency", name="ses", permits=2)
     await store.update_limits(
-        [ses, LimitUpdate(subject="tenant", name="b", queue="default", weight=3.0, max_running=2)], START
+        [ses, LimitUpdate(subject="tenant", name="b", queue="default", weight=3.0, max_running=2)], START, PROGRAM
     )
 
 
@@ -184,8 +185,8 @@ async def close_the_dead(store: SqliteStore, so_far: Answers) -> object:
 
 
 async def hold_by_entry(store: SqliteStore, so_far: Answers) -> object:
-    return await store.compare_and_set(
-        "limiter/ses", 0, b"held", [LimitUpdate(subject="dependency", name="ses", permits=0)], START
+    return await set_entry(
+        store, "limiter/ses", 0, b"held", [LimitUpdate(subject="dependency", name="ses", permits=0)], START
     )
 
 
@@ -209,7 +210,9 @@ async def retry_and_cancel(store: SqliteStore, so_far: Answers) -> list[ChangeRe
 
 
 async def open_the_limiter(store: SqliteStore, so_far: Answers) -> None:
-    await store.update_limits([LimitUpdate(subject="dependency", name="ses", permits=None)], START + 32 * SECOND)
+    await store.update_limits(
+        [LimitUpdate(subject="dependency", name="ses", permits=None)], START + 32 * SECOND, PROGRAM
+    )
 
 
 async def settle_the_rest(store: SqliteStore, so_far: Answers) -> object:

@@ -13,7 +13,7 @@ from reprieve.stores.protocol import LimitUpdate
 from reprieve.stores.sqlite import SqliteStore
 from reprieve.stores.sqlite import update_limits as limits_of_file
 from reprieve.stores.sqlite.statements import statements
-from reprieve.testing.conformance.stage import START, Worker, new_jobs, update_limits
+from reprieve.testing.conformance.stage import PROGRAM, START, Worker, new_jobs, update_limits
 
 LARGE = {"job", "ready", "delayed", "lane", "tenant", "limiter", "event", "finished", "ended", "unique_key", "result"}
 HOT = ("enqueue", "claim", "settle", "finished", "lanes", "sessions", "jobs")
@@ -90,7 +90,7 @@ async def _statements_of_an_update(path: Path, tenants: int) -> int:
         meters = connection.execute("select count(*) from reprieve_tenant where meter <> '[]'").fetchone()
         assert meters == (tenants,)
         connection.set_trace_callback(ran.append)
-        limits_of_file.update_limits(connection, LimitUpdate(subject="tenant", name=None, permits=0), START)
+        limits_of_file.update_limits(connection, [LimitUpdate(subject="tenant", name=None, permits=0)], START, PROGRAM)
     return len(ran)
 
 

@@ -15,7 +15,7 @@ from reprieve.core.rate import Rate
 from reprieve.stores.protocol import Filter, LimitUpdate
 from reprieve.stores.sqlite import SqliteStore
 from reprieve.stores.sqlite.rows import row_id
-from reprieve.testing.conformance.stage import START, Worker, new_job, new_jobs, succeed
+from reprieve.testing.conformance.stage import PROGRAM, START, Worker, new_job, new_jobs, succeed
 from tests.stores.sqlite.processes import PATIENCE, Program
 from tests.stores.sqlite.recount import complaints, stored_ids
 
@@ -132,7 +132,7 @@ async def test_idle_claim_does_not_change_the_file(
     path: Path, store: SqliteStore, updates: list[LimitUpdate], leased: int
 ) -> None:
     worker = await Worker.open(store)
-    await store.update_limits(updates, START)
+    await store.update_limits(updates, START, PROGRAM)
     delayed = new_job(store, tenant="ana", due_at=START + 1)
     await store.enqueue([delayed, *new_jobs(store, 10, tenant="ana", dependency="ses")], START)
     assert len(await worker.take(20)) == leased

@@ -26,7 +26,7 @@ from reprieve.stores.open import open_store
 from reprieve.stores.protocol import LimitUpdate, Retention
 from reprieve.stores.sqlite import SqliteStore, file
 from reprieve.stores.sqlite.file import file_system_of
-from reprieve.testing.conformance.stage import START, Worker, get, kill, new_job, new_jobs, succeed
+from reprieve.testing.conformance.stage import PROGRAM, START, Worker, get, kill, new_job, new_jobs, succeed
 from tests.stores.sqlite.recount import stored_ids
 from tests.stores.sqlite.test_bad_files import filled, outcome, run, set_rights
 
@@ -52,7 +52,7 @@ def run_script(script: str, path: Path) -> str:
 )
 async def test_idle_claim_wakes_no_worker(store: SqliteStore, update: LimitUpdate) -> None:
     worker = await Worker.open(store)
-    await store.update_limits([update], START)
+    await store.update_limits([update], START, PROGRAM)
     await store.enqueue(new_jobs(store, 10, dependency="ses"), START)
     await worker.take(5)
     await worker.take(5)

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from reprieve.clock import ServerClock
+from reprieve.core.audit import Author
 from reprieve.core.change import Change
 from reprieve.core.job import Job
 from reprieve.stores.capabilities import EnqueueRules, FaultPoint, ParameterStyle
@@ -36,14 +37,15 @@ from reprieve.stores.protocol import (
     ChangeResult,
     Claim,
     Claimed,
-    Entry,
+    EntryWrite,
+    EntryWritten,
     Expired,
     Heartbeat,
     LimitUpdate,
     Pruned,
     Retention,
 )
-from reprieve.stores.sql import entries
+from reprieve.stores.sql.entry_write import write_entry
 from reprieve.stores.sql.expired_keys import KeySweep
 from reprieve.stores.sql.store import MAX_CHANGES_PER_WRITE, SqlStore
 from reprieve.stores.sql.tx import Statements
@@ -178,38 +180,29 @@ class PostgresStore(SqlStore[Tx]):
             self._notifier.notify((ALL_QUEUES,))
         return heard
 
-    async def update_limits(self, updates: Sequence[LimitUpdate], now: int) -> None:
+    async def update_limits(self, updates: Sequence[LimitUpdate], now: int, author: Author) -> None:
         """Change limits, rates, weights and pauses."""
 
         def work(tx: Tx) -> None:
             self._lock.acquire(tx)
-            for update in updates:
-                update_limits.update_limits(tx, update, now)
+            update_limits.update_limits(tx, updates, now, author)
 
         await self._write(work)
         self._notifier.notify((ALL_QUEUES,))
 
-    async def compare_and_set(
-        self,
-        key: str,
-        version: int,
-        value: bytes | None,
-        updates: Sequence[LimitUpdate] = (),
-        now: int = 0,
-    ) -> Entry | None:
-        """Set or delete an entry if it has this version, together with limit updates."""
+    async def compare_and_set(self, write: EntryWrite, now: int, author: Author) -> EntryWritten:
+        """Set or delete an entry if it has this version, together with what the write carries."""
 
-        def work(tx: Tx) -> Entry | None:
+        def work(tx: Tx) -> EntryWritten:
             self._lock.acquire(tx)
-            entry = entries.compare_and_set(tx, statements("entries"), key, version, value)
-            for update in updates if entry is not None else ():
-                update_limits.update_limits(tx, update, now)
-            return entry
+            return write_entry(
+                tx, statements, write, now, author, lambda: update_limits.update_limits(tx, write.updates, now, author)
+            )
 
-        entry = await self._write(work)
-        if entry is not None:
+        written = await self._write(work)
+        if written.entry is not None:
             self._notifier.notify((ALL_QUEUES,))
-        return entry
+        return written
 
     async def prune(self, retention: Retention) -> Pruned:
         """Delete what ended long enough ago."""

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
+from reprieve.core.audit import Author
 from reprieve.stores.postgres.lane_ref import hash_id
 from reprieve.stores.postgres.leases import unpack_lease
 from reprieve.stores.postgres.pool import Tx
@@ -10,6 +11,7 @@ from reprieve.stores.postgres.rows import array_of
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.protocol import LimitUpdate, Subject
 from reprieve.stores.sql import limits
+from reprieve.stores.sql.audit import record_audit
 
 
 class _Rows:
@@ -54,6 +56,9 @@ class _Rows:
             self._tx.execute(self._sql["count_running"], {"id": pair, "running": count})
 
 
-def update_limits(tx: Tx, update: LimitUpdate, now: int) -> None:
-    """Set the limits of one subject. The caller holds the claim lock."""
-    limits.update_limits(tx, statements("update_limits"), _Rows(tx), update, now)
+def update_limits(tx: Tx, updates: Sequence[LimitUpdate], now: int, author: Author) -> None:
+    """Set limits, with the audit entries of a person. The caller holds the claim lock."""
+    sql = statements("update_limits")
+    for update in updates:
+        record_audit(tx, statements("audit"), limits.audit_entries(tx, sql, update, now, author))
+        limits.update_limits(tx, sql, _Rows(tx), update, now)

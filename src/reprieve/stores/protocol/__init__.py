@@ -31,6 +31,10 @@ from reprieve.stores.protocol.entries import (
     Entry,
     EntryChanges,
     EntryDeletion,
+    EntryFacts,
+    EntryWrite,
+    EntryWritten,
+    entry_audit,
 )
 from reprieve.stores.protocol.events import (
     MAX_EXAMINED_EVENTS,
@@ -129,6 +133,9 @@ __all__ = [
     "Entry",
     "EntryChanges",
     "EntryDeletion",
+    "EntryFacts",
+    "EntryWrite",
+    "EntryWritten",
     "EventPage",
     "EventQuery",
     "Expired",
@@ -152,5 +159,6 @@ __all__ = [
     "Subject",
     "Tally",
     "cancel_requested",
+    "entry_audit",
     "names_interval",
 ]

@@ -1,9 +1,13 @@
 """Entries: small named values with versions, for what all processes must agree on."""
 
-from collections.abc import Sequence
+from functools import partial
 from typing import Protocol
 
+from msgspec import field
+
+from reprieve.core.audit import Action, AuditEntry, Author, Automatic, Facts
 from reprieve.core.record import Record
+from reprieve.rng import bits
 from reprieve.stores.protocol.limits import LimitUpdate
 
 
@@ -17,6 +21,62 @@ class Entry(Record):
     key: str
     version: int
     value: bytes
+
+
+class EntryFacts(Record):
+    """What the audit entry of a change by a person tells of an entry, whose value it does not know."""
+
+    action: Action = "configuration"
+    tenant: str = ""
+    """The tenant that the entry is about; empty if it is about none."""
+    before: Facts = field(default_factory=dict)
+    after: Facts = field(default_factory=dict)
+
+
+class EntryWrite(Record):
+    """What one compare-and-set writes. All of it is stored, or nothing.
+
+    After a lost reply the caller repeats the call with the same record: the store recognises it by `write_id`, as long
+    as it knows the change (see `entries_since`), and returns what the first call would have returned.
+    """
+
+    key: str
+    version: int
+    """The version that the entry must have; 0 if there must be none."""
+    value: bytes | None
+    """The new value; None deletes the entry."""
+    updates: tuple[LimitUpdate, ...] = ()
+    """Limits that change with it."""
+    told: EntryFacts = EntryFacts()
+    write_id: int = field(default_factory=partial(bits, 63))
+    """63 random bits that tell this write from any other."""
+
+
+class EntryWritten(Record):
+    """The result of a compare-and-set."""
+
+    entry: Entry | None
+    """The entry as it is now, with version 0 if it was deleted. None: it has another version, and nothing was done."""
+
+
+def entry_audit(write: EntryWrite, now: int, author: Author) -> AuditEntry | None:
+    """Return the audit entry of a change of an entry; None if no person makes it."""
+    if isinstance(author, Automatic):
+        return None
+    told = write.told
+    return AuditEntry(
+        at=now,
+        actor=author.by,
+        action=told.action,
+        kind="entry",
+        name=write.key,
+        tenant=told.tenant,
+        reason=author.reason,
+        before={"version": write.version} | told.before,
+        after=({"is_deleted": True} if write.value is None else {}) | told.after,
+        request_id=author.request_id,
+        operation=author.operation,
+    )
 
 
 class EntryDeletion(Record):
@@ -43,13 +103,11 @@ class EntryChanges(Record):
 class EntryStore(Protocol):
     """Changes and reads entries."""
 
-    async def compare_and_set(
-        self, key: str, version: int, value: bytes | None, updates: Sequence[LimitUpdate] = (), now: int = 0
-    ) -> Entry | None:
-        """Set an entry, or delete it with None, if it has this version, together with limit updates.
+    async def compare_and_set(self, write: EntryWrite, now: int, author: Author) -> EntryWritten:
+        """Set an entry, or delete it, if it has this version, together with limit updates.
 
-        Returns the entry as it is now, or None if it has another version and nothing was changed. A change notifies
-        every process that waits, for any queue.
+        If a person makes it, the same write has an audit entry of the entry, and one of each limit that it changes.
+        A change notifies every process that waits, for any queue.
         """
         ...
 

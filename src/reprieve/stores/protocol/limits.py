@@ -5,6 +5,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from msgspec import UNSET, UnsetType
 
+from reprieve.core.audit import Author
 from reprieve.core.rate import Rate
 from reprieve.core.record import Record
 
@@ -79,8 +80,11 @@ class LimitPage(Record):
 class LimitStore(Protocol):
     """Changes and reads limits."""
 
-    async def update_limits(self, updates: Sequence[LimitUpdate], now: int) -> None:
-        """Change limits, rates, weights and pauses, in one write. Its cost does not depend on how many jobs wait."""
+    async def update_limits(self, updates: Sequence[LimitUpdate], now: int, author: Author) -> None:
+        """Change limits, rates, weights and pauses, in one write. Its cost does not depend on how many jobs wait.
+
+        If a person makes it, the same write has an audit entry for each update that changes anything.
+        """
         ...
 
     async def limit_states(

@@ -8,7 +8,8 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from reprieve.core.rate import Rate
-from reprieve.stores.limit_fields import OWN_BITS, inherited_bits, own_fields, owned_bits, set_fields
+from reprieve.stores.limit_audit import LimitsBefore
+from reprieve.stores.limit_fields import OWN_BITS, inherited_bits, own_fields, owned_bits, pause_bits, set_fields
 from reprieve.stores.protocol import LimitState, LimitUpdate, Pause, Subject
 from reprieve.stores.redis.limit_updates import subject_of
 from reprieve.stores.redis.replies import rows
@@ -37,6 +38,20 @@ class WantedLimit(msgspec.Struct, array_like=True, frozen=True):
     def key(self) -> Name:
         """What names its subject."""
         return self.subject, self.name, self.queue, self.dependency
+
+    @property
+    def before(self) -> LimitsBefore:
+        """It, as an audit entry of its next update tells it."""
+        rate = self.rate
+        return LimitsBefore(
+            own=self.own,
+            permits=self.permits,
+            max_running=self.max_running,
+            rate_count=None if rate is None else rate.count,
+            rate_window=None if rate is None else rate.window,
+            weight=self.weight,
+            pauses=pause_bits(self.pauses),
+        )
 
     @property
     def update(self) -> LimitUpdate:

@@ -7,6 +7,7 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from reprieve.core.audit import AuditEntry
 from reprieve.core.rate import Rate
 from reprieve.errors import StoreError
 from reprieve.stores.limit_fields import inherited_bits, pause_bits
@@ -41,7 +42,20 @@ class Overtaken(StoreError):
     """Another process has changed the wanted limits, or the partition misses a state: read them again."""
 
 
-def encode(updates: Sequence[LimitUpdate], now: int, state: WantedState | None, partitions: int) -> bytes:
+class LimitAudit(NamedTuple):
+    """The audit entries of a call: of each update, and of the entry."""
+
+    updates: tuple[AuditEntry | None, ...] = ()
+    entry: AuditEntry | None = None
+
+
+NO_AUDIT: Final = LimitAudit()
+"""That no person makes a call."""
+
+
+def encode(
+    updates: Sequence[LimitUpdate], now: int, state: WantedState | None, partitions: int, audit: LimitAudit
+) -> bytes:
     """Return the first argument of the script; defaults are shares for so many partitions."""
     packed = state is not None and {
         "step": state.step,
@@ -50,7 +64,8 @@ def encode(updates: Sequence[LimitUpdate], now: int, state: WantedState | None, 
         "seen_direct": state.seen_direct,
         "partitions": partitions,
     }
-    return _encode((now, tuple(map(_changes, updates)), packed))
+    entries = tuple(entry or False for entry in audit.updates)
+    return _encode((now, tuple(map(_changes, updates)), packed, entries, audit.entry or False))
 
 
 def subject_of(subject: Subject, name: str, queue: str, dependency: str) -> dict[str, object]:

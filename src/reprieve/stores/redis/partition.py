@@ -17,7 +17,6 @@ from reprieve.core.job import Job
 from reprieve.core.move import Return
 from reprieve.core.series import pack_deltas
 from reprieve.errors import SessionDead, StaleCall, StoreError
-from reprieve.rng import bits
 from reprieve.stores.audit_pages import pack_entry
 from reprieve.stores.capabilities import FaultPoint
 from reprieve.stores.causes import oldest_hour
@@ -29,6 +28,7 @@ from reprieve.stores.protocol import (
     Claim,
     Claimed,
     Entry,
+    EntryWrite,
     Expired,
     FailureGroup,
     Heartbeat,
@@ -43,7 +43,7 @@ from reprieve.stores.redis import enqueue, limit_updates, series, settle
 from reprieve.stores.redis.bounded_gather import bounded_gather
 from reprieve.stores.redis.connections import Connections
 from reprieve.stores.redis.enqueue import MAX_JOBS_PER_CALL, RelayReceipt
-from reprieve.stores.redis.limit_updates import Overtaken, WantedState
+from reprieve.stores.redis.limit_updates import NO_AUDIT, LimitAudit, Overtaken, WantedState
 from reprieve.stores.redis.listener import StreamId
 from reprieve.stores.redis.node import Argument
 from reprieve.stores.redis.partition_reads import PartitionReads
@@ -264,18 +264,29 @@ class Partition:
             fields += (group.fingerprint, group.last_seen_at, pack_group(group))
         await self._write("describe_failures", *fields)
 
-    async def update_limits(self, updates: Sequence[LimitUpdate], now: int, state: WantedState | None = None) -> None:
+    async def update_limits(
+        self,
+        updates: Sequence[LimitUpdate],
+        now: int,
+        state: WantedState | None = None,
+        audit: LimitAudit = NO_AUDIT,
+    ) -> None:
         """Change limits, weights and pauses. Raises `Overtaken`, and nothing was done."""
-        await self._update_limits(updates, now, state, ("", "", 0, "", b"", b""))
+        await self._update_limits(updates, now, state, audit, ("", "", 0, "", b"", b""))
 
     async def _update_limits(
-        self, updates: Sequence[LimitUpdate], now: int, state: WantedState | None, entry: tuple[Argument, ...]
+        self,
+        updates: Sequence[LimitUpdate],
+        now: int,
+        state: WantedState | None,
+        audit: LimitAudit,
+        entry: tuple[Argument, ...],
     ) -> tuple[bytes, bytes]:
         fields = state.fields if state else ()
         partitions = self._connections.topology.partitions
         if state is not None:
             updates = [limit_updates.share_of_default(update, self.number, partitions) for update in updates]
-        encoded = limit_updates.encode(updates, now, state, partitions)
+        encoded = limit_updates.encode(updates, now, state, partitions, audit)
         word, version = await self._write("update_limits", encoded, *entry, *fields)
         if word == b"overtaken":
             message = "another process has just changed the limits of all partitions; repeat the call"
@@ -283,20 +294,14 @@ class Partition:
         return word, version
 
     async def compare_and_set(
-        self,
-        key: str,
-        version: int,
-        value: bytes | None,
-        updates: Sequence[LimitUpdate],
-        now: int,
-        state: WantedState | None = None,
+        self, write: EntryWrite, now: int, audit: LimitAudit, state: WantedState | None = None
     ) -> Entry | None:
         """Set or delete an entry if it has this version, together with updates. Raises `Overtaken`, as above."""
-        step = "delete" if value is None else "set"
-        call_id = bits(64).to_bytes(8, "big")
-        entry = ("entry", key, version, step, value or b"", call_id)
-        word, newest = await self._update_limits(updates, now, state, entry)
-        return Entry(key=key, version=int(newest), value=value or b"") if word == b"ok" else None
+        value = write.value or b""
+        step = "delete" if write.value is None else "set"
+        entry = ("entry", write.key, write.version, step, value, write.write_id.to_bytes(8, "big"))
+        word, newest = await self._update_limits(write.updates, now, state, audit, entry)
+        return Entry(key=write.key, version=int(newest), value=value) if word == b"ok" else None
 
     async def limit_shares(
         self, step: str, now: int, epoch: int = 0, items: Sequence[dict[str, object]] = (), number: int = 0

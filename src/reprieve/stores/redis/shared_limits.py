@@ -12,12 +12,14 @@ that stays frozen, because a process died, gets its share from the next process.
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, NamedTuple, TypeVar, get_args
+from typing import Final, NamedTuple, TypeAlias, TypeVar, get_args
 
 import structlog
 
+from reprieve.core.audit import AuditEntry, Author, Automatic
 from reprieve.errors import StoreError
-from reprieve.stores.protocol import Entry, LimitState, LimitUpdate, Subject
+from reprieve.stores.limit_audit import LimitsBefore, limit_entry, limit_entry_without_before
+from reprieve.stores.protocol import Entry, EntryWrite, LimitState, LimitUpdate, Subject, entry_audit
 from reprieve.stores.redis.bounded_gather import bounded_gather
 from reprieve.stores.redis.limit_shares import (
     Name,
@@ -32,7 +34,7 @@ from reprieve.stores.redis.limit_shares import (
     whole_limits,
     without_inherited,
 )
-from reprieve.stores.redis.limit_updates import Overtaken, WantedState
+from reprieve.stores.redis.limit_updates import LimitAudit, Overtaken, WantedState
 from reprieve.stores.redis.partition import Partition
 from reprieve.stores.redis.partitions import Partitions
 
@@ -40,7 +42,10 @@ DIVIDE_SECONDS: Final = 1.0
 """From one division of the limits to the next."""
 
 T = TypeVar("T")
-Write = Callable[[WantedState | None], Awaitable[T]]
+Wanted: TypeAlias = dict[Name, WantedLimit] | None
+"""The limits of all partitions before a write; None in a store of one partition, which reads them in the write."""
+
+Write = Callable[[WantedState | None, Wanted], Awaitable[T]]
 """Writes to the first partition, which applies a state in the same step."""
 
 log = structlog.get_logger("reprieve")
@@ -65,29 +70,30 @@ class SharedLimits:
         self.is_needed = False
         """Whether any limit is shared, as far as this process knows."""
 
-    async def update(self, updates: Sequence[LimitUpdate], now: int) -> None:
+    async def update(self, updates: Sequence[LimitUpdate], now: int, author: Author) -> None:
         """Change limits, weights and pauses of all partitions."""
 
-        async def write(state: WantedState | None) -> bool:
-            await self._partitions[0].update_limits(updates, now, state)
+        async def write(state: WantedState | None, wanted: Wanted) -> bool:
+            audit = LimitAudit(_audit_entries(updates, now, author, wanted))
+            await self._partitions[0].update_limits(updates, now, state, audit)
             return True
 
         await self._update(updates, now, write)
 
-    async def compare_and_set(
-        self, key: str, version: int, value: bytes | None, updates: Sequence[LimitUpdate], now: int
-    ) -> Entry | None:
+    async def compare_and_set(self, write: EntryWrite, now: int, author: Author) -> Entry | None:
         """Set or delete an entry of the first partition if it has this version, together with updates of all."""
-        first = self._partitions[0]
-        return await self._update(
-            updates, now, lambda state: first.compare_and_set(key, version, value, updates, now, state)
-        )
+
+        async def write_first(state: WantedState | None, wanted: Wanted) -> Entry | None:
+            audit = LimitAudit(_audit_entries(write.updates, now, author, wanted), entry_audit(write, now, author))
+            return await self._partitions[0].compare_and_set(write, now, audit, state)
+
+        return await self._update(write.updates, now, write_first)
 
     async def _update(self, updates: Sequence[LimitUpdate], now: int, write: Write[T]) -> T:
         partitions = await self._partitions.load()
         if len(partitions) == 1 or not updates:
             with contextlib.suppress(Overtaken):
-                return await write(None)
+                return await write(None, None)
             # Another process has added partitions.
             await self._partitions.refresh()
         return await self._update_all(self._partitions.all(), updates, now, write)
@@ -107,7 +113,7 @@ class SharedLimits:
             fields = tuple(encode_fields(updated(wanted, updates)))
             state = WantedState("record_and_apply", seen + 1, seen, fields=fields)
             try:
-                written = await write(state)
+                written = await write(state, wanted)
                 break
             except Overtaken:
                 await self.catch_up(partitions, now)
@@ -233,6 +239,23 @@ class SharedLimits:
         _, wanted = await self._wanted()
         updates = (limit.update for limit in wanted.values() if limit.name is None and limit.own)
         return [without_inherited(update) for update in updates]
+
+
+def _audit_entries(
+    updates: Sequence[LimitUpdate], now: int, author: Author, wanted: Wanted
+) -> tuple[AuditEntry | None, ...]:
+    """Return the audit entry of each update of a person; one that changes nothing has none."""
+    if isinstance(author, Automatic):
+        return ()
+    if wanted is None:
+        return tuple(limit_entry_without_before(update, now, author) for update in updates)
+    entries: list[AuditEntry | None] = []
+    known = dict(wanted)
+    for update in updates:
+        before = known.get((update.subject, update.name, update.queue, update.dependency))
+        entries.append(limit_entry(update, now, author, (LimitsBefore() if before is None else before.before).facts()))
+        known |= {limit.key: limit for limit in updated(known, (update,))}
+    return tuple(entries)
 
 
 async def _applied_limits(partition: Partition) -> list[WantedLimit]:

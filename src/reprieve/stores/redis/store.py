@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from reprieve.clock import ServerClock
+from reprieve.core.audit import Author
 from reprieve.core.change import Change
 from reprieve.core.events import Event
 from reprieve.core.ids import id_to_bytes, make_id, partition_of
@@ -25,6 +26,8 @@ from reprieve.stores.protocol import (
     Claimed,
     Entry,
     EntryChanges,
+    EntryWrite,
+    EntryWritten,
     EventPage,
     EventQuery,
     Expired,
@@ -165,14 +168,13 @@ class RedisStore:
         return await read_causes(await self._partitions.load(), request, now)
 
     async def update_limits(self, updates: Sequence[LimitUpdate], now: int) -> None:
+    async def update_limits(self, updates: Sequence[LimitUpdate], now: int, author: Author) -> None:
         """Change limiters, limits, weights and pauses."""
-        await self._limits.update(updates, now)
+        await self._limits.update(updates, now, author)
 
-    async def compare_and_set(
-        self, key: str, version: int, value: bytes | None, updates: Sequence[LimitUpdate] = (), now: int = 0
-    ) -> Entry | None:
-        """Set or delete an entry if it has this version, together with updates."""
-        return await self._limits.compare_and_set(key, version, value, updates, now)
+    async def compare_and_set(self, write: EntryWrite, now: int, author: Author) -> EntryWritten:
+        """Set or delete an entry if it has this version, together with what the write carries."""
+        return EntryWritten(entry=await self._limits.compare_and_set(write, now, author))
 
     async def prune(self, retention: Retention) -> Pruned:
         """Forget what has ended long enough ago."""

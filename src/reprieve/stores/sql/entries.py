@@ -2,9 +2,8 @@
 
 from typing import Any, NamedTuple
 
-from reprieve.rng import bits
 from reprieve.stores.entry_cursor import BEGINNING, MAX_CHANGES_KEPT, EntryCursor, parse_cursor
-from reprieve.stores.protocol import Entry, EntryChanges, EntryDeletion
+from reprieve.stores.protocol import Entry, EntryChanges, EntryDeletion, EntryWrite
 from reprieve.stores.sql.tx import SqlTx, Statements
 
 
@@ -19,20 +18,35 @@ class ChangedRow(NamedTuple):
     value: bytes | None
 
 
-def compare_and_set(tx: SqlTx, sql: Statements, key: str, version: int, value: bytes | None) -> Entry | None:
+class EntrySet(NamedTuple):
+    """An entry that was set or deleted, and whether an earlier call had done it."""
+
+    entry: Entry
+    is_repeated: bool = False
+
+
+def compare_and_set(tx: SqlTx, sql: Statements, write: EntryWrite) -> EntrySet | None:
     """Set or delete an entry if it has this version, 0 if it does not exist; return None if it has another."""
+    key, value = write.key, write.value
+    repeated = tx.one(sql["by_stamp"], {"stamp": write.write_id, "key": key})
+    if repeated is not None:
+        return EntrySet(_written(key, repeated[0], value), is_repeated=True)
     found = tx.one(sql["version"], {"key": key})
-    if (found[0] if found else 0) != version:
+    if (found[0] if found else 0) != write.version:
         return None
     # Versions come from one counter, so that an entry that was deleted and created again never has an old version.
     (number,) = tx.one(sql["number"], {}) or (0,)
-    change = {"key": key, "number": number, "stamp": bits(63)}
+    change = {"key": key, "number": number, "stamp": write.write_id}
     if value is None:
         tx.execute(sql["delete"], {"key": key})
     else:
         tx.execute(sql["set"], {"key": key, "version": number, "value": value})
     tx.execute(sql["note_change"], change)
     tx.execute(sql["forget_changes"], {"number": number - MAX_CHANGES_KEPT})
+    return EntrySet(_written(key, number, value))
+
+
+def _written(key: str, number: int, value: bytes | None) -> Entry:
     return Entry(key=key, version=0 if value is None else number, value=value or b"")
 
 

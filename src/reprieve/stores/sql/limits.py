@@ -4,6 +4,8 @@ from typing import Any, Protocol, get_args
 
 from msgspec import UNSET
 
+from reprieve.core.audit import AuditEntry, Author, Automatic
+from reprieve.stores.limit_audit import LimitsBefore, limit_entry
 from reprieve.stores.limit_fields import inherited_bits, owned_bits, pause_bits
 from reprieve.stores.protocol import LimitUpdate, Subject
 from reprieve.stores.sql.limit_defaults import DefaultRow, PairRows, default_of, read_defaults, set_default
@@ -50,6 +52,21 @@ def update_limits(tx: SqlTx, sql: Statements, rows: LimitRows, update: LimitUpda
     columns["id"] = rows.limiter(update.subject, update.name, update.dependency)
     columns |= _meter(tx.one(sql["limiter_rate"], columns), columns, now)
     tx.execute(sql["limiter"], columns)
+
+
+def audit_entries(tx: SqlTx, sql: Statements, update: LimitUpdate, now: int, author: Author) -> list[AuditEntry]:
+    """Return the audit entry of an update to be made; none if no person makes it, or if it changes nothing."""
+    if isinstance(author, Automatic):
+        return []
+    if update.name is None:
+        row = tx.one(sql["default_before"], {"subject": update.subject, "scope": update.queue or update.dependency})
+    elif update.subject == "tenant":
+        row = tx.one(sql["tenant_before"], {"name": update.name, "queue": update.queue})
+    else:
+        names = {"subject": update.subject, "name": update.name, "dependency": update.dependency}
+        row = tx.one(sql["limiter_before"], names)
+    entry = limit_entry(update, now, author, LimitsBefore(*row or ()).facts())
+    return [] if entry is None else [entry]
 
 
 def limit_defaults(tx: SqlTx, sql: Statements) -> list[LimitUpdate]:

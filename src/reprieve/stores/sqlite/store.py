@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from reprieve.clock import SystemClock
+from reprieve.core.audit import Author
 from reprieve.core.change import Change
 from reprieve.core.job import Job
 from reprieve.rng import bits
@@ -19,14 +20,15 @@ from reprieve.stores.protocol import (
     ChangeResult,
     Claim,
     Claimed,
-    Entry,
+    EntryWrite,
+    EntryWritten,
     Expired,
     Heartbeat,
     LimitUpdate,
     Pruned,
     Retention,
 )
-from reprieve.stores.sql import entries
+from reprieve.stores.sql.entry_write import write_entry
 from reprieve.stores.sql.expired_keys import KeySweep
 from reprieve.stores.sql.store import SqlStore
 from reprieve.stores.sql.tx import Statements
@@ -166,30 +168,22 @@ class SqliteStore(SqlStore[sqlite3.Connection]):
         """Request cancels and note progress."""
         return await self._write(lambda tx: annotations.annotate(tx, self._lanes, requests))
 
-    async def update_limits(self, updates: Sequence[LimitUpdate], now: int) -> None:
+    async def update_limits(self, updates: Sequence[LimitUpdate], now: int, author: Author) -> None:
         """Change limits, rates, weights and pauses."""
+        await self._write(lambda tx: update_limits.update_limits(tx, updates, now, author))
 
-        def work(tx: sqlite3.Connection) -> None:
-            for update in updates:
-                update_limits.update_limits(tx, update, now)
+    async def compare_and_set(self, write: EntryWrite, now: int, author: Author) -> EntryWritten:
+        """Set or delete an entry if it has this version, together with what the write carries."""
 
-        await self._write(work)
-
-    async def compare_and_set(
-        self,
-        key: str,
-        version: int,
-        value: bytes | None,
-        updates: Sequence[LimitUpdate] = (),
-        now: int = 0,
-    ) -> Entry | None:
-        """Set or delete an entry if it has this version, together with limit updates."""
-
-        def work(tx: sqlite3.Connection) -> Entry | None:
-            entry = entries.compare_and_set(SqliteTx(tx), statements("entries"), key, version, value)
-            for update in updates if entry is not None else ():
-                update_limits.update_limits(tx, update, now)
-            return entry
+        def work(tx: sqlite3.Connection) -> EntryWritten:
+            return write_entry(
+                SqliteTx(tx),
+                statements,
+                write,
+                now,
+                author,
+                lambda: update_limits.update_limits(tx, write.updates, now, author),
+            )
 
         return await self._write(work)
 

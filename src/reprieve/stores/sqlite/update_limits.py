@@ -2,11 +2,14 @@
 
 import sqlite3
 from collections import Counter
+from collections.abc import Sequence
 
 import msgspec
 
+from reprieve.core.audit import Author
 from reprieve.stores.protocol import LimitUpdate, Subject
 from reprieve.stores.sql import limits
+from reprieve.stores.sql.audit import record_audit
 from reprieve.stores.sqlite.lane_cache import limiter_of, queue_of, tenant_of
 from reprieve.stores.sqlite.leases import unpack_lease
 from reprieve.stores.sqlite.statements import statements
@@ -49,6 +52,9 @@ class _Rows:
         tx.executemany(sql["count_pair"], [(running[lane], lane) for lane in lanes if running[lane]])
 
 
-def update_limits(tx: sqlite3.Connection, update: LimitUpdate, now: int) -> None:
-    """Set the limits of one subject."""
-    limits.update_limits(SqliteTx(tx), statements("update_limits"), _Rows(tx), update, now)
+def update_limits(tx: sqlite3.Connection, updates: Sequence[LimitUpdate], now: int, author: Author) -> None:
+    """Set limits, with the audit entries of a person."""
+    one, sql = SqliteTx(tx), statements("update_limits")
+    for update in updates:
+        record_audit(one, statements("audit"), limits.audit_entries(one, sql, update, now, author))
+        limits.update_limits(one, sql, _Rows(tx), update, now)

@@ -10,6 +10,7 @@ from types import MappingProxyType, ModuleType
 from reprieve.stores.protocol import Store
 from reprieve.testing.conformance import (
     auditing,
+    auditing_limits,
     causes,
     claiming,
     enqueueing,
@@ -52,6 +53,7 @@ _MODULES: tuple[ModuleType, ...] = (
     values,
     operating,
     auditing,
+    auditing_limits,
     sessions,
     session_list,
     expiring,

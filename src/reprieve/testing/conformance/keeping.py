@@ -24,40 +24,41 @@ from reprieve.testing.conformance.stage import (
     kill,
     new_jobs,
     park,
+    set_entry,
     succeed,
 )
 
 
 async def check_entry_is_made_changed_and_deleted(store: Store) -> None:
-    made = await store.compare_and_set("leader", 0, b"one")
+    made = await set_entry(store, "leader", 0, b"one")
     expect(made is not None and made.version > 0, "an entry that was not there is made")
     made = made or Entry(key="", version=0, value=b"")
     expect_equal((made.key, made.value), ("leader", b"one"), "the entry that was made")
-    changed = await store.compare_and_set("leader", made.version, b"two")
+    changed = await set_entry(store, "leader", made.version, b"two")
     expect(changed is not None and changed.version > made.version, "its version grows with every change")
     changed = changed or made
     expect_equal(await store.entries("leader"), [changed], "the entry as it is kept")
     expect(
-        await store.compare_and_set("leader", changed.version, None) is not None,
+        await set_entry(store, "leader", changed.version, None) is not None,
         "a caller that knows its version deletes it",
     )
     expect_equal(await store.entries("leader"), [], "entries after it was deleted")
-    expect(await store.compare_and_set("leader", 0, b"three") is not None, "and it can be made again")
+    expect(await set_entry(store, "leader", 0, b"three") is not None, "and it can be made again")
 
 
 async def check_entry_that_is_made_again_is_newer_than_it_ever_was(store: Store) -> None:
     newest = 0
     for _ in range(3):
-        made = await store.compare_and_set("leader", 0, b"one")
-        changed = made and await store.compare_and_set("leader", made.version, b"two")
+        made = await set_entry(store, "leader", 0, b"one")
+        changed = made and await set_entry(store, "leader", made.version, b"two")
         if made is None or changed is None:
             message = "a caller that knows the version of an entry changes it"
             raise AssertionError(message)
         expect(newest < made.version < changed.version, f"{made.version} and {changed.version} follow {newest}")
         newest = changed.version
-        await store.compare_and_set("leader", newest, None)
+        await set_entry(store, "leader", newest, None)
     expect_equal(
-        await store.compare_and_set("leader", newest, b"x"),
+        await set_entry(store, "leader", newest, b"x"),
         None,
         "the result of a compare_and_set of an entry that was deleted",
     )
@@ -65,17 +66,17 @@ async def check_entry_that_is_made_again_is_newer_than_it_ever_was(store: Store)
 
 
 async def check_entry_with_another_version_is_not_changed(store: Store) -> None:
-    made = await store.compare_and_set("leader", 0, b"one")
+    made = await set_entry(store, "leader", 0, b"one")
     version = made.version if made else 0
     for wrong in (0, version + 1):
         for value in (b"two", None):
             expect_equal(
-                await store.compare_and_set("leader", wrong, value),
+                await set_entry(store, "leader", wrong, value),
                 None,
                 f"the result of a compare_and_set of version {wrong}",
             )
     expect_equal(
-        await store.compare_and_set("other", 3, b"x"),
+        await set_entry(store, "other", 3, b"x"),
         None,
         "the result of a compare_and_set of an entry that is not there",
     )
@@ -83,7 +84,7 @@ async def check_entry_with_another_version_is_not_changed(store: Store) -> None:
 
 
 async def check_of_two_swaps_exactly_one_is_first(store: Store) -> None:
-    results = await asyncio.gather(*(store.compare_and_set("leader", 0, f"{number}".encode()) for number in range(5)))
+    results = await asyncio.gather(*(set_entry(store, "leader", 0, f"{number}".encode()) for number in range(5)))
     winners = [entry for entry in results if entry is not None]
     expect_equal(len(winners), 1, "winners among five who make the same entry")
     expect_equal(await store.entries(), winners, "the entry")
@@ -91,7 +92,7 @@ async def check_of_two_swaps_exactly_one_is_first(store: Store) -> None:
 
 async def check_entries_are_answered_by_prefix_in_order(store: Store) -> None:
     for key in ("budget/b", "budget/a", "budge", "budget0", "budget/a/1", "x%", "x_y"):
-        await store.compare_and_set(key, 0, key.encode())
+        await set_entry(store, key, 0, key.encode())
     found = [entry.key for entry in await store.entries("budget/")]
     expect_equal(found, ["budget/a", "budget/a/1", "budget/b"], "the keys that begin with budget/")
     expect_equal([entry.key for entry in await store.entries("x%")], ["x%"], "the keys that begin with x%")
@@ -100,8 +101,8 @@ async def check_entries_are_answered_by_prefix_in_order(store: Store) -> None:
 
 
 async def check_entry_is_read_by_its_key(store: Store) -> None:
-    made = await store.compare_and_set("gate:ses", 0, b"one")
-    await store.compare_and_set("gate:ses-eu", 0, b"two")
+    made = await set_entry(store, "gate:ses", 0, b"one")
+    await set_entry(store, "gate:ses-eu", 0, b"two")
     expect_equal(await store.entry("gate:ses"), made, "the entry of a key")
     expect_equal(await store.entry("gate:se"), None, "the entry of a key that only begins like others")
 
@@ -109,7 +110,7 @@ async def check_entry_is_read_by_its_key(store: Store) -> None:
 async def check_changes_of_entries_are_read_since_a_cursor(store: Store) -> None:
     versions = {}
     for key in ("gate:a", "gate:b", "gate:c", "leader"):
-        made = await store.compare_and_set(key, 0, b"one")
+        made = await set_entry(store, key, 0, b"one")
         versions[key] = made.version if made else 0
     whole = await store.entries_since("", "gate:")
     expect(whole.is_whole, "a read without a cursor returns all entries, and says so")
@@ -118,24 +119,24 @@ async def check_changes_of_entries_are_read_since_a_cursor(store: Store) -> None
     expect(whole.version >= max(versions.values()), "the number of the newest change is no smaller than any version")
     changes = await store.entries_since(whole.cursor, "gate:")
     expect_equal((changes.entries, changes.deleted), ((), ()), "what changed when nothing did")
-    changed = await store.compare_and_set("gate:a", versions["gate:a"], b"two")
-    changed = changed and await store.compare_and_set("gate:a", changed.version, b"three")
-    await store.compare_and_set("gate:b", versions["gate:b"], None)
-    await store.compare_and_set("leader", versions["leader"], b"two")
+    changed = await set_entry(store, "gate:a", versions["gate:a"], b"two")
+    changed = changed and await set_entry(store, "gate:a", changed.version, b"three")
+    await set_entry(store, "gate:b", versions["gate:b"], None)
+    await set_entry(store, "leader", versions["leader"], b"two")
     changes = await store.entries_since(changes.cursor, "gate:")
     expect(not changes.is_whole, "a read since a cursor returns what changed")
     expect_equal(changes.entries, (changed,), "the entries that were set, as they are now")
     expect_equal([deletion.key for deletion in changes.deleted], ["gate:b"], "the entries that were deleted")
-    again = await store.compare_and_set("gate:b", 0, b"again")
+    again = await set_entry(store, "gate:b", 0, b"again")
     expect(again is not None and again.version > changes.deleted[0].version, "versions after a deletion are larger")
     changes = await store.entries_since(changes.cursor, "gate:")
     expect_equal((changes.entries, changes.deleted), ((again,), ()), "an entry that was deleted and made again")
 
 
 async def check_cursor_that_is_not_known_reads_all_entries(store: Store) -> None:
-    made = await store.compare_and_set("gate:a", 0, b"one")
+    made = await set_entry(store, "gate:a", 0, b"one")
     first = (await store.entries_since()).cursor
-    await store.compare_and_set("gate:b", 0, b"one")
+    await set_entry(store, "gate:b", 0, b"one")
     number, _, stamp = first.partition(".")
     of_a_later_backup = (f"{int(number) + 1_000}.{stamp}", f"{number}.{int(stamp or '0', 16) ^ 1:x}")
     for cursor in ("", "0.0", "nonsense", "-1.5", "9" * 40 + ".1", *of_a_later_backup):
@@ -150,12 +151,12 @@ async def check_swap_carries_its_regulations_or_none(store: Store) -> None:
     hold = LimitUpdate(subject="dependency", name="ses", permits=0)
     worker = await Worker.open(store)
     expect_equal(
-        await store.compare_and_set("gate/ses", 7, b"held", [hold], START),
+        await set_entry(store, "gate/ses", 7, b"held", [hold], START),
         None,
         "the result of a compare_and_set that lost",
     )
     expect_equal(len(await worker.take()), 1, "jobs leased after a compare_and_set that lost")
-    expect(await store.compare_and_set("gate/ses", 0, b"held", [hold], START) is not None, "a compare_and_set that won")
+    expect(await set_entry(store, "gate/ses", 0, b"held", [hold], START) is not None, "a compare_and_set that won")
     expect_equal(await worker.take(), [], "jobs leased after a compare_and_set that held the gate")
 
 

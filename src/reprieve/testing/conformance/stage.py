@@ -7,11 +7,23 @@ from typing import Any, Self
 from msgspec.structs import replace
 
 from reprieve.core import change
+from reprieve.core.audit import Automatic
 from reprieve.core.change import Change, Request
 from reprieve.core.headers import Headers
 from reprieve.core.job import CancelRequest, Cause, Death, Job
 from reprieve.core.move import Cancel, Dead, Move, Park, Retry, Snooze, Succeed
-from reprieve.stores.protocol import ChangeResult, Claim, Claimed, Filter, Heartbeat, LimitUpdate, Order, Store
+from reprieve.stores.protocol import (
+    ChangeResult,
+    Claim,
+    Claimed,
+    Entry,
+    EntryWrite,
+    Filter,
+    Heartbeat,
+    LimitUpdate,
+    Order,
+    Store,
+)
 from reprieve.testing.conformance.expect import expect_equal
 
 START = 1_700_000_000_000
@@ -38,6 +50,7 @@ CAUSE = Cause(reason="450 mailbox busy", code="450", kind="transient", fingerpri
 
 OPERATOR = Request(by="ana", reason="the provider is back", force=True)
 ANOTHER = Request(by="bea", reason="the customer called", force=True)
+PROGRAM = Automatic(by="checks")
 CANCEL_REQUEST = CancelRequest(by="ana", reason="the customer left")
 
 
@@ -171,7 +184,15 @@ async def find_all(
 
 async def update_limits(store: Store, *updates: LimitUpdate, at: int = START) -> None:
     """Update limits in one call."""
-    await store.update_limits(updates, at)
+    await store.update_limits(updates, at, PROGRAM)
+
+
+async def set_entry(
+    store: Store, key: str, version: int, value: bytes | None, updates: Sequence[LimitUpdate] = (), at: int = START
+) -> Entry | None:
+    """Set or delete an entry; return it, or None if it has another version."""
+    write = EntryWrite(key=key, version=version, value=value, updates=tuple(updates))
+    return (await store.compare_and_set(write, at, PROGRAM)).entry
 
 
 def succeed(job: Job, at: int = START, result: bytes | None = None, ttl: float = 0.0) -> Change:

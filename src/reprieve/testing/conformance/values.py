@@ -19,6 +19,7 @@ from reprieve.stores.protocol import Annotation, Filter, LimitUpdate, Store
 from reprieve.testing.conformance.expect import expect, expect_equal, expect_error, expect_ids, expect_job
 from reprieve.testing.conformance.stage import (
     CAUSE,
+    PROGRAM,
     SECOND,
     START,
     Worker,
@@ -141,10 +142,10 @@ async def check_limits_of_the_wrong_type_are_refused(store: Store) -> None:
     for name, values in wrong.items():
         for value in values:
             update = LimitUpdate(subject="task", name="send", **{name: value})
-            await expect_error(store.update_limits([update], START), ValidationError, f"{name}={value!r}")
+            await expect_error(store.update_limits([update], START, PROGRAM), ValidationError, f"{name}={value!r}")
     for weight in (True, "2", math.nan):
         update = LimitUpdate(subject="tenant", name="acme", queue="default", weight=weight)  # type: ignore[arg-type]  # that is the point
-        await expect_error(store.update_limits([update], START), ValidationError, f"weight={weight!r}")
+        await expect_error(store.update_limits([update], START, PROGRAM), ValidationError, f"weight={weight!r}")
 
 
 def _retry(**fields: Any) -> Callable[[Job], Change]:  # noqa: ANN401 - the fields of a retry, of any type

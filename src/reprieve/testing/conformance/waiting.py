@@ -13,6 +13,7 @@ from reprieve.testing.conformance.stage import (
     CANCEL_REQUEST,
     HOUR,
     OPERATOR,
+    PROGRAM,
     SECOND,
     START,
     Worker,
@@ -22,6 +23,7 @@ from reprieve.testing.conformance.stage import (
     make,
     new_job,
     new_jobs,
+    set_entry,
 )
 
 LONG_SECONDS, SHORT_SECONDS = 10.0, 0.05
@@ -80,13 +82,13 @@ async def check_waiters_are_notified_of_a_retry_that_its_own_worker_has_no_room_
 
 async def check_waiters_are_notified_on_a_release(store: Store) -> None:
     hold = LimitUpdate(subject="dependency", name="ses", permits=0)
-    await store.update_limits([hold], START)
+    await store.update_limits([hold], START, PROGRAM)
     await enqueue(store, *new_jobs(store, 2, dependency="ses"))
     release = LimitUpdate(subject="dependency", name="ses", permits=None)
     worker = await Worker.open(store)
     await worker.take()
     expect(
-        await _notifies(store, lambda: store.update_limits([release], START)),
+        await _notifies(store, lambda: store.update_limits([release], START, PROGRAM)),
         "a waiter is notified when a gate is released",
     )
 
@@ -101,11 +103,11 @@ async def check_waiters_are_notified_on_a_cancel_request(store: Store) -> None:
 
 async def check_waiters_on_every_queue_are_notified_when_an_entry_changes(store: Store) -> None:
     expect(
-        await _notifies(store, lambda: store.compare_and_set("gate:ses", 0, b"1"), ("other",)),
+        await _notifies(store, lambda: set_entry(store, "gate:ses", 0, b"1"), ("other",)),
         "a waiter is notified of a new entry",
     )
     (entry,) = await store.entries("gate:ses")
-    delete = store.compare_and_set("gate:ses", entry.version, None)
+    delete = set_entry(store, "gate:ses", entry.version, None)
     expect(await _notifies(store, lambda: delete, ("other",)), "a waiter is notified of a deleted entry")
 
 
@@ -126,8 +128,10 @@ async def check_closed_store_says_so(store: Store) -> None:
         "recover": lambda: store.recover(START),
         "expire": lambda: store.expire(START),
         "annotate": lambda: store.annotate([Annotation(job_id=job.id, now=START, cancel=CANCEL_REQUEST)]),
-        "update_limits": lambda: store.update_limits([LimitUpdate(subject="task", name="send", permits=0)], START),
-        "compare_and_set": lambda: store.compare_and_set("leader", 0, b""),
+        "update_limits": lambda: store.update_limits(
+            [LimitUpdate(subject="task", name="send", permits=0)], START, PROGRAM
+        ),
+        "compare_and_set": lambda: set_entry(store, "leader", 0, b""),
         "prune": lambda: store.prune(Retention(now=START)),
         "find": lambda: store.find(Filter(), START),
         "tally": lambda: store.tally("status", Filter(), START),

@@ -396,5 +396,6 @@ create sequence entry_version;
 create table entry_change (                          -- the last changes of entries, also deletions
     number int8 primary key,                         -- the version of an entry that was set
     key    text collate "C" not null,
-    stamp  int8 not null                             -- random: a restored database gives numbers again, with other stamps
+    stamp  int8 not null                             -- random, of the write: a restored database gives numbers again
 );
+create index entry_change_stamp on entry_change (stamp);

@@ -35,3 +35,6 @@ from (
     select key, max(number) as number from entry_change
     where number > %(number)s and starts_with(key, %(prefix)s) group by key
 ) as c left join entry as e on e.key = c.key order by c.key;
+
+-- name: by_stamp
+select number from entry_change where stamp = %(stamp)s and key = %(key)s;

@@ -131,3 +131,16 @@ where id = %(id)s;
 
 -- name: pauses
 update queue set pauses = %(pauses)s where id = %(id)s;
+
+-- name: limiter_before
+select own, permits, max_running, rate_count, rate_window, 1.0::float8,
+       coalesce((select pauses from queue where l.subject = 'queue' and queue.name = l.name), 0)
+from limiter as l where subject = %(subject)s and name = %(name)s and dependency = %(dependency)s;
+
+-- name: tenant_before
+select own, permits, max_running, rate_count, rate_window, weight, 0 from tenant
+where name = %(name)s and queue = (select id from queue where queue.name = %(queue)s);
+
+-- name: default_before
+select own, permits, max_running, rate_count, rate_window, 1.0::float8, pauses from limit_default
+where subject = %(subject)s and scope = %(scope)s;

@@ -4,16 +4,18 @@
 -- partition as a numbered state, and every partition applies one state after the other. Of a limit that is shared a
 -- partition has a share of 0 until shares are granted.
 --
--- needs calls: tag, call, sub, format, call_many, write_even_when_full, notify
+-- needs calls: tag, call, format, call_many, write_even_when_full, notify
 -- needs rate: change_rate
 -- needs limit_defaults: PERMITS, MAX_RUNNING, RATE, PAUSES, has_bit, without_bit
 -- needs tenants: queue_of
 -- needs rechecks: begin_search
 -- needs lanes: flush, has_pairs, begin_pairs
 -- needs sessions: all_sessions, unpack_lease
+-- needs audit: record_audit
+-- needs limit_audit: facts_before
 -- needs subjects: load_subjects, limits_of, allow
 -- KEYS     1: the partition
--- ARGV     1: now, updates, state (msgpack)
+-- ARGV     1: now, updates, state, audit entries of the updates, audit entry of the entry (msgpack)
 --             An update is a subject, see subjects.lua, with what is to change: `permits`, `max_running`, `rate` (a map
 --             with `count`, `window` in ms and `bucket`), each false for none; a tenant's `weight`; a queue's `pauses`;
 --             `inherited`: bits of what it no longer has of its own. `is_default`: it is the default of the subject
@@ -23,17 +25,18 @@
 --             if its wanted state is `seen` (and `seen_direct` is how often it was changed as the only partition, or -1);
 --             'apply_next' is the change from the state before; 'apply_all' is everything that is wanted, and the removal
 --             of what the partition, in the state `seen`, has beside that
+--             An audit entry is false for none. In a store of one partition that of an update has no `before`, which is
+--             added here; an update that changes nothing has none then
 --          2: 'entry' or ''  3: its key  4: the version seen  5: 'set' or 'delete'  6: the value  7: 8 bytes that tell
---             this call from any other, so that a repeat gets the same reply
+--             this write from any other, so that a repeat gets the same reply while the change is known
 --          8 …: for 'record' and 'record_and_apply': fields of `:wanted_limits`, each with its value; a field but '' without
 --             a value is deleted
 -- Returns: {word, version}: 'ok' and the entry's version now; 'lost': the entry has another version; 'overtaken': the
 --          wanted limits have changed, or the partition has not applied the state before. But for 'ok' nothing was done
 
-local DELETION_MS = 60000 -- for which a repeated delete is recognised
 local MAX_CHANGES_KEPT = 10000 -- that `entries_since` knows; stores/entry_cursor.py has the same number
 
-local now, updates, state = unpack(cmsgpack.unpack(ARGV[1]))
+local now, updates, state, audit, entry_audit = unpack(cmsgpack.unpack(ARGV[1]))
 local entry = ARGV[2] == 'entry' and {
   key = ARGV[3], version = tonumber(ARGV[4]), is_deleted = ARGV[5] == 'delete', value = ARGV[6], call_id = ARGV[7],
 }
@@ -42,12 +45,9 @@ local entry = ARGV[2] == 'entry' and {
 local function early_reply()
   local found = call('HGET', tag .. ':entries', entry.key)
   local version = found and struct.unpack('>d', found) or 0
-  if entry.is_deleted then
-    if call('EXISTS', tag .. ':entry_deletion:' .. entry.call_id) == 1 then
-      return {'ok', '0'}
-    end
-  elseif found and sub(found, 9, 16) == entry.call_id then
-    return {'ok', tostring(version)}
+  local done = call('ZSCORE', tag .. ':entry_changes', entry.call_id .. entry.key)
+  if done then
+    return {'ok', entry.is_deleted and '0' or done}
   end
   if version ~= entry.version then
     return {'lost', '0'}
@@ -62,7 +62,6 @@ local function write_entry()
   call('ZREMRANGEBYSCORE', tag .. ':entry_changes', '-inf', version - MAX_CHANGES_KEPT)
   if entry.is_deleted then
     call('HDEL', tag .. ':entries', entry.key)
-    call('SET', tag .. ':entry_deletion:' .. entry.call_id, '', 'PX', DELETION_MS)
     return '0'
   end
   call('HSET', tag .. ':entries', entry.key, struct.pack('>d', version) .. entry.call_id .. entry.value)
@@ -177,6 +176,16 @@ local function apply(update)
   end
 end
 
+-- Adds the audit entry of an update that is about to be applied.
+local function add_audit(entries, update, one)
+  if one and not state then
+    one.before = facts_before(update, one.after)
+  end
+  if one and one.before then
+    entries[#entries + 1] = cmsgpack.pack(one)
+  end
+end
+
 -- Returns the lane of each running job.
 local function leased_lanes()
   local found = {}
@@ -210,7 +219,9 @@ if word then
   return {word, '0'}
 end
 local version = entry and write_entry() or '0'
-for _, update in ipairs(updates) do
+local audit_entries = {entry_audit and cmsgpack.pack(entry_audit) or nil}
+for number, update in ipairs(updates) do
+  add_audit(audit_entries, update, audit[number])
   if update.subject == 'p' and not has_pairs() then
     begin_pairs(leased_lanes())
   end
@@ -221,6 +232,7 @@ for _, update in ipairs(updates) do
   end
 end
 flush()
+record_audit(audit_entries)
 -- Workers of every queue read limits and entries again as soon as they change.
 if updates[1] or entry then
   notify('*')

@@ -321,8 +321,9 @@ create table reprieve_entry (key text primary key, version integer not null, val
 create table reprieve_entry_change (          -- the last changes of entries, also deletions
     number integer primary key,               -- the version of an entry that was set
     key    text    not null,
-    stamp  integer not null                   -- random: a file that was restored gives numbers again, with other stamps
+    stamp  integer not null                   -- random, of the write: a file that was restored gives numbers again
 ) strict;
+create index reprieve_entry_change_stamp on reprieve_entry_change (stamp);
 
 create table reprieve_compatibility (         -- one row: which releases can use the store
     oldest_schema  integer not null,          -- the lowest schema version whose releases can

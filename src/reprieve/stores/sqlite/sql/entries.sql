@@ -33,3 +33,6 @@ select stamp from reprieve_entry_change as change where number = :number;
 select change.key, max(change.number), entry.version, entry.value
 from reprieve_entry_change as change left join reprieve_entry as entry on entry.key = change.key
 where change.number > :number and substr(change.key, 1, length(:prefix)) = :prefix group by change.key order by change.key;
+
+-- name: by_stamp
+select number from reprieve_entry_change as change where stamp = :stamp and key = :key;

@@ -125,3 +125,16 @@ select jobs from reprieve_lease as lease;
 -- name: count_pair
 update reprieve_limiter as limiter set running = running + ?
 where id = (select pair_limiter from reprieve_lane as lane where lane.id = ?);
+
+-- name: limiter_before
+select own, permits, max_running, rate_count, rate_window, 1.0, coalesce((
+    select pauses from reprieve_queue as queue where subject = 'queue' and queue.name = limiter.name), 0)
+from reprieve_limiter as limiter where subject = :subject and name = :name and dependency = :dependency;
+
+-- name: tenant_before
+select own, permits, max_running, rate_count, rate_window, weight, 0 from reprieve_tenant as tenant
+where name = :name and queue = (select id from reprieve_queue as queue where queue.name = :queue);
+
+-- name: default_before
+select own, permits, max_running, rate_count, rate_window, 1.0, pauses from reprieve_limit_default as limit_default
+where subject = :subject and scope = :scope;

@@ -30,6 +30,7 @@ from reprieve.testing.conformance.machine.driver import Driver, OpenStore
 from reprieve.testing.conformance.machine.grants import expire, judge_expired, judge_grants, same_jobs
 from reprieve.testing.conformance.machine.model import Model, Session
 from reprieve.testing.conformance.machine.shapes import OUTCOMES, POLICY, QUEUES, TASKS, Shape
+from reprieve.testing.conformance.stage import PROGRAM
 
 START = 1_700_000_000_000
 LEASES = (30.0, 600.0, 60.0)
@@ -328,7 +329,7 @@ class Play:
 
     def update_limits(self, updates: Sequence[LimitUpdate]) -> None:
         """Change gates, limits, weights and pauses."""
-        self.driver.run(self.store.update_limits(updates, self.model.now))
+        self.driver.run(self.store.update_limits(updates, self.model.now, PROGRAM))
         for update in updates:
             self.model.update_limits(update)
 

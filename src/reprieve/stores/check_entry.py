@@ -1,0 +1,32 @@
+"""Checks of entries that callers write."""
+
+from typing import get_args
+
+from msgspec.structs import replace
+
+from reprieve.core import values
+from reprieve.core.audit import Action, checked_facts
+from reprieve.errors import ValidationError
+from reprieve.stores.check import check_limit_update
+from reprieve.stores.protocol import EntryFacts, EntryWrite
+
+MAX_WRITE_ID = (1 << 63) - 1
+"""The largest number that a column holds."""
+
+
+def check_entry_write(write: EntryWrite) -> EntryWrite:
+    """Return a write with plain values; raise a `ValidationError` for one that cannot be stored."""
+    told = write.told
+    return replace(
+        write,
+        key=values.plain(values.text(write.key, "key of an entry", ValidationError)),
+        version=values.whole(write.version, "version of an entry", ValidationError, 0, MAX_WRITE_ID),
+        updates=tuple(map(check_limit_update, write.updates)),
+        write_id=values.whole(write.write_id, "write_id", ValidationError, 0, MAX_WRITE_ID),
+        told=EntryFacts(
+            action=values.one_of(told.action, get_args(Action), "action", ValidationError),  # type: ignore[arg-type]  # it is one of the words
+            tenant=values.name(told.tenant, "tenant of an entry", may_be_empty=True),
+            before=checked_facts(told.before, "before"),
+            after=checked_facts(told.after, "after"),
+        ),
+    )
