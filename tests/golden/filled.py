@@ -26,6 +26,7 @@ from reprieve.testing.conformance.stage import (
     HEADERS,
     HOUR,
     OPERATOR,
+    PROGRAM,
     START,
     Worker,
     enqueue,
@@ -101,8 +102,9 @@ async def _share(store: Store) -> None:
             LimitUpdate(subject="dependency", name=None, max_running=90),
         ],
         START,
+        PROGRAM,
     )
-    await write_gate(store, open_gate("crm"), Gate(dependency="crm", mode="held", probe_at=NOW), START)
+    await write_gate(store, open_gate("crm"), Gate(dependency="crm", mode="held", probe_at=NOW), START, PROGRAM)
 
 
 async def everything(store: Store) -> dict[str, object]:

@@ -47,9 +47,8 @@ from reprieve.stores.check import (
     check_subject,
     is_plain_success,
 )
-from reprieve.stores.check_audit import check_audit_filter, check_audit_retention, check_cancel_request
-from reprieve.stores.check_causes import check_cause_request
 from reprieve.stores.check_audit import check_audit_filter, check_audit_retention, check_author, check_cancel_request
+from reprieve.stores.check_causes import check_cause_request
 from reprieve.stores.check_entry import check_entry_write
 from reprieve.stores.check_events import check_event_query, check_event_retention
 from reprieve.stores.check_filter import check_filter
@@ -196,7 +195,6 @@ class CheckedStore(ForwardingStore):
         """Return a page of groups of dead jobs, or of failures that jobs survived."""
         return await super().causes(check_cause_request(request), now)
 
-    async def update_limits(self, updates: Sequence[LimitUpdate], now: int) -> None:
     async def update_limits(self, updates: Sequence[LimitUpdate], now: int, author: Author) -> None:
         """Change limits, rates, weights and pauses."""
         check_author(author)

@@ -131,7 +131,6 @@ class ForwardingStore(ABC):
         with self._call("causes"):
             return await self.inner.causes(request, now)
 
-    async def update_limits(self, updates: Sequence[LimitUpdate], now: int) -> None:
     async def update_limits(self, updates: Sequence[LimitUpdate], now: int, author: Author) -> None:
         """Change limits, rates, weights and pauses."""
         with self._call("update_limits"):

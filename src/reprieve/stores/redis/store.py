@@ -167,7 +167,6 @@ class RedisStore:
         """Return a page of groups of dead jobs, or of failures that jobs survived."""
         return await read_causes(await self._partitions.load(), request, now)
 
-    async def update_limits(self, updates: Sequence[LimitUpdate], now: int) -> None:
     async def update_limits(self, updates: Sequence[LimitUpdate], now: int, author: Author) -> None:
         """Change limiters, limits, weights and pauses."""
         await self._limits.update(updates, now, author)
