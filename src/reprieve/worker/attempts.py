@@ -13,6 +13,7 @@ from reprieve.clock import ticks
 from reprieve.context import Running
 from reprieve.core.job import Job
 from reprieve.core.outcome import Failed, Interrupted, Outcome, Succeeded
+from reprieve.worker.attempt_counts import AttemptCounts
 from reprieve.worker.in_flight import InFlightTable
 from reprieve.worker.job_logging import log_started, log_succeeded
 from reprieve.worker.lifespans import START_TIMEOUT_SECONDS
@@ -75,6 +76,7 @@ class Attempts:
         slots: int,
         max_progress_bytes: int,
         in_flight: InFlightTable,
+        counts: AttemptCounts,
     ) -> None:
         """Take what runs an attempt, and where its progress goes. Every start is recorded in the in-flight table."""
         self.slots = slots
@@ -95,6 +97,7 @@ class Attempts:
         self._progress = progress
         self._max_progress_bytes = max_progress_bytes
         self._in_flight = in_flight
+        self._counts = counts
         self._calls: Counter[str] = Counter()
         self._loop = asyncio.get_running_loop()
 
@@ -120,6 +123,7 @@ class Attempts:
             self._loop.call_soon(self._end, attempt, Interrupted())
             return attempt
         log_started(job)
+        self._counts.started(job)
         self._limit(attempt, limit)
         attempt.task = self._loop.create_task(self._run(attempt))
         return attempt
@@ -205,6 +209,8 @@ class Attempts:
         job, took = attempt.job, ticks() - attempt.started
         self.durations.add(took)
         self.ends.add()
+        if attempt.task is not None:
+            self._counts.ended(job, took, has_succeeded=isinstance(outcome, Succeeded))
         if isinstance(outcome, Succeeded):
             log_succeeded(job, took)
         elif isinstance(outcome, Failed):

@@ -7,8 +7,10 @@ from msgspec.structs import replace
 
 from reprieve.clock import Clock, ticks
 from reprieve.core.change import Change
+from reprieve.core.series import SeriesDelta
 from reprieve.errors import SessionDead, StoreError, StoreFull, StoreReadOnly, UnsafeStore
 from reprieve.stores.protocol import Claim, Claimed, Filter, Store
+from reprieve.worker.attempt_counts import AttemptCounts
 from reprieve.worker.job_logging import log_refused
 from reprieve.worker.prefetch import ClaimTime
 from reprieve.worker.settlement import Settlement
@@ -24,19 +26,22 @@ _CORRECTABLE = (StoreFull, StoreReadOnly, UnsafeStore)
 class SessionClaims:
     """Makes the claims of one session, one at a time, and numbers them: the store recognises a repeated claim."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - the parts of a worker that a claim touches
         self,
         store: Store,
         clock: Clock,
         session: str,
         settlement: Settlement,
         unknown_tasks: UnknownTasks,
+        counts: AttemptCounts,
         outage: Outage | None = None,
     ) -> None:
         """Begin to number the claims; `outage` is shared with the other loops of the process.
 
-        `settlement` settles as failed what the store cannot write. Claims exclude the unknown tasks.
+        `settlement` settles as failed what the store cannot write. Claims exclude the unknown tasks, and hand over what
+        was counted, every few seconds.
         """
+        self._counts = counts
         self._settlement = settlement
         self._unknown_tasks = unknown_tasks
         self._outage = outage
@@ -89,7 +94,14 @@ class SessionClaims:
                 if result != "applied":
                     log_refused(change, result)
 
-    async def _claim(self, queues: Sequence[str], limit: int, changes: tuple[Change, ...]) -> Claimed:
+    async def hand_over_counts(self) -> None:
+        """Make a claim that only hands over what was counted, if there is anything."""
+        if self._counts:
+            await self._claim((), 0, (), self._counts.take())
+
+    async def _claim(
+        self, queues: Sequence[str], limit: int, changes: tuple[Change, ...], series: tuple[SeriesDelta, ...] = ()
+    ) -> Claimed:
         self._number += 1
         claim = Claim(
             session=self._session,
@@ -99,6 +111,7 @@ class SessionClaims:
             limit=limit,
             changes=changes,
             exclude=self._unknown_tasks.exclude,
+            series=self._counts.take() if self._counts.is_due() else series,
         )
 
         async def call() -> Claimed:

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from reprieve.worker.attempt_counts import AttemptCounts
 from reprieve.worker.attempts import Attempts
 from reprieve.worker.cancel_requests import CancelRequests
 from reprieve.worker.claims import SessionClaims
@@ -39,6 +40,8 @@ class WorkerParts:
 
     claims: SessionClaims
     attempts: Attempts
+    counts: AttemptCounts
+    """What is counted of the attempts; the claims hand it over."""
     settlement: Settlement
     gates: Gates
     progress: Progress
@@ -76,15 +79,19 @@ class WorkerParts:
             isolation=isolation,
         )
         progress = Progress(store, clock, session)
-        attempts = Attempts(runner, progress, slots=slots, max_progress_bytes=max_bytes, in_flight=in_flight)
+        counts = AttemptCounts(clock, context.settings.heartbeat)
+        attempts = Attempts(
+            runner, progress, slots=slots, max_progress_bytes=max_bytes, in_flight=in_flight, counts=counts
+        )
         gates = Gates(store, clock, attempts.under_way)
         failures = FailureGroups(store, clock)
         runner.wants_full_traceback = failures.is_new
         settlement = Settlement(registry, gates, clock, max_bytes, failures)
         unknown_tasks = UnknownTasks(store, clock, registry, context.settings.unknown_after)
         return cls(
-            claims=SessionClaims(store, clock, session, settlement, unknown_tasks, outage),
+            claims=SessionClaims(store, clock, session, settlement, unknown_tasks, counts, outage),
             attempts=attempts,
+            counts=counts,
             settlement=settlement,
             gates=gates,
             progress=progress,

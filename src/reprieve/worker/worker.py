@@ -8,7 +8,7 @@ The module reads in the order of a job: fetch, run, settle. The parts are descri
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 
 import structlog
 
@@ -70,7 +70,7 @@ class Worker:
             self.parts.settlement,
             self.parts.gates,
         )
-        self._unknown_tasks = self.parts.unknown_tasks
+        self._unknown_tasks, self._counts = self.parts.unknown_tasks, self.parts.counts
         self._store = context.store
         self._clock = context.clock
         self._queues = tuple(queues) or context.registry.queues()
@@ -97,10 +97,11 @@ class Worker:
                     if ticks() > self._compare_at:
                         await self._give_back_unknown()
                     limit = self._room()
-                    if self._unsettled or (limit and self._may_claim):
+                    if self._unsettled or (limit and self._may_claim) or self._counts.is_due():
                         await self._claim(limit)
                     else:
                         await self._idle(limit)
+                await self._hand_over_counts()
             finally:
                 self._attempts.close()
 
@@ -283,6 +284,14 @@ class Worker:
         for job in self._prefetched.remove(is_wanted):
             self._settle(job, Interrupted(started=False))
 
+    async def _hand_over_counts(self) -> None:
+        """Hand over what was counted since the last claim, unless the store is away."""
+        if self.is_lost or self.parts.outage.is_on:
+            return
+        with suppress(TimeoutError, StoreError):
+            async with asyncio.timeout(FETCH_GRACE_SECONDS):
+                await self._claims.hand_over_counts()
+
     # beside the jobs
 
     def _loops(self) -> dict[str, Loop]:
@@ -315,7 +324,7 @@ class Worker:
         while True:
             now = ticks()
             self._in_flight.heartbeat(now)
-            if now > self._compare_at:
+            if now > self._compare_at or self._counts.is_due():
                 self._wake.set()
             if stale := self._prefetched.stale(now, self._claims.time):
                 # Or as many would be fetched again at once.

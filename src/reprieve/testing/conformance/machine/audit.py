@@ -13,12 +13,16 @@ from reprieve.core.history import rebuild, untold
 from reprieve.core.job import Job
 from reprieve.core.status import status_of
 from reprieve.stores.paginate import all_limit_states
-from reprieve.stores.protocol import EventQuery, Filter, Pruned, Retention, Store, Subject
+from reprieve.stores.protocol import EventQuery, Filter, Pruned, Retention, SeriesRequest, Store, Subject
 from reprieve.testing.conformance.auditing import all_audit
 from reprieve.testing.conformance.expect import expect, expect_equal, expect_job
 from reprieve.testing.conformance.machine.cause_audit import CauseAudit
 from reprieve.testing.conformance.machine.model import Model, Name, names_of
-from reprieve.testing.conformance.machine.shapes import GROUPS
+from reprieve.testing.conformance.machine.shapes import GROUPS, QUEUES
+
+HOUR_MS = 3_600_000
+MAX_AUDITED_HOURS = 1_400
+"""Hours of series that are read: no history is longer."""
 
 HAPPY = frozenset({"JobStarted", "RetryStarted", "JobSucceeded", "RetrySucceeded"})
 """Events that a store need not keep."""
@@ -192,6 +196,25 @@ class Audit:
         listed = {(state.queue, state.name) for state in await all_limit_states(self._store, "tenant")}
         model.forget_tenants(listed)
         await self._pruned_failures(retention, pruned)
+        await self._series()
+
+    async def _series(self) -> None:
+        """Check that series, to which a prune adds all that was counted before, equal a recount."""
+        model = self._model
+        until_at = max(model.now, model.latest) + HOUR_MS
+        request = SeriesRequest(
+            subject="queue",
+            names=QUEUES,
+            since_at=until_at - MAX_AUDITED_HOURS * HOUR_MS,
+            until_at=until_at,
+            step="hour",
+        )
+        found: Counter[tuple[str, str]] = Counter()
+        for series in await self._store.series(request, model.now):
+            for point in series.points:
+                found.update({(series.name, name): count for name, count in point.counts.items()})
+                found.update({(series.name, f"died {code}"): count for code, count in point.died.items()})
+        expect_equal(found, model.counted, "what series have counted")
 
     async def _pruned_failures(self, retention: Retention, pruned: Pruned) -> None:
         """Check which groups of failures are gone; of those last seen at the same moment any may be."""

@@ -17,6 +17,7 @@ from reprieve.core.fairness.candidates import Capacity
 from reprieve.core.job import CancelRequest, Job
 from reprieve.core.move import LEGAL, Dead, Park, Retry, Start, Succeed, evolve
 from reprieve.core.rate import Rate
+from reprieve.core.series import COUNTERS, delta_of
 from reprieve.stores import protocol
 from reprieve.stores.causes import FailureNames, hour_of, oldest_hour
 from reprieve.stores.causes import names_of as failure_names_of
@@ -168,6 +169,8 @@ class Model:
         """Queues in which jobs expired during the claim that is judged."""
         self.touched: set[str] = set()
         self.failures: dict[str, FailureGroup] = {}
+        self.counted: Counter[tuple[str, str]] = Counter()
+        """What series must have counted, by queue and measure or code."""
         self.audit: list[AuditEntry] = []
         """What people did."""
         self.survived: list[SeenFailure] = []
@@ -177,6 +180,7 @@ class Model:
         """Store a new job."""
         self.jobs[job.id] = self.enqueued[job.id] = job
         self.touched.add(job.id)
+        self.counted[job.queue, "enqueued"] += 1
         if job.key:
             kept = KEY_RETENTION_SECONDS if job.key_ttl is None else job.key_ttl
             self.keys[job.task, job.tenant, job.key] = (job.id, self.now + milliseconds(kept))
@@ -233,6 +237,9 @@ class Model:
             seen.append(SeenFailure(failure_names_of(after), event.at, after.id))
         self.touched.add(event.job_id)
         self.limbo.discard(event.job_id)
+        delta = delta_of(change)
+        for number in delta.numbers if delta is not None else ():
+            self.counted[after.queue, COUNTERS[number] if isinstance(number, int) else f"died {number}"] += 1
         if isinstance(event.move, Start):
             return
         self.leases.pop(event.job_id, None)
