@@ -27,8 +27,8 @@ class Counting(FaultyStore):
         super().__init__(store)
         self.read: list[int] = []
 
-    async def entries_since(self, cursor: str = "", prefix: str = "") -> EntryChanges:
-        changes = await super().entries_since(cursor, prefix)
+    async def entries_since(self, cursor: str = "", prefix: str = "", now: int = 0) -> EntryChanges:
+        changes = await super().entries_since(cursor, prefix, now)
         self.read.append(len(changes.entries) + len(changes.deleted))
         return changes
 

@@ -19,6 +19,7 @@ from reprieve.core.verdict import Verdict
 from reprieve.errors import StoreError
 from reprieve.stores.gates import GATE_PREFIX, open_gate, read_gate, write_gate
 from reprieve.stores.open import open_store
+from reprieve.stores.paginate import all_entries
 from reprieve.stores.protocol import EntryChanges, EntryWrite, EntryWritten, Filter, Store
 from reprieve.testing import FakeClock
 from reprieve.testing.conformance.stage import PROGRAM, set_entry
@@ -235,8 +236,8 @@ class Late(FaultyStore):
         self.is_late = False
         self.has_read, self.may_answer = asyncio.Event(), asyncio.Event()
 
-    async def entries_since(self, cursor: str = "", prefix: str = "") -> EntryChanges:
-        found = await super().entries_since(cursor, prefix)
+    async def entries_since(self, cursor: str = "", prefix: str = "", now: int = 0) -> EntryChanges:
+        found = await super().entries_since(cursor, prefix, now)
         if self.is_late and prefix == GATE_PREFIX:
             self.has_read.set()
             await self.may_answer.wait()
@@ -427,11 +428,11 @@ async def test_a_gate_that_is_well_again_leaves_nothing_behind(store: FaultyStor
     for host in hosts:
         process.observe(REFUSED, 2, host)
     await process.gates.share_all()
-    assert len(await store.entries()) == 50
+    assert len(await all_entries(store)) == 50
     for host in hosts:
         process.observe(OK, 100, host)
     await process.gates.share_all()
-    assert await store.entries() == []
+    assert await all_entries(store) == []
     assert process.known() == []
 
 
@@ -481,7 +482,7 @@ async def test_a_gate_that_another_process_forgot_is_open_here_too(store: Faulty
     process.gates.on_change = lambda: told.update([process.mode()])
     process.observe(BUSY)
     await process.gates.share_all()
-    (entry,) = await store.entries()
+    (entry,) = await all_entries(store)
     await set_entry(store, entry.key, entry.version, None)
     await process.gates.refresh()
     assert not process.gates.is_held("ses")
@@ -525,9 +526,9 @@ async def test_several_gates_are_written_at_once_and_one_that_fails_stops_no_oth
         process.observe(REFUSED, 2, f"host-{number}")
     with pytest.raises(StoreError):
         await process.gates.share_all()
-    assert len(await store.entries()) == 19
+    assert len(await all_entries(store)) == 19
     await process.gates.share_all()
-    assert len(await store.entries()) == 20
+    assert len(await all_entries(store)) == 20
 
 
 # jobs behind a gate

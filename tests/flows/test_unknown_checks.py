@@ -8,6 +8,7 @@ from structlog.testing import capture_logs
 
 from reprieve import Job, Reprieve, clock
 from reprieve.config import Settings
+from reprieve.stores.paginate import all_entries
 from reprieve.stores.protocol import Claim, Filter, Heartbeat
 from reprieve.testing import FakeClock, drain
 from reprieve.testing.conformance.stage import set_entry
@@ -99,7 +100,7 @@ async def test_a_job_dies_when_no_session_has_known_its_task_for_an_hour(scene: 
     assert await scene.states() == [("dead", "unknown_task")]
     await scene.check_for(2 * MINUTE)
     assert (scene.unknown.exclude, scene.unknown.next_check_at) == ((), None), "no job of it is left"
-    assert await scene.app.store.entries() == []
+    assert await all_entries(scene.app.store) == []
 
 
 async def test_a_job_lives_while_a_live_session_knows_its_task(scene: Scene) -> None:
@@ -140,7 +141,7 @@ async def test_a_worker_that_starts_and_knows_the_task_begins_the_hour_anew(scen
     await scene.meet()
     await scene.check_for(HOUR - MINUTE)
     await scene.newer_worker().check()
-    assert await scene.app.store.entries() == []
+    assert await all_entries(scene.app.store) == []
     await scene.check_for(HOUR / 2)
     assert await scene.states() == [("waiting", None)]
 
@@ -153,7 +154,7 @@ async def test_a_task_that_is_registered_later_is_not_excluded_any_more(scene: S
     for declaration in scene.newer.registry:
         scene.app.registry.add(declaration)
     await scene.check_for(MINUTE)
-    assert [*scene.unknown.exclude, *await scene.app.store.entries()] == []
+    assert [*scene.unknown.exclude, *await all_entries(scene.app.store)] == []
 
 
 async def test_tasks_of_two_queues_are_told_apart(scene: Scene) -> None:

@@ -9,6 +9,7 @@ from reprieve import Job, Reprieve
 from reprieve.core.audit import Author
 from reprieve.registry import Registry
 from reprieve.stores.open import open_store
+from reprieve.stores.paginate import all_entries
 from reprieve.stores.protocol import EntryWrite, EntryWritten, Filter, Heartbeat, Session, Store
 from reprieve.testing import FakeClock
 from reprieve.testing.fault import FaultyStore
@@ -130,7 +131,7 @@ async def test_a_worker_deletes_times_of_its_tasks_again_and_again(store: Meanwh
         await anext(checks)
         for _ in range(2):
             await change_unknown_since(store, lambda _: {UnknownTask("default", "new"): 1}, NOW)
-            while await store.entries():
+            while await all_entries(store):
                 await anext(checks)
 
 

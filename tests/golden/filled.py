@@ -8,6 +8,7 @@ from reprieve.core.gate import Gate
 from reprieve.core.job import Job
 from reprieve.core.move import Return
 from reprieve.stores.gates import open_gate, write_gate
+from reprieve.stores.paginate import all_entries
 from reprieve.stores.protocol import (
     Annotation,
     AuditFilter,
@@ -121,7 +122,7 @@ async def everything(store: Store) -> dict[str, object]:
         "limits": {name: (await store.limit_states(name)).states for name in get_args(Subject) if name != "tenant"},
         "tenants": (await store.limit_states("tenant", "mail")).states,
         "defaults": await store.limit_defaults(),
-        "entries": await store.entries(),
+        "entries": await all_entries(store),
         "sessions": await store.sessions(START + 1),
         "failures": await store.failure_groups(sorted(set(groups))),
     }

@@ -14,6 +14,7 @@ from reprieve.core.headers import Headers
 from reprieve.errors import InvalidUrl, JobNotFound, PayloadTooLarge, StoreError, ValidationError
 from reprieve.stores.open import open_outbox
 from reprieve.stores.outbox import Contents
+from reprieve.stores.paginate import all_entries
 from tests.cli.shell import process
 from tests.relay.shop import Shop, Undone, confirm
 
@@ -88,7 +89,7 @@ async def test_the_command_line_says_that_a_job_is_in_the_outbox(shop: Shop) -> 
     (job_id,) = shop.send()
     settings = {"REPRIEVE_URL": shop.app.settings.url, "REPRIEVE_OUTBOX": shop.app.settings.outbox}
     # The store is made by the first use of it.
-    await shop.app.store.entries("gate:")
+    await all_entries(shop.app.store, "gate:")
     for words in (("show", job_id), ("cancel", job_id, "--reason", "x"), ("retry", job_id, "--reason", "x")):
         done = await asyncio.to_thread(process, "jobs", *words, **settings)
         assert (done.returncode, f"job {job_id} is still in the outbox: no relay" in done.stderr) == (3, True), done

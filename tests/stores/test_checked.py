@@ -31,7 +31,7 @@ from reprieve.stores.capabilities import (
 from reprieve.stores.checked import CheckedStore, checked
 from reprieve.stores.forwarding import ForwardingStore
 from reprieve.stores.open import open_store
-from reprieve.stores.paginate import all_limit_states
+from reprieve.stores.paginate import all_entries, all_limit_states
 from reprieve.stores.postgres import PostgresStore
 from reprieve.stores.protocol import (
     MAX_PAYLOAD_BYTES,
@@ -280,7 +280,7 @@ async def test_limits_that_cannot_be_kept_are_refused(store: CheckedStore, updat
     with pytest.raises(ValidationError, match=message):
         await set_entry(store, "leader", 0, b"me", [good, update], START)
     assert await all_limit_states(store, "task") == []
-    assert await store.entries() == []
+    assert await all_entries(store) == []
 
 
 @pytest.mark.parametrize("limit", [0, -1])

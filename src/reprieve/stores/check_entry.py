@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from reprieve.core import values
 from reprieve.core.audit import Action, checked_facts
-from reprieve.errors import ValidationError
-from reprieve.stores.check import check_limit_update
+from reprieve.errors import InvalidCursor, ValidationError
+from reprieve.stores.check import MAX_AT, check_limit_update
 from reprieve.stores.protocol import EntryFacts, EntryWrite
 
 MAX_WRITE_ID = (1 << 63) - 1
@@ -21,6 +21,9 @@ def check_entry_write(write: EntryWrite) -> EntryWrite:
         write,
         key=values.plain(values.text(write.key, "key of an entry", ValidationError)),
         version=values.whole(write.version, "version of an entry", ValidationError, 0, MAX_WRITE_ID),
+        expires_at=None
+        if write.expires_at is None
+        else values.whole(write.expires_at, "expires_at of an entry", ValidationError, 0, MAX_AT),
         updates=tuple(map(check_limit_update, write.updates)),
         write_id=values.whole(write.write_id, "write_id", ValidationError, 0, MAX_WRITE_ID),
         told=EntryFacts(
@@ -30,3 +33,10 @@ def check_entry_write(write: EntryWrite) -> EntryWrite:
             after=checked_facts(told.after, "after"),
         ),
     )
+
+
+def check_entry_cursor(cursor: str, prefix: str) -> None:
+    """Raise `InvalidCursor` for what is not the cursor of a page of these entries: the last key of the page before."""
+    if cursor and not cursor.startswith(prefix):
+        message = f"cursor {values.shown(cursor)} does not belong to entries that begin with {values.shown(prefix)}"
+        raise InvalidCursor(message)

@@ -49,7 +49,7 @@ from reprieve.stores.check import (
 )
 from reprieve.stores.check_audit import check_audit_filter, check_audit_retention, check_author, check_cancel_request
 from reprieve.stores.check_causes import check_cause_request
-from reprieve.stores.check_entry import check_entry_write
+from reprieve.stores.check_entry import check_entry_cursor, check_entry_write
 from reprieve.stores.check_events import check_event_query, check_event_retention
 from reprieve.stores.check_filter import check_filter
 from reprieve.stores.check_series import (
@@ -74,6 +74,7 @@ from reprieve.stores.protocol import (
     ChangeResult,
     Claim,
     Claimed,
+    EntryPage,
     EntryWrite,
     EntryWritten,
     EventPage,
@@ -257,6 +258,12 @@ class CheckedStore(ForwardingStore):
     async def result(self, job_id: str) -> bytes | None:
         """Return the result of a succeeded job."""
         return await super().result(parse_id(job_id))
+
+    async def entries(self, prefix: str = "", now: int = 0, cursor: str = "", limit: int = 100) -> EntryPage:
+        """Return a page of the entries whose key begins with the prefix."""
+        check_page_limit(limit)
+        check_entry_cursor(cursor, prefix)
+        return await super().entries(plain(prefix), now, plain(cursor), limit)
 
     async def audit_log(self, wanted: AuditFilter, cursor: str = "", limit: int = 100) -> AuditPage:
         """Return a page of the audit log."""

@@ -6,6 +6,8 @@ backup gives a number again, with another stamp, and its readers notice.
 
 from typing import Final, NamedTuple
 
+from reprieve.stores.protocol import Entry
+
 MAX_CHANGES_KEPT: Final = 10_000
 """Changes that a store remembers; a reader that is further behind reads all entries."""
 
@@ -14,6 +16,10 @@ MAX_NUMBER: Final = (1 << 63) - 1
 
 MAX_STAMP: Final = (1 << 64) - 1
 """Stamps have eight bytes."""
+
+
+LAST_CHARACTER: Final = "\U0010ffff"
+"""Greater than any other in the order of bytes: keys with a prefix are at most the prefix with it."""
 
 
 class EntryCursor(NamedTuple):
@@ -29,6 +35,11 @@ class EntryCursor(NamedTuple):
 
 BEGINNING: Final = EntryCursor(0, 0)
 """Before the first change."""
+
+
+def has_expired(entry: Entry, now: int) -> bool:
+    """Whether an entry counts as gone."""
+    return entry.expires_at is not None and entry.expires_at <= now
 
 
 def parse_cursor(text: str) -> EntryCursor:

@@ -21,6 +21,7 @@ from reprieve.stores.protocol import (
     Claimed,
     Entry,
     EntryChanges,
+    EntryPage,
     EntryWrite,
     EntryWritten,
     EventPage,
@@ -183,20 +184,20 @@ class ForwardingStore(ABC):
         with self._call("result"):
             return await self.inner.result(job_id)
 
-    async def entries(self, prefix: str = "") -> list[Entry]:
-        """Return the entries whose key begins with the prefix."""
+    async def entries(self, prefix: str = "", now: int = 0, cursor: str = "", limit: int = 100) -> EntryPage:
+        """Return a page of the entries whose key begins with the prefix."""
         with self._call("entries"):
-            return await self.inner.entries(prefix)
+            return await self.inner.entries(prefix, now, cursor, limit)
 
-    async def entry(self, key: str) -> Entry | None:
+    async def entry(self, key: str, now: int = 0) -> Entry | None:
         """Return the entry of a key."""
         with self._call("entry"):
-            return await self.inner.entry(key)
+            return await self.inner.entry(key, now)
 
-    async def entries_since(self, cursor: str = "", prefix: str = "") -> EntryChanges:
+    async def entries_since(self, cursor: str = "", prefix: str = "", now: int = 0) -> EntryChanges:
         """Return the entries that changed since a cursor."""
         with self._call("entries_since"):
-            return await self.inner.entries_since(cursor, prefix)
+            return await self.inner.entries_since(cursor, prefix, now)
 
     async def limit_states(
         self, subject: Subject, queue: str = "", prefix: str = "", cursor: str = "", limit: int = 100

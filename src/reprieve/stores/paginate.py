@@ -2,7 +2,7 @@
 
 from reprieve.core.events import Event
 from reprieve.core.job import Job
-from reprieve.stores.protocol import Filter, LimitState, Store, Subject
+from reprieve.stores.protocol import Entry, Filter, LimitState, Store, Subject
 
 
 async def find_all(store: Store, wanted: Filter, now: int) -> list[Job]:
@@ -14,6 +14,18 @@ async def find_all(store: Store, wanted: Filter, now: int) -> list[Job]:
         jobs += page.jobs
         if not page.cursor:
             return jobs
+        cursor = page.cursor
+
+
+async def all_entries(store: Store, prefix: str = "", now: int = 0) -> list[Entry]:
+    """Return all entries whose key begins with a prefix."""
+    entries: list[Entry] = []
+    cursor = ""
+    while True:
+        page = await store.entries(prefix, now, cursor)
+        entries += page.entries
+        if not page.cursor:
+            return entries
         cursor = page.cursor
 
 

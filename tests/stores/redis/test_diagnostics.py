@@ -9,7 +9,7 @@ import pytest
 from reprieve import clock
 from reprieve.errors import StoreReadOnly
 from reprieve.stores.open import diagnostics_for
-from reprieve.stores.paginate import all_limit_states
+from reprieve.stores.paginate import all_entries, all_limit_states
 from reprieve.stores.protocol import Filter, LimitUpdate, Retention
 from reprieve.stores.redis import RedisStore
 from reprieve.testing.conformance.stage import (
@@ -144,7 +144,7 @@ async def test_configuration_and_user_that_we_ship_do_for_everything(tmp_path: P
         await update_limits(store, LimitUpdate(subject="task", name="send", permits=0))
         assert await store.tally("status", Filter(), START) == {"succeeded": 1}
         assert await set_entry(store, "leader", 0, b"me") is not None
-        assert len(await store.entries()) == len(await all_limit_states(store, "tenant")) == 1
+        assert len(await all_entries(store)) == len(await all_limit_states(store, "tenant")) == 1
         assert len(await store.events()) == 1
         assert not await store.wait(("default",), 0.01)
         await store.recover(START)

@@ -14,7 +14,7 @@ from reprieve.core.ids import partition_of
 from reprieve.core.job import Job
 from reprieve.core.rate import Rate
 from reprieve.errors import StoreClosed, StoreError, StoreFull
-from reprieve.stores.paginate import all_limit_states
+from reprieve.stores.paginate import all_entries, all_limit_states
 from reprieve.stores.protocol import LimitState, LimitUpdate, Subject
 from reprieve.stores.redis import RedisStore
 from reprieve.stores.redis.shared_limits import SharedLimits
@@ -234,7 +234,7 @@ async def test_limiter_whose_holder_died_on_the_way_is_held_everywhere(
         monkeypatch.setattr(first, "compare_and_set", swap_and_die)
         with pytest.raises(StoreClosed):
             await set_entry(dying, "limiter:ses", 0, b"held", [HELD], START)
-        assert [entry.value for entry in await living.entries()] == [b"held"]
+        assert [entry.value for entry in await all_entries(living)] == [b"held"]
         assert await taken(living, "worker") == 0
 
 

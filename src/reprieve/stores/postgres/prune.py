@@ -15,7 +15,7 @@ from reprieve.stores.postgres.pool import Tx
 from reprieve.stores.postgres.rows import array_of
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.protocol import IDLE_SECONDS, Pruned, Retention, names_interval
-from reprieve.stores.sql import audit
+from reprieve.stores.sql import audit, entries
 from reprieve.stores.sql.causes import CauseCounts
 from reprieve.stores.sql.ended import IndexedFields
 from reprieve.stores.sql.expired_keys import KeyPosition, KeySweep
@@ -23,6 +23,9 @@ from reprieve.stores.sql.failures import limits
 
 MAX_ROWS = 2_000
 """Rows of each kind that one call deletes."""
+
+MAX_EXPIRED_ENTRIES = 100
+"""Entries that one call deletes; each is a change that readers are told of."""
 
 MAX_SETTLEMENTS = 200
 """Settlements whose succeeded jobs one call deletes; each may hold a hundred jobs."""
@@ -90,6 +93,15 @@ def prune_results(tx: Tx, retention: Retention) -> int:
 def prune_failures(tx: Tx, retention: Retention) -> int:
     """Delete groups of failures that were not seen for long, or that are too many; return how many."""
     return _count(tx.execute(statements("failures")["prune"], limits(retention, MAX_ROWS)))
+
+
+def prune_entries(tx: Tx, lock: ClaimLock, retention: Retention) -> int:
+    """Delete entries that have expired, under the claim lock like every change of an entry; return how many."""
+    sql = statements("entries")
+    if not tx.all(sql["expired"], {"now": retention.now, "max_rows": 1}):
+        return 0
+    lock.acquire(tx)
+    return entries.delete_expired(tx, sql, retention.now, MAX_EXPIRED_ENTRIES)
 
 
 def prune_audit(tx: Tx, retention: Retention) -> int:

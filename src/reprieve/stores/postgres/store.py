@@ -219,6 +219,7 @@ class PostgresStore(SqlStore[Tx]):
             results=await self._write(lambda tx: prune.prune_results(tx, retention)),
             failures=await self._write(lambda tx: prune.prune_failures(tx, retention)),
             audit=await self._write(lambda tx: prune.prune_audit(tx, retention)),
+            entries=await self._write(lambda tx: prune.prune_entries(tx, self._lock, retention)),
         )
 
     async def wait(self, queues: Sequence[str], at_most: float, session: str = "") -> bool:

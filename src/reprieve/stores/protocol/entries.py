@@ -21,6 +21,15 @@ class Entry(Record):
     key: str
     version: int
     value: bytes
+    expires_at: int | None = None
+    """From when on there is no such entry; None: never. A prune deletes it then."""
+
+
+class EntryPage(Record):
+    """Some entries, by key; an empty cursor means that there are no more."""
+
+    entries: tuple[Entry, ...]
+    cursor: str = ""
 
 
 class EntryFacts(Record):
@@ -45,6 +54,8 @@ class EntryWrite(Record):
     """The version that the entry must have; 0 if there must be none."""
     value: bytes | None
     """The new value; None deletes the entry."""
+    expires_at: int | None = None
+    """From when on the entry counts as gone; None: never."""
     updates: tuple[LimitUpdate, ...] = ()
     """Limits that change with it."""
     told: EntryFacts = EntryFacts()
@@ -111,17 +122,21 @@ class EntryStore(Protocol):
         """
         ...
 
-    async def entries(self, prefix: str = "") -> list[Entry]:
-        """Return the entries whose key begins with the prefix, by key."""
+    async def entries(self, prefix: str = "", now: int = 0, cursor: str = "", limit: int = 100) -> EntryPage:
+        """Return a page of the entries whose key begins with the prefix, by key, but those that have expired.
+
+        A page may be short or empty and still have a cursor. Without a time no entry counts as expired.
+        """
         ...
 
-    async def entry(self, key: str) -> Entry | None:
-        """Return the entry of a key; None if there is none."""
+    async def entry(self, key: str, now: int = 0) -> Entry | None:
+        """Return the entry of a key; None if there is none, or it has expired."""
         ...
 
-    async def entries_since(self, cursor: str = "", prefix: str = "") -> EntryChanges:
+    async def entries_since(self, cursor: str = "", prefix: str = "", now: int = 0) -> EntryChanges:
         """Return the entries under a prefix that were set or deleted since a cursor; an empty cursor reads all.
 
-        Its cost depends on how many changed, not on how many there are.
+        Its cost depends on how many changed, not on how many there are. An entry that expires counts as deleted when
+        a prune deletes it; one that was set since the cursor and has expired is deleted already.
         """
         ...

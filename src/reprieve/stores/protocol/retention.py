@@ -68,6 +68,8 @@ class Pruned(Record):
     results: int = 0
     failures: int = 0
     audit: int = 0
+    entries: int = 0
+    """Entries that have expired."""
     series: int = 0
     """Lines of series."""
     causes: int = 0

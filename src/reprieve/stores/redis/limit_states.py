@@ -8,15 +8,14 @@ import msgspec
 
 from reprieve.core.fairness.candidates import ROUND
 from reprieve.core.rate import Rate
-from reprieve.stores.entry_cursor import EntryCursor
+from reprieve.stores.entry_cursor import EntryCursor, has_expired
 from reprieve.stores.limit_fields import OWN_BITS, own_fields, pauses_of
 from reprieve.stores.protocol import Entry, EntryChanges, EntryDeletion, LimitState, Subject
 from reprieve.stores.redis.limit_defaults import Defaults, Maybe, number_of, rate_of
 from reprieve.stores.redis.limit_updates import SUBJECT_LETTERS
 from reprieve.stores.redis.replies import rows
 
-_VERSION: Final = Struct(">d")
-_ENTRY_HEAD_BYTES: Final = 16
+_ENTRY_HEAD: Final = Struct(">d8sd")
 
 
 class QueueState(msgspec.Struct, array_like=True, frozen=True):
@@ -88,18 +87,22 @@ _decode_limiter = msgspec.msgpack.Decoder(LimiterState).decode
 
 
 def unpack_entry(key: bytes, data: bytes) -> Entry:
-    """Return an entry: its version and the call that set it stand before its value."""
-    (version,) = _VERSION.unpack_from(data)
-    return Entry(key=key.decode(), version=int(version), value=data[_ENTRY_HEAD_BYTES:])
+    """Return an entry: its version, the write that set it, and when it expires stand before its value."""
+    version, _, expires_at = _ENTRY_HEAD.unpack_from(data)
+    value = data[_ENTRY_HEAD.size :]
+    return Entry(key=key.decode(), version=int(version), value=value, expires_at=int(expires_at) or None)
 
 
-def entry_changes(reply: Sequence[Any], prefix: str) -> EntryChanges:
+def entry_changes(reply: Sequence[Any], prefix: str, now: int) -> EntryChanges:
     """Return what `entry_changes.lua` replies of entries under a prefix, each as it is now."""
     _, number, stamp, *found = reply
     changed = [one for one in rows(ChangedEntry, found) if one.key.decode().startswith(prefix)]
+    now_set = [unpack_entry(one.key, one.data) for one in changed if one.data]
+    kept = {entry.key: entry for entry in now_set if not has_expired(entry, now)}
+    gone = [one for one in changed if one.key.decode() not in kept]
     return EntryChanges(
-        entries=tuple(unpack_entry(one.key, one.data) for one in changed if one.data),
-        deleted=tuple(EntryDeletion(key=one.key.decode(), version=one.number) for one in changed if not one.data),
+        entries=tuple(kept.values()),
+        deleted=tuple(EntryDeletion(key=one.key.decode(), version=one.number) for one in gone),
         version=number,
         cursor=str(EntryCursor(number, int.from_bytes(stamp, "big"))),
     )

@@ -17,6 +17,7 @@ from reprieve.core.job import Job
 from reprieve.core.move import Return
 from reprieve.core.series import pack_deltas
 from reprieve.errors import SessionDead, StaleCall, StoreError
+from reprieve.rng import bits
 from reprieve.stores.audit_pages import pack_entry
 from reprieve.stores.capabilities import FaultPoint
 from reprieve.stores.causes import oldest_hour
@@ -60,7 +61,7 @@ MAX_IDS_PER_CALL = 1_000
 UNKNOWN, STORED = "unknown", "stored"
 """What a partition knows of a job: nothing; or all, and the job has not succeeded. See has_jobs.lua for other words."""
 
-_PRUNED = ("succeeded", "cancelled", "dead", "events", "keys", "results", "failures", "audit", "causes")
+_PRUNED = ("succeeded", "cancelled", "dead", "events", "keys", "results", "failures", "audit", "causes", "entries")
 """What prune.lua counts, in its order."""
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -272,7 +273,7 @@ class Partition:
         audit: LimitAudit = NO_AUDIT,
     ) -> None:
         """Change limits, weights and pauses. Raises `Overtaken`, and nothing was done."""
-        await self._update_limits(updates, now, state, audit, ("", "", 0, "", b"", b""))
+        await self._update_limits(updates, now, state, audit, ("", "", 0, "", b"", b"", 0))
 
     async def _update_limits(
         self,
@@ -299,9 +300,13 @@ class Partition:
         """Set or delete an entry if it has this version, together with updates. Raises `Overtaken`, as above."""
         value = write.value or b""
         step = "delete" if write.value is None else "set"
-        entry = ("entry", write.key, write.version, step, value, write.write_id.to_bytes(8, "big"))
+        write_id = write.write_id.to_bytes(8, "big")
+        entry = ("entry", write.key, write.version, step, value, write_id, write.expires_at or 0)
         word, newest = await self._update_limits(write.updates, now, state, audit, entry)
-        return Entry(key=write.key, version=int(newest), value=value) if word == b"ok" else None
+        if word != b"ok":
+            return None
+        expires_at = None if write.value is None else write.expires_at
+        return Entry(key=write.key, version=int(newest), value=value, expires_at=expires_at)
 
     async def limit_shares(
         self, step: str, now: int, epoch: int = 0, items: Sequence[dict[str, object]] = (), number: int = 0
@@ -327,7 +332,7 @@ class Partition:
             oldest_hour(now, is_living=True),
         )
         archived = b"".join(id_to_bytes(job.id) + job.version.to_bytes(4, "big") for job in retention.archived)
-        counts = await self._write("prune", _encode(head), archived)
+        counts = await self._write("prune", _encode(head), archived, bits(64).to_bytes(8, "big"))
         has_more_series = await self._roll_up_series(retention)
         lines = await self._write("prune_series", *series.prune_arguments(retention))
         pruned = Pruned(**dict(zip(_PRUNED, counts, strict=True)), series=lines)

@@ -11,13 +11,14 @@ from reprieve.core.events import Event
 from reprieve.core.ids import id_to_bytes
 from reprieve.core.series import SeriesSubject, Step
 from reprieve.stores import search
-from reprieve.stores.entry_cursor import parse_cursor
+from reprieve.stores.entry_cursor import LAST_CHARACTER, has_expired, parse_cursor
 from reprieve.stores.event_page import StoredEvent, page_of, rows_to_read
 from reprieve.stores.failure_record import unpack_group
 from reprieve.stores.places import Position, Wanted
 from reprieve.stores.protocol import (
     Entry,
     EntryChanges,
+    EntryPage,
     EventPage,
     EventQuery,
     FailureGroup,
@@ -115,31 +116,45 @@ class PartitionReads:
         found = (unpack_group(record, int(float(at))) for record, at in both)
         return [group for group in found if group is not None]
 
-    async def entries(self, prefix: str) -> list[Entry]:
-        """Return the entries whose key has a prefix."""
-        found = await self.command("HGETALL", "entries")
-        entries = (limit_states.unpack_entry(key, data) for key, data in found.items())
-        return sorted((entry for entry in entries if entry.key.startswith(prefix)), key=lambda entry: entry.key)
+    async def entries(self, prefix: str, now: int, cursor: str, limit: int) -> EntryPage:
+        """Return a page of the entries whose key has a prefix."""
+        start = f"({cursor}" if cursor else f"[{prefix}"
+        keys = await self.command("ZRANGEBYLEX", "entry_keys", start, f"[{prefix}{LAST_CHARACTER}", "LIMIT", 0, limit)
+        found = await self.command("HMGET", "entries", *keys) if keys else []
+        entries = [limit_states.unpack_entry(*one) for one in zip(keys, found, strict=True) if one[1] is not None]
+        return EntryPage(
+            entries=tuple(one for one in entries if one.key.startswith(prefix) and not has_expired(one, now)),
+            cursor=keys[-1].decode() if len(keys) == limit else "",
+        )
+
+    async def _all_entries(self, prefix: str, now: int) -> list[Entry]:
+        page = await self.entries(prefix, now, "", SCAN_COUNT)
+        entries = list(page.entries)
+        while page.cursor:
+            page = await self.entries(prefix, now, page.cursor, SCAN_COUNT)
+            entries += page.entries
+        return entries
 
     async def sessions(self, now: int) -> list[Session]:
         """Return the sessions whose lease lasts, by id."""
         found = replies.rows(replies.StoredSession, await self.run("read_sessions", now))
         return sorted((stored.session() for stored in found), key=lambda session: session.id)
 
-    async def entry(self, key: str) -> Entry | None:
+    async def entry(self, key: str, now: int) -> Entry | None:
         """Return the entry of a key."""
         found = await self.command("HGET", "entries", key)
-        return None if found is None else limit_states.unpack_entry(key.encode(), found)
+        entry = None if found is None else limit_states.unpack_entry(key.encode(), found)
+        return None if entry is None or has_expired(entry, now) else entry
 
-    async def entries_since(self, cursor: str, prefix: str) -> EntryChanges:
+    async def entries_since(self, cursor: str, prefix: str, now: int) -> EntryChanges:
         """Return the entries that changed since a cursor."""
         last = parse_cursor(cursor)
         reply = await self.run("entry_changes", last.number, last.stamp.to_bytes(8, "big"))
-        changes = limit_states.entry_changes(reply, prefix)
+        changes = limit_states.entry_changes(reply, prefix, now)
         if reply[0] == b"changed":
             return changes
         # They may be newer than the cursor: then they are read once more the next time.
-        return replace(changes, entries=tuple(await self.entries(prefix)), is_whole=True)
+        return replace(changes, entries=tuple(await self._all_entries(prefix, now)), is_whole=True)
 
     async def states_of(self, subject: Subject, fields: Sequence[str]) -> list[LimitState]:
         """Return the limits of names, by their fields, and how far they are used."""

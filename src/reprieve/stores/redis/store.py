@@ -26,6 +26,7 @@ from reprieve.stores.protocol import (
     Claimed,
     Entry,
     EntryChanges,
+    EntryPage,
     EntryWrite,
     EntryWritten,
     EventPage,
@@ -214,17 +215,17 @@ class RedisStore:
         """Return what a succeeded job returned."""
         return await self._partitions[partition_of(job_id)].reads.result(job_id)
 
-    async def entries(self, prefix: str = "") -> list[Entry]:
-        """Return the entries whose key has a prefix."""
-        return await self._partitions[0].reads.entries(prefix)
+    async def entries(self, prefix: str = "", now: int = 0, cursor: str = "", limit: int = 100) -> EntryPage:
+        """Return a page of the entries whose key has a prefix."""
+        return await self._partitions[0].reads.entries(prefix, now, cursor, limit)
 
-    async def entry(self, key: str) -> Entry | None:
+    async def entry(self, key: str, now: int = 0) -> Entry | None:
         """Return the entry of a key."""
-        return await self._partitions[0].reads.entry(key)
+        return await self._partitions[0].reads.entry(key, now)
 
-    async def entries_since(self, cursor: str = "", prefix: str = "") -> EntryChanges:
+    async def entries_since(self, cursor: str = "", prefix: str = "", now: int = 0) -> EntryChanges:
         """Return the entries that changed since a cursor."""
-        return await self._partitions[0].reads.entries_since(cursor, prefix)
+        return await self._partitions[0].reads.entries_since(cursor, prefix, now)
 
     async def limit_states(
         self, subject: Subject, queue: str = "", prefix: str = "", cursor: str = "", limit: int = 100

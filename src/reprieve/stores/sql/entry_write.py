@@ -18,7 +18,7 @@ def write_entry(
     carried: Callable[[], None],
 ) -> EntryWritten:
     """Set or delete an entry, with its audit entry and what it carries; nothing if it has another version."""
-    done = compare_and_set(tx, statements("entries"), write)
+    done = compare_and_set(tx, statements("entries"), write, now)
     if done is None:
         return EntryWritten(entry=None)
     if not done.is_repeated:

@@ -18,6 +18,7 @@ from reprieve.stores.protocol import (
     ChangeResult,
     Entry,
     EntryChanges,
+    EntryPage,
     EventPage,
     EventQuery,
     FailureGroup,
@@ -173,20 +174,20 @@ class SqlStore(ABC, Generic[Tx]):
         sql = self._statements("sessions")
         return await self._read(lambda tx: read_sessions(self._sql_tx(tx), sql, now))
 
-    async def entries(self, prefix: str = "") -> list[Entry]:
-        """Return the entries whose key begins with the prefix."""
-        sql = self._statements("entries")
-        return await self._read(lambda tx: entries.entries(self._sql_tx(tx), sql, prefix))
+    async def entries(self, prefix: str = "", now: int = 0, cursor: str = "", limit: int = 100) -> EntryPage:
+        """Return a page of the entries whose key begins with the prefix."""
+        sql, wanted = self._statements("entries"), entries.EntryRange(prefix, cursor, limit)
+        return await self._read(lambda tx: entries.entries(self._sql_tx(tx), sql, wanted, now))
 
-    async def entry(self, key: str) -> Entry | None:
+    async def entry(self, key: str, now: int = 0) -> Entry | None:
         """Return the entry of a key."""
         sql = self._statements("entries")
-        return await self._read(lambda tx: entries.entry(self._sql_tx(tx), sql, key))
+        return await self._read(lambda tx: entries.entry(self._sql_tx(tx), sql, key, now))
 
-    async def entries_since(self, cursor: str = "", prefix: str = "") -> EntryChanges:
+    async def entries_since(self, cursor: str = "", prefix: str = "", now: int = 0) -> EntryChanges:
         """Return the entries that changed since a cursor."""
         sql = self._statements("entries")
-        return await self._read(lambda tx: entries.entries_since(self._sql_tx(tx), sql, cursor, prefix))
+        return await self._read(lambda tx: entries.entries_since(self._sql_tx(tx), sql, cursor, prefix, now))
 
     async def limit_states(
         self, subject: Subject, queue: str = "", prefix: str = "", cursor: str = "", limit: int = 100

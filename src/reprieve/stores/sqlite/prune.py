@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from reprieve.core.duration import milliseconds
 from reprieve.core.job import Job
 from reprieve.stores.protocol import Pruned, Retention, names_interval
-from reprieve.stores.sql import audit
+from reprieve.stores.sql import audit, entries
 from reprieve.stores.sql.causes import CauseCounts
 from reprieve.stores.sql.ended import IndexedFields
 from reprieve.stores.sql.expired_keys import KeyPosition, KeySweep
@@ -24,9 +24,13 @@ from reprieve.stores.sqlite.finished import shorten
 from reprieve.stores.sqlite.forget_names import forget_names
 from reprieve.stores.sqlite.rows import row_id
 from reprieve.stores.sqlite.statements import run, statements
+from reprieve.stores.sqlite.tx import SqliteTx
 
 MAX_ROWS = 2_000
 """Rows of each kind that one call deletes."""
+
+MAX_EXPIRED_ENTRIES = 100
+"""Entries that one call deletes; each is a change that readers are told of."""
 
 MAX_SETTLEMENTS = 200
 """Settlements whose succeeded jobs one call deletes; each may hold a hundred jobs."""
@@ -59,6 +63,7 @@ def prune(tx: sqlite3.Connection, sweep: KeySweep, retention: Retention) -> Prun
         keys=_prune_keys(tx, sweep, now),
         results=tx.execute(sql["results"], {"now": now, "max_rows": MAX_ROWS}).rowcount,
         failures=tx.execute(statements("failures")["prune"], limits(retention, MAX_ROWS)).rowcount,
+        entries=entries.delete_expired(SqliteTx(tx), statements("entries"), now, MAX_EXPIRED_ENTRIES),
         audit=tx.execute(statements("audit")["prune"], audit.limits(retention, MAX_ROWS)).rowcount,
         series=series.prune(tx, retention),
         causes=prune_causes(tx, now, MAX_ROWS),

@@ -6,6 +6,7 @@ import asyncio
 from reprieve.core import change
 from reprieve.core.job import Job
 from reprieve.core.status import STUCK_AFTER_SECONDS
+from reprieve.stores.paginate import all_entries
 from reprieve.stores.protocol import Entry, Filter, LimitUpdate, Pruned, Retention, Store
 from reprieve.testing.conformance.expect import expect, expect_equal, expect_ids, expect_job
 from reprieve.testing.conformance.stage import (
@@ -37,12 +38,12 @@ async def check_entry_is_made_changed_and_deleted(store: Store) -> None:
     changed = await set_entry(store, "leader", made.version, b"two")
     expect(changed is not None and changed.version > made.version, "its version grows with every change")
     changed = changed or made
-    expect_equal(await store.entries("leader"), [changed], "the entry as it is kept")
+    expect_equal(await all_entries(store, "leader"), [changed], "the entry as it is kept")
     expect(
         await set_entry(store, "leader", changed.version, None) is not None,
         "a caller that knows its version deletes it",
     )
-    expect_equal(await store.entries("leader"), [], "entries after it was deleted")
+    expect_equal(await all_entries(store, "leader"), [], "entries after it was deleted")
     expect(await set_entry(store, "leader", 0, b"three") is not None, "and it can be made again")
 
 
@@ -62,7 +63,7 @@ async def check_entry_that_is_made_again_is_newer_than_it_ever_was(store: Store)
         None,
         "the result of a compare_and_set of an entry that was deleted",
     )
-    expect_equal(await store.entries(), [], "the entries")
+    expect_equal(await all_entries(store), [], "the entries")
 
 
 async def check_entry_with_another_version_is_not_changed(store: Store) -> None:
@@ -80,24 +81,24 @@ async def check_entry_with_another_version_is_not_changed(store: Store) -> None:
         None,
         "the result of a compare_and_set of an entry that is not there",
     )
-    expect_equal([entry.value for entry in await store.entries()], [b"one"], "the entries")
+    expect_equal([entry.value for entry in await all_entries(store)], [b"one"], "the entries")
 
 
 async def check_of_two_swaps_exactly_one_is_first(store: Store) -> None:
     results = await asyncio.gather(*(set_entry(store, "leader", 0, f"{number}".encode()) for number in range(5)))
     winners = [entry for entry in results if entry is not None]
     expect_equal(len(winners), 1, "winners among five who make the same entry")
-    expect_equal(await store.entries(), winners, "the entry")
+    expect_equal(await all_entries(store), winners, "the entry")
 
 
 async def check_entries_are_answered_by_prefix_in_order(store: Store) -> None:
     for key in ("budget/b", "budget/a", "budge", "budget0", "budget/a/1", "x%", "x_y"):
         await set_entry(store, key, 0, key.encode())
-    found = [entry.key for entry in await store.entries("budget/")]
+    found = [entry.key for entry in await all_entries(store, "budget/")]
     expect_equal(found, ["budget/a", "budget/a/1", "budget/b"], "the keys that begin with budget/")
-    expect_equal([entry.key for entry in await store.entries("x%")], ["x%"], "the keys that begin with x%")
-    expect_equal([entry.key for entry in await store.entries("x_")], ["x_y"], "the keys that begin with x_")
-    expect_equal(len(await store.entries()), 7, "entries in all")
+    expect_equal([entry.key for entry in await all_entries(store, "x%")], ["x%"], "the keys that begin with x%")
+    expect_equal([entry.key for entry in await all_entries(store, "x_")], ["x_y"], "the keys that begin with x_")
+    expect_equal(len(await all_entries(store)), 7, "entries in all")
 
 
 async def check_entry_is_read_by_its_key(store: Store) -> None:

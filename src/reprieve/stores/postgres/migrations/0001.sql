@@ -391,7 +391,13 @@ create table series_delta (                          -- what was counted and is 
     packed bytea not null                            -- msgpack; JSON, if acquire_claim_lock has counted enqueues
 );
 
-create table entry (key text collate "C" primary key, version int8 not null, value bytea not null);
+create table entry (
+    key        text collate "C" primary key,
+    version    int8 not null,
+    value      bytea not null,
+    expires_at int8                                  -- null: never
+);
+create index entry_expires on entry (expires_at) where expires_at is not null;
 create sequence entry_version;
 create table entry_change (                          -- the last changes of entries, also deletions
     number int8 primary key,                         -- the version of an entry that was set

@@ -1,11 +1,12 @@
 -- Forgets what has ended long enough ago, or a part of it.
 --
--- needs calls: tag, call, max, min, sub, format, call_many, fetch_fields, write_even_when_full
+-- needs calls: tag, call, max, min, sub, format, call_many, fetch_fields, write_even_when_full, notify
 -- needs record: DEAD, EXPIRED, is_sound, lane_in
 -- needs tenants: queue_of
 -- needs lanes: lanes, load_lanes, flush
 -- needs events: forget_events
 -- needs audit: forget_audit
+-- needs entries: forget_entries
 -- needs finished: forget_jobs, holds_key
 -- needs causes: prune_causes
 -- needs ended: new_index_changes, unlist_ended, write_index
@@ -13,9 +14,10 @@
 -- ARGV     1: now, how many succeeded jobs of a queue, groups of failures and events are kept, and the moments before
 --             which succeeded jobs, cancelled jobs, events, groups of failures and audit entries go, and the first
 --             hours whose counts of deaths and of failures are kept (msgpack)
---          2: archived dead jobs, 20 bytes each: id, version
--- Returns: how many went: {succeeded, cancelled, dead, events, keys, results, failures, audit, causes}
+--          2: archived dead jobs, 20 bytes each: id, version  3: 8 random bytes that name the deletion of entries
+-- Returns: how many went: {succeeded, cancelled, dead, events, keys, results, failures, audit, causes, entries}
 
+local MAX_EXPIRED_ENTRIES = 100 -- each is a change that readers are told of
 local MAX_ENTRIES = 1000 -- of all kinds and queues together; the next call goes on
 local HOUR_MS = 3600000
 
@@ -136,4 +138,8 @@ local failures = prune_failures()
 local audit = forget_audit(left, max(0, audit_before))
 flush()
 local causes = prune_causes(dead_hour, living_hour, MAX_ENTRIES / 2)
-return {succeeded, cancelled, dead, events, keys, results, failures, audit, causes}
+local entries = forget_entries(MAX_EXPIRED_ENTRIES, now, ARGV[3])
+if entries > 0 then
+  notify('*')
+end
+return {succeeded, cancelled, dead, events, keys, results, failures, audit, causes, entries}

@@ -12,6 +12,7 @@
 -- needs lanes: flush, has_pairs, begin_pairs
 -- needs sessions: all_sessions, unpack_lease
 -- needs audit: record_audit
+-- needs entries: read_entry, change_entry
 -- needs limit_audit: facts_before
 -- needs subjects: load_subjects, limits_of, allow
 -- KEYS     1: the partition
@@ -29,48 +30,39 @@
 --             added here; an update that changes nothing has none then
 --          2: 'entry' or ''  3: its key  4: the version seen  5: 'set' or 'delete'  6: the value  7: 8 bytes that tell
 --             this write from any other, so that a repeat gets the same reply while the change is known
---          8 …: for 'record' and 'record_and_apply': fields of `:wanted_limits`, each with its value; a field but '' without
+--          8: when it expires, or 0
+--          9 …: for 'record' and 'record_and_apply': fields of `:wanted_limits`, each with its value; a field but '' without
 --             a value is deleted
 -- Returns: {word, version}: 'ok' and the entry's version now; 'lost': the entry has another version; 'overtaken': the
 --          wanted limits have changed, or the partition has not applied the state before. But for 'ok' nothing was done
 
-local MAX_CHANGES_KEPT = 10000 -- that `entries_since` knows; stores/entry_cursor.py has the same number
 
 local now, updates, state, audit, entry_audit = unpack(cmsgpack.unpack(ARGV[1]))
 local entry = ARGV[2] == 'entry' and {
-  key = ARGV[3], version = tonumber(ARGV[4]), is_deleted = ARGV[5] == 'delete', value = ARGV[6], call_id = ARGV[7],
+  key = ARGV[3], version = tonumber(ARGV[4]), is_deleted = ARGV[5] == 'delete', value = ARGV[6], write_id = ARGV[7],
+  expires = tonumber(ARGV[8]),
 }
 
 -- Returns the reply of a call that is a repeat, or has seen another version of the entry.
 local function early_reply()
-  local found = call('HGET', tag .. ':entries', entry.key)
-  local version = found and struct.unpack('>d', found) or 0
-  local done = call('ZSCORE', tag .. ':entry_changes', entry.call_id .. entry.key)
+  local done = call('ZSCORE', tag .. ':entry_changes', entry.write_id .. entry.key)
   if done then
     return {'ok', entry.is_deleted and '0' or done}
   end
-  if version ~= entry.version then
+  if read_entry(entry.key, now) ~= entry.version then
     return {'lost', '0'}
   end
 end
 
 -- Writes the entry; returns its version.
 local function write_entry()
-  -- Versions come from one counter, so that an entry which was deleted and set again never has an old one.
-  local version = call('HINCRBY', tag .. ':meta', 'last_entry_version', 1)
-  call('ZADD', tag .. ':entry_changes', version, entry.call_id .. entry.key)
-  call('ZREMRANGEBYSCORE', tag .. ':entry_changes', '-inf', version - MAX_CHANGES_KEPT)
-  if entry.is_deleted then
-    call('HDEL', tag .. ':entries', entry.key)
-    return '0'
-  end
-  call('HSET', tag .. ':entries', entry.key, struct.pack('>d', version) .. entry.call_id .. entry.value)
-  return tostring(version)
+  local version = change_entry(entry.key, entry.write_id, not entry.is_deleted and entry.value or nil, entry.expires)
+  return entry.is_deleted and '0' or tostring(version)
 end
 
 local function record_wanted()
   local fields, gone = {}, {}
-  for index = 8, #ARGV, 2 do
+  for index = 9, #ARGV, 2 do
     local field, value = ARGV[index], ARGV[index + 1]
     if value == '' and field ~= '' then
       gone[#gone + 1] = field

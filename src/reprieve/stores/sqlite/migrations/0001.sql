@@ -316,7 +316,13 @@ create table reprieve_series_enqueued (       -- enqueues that are not in the li
     primary key (minute, lane)
 ) strict, without rowid;
 
-create table reprieve_entry (key text primary key, version integer not null, value blob not null) strict, without rowid;
+create table reprieve_entry (
+    key        text    primary key,
+    version    integer not null,
+    value      blob    not null,
+    expires_at integer                        -- null: never
+) strict, without rowid;
+create index reprieve_entry_expires on reprieve_entry (expires_at) where expires_at is not null;
 
 create table reprieve_entry_change (          -- the last changes of entries, also deletions
     number integer primary key,               -- the version of an entry that was set
