@@ -3,5 +3,6 @@
 from reprieve.core.attempt import Attempt
 from reprieve.core.events import Event, replay
 from reprieve.core.history import History
+from reprieve.core.notice import Notice
 
-__all__ = ["Attempt", "Event", "History", "replay"]
+__all__ = ["Attempt", "Event", "History", "Notice", "replay"]

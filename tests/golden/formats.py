@@ -18,10 +18,11 @@ from reprieve.core.headers import Headers
 from reprieve.core.ids import created_at, id_to_bytes
 from reprieve.core.job import CancelRequest, Cause, Job, Suspicion
 from reprieve.core.move import Cancel, Dead, ManualRetry, Move, Park, Retry, Return, Revive, Snooze, Start, Succeed
+from reprieve.core.notice import Notice
 from reprieve.core.policy import Override
 from reprieve.stores import audit_pages, gates, name_cursor, outbox, record, search_cursor
 from reprieve.stores.entry_cursor import EntryCursor, parse_cursor
-from reprieve.stores.event_record import pack_event, read_event
+from reprieve.stores.event_record import pack_event, pack_notice, read_event, read_told
 from reprieve.stores.failure_record import pack_group, unpack_group
 from reprieve.stores.places import Position
 from reprieve.stores.postgres import leases as postgres_leases
@@ -59,6 +60,18 @@ CAUSE: Final = Cause(
 )
 BRIEF_CAUSE: Final = replace(CAUSE, traceback="")
 """Events are stored without tracebacks."""
+
+NOTICE: Final = Notice(
+    at=AT,
+    name="GateHeld",
+    kind="dependency",
+    subject="ses",
+    queue="mail",
+    tenant="acme",
+    by="ana",
+    reason="a drill",
+    facts={"failures": 7, "rate": 0.5, "mode": "held", "is_new": True, "before": None},
+)
 
 RETRIED: Final = replace(
     FRESH,
@@ -240,6 +253,7 @@ FORMATS: Final[dict[str, Format]] = {
     **{f"job/{name}": _job(job) for name, job in JOBS.items()},
     **{f"redis job/{name}": _redis(job) for name, job in JOBS.items()},
     **{f"event/{name}": _event(move) for name, move in MOVES.items()},
+    "notice": Format(lambda: pack_notice(NOTICE), read_told),
     **_leases(),
     **_cursors(),
     "succeeded jobs": Format(lambda: sql_finished.pack_jobs([FRESH, FULL]), sql_finished.unpack_jobs),

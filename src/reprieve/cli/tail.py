@@ -95,11 +95,12 @@ async def follow(store: Store, watch: Watch, *, as_json: bool) -> None:
             position = await _position_at(store, begin) if watch.position is None else watch.position
             while True:
                 before = position
-                page = await store.read_events(EventQuery(after=before))
+                page = await store.read_events(EventQuery(after=before, only="jobs"))
                 position = page.position
                 if page.missed and before:
                     output.print_note("events were deleted before they could be shown here")
-                entries: list[SeenEvent] = [entry for entry in page.events if entry[1].at >= earliest]
+                told = ((seq, event) for seq, event in page.events if isinstance(event, Event))
+                entries: list[SeenEvent] = [(seq, event) for seq, event in told if event.at >= earliest]
                 # Sort the events of one poll; an event without a position in the stream is a success.
                 entries = sorted([*entries, *await successes.new()], key=lambda entry: entry[1].at)
                 for seq, event in entries:

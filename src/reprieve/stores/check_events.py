@@ -2,14 +2,21 @@
 
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from reprieve.core import values
 from reprieve.core.duration import MAX_DURATION_SECONDS
 from reprieve.core.events import EVENT_NAMES
 from reprieve.core.ids import parse_id
+from reprieve.core.notice import NOTICE_NAMES, Notice
 from reprieve.errors import ValidationError
+from reprieve.stores.check import MAX_AT
+from reprieve.stores.event_record import pack_notice, read_told
 from reprieve.stores.protocol import EventQuery, Retention
+
+MAX_NOTICE_BYTES: Final = 16 * 1024
+"""Largest record of a notice."""
 
 MAX_POSITION: Final = (1 << 62) - 1
 """The largest position that any store could give an event."""
@@ -24,9 +31,14 @@ def check_event_query(query: EventQuery) -> EventQuery:
     if query.before is not None and query.before <= query.after:
         message = f"before must be a position after {query.after}, got {query.before}"
         raise ValidationError(message)
-    unknown = sorted(map(str, set(query.names) - EVENT_NAMES))
+    values.one_of(query.only, ("all", "jobs", "notices"), "only", ValidationError)
+    known = {"all": EVENT_NAMES | NOTICE_NAMES, "jobs": EVENT_NAMES, "notices": NOTICE_NAMES}[query.only]
+    unknown = sorted(map(str, set(query.names) - known))
     if unknown:
-        message = f"there is no event named {unknown[0]!r}; the names are {', '.join(sorted(EVENT_NAMES))}"
+        message = f"there is no event named {unknown[0]!r}; the names are {', '.join(sorted(known))}"
+        raise ValidationError(message)
+    if query.only == "notices" and (query.task or query.job_id):
+        message = "a notice has neither a task nor a job; leave them out, or read all events"
         raise ValidationError(message)
     facts = {name: getattr(query, name) for name in ("queue", "tenant", "task")}
     plain = {
@@ -45,3 +57,23 @@ def check_event_retention(retention: Retention) -> Retention:
         raise ValidationError(message)
     events = values.whole(retention.events, "events", ValidationError, 1)
     return replace(retention, events_for=events_for, events=events)
+
+
+def check_notice(notice: Notice) -> Notice:
+    """Return a notice as it will be read back; raise a `ValidationError` for one that cannot be stored."""
+    for name in ("kind", "subject", "queue", "tenant"):
+        values.name(getattr(notice, name), f"{name} of a notice", may_be_empty=True)
+    values.whole(notice.at, "at", ValidationError, 0, MAX_AT)
+    try:
+        packed = pack_notice(notice)
+    except (msgspec.MsgspecError, OverflowError, TypeError, ValueError) as error:
+        message = f"a notice cannot be stored: {error}"
+        raise ValidationError(message) from error
+    stored = read_told(packed)
+    if not isinstance(stored, Notice):
+        message = f"a notice cannot be stored and read back: {values.shown(notice)}"
+        raise ValidationError(message)
+    if len(packed) > MAX_NOTICE_BYTES:
+        message = f"a notice must have at most {MAX_NOTICE_BYTES:,} bytes, got {len(packed):,}"
+        raise ValidationError(message)
+    return stored

@@ -16,6 +16,7 @@ from reprieve.core.change import Change
 from reprieve.core.events import Event
 from reprieve.core.ids import parse_id
 from reprieve.core.job import Job
+from reprieve.core.notice import Notice
 from reprieve.core.series import SeriesSubject
 from reprieve.core.values import name, plain
 from reprieve.errors import ValidationError
@@ -50,7 +51,7 @@ from reprieve.stores.check import (
 from reprieve.stores.check_audit import check_audit_filter, check_audit_retention, check_author, check_cancel_request
 from reprieve.stores.check_causes import check_cause_request
 from reprieve.stores.check_entry import check_entry_cursor, check_entry_write
-from reprieve.stores.check_events import check_event_query, check_event_retention
+from reprieve.stores.check_events import check_event_query, check_event_retention, check_notice
 from reprieve.stores.check_filter import check_filter
 from reprieve.stores.check_series import (
     check_deltas,
@@ -241,6 +242,11 @@ class CheckedStore(ForwardingStore):
     async def read_events(self, query: EventQuery) -> EventPage:
         """Return a page of events."""
         return await super().read_events(check_event_query(query))
+
+    async def tell(self, notices: Sequence[Notice]) -> None:
+        """Add notices to the stream."""
+        if notices:
+            await super().tell([check_notice(notice) for notice in notices])
 
     async def series(self, request: SeriesRequest, now: int) -> list[Series]:
         """Return the series of names."""

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from reprieve.core.events import Event
 from reprieve.errors import InvalidCursor
-from reprieve.stores.event_record import head_of, readable_events
-from reprieve.stores.protocol import MAX_EXAMINED_EVENTS, EventPage, EventQuery
+from reprieve.stores.event_record import EventHead, head_of, readable_events
+from reprieve.stores.protocol import MAX_EXAMINED_EVENTS, EventPage, EventQuery, Told
 
 
 class StoredEvent(NamedTuple):
@@ -31,19 +31,19 @@ def rows_to_read(query: EventQuery) -> int:
 
 
 def page_of(
-    query: EventQuery, rows: Sequence[StoredEvent], ends: StreamEnds, read: Callable[[StoredEvent], Event | None]
+    query: EventQuery, rows: Sequence[StoredEvent], ends: StreamEnds, read: Callable[[StoredEvent], Told | None]
 ) -> EventPage:
     """Return the page of these rows, which are in the order of the query and as many as `rows_to_read` at most.
 
     The ends are read after the rows: what was deleted in between counts as missed, and nothing goes unnoticed.
     """
-    found: list[tuple[int, Event | None]] = []
+    found: list[tuple[int, Told | None]] = []
     examined = 0
     for row in rows:
         if len(found) == query.limit:
             break
         examined += 1
-        if not query.is_selective or _may_match(query, row, read):
+        if (query.only == "all" and not query.is_selective) or _may_match(query, row, read):
             found.append((row.position, read(row)))
     position = rows[examined - 1].position if examined else _unread(query, ends)
     return EventPage(
@@ -63,13 +63,17 @@ def _unread(query: EventQuery, ends: StreamEnds) -> int:
     return max(query.after, ends.pruned_to)
 
 
-def _may_match(query: EventQuery, row: StoredEvent, read: Callable[[StoredEvent], Event | None]) -> bool:
+def _may_match(query: EventQuery, row: StoredEvent, read: Callable[[StoredEvent], Told | None]) -> bool:
     """Return whether a row matches; one that cannot be read does, and is counted and left out."""
     head = head_of(row.data) or read(row)
-    return head is None or (
-        query.queue in ("", head.queue)
+    if head is None:
+        return True
+    task = head.task if isinstance(head, EventHead | Event) else None
+    return (
+        query.only in ("all", "notices" if task is None else "jobs")
+        and query.queue in ("", head.queue)
         and query.tenant in (None, head.tenant)
-        and query.task in ("", head.task)
+        and query.task in ("", task)
         and (not query.names or head.name in query.names)
     )
 
@@ -93,7 +97,7 @@ async def events_of_jobs(
 ) -> list[tuple[int, Event]]:
     """Return the next events of jobs; an empty list means that there are no more."""
     while True:
-        page = await read_events(EventQuery(after=after, limit=limit, job_id=job_id))
+        page = await read_events(EventQuery(after=after, limit=limit, job_id=job_id, only="jobs"))
         if page.events or not page.has_more:
-            return list(page.events)
+            return [(position, told) for position, told in page.events if isinstance(told, Event)]
         after = page.position

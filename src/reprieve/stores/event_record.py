@@ -17,6 +17,7 @@ from reprieve.core.events import Event, name_of
 from reprieve.core.ids import id_from_bytes, id_to_bytes
 from reprieve.core.job import Cause
 from reprieve.core.move import Cancel, Dead, ManualRetry, Move, Park, Retry, Return, Revive, Snooze, Start, Succeed
+from reprieve.core.notice import Fact, Notice, NoticeName
 
 log = logging.getLogger("reprieve")
 
@@ -59,6 +60,28 @@ class PackedEvent(msgspec.Struct, array_like=True, tag=0, frozen=True, gc=False)
     """Those of the move; its cause is such a list as well."""
 
 
+class PackedNotice(msgspec.Struct, array_like=True, tag=1, frozen=True, gc=False):
+    """A record of something that happened to no job."""
+
+    queue: str
+    tenant: str
+    name: NoticeName
+    at: int
+    kind: str
+    subject: str
+    by: str
+    reason: str
+    facts: dict[str, Fact]
+
+
+class NoticeHead(msgspec.Struct, array_like=True, tag=1, frozen=True, gc=False):
+    """The first fields of such a record."""
+
+    queue: str
+    tenant: str
+    name: NoticeName
+
+
 class EventHead(msgspec.Struct, array_like=True, tag=0, frozen=True, gc=False):
     """What a search compares: the first fields of a record."""
 
@@ -75,8 +98,8 @@ class EventHead(msgspec.Struct, array_like=True, tag=0, frozen=True, gc=False):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(PackedEvent).decode
-_decode_head = msgspec.msgpack.Decoder(EventHead).decode
+_decode = msgspec.msgpack.Decoder(PackedEvent | PackedNotice).decode
+_decode_head = msgspec.msgpack.Decoder(EventHead | NoticeHead).decode
 _reported: Final[set[int]] = set()
 
 
@@ -91,19 +114,33 @@ def pack_event(event: Event) -> bytes:
     return _encode((0, *names, id_to_bytes(event.job_id), event.at, event.version, event.session, ran_ms, fields))
 
 
-def head_of(data: bytes) -> EventHead | None:
+def pack_notice(notice: Notice) -> bytes:
+    """Return the record of a notice."""
+    names = (notice.queue, notice.tenant, notice.name, notice.at, notice.kind, notice.subject)
+    return _encode((1, *names, notice.by, notice.reason, notice.facts))
+
+
+def head_of(data: bytes) -> EventHead | NoticeHead | None:
     """Return the first fields of a record, ten times as fast as all of them; None if they cannot be read."""
     try:
         head = _decode_head(data)
     except msgspec.MsgspecError:
         return None
-    return head if 0 <= head.move < len(_MOVES) else None
+    return None if isinstance(head, EventHead) and not 0 <= head.move < len(_MOVES) else head
 
 
 def read_event(data: bytes) -> Event | None:
     """Return the event of a record; None if it cannot be read."""
+    told = read_told(data)
+    return told if isinstance(told, Event) else None
+
+
+def read_told(data: bytes) -> Event | Notice | None:
+    """Return the event or the notice of a record; None if it cannot be read."""
     try:
         packed = _decode(data)
+        if isinstance(packed, PackedNotice):
+            return Notice(**msgspec.structs.asdict(packed))
         return Event(
             job_id=id_from_bytes(packed.job_id),
             at=packed.at,
@@ -155,9 +192,9 @@ def _tag(kind: type[Move | Cause]) -> dict[str, str]:
     return {"type": kind.__name__} if kind in get_args(Move) else {}
 
 
-def readable_events(events: Iterable[tuple[int, Event | None]]) -> list[tuple[int, Event]]:
+def readable_events(events: Iterable[tuple[int, Event | Notice | None]]) -> list[tuple[int, Event | Notice]]:
     """Return the events that could be read, each with its position; log once how many could not."""
-    readable: list[tuple[int, Event]] = []
+    readable: list[tuple[int, Event | Notice]] = []
     lost: list[int] = []
     for position, event in events:
         if event is not None:

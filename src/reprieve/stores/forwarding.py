@@ -9,6 +9,7 @@ from reprieve.core.audit import Author
 from reprieve.core.change import Change
 from reprieve.core.events import Event
 from reprieve.core.job import Job
+from reprieve.core.notice import Notice
 from reprieve.core.series import SeriesSubject
 from reprieve.stores.protocol import (
     Annotation,
@@ -178,6 +179,11 @@ class ForwardingStore(ABC):
         """Return a page of events."""
         with self._call("read_events"):
             return await self.inner.read_events(query)
+
+    async def tell(self, notices: Sequence[Notice]) -> None:
+        """Add notices to the stream."""
+        with self._call("tell"):
+            await self.inner.tell(notices)
 
     async def result(self, job_id: str) -> bytes | None:
         """Return the result of a succeeded job."""

@@ -126,7 +126,7 @@ async def test_hot_path_reads_no_whole_table(url: str, is_analyzed: bool) -> Non
     lock, lanes, number = ClaimLock(), LaneCache(KnownLanes()), 0
     with explained(url) as server:
         heartbeat = Heartbeat(session="explained", now=START, lease=600, slots=100, is_new=True)
-        server.run(lambda tx: sessions.heartbeat(tx, heartbeat))
+        server.run(lambda tx: sessions.heartbeat(tx, lock, heartbeat))
         changes: tuple[Change, ...] = ()
         for now in (START, START + 60_000, START + 60_001):
             number += 1

@@ -90,6 +90,7 @@ LATER = {
     "prune_forgets_events_by_age",
     "events_come_in_order",
     "events_rebuild_the_job",
+    "notices_are_told_among_events",
     "job_that_cannot_be_read_dies_as_others_do_and_is_counted_once",
     "long_cancel_request_is_cut_and_the_store_stays_readable",
 }
@@ -101,6 +102,8 @@ MERGED = {
     "events_are_found_by_what_they_say_of_their_job",
     "reader_that_fell_behind_is_told_so",
     "position_from_the_future_is_refused",
+    "notices_are_found_by_what_they_say",
+    "sessions_are_told_once",
 }
 """The same, which hold where events are not kept back."""
 

@@ -8,17 +8,19 @@ from reprieve.stores.postgres.claim_lock import ClaimLock
 from reprieve.stores.postgres.functions import release
 from reprieve.stores.postgres.lane_cache import LaneCache
 from reprieve.stores.postgres.leases import unpack_lease
+from reprieve.stores.postgres.notices import tell
 from reprieve.stores.postgres.pool import Tx
 from reprieve.stores.postgres.rows import StoredJob, array_of, unpack
 from reprieve.stores.postgres.schema import AppliedMigration, require_usable_after
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.protocol import Heartbeat
 from reprieve.stores.record import Lease
+from reprieve.stores.session_notices import session_died, session_ended, session_opened
 from reprieve.stores.session_record import pack_origin
 from reprieve.stores.sql.sessions import encode_queues
 
 
-def heartbeat(tx: Tx, request: Heartbeat) -> bool:
+def heartbeat(tx: Tx, lock: ClaimLock, request: Heartbeat) -> bool:
     """Open a session, renew it or end it; return whether it lives."""
     sql = statements("sessions")
     is_over = request.lease <= 0
@@ -35,8 +37,15 @@ def heartbeat(tx: Tx, request: Heartbeat) -> bool:
     }
     if request.is_new:
         require_usable_after(tx.records(AppliedMigration, statements("schema")["versions"]))
-        tx.execute(sql["open"], {**row, "origin": pack_origin(request)})
-    return tx.one(sql["heartbeat"], row) is not None and not is_over
+        lock.acquire(tx)
+        if tx.one(sql["open"], {**row, "origin": pack_origin(request)}) is not None:
+            tell(tx, [session_opened(request)])
+    elif is_over:
+        lock.acquire(tx)
+    was_alive = tx.one(sql["heartbeat"], row) is not None
+    if was_alive and is_over:
+        tell(tx, [session_ended(request)])
+    return was_alive and not is_over
 
 
 def held(  # noqa: PLR0913 - which of a session's jobs
@@ -72,7 +81,7 @@ def recover(tx: Tx, lock: ClaimLock, lanes: LaneCache, now: int, limit: int) -> 
     """Expire sessions past their lease; return jobs that dead sessions hold."""
     sql = statements("sessions")
     lock.acquire(tx)
-    tx.execute(sql["expire"], {"now": now})
+    tell(tx, [session_died(name, now) for (name,) in tx.all(sql["expire"], {"now": now})])
     jobs: list[Job] = []
     for session, name in tx.all(sql["dead"]):
         if len(jobs) >= limit:

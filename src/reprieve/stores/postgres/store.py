@@ -10,6 +10,7 @@ from reprieve.clock import ServerClock
 from reprieve.core.audit import Author
 from reprieve.core.change import Change
 from reprieve.core.job import Job
+from reprieve.core.notice import Notice
 from reprieve.stores.capabilities import EnqueueRules, FaultPoint, ParameterStyle
 from reprieve.stores.postgres import (
     annotations,
@@ -28,6 +29,7 @@ from reprieve.stores.postgres.claim import claim
 from reprieve.stores.postgres.claim_lock import ClaimLock
 from reprieve.stores.postgres.find import Search, is_key
 from reprieve.stores.postgres.lane_cache import KnownLanes, LaneCache
+from reprieve.stores.postgres.notices import tell
 from reprieve.stores.postgres.notifier import ALL_QUEUES, ENQUEUE_INTERVAL_SECONDS, Notifier
 from reprieve.stores.postgres.pool import SINGLE_STATEMENT, ConnectionPool, Tx, Work
 from reprieve.stores.postgres.rows import Ids
@@ -144,7 +146,7 @@ class PostgresStore(SqlStore[Tx]):
 
     async def heartbeat(self, heartbeat: Heartbeat) -> bool:
         """Open a session or extend its lease; return whether it is alive."""
-        is_alive = await self._write(lambda tx: sessions.heartbeat(tx, heartbeat))
+        is_alive = await self._write(lambda tx: sessions.heartbeat(tx, self._lock, heartbeat))
         if not is_alive:
             self._notifier.forget(heartbeat.session)
         if heartbeat.lease <= 0:
@@ -203,6 +205,15 @@ class PostgresStore(SqlStore[Tx]):
         if written.entry is not None:
             self._notifier.notify((ALL_QUEUES,))
         return written
+
+    async def tell(self, notices: Sequence[Notice]) -> None:
+        """Add notices to the stream."""
+
+        def work(tx: Tx) -> None:
+            self._lock.acquire(tx)
+            tell(tx, notices)
+
+        await self._write(work)
 
     async def prune(self, retention: Retention) -> Pruned:
         """Delete what ended long enough ago."""

@@ -41,6 +41,7 @@ from reprieve.stores.protocol.events import (
     MAX_EXAMINED_EVENTS,
     EventPage,
     EventQuery,
+    Told,
 )
 from reprieve.stores.protocol.failures import (
     MAX_FAILURE_BYTES,
@@ -160,6 +161,7 @@ __all__ = [
     "Store",
     "Subject",
     "Tally",
+    "Told",
     "cancel_requested",
     "entry_audit",
     "names_interval",

@@ -1,12 +1,18 @@
 """Events: what happened, in the order in which it happened."""
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Literal, Protocol, TypeAlias
 
 from reprieve.core.events import Event
+from reprieve.core.notice import Notice
 from reprieve.core.record import Record
 
 MAX_EXAMINED_EVENTS = 1_000
 """Events that one call looks at to find those that a query names."""
+
+
+Told: TypeAlias = Event | Notice
+"""What the stream has: events of jobs, and notices of what happened to something else."""
 
 
 class EventQuery(Record):
@@ -23,7 +29,8 @@ class EventQuery(Record):
     tenant: str | None = None
     task: str = ""
     names: frozenset[str] = frozenset()
-    """The public names of events, such as `JobDied`."""
+    """The public names of events and notices, such as `JobDied` and `GateHeld`."""
+    only: Literal["all", "jobs", "notices"] = "all"
 
     @property
     def is_selective(self) -> bool:
@@ -32,9 +39,9 @@ class EventQuery(Record):
 
 
 class EventPage(Record):
-    """Some of the events of a query, each with its position, in the order that was asked for."""
+    """Some of the events and notices of a query, each with its position, in the order that was asked for."""
 
-    events: tuple[tuple[int, Event], ...]
+    events: tuple[tuple[int, Told], ...]
     position: int
     """How far the page goes: the next one is read after this position, or before it if the newest come first."""
     has_more: bool
@@ -48,7 +55,7 @@ class EventPage(Record):
 
 
 class EventStore(Protocol):
-    """Reads events."""
+    """Reads events, and writes notices."""
 
     async def events(self, after: int = 0, limit: int = 1_000, job_id: str = "") -> list[tuple[int, Event]]:
         """Return the events of jobs in the order in which they happened, each with its position in the stream.
@@ -65,5 +72,13 @@ class EventStore(Protocol):
         later has a larger position than every event that was returned before. A position after the newest event raises
         `InvalidCursor`, unless the events of one job are read: it is that of another store, or of one that was
         restored.
+        """
+        ...
+
+    async def tell(self, notices: Sequence[Notice]) -> None:
+        """Add notices to the stream, for what no other write of the store tells.
+
+        What opens, ends or expires a session tells it itself. A call that is repeated after a lost reply may tell its
+        notices twice.
         """
         ...

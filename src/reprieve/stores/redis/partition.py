@@ -15,12 +15,14 @@ from reprieve.core.fairness.settings import DEFAULTS
 from reprieve.core.ids import id_from_bytes, id_to_bytes
 from reprieve.core.job import Job
 from reprieve.core.move import Return
+from reprieve.core.notice import Notice
 from reprieve.core.series import pack_deltas
 from reprieve.errors import SessionDead, StaleCall, StoreError
 from reprieve.rng import bits
 from reprieve.stores.audit_pages import pack_entry
 from reprieve.stores.capabilities import FaultPoint
 from reprieve.stores.causes import oldest_hour
+from reprieve.stores.event_record import pack_notice
 from reprieve.stores.failure_record import pack_group
 from reprieve.stores.protocol import (
     IDLE_SECONDS,
@@ -51,6 +53,7 @@ from reprieve.stores.redis.partition_reads import PartitionReads
 from reprieve.stores.redis.partitioned_claim import MAX_CALLS_PER_CLAIM
 from reprieve.stores.redis.records import unpack
 from reprieve.stores.redis.replies import ClaimReply, HeldJob, StoredJob, pairs, read_claim, rows
+from reprieve.stores.session_notices import session_ended, session_opened
 from reprieve.stores.session_record import pack_heartbeat, pack_origin
 
 MAX_CHANGES_PER_CALL = 40
@@ -227,14 +230,18 @@ class Partition:
         head = (heartbeat.session, expires_at, slots, prefetch, queues, heartbeat.is_new, is_over)
         said = pack_heartbeat(heartbeat) if self.number == 0 else b""
         origin = pack_origin(heartbeat) if self.number == 0 and heartbeat.is_new else b""
-        is_alive: bool = await self._write("heartbeat", _encode(head), said, origin) == b"alive"
+        notice = b""
+        if self.number == 0 and (is_over or heartbeat.is_new):
+            notice = pack_notice(session_ended(heartbeat) if is_over else session_opened(heartbeat))
+        reply = await self._write("heartbeat", _encode(head), said, origin, notice, heartbeat.now)
+        is_alive: bool = reply == b"alive"
         if not is_alive:
             self._sessions.pop(heartbeat.session, None)
         return is_alive
 
     async def recover(self, now: int, limit: int) -> list[Job]:
         """Expire sessions past their lease; return the jobs they hold."""
-        return [held.job() for held in rows(HeldJob, await self._write("recover", now, limit))]
+        return [held.job() for held in rows(HeldJob, await self._write("recover", now, limit, int(self.number == 0)))]
 
     async def expire(self, now: int, limit: int) -> Expired:
         """End waiting jobs whose time has come; return them."""
@@ -314,6 +321,11 @@ class Partition:
         """Begin, read, freeze or grant shares; None: another process has frozen the partition since."""
         word, *shares = await self._write("limit_shares", _encode((step, now, epoch, items, number)))
         return None if word == b"stale" else shares
+
+    async def tell(self, notices: Sequence[Notice]) -> None:
+        """Add notices to the stream."""
+        latest = max(notice.at for notice in notices)
+        await self._write("tell", latest, *map(pack_notice, notices))
 
     async def prune(self, retention: Retention) -> Pruned:
         """Forget what has ended long enough ago; return how much."""

@@ -7,7 +7,6 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from reprieve.core.events import Event
 from reprieve.core.ids import id_to_bytes
 from reprieve.core.series import SeriesSubject, Step
 from reprieve.stores import search
@@ -28,6 +27,7 @@ from reprieve.stores.protocol import (
     Session,
     Subject,
     Tally,
+    Told,
 )
 from reprieve.stores.redis import limit_states, replies, series
 from reprieve.stores.redis.connections import Connections
@@ -209,5 +209,5 @@ class PartitionReads:
         return Defaults(await self.command("HGETALL", "limit_defaults"))
 
 
-def _read_event(stored: StoredEvent) -> Event | None:
+def _read_event(stored: StoredEvent) -> Told | None:
     return unpack_event(stored.job_id, stored.data)

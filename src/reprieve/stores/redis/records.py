@@ -13,11 +13,13 @@ from reprieve.core.events import Event
 from reprieve.core.ids import id_from_bytes
 from reprieve.core.job import NORMAL, CancelRequest, Job, State
 from reprieve.core.move import Cancel
+from reprieve.core.notice import Notice
 from reprieve.errors import IllegalMove
 from reprieve.stores import record
-from reprieve.stores.event_record import read_event
+from reprieve.stores.event_record import read_told
 from reprieve.stores.failure_names import code_of, fingerprint_of
 from reprieve.stores.record import CANCELLED, DEAD, WAIT_NUMBERS, WAITING, Lease
+from reprieve.stores.session_notices import session_died
 
 EXPIRED, GIVEN_UP = 3, 4
 """States that only scripts write: a waiting job that is dead by now, and one that is cancelled."""
@@ -112,11 +114,14 @@ def unpack(raw: bytes, data: bytes) -> Job:
     return _copy(record.state_model(head.model, state, wait), raw, head)
 
 
-def unpack_event(raw: bytes, data: bytes) -> Event | None:
-    """Rebuild an event: one that a client wrote, or that of a job which a script ended. None: it cannot be read."""
-    if data[:1] not in (b"X", b"C"):
-        return read_event(data)
+def unpack_event(raw: bytes, data: bytes) -> Event | Notice | None:
+    """Rebuild an event or a notice: one that a client wrote, or that a script made itself. None: it cannot be read."""
+    if data[:1] not in (b"X", b"C", b"D"):
+        return read_told(data)
     try:
+        if data[:1] == b"D":
+            (at,) = _ENDED_AT.unpack_from(data, 1)
+            return session_died(data[1 + _ENDED_AT.size :].decode(), int(at))
         at, length = _ENDING.unpack_from(data, 1)
         start = 1 + _ENDING.size
         cancel_request = unpack_cancel_request(data[start : start + length])

@@ -10,6 +10,7 @@ from reprieve.core.change import Change
 from reprieve.core.events import Event
 from reprieve.core.ids import id_to_bytes, make_id, partition_of
 from reprieve.core.job import Job
+from reprieve.core.notice import Notice
 from reprieve.core.series import SeriesSubject
 from reprieve.rng import bits
 from reprieve.stores.capabilities import FaultPoint
@@ -175,6 +176,11 @@ class RedisStore:
     async def compare_and_set(self, write: EntryWrite, now: int, author: Author) -> EntryWritten:
         """Set or delete an entry if it has this version, together with what the write carries."""
         return EntryWritten(entry=await self._limits.compare_and_set(write, now, author))
+
+    async def tell(self, notices: Sequence[Notice]) -> None:
+        """Add notices to the stream, in the first partition."""
+        await self._partitions.load()
+        await self._partitions[0].tell(notices)
 
     async def prune(self, retention: Retention) -> Pruned:
         """Forget what has ended long enough ago."""

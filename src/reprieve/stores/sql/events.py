@@ -1,9 +1,8 @@
 """Reading events in the tables of a SQL database."""
 
-from reprieve.core.events import Event
 from reprieve.stores.event_page import StoredEvent, StreamEnds, page_of, require_past, rows_to_read
-from reprieve.stores.event_record import read_event
-from reprieve.stores.protocol import EventPage, EventQuery
+from reprieve.stores.event_record import read_told
+from reprieve.stores.protocol import EventPage, EventQuery, Told
 from reprieve.stores.sql.tx import SqlTx, Statements
 
 MAX_POSITION = (1 << 63) - 1
@@ -25,5 +24,5 @@ def read_events(tx: SqlTx, sql: Statements, query: EventQuery, job: int | str | 
     return page_of(query, rows, ends, _read)
 
 
-def _read(row: StoredEvent) -> Event | None:
-    return read_event(row.data)
+def _read(row: StoredEvent) -> Told | None:
+    return read_told(row.data)

@@ -7,11 +7,13 @@ from reprieve.core.job import Job
 from reprieve.errors import StoreCorrupt
 from reprieve.stores.protocol import Heartbeat
 from reprieve.stores.record import Lease
+from reprieve.stores.session_notices import session_died, session_ended, session_opened
 from reprieve.stores.session_record import pack_origin
 from reprieve.stores.sql.sessions import encode_queues
 from reprieve.stores.sqlite.annotations import cancel_requests
 from reprieve.stores.sqlite.lane_cache import LaneCache
 from reprieve.stores.sqlite.leases import MAX_CLAIM_NUMBER, lease_ids, unpack_lease
+from reprieve.stores.sqlite.notices import tell
 from reprieve.stores.sqlite.rows import read_job, unpack
 from reprieve.stores.sqlite.statements import statements
 
@@ -22,7 +24,8 @@ def heartbeat(tx: sqlite3.Connection, request: Heartbeat) -> bool:
     expires_at = request.now + milliseconds(request.lease)
     if request.is_new:
         number = tx.execute(sql["number"]).fetchone()[0]
-        tx.execute(sql["open"], (number, request.session, expires_at, request.slots))
+        if tx.execute(sql["open"], (number, request.session, expires_at, request.slots)).rowcount:
+            tell(tx, [session_opened(request)])
         tx.execute(sql["open_origin"], (pack_origin(request), request.session))
     is_over = request.lease <= 0
     facts = {
@@ -35,7 +38,10 @@ def heartbeat(tx: sqlite3.Connection, request: Heartbeat) -> bool:
         "now": request.now,
         "is_dead": is_over,
     }
-    return bool(tx.execute(sql["heartbeat"], facts).rowcount) and not is_over
+    was_alive = bool(tx.execute(sql["heartbeat"], facts).rowcount)
+    if was_alive and is_over:
+        tell(tx, [session_ended(request)])
+    return was_alive and not is_over
 
 
 def held(  # noqa: PLR0913 - which of a session's jobs
@@ -71,7 +77,8 @@ def held(  # noqa: PLR0913 - which of a session's jobs
 def recover(tx: sqlite3.Connection, lanes: LaneCache, now: int, limit: int) -> list[Job]:
     """Expire sessions past their lease; return the jobs that dead sessions still hold."""
     sql = statements("sessions")
-    tx.execute(sql["expire"], (now,))
+    expired = tx.execute(sql["expire"], (now,)).fetchall()
+    tell(tx, [session_died(name, now) for (name,) in expired])
     jobs: list[Job] = []
     for session, name in tx.execute(sql["dead"]).fetchall():
         if len(jobs) >= limit:

@@ -12,6 +12,7 @@ from reprieve.clock import SystemClock
 from reprieve.core.audit import Author
 from reprieve.core.change import Change
 from reprieve.core.job import Job
+from reprieve.core.notice import Notice
 from reprieve.rng import bits
 from reprieve.stores.capabilities import EnqueueRules, FaultPoint
 from reprieve.stores.compatibility import require_usable
@@ -39,6 +40,7 @@ from reprieve.stores.sqlite.connections import Connections
 from reprieve.stores.sqlite.file import Durability, compatibility_of, migrations, prepare, take_node_number
 from reprieve.stores.sqlite.find import Search, is_key
 from reprieve.stores.sqlite.lane_cache import LaneCache
+from reprieve.stores.sqlite.notices import tell
 from reprieve.stores.sqlite.rows import Ids, id_of, is_row_id, row_id
 from reprieve.stores.sqlite.statements import statements
 from reprieve.stores.sqlite.tx import SqliteTx
@@ -186,6 +188,10 @@ class SqliteStore(SqlStore[sqlite3.Connection]):
             )
 
         return await self._write(work)
+
+    async def tell(self, notices: Sequence[Notice]) -> None:
+        """Add notices to the stream."""
+        await self._write(lambda tx: tell(tx, notices))
 
     async def prune(self, retention: Retention) -> Pruned:
         """Delete what ended long enough ago."""

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from reprieve.core import change
 from reprieve.core.move import ManualRetry
+from reprieve.core.notice import Notice
 from reprieve.errors import StoreClosed
 from reprieve.stores.paginate import all_entries
 from reprieve.stores.protocol import Annotation, Claim, EventQuery, Filter, Heartbeat, LimitUpdate, Retention, Store
@@ -137,6 +138,7 @@ async def check_closed_store_says_so(store: Store) -> None:
         "find": lambda: store.find(Filter(), START),
         "tally": lambda: store.tally("status", Filter(), START),
         "events": store.events,
+        "tell": lambda: store.tell([Notice(at=START, name="AlertRaised")]),
         "read_events": lambda: store.read_events(EventQuery()),
         "result": lambda: store.result(job.id),
         "entries": store.entries,

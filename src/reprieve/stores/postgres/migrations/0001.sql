@@ -343,13 +343,13 @@ create sequence event_seq;
 create table event (                                 -- a partition for each day, dropped whole when it is pruned
     seq     int8 not null default nextval('event_seq'),
     at      int8 not null,
-    job     uuid not null,
+    job     uuid,                                    -- null: a notice, which is of no job
     version int8 not null,
-    data    bytea not null
+    data    bytea not null                           -- stores/event_record.py
 ) partition by range (at);
 create index event_seq_at on event (seq);
 create index event_at on event (at);
-create index event_job on event (job, seq);
+create index event_job on event (job, seq) where job is not null;
 -- Days that have no partition of their own.
 create table event_other partition of event default;
 

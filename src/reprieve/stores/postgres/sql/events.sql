@@ -34,3 +34,6 @@ select drop_event_day(%(before)s);
 
 -- name: create_days
 select create_event_days(%(now)s, 3);
+
+-- name: tell
+insert into event (at, version, data) select v.at, 0, v.data from unnest(%(ats)s::int8[], %(data)s::bytea[]) as v (at, data);

@@ -1,7 +1,8 @@
 -- name: open
 insert into session (name, expires_at, slots, release, origin)
 values (%(name)s, %(expires_at)s, %(slots)s, %(release)s, %(origin)s)
-on conflict (name) do nothing;
+on conflict (name) do nothing
+returning id;
 
 -- name: heartbeat
 update session
@@ -15,7 +16,7 @@ select name, heartbeat_at, slots, prefetch, running, queues, origin
 from session where not is_dead and expires_at >= %(now)s order by name collate "C";
 
 -- name: expire
-update session set is_dead = true where not is_dead and expires_at < %(now)s;
+update session set is_dead = true where not is_dead and expires_at < %(now)s returning name;
 
 -- name: dead
 select id, name from session where is_dead order by id;

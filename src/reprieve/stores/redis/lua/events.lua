@@ -51,11 +51,13 @@ end
 local function index_events(jobs, first)
   local positions, order = {}, {}
   for number, id in ipairs(jobs) do
-    if not positions[id] then
-      order[#order + 1] = id
+    if id ~= '' then
+      if not positions[id] then
+        order[#order + 1] = id
+      end
+      local list = list_in(positions, id)
+      list[#list + 1] = struct.pack('>I6', first + number - 1)
     end
-    local list = list_in(positions, id)
-    list[#list + 1] = struct.pack('>I6', first + number - 1)
   end
   local set = {}
   for number, before in ipairs(fetch_fields(tag .. ':event_index', order)) do
@@ -93,7 +95,7 @@ local function forget_entry(entry)
   local last, fields, seen, jobs = last_position(entry[1]), entry[2], {}, {}
   for number = 3, #fields, 2 do
     local id = fields[number]
-    if not seen[id] then
+    if id ~= '' and not seen[id] then
       seen[id] = true
       jobs[#jobs + 1] = id
     end
@@ -122,7 +124,8 @@ function forget_events(count, before)
   return gone
 end
 
--- Records events: job and event in turn, the latest of them of this time.
+-- Records events: job and event in turn, the latest of them of this time. A notice, which is of no job, has '' in the place
+-- of the job.
 function record_events(events, at)
   local count = #events / 2
   if count == 0 then

@@ -266,12 +266,12 @@ create index reprieve_result_expires on reprieve_result (expires_at);
 create table reprieve_event (
     seq     integer primary key autoincrement,
     at      integer not null,
-    job     integer not null,
+    job     integer,                          -- null: a notice, which is of no job
     version integer not null,
-    data    blob    not null
+    data    blob    not null                  -- stores/event_record.py
 ) strict;
 create index reprieve_event_at on reprieve_event (at);
-create index reprieve_event_job on reprieve_event (job);  -- and by seq, as every index
+create index reprieve_event_job on reprieve_event (job) where job is not null;  -- and by seq, as every index
 
 create table reprieve_audit (                 -- what people did; rows are never updated, and deleted only by their age
     seq    integer primary key autoincrement,

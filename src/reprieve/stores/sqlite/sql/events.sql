@@ -24,3 +24,6 @@ delete from reprieve_event as event where seq in (
 
 -- name: pruned_to
 update reprieve_counter set value = max(value, ?) where name = 'events_pruned';
+
+-- name: tell
+insert into reprieve_event (at, version, data) values (?, 0, ?);

@@ -20,7 +20,7 @@ from reprieve_session as session left join reprieve_session_origin as origin on 
 where session.is_dead = 0 and session.expires_at >= :now order by session.name;
 
 -- name: expire
-update reprieve_session as session set is_dead = 1 where is_dead = 0 and expires_at < ?;
+update reprieve_session as session set is_dead = 1 where is_dead = 0 and expires_at < ? returning name;
 
 -- name: dead
 select id, name from reprieve_session as session where is_dead = 1 order by id;

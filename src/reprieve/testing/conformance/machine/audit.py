@@ -11,6 +11,7 @@ from reprieve.core.duration import milliseconds
 from reprieve.core.events import Event, replay
 from reprieve.core.history import rebuild, untold
 from reprieve.core.job import Job
+from reprieve.core.notice import Notice
 from reprieve.core.status import status_of
 from reprieve.stores.paginate import all_limit_states
 from reprieve.stores.protocol import EventQuery, Filter, Pruned, Retention, SeriesRequest, Store, Subject
@@ -38,6 +39,8 @@ class Audit:
         self._place = 0
         self._turn = 0
         self._causes = CauseAudit(store, model)
+        self._noticed = 0
+        self._sessions_told: Counter[tuple[str, bool]] = Counter()
         self._told: dict[str, list[Event]] = {}
         """The events of each job that were read, also those that were pruned since."""
 
@@ -61,6 +64,7 @@ class Audit:
         for job_id in model.jobs:
             model.require_sense(job_id)
         await self.events()
+        await self._notices()
         for job in found:
             self._rebuilt(job)
         await self._tally()
@@ -90,7 +94,7 @@ class Audit:
             found.extend(page)
             expect(page[0][0] > self._place, "places in the stream only grow")
             self._place = page[-1][0]
-        back = await self._store.read_events(EventQuery(after=began, newest_first=True))
+        back = await self._store.read_events(EventQuery(after=began, newest_first=True, only="jobs"))
         expect_equal(list(back.events), found[::-1][:1_000], "events read backwards")
         expect(back.newest >= self._place, f"the newest event is at {back.newest}, and one was read at {self._place}")
         expect(not back.missed, f"events up to {back.pruned_to} were deleted, and those after {began} are missed")
@@ -105,6 +109,18 @@ class Audit:
             seen[event.job_id] = event.version
         for _, event in found:
             self._told.setdefault(event.job_id, []).append(event)
+
+    async def _notices(self) -> None:
+        """Check that the opening and the end of each session were told once."""
+        page = await self._store.read_events(EventQuery(after=self._noticed, only="notices"))
+        self._noticed = page.position
+        for _, told in page.events:
+            if isinstance(told, Notice) and told.kind == "session":
+                self._sessions_told[told.subject, told.name == "SessionOpened"] += 1
+        sessions = self._model.sessions.values()
+        wanted = Counter({(session.name, True): 1 for session in sessions})
+        wanted.update((session.name, False) for session in sessions if session.is_dead)
+        expect_equal(self._sessions_told, wanted, "what was told of the opening and the end of sessions")
 
     def _rebuilt(self, job: Job) -> None:
         """Check that the events of a job rebuild it, from the job as it was enqueued and from the stored one alone."""
