@@ -305,7 +305,7 @@ async def test_the_setting_says_everywhere_when_a_job_is_stuck(clock: FakeClock)
         seen.append((await find_job(app.store, clock, current_job().id)).status)
         clock.advance("1m")
         seen.append((await find_job(app.store, clock, current_job().id)).status)
-        seen.append(await app.store.tally("status", Filter(), clock.now()))
+        seen.append((await app.store.tally("status", Filter(), clock.now())).counts)
         await app.job(current_job().id).aretry(by="ana", reason="it hangs")
 
     job = await slow.aenqueue()

@@ -45,6 +45,6 @@ async def test_every_query_is_answered() -> None:
         except ReprieveError as error:
             error.add_note(query.name)
             raise
-    counted = await store.tally("status", Filter(), now())
+    counted = (await store.tally("status", Filter(), now())).counts
     assert (counted["dead"], counted["succeeded"], counted["scheduled"]) == (50, 50, 25)
     await store.close()

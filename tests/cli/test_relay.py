@@ -58,7 +58,7 @@ def send(count: int) -> list[str]:
 
 async def arrived() -> int:
     async with Reprieve() as app:
-        return sum((await app.store.tally("status", Filter(), app.clock.now())).values())
+        return sum((await app.store.tally("status", Filter(), app.clock.now())).counts.values())
 
 
 def test_once_brings_what_is_there_and_says_how_much_that_was() -> None:

@@ -46,7 +46,7 @@ def calls(number: int) -> list[Call[object]]:
 async def act(app: Reprieve, number: int) -> None:
     """Do a little of everything."""
     counted = await app.store.tally("status", Filter(), now())
-    if counted.get("ready", 0) < MAX_WAITING:
+    if counted.counts.get("ready", 0) < MAX_WAITING:
         await app.aenqueue_many(calls(number))
     for job in await find(app, "dead"):
         await app.job(job.id).aretry(by="ana", reason="the provider is back")

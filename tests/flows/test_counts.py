@@ -151,4 +151,4 @@ async def series_equal_the_events(stage: Stage) -> None:
 
 async def nothing_runs(stage: Stage) -> bool:
     counted = await stage.app.store.tally("status", Filter(), stage.app.clock.now())
-    return not any(counted.get(status, 0) for status in ("ready", "running", "stuck", "retrying"))
+    return not any(counted.counts.get(status, 0) for status in ("ready", "running", "stuck", "retrying"))

@@ -102,4 +102,4 @@ def under_way(stage: Stage, killed: float) -> set[str]:
 
 
 async def is_done(stage: Stage) -> bool:
-    return not await stage.app.store.tally("status", UNSETTLED, stage.app.clock.now())
+    return not (await stage.app.store.tally("status", UNSETTLED, stage.app.clock.now())).counts

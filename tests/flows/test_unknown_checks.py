@@ -177,11 +177,11 @@ async def test_one_check_ends_a_bounded_number_of_jobs_and_goes_on_a_second_late
     await scene.unknown.check()
     scene.clock.set(scene.clock.now() + int(HOUR * 1_000))
     await scene.unknown.check()
-    statuses = await scene.app.store.tally("status", Filter(), scene.clock.now())
+    statuses = (await scene.app.store.tally("status", Filter(), scene.clock.now())).counts
     assert statuses == {"dead": 1_000, "ready": 500}
     assert scene.unknown.next_check_at == scene.clock.now() + 1_000
     await scene.check_for(1.0)
-    assert await scene.app.store.tally("status", Filter(), scene.clock.now()) == {"dead": 1_500}
+    assert (await scene.app.store.tally("status", Filter(), scene.clock.now())).counts == {"dead": 1_500}
 
 
 async def test_an_entry_that_cannot_be_read_stops_nothing(scene: Scene) -> None:

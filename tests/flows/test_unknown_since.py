@@ -84,7 +84,7 @@ class Fleet:
         worker.remove_from(list(page.jobs))
 
     async def statuses(self) -> dict[str, int]:
-        return await self.store.tally("status", Filter(), self.clock.now())
+        return (await self.store.tally("status", Filter(), self.clock.now())).counts
 
 
 @pytest.fixture

@@ -30,5 +30,5 @@ async def test_jobs_whose_records_cannot_be_read_die_once_and_all_others_run(sta
     assert all("record cannot be read" in entry["errorReason"] for entry in died)
     assert not stage.began(*broken)
     assert tree.children() == before
-    counts = await store.tally("status", Filter(), stage.app.clock.now())
+    counts = (await store.tally("status", Filter(), stage.app.clock.now())).counts
     assert {status: count for status, count in counts.items() if count} == {"dead": len(broken), "succeeded": 10}

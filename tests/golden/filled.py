@@ -118,7 +118,7 @@ async def everything(store: Store) -> dict[str, object]:
         "progress": [await store.progress(job.id) for job in _by_id(jobs)],
         "events": [event for _, event in await store.events()],
         "audit": (await store.audit_log(AuditFilter())).entries,
-        "tallies": {by: await store.tally(by, Filter(), NOW) for by in get_args(Tally)},
+        "tallies": {by: (await store.tally(by, Filter(), NOW)).counts for by in get_args(Tally)},
         "limits": {name: (await store.limit_states(name)).states for name in get_args(Subject) if name != "tenant"},
         "tenants": (await store.limit_states("tenant", "mail")).states,
         "defaults": await store.limit_defaults(),
@@ -142,4 +142,4 @@ async def drain(store: Store) -> dict[str, int]:
     worker.queues = QUEUES
     while jobs := await worker.take(10, LATER):
         assert set(await worker.settle(*(succeed(job, LATER) for job in jobs), at=LATER)) == {"applied"}
-    return await store.tally("status", Filter(), LATER)
+    return (await store.tally("status", Filter(), LATER)).counts

@@ -69,7 +69,7 @@ async def test_a_worker_goes_on_at_once_while_rows_of_jobs_that_ended_are_left(t
     connection.close()
     clock = FakeClock(START + MINUTE)
     assert [await expire_some(store, clock) for _ in range(2)] == [True, False]
-    assert (await store.tally("status", Filter(), START + MINUTE)).get("dead") == 1
+    assert (await store.tally("status", Filter(), START + MINUTE)).counts.get("dead") == 1
     assert _rows(tmp_path) == 0
     await store.close()
 

@@ -61,7 +61,7 @@ class Fleet:
         raise AssertionError(message)
 
     async def _left(self) -> int:
-        tally = await self._store.tally("status", Filter(), self._now)
+        tally = (await self._store.tally("status", Filter(), self._now)).counts
         return sum(tally.values())
 
 

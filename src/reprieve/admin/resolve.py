@@ -112,7 +112,7 @@ async def _search(store: Store, clock: Clock, parts: dict[str, str], found: dict
     """
     await clock.tune()
     now, cursor = clock.now(), ""
-    total = sum((await store.tally("status", Filter(), now)).values())
+    total = sum((await store.tally("status", Filter(), now)).counts.values())
     if total > MAX_SEARCHED_JOBS:
         message = f"{total:,} jobs are too many to search for {', '.join(parts)}; give the whole id"
         raise JobNotFound(message)

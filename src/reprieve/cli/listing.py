@@ -119,7 +119,7 @@ async def _list(
         shown, cursor = shown + len(page.jobs), page.cursor
         if not cursor or shown == most:
             break
-    total = sum((await store.tally("status", wanted, now)).values()) if cursor else shown
+    total = sum((await store.tally("status", wanted, now)).counts.values()) if cursor else shown
     printer.end(cursor, shown, total)
 
 

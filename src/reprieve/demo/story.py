@@ -162,7 +162,7 @@ class Story:
     async def _until_ended(self) -> None:
         """Wait until every job has succeeded or died."""
         while True:
-            counts = await app.store.tally("status", Filter(), app.clock.now())
+            counts = (await app.store.tally("status", Filter(), app.clock.now())).counts
             if counts.get("succeeded", 0) + counts.get("dead", 0) >= len(self._ids):
                 return
             await app.store.wait((), SCENE_SECONDS)
@@ -178,7 +178,9 @@ class Story:
     async def _scene(self) -> Scene:
         now = app.clock.now()
         smtp = await read_gate(app.store, "smtp")
-        tenants = {tenant: await app.store.tally("status", Filter(tenants=(tenant,)), now) for tenant in TENANTS}
+        tenants = {
+            tenant: (await app.store.tally("status", Filter(tenants=(tenant,)), now)).counts for tenant in TENANTS
+        }
         return Scene(
             seconds=ticks() - self._began,
             health=self._provider.health,

@@ -9,7 +9,7 @@ from reprieve.core.job import HIGH, LOW, Death
 from reprieve.core.status import Status
 from reprieve.errors import ValidationError
 from reprieve.stores.places import RUNNING, WAITING, possible_statuses
-from reprieve.stores.protocol import MAX_FILTER_NAMES, Filter, Order, Range
+from reprieve.stores.protocol import MAX_FILTER_NAMES, Filter, Order, Range, Tally
 
 MAX_TEXT_CHARS: Final = 1_000
 
@@ -44,6 +44,14 @@ def check_filter(wanted: Filter, order: Order = "oldest") -> Filter:
         values.one_of(status, get_args(Status), "a status of a filter", ValidationError)
     _check_together(wanted, order)
     return wanted
+
+
+def check_tally(by: str, top: int | None, at_most: int) -> None:
+    """Raise a `ValidationError` for a tally by what jobs do not have, or of no names or jobs."""
+    values.one_of(by, get_args(Tally), "what jobs are counted by", ValidationError)
+    if top is not None:
+        values.whole(top, "top", ValidationError, 1)
+    values.whole(at_most, "at_most", ValidationError, 1)
 
 
 def _plain(wanted: Filter) -> Filter:

@@ -52,7 +52,7 @@ from reprieve.stores.check_audit import check_audit_filter, check_audit_retentio
 from reprieve.stores.check_causes import check_cause_request
 from reprieve.stores.check_entry import check_entry_cursor, check_entry_write
 from reprieve.stores.check_events import check_event_query, check_event_retention, check_notice
-from reprieve.stores.check_filter import check_filter
+from reprieve.stores.check_filter import check_filter, check_tally
 from reprieve.stores.check_series import (
     check_deltas,
     check_names_limit,
@@ -67,6 +67,7 @@ from reprieve.stores.coalesce import Coalescer
 from reprieve.stores.forwarding import ForwardingStore
 from reprieve.stores.protocol import (
     MAX_PAYLOAD_BYTES,
+    MAX_TALLIED,
     Annotation,
     AuditFilter,
     AuditPage,
@@ -94,6 +95,7 @@ from reprieve.stores.protocol import (
     SeriesRequest,
     Store,
     Subject,
+    Tallied,
     Tally,
 )
 
@@ -227,9 +229,12 @@ class CheckedStore(ForwardingStore):
             wanted = replace(wanted, ids=tuple(map(parse_id, wanted.ids)))
         return await super().find(self._completed(wanted), now, cursor, limit, order)
 
-    async def tally(self, by: Tally, wanted: Filter, now: int) -> dict[str, int]:
+    async def tally(
+        self, by: Tally, wanted: Filter, now: int, top: int | None = None, at_most: int = MAX_TALLIED
+    ) -> Tallied:
         """Count jobs by one of their fields."""
-        return await super().tally(by, self._completed(check_filter(wanted)), now)
+        check_tally(by, top, at_most)
+        return await super().tally(by, self._completed(check_filter(wanted)), now, top, at_most)
 
     def _completed(self, wanted: Filter) -> Filter:
         return wanted if wanted.stuck_after is not None else replace(wanted, stuck_after=self._stuck_after)

@@ -12,6 +12,7 @@ from reprieve.core.job import Job
 from reprieve.core.notice import Notice
 from reprieve.core.series import SeriesSubject
 from reprieve.stores.protocol import (
+    MAX_TALLIED,
     Annotation,
     AuditFilter,
     AuditPage,
@@ -43,6 +44,7 @@ from reprieve.stores.protocol import (
     Session,
     Store,
     Subject,
+    Tallied,
     Tally,
 )
 
@@ -153,10 +155,12 @@ class ForwardingStore(ABC):
         with self._call("find"):
             return await self.inner.find(wanted, now, cursor, limit, order)
 
-    async def tally(self, by: Tally, wanted: Filter, now: int) -> dict[str, int]:
+    async def tally(
+        self, by: Tally, wanted: Filter, now: int, top: int | None = None, at_most: int = MAX_TALLIED
+    ) -> Tallied:
         """Count jobs."""
         with self._call("tally"):
-            return await self.inner.tally(by, wanted, now)
+            return await self.inner.tally(by, wanted, now, top, at_most)
 
     async def events(self, after: int = 0, limit: int = 1_000, job_id: str = "") -> list[tuple[int, Event]]:
         """Return events in the order in which they happened."""

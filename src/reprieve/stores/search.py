@@ -12,7 +12,7 @@ from reprieve.stores.search_cursor import write_cursor
 MAX_EXAMINED: Final = 2_000
 """Jobs that one page looks at: a page may be short, but never slow."""
 
-MAX_STEPS: Final = 40
+MAX_STEPS: Final = 12
 """Steps that one page takes, with or without jobs."""
 
 MIN_STEP_JOBS: Final = 10

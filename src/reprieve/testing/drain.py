@@ -257,7 +257,7 @@ class Drain:
             return claimed.next_at
         wanted = Filter(statuses=frozenset({"ready", "scheduled", "retrying", "parked"}))
         now = self._clock.now()
-        waiting = await repeat_while_unreachable(lambda: self._store.tally("task", wanted, now))
+        waiting = (await repeat_while_unreachable(lambda: self._store.tally("task", wanted, now))).counts
         if waiting.keys() - set(unknown.exclude):
             return claimed.next_at
         return unknown.next_check_at if unknown.next_check_at <= self._unknown_until else None
@@ -278,7 +278,7 @@ class Drain:
         return not self._is_endless
 
     async def _tally(self, by: Tally) -> dict[str, int]:
-        return await repeat_while_unreachable(lambda: self._store.tally(by, Filter(), self._clock.now()))
+        return (await repeat_while_unreachable(lambda: self._store.tally(by, Filter(), self._clock.now()))).counts
 
     def _explain_endless(self) -> str:
         """Return which job keeps coming back, or else which task."""

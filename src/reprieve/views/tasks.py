@@ -27,7 +27,7 @@ async def resolve_stored(store: Store, now: int, name: str, registered: Iterable
     """Return the whole name of a task for a filter: a task of the app, or one whose jobs the store holds."""
     names = set(registered)
     found = _match(name, sorted(names))
-    return found or resolve(name, names | set(await store.tally("task", Filter(), now)))
+    return found or resolve(name, names | set((await store.tally("task", Filter(), now)).counts))
 
 
 def _match(name: str, names: list[str]) -> str | None:

@@ -172,7 +172,7 @@ class UnknownTasks:
         queues = dict.fromkeys(met.queue for met in tasks if self._met[met] is not None)
         found = {}
         for queue in queues:
-            counts = await self._store.tally("task", Filter(queues=(queue,), statuses=_UNENDED), now)
+            counts = (await self._store.tally("task", Filter(queues=(queue,), statuses=_UNENDED), now)).counts
             found[queue] = {task for task, count in counts.items() if count}
         return found
 

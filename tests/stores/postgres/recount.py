@@ -37,6 +37,17 @@ _RULES = {
                 from uncounted_enqueue group by lane
             ) as l on l.lane = s.id
         ) as lanes where kept <> counted""",
+    "the counters of a name are not the sums of its lanes": """
+        select subject, name, sum(ready), sum(scheduled), sum(retrying), sum(parked), sum(dead), sum(cancelled) from (
+            select subject, name, ready, scheduled, retrying, parked, dead, cancelled from name_count
+            union all
+            select 'queue', queue_name, -ready, -scheduled, -retrying, -parked, -dead, -cancelled from lane
+            union all select 'task', task, -ready, -scheduled, -retrying, -parked, -dead, -cancelled from lane
+            union all
+            select 'dependency', dependency, -ready, -scheduled, -retrying, -parked, -dead, -cancelled from lane
+        ) as both_kinds group by subject, name
+        having sum(ready) <> 0 or sum(scheduled) <> 0 or sum(retrying) <> 0 or sum(parked) <> 0 or sum(dead) <> 0
+            or sum(cancelled) <> 0""",
     "a job lost its lane": """
         select id, lane from job where state <> 4 and lane not in (select id from lane)
             and lane not in (select lane from uncounted_enqueue)""",

@@ -107,4 +107,5 @@ class Load:
 
     async def _is_empty(self) -> bool:
         """Whether nothing waits or runs, except what was lost."""
-        return not await self._store.tally("status", Filter(statuses=frozenset({"ready", "running"})), clock.now())
+        unsettled = Filter(statuses=frozenset({"ready", "running"}))
+        return not (await self._store.tally("status", unsettled, clock.now())).counts

@@ -63,9 +63,26 @@ def complaints(client: redis.Redis | redis.RedisCluster, tag: str) -> list[str]:
         *_running(books),
         *_candidates(books),
         *_counts(books),
+        *_names(books),
         *_blocked(books),
         *_sessions(books),
     ]
+
+
+def _names(books: Books) -> Iterator[str]:
+    """Compare the counters of names with those of lanes, and the lists of lanes with the lanes."""
+    for position, subject in ((0, b"queue"), (2, b"task"), (3, b"dependency")):
+        sums: Counter[bytes] = Counter()
+        for lane, state in books.lanes.items():
+            for index, count in enumerate(state[:6], 1):
+                sums[lane.split(b"\0")[position] + b"\0%d" % index] += count
+        kept = {field: int(count) for field, count in books.hash(b":counts:" + subject).items()}
+        if kept != {field: count for field, count in sums.items() if count}:
+            yield f"the counters of each {subject.decode()} are {kept}, those of its lanes {dict(sums)}"
+    if set(books.zset(b":lane_names")) != set(books.lanes):
+        yield "the list of lanes has others than those that there are"
+    if set(books.zset(b":lane_names_by_tenant")) != {lane.split(b"\0")[1] + b"\0" + lane for lane in books.lanes}:
+        yield "the list of lanes by tenant has others than those that there are"
 
 
 def _lane_in(record: bytes) -> bytes:

@@ -86,7 +86,7 @@ async def test_thousands_that_expire_at_once_are_all_buried(store: RedisStore) -
     worker = await Worker.open(store)
     while (await worker.ask(count, at=START + 2)).next_at is not None:
         pass
-    assert (await store.tally("status", Filter(), START + 2)).get("dead") == count
+    assert (await store.tally("status", Filter(), START + 2)).counts.get("dead") == count
     assert len(await store.events(limit=2 * count)) == count
     await store.close()
 
@@ -96,10 +96,10 @@ async def test_what_is_due_and_was_not_promoted_is_counted_page_by_page(store: R
     await enqueue(store, *new_jobs(store, 10, due_at=START + 1_000, tenant="b"))
     await enqueue(store, *new_jobs(store, 5, due_at=START + 9_000, tenant="b"))
     calls(client, "evalsha")
-    counts = await store.tally("status", Filter(), START + 1_000)
+    counts = (await store.tally("status", Filter(), START + 1_000)).counts
     assert (counts["ready"], counts["scheduled"]) == (2 * MAX_JOBS_PER_PAGE + 60, 5)
     assert calls(client, "evalsha") > 3
-    assert await store.tally("tenant", Filter(statuses=frozenset({"ready"})), START + 1_000) == {
+    assert (await store.tally("tenant", Filter(statuses=frozenset({"ready"})), START + 1_000)).counts == {
         "a": 2 * MAX_JOBS_PER_PAGE + 50,
         "b": 10,
     }

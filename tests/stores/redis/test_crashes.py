@@ -39,7 +39,7 @@ async def test_server_that_is_killed_and_started_again_loses_nothing_that_it_flu
         assert load.settled.keys() == load.acknowledged.keys()
         assert set(load.runs.values()) == {1}
         assert set(load.settled.values()) == {1}
-        assert await store.tally("status", Filter(statuses=frozenset({"ready", "running"})), 0) == {}
+        assert (await store.tally("status", Filter(statuses=frozenset({"ready", "running"})), 0)).counts == {}
         with server.client() as client:
             assert complaints(client, "{reprieve:0}") == []
         await store.close()

@@ -142,7 +142,7 @@ async def test_configuration_and_user_that_we_ship_do_for_everything(tmp_path: P
         await worker.settle(succeed(again, result=b"1", ttl=60.0))
         assert [found.id for found in await find_all(store, Filter())] == [job.id]
         await update_limits(store, LimitUpdate(subject="task", name="send", permits=0))
-        assert await store.tally("status", Filter(), START) == {"succeeded": 1}
+        assert (await store.tally("status", Filter(), START)).counts == {"succeeded": 1}
         assert await set_entry(store, "leader", 0, b"me") is not None
         assert len(await all_entries(store)) == len(await all_limit_states(store, "tenant")) == 1
         assert len(await store.events()) == 1

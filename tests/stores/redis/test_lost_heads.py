@@ -123,6 +123,6 @@ async def test_search_apply_and_prune_go_on(damaged: Damaged, store: Store) -> N
     damaged.client.hset(f"{damaged.tag}:jobs", id_to_bytes(later.id), b"short")
     assert {job.id for job in await find_all(store, Filter())} == {lost.id, sound.id, later.id}
     assert {job.id for job in await find_all(store, Filter(ids=(lost.id, sound.id)))} == {lost.id, sound.id}
-    assert sum((await store.tally("status", Filter(), START + HOUR)).values()) == 3
+    assert sum((await store.tally("status", Filter(), START + HOUR)).counts.values()) == 3
     changes = [change.cancel(stored[job.id], OPERATOR, START) for job in (lost, sound, later)]
     assert await store.apply(changes, START) == ["refused", "applied", "refused"]

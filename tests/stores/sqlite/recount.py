@@ -28,6 +28,18 @@ _RULES = {
             from lane)
         where (ready, scheduled, retrying, parked, dead, cancelled)
             <> (counted_ready, counted_1, counted_2, counted_3, counted_dead, counted_cancelled)""",
+    "the counters of a name are not the sums of its lanes": """
+        select subject, name, sum(ready), sum(scheduled), sum(retrying), sum(parked), sum(dead), sum(cancelled) from (
+            select subject, name, ready, scheduled, retrying, parked, dead, cancelled from name_count
+            union all
+            select 'queue', queue.name, -ready, -scheduled, -retrying, -parked, -dead, -cancelled
+            from lane join queue on queue.id = lane.queue
+            union all select 'task', task, -ready, -scheduled, -retrying, -parked, -dead, -cancelled from lane
+            union all
+            select 'dependency', dependency, -ready, -scheduled, -retrying, -parked, -dead, -cancelled from lane
+        ) as both_kinds group by subject, name
+        having sum(ready) <> 0 or sum(scheduled) <> 0 or sum(retrying) <> 0 or sum(parked) <> 0 or sum(dead) <> 0
+            or sum(cancelled) <> 0""",
     "a job lost its lane": "select id, lane from job where lane not in (select id from lane)",
     "a tenant does not count its lanes": """
         select id, lanes from tenant where lanes <> (select count(*) from lane where lane.tenant = tenant.id)""",

@@ -159,7 +159,8 @@ async def play(folder: Path, kills: int, seed: int) -> None:
     try:
         await drain(store, clock.now() + HOUR)
         await check_orders(processes, store)
-        assert set(await store.tally("status", Filter(), clock.now() + HOUR)) == {"succeeded", "dead", "cancelled"}
+        tallied = await store.tally("status", Filter(), clock.now() + HOUR)
+        assert set(tallied.counts) == {"succeeded", "dead", "cancelled"}
     finally:
         await store.close()
     check(processes)

@@ -30,7 +30,7 @@ async def started(stack: AsyncExitStack, name: str, *arguments: object) -> Progr
 
 async def until_succeeded(store: SqliteStore, count: int) -> None:
     async with asyncio.timeout(20):
-        while (await store.tally("status", Filter(), START)).get("succeeded", 0) < count:
+        while (await store.tally("status", Filter(), START)).counts.get("succeeded", 0) < count:
             await store.wait(("default",), 0.1)
 
 

@@ -216,5 +216,5 @@ async def test_application_that_was_there_first_may_share_its_file(tmp_path: Pat
         assert shop.execute("pragma application_id").fetchone()[0] == 7
         assert shop.execute("select id from job").fetchall() == [("theirs",)]
     again = SqliteStore(path)
-    assert await again.tally("status", Filter(), START) == {"running": 1}
+    assert (await again.tally("status", Filter(), START)).counts == {"running": 1}
     await again.close()

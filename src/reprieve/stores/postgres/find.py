@@ -19,11 +19,16 @@ from reprieve.stores.postgres.rows import StoredJob, array_of, unpack
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.record import Lease
 from reprieve.stores.search import has_part, is_number
+from reprieve.stores.sql.counting import LeasedRow
 from reprieve.stores.sql.find import JobRow, SqlSearch
 from reprieve.stores.sql.place_steps import MAX_INT, After, KeyRow, Stream
+from reprieve.stores.tallying import COUNTERS, LaneCount, Part
 
 MAX_MOMENT = (1 << 48) - 1
 _ZEROS, _ONES = "-0000-0000-000000000000", "-ffff-ffff-ffffffffffff"
+
+MAX_UNCOUNTED = 5_000
+"""Rows of what no claim has counted yet which a tally reads: without a worker there may be one for each enqueue."""
 
 MIN_ROWS = 8
 """Rows that are read of a lane at first, if there are many lanes."""
@@ -92,6 +97,26 @@ class Search(SqlSearch[str]):
 
     def _uncounted_lanes(self) -> Iterable[int]:
         return self._uncounted
+
+    def _numbers(self, lanes: Sequence[int]) -> Iterable[Sequence[Any]]:
+        return self._tx.all(self._sql["lane_counts"], {"lanes": array_of(lanes)})
+
+    def _leased(self) -> Sequence[LeasedRow[str]]:
+        return [
+            LeasedRow(id_from_bytes(job), at, lane)
+            for _, at, packed in self._tx.all(self._sql["leases"])
+            for job, (lane, _) in unpack_lease(packed).items()
+        ]
+
+    def uncounted(self) -> Part:
+        """Return what was enqueued and no claim has counted yet, of so many rows."""
+        rows = self._tx.all(self._sql["uncounted_counts"], {"most": MAX_UNCOUNTED})
+        self._load_lanes(row[0] for row in rows)
+        lanes = [
+            LaneCount(self._lane(lane), self._is_held(lane), dict(zip(COUNTERS, numbers, strict=False)))
+            for lane, _, *numbers in rows
+        ]
+        return Part(lanes, sum(row[1] for row in rows) < MAX_UNCOUNTED)
 
     def _may_have_part(self, job: str, parts: Sequence[str]) -> bool:
         return has_part(job.replace("-", ""), parts)

@@ -7,8 +7,10 @@ import msgspec
 from reprieve.core.fairness.candidates import FIRST, Lane
 from reprieve.core.fairness.choice import Choice
 from reprieve.core.fairness.settings import DEFAULTS
+from reprieve.core.fairness.updates import lane_updates
 from reprieve.core.ids import id_to_bytes
 from reprieve.core.job import Job
+from reprieve.core.status import Status
 from reprieve.errors import StoreCorrupt
 from reprieve.stores.postgres import settle
 from reprieve.stores.postgres.array_statements import run
@@ -16,6 +18,7 @@ from reprieve.stores.postgres.candidates import CandidateReader, Candidates, Lim
 from reprieve.stores.postgres.claim_updates import ClaimUpdates, Watermarks
 from reprieve.stores.postgres.lane_cache import LaneCache
 from reprieve.stores.postgres.lane_ref import hash_id
+from reprieve.stores.postgres.name_counts import count_names
 from reprieve.stores.postgres.pipeline import Result
 from reprieve.stores.postgres.pool import Tx
 from reprieve.stores.postgres.released import ReleasedSlots
@@ -202,6 +205,10 @@ class QueueClaim:
             self._reader.refresh_locations(moved)
         updates = ClaimUpdates(choice, self._reader, self._watermarks, candidates.idle, released)
         self._tx.execute(self._sql["write_claim"], updates.parameters(self._queue))
+        taken: dict[int, dict[Status, int]] = {
+            lane.id: {"ready": -lane.taken} for lane in lane_updates(choice) if lane.taken
+        }
+        count_names(self._tx, self._state.lanes, taken)
         released.clear()
 
     def _note_times(self, choice: Choice, *, is_cut: bool) -> None:

@@ -12,6 +12,7 @@ from reprieve.core.duration import milliseconds
 from reprieve.core.job import CancelRequest, Job
 from reprieve.core.move import Park, Retry, Start, Succeed
 from reprieve.core.series import SeriesDelta, delta_of
+from reprieve.core.status import Status
 from reprieve.stores.causes import names_of
 from reprieve.stores.event_record import pack_event
 from reprieve.stores.postgres.annotations import cancels
@@ -20,6 +21,7 @@ from reprieve.stores.postgres.causes import write_causes
 from reprieve.stores.postgres.finished import keep
 from reprieve.stores.postgres.lane_cache import LaneCache
 from reprieve.stores.postgres.lane_ref import LaneRef, lane_of
+from reprieve.stores.postgres.name_counts import count_names
 from reprieve.stores.postgres.pool import Tx
 from reprieve.stores.postgres.released import ReleasedSlots
 from reprieve.stores.postgres.rows import MAX_INT8, array_of, due_of, order_at, pack
@@ -29,8 +31,8 @@ from reprieve.stores.sql.audit import record_audit
 from reprieve.stores.sql.causes import CauseCounts
 from reprieve.stores.sql.ended import IndexedFields, indexed_fields
 from reprieve.stores.sql.series import add_deltas
+from reprieve.stores.tallying import COUNTERS
 
-_COUNTERS = ("ready", "scheduled", "retrying", "parked", "dead", "cancelled")
 _MAX_VERSION = (1 << 31) - 1
 _MAX_TTL_MS = 1 << 53
 _encode = msgspec.msgpack.Encoder().encode
@@ -75,7 +77,7 @@ class WriteBatch:
         self._lanes = lanes
         self._now = now
         self._released = released
-        self._counts: dict[int, Counter[str]] = defaultdict(Counter)
+        self._counts: dict[int, Counter[Status]] = defaultdict(Counter)
         self.causes = CauseCounts()
         self._ready_watermarks: dict[int, int] = {}
         self._ran_on: Counter[int] = Counter()
@@ -96,7 +98,7 @@ class WriteBatch:
         self.no_longer_expiring: list[tuple[int, str]] = []
         self.no_longer_ended: list[tuple[int, int, int, str]] = []
 
-    def leave(self, lane: int, counter: str) -> None:
+    def leave(self, lane: int, counter: Status) -> None:
         """Count a job that leaves where it was."""
         self._counts[lane][counter] -= 1
         self._released.has_moved_jobs = True
@@ -218,11 +220,12 @@ class WriteBatch:
                 {
                     "id": lane,
                     "ready_watermark": self._ready_watermarks.get(lane, MAX_INT8),
-                    **{name: count[name] for name in _COUNTERS},
+                    **{name: count[name] for name in COUNTERS},
                 }
                 for lane, count in self._counts.items()
             ]
             tx.execute(sql["count"], {"rows": _encode_json(counts).decode()})
+            count_names(tx, self._lanes, self._counts)
             self._released.written_lanes.update(self._counts)
         if self._new_candidates:
             tx.execute(sql["add_candidates"], {"tenants": array_of(self._new_candidates)})

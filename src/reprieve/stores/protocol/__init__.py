@@ -49,10 +49,12 @@ from reprieve.stores.protocol.failures import (
 )
 from reprieve.stores.protocol.finding import (
     MAX_FILTER_NAMES,
+    MAX_TALLIED,
     Filter,
     Order,
     Page,
     Range,
+    Tallied,
     Tally,
 )
 from reprieve.stores.protocol.jobs import (
@@ -120,6 +122,7 @@ __all__ = [
     "MAX_SERIES_POINTS",
     "MAX_SESSION_QUEUES",
     "MAX_SESSION_TASKS",
+    "MAX_TALLIED",
     "NAMES_INTERVAL_SECONDS",
     "Annotation",
     "AuditFilter",
@@ -160,6 +163,7 @@ __all__ = [
     "Session",
     "Store",
     "Subject",
+    "Tallied",
     "Tally",
     "Told",
     "cancel_requested",

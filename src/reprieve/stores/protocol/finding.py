@@ -9,6 +9,9 @@ from reprieve.core.status import Status
 MAX_FILTER_NAMES = 50
 """Queues, tenants, tasks, dependencies, codes or fingerprints that one filter may name."""
 
+MAX_TALLIED = 5_000
+"""Lanes, and jobs, that a tally looks at by default where no counter tells."""
+
 Order: TypeAlias = Literal["oldest", "newest", "due", "longest"]
 """How jobs are sorted: by the time that counts for their status (`stores/finding_table.py`), the earliest or the latest
 first. `due` and `longest` are the oldest first of jobs that wait, and of jobs that run."""
@@ -81,6 +84,16 @@ class Page(Record):
 Tally: TypeAlias = Literal["status", "queue", "tenant", "task", "dependency", "death", "code", "fingerprint"]
 
 
+class Tallied(Record):
+    """How many jobs there are, by name."""
+
+    counts: dict[str, int]
+    is_exact: bool = True
+    """Whether everything was counted; else there are at least so many, as far as the store has looked."""
+    left_out: int = 0
+    """Names that have fewer jobs than those in `counts`, and were left out."""
+
+
 class SearchStore(Protocol):
     """Finds and counts jobs."""
 
@@ -92,6 +105,12 @@ class SearchStore(Protocol):
         """
         ...
 
-    async def tally(self, by: Tally, wanted: Filter, now: int) -> dict[str, int]:
-        """Count jobs by one of their fields. Waiting and running jobs have counters, so they are not scanned."""
+    async def tally(
+        self, by: Tally, wanted: Filter, now: int, top: int | None = None, at_most: int = MAX_TALLIED
+    ) -> Tallied:
+        """Count jobs by one of their fields, of the `top` names with the most jobs.
+
+        Counters are kept by status of the whole store, and of each queue, task and dependency; a tenant has those of
+        its lanes. For what they cannot tell, a store looks at some `at_most` lanes and as many jobs, and says so.
+        """
         ...

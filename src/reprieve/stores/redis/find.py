@@ -1,7 +1,5 @@
 """Search: jobs by what is known of them, and how many there are. In threads, a page at a time."""
 
-import itertools
-from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
@@ -14,16 +12,15 @@ from reprieve.core.status import Status, status_of
 from reprieve.core.unreadable import unreadable_record
 from reprieve.stores.ended_lists import ListField, ended_lists
 from reprieve.stores.places import Key, Place, PlaceKey, Wanted, delayed_range, possible_statuses
-from reprieve.stores.protocol import Filter, Range, Tally
-from reprieve.stores.record import LANE_COUNTERS
+from reprieve.stores.protocol import Filter, Range
 from reprieve.stores.redis import limit_states
 from reprieve.stores.redis.connections import Connections
+from reprieve.stores.redis.lane_names import MAX_LANES_READ, LaneList
 from reprieve.stores.redis.limit_defaults import Defaults
 from reprieve.stores.redis.loop_reader import LoopReader
-from reprieve.stores.redis.records import entry_of, lane_model
-from reprieve.stores.redis.replies import ID_BYTES, StoredJob, pairs, rows
-from reprieve.stores.search import Candidate, LaneNames, Step, every_match, has_part, is_in, is_number
-from reprieve.stores.tallying import name_of
+from reprieve.stores.redis.records import entry_of
+from reprieve.stores.redis.replies import ID_BYTES, LeasedKey, StoredJob, pairs, rows
+from reprieve.stores.search import Candidate, LaneNames, Step, has_part, is_in, is_number
 
 MAX_JOBS_PER_PAGE = 200
 """Jobs that one script reads."""
@@ -55,7 +52,6 @@ _LETTERS: Final[dict[ListField, str]] = {
 _SEPARATOR: Final = "\0"
 _HEX: Final = frozenset("0123456789abcdef")
 _encode = msgspec.msgpack.Encoder().encode
-_COUNTERS = ("ready", "scheduled", "retrying", "parked", "dead", "cancelled")
 _ENDED: tuple[Status, ...] = ("dead", "cancelled")
 _DELAYS: Mapping[Wait, int] = {"turn": 1, "schedule": 1, "retry": 2, "gate": 3, "budget": 3}
 """The sorted sets of jobs that are due later, as in waiting.lua."""
@@ -68,14 +64,15 @@ def is_key(place: Place, key: PlaceKey) -> bool:
     return is_group and is_number(key.at) and abs(key.at) <= MAX_SCORE and is_id
 
 
-class PartitionSearch:
-    """One search of a partition."""
+class PartitionPlaces:
+    """The places of a partition."""
 
     def __init__(self, connections: Connections | LoopReader, tag: str, now: int) -> None:
         """Read what every search needs: which limiters are held."""
         self._connections = connections
         self._tag = tag
         self._now = now
+        self.lanes = LaneList(connections, tag)
         defaults = Defaults(connections.command("HGETALL", f"{tag}:limit_defaults"))
         self._held = limit_states.Held(connections.command("HGETALL", f"{tag}:limiters"), defaults)
 
@@ -128,7 +125,7 @@ class PartitionSearch:
 
     def _running_step(self, wanted: Wanted, after: PlaceKey | None, most: int) -> Step:
         found = self._connections.read("running_keys", self._tag, wanted.filter.session)
-        keys = sorted(((int(at), raw) for at, raw in pairs(found)), reverse=wanted.is_newest)
+        keys = sorted(((int(one.at), one.id) for one in rows(LeasedKey, found)), reverse=wanted.is_newest)
         start = _position(after, newest=wanted.is_newest)
         left = [key for key in keys if (key < start if wanted.is_newest else key > start)]
         return self._candidates(left[:most], 0, wanted.filter, has_more=len(left) > most, script="find_running")
@@ -209,67 +206,19 @@ class PartitionSearch:
         return step if step.resume is not None or last is None else Step(step.candidates, PlaceKey(last, -1, ""))
 
     def _group(self, wanted: Filter, after: str) -> tuple[list[str], str | None]:
-        """Return lanes after one whose jobs may match, and the last lane of them; None: that was the end."""
+        """Return lanes after one whose jobs may match, and the last lane read; None: that was the end."""
         statuses = possible_statuses(wanted)
+        if "ready" not in statuses and not self._held.has_any:
+            return [], None
         chosen: list[str] = []
-        for name in sorted(self._connections.command("HKEYS", f"{self._tag}:lanes")):
-            lane = lane_model(name)
+        lanes = self.lanes.after(wanted, after)
+        for lane in lanes:
             status: Status = "parked" if self._is_held(lane) else "ready"
-            if name.decode() > after and status in statuses and is_in(lane, wanted):
-                if len(chosen) == MAX_MERGED_LANES:
-                    return chosen, chosen[-1]
-                chosen.append(name.decode())
-        return chosen, None
-
-    def counts(self, stuck_after: float) -> Iterator[tuple[Status, LaneNames, int]]:
-        """Return status, lane and number of all jobs that have not succeeded."""
-        lanes, _, queues = self._counted()
-        due = self._due(queues)
-        for lane, counters in lanes.items():
-            place, number = lane_model(lane), Counter(dict(zip(_COUNTERS, counters, strict=False)))
-            # Jobs that came after the counters were read are not in them.
-            late = due[lane] & number
-            yield ("parked" if self._is_held(place) else "ready"), place, number["ready"] + late.total()
-            yield "scheduled", place, number["scheduled"] - late["scheduled"]
-            yield "retrying", place, number["retrying"] - late["retrying"]
-            yield "parked", place, number["parked"] - late["parked"]
-            yield "dead", place, number["dead"]
-            yield "cancelled", place, number["cancelled"]
-        keys = self._connections.read("running_keys", self._tag, "")
-        for one in self._stored([raw for _, raw in pairs(keys)], "find_running"):
-            if one.is_running:
-                job = one.job()
-                yield self.status(job, 0, stuck_after), job, 1
-
-    def _counted(self) -> tuple[dict[bytes, list[int]], dict[str, int], list[tuple[bytes, int]]]:
-        lanes, queues, due = self._connections.read("count_jobs", self._tag, self._now)
-        return dict(pairs(lanes)), {queue.decode(): count for queue, count in pairs(queues)}, list(pairs(due))
-
-    def _due(self, queues: Iterable[tuple[bytes, int]]) -> dict[bytes, Counter[str]]:
-        """Count the due jobs of these queues and waits that were not promoted yet, by lane."""
-        due: dict[bytes, Counter[str]] = defaultdict(Counter)
-        for queue, wait in queues:
-            for skip in itertools.count(step=MAX_JOBS_PER_PAGE):
-                found = self._connections.read("find_due", self._tag, self._now, queue, wait, skip, MAX_JOBS_PER_PAGE)
-                for lane, kind in pairs(found):
-                    due[lane][LANE_COUNTERS[kind or 1]] += 1
-                if len(found) < 2 * MAX_JOBS_PER_PAGE:
-                    break
-        return due
-
-    def succeeded(self, by: Tally, wanted: Filter) -> Counter[str]:
-        """Count the succeeded jobs that match a filter by one of their fields."""
-        counts: Counter[str] = Counter()
-        is_of_queues = not wanted.tenants and not wanted.tasks and not wanted.dependencies and wanted.group is None
-        if by in ("status", "queue") and is_of_queues:
-            for queue, number in self._counted()[1].items():
-                if not wanted.queues or queue in wanted.queues:
-                    counts["succeeded" if by == "status" else queue] += number
-            return counts
-        only = replace(wanted, statuses=frozenset({"succeeded"}))
-        for found in every_match(self, Wanted(filter=only, order="oldest", now=self._now)):
-            counts[name_of(by, "succeeded", found.job)] += 1
-        return counts
+            if status in statuses and is_in(lane, wanted):
+                chosen.append(lane.name)
+            if len(chosen) == MAX_MERGED_LANES:
+                return chosen, lane.name
+        return chosen, lanes[-1].name if len(lanes) >= MAX_LANES_READ else None
 
 
 def _position(after: PlaceKey | None, *, newest: bool) -> tuple[int, bytes]:

@@ -196,6 +196,11 @@ class Held:
         self._own = owns
         self._defaults = defaults
 
+    @property
+    def has_any(self) -> bool:
+        """Whether there is a limiter that lets nothing through."""
+        return any(self._own.values()) or any(update.permits == 0 for update in self._defaults.updates())
+
     def has(self, subject: Subject, name: str, scope: str = "") -> bool:
         """Return whether the limiter of a subject lets nothing through; `scope` is the dependency of a pair."""
         field = SUBJECT_LETTERS[subject] + name + (f"\0{scope}" if scope else "")

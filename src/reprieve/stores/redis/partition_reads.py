@@ -26,12 +26,13 @@ from reprieve.stores.protocol import (
     LimitUpdate,
     Session,
     Subject,
+    Tallied,
     Tally,
     Told,
 )
 from reprieve.stores.redis import limit_states, replies, series
 from reprieve.stores.redis.connections import Connections
-from reprieve.stores.redis.find import PartitionSearch
+from reprieve.stores.redis.counting import PartitionSearch
 from reprieve.stores.redis.limit_defaults import Defaults
 from reprieve.stores.redis.limit_updates import SUBJECT_LETTERS
 from reprieve.stores.redis.loop_reader import LoopReader
@@ -80,10 +81,10 @@ class PartitionReads:
             lambda: search.look(PartitionSearch(reader, self._tag, wanted.now), wanted, start, limit)
         )
 
-    async def tally(self, by: Tally, wanted: Filter, now: int) -> dict[str, int]:
+    async def tally(self, by: Tally, wanted: Filter, now: int, at_most: int) -> Tallied:
         """Return how many jobs there are, grouped."""
         return await asyncio.to_thread(
-            lambda: tally(PartitionSearch(self._connections, self._tag, now), by, wanted, now)
+            lambda: tally(PartitionSearch(self._connections, self._tag, now), by, wanted, now, at_most)
         )
 
     async def events(self, query: EventQuery) -> tuple[int, EventPage]:

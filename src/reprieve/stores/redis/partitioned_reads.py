@@ -1,6 +1,5 @@
 """Reads over partitions: each reads its own, and the results are merged."""
 
-from collections import Counter
 from collections.abc import Sequence
 
 from msgspec.structs import replace
@@ -22,6 +21,7 @@ from reprieve.stores.protocol import (
     SeriesName,
     SeriesRequest,
     Subject,
+    Tallied,
     Tally,
 )
 from reprieve.stores.redis import merged_events
@@ -67,13 +67,10 @@ class PartitionedReads:
         has_more = any(position is not None for position in following)
         return page_of(merged, only, write_cursor(only, wanted.order, following) if has_more else "")
 
-    async def tally(self, by: Tally, wanted: Filter, now: int) -> dict[str, int]:
-        """Return how many jobs there are, grouped, in all partitions."""
-        counts: Counter[str] = Counter()
+    async def tallies(self, by: Tally, wanted: Filter, now: int, at_most: int) -> list[Tallied]:
+        """Return how many jobs there are, grouped, in each partition."""
         partitions = await self._partitions.load()
-        for found in await bounded_gather(partition.reads.tally(by, wanted, now) for partition in partitions):
-            counts.update(found)
-        return dict(counts)
+        return await bounded_gather(partition.reads.tally(by, wanted, now, at_most) for partition in partitions)
 
     async def events(self, query: EventQuery) -> EventPage:
         """Return events of all partitions in the order of their servers' times; see `merged_events.py`."""

@@ -53,6 +53,14 @@ class StoredJob(NamedTuple):
         return unpack(self.id, self.record)
 
 
+class LeasedKey(NamedTuple):
+    """A job that runs: see running_keys.lua."""
+
+    at: bytes
+    id: bytes
+    lane: bytes
+
+
 class HeldJob(NamedTuple):
     """A job that a dead session holds: see recover.lua."""
 

@@ -17,6 +17,7 @@ from reprieve.stores.capabilities import FaultPoint
 from reprieve.stores.event_page import events_of_jobs
 from reprieve.stores.places import Wanted
 from reprieve.stores.protocol import (
+    MAX_TALLIED,
     Annotation,
     AuditFilter,
     AuditPage,
@@ -47,6 +48,7 @@ from reprieve.stores.protocol import (
     SeriesRequest,
     Session,
     Subject,
+    Tallied,
     Tally,
 )
 from reprieve.stores.redis.address import address_of
@@ -66,6 +68,7 @@ from reprieve.stores.redis.sessions import Sessions
 from reprieve.stores.redis.shared_limits import SharedLimits
 from reprieve.stores.redis.topology import Topology
 from reprieve.stores.redis.unique_keys import UniqueKeys
+from reprieve.stores.tallying import merge_tallies
 
 MAX_JOBS_PER_CLAIM = 100
 """About what a script settles and leases in two milliseconds, in which the server does nothing else."""
@@ -190,9 +193,11 @@ class RedisStore:
         """Return jobs as they are."""
         return await self._reads.find(Wanted(filter=wanted, order=order, now=now), cursor, limit)
 
-    async def tally(self, by: Tally, wanted: Filter, now: int) -> dict[str, int]:
+    async def tally(
+        self, by: Tally, wanted: Filter, now: int, top: int | None = None, at_most: int = MAX_TALLIED
+    ) -> Tallied:
         """Return how many jobs there are, grouped."""
-        return await self._reads.tally(by, wanted, now)
+        return merge_tallies(await self._reads.tallies(by, wanted, now, at_most), top)
 
     async def events(self, after: int = 0, limit: int = 1_000, job_id: str = "") -> list[tuple[int, Event]]:
         """Return events in order, each with its position."""

@@ -4,7 +4,6 @@
 """
 
 from abc import abstractmethod
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Generic, NamedTuple
@@ -14,13 +13,10 @@ from msgspec.structs import replace
 from reprieve.core.job import Job
 from reprieve.core.status import Status, status_of
 from reprieve.core.unreadable import unreadable_record
-from reprieve.stores.protocol import Filter, Tally
-from reprieve.stores.record import LANE_COUNTERS, Lease
-from reprieve.stores.search import LaneNames, is_in
-from reprieve.stores.sql.finished import unpack_jobs
-from reprieve.stores.sql.place_steps import Id, PlaceSteps
+from reprieve.stores.record import Lease
+from reprieve.stores.sql.counting import SqlCounting
+from reprieve.stores.sql.place_steps import Id
 from reprieve.stores.sql.tx import SqlTx, Statements
-from reprieve.stores.tallying import name_of
 
 MAX_IDS_TO_FIND = 20
 """Jobs whose leases the database looks for; those of more jobs are found faster by reading all leases."""
@@ -45,19 +41,7 @@ class EndRow(NamedTuple):
     death: Any = ""
 
 
-class LaneCounts(NamedTuple):
-    """How many jobs of a lane have which status, as far as counters tell."""
-
-    lane: int
-    ready: int
-    scheduled: int
-    retrying: int
-    parked: int
-    dead: int
-    cancelled: int
-
-
-class SqlSearch(PlaceSteps[Id], Generic[Id]):
+class SqlSearch(SqlCounting[Id], Generic[Id]):
     """What one search needs to know of the store: the limiters that are held, and the leases that it asks for."""
 
     def __init__(self, tx: SqlTx, sql: Statements, now: int, *, held: frozenset[int]) -> None:
@@ -147,37 +131,8 @@ class SqlSearch(PlaceSteps[Id], Generic[Id]):
         end = end_of(self._tx, self._sql, self._lane(row.lane).queue_id, row.state, row.id)
         return replace(job, finished_at=end.at, death=end.death or None)
 
-    def counts(self, stuck_after: float) -> Iterator[tuple[Status, LaneNames, int]]:
-        """Return how many jobs of each lane have which status, succeeded ones left out, by the counters of lanes."""
-        due: dict[int, Counter[str]] = {}
-        for lane, wait, number in self._tx.all(self._sql["due"], {"now": self._now}):
-            due.setdefault(lane, Counter())[LANE_COUNTERS[wait]] += number
-        lanes = [LaneCounts(*row) for row in self._tx.all(self._sql["counts"])]
-        self._load_lanes(count.lane for count in lanes)
-        for count in lanes:
-            late = due.get(count.lane, Counter())
-            names = self._lane(count.lane)
-            yield ("parked" if self._is_held(count.lane) else "ready"), names, count.ready + late.total()
-            yield "scheduled", names, count.scheduled - late["scheduled"]
-            yield "retrying", names, count.retrying - late["retrying"]
-            yield "parked", names, count.parked - late["parked"]
-            yield "dead", names, count.dead
-            yield "cancelled", names, count.cancelled
-        for _, job, lane in self._jobs(list(self._leases), self._leases):
-            yield self.status(job, lane, stuck_after), self._lane(lane), 1
-
-    def succeeded(self, by: Tally, wanted: Filter) -> Counter[str]:
-        """Count succeeded jobs: by the counts of their rows where these suffice, else by reading the jobs."""
-        counts: Counter[str] = Counter()
-        is_of_queues = not wanted.tenants and not wanted.tasks and not wanted.dependencies and wanted.group is None
-        if by in ("status", "queue") and is_of_queues:
-            for queue, number in self._tx.all(self._sql["finished_counts"]):
-                if not wanted.queues or queue in wanted.queues:
-                    counts["succeeded" if by == "status" else queue] += number
-            return counts
-        for (jobs,) in self._tx.all(self._sql["all_finished"]):
-            counts.update(name_of(by, "succeeded", job) for job in unpack_jobs(jobs) if is_in(job, wanted))
-        return counts
+    def _running_jobs(self, ids: Sequence[Id]) -> Iterable[tuple[Id, Job, int]]:
+        return self._jobs(ids, self._leases) if ids else ()
 
 
 def end_of(tx: SqlTx, sql: Statements, queue: int, state: int, job: int | str) -> EndRow:

@@ -11,6 +11,7 @@ from reprieve.stores import search
 from reprieve.stores.event_page import events_of_jobs
 from reprieve.stores.places import Place, PlaceKey, Wanted
 from reprieve.stores.protocol import (
+    MAX_TALLIED,
     AuditFilter,
     AuditPage,
     CausePage,
@@ -32,6 +33,7 @@ from reprieve.stores.protocol import (
     SeriesRequest,
     Session,
     Subject,
+    Tallied,
     Tally,
 )
 from reprieve.stores.search_cursor import read_cursor
@@ -40,7 +42,7 @@ from reprieve.stores.sql.causes import read_page
 from reprieve.stores.sql.limit_states import PageOfNames, limit_states
 from reprieve.stores.sql.sessions import read_sessions
 from reprieve.stores.sql.tx import SqlTx, Statements
-from reprieve.stores.tallying import Counted, tally
+from reprieve.stores.tallying import Counted, merge_tallies, tally
 
 MAX_CHANGES_PER_WRITE = 25
 """Changes that one transaction applies; a claim waits for it, on PostgreSQL some 15 ms."""
@@ -103,9 +105,12 @@ class SqlStore(ABC, Generic[Tx]):
         asked = Wanted(filter=wanted, order=order, now=now)
         return await self._read(lambda tx: search.find(self._search(tx, now), asked, positions[0], limit))
 
-    async def tally(self, by: Tally, wanted: Filter, now: int) -> dict[str, int]:
+    async def tally(
+        self, by: Tally, wanted: Filter, now: int, top: int | None = None, at_most: int = MAX_TALLIED
+    ) -> Tallied:
         """Count jobs by one of their fields."""
-        return await self._read(lambda tx: tally(self._search(tx, now), by, wanted, now))
+        counted = await self._read(lambda tx: tally(self._search(tx, now), by, wanted, now, at_most))
+        return merge_tallies([counted], top)
 
     async def events(self, after: int = 0, limit: int = 1_000, job_id: str = "") -> list[tuple[int, Event]]:
         """Return events in the order in which they happened."""

@@ -20,6 +20,7 @@ from reprieve.core.fairness.updates import (
     tenant_updates,
 )
 from reprieve.core.job import Job
+from reprieve.core.status import Status
 from reprieve.stores.protocol import Claim, Claimed
 from reprieve.stores.record import LANE_COUNTERS, Lease, lease_model
 from reprieve.stores.sql.claim import LastClaim, pack_last_claim, repeated, require_session
@@ -30,6 +31,7 @@ from reprieve.stores.sqlite.candidates import Candidates, LimiterRow, QueueRow, 
 from reprieve.stores.sqlite.expiring import remove_expiring
 from reprieve.stores.sqlite.lane_cache import LaneCache
 from reprieve.stores.sqlite.leases import pack_lease
+from reprieve.stores.sqlite.name_counts import count_names
 from reprieve.stores.sqlite.rows import Row, copy, is_fresh, order_at, read_job, ready_at, unpack
 from reprieve.stores.sqlite.sessions import held
 from reprieve.stores.sqlite.statements import run, statements
@@ -175,13 +177,18 @@ class _QueueClaim:
         run(self.tx, self.sql["undelay"], [(queue, row.wait, row.due, row.id) for row in due])
         self.lanes.load(self.tx, {row.lane for row in due})
         run(self.tx, enqueue["ready"], [(row.lane, self._order_at(row), row.id) for row in due])
-        counts: dict[int, Counter[str]] = defaultdict(Counter)
+        counts: dict[int, Counter[Status]] = defaultdict(Counter)
         for row in due:
             counts[row.lane][LANE_COUNTERS[row.wait]] += 1
         promoted = [
             (lane, *(count[name] for name in ("scheduled", "retrying", "parked"))) for lane, count in counts.items()
         ]
         run(self.tx, self.sql["promote"], promoted)
+        moved = {
+            lane: {"ready": count.total(), **{name: -number for name, number in count.items()}}
+            for lane, count in counts.items()
+        }
+        count_names(self.tx, self.lanes, moved)
         run(self.tx, enqueue["open"], [(lane,) for lane in counts])
         tenants = {self.lanes[lane].tenant_id for lane in counts}
         run(self.tx, enqueue["make_candidates"], [(tenant,) for tenant in tenants])
@@ -282,6 +289,7 @@ class _QueueClaim:
         """Write the lanes, tenants, limiters and the queue as the choice left them."""
         lanes = lane_updates(choice)
         run(self.tx, self.sql["count_taken"], [(lane.id, lane.taken) for lane in lanes if lane.taken])
+        count_names(self.tx, self.lanes, {lane.id: {"ready": -lane.taken} for lane in lanes if lane.taken})
         moved = [(lane.id, lane.is_open, lane.blocked_by, lane.served) for lane in lanes if lane.served is not None]
         run(self.tx, self.sql["lanes"], moved)
         run(self.tx, self.sql["tenants"], [_columns(tenant) for tenant in tenant_updates(choice)])

@@ -14,6 +14,7 @@ from reprieve.stores.record import LANE_COUNTERS, WAIT_NUMBERS, key_of
 from reprieve.stores.sqlite.expiring import add_deadlines, add_expiring
 from reprieve.stores.sqlite.finished import finished_jobs
 from reprieve.stores.sqlite.lane_cache import LaneCache
+from reprieve.stores.sqlite.name_counts import count_names
 from reprieve.stores.sqlite.rows import id_of, order_at, pack, ready_at, split_id
 from reprieve.stores.sqlite.statements import Tx, run, statements
 
@@ -83,6 +84,7 @@ def _insert(tx: Tx, lanes: LaneCache, fresh: Sequence[tuple[int, bytes, Job]], n
     run(tx, sql["ready"], ready_rows)
     run(tx, sql["delayed"], delayed_rows)
     run(tx, sql["count"], [(lane_id, *count) for lane_id, count in counts.items()])
+    count_names(tx, lanes, {lane: dict(zip(_COUNTERS, count, strict=True)) for lane, count in counts.items()})
     minute = now // MINUTE_MS
     run(tx, sql["count_for_series"], [(minute, lane_id, sum(count)) for lane_id, count in counts.items()])
     run(tx, sql["open"], [(lane_id,) for lane_id, (ready, *_) in counts.items() if ready])

@@ -4,10 +4,13 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from reprieve.core.job import Job
 from reprieve.stores.places import Place, PlaceKey
 from reprieve.stores.record import Lease
 from reprieve.stores.search import is_number
+from reprieve.stores.sql.counting import LeasedRow
 from reprieve.stores.sql.find import JobRow, SqlSearch
 from reprieve.stores.sql.lanes import LaneRef
 from reprieve.stores.sql.place_steps import MAX_INT, After, KeyRow, Stream
@@ -87,6 +90,16 @@ class Search(SqlSearch[int]):
     def _lanes_by(self, field: str, name: str | int, after: int, most: int) -> Iterable[Sequence[Any]]:
         statement = self._sql[f"lanes_by_{field}" if field else "lanes"]
         return self._tx.all(statement, {"name": name, "after": after, "most": most})
+
+    def _numbers(self, lanes: Sequence[int]) -> Iterable[Sequence[Any]]:
+        return self._tx.all(self._sql["lane_counts"], {"lanes": msgspec.json.encode(lanes).decode()})
+
+    def _leased(self) -> Sequence[LeasedRow[int]]:
+        return [
+            LeasedRow(job, at, leased.lane)
+            for _, at, packed in self._tx.all(self._sql["leases"])
+            for job, leased in unpack_lease(packed).items()
+        ]
 
     def _may_have_part(self, job: int, parts: Sequence[str]) -> bool:
         return may_have_part(job, parts)

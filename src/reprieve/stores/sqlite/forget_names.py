@@ -89,6 +89,7 @@ def _delete(tx: sqlite3.Connection, lanes: Sequence[LaneRow], now: int) -> None:
         for id_ in (lane.task_limiter, lane.dependency_limiter, lane.group_limiter, lane.pair_limiter)
     )
     _uncount(tx, "uncount_of_limiters", limiters, now)
+    tx.execute(statements("name_counts")["forget"])
 
 
 def _uncount(tx: sqlite3.Connection, statement: str, rows: Iterable[int], *facts: int) -> None:

@@ -22,6 +22,8 @@ from reprieve.stores.sqlite import series
 from reprieve.stores.sqlite.causes import prune_causes, write_causes
 from reprieve.stores.sqlite.finished import shorten
 from reprieve.stores.sqlite.forget_names import forget_names
+from reprieve.stores.sqlite.lane_cache import LaneCache
+from reprieve.stores.sqlite.name_counts import count_names
 from reprieve.stores.sqlite.rows import row_id
 from reprieve.stores.sqlite.statements import run, statements
 from reprieve.stores.sqlite.tx import SqliteTx
@@ -36,7 +38,7 @@ MAX_SETTLEMENTS = 200
 """Settlements whose succeeded jobs one call deletes; each may hold a hundred jobs."""
 
 
-def prune(tx: sqlite3.Connection, sweep: KeySweep, retention: Retention) -> Pruned:
+def prune(tx: sqlite3.Connection, lanes: LaneCache, sweep: KeySweep, retention: Retention) -> Pruned:
     """Delete what is older than its retention; return how much."""
     sql = statements("prune")
     now = retention.now
@@ -50,10 +52,12 @@ def prune(tx: sqlite3.Connection, sweep: KeySweep, retention: Retention) -> Prun
     for (queue,) in tx.execute(sql["all_queues"]).fetchall():
         gone = tx.execute(sql["cancelled"], {"queue": queue, "before": before, "max_rows": MAX_ROWS}).fetchall()
         cancelled += (row for row, _ in gone)
-        run(tx, sql["uncount_cancelled"], list(Counter(lane for _, lane in gone).items()))
+        counts = Counter(lane for _, lane in gone)
+        run(tx, sql["uncount_cancelled"], list(counts.items()))
+        count_names(tx, lanes, {lane: {"cancelled": -number} for lane, number in counts.items()})
     tx.execute(sql["delete_jobs"], (msgspec.json.encode(cancelled).decode(),))
     causes = CauseCounts()
-    dead = sum(_delete_dead(tx, job, causes) for job in retention.archived)
+    dead = sum(_delete_dead(tx, lanes, job, causes) for job in retention.archived)
     write_causes(tx, causes)
     pruned = Pruned(
         succeeded=succeeded,
@@ -115,7 +119,7 @@ def _prune_keys(tx: sqlite3.Connection, sweep: KeySweep, now: int) -> int:
     return len(free)
 
 
-def _delete_dead(tx: sqlite3.Connection, job: Job, causes: CauseCounts) -> bool:
+def _delete_dead(tx: sqlite3.Connection, lanes: LaneCache, job: Job, causes: CauseCounts) -> bool:
     sql = statements("prune")
     row = row_id(job.id)
     found = tx.execute(sql["dead"], (row, job.version)).fetchone()
@@ -126,4 +130,5 @@ def _delete_dead(tx: sqlite3.Connection, job: Job, causes: CauseCounts) -> bool:
         causes.remove_dead(IndexedFields(*fields).failure_names())
     tx.execute(sql["delete_jobs"], (msgspec.json.encode([row]).decode(),))
     tx.execute(sql["uncount"], (lane,))
+    count_names(tx, lanes, {lane: {"dead": -1}})
     return True

@@ -195,7 +195,7 @@ class SqliteStore(SqlStore[sqlite3.Connection]):
 
     async def prune(self, retention: Retention) -> Pruned:
         """Delete what ended long enough ago."""
-        pruned = await self._write(lambda tx: prune.prune(tx, self._key_sweep, retention))
+        pruned = await self._write(lambda tx: prune.prune(tx, self._lanes, self._key_sweep, retention))
         self._key_sweep.confirm()
         return pruned
 

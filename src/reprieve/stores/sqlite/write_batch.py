@@ -14,6 +14,7 @@ from reprieve.core.duration import milliseconds
 from reprieve.core.job import CancelRequest, Job
 from reprieve.core.move import Park, Retry, Start, Succeed
 from reprieve.core.series import SeriesDelta, delta_of
+from reprieve.core.status import Status
 from reprieve.stores.causes import names_of
 from reprieve.stores.event_record import pack_event
 from reprieve.stores.record import CANCELLED, DEAD, LANE_COUNTERS, WAIT_NUMBERS, WAITING
@@ -27,14 +28,15 @@ from reprieve.stores.sqlite.causes import write_causes
 from reprieve.stores.sqlite.expiring import add_expiring
 from reprieve.stores.sqlite.finished import keep
 from reprieve.stores.sqlite.lane_cache import LaneCache
+from reprieve.stores.sqlite.name_counts import count_names
 from reprieve.stores.sqlite.rows import order_at, pack
 from reprieve.stores.sqlite.statements import run, statements
 from reprieve.stores.sqlite.tx import SqliteTx
+from reprieve.stores.tallying import COUNTERS
 
 _SILENT = (Start, Succeed)
 """Moves that leave no event: those of a job that succeeds at once."""
 
-_COUNTERS = ("ready", "scheduled", "retrying", "parked", "dead", "cancelled")
 
 Released: TypeAlias = dict[int, Counter[int]]
 """Slots that tenants release, by queue and tenant."""
@@ -48,7 +50,7 @@ class WriteBatch:
         self._tx = tx
         self._lanes = lanes
         self._now = now
-        self.counts: dict[int, Counter[str]] = defaultdict(Counter)
+        self.counts: dict[int, Counter[Status]] = defaultdict(Counter)
         """What is added to the counters of each lane."""
         self.released: Released = defaultdict(Counter)
         self.causes = CauseCounts()
@@ -146,7 +148,8 @@ class WriteBatch:
         run(tx, sql["results"], self._results)
         record_audit(SqliteTx(tx), statements("audit"), self._audit)
         add_deltas(SqliteTx(tx), statements("series"), self._deltas)
-        run(tx, sql["count"], [(lane, *(count[name] for name in _COUNTERS)) for lane, count in self.counts.items()])
+        run(tx, sql["count"], [(lane, *(count[name] for name in COUNTERS)) for lane, count in self.counts.items()])
+        count_names(tx, self._lanes, self.counts)
         run(tx, sql["limiters"], list(self._release().items()))
         run(tx, enqueue["open"], [(lane,) for lane in {lane for lane, *_ in self._ready}])
         run(tx, enqueue["make_candidates"], [(tenant,) for tenant in self._candidates])

@@ -61,7 +61,7 @@ async def _expect_expired(store: Store, at: int, wanted: Sequence[Job], what: st
         expect_job(await get(store, job, at), change.expire(job, at).job, f"{what}, as stored")
         events = [event for _, event in await store.events(job_id=job.id)]
         expect_equal(events[-1:], [change.expire(job, at).event], f"{what}: the last event")
-    tally = await store.tally("status", Filter(), at)
+    tally = (await store.tally("status", Filter(), at)).counts
     expect_equal(tally.get("dead", 0), len(wanted), f"{what}: dead jobs")
     expect_equal(await _expire_all(store, at), [], f"{what}: jobs that expire again")
 

@@ -83,7 +83,7 @@ async def check_search_says_when_a_running_job_is_stuck(store: Store) -> None:
     ):
         wanted = Filter(statuses=stuck, stuck_after=seconds)
         expect_ids(await find_all(store, wanted, at), expected, f"jobs that are stuck after {seconds:g} s")
-        counts = await store.tally("status", Filter(stuck_after=seconds), at)
+        counts = (await store.tally("status", Filter(stuck_after=seconds), at)).counts
         expect_equal(counts.get("stuck", 0), len(expected), f"the count of jobs that are stuck after {seconds:g} s")
     page = await store.find(Filter(ids=(quick.id, slow.id), stuck_after=60.0), NOW)
     expect_equal(page.statuses, ("stuck", "running"), "the statuses of two running jobs")
@@ -103,7 +103,7 @@ async def check_jobs_are_found_by_when_they_ended(store: Store) -> None:
         expect_ids(found, expected, f"jobs that succeeded since {since}")
     found = await find_all(store, Filter(ended=Range(since=START + 3_000)), NOW)
     expect_ids(found, taken[2:5], "jobs that ended, in whatever way, since then")
-    counts = await store.tally("status", Filter(ended=Range(since=START + 3_000)), NOW)
+    counts = (await store.tally("status", Filter(ended=Range(since=START + 3_000)), NOW)).counts
     expect_equal(counts, {"succeeded": 2, "dead": 1}, "what has ended since then")
 
 
@@ -283,7 +283,7 @@ async def check_tally_equals_a_recount(store: Store) -> None:
             counts: Counter[str] = Counter()
             for status, jobs in crowd.items():
                 counts.update(_label(job, by, status) for job in jobs if job.id in ids)
-            result = await store.tally(by, wanted, NOW)
+            result = (await store.tally(by, wanted, NOW)).counts
             expect_equal(_named(result, by), _named(counts, by), f"the tally by {by} of {wanted!r}")
 
 
@@ -323,7 +323,7 @@ async def check_tally_follows_every_move(store: Store) -> None:
 
 
 async def _statuses(store: Store, at: int) -> dict[str, int]:
-    return {name: count for name, count in (await store.tally("status", Filter(), at)).items() if count}
+    return {name: count for name, count in (await store.tally("status", Filter(), at)).counts.items() if count}
 
 
 async def check_gauges_say_what_runs(store: Store) -> None:

@@ -160,7 +160,7 @@ async def check_lane_comes_back_with_its_order_and_counts(store: Store) -> None:
         retry = fail(first, at, due_at=at + SECOND)
         await worker.settle(retry, at=at)
         await store.apply([change.cancel(jobs[2], OPERATOR, at)], at)
-        tally = await store.tally("status", Filter(), at)
+        tally = (await store.tally("status", Filter(), at)).counts
         counts = {status: count for status, count in tally.items() if count}
         expect_equal(counts, {"ready": 3, "retrying": 1, "cancelled": 1}, "the tally")
         later = at + 2 * SECOND

@@ -388,7 +388,7 @@ async def check_limit_of_a_tenant_and_dependency_is_kept_for_later(store: Store)
     await enqueue(store, *held, *free)
     worker = await Worker.open(store)
     expect_ids(await worker.take(10), free, "jobs leased while the tenant's calls of one dependency are held")
-    counts = await store.tally("status", Filter(dependencies=("ses",)), START)
+    counts = (await store.tally("status", Filter(dependencies=("ses",)), START)).counts
     expect_equal({status: count for status, count in counts.items() if count}, {"parked": 2}, "jobs by status")
     await update_limits(store, LimitUpdate(subject="tenant_dependency", name="acme", dependency="ses", permits=None))
     expect_ids(await worker.take(10), held, "jobs leased after the release")

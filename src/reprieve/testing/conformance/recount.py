@@ -74,15 +74,15 @@ def _counted_as(event: Event) -> Iterator[str]:
 async def _tallies(store: Store, jobs: list[Job], now: int) -> list[str]:
     found: list[str] = []
     kept = Counter[str]()
-    for status, count in (await store.tally("status", Filter(), now)).items():
+    for status, count in (await store.tally("status", Filter(), now)).counts.items():
         kept[_broad(status)] += count
     found += _compare("tally by status", kept, Counter(_broad(status_of(job, now)) for job in jobs))
     for by in _BY_JOB:
-        kept = Counter(await store.tally(by, Filter(), now))
+        kept = Counter((await store.tally(by, Filter(), now)).counts)
         found += _compare(f"tally by {by}", kept, Counter(getattr(job, by) for job in jobs))
     dead = [job for job in jobs if job.state == "dead"]
     for by in _BY_DEATH:
-        kept = Counter(await store.tally(by, Filter(statuses=frozenset[Status]({"dead"})), now))
+        kept = Counter((await store.tally(by, Filter(statuses=frozenset[Status]({"dead"})), now)).counts)
         found += _compare(f"tally of the dead by {by}", kept, Counter(_of_death(job, by) for job in dead))
     return found
 

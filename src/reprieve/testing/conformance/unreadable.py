@@ -55,7 +55,7 @@ async def _damage(store: Store, *jobs: Job) -> bool:
 
 
 async def _statuses(store: Store, at: int = START) -> dict[str, int]:
-    return {status: count for status, count in (await store.tally("status", Filter(), at)).items() if count}
+    return {status: count for status, count in (await store.tally("status", Filter(), at)).counts.items() if count}
 
 
 def _raw_of(job: Job | None) -> bytes | None:

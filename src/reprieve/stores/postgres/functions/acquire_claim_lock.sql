@@ -78,6 +78,9 @@ begin
                              else a.min_span + 1000 end,
         expires_at = least(l.expires_at, ready_at(null, a.lowest_id) + a.min_span + 1000)
     from unnest(additions) as a where l.id = a.lane;
+    perform count_names(array_agg(a.queue), array_agg(a.task), array_agg(a.dependency), array_agg(a.ready),
+                        array_agg(a.scheduled), array_agg(a.retrying), array_agg(a.parked), null, null)
+    from unnest(additions) as a;
     perform lower_due_watermarks(array_agg(hash_id('queue', a.queue)), array_agg(a.first_due_at)) from unnest(additions) as a
     where a.first_due_at is not null having count(*) > 0;
     select coalesce(bool_or(a.lowest_id <= l.fresh_watermark), false),

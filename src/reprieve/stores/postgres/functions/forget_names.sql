@@ -66,6 +66,12 @@ begin
         has_more := row_count = max_rows;
     end if;
 
+    delete from name_count where (subject, name) in (
+        select c.subject, c.name from name_count as c
+        where c.ready = 0 and c.scheduled = 0 and c.retrying = 0 and c.parked = 0 and c.dead = 0 and c.cancelled = 0
+        limit max_rows
+    );
+
     with gone as (
         delete from tenant where id = any (array(
             select t.id from tenant as t

@@ -1,6 +1,6 @@
 -- Make delayed jobs of a queue ready that are due, at most `max_jobs` of each kind of wait, and make tenants candidates again
 -- whose rate allows a job again.
--- Reads queue. Writes tenant, delayed, ready, lane and queue. Needs the claim lock.
+-- Reads queue. Writes tenant, delayed, ready, lane, name_count and queue. Needs the claim lock.
 create function promote_due(queue_id int8, now int8, max_jobs int8) returns void language plpgsql as $$
 declare
     pauses int8;
@@ -49,7 +49,16 @@ begin
             parked = l.parked - v.parked, ready_watermark = least(l.ready_watermark, v.first_ready_at),
             is_open = l.blocked_by = 0
         from sums as v where l.id = v.lane
-        returning l.tenant
+        returning l.tenant, l.queue_name, l.task, l.dependency, v.ready, v.scheduled, v.retrying, v.parked
+    ), named as (
+        insert into name_count (subject, name, ready, scheduled, retrying, parked)
+        select s.subject, s.name, sum(c.ready), -sum(c.scheduled), -sum(c.retrying), -sum(c.parked)
+        from counted as c
+        cross join lateral (values ('queue', c.queue_name), ('task', c.task), ('dependency', c.dependency)) as s (subject, name)
+        group by s.subject, s.name
+        on conflict (subject, name) do update
+        set ready = name_count.ready + excluded.ready, scheduled = name_count.scheduled + excluded.scheduled,
+            retrying = name_count.retrying + excluded.retrying, parked = name_count.parked + excluded.parked
     )
     update tenant as t
     set is_candidate = true,

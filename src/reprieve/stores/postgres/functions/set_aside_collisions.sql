@@ -44,6 +44,12 @@ begin
     set ready = l.ready - v.ready, scheduled = l.scheduled - v.scheduled, retrying = l.retrying - v.retrying,
         parked = l.parked - v.parked, is_open = l.is_open and l.ready - v.ready > 0
     from counted_before as v where l.id = v.lane;
+    -- A collision is too rare to be counted with: all counters of names are made anew.
+    delete from name_count;
+    perform count_names(array_agg(l.queue_name), array_agg(l.task), array_agg(l.dependency), array_agg(l.ready),
+                        array_agg(l.scheduled), array_agg(l.retrying), array_agg(l.parked), array_agg(l.dead),
+                        array_agg(l.cancelled))
+    from lane as l;
     return array(select a from unnest(additions) as a where a.lane <> all (mixed));
 end
 $$;

@@ -128,6 +128,20 @@ create index lane_group on lane (group_limiter, id) where group_limiter <> 0;
 create index lane_pair on lane (pair_limiter, id) where pair_limiter <> 0;
 create index lane_blocked on lane (blocked_by, tenant) where blocked_by <> 0;
 
+-- How many jobs of a queue, task or dependency are in each state: the sums of their lanes. Written under the claim lock, with the
+-- lanes.
+create table name_count (
+    subject   text not null,
+    name      text not null,
+    ready     int8 not null default 0,
+    scheduled int8 not null default 0,
+    retrying  int8 not null default 0,
+    parked    int8 not null default 0,
+    dead      int8 not null default 0,
+    cancelled int8 not null default 0,
+    primary key (subject, name)
+) with (fillfactor = 50);
+
 -- The search for lanes without jobs, one row from the first on: when the last one began, and the last lane that it read; null:
 -- all lanes.
 create table name_search (
@@ -322,7 +336,7 @@ create table finished (                              -- succeeded jobs, one row 
     jobs        bytea not null
 );
 alter table finished alter jobs set storage external, alter ids set storage external;
-create index finished_kept on finished (queue, seq) where kept > 0;
+create index finished_kept on finished (queue, seq) include (kept) where kept > 0;
 create index finished_pruned on finished (queue, seq) where kept = 0;
 create index finished_id on finished (highest_id, lowest_id);
 

@@ -190,27 +190,32 @@ select id, has_ready from (
 -- Of so many rows that no claim has counted: without any worker there may be a row for each enqueue.
 select lane, min(lowest_id::text collate "C") from (select lane, lowest_id from uncounted_enqueue limit 5000) as u group by lane;
 
--- name: counts
-select id, sum(ready)::int8, sum(scheduled)::int8, sum(retrying)::int8, sum(parked)::int8, sum(dead)::int8,
-       sum(cancelled)::int8
-from (
-    select id, ready, scheduled, retrying, parked, dead, cancelled from lane
-    union all
-    select lane, ready, scheduled, retrying, parked, 0, 0 from uncounted_enqueue
-) as counted group by id;
+-- name: kept_counts
+select name, ready, scheduled, retrying, parked, dead, cancelled from name_count where subject = %(subject)s;
+
+-- name: kept_counts_of
+select name, ready, scheduled, retrying, parked, dead, cancelled from name_count
+where subject = %(subject)s and name = %(name)s;
+
+-- name: lane_counts
+select id, ready, scheduled, retrying, parked, dead, cancelled from lane where id = any (%(lanes)s::int8[]);
+
+-- name: uncounted_counts
+select lane, count(*), sum(ready)::int8, sum(scheduled)::int8, sum(retrying)::int8, sum(parked)::int8
+from (select * from uncounted_enqueue limit %(most)s) as u group by lane;
 
 -- name: due
-select d.lane, d.waiting_for, count(*)
-from (select id from queue union select hash_id('queue', queue) from uncounted_enqueue) as q
-cross join (values (1), (2), (3), (4)) as waits (waiting_for)
-join delayed as d on d.queue = q.id and d.waiting_for = waits.waiting_for and d.due_at <= %(now)s
-group by d.lane, d.waiting_for;
+select lane, waiting_for, count(*) from (
+    select d.lane, d.waiting_for
+    from (select id from queue union select hash_id('queue', u.queue) from (select queue from uncounted_enqueue limit 5000) as u) as q
+    cross join (values (1), (2), (3), (4)) as waits (waiting_for)
+    join delayed as d on d.queue = q.id and d.waiting_for = waits.waiting_for and d.due_at <= %(now)s
+    limit %(most)s
+) as due group by lane, waiting_for;
 
 -- name: finished_counts
 select q.name, sum(f.kept)::int8 from finished as f join queue as q on q.id = f.queue where f.kept > 0 group by q.name;
 
--- name: all_finished
-select jobs from finished where kept > 0;
 
 -- name: progress
 select progress from annotation where id = %(id)s;

@@ -38,7 +38,13 @@ with gone as (
     delete from job using gone where job.id = gone.id
 ), counted as (
     update lane as l set cancelled = l.cancelled - v.count from (select lane, count(*) from gone group by lane) as v
-    where l.id = v.lane
+    where l.id = v.lane returning l.queue_name, l.task, l.dependency, v.count
+), named as (
+    insert into name_count (subject, name, cancelled)
+    select s.subject, s.name, -sum(c.count) from counted as c
+    cross join lateral (values ('queue', c.queue_name), ('task', c.task), ('dependency', c.dependency)) as s (subject, name)
+    group by s.subject, s.name
+    on conflict (subject, name) do update set cancelled = name_count.cancelled + excluded.cancelled
 )
 select count(*) from gone;
 
@@ -51,7 +57,14 @@ with gone as (
     where l.id = gone.lane and e.queue = l.queue and e.state = 1 and e.ended_at = gone.ended_at and e.id = gone.id
     returning e.tenant, e.task, e.dependency, e.death, e.code, e.fingerprint
 ), counted as (
-    update lane as l set dead = l.dead - v.count from (select lane, count(*) from gone group by lane) as v where l.id = v.lane
+    update lane as l set dead = l.dead - v.count from (select lane, count(*) from gone group by lane) as v
+    where l.id = v.lane returning l.queue_name, l.task, l.dependency, v.count
+), named as (
+    insert into name_count (subject, name, dead)
+    select s.subject, s.name, -sum(c.count) from counted as c
+    cross join lateral (values ('queue', c.queue_name), ('task', c.task), ('dependency', c.dependency)) as s (subject, name)
+    group by s.subject, s.name
+    on conflict (subject, name) do update set dead = name_count.dead + excluded.dead
 )
 select * from unlisted;
 

@@ -13,6 +13,7 @@ PRIORITY = 2 ^ 44 -- turns of a priority: more than a tenant is ever served
 lanes = {}
 
 local refs = {}
+local COUNTERS = {'ready', 'scheduled', 'retrying', 'parked', 'dead', 'cancelled'}
 local pairs_flag
 
 -- Whether tenants and dependencies together may have limits. Nothing counts what runs of a pair before the first has.
@@ -114,7 +115,7 @@ function load_lanes(names)
       ready = ready, scheduled = f[2] or 0, retrying = f[3] or 0, parked = f[4] or 0, dead = f[5] or 0,
       cancelled = f[6] or 0, served = f[7] or tenant.served, blocked_by = blocked_by,
       requeued = f[9] or 0, last_deadline = f[10] or 0, expires_at = f[11] or false, is_by_sla = ref.priority % 2 == 1,
-      is_stored = packed and true, is_listed = ready > 0 and not blocked_by, limits = false, picked = false, is_changed = false,
+      before = f, is_stored = packed and true, is_listed = ready > 0 and not blocked_by, limits = false, picked = false, is_changed = false,
     }
   end
 end
@@ -190,9 +191,66 @@ local function leave_blocked(lane)
   end
 end
 
+-- Adds what has changed in the counters of a lane to those of its queue, task and dependency. A lane without jobs is deleted,
+-- whatever its counters say.
+local function count_names(added, lane, is_gone)
+  for index, counter in ipairs(COUNTERS) do
+    local count = (is_gone and 0 or lane[counter]) - (lane.before[index] or 0)
+    if count ~= 0 then
+      local one, two, three, four = cuts(lane.name)
+      for subject, name in pairs({
+        queue = sub(lane.name, 1, one - 1), task = sub(lane.name, two + 1, three - 1),
+        dependency = sub(lane.name, three + 1, four - 1),
+      }) do
+        local key, field = tag .. ':counts:' .. subject, name .. '\0' .. index
+        local fields = added[key]
+        if not fields then
+          fields = {}
+          added[key] = fields
+        end
+        fields[field] = (fields[field] or 0) + count
+      end
+    end
+  end
+end
+
+local function write_counts(added)
+  for key, fields in pairs(added) do
+    for field, count in pairs(fields) do
+      if count ~= 0 and call('HINCRBY', key, field, count) == 0 then
+        call('HDEL', key, field)
+      end
+    end
+  end
+end
+
+-- Returns the names of lanes as they are listed by their tenants.
+local function by_tenant(names)
+  local listed = {}
+  for number, name in ipairs(names) do
+    local one, two = cuts(name)
+    listed[number] = sub(name, one + 1, two) .. name
+  end
+  return listed
+end
+
+-- Lists lanes that are new by their names and by their tenants, in the order of bytes, and removes those that are gone.
+local function list_lanes(new, gone)
+  for key, lists in pairs({
+    [tag .. ':lane_names'] = {new, gone}, [tag .. ':lane_names_by_tenant'] = {by_tenant(new), by_tenant(gone)},
+  }) do
+    local members = {}
+    for _, name in ipairs(lists[1]) do
+      members[#members + 1], members[#members + 2] = 0, name
+    end
+    call_many('ZADD', key, members)
+    call_many('ZREM', key, lists[2])
+  end
+end
+
 -- Writes the lanes that have changed, and deletes those without jobs. A tenant counts its lanes.
 local function flush_lanes()
-  local set, gone = {}, {}
+  local set, gone, new, left, added = {}, {}, {}, {}, {}
   for name, lane in pairs(lanes) do
     if lane.is_changed then
       local tenant = lane.tenant
@@ -204,6 +262,7 @@ local function flush_lanes()
         gone[#gone + 1] = name
         if lane.is_stored then
           tenant.lane_count, tenant.is_changed = tenant.lane_count - 1, true
+          left[#left + 1] = name
         end
         if lane.expires_at then
           call('ZREM', tag .. ':expiring_lanes', name)
@@ -211,6 +270,7 @@ local function flush_lanes()
       else
         if not lane.is_stored then
           tenant.lane_count, tenant.is_changed = tenant.lane_count + 1, true
+          new[#new + 1] = name
         end
         set[#set + 1] = name
         set[#set + 1] = cmsgpack.pack({
@@ -218,10 +278,13 @@ local function flush_lanes()
           lane.blocked_by, lane.requeued, lane.last_deadline, lane.expires_at,
         })
       end
+      count_names(added, lane, jobs == 0)
     end
   end
   call_many('HSET', tag .. ':lanes', set)
   call_many('HDEL', tag .. ':lanes', gone)
+  list_lanes(new, left)
+  write_counts(added)
 end
 
 -- Writes all lanes, tenants, limiters and queues that have changed.

@@ -117,6 +117,18 @@ create index reprieve_lane_group on reprieve_lane (group_limiter) where group_li
 create index reprieve_lane_pair on reprieve_lane (pair_limiter) where pair_limiter <> 0;
 create index reprieve_lane_blocked on reprieve_lane (blocked_by, tenant) where blocked_by > 0;
 
+create table reprieve_name_count (            -- how many jobs of a queue, task or dependency are in each state: the sums of their lanes
+    subject   text    not null,
+    name      text    not null,
+    ready     integer not null,
+    scheduled integer not null,
+    retrying  integer not null,
+    parked    integer not null,
+    dead      integer not null,
+    cancelled integer not null,
+    primary key (subject, name)
+) strict, without rowid;
+
 create table reprieve_job (
     id      integer primary key,              -- the time and the low bits of its public id
     lane    integer not null,
@@ -242,7 +254,7 @@ create table reprieve_finished (              -- succeeded jobs, one row for eac
     ids     blob    not null,                 -- 8 bytes each
     jobs    blob    not null                  -- a msgpack array of whole jobs
 ) strict;
-create index reprieve_finished_queue on reprieve_finished (queue, seq);
+create index reprieve_finished_queue on reprieve_finished (queue, seq, count);
 create index reprieve_finished_ids on reprieve_finished (highest, lowest);
 
 create table reprieve_unique_key (

@@ -138,23 +138,31 @@ select lane.id from reprieve_limiter as limiter
 cross join reprieve_lane as lane on lane.pair_limiter = limiter.id and lane.pair_limiter <> 0
 where limiter.subject = 'tenant_dependency' and limiter.permits = 0;
 
--- name: counts
-select id, ready, scheduled, retrying, parked, dead, cancelled from reprieve_lane as lane;
+-- name: kept_counts
+select name, ready, scheduled, retrying, parked, dead, cancelled from reprieve_name_count as name_count where subject = :subject;
+
+-- name: kept_counts_of
+select name, ready, scheduled, retrying, parked, dead, cancelled from reprieve_name_count as name_count
+where subject = :subject and name = :name;
+
+-- name: lane_counts
+select id, ready, scheduled, retrying, parked, dead, cancelled from reprieve_lane as lane
+where id in (select value from json_each(:lanes));
 
 -- name: due
-select delayed.lane, delayed.wait, count(*)
-from reprieve_queue as queue
-cross join (values (1), (2), (3), (4)) as waits
-cross join reprieve_delayed as delayed
-    on delayed.queue = queue.id and delayed.wait = waits.column1 and delayed.due <= :now
-group by delayed.lane, delayed.wait;
+select lane, wait, count(*) from (
+    select delayed.lane, delayed.wait
+    from reprieve_queue as queue
+    cross join (values (1), (2), (3), (4)) as waits
+    cross join reprieve_delayed as delayed
+        on delayed.queue = queue.id and delayed.wait = waits.column1 and delayed.due <= :now
+    limit :most
+) group by lane, wait;
 
 -- name: finished_counts
 select queue.name, sum(finished.count)
 from reprieve_finished as finished join reprieve_queue as queue on queue.id = finished.queue group by queue.name;
 
--- name: all_finished
-select jobs from reprieve_finished as finished;
 
 -- name: progress
 select progress from reprieve_annotation where id = :id;

@@ -12,9 +12,9 @@ from reprieve.core.events import Event, replay
 from reprieve.core.history import rebuild, untold
 from reprieve.core.job import Job
 from reprieve.core.notice import Notice
-from reprieve.core.status import status_of
+from reprieve.core.status import Status, status_of
 from reprieve.stores.paginate import all_limit_states
-from reprieve.stores.protocol import EventQuery, Filter, Pruned, Retention, SeriesRequest, Store, Subject
+from reprieve.stores.protocol import EventQuery, Filter, Pruned, Retention, SeriesRequest, Store, Subject, Tally
 from reprieve.testing.conformance.auditing import all_audit
 from reprieve.testing.conformance.expect import expect, expect_equal, expect_job
 from reprieve.testing.conformance.machine.cause_audit import CauseAudit
@@ -24,6 +24,11 @@ from reprieve.testing.conformance.machine.shapes import GROUPS, QUEUES
 HOUR_MS = 3_600_000
 MAX_AUDITED_HOURS = 1_400
 """Hours of series that are read: no history is longer."""
+
+KEPT: tuple[Tally, ...] = ("queue", "task", "dependency")
+"""What stores keep counters of."""
+
+UNFINISHED: frozenset[Status] = frozenset(get_args(Status)) - {"succeeded"}
 
 HAPPY = frozenset({"JobStarted", "RetryStarted", "JobSucceeded", "RetrySucceeded"})
 """Events that a store need not keep."""
@@ -143,7 +148,7 @@ class Audit:
 
     async def _tally(self) -> None:
         model = self._model
-        found = await self._store.tally("status", Filter(), model.now)
+        found = (await self._store.tally("status", Filter(), model.now)).counts
         wanted = Counter(_broad(status_of(job, model.now)) for job in model.jobs.values())
         counts: Counter[str] = Counter()
         for status, count in found.items():
@@ -152,7 +157,11 @@ class Audit:
         if self._is_clear():
             exact = Counter(self._status(job) for job in model.jobs.values())
             expect_equal({name: count for name, count in found.items() if count}, dict(exact), "the exact tally")
-        by_tenant = await self._store.tally("tenant", Filter(queues=("q",)), model.now)
+        for by in KEPT:
+            kept = (await self._store.tally(by, Filter(statuses=UNFINISHED), model.now)).counts
+            names = Counter(str(getattr(job, by)) for job in model.jobs.values() if job.state != "succeeded")
+            expect_equal(kept, dict(names), f"the kept counters by {by}")
+        by_tenant = (await self._store.tally("tenant", Filter(queues=("q",)), model.now)).counts
         tenants = Counter(job.tenant for job in model.jobs.values() if job.queue == "q")
         expect_equal({name: count for name, count in by_tenant.items() if count}, dict(tenants), "the tally by tenant")
 
