@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from benchmarks.queries.facts import DAY_MS, TASKS, Facts
 from reprieve.core.status import Status
-from reprieve.stores.protocol import Filter, Order, Range, Store, Subject, Tally
+from reprieve.stores.protocol import CauseRequest, Filter, Order, Range, Store, Subject, Tally
 
 
 class Query(NamedTuple):
@@ -28,6 +28,10 @@ def _tally(by: Tally, name: str = "", wanted: Callable[[Facts], Filter] = lambda
 
 def _limits(subject: Subject, queue: str = "") -> Query:
     return Query(f"limit states of {subject}", lambda store, _, __: store.limit_states(subject, queue, limit=50))
+
+
+def _causes(name: str, request: Callable[[Facts], CauseRequest]) -> Query:
+    return Query(f"causes {name}", lambda store, facts, now: store.causes(request(facts), now))
 
 
 def _only(*statuses: Status) -> frozenset[Status]:
@@ -137,4 +141,14 @@ OTHERS = (
     Query("limit defaults", lambda store, _, __: store.limit_defaults()),
 )
 
-QUERIES = (*_finds(), *TALLIES, *OTHERS)
+CAUSES = (
+    _causes("by fingerprint", lambda _: CauseRequest()),
+    _causes("by code, the last first", lambda _: CauseRequest(by="code", order="last")),
+    _causes("by tenant", lambda _: CauseRequest(by="tenant")),
+    _causes("of a tenant", lambda facts: CauseRequest(tenant=facts.tenant)),
+    _causes("by tenant, of a fingerprint", lambda facts: CauseRequest(by="tenant", fingerprint=facts.fingerprint)),
+    _causes("of the living", lambda _: CauseRequest(of="living")),
+    _causes("of the living by tenant", lambda _: CauseRequest(by="tenant", of="living")),
+)
+
+QUERIES = (*_finds(), *TALLIES, *CAUSES, *OTHERS)

@@ -6,6 +6,7 @@ are read from the index of ended jobs, so that they are always true.
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -33,16 +34,36 @@ DEAD, LIVING = 0, 1
 _MAX_VALUE: Final = 1 << 53
 _AFTER_ALL_NAMES: Final = "\U0010ffff"
 
-_CONDITIONS: Final[dict[Kind, str]] = {
-    "f": "ended.fingerprint = v.name",
-    "c": "ended.code = v.name",
-    "t": "ended.tenant = v.name",
-    "k": "ended.task = v.name",
-    "x": "ended.death = v.name",
-    "p": "ended.tenant = v.scope and ended.fingerprint = v.name",
-    "h": "ended.fingerprint = v.scope and ended.tenant = v.name",
+_COLUMNS: Final[dict[Kind, dict[str, str]]] = {
+    "f": {"fingerprint": "name"},
+    "c": {"code": "name"},
+    "t": {"tenant": "name"},
+    "k": {"task": "name"},
+    "x": {"death": "name"},
+    "p": {"tenant": "scope", "fingerprint": "name"},
+    "h": {"tenant": "name", "fingerprint": "scope"},
 }
-"""Which dead jobs belong to a group, by an index of ended jobs for each."""
+"""Which dead jobs belong to a group: columns that an index of ended jobs begins with, and what they must be."""
+
+
+@cache
+def _ends(statement: str, kind: Kind) -> str:
+    """Return the statement that reads the ends of groups of a kind.
+
+    In `{range}` columns are not said to be equal to their values, but between them. Then only the index that begins
+    with them has the order of the statement, and the server cannot look for the first row along another one.
+    """
+    columns = ", ".join(f"ended.{column}" for column in _COLUMNS[kind])
+    wanted = ", ".join(f"v.{value}" for value in _COLUMNS[kind].values())
+    parts = {
+        "condition": f"({columns}) = ({wanted})",
+        "range": f"({columns}) >= ({wanted}) and ({columns}) <= ({wanted})",
+        "columns": columns,
+        "columns_descending": ", ".join(f"ended.{column} desc" for column in _COLUMNS[kind]),
+    }
+    for name, text in parts.items():
+        statement = statement.replace(f"{{{name}}}", text)
+    return statement
 
 
 class _Seen:
@@ -170,7 +191,7 @@ def read_page(tx: SqlTx, sql: Statements, request: CauseRequest, now: int, publi
     hours = _hours(tx, sql, listing, names, request, now)
     ends: dict[str, _Ends] = {}
     if not listing.is_living and rows:
-        statement = sql["ends"].replace("{condition}", _CONDITIONS[listing.kind])
+        statement = _ends(sql["ends"], listing.kind)
         for name, first_at, last_at, *columns in tx.all(statement, {"scope": listing.scope, "names": names}):
             ends[name] = _Ends(first_at, last_at, public_id(*columns))
     first = first_hour(request, now)

@@ -46,7 +46,7 @@ delete from reprieve_cause_hour as cause_hour where (fate, kind, scope, name, ho
 
 -- name: by_count
 select name, count, first_at, last_at, sample from reprieve_cause as cause
-where fate = :fate and kind = :kind and scope = :scope and (count, name) < (:value, :name) and last_at >= :since
+where fate = :fate and kind = :kind and scope = :scope and (count, name) < (:value, :name) and +last_at >= :since
 order by count desc, name desc limit :limit;
 
 -- name: by_last
@@ -56,7 +56,7 @@ order by last_at desc, name desc limit :limit;
 
 -- name: named
 select name, count, first_at, last_at, sample from reprieve_cause as cause
-where fate = :fate and kind = :kind and scope = :scope and name in (select value from json_each(:names)) and last_at >= :since;
+where fate = :fate and kind = :kind and scope = :scope and name in (select value from json_each(:names)) and +last_at >= :since;
 
 -- name: total
 select count(*) from (
