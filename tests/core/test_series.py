@@ -34,7 +34,6 @@ from reprieve.core.series import (
     bucket_at,
     delta_of,
     events_in,
-    histogram_bucket,
     merge,
     pack_deltas,
     pack_line,
@@ -93,14 +92,13 @@ def test_bucket_begins_at_a_whole_step_of_utc() -> None:
 
 
 def test_success_counts_by_its_attempt() -> None:
-    names = [COUNTERS[success_number(attempt)] for attempt in (0, 1, 2, 3, 4, 5, 1_000)]
-    assert names == [f"succeeded_{number}" for number in (1, 1, 2, 3, 4, 4, 4)]
+    names = [COUNTERS[success_number(attempt)] for attempt in (1, 2, 3, 4, 5, 1_000)]
+    assert names == [f"succeeded_{number}" for number in (1, 2, 3, 4, 4, 4)]
 
 
-def test_histogram_counts_up_to_and_with_an_edge() -> None:
-    assert [histogram_bucket(value) for value in (-1, 0, 1, 1.5, 2, 3, 5, 6)] == [0, 0, 0, 1, 1, 2, 2, 3]
-    assert histogram_bucket(EDGES_MS[-1]) == HISTOGRAM_BUCKETS - 2
-    assert histogram_bucket(EDGES_MS[-1] + 1) == HISTOGRAM_BUCKETS - 1
+def test_measures_of_a_line_have_numbers_of_their_own() -> None:
+    assert EDGES_MS[:4] == (1, 2, 5, 10)
+    assert EDGES_MS[-1] == 50_000_000
     assert len(COUNTERS) <= WAIT_FROM
     assert WAIT_FROM + HISTOGRAM_BUCKETS <= RUN_FROM
     assert RUN_FROM + HISTOGRAM_BUCKETS <= NUMBERS

@@ -4,7 +4,6 @@ Workers and stores write deltas: what happened in one minute to the jobs of one 
 roll-up adds deltas to lines: the numbers of one name in one bucket of time. Buckets are those of UTC.
 """
 
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Literal, NamedTuple, TypeAlias, assert_never, get_args
 
@@ -135,12 +134,7 @@ def bucket_at(at: int, step: Step) -> int:
 
 def success_number(attempt: int) -> int:
     """Return the number of the counter of successes at an attempt."""
-    return SUCCEEDED + min(max(attempt, 1), _ATTEMPTS_APART) - 1
-
-
-def histogram_bucket(milliseconds: float) -> int:
-    """Return the bucket of a histogram that a duration counts in."""
-    return bisect_left(EDGES_MS, milliseconds)
+    return SUCCEEDED + (min(_ATTEMPTS_APART, attempt)) - 1
 
 
 def delta_of(change: Change) -> SeriesDelta | None:
@@ -189,7 +183,7 @@ def death_code(move: Dead) -> str:
 def add(line: Line, numbers: Mapping[int | str, int]) -> None:
     """Add numbers to a line."""
     for key, count in numbers.items():
-        if isinstance(key, str) and key not in line and sum(isinstance(code, str) for code in line) >= MAX_CODES:
+        if key.__class__ is str and key not in line and sum(isinstance(code, str) for code in line) >= MAX_CODES:
             line[OTHERS] = line.get(OTHERS, 0) + count
         else:
             line[key] = line.get(key, 0) + count
@@ -231,23 +225,39 @@ def merge(stored: Mapping[str, Line], added: Mapping[str, Line], most: int) -> d
 
 def events_in(line: Line) -> int:
     """Return how much happened, by which names are ranked: enqueues, starts, and what followed."""
-    return sum(count for key, count in line.items() if isinstance(key, str) or key < RETRY_CREDITS)
+    events = 0
+    for key, count in line.items():
+        if isinstance(key, str) or key < RETRY_CREDITS:
+            events += count
+    return events
 
 
 def point(at: int, line: Line, wanted: frozenset[Measure] = MEASURES) -> SeriesPoint:
     """Return a line as a point, with the measures that are wanted."""
+    counts: dict[Counter, int] = {}
+    died: dict[str, int] = {}
+    waits: list[int] = []
+    runs: list[int] = []
+    for key, count in line.items():
+        if isinstance(key, str):
+            died[key] = count
+        elif key < WAIT_FROM:
+            counts[COUNTERS[key]] = count
+        elif key < RUN_FROM:
+            waits = waits or [0] * HISTOGRAM_BUCKETS
+            waits[key - WAIT_FROM] = count
+        else:
+            runs = runs or [0] * HISTOGRAM_BUCKETS
+            runs[key - RUN_FROM] = count
+    if wanted is not MEASURES:
+        counts = {name: count for name, count in counts.items() if name in wanted}
     return SeriesPoint(
         at=at,
-        counts={name: line[number] for number, name in enumerate(COUNTERS) if name in wanted and number in line},
-        died={key: count for key, count in line.items() if isinstance(key, str)} if "died" in wanted else {},
-        waits=_histogram(line, WAIT_FROM) if "wait" in wanted else (),
-        runs=_histogram(line, RUN_FROM) if "run" in wanted else (),
+        counts=counts,
+        died=died if "died" in wanted else {},
+        waits=tuple(waits) if "wait" in wanted else (),
+        runs=tuple(runs) if "run" in wanted else (),
     )
-
-
-def _histogram(line: Line, first: int) -> tuple[int, ...]:
-    counts = tuple(line.get(first + number, 0) for number in range(HISTOGRAM_BUCKETS))
-    return counts if any(counts) else ()
 
 
 pack_deltas = msgspec.msgpack.Encoder().encode

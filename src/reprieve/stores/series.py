@@ -42,8 +42,12 @@ def rank(lines: Iterable[StoredLine], limit: int) -> list[SeriesName]:
 def assemble(request: SeriesRequest, names: Sequence[str], lines: Iterable[StoredLine]) -> list[Series]:
     """Return the series of names; lines of the same bucket, of several partitions, are summed."""
     found: dict[str, dict[int, Line]] = {name: {} for name in names}
-    for stored in lines:
-        add(found[stored.name].setdefault(stored.at, {}), stored.line)
+    for name, at, line in lines:
+        points = found[name]
+        if at in points:
+            add(points[at], line)
+        else:
+            points[at] = line
     wanted: frozenset[Measure] = frozenset(request.measures) or MEASURES
     return [
         Series(name=name, points=tuple(point(at, line, wanted) for at, line in sorted(points.items())))

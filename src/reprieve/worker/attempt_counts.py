@@ -1,10 +1,12 @@
 """What a worker counts of its attempts, for series: kept in memory, and handed over with its claims."""
 
+from bisect import bisect_left
 from typing import Final
 
 from reprieve.clock import Clock, ticks
 from reprieve.core.job import Job
 from reprieve.core.series import (
+    EDGES_MS,
     MINUTE_MS,
     NUMBERS,
     RETRY_CREDITS,
@@ -14,7 +16,6 @@ from reprieve.core.series import (
     WAIT_FROM,
     Line,
     SeriesDelta,
-    histogram_bucket,
     success_number,
 )
 
@@ -48,7 +49,7 @@ class AttemptCounts:
         now = self._clock.now()
         numbers = self._numbers(job, now)
         numbers[STARTED] += 1
-        numbers[WAIT_FROM + histogram_bucket(now - job.due_at)] += 1
+        numbers[WAIT_FROM + bisect_left(EDGES_MS, now - job.due_at)] += 1
         if job.attempt > 1 and job.headers is not None:
             numbers[RETRY_CREDITS] += job.headers.credits
 
@@ -56,8 +57,8 @@ class AttemptCounts:
         """Count an attempt that has ended, and how long it had its slot."""
         took = seconds * 1_000
         numbers = self._numbers(job, self._clock.now())
-        numbers[SLOT_MS] += round(took)
-        numbers[RUN_FROM + histogram_bucket(took)] += 1
+        numbers[SLOT_MS] += int(took + 0.5)
+        numbers[RUN_FROM + bisect_left(EDGES_MS, took)] += 1
         if has_succeeded:
             numbers[success_number(job.attempt)] += 1
 

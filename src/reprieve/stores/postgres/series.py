@@ -15,7 +15,7 @@ from reprieve.stores.postgres.pool import Tx
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.protocol import Retention
 from reprieve.stores.sql import series
-from reprieve.stores.sql.series import MAX_DELTAS_PER_ROLL_UP, LineRow
+from reprieve.stores.sql.series import MAX_ROWS_PER_ROLL_UP, LineRow
 
 MAX_ROWS = 2_000
 """Lines of each step that one call deletes."""
@@ -40,10 +40,10 @@ def roll_up(tx: Tx, retention: Retention) -> bool:
     sql = statements("series")
     if tx.one(sql["lock"]) != (True,):
         return False
-    rows = tx.all(sql["take_deltas"], {"max_rows": MAX_DELTAS_PER_ROLL_UP})
+    rows = tx.all(sql["take_deltas"], {"max_rows": MAX_ROWS_PER_ROLL_UP})
     deltas = [delta for (packed,) in rows for delta in _unpack(packed)]
     series.roll_up(tx, sql, deltas, retention, partial(_write, tx))
-    return len(rows) == MAX_DELTAS_PER_ROLL_UP
+    return len(rows) == MAX_ROWS_PER_ROLL_UP
 
 
 def prune(tx: Tx, retention: Retention) -> int:

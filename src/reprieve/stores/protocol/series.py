@@ -14,7 +14,7 @@ MAX_SERIES_BUCKETS = 1_500
 MAX_SERIES_POINTS = 6_000
 """Buckets times names that one call reads."""
 
-MAX_NAME_BUCKETS = 72
+MAX_NAME_BUCKETS = 24
 """Buckets of time that `series_names` looks at: minutes, ten minutes, or the last hours."""
 
 
@@ -61,5 +61,5 @@ class SeriesStore(Protocol):
     async def series_names(
         self, subject: SeriesSubject, since_at: int, until_at: int, now: int, limit: int = 50
     ) -> list[SeriesName]:
-        """Return names that have lines, those with the most jobs first. Of a long time the last 72 hours count."""
+        """Return names that have lines, those with the most jobs first. Of a long time the last 24 hours count."""
         ...

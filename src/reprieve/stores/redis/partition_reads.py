@@ -1,7 +1,7 @@
 """What is read of a partition. Reads change nothing, and may run on any connection."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -104,10 +104,11 @@ class PartitionReads:
         return found
 
     async def lines(
-        self, step: Step, subject: SeriesSubject, ats: Iterable[int], names: Sequence[str] = ()
+        self, step: Step, subject: SeriesSubject, ats: Sequence[int], names: Sequence[str] = ()
     ) -> list[StoredLine]:
         """Return the lines of series in buckets that begin then, of some names or of all."""
-        return series.read_lines(await self.run("read_series", series.bucket_argument(step, subject, ats, names)))
+        wanted = series.bucket_argument(step, subject, ats, names)
+        return series.read_lines(await self.run("read_series", wanted), ats)
 
     async def failure_groups(self, fingerprints: Sequence[str]) -> list[FailureGroup]:
         """Return the groups of failures with these fingerprints."""

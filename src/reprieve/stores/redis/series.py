@@ -30,6 +30,7 @@ MAX_DELTAS_PER_ROLL_UP: Final = 1_000
 """Deltas, and about as many counts of enqueues, that one call adds to lines."""
 
 _ENDING: Final = Struct(">d")
+_LINE: Final = Struct(">HHI")
 _ENDINGS: Final[dict[bytes, Line]] = {b"X": {"expired": 1}, b"C": {COUNTERS.index("cancelled"): 1}}
 """What the deltas count that scripts write, by their first letter."""
 
@@ -96,10 +97,17 @@ def bucket_argument(step: str, subject: str, ats: Iterable[int], names: Sequence
     return _encode((step, subject, [str(at) for at in ats], names))
 
 
-def read_lines(reply: Sequence[Any]) -> list[StoredLine]:
-    """Return the lines that read_series.lua has read."""
-    thirds = zip(reply[::3], reply[1::3], reply[2::3], strict=True)
-    return [StoredLine(name.decode(), int(at), unpack_line(packed)) for at, name, packed in thirds]
+def read_lines(reply: bytes, ats: Sequence[int]) -> list[StoredLine]:
+    """Return the lines that read_series.lua has read, of buckets that begin at these instants."""
+    lines: list[StoredLine] = []
+    start = 0
+    while start < len(reply):
+        number, name_length, line_length = _LINE.unpack_from(reply, start)
+        name_at = start + _LINE.size
+        line_at = name_at + name_length
+        start = line_at + line_length
+        lines.append(StoredLine(reply[name_at:line_at].decode(), ats[number], unpack_line(reply[line_at:start])))
+    return lines
 
 
 def prune_arguments(retention: Retention) -> list[Argument]:

@@ -23,7 +23,7 @@ from reprieve.stores.protocol import MAX_SERIES_NAMES, Retention, Series, Series
 from reprieve.stores.series import StoredLine, assemble, buckets, rank, ranking_buckets
 from reprieve.stores.sql.tx import SqlTx, Statements
 
-MAX_DELTAS_PER_ROLL_UP: Final = 500
+MAX_ROWS_PER_ROLL_UP: Final = 500
 """Rows of deltas that one call of `prune` adds to lines."""
 
 _encode = msgspec.json.Encoder().encode

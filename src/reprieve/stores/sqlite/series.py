@@ -7,12 +7,15 @@ from typing import NamedTuple
 from reprieve.core.series import ENQUEUED, SeriesDelta, unpack_deltas
 from reprieve.stores.protocol import Retention
 from reprieve.stores.sql import series
-from reprieve.stores.sql.series import MAX_DELTAS_PER_ROLL_UP
+from reprieve.stores.sql.series import MAX_ROWS_PER_ROLL_UP
 from reprieve.stores.sqlite.statements import run, statements
 from reprieve.stores.sqlite.tx import SqliteTx
 
-MAX_ROWS = 2_000
+MAX_ROWS = 1_000
 """Lines of each step that one call deletes, and counts of enqueues that it adds."""
+
+MAX_DELTAS = 1_000
+"""Deltas that one call adds, and those of one row more: some ten milliseconds, in which no other process writes."""
 
 
 class EnqueuedRow(NamedTuple):
@@ -30,10 +33,15 @@ class EnqueuedRow(NamedTuple):
 def roll_up(tx: sqlite3.Connection, retention: Retention) -> bool:
     """Add what was counted to its lines, or a part of it; return whether more is left."""
     sql = statements("series")
-    rows = tx.execute(sql["deltas"], {"max_rows": MAX_DELTAS_PER_ROLL_UP}).fetchall()
-    deltas = [delta for _, packed in rows for delta in unpack_deltas(packed)]
-    if rows:
-        tx.execute(sql["delete_deltas"], {"seq": rows[-1][0]})
+    deltas: list[SeriesDelta] = []
+    rows = tx.execute(sql["deltas"], {"max_rows": MAX_ROWS_PER_ROLL_UP}).fetchall()
+    last = 0
+    for seq, packed in rows:
+        if len(deltas) >= MAX_DELTAS:
+            break
+        deltas += unpack_deltas(packed)
+        last = seq
+    tx.execute(sql["delete_deltas"], {"seq": last})
     enqueued = [EnqueuedRow(*row) for row in tx.execute(sql["enqueued"], {"max_rows": MAX_ROWS}).fetchall()]
     deltas += (
         SeriesDelta(row.minute, row.queue, row.task, row.dependency, row.tenant, {ENQUEUED: row.jobs})
@@ -42,7 +50,7 @@ def roll_up(tx: sqlite3.Connection, retention: Retention) -> bool:
     if enqueued:
         tx.execute(sql["delete_enqueued"], {"minute": enqueued[-1].minute, "lane": enqueued[-1].lane})
     series.roll_up(SqliteTx(tx), sql, deltas, retention, partial(run, tx, sql["write_lines"]))
-    return len(rows) == MAX_DELTAS_PER_ROLL_UP or len(enqueued) == MAX_ROWS
+    return len(rows) == MAX_ROWS_PER_ROLL_UP or len(deltas) >= MAX_DELTAS or len(enqueued) == MAX_ROWS
 
 
 def prune(tx: sqlite3.Connection, retention: Retention) -> int:
