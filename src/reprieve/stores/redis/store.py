@@ -14,6 +14,7 @@ from reprieve.core.notice import Notice
 from reprieve.core.series import SeriesSubject
 from reprieve.rng import bits
 from reprieve.stores.capabilities import FaultPoint
+from reprieve.stores.dead_tally import is_of_causes, tally_dead
 from reprieve.stores.event_page import events_of_jobs
 from reprieve.stores.places import Wanted
 from reprieve.stores.protocol import (
@@ -197,6 +198,8 @@ class RedisStore:
         self, by: Tally, wanted: Filter, now: int, top: int | None = None, at_most: int = MAX_TALLIED
     ) -> Tallied:
         """Return how many jobs there are, grouped."""
+        if is_of_causes(by, wanted):
+            return await tally_dead(lambda request: self.causes(request, now), by, top)
         return merge_tallies(await self._reads.tallies(by, wanted, now, at_most), top)
 
     async def events(self, after: int = 0, limit: int = 1_000, job_id: str = "") -> list[tuple[int, Event]]:

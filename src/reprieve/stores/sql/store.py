@@ -8,6 +8,7 @@ from reprieve.core.change import Change
 from reprieve.core.events import Event
 from reprieve.core.series import SeriesSubject
 from reprieve.stores import search
+from reprieve.stores.dead_tally import is_of_causes, tally_dead
 from reprieve.stores.event_page import events_of_jobs
 from reprieve.stores.places import Place, PlaceKey, Wanted
 from reprieve.stores.protocol import (
@@ -109,6 +110,8 @@ class SqlStore(ABC, Generic[Tx]):
         self, by: Tally, wanted: Filter, now: int, top: int | None = None, at_most: int = MAX_TALLIED
     ) -> Tallied:
         """Count jobs by one of their fields."""
+        if is_of_causes(by, wanted):
+            return await tally_dead(lambda request: self.causes(request, now), by, top)
         counted = await self._read(lambda tx: tally(self._search(tx, now), by, wanted, now, at_most))
         return merge_tallies([counted], top)
 
