@@ -41,6 +41,20 @@ BUGS = (
         "refused_change_frees_no_slot",
     ),
     Bug(
+        "a repeated claim counts for series again",
+        "claim.py",
+        "if request.changes or leased or request.series:",
+        "if request.changes or leased:",
+        "what_a_session_counts_is_added_once",
+    ),
+    Bug(
+        "what was added to series is added again",
+        "series.py",
+        'tx.execute(sql["delete_deltas"], {"seq": last})',
+        'tx.execute(sql["delete_deltas"], {"seq": 0})',
+        "histograms_are_added",
+    ),
+    Bug(
         "the version of a waiting job is not compared",
         "settle.py",
         "if found is None or found.version != change.version:",

@@ -17,6 +17,20 @@ FOUND_BY_HISTORIES = {"recovery takes from the living", "limiters leak a slot", 
 
 BUGS = (
     Bug(
+        "a repeated claim counts for series again",
+        "lua/settle_and_claim.lua",
+        "if session and (heads ~= '' or counted ~= '' or ids[1]) then",
+        "if session and (heads ~= '' or ids[1]) then",
+        "what_a_session_counts_is_added_once",
+    ),
+    Bug(
+        "jobs that a claim expires are not counted for series",
+        "lua/claim.lua",
+        "  add_deltas(deltas)\n",
+        "",
+        "what_the_store_ends_itself_is_counted",
+    ),
+    Bug(
         "the fencing token is not compared",
         "lua/settle.lua",
         "if version == list.changes[number].expected then",
