@@ -34,6 +34,20 @@ FOUND_BY_HISTORIES = {
 
 BUGS = (
     Bug(
+        "retried jobs stay in the counts of their causes",
+        "settle.py",
+        "            batch.causes.remove_dead(IndexedFields(*fields).failure_names())\n",
+        "            pass\n",
+        "retried_and_revived_jobs_leave_their_causes",
+    ),
+    Bug(
+        "the last death of a group is not looked up again",
+        "sql/causes.sql",
+        "update reprieve_cause as cause set count = count - v.column4, last_at = coalesce(case kind",
+        "update reprieve_cause as cause set count = count - v.column4, first_at = coalesce(case kind",
+        "order_of_causes_is_that_of_the_jobs_that_are_left",
+    ),
+    Bug(
         "the fencing token is not compared",
         "settle.py",
         "if leased is not None and leased.version == version:",

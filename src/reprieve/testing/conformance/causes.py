@@ -134,6 +134,19 @@ async def check_retried_and_revived_jobs_leave_their_causes(store: Store) -> Non
     expect_equal(await counts(store, at, tenant="acme"), {}, "the fingerprints of the tenant")
 
 
+async def check_order_of_causes_is_that_of_the_jobs_that_are_left(store: Store) -> None:
+    worker = await Worker.open(store)
+    await died(store, worker, BUSY, START)
+    await died(store, worker, SLOW, START + SECOND)
+    last = await died(store, worker, BUSY, START + MINUTE)
+    at = START + HOUR
+    expect_equal(await _paged(store, at, CauseRequest(order="last")), ["busy", "slow"], "the order before a retry")
+    await store.apply([change.retry(last, OPERATOR, at, 60.0)], at)
+    for limit in (1, 100):
+        found = await _paged(store, at, CauseRequest(order="last", limit=limit))
+        expect_equal(found, ["slow", "busy"], "the order after a retry of the last job")
+
+
 async def check_archived_jobs_leave_their_causes(store: Store) -> None:
     worker = await Worker.open(store)
     gone = await died(store, worker, BUSY)

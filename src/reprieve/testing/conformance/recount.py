@@ -8,13 +8,25 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, get_args
 
+from msgspec.structs import replace
+
 from reprieve.core.events import Event
 from reprieve.core.job import Job
 from reprieve.core.move import Cancel, Dead, ManualRetry, Park, Retry, Return, Revive, Snooze
 from reprieve.core.series import death_code
 from reprieve.core.status import Status, status_of
+from reprieve.stores.causes import listing_of, names_of
 from reprieve.stores.paginate import all_limit_states
-from reprieve.stores.protocol import Filter, SeriesRequest, Store, Subject, Tally
+from reprieve.stores.protocol import (
+    CauseGrouping,
+    CausePage,
+    CauseRequest,
+    Filter,
+    SeriesRequest,
+    Store,
+    Subject,
+    Tally,
+)
 from reprieve.testing.conformance.auditing import all_audit
 from reprieve.testing.conformance.stage import find_all
 
@@ -38,6 +50,7 @@ async def differences(store: Store, now: int) -> list[str]:
     return [
         *await _tallies(store, jobs, now),
         *await _limits(store, jobs),
+        *await _causes(store, jobs, now),
         *await _audit(store, await _events(store)),
     ]
 
@@ -91,6 +104,31 @@ def _of_death(job: Job, by: Tally) -> str:
     if by == "death":
         return job.death or ""
     return "" if job.cause is None else str(getattr(job.cause, by))
+
+
+async def _causes(store: Store, jobs: list[Job], now: int) -> list[str]:
+    """Compare the groups of dead jobs; a job whose record was damaged after its death counts as it was before."""
+    dead = [names_of(job) for job in jobs if job.state == "dead"]
+    groups = Counter(group for names in dead for group in names.groups())
+    requests = [CauseRequest(by=by) for by in get_args(CauseGrouping)]
+    requests += [CauseRequest(tenant=tenant) for tenant in sorted({names.tenant for names in dead})]
+    fingerprints = sorted({names.fingerprint for names in dead if names.fingerprint})
+    requests += [CauseRequest(by="tenant", fingerprint=fingerprint) for fingerprint in fingerprints]
+    found: list[str] = []
+    for request in requests:
+        kept: dict[str, int] = {}
+        page = await store.causes(request, now)
+        while page.groups:
+            kept |= {group.name: group.count for group in page.groups}
+            page = await store.causes(replace(request, cursor=page.cursor), now) if page.cursor else CausePage()
+        listing = listing_of(request)
+        wanted = {
+            group.name: count
+            for group, count in groups.items()
+            if (group.kind, group.scope) == (listing.kind, listing.scope)
+        }
+        found += _compare(f"causes {listing}", kept, wanted)
+    return found
 
 
 def _broad(status: str) -> str:
