@@ -8,6 +8,7 @@ from reprieve.core import values
 from reprieve.core.audit import Action, checked_facts
 from reprieve.errors import InvalidCursor, ValidationError
 from reprieve.stores.check import MAX_AT, check_limit_update
+from reprieve.stores.check_events import check_notice
 from reprieve.stores.protocol import EntryFacts, EntryWrite
 
 MAX_WRITE_ID = (1 << 63) - 1
@@ -25,6 +26,7 @@ def check_entry_write(write: EntryWrite) -> EntryWrite:
         if write.expires_at is None
         else values.whole(write.expires_at, "expires_at of an entry", ValidationError, 0, MAX_AT),
         updates=tuple(map(check_limit_update, write.updates)),
+        notices=tuple(map(check_notice, write.notices)),
         write_id=values.whole(write.write_id, "write_id", ValidationError, 0, MAX_WRITE_ID),
         told=EntryFacts(
             action=values.one_of(told.action, get_args(Action), "action", ValidationError),  # type: ignore[arg-type]  # it is one of the words

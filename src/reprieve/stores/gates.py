@@ -11,6 +11,7 @@ import msgspec
 
 from reprieve.core.audit import Author
 from reprieve.core.gate import Gate
+from reprieve.stores.limit_notices import gate_notices
 from reprieve.stores.protocol import Entry, EntryWrite, LimitUpdate, Store
 
 log = logging.getLogger("reprieve")
@@ -77,7 +78,11 @@ async def write_gate(store: Store, before: StoredGate, after: Gate | None, now: 
     value = None if after is None else _encode(after)
     gate = after or Gate(dependency=dependency)
     write = EntryWrite(
-        key=GATE_PREFIX + dependency, version=before.version, value=value, updates=_limit_updates(before.gate, gate)
+        key=GATE_PREFIX + dependency,
+        version=before.version,
+        value=value,
+        updates=_limit_updates(before.gate, gate),
+        notices=gate_notices(before.gate, gate, now, author),
     )
     written = (await store.compare_and_set(write, now, author)).entry
     return None if written is None else written.version

@@ -104,6 +104,8 @@ MERGED = {
     "position_from_the_future_is_refused",
     "notices_are_found_by_what_they_say",
     "sessions_are_told_once",
+    "limits_are_told_with_their_change",
+    "gate_is_told_with_its_entry_and_only_once",
 }
 """The same, which hold where events are not kept back."""
 

@@ -12,6 +12,7 @@ from reprieve.core.change import Change
 from reprieve.core.job import Job
 from reprieve.core.notice import Notice
 from reprieve.stores.capabilities import EnqueueRules, FaultPoint, ParameterStyle
+from reprieve.stores.limit_notices import limit_notices
 from reprieve.stores.postgres import (
     annotations,
     callers,
@@ -188,6 +189,7 @@ class PostgresStore(SqlStore[Tx]):
         def work(tx: Tx) -> None:
             self._lock.acquire(tx)
             update_limits.update_limits(tx, updates, now, author)
+            tell(tx, limit_notices(updates, now, author))
 
         await self._write(work)
         self._notifier.notify((ALL_QUEUES,))
@@ -196,10 +198,12 @@ class PostgresStore(SqlStore[Tx]):
         """Set or delete an entry if it has this version, together with what the write carries."""
 
         def work(tx: Tx) -> EntryWritten:
+            def carried() -> None:
+                update_limits.update_limits(tx, write.updates, now, author)
+                tell(tx, write.notices)
+
             self._lock.acquire(tx)
-            return write_entry(
-                tx, statements, write, now, author, lambda: update_limits.update_limits(tx, write.updates, now, author)
-            )
+            return write_entry(tx, statements, write, now, author, carried)
 
         written = await self._write(work)
         if written.entry is not None:

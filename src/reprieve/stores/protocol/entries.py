@@ -6,6 +6,7 @@ from typing import Protocol
 from msgspec import field
 
 from reprieve.core.audit import Action, AuditEntry, Author, Automatic, Facts
+from reprieve.core.notice import Notice
 from reprieve.core.record import Record
 from reprieve.rng import bits
 from reprieve.stores.protocol.limits import LimitUpdate
@@ -58,6 +59,8 @@ class EntryWrite(Record):
     """From when on the entry counts as gone; None: never."""
     updates: tuple[LimitUpdate, ...] = ()
     """Limits that change with it."""
+    notices: tuple[Notice, ...] = ()
+    """What the stream of events is told with it; its limits are not told besides."""
     told: EntryFacts = EntryFacts()
     write_id: int = field(default_factory=partial(bits, 63))
     """63 random bits that tell this write from any other."""

@@ -83,7 +83,8 @@ class LimitStore(Protocol):
     async def update_limits(self, updates: Sequence[LimitUpdate], now: int, author: Author) -> None:
         """Change limits, rates, weights and pauses, in one write. Its cost does not depend on how many jobs wait.
 
-        If a person makes it, the same write has an audit entry for each update that changes anything.
+        If a person makes it, the same write has an audit entry for each update that changes anything. The stream of
+        events is told of each update.
         """
         ...
 

@@ -43,14 +43,15 @@ class Overtaken(StoreError):
 
 
 class LimitAudit(NamedTuple):
-    """The audit entries of a call: of each update, and of the entry."""
+    """What a call tells: the audit entries of each update and of the entry, and packed notices."""
 
     updates: tuple[AuditEntry | None, ...] = ()
     entry: AuditEntry | None = None
+    notices: tuple[bytes, ...] = ()
 
 
 NO_AUDIT: Final = LimitAudit()
-"""That no person makes a call."""
+"""That nobody is told of a call."""
 
 
 def encode(
@@ -66,6 +67,11 @@ def encode(
     }
     entries = tuple(entry or False for entry in audit.updates)
     return _encode((now, tuple(map(_changes, updates)), packed, entries, audit.entry or False))
+
+
+def join_notices(notices: Sequence[bytes]) -> bytes:
+    """Return notices as the script reads them: each after its length."""
+    return b"".join(len(notice).to_bytes(4, "big") + notice for notice in notices)
 
 
 def subject_of(subject: Subject, name: str, queue: str, dependency: str) -> dict[str, object]:

@@ -295,7 +295,9 @@ class Partition:
         if state is not None:
             updates = [limit_updates.share_of_default(update, self.number, partitions) for update in updates]
         encoded = limit_updates.encode(updates, now, state, partitions, audit)
-        word, version = await self._write("update_limits", encoded, *entry, *fields)
+        word, version = await self._write(
+            "update_limits", encoded, *entry, limit_updates.join_notices(audit.notices), *fields
+        )
         if word == b"overtaken":
             message = "another process has just changed the limits of all partitions; repeat the call"
             raise Overtaken(message)

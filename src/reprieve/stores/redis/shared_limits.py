@@ -18,7 +18,9 @@ import structlog
 
 from reprieve.core.audit import AuditEntry, Author, Automatic
 from reprieve.errors import StoreError
+from reprieve.stores.event_record import pack_notice
 from reprieve.stores.limit_audit import LimitsBefore, limit_entry, limit_entry_without_before
+from reprieve.stores.limit_notices import limit_notices
 from reprieve.stores.protocol import Entry, EntryWrite, LimitState, LimitUpdate, Subject, entry_audit
 from reprieve.stores.redis.bounded_gather import bounded_gather
 from reprieve.stores.redis.limit_shares import (
@@ -74,7 +76,8 @@ class SharedLimits:
         """Change limits, weights and pauses of all partitions."""
 
         async def write(state: WantedState | None, wanted: Wanted) -> bool:
-            audit = LimitAudit(_audit_entries(updates, now, author, wanted))
+            notices = tuple(map(pack_notice, limit_notices(updates, now, author)))
+            audit = LimitAudit(_audit_entries(updates, now, author, wanted), notices=notices)
             await self._partitions[0].update_limits(updates, now, state, audit)
             return True
 
@@ -84,7 +87,11 @@ class SharedLimits:
         """Set or delete an entry of the first partition if it has this version, together with updates of all."""
 
         async def write_first(state: WantedState | None, wanted: Wanted) -> Entry | None:
-            audit = LimitAudit(_audit_entries(write.updates, now, author, wanted), entry_audit(write, now, author))
+            audit = LimitAudit(
+                _audit_entries(write.updates, now, author, wanted),
+                entry_audit(write, now, author),
+                tuple(map(pack_notice, write.notices)),
+            )
             return await self._partitions[0].compare_and_set(write, now, audit, state)
 
         return await self._update(write.updates, now, write_first)

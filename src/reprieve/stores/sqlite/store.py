@@ -16,6 +16,7 @@ from reprieve.core.notice import Notice
 from reprieve.rng import bits
 from reprieve.stores.capabilities import EnqueueRules, FaultPoint
 from reprieve.stores.compatibility import require_usable
+from reprieve.stores.limit_notices import limit_notices
 from reprieve.stores.protocol import (
     Annotation,
     ChangeResult,
@@ -172,20 +173,22 @@ class SqliteStore(SqlStore[sqlite3.Connection]):
 
     async def update_limits(self, updates: Sequence[LimitUpdate], now: int, author: Author) -> None:
         """Change limits, rates, weights and pauses."""
-        await self._write(lambda tx: update_limits.update_limits(tx, updates, now, author))
+
+        def work(tx: sqlite3.Connection) -> None:
+            update_limits.update_limits(tx, updates, now, author)
+            tell(tx, limit_notices(updates, now, author))
+
+        await self._write(work)
 
     async def compare_and_set(self, write: EntryWrite, now: int, author: Author) -> EntryWritten:
         """Set or delete an entry if it has this version, together with what the write carries."""
 
         def work(tx: sqlite3.Connection) -> EntryWritten:
-            return write_entry(
-                SqliteTx(tx),
-                statements,
-                write,
-                now,
-                author,
-                lambda: update_limits.update_limits(tx, write.updates, now, author),
-            )
+            def carried() -> None:
+                update_limits.update_limits(tx, write.updates, now, author)
+                tell(tx, write.notices)
+
+            return write_entry(SqliteTx(tx), statements, write, now, author, carried)
 
         return await self._write(work)
 

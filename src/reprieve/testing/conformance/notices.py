@@ -1,13 +1,20 @@
 # ruff: noqa: D103 - a check's name is its sentence
 """Checks of notices: what happened to something that is no job, in the same stream as events."""
 
+from msgspec.structs import replace
+
 from reprieve.core import change
+from reprieve.core.audit import Audit, Automatic
+from reprieve.core.gate import Gate
 from reprieve.core.notice import Notice
+from reprieve.core.rate import Rate
 from reprieve.errors import ValidationError
-from reprieve.stores.protocol import EventQuery, Retention, Store
+from reprieve.stores.gates import open_gate, read_gate, write_gate
+from reprieve.stores.protocol import EntryWrite, EventQuery, LimitUpdate, Retention, Store
 from reprieve.testing.conformance.expect import expect, expect_equal, expect_error
 from reprieve.testing.conformance.stage import DAY, OPERATOR, SECOND, START, Worker, enqueued
 
+ANA = Audit(by="ana", reason="a drill")
 ALERT = Notice(
     at=START + SECOND,
     name="AlertRaised",
@@ -102,3 +109,45 @@ async def check_notice_that_cannot_be_stored_is_refused(store: Store) -> None:
         await expect_error(store.tell([ALERT, notice]), ValidationError, f"telling {notice!r:.200}")
     await store.tell([])
     expect(not await notices(store), "nothing is told where one notice is refused")
+
+
+async def check_limits_are_told_with_their_change(store: Store) -> None:
+    updates = [
+        LimitUpdate(subject="queue", name="mail", pauses=("retry",)),
+        LimitUpdate(subject="tenant", name="acme", queue="mail", weight=2.0, max_running=3),
+        LimitUpdate(subject="dependency", name=None, rate=Rate(count=5, window=60.0)),
+    ]
+    await store.update_limits(updates, START, ANA)
+    await store.update_limits([LimitUpdate(subject="queue", name="mail", pauses=())], START, Automatic(by="test"))
+    told = [(one.name, one.kind, one.subject, one.queue, one.tenant, one.by) for one in await notices(store)]
+    expect_equal(
+        told,
+        [
+            ("QueuePaused", "queue", "mail", "mail", "", "ana"),
+            ("WeightChanged", "tenant", "acme", "mail", "acme", "ana"),
+            ("LimitChanged", "tenant", "acme", "mail", "acme", "ana"),
+            ("LimitChanged", "dependency", "", "", "", "ana"),
+            ("QueueResumed", "queue", "mail", "mail", "", ""),
+        ],
+        "what the stream tells of limits",
+    )
+    facts = (await notices(store))[3].facts
+    expect_equal(facts, {"rate_count": 5, "rate_window": 60.0, "is_default": True}, "the facts of a default")
+
+
+async def check_gate_is_told_with_its_entry_and_only_once(store: Store) -> None:
+    held = Gate(dependency="ses", mode="held", down_at=START)
+    version = await write_gate(store, open_gate("ses"), held, START, Automatic(by="gates"))
+    lost = await write_gate(store, open_gate("ses"), held, START, Automatic(by="gates"))
+    expect_equal(lost, None, "a write of a gate that has changed since")
+    stored = await read_gate(store, "ses")
+    expect_equal(stored.version, version, "the version of the gate")
+    await write_gate(store, stored, replace(held, fails=9), START, Automatic(by="gates"))
+    await write_gate(store, await read_gate(store, "ses"), None, START + SECOND, ANA)
+    told = [(one.name, one.subject, one.at, one.by) for one in await notices(store)]
+    wanted = [("GateHeld", "ses", START, ""), ("GateOpened", "ses", START + SECOND, "ana")]
+    expect_equal(told, wanted, "what the stream tells of a gate")
+    entry = EntryWrite(key="x", version=0, value=b"1", notices=(ALERT,))
+    for _ in range(2):
+        await store.compare_and_set(entry, START, ANA)
+    expect_equal((await notices(store))[2:], [ALERT], "the notice of a write that was repeated")

@@ -12,6 +12,7 @@
 -- needs lanes: flush, has_pairs, begin_pairs
 -- needs sessions: all_sessions, unpack_lease
 -- needs audit: record_audit
+-- needs events: record_events
 -- needs entries: read_entry, change_entry
 -- needs limit_audit: facts_before
 -- needs subjects: load_subjects, limits_of, allow
@@ -31,7 +32,8 @@
 --          2: 'entry' or ''  3: its key  4: the version seen  5: 'set' or 'delete'  6: the value  7: 8 bytes that tell
 --             this write from any other, so that a repeat gets the same reply while the change is known
 --          8: when it expires, or 0
---          9 …: for 'record' and 'record_and_apply': fields of `:wanted_limits`, each with its value; a field but '' without
+--          9: notices for the stream of events, each after its length (4 bytes)
+--          10 …: for 'record' and 'record_and_apply': fields of `:wanted_limits`, each with its value; a field but '' without
 --             a value is deleted
 -- Returns: {word, version}: 'ok' and the entry's version now; 'lost': the entry has another version; 'overtaken': the
 --          wanted limits have changed, or the partition has not applied the state before. But for 'ok' nothing was done
@@ -62,7 +64,7 @@ end
 
 local function record_wanted()
   local fields, gone = {}, {}
-  for index = 9, #ARGV, 2 do
+  for index = 10, #ARGV, 2 do
     local field, value = ARGV[index], ARGV[index + 1]
     if value == '' and field ~= '' then
       gone[#gone + 1] = field
@@ -225,6 +227,14 @@ for number, update in ipairs(updates) do
 end
 flush()
 record_audit(audit_entries)
+local told = {}
+local place = 1
+while place <= #ARGV[9] do
+  local notice, following = struct.unpack('>I4c0', ARGV[9], place)
+  told[#told + 1], told[#told + 2] = '', notice
+  place = following
+end
+record_events(told, now)
 -- Workers of every queue read limits and entries again as soon as they change.
 if updates[1] or entry then
   notify('*')
