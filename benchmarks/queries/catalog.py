@@ -1,13 +1,27 @@
 """Every query that pages, metrics and commands ask of a store, as data: a name, and the call."""
 
 from collections.abc import Awaitable, Callable, Iterator
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, get_args
 
 from msgspec.structs import replace
 
 from benchmarks.queries.facts import DAY_MS, TASKS, Facts
+from reprieve.core.series import SeriesSubject, Step
 from reprieve.core.status import Status
-from reprieve.stores.protocol import CauseRequest, Filter, Order, Range, Store, Subject, Tally
+from reprieve.stores.protocol import (
+    AuditFilter,
+    CauseGrouping,
+    CauseRequest,
+    EventQuery,
+    Filter,
+    Order,
+    Range,
+    SeriesRequest,
+    Store,
+    Subject,
+    Tally,
+)
 
 
 class Query(NamedTuple):
@@ -141,14 +155,69 @@ OTHERS = (
     Query("limit defaults", lambda store, _, __: store.limit_defaults()),
 )
 
+
+def _events(name: str, wanted: Callable[[Facts], EventQuery]) -> Query:
+    return Query(f"events {name}", lambda store, facts, _: store.read_events(wanted(facts)))
+
+
+def _audits(name: str, wanted: Callable[[Facts], AuditFilter]) -> Query:
+    return Query(f"audit log {name}", lambda store, facts, _: store.audit_log(wanted(facts)))
+
+
+def _series(subject: SeriesSubject, step: Step, span_ms: int) -> Query:
+    def wanted(facts: Facts) -> SeriesRequest:
+        until = facts.filled_at
+        names = ("",) if subject == "all" else ()
+        return SeriesRequest(subject=subject, names=names, since_at=until - span_ms, until_at=until, step=step)
+
+    return Query(
+        f"series of {subject} by {step}, {span_ms // 3_600_000} h",
+        lambda store, facts, now: store.series(wanted(facts), now),
+    )
+
+
+def _grouped(by: CauseGrouping, _: Facts) -> CauseRequest:
+    return CauseRequest(by=by)
+
+
 CAUSES = (
-    _causes("by fingerprint", lambda _: CauseRequest()),
-    _causes("by code, the last first", lambda _: CauseRequest(by="code", order="last")),
-    _causes("by tenant", lambda _: CauseRequest(by="tenant")),
+    *(_causes(f"by {by}", partial(_grouped, by)) for by in get_args(CauseGrouping)),
+    _causes("by fingerprint, the last first", lambda _: CauseRequest(order="last")),
+    _causes("by tenant, ten", lambda _: CauseRequest(by="tenant", limit=10)),
     _causes("of a tenant", lambda facts: CauseRequest(tenant=facts.tenant)),
-    _causes("by tenant, of a fingerprint", lambda facts: CauseRequest(by="tenant", fingerprint=facts.fingerprint)),
+    _causes("of a fingerprint, by tenant", lambda facts: CauseRequest(by="tenant", fingerprint=facts.fingerprint)),
     _causes("of the living", lambda _: CauseRequest(of="living")),
     _causes("of the living by tenant", lambda _: CauseRequest(by="tenant", of="living")),
+    _causes("of the living by code", lambda _: CauseRequest(of="living", by="code")),
+    _causes("of a week of hours", lambda _: CauseRequest(hours=168)),
 )
 
-QUERIES = (*_finds(), *TALLIES, *CAUSES, *OTHERS)
+SERIES = (
+    _series("all", "minute", 3_600_000),
+    _series("all", "minute", DAY_MS),
+    _series("all", "ten_minutes", DAY_MS),
+    _series("all", "hour", 60 * DAY_MS),
+    _series("queue", "minute", 3_600_000),
+    _series("task", "minute", 3_600_000),
+    _series("tenant", "ten_minutes", DAY_MS),
+    _series("dependency", "hour", 10 * DAY_MS),
+    Query(
+        "series names of tenants",
+        lambda store, facts, now: store.series_names("tenant", facts.filled_at - 3_600_000, facts.filled_at, now),
+    ),
+)
+
+LOGS = (
+    _events("newest", lambda _: EventQuery(newest_first=True, limit=100)),
+    _events("of a job, newest", lambda facts: EventQuery(job_id=facts.ids[0], newest_first=True)),
+    _events("of a tenant", lambda facts: EventQuery(tenant=facts.tenant, newest_first=True, limit=50)),
+    _events("of a queue", lambda facts: EventQuery(queue=facts.queue, newest_first=True, limit=50)),
+    _events("of a name", lambda _: EventQuery(names=frozenset({"JobDied"}), newest_first=True, limit=50)),
+    _audits("newest", lambda _: AuditFilter()),
+    _audits("of an actor", lambda _: AuditFilter(actor="ana")),
+    _audits("of a tenant", lambda facts: AuditFilter(tenant=facts.tenant)),
+    _audits("of a job", lambda facts: AuditFilter(kind="job", name=facts.ids[0])),
+    Query("entries since the beginning", lambda store, _, __: store.entries_since("", "bench/")),
+)
+
+QUERIES = (*_finds(), *TALLIES, *CAUSES, *SERIES, *LOGS, *OTHERS)

@@ -12,9 +12,13 @@ from reprieve.stores.paginate import all_entries
 from reprieve.stores.protocol import (
     Annotation,
     AuditFilter,
+    CauseGrouping,
+    CauseRequest,
     FailureGroup,
     Filter,
     LimitUpdate,
+    Retention,
+    SeriesRequest,
     Store,
     Subject,
     Tally,
@@ -78,6 +82,8 @@ async def fill(store: Store) -> None:
         ]
     )
     await _share(store)
+    while not (await store.prune(Retention(now=NOW))).is_all:
+        pass
 
 
 async def _act(store: Store) -> None:
@@ -119,6 +125,9 @@ async def everything(store: Store) -> dict[str, object]:
         "events": [event for _, event in await store.events()],
         "audit": (await store.audit_log(AuditFilter())).entries,
         "tallies": {by: (await store.tally(by, Filter(), NOW)).counts for by in get_args(Tally)},
+        "causes": {by: await store.causes(CauseRequest(by=by), NOW) for by in get_args(CauseGrouping)},
+        "living causes": await store.causes(CauseRequest(of="living"), NOW),
+        "series": await store.series(SeriesRequest(subject="all", names=("",), since_at=START, until_at=NOW), NOW),
         "limits": {name: (await store.limit_states(name)).states for name in get_args(Subject) if name != "tenant"},
         "tenants": (await store.limit_states("tenant", "mail")).states,
         "defaults": await store.limit_defaults(),
