@@ -206,7 +206,7 @@ async def _groups(
     groups = _encode([_group_of(listing, name) for name in names])
     fate = "l" if listing.is_living else "d"
     replies = await bounded_gather(partition.reads.run("cause_groups", fate, since, groups) for partition in partitions)
-    hours = [_hours_of(number, replies) for number in range(len(names))]
+    hours = _hours_of(replies)
     facts = [list(rows(_Facts, known)) for known, _ in replies]
     first = first_hour(request, now)
     merged = (
@@ -217,13 +217,20 @@ async def _groups(
     return [group for group in merged if group is not None and group.last_at >= oldest]
 
 
-def _hours_of(number: int, replies: Iterable[Any]) -> Counter[int]:
-    """Return the counts of one group by the hour."""
-    hours: Counter[int] = Counter()
-    for _, by_hour in replies:
-        for hour, counts in pairs(by_hour):
-            if counts[number] is not None:
-                hours[int(hour)] += int(counts[number])
+class _InHour(NamedTuple):
+    """What a group counts in one hour: see cause_groups.lua."""
+
+    group: int
+    hour: bytes
+    number: bytes
+
+
+def _hours_of(replies: Iterable[Any]) -> dict[int, Counter[int]]:
+    """Return the counts of groups, by their numbers, and by the hour."""
+    hours: dict[int, Counter[int]] = defaultdict(Counter)
+    for _, counted in replies:
+        for one in rows(_InHour, counted):
+            hours[one.group][int(one.hour)] += int(one.number)
     return hours
 
 

@@ -4,7 +4,7 @@
 -- KEYS     1: the partition
 -- ARGV     1: 'd' (dead) or 'l' (failures)  2: the first hour that is wanted  3: the groups (msgpack): see causes.lua
 -- Returns: {{count (0: none; of failures 1), first time, last time, id of the last job, … for each group},
---           {hour, {count in that hour or false, … for each group}, …}}
+--           {number of a group from 0 on, hour, count in that hour, …}}
 
 local fate, first_hour, groups = ARGV[1], tonumber(ARGV[2]), cmsgpack.unpack(ARGV[3])
 local facts, hours = {}, {}
@@ -32,7 +32,12 @@ else
 end
 for _, name in ipairs(call('ZRANGEBYSCORE', tag .. ':cause_hours', first_hour, '+inf')) do
   if sub(name, 1, 1) == fate then
-    hours[#hours + 1], hours[#hours + 2] = sub(name, 2), fetch_fields(tag .. ':cause_hours:' .. name, groups)
+    for number, count in ipairs(fetch_fields(tag .. ':cause_hours:' .. name, groups)) do
+      if count then
+        local size = #hours
+        hours[size + 1], hours[size + 2], hours[size + 3] = number - 1, sub(name, 2), count
+      end
+    end
   end
 end
 return {facts, hours}
