@@ -1,6 +1,6 @@
 """What is indexed: the filters, statuses and orders for which a page reads about as many jobs as it returns.
 
-Every other search is bounded: a page looks at 2,000 jobs at most and says how far it got. `docs/extend/stores.md` shows
+Every other search is bounded: a page looks at 1,000 jobs at most and says how far it got. `docs/extend/stores.md` shows
 the table, and the conformance checks try every cell of it on every store.
 """
 

@@ -9,7 +9,7 @@ from reprieve.stores.places import PLACES, STATES, Place, PlaceKey, Position, Wa
 from reprieve.stores.protocol import Filter, Page
 from reprieve.stores.search_cursor import write_cursor
 
-MAX_EXAMINED: Final = 2_000
+MAX_EXAMINED: Final = 1_000
 """Jobs that one page looks at: a page may be short, but never slow."""
 
 MAX_STEPS: Final = 12

@@ -42,6 +42,9 @@ JOBS_PER_PAGE, MAX_PAGES_PER_CHECK = 100, 10
 MORE_AFTER_MS = 1_000
 """Milliseconds after which a check goes on that could not read all jobs."""
 
+MAX_LANES = 100_000
+"""Lanes whose tasks a check counts."""
+
 _UNENDED: frozenset[Status] = frozenset({"ready", "scheduled", "retrying", "parked", "running", "stuck"})
 
 
@@ -172,7 +175,9 @@ class UnknownTasks:
         queues = dict.fromkeys(met.queue for met in tasks if self._met[met] is not None)
         found = {}
         for queue in queues:
-            counts = (await self._store.tally("task", Filter(queues=(queue,), statuses=_UNENDED), now)).counts
+            counts = (
+                await self._store.tally("task", Filter(queues=(queue,), statuses=_UNENDED), now, at_most=MAX_LANES)
+            ).counts
             found[queue] = {task for task, count in counts.items() if count}
         return found
 
