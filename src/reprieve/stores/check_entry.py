@@ -15,9 +15,17 @@ MAX_WRITE_ID = (1 << 63) - 1
 """The largest number that a column holds."""
 
 
+MAX_CARRIED = 25
+"""Jobs, and changes, that one write may carry: claims wait for it."""
+
+
 def check_entry_write(write: EntryWrite) -> EntryWrite:
     """Return a write with plain values; raise a `ValidationError` for one that cannot be stored."""
     told = write.told
+    for carried, what in ((write.jobs, "jobs"), (write.changes, "changes")):
+        if len(carried) > MAX_CARRIED:
+            message = f"an entry can be written with at most {MAX_CARRIED} {what}, got {len(carried):,}"
+            raise ValidationError(message)
     return replace(
         write,
         key=values.plain(values.text(write.key, "key of an entry", ValidationError)),

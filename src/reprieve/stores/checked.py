@@ -207,7 +207,12 @@ class CheckedStore(ForwardingStore):
     async def compare_and_set(self, write: EntryWrite, now: int, author: Author) -> EntryWritten:
         """Set or delete an entry if it has this version, together with what the write carries."""
         check_author(author)
-        return await super().compare_and_set(check_entry_write(write), now, author)
+        write = replace(
+            check_entry_write(write),
+            jobs=tuple(self.check_jobs(write.jobs)),
+            changes=tuple(check_change(change, self._largest_payload) for change in write.changes),
+        )
+        return await super().compare_and_set(write, now, author)
 
     async def limit_states(
         self, subject: Subject, queue: str = "", prefix: str = "", cursor: str = "", limit: int = 100

@@ -66,9 +66,9 @@ class ForwardingStore(ABC):
         """The clock of the store inside."""
         return self.inner.clock
 
-    def new_id(self, now: int, queue: str) -> str:
+    def new_id(self, now: int, queue: str, beside: str | None = None) -> str:
         """Make the id of a new job."""
-        return self.inner.new_id(now, queue)
+        return self.inner.new_id(now, queue, beside)
 
     async def enqueue(self, jobs: Sequence[Job], now: int) -> list[str]:
         """Store new jobs."""

@@ -7,21 +7,23 @@ from collections.abc import Iterator
 
 import pytest
 import redis
+from msgspec.structs import replace
 
 from reprieve.clock import ticks
 from reprieve.core import change
-from reprieve.core.ids import partition_of
-from reprieve.errors import ForeignStore, ReprieveError, StoreError, StoreLocked
+from reprieve.core.ids import make_id, partition_of
+from reprieve.errors import ForeignStore, ReprieveError, StoreError, StoreLocked, ValidationError
 from reprieve.stores.capabilities import FaultPoint
 from reprieve.stores.checked import checked
 from reprieve.stores.paginate import all_limit_states
-from reprieve.stores.protocol import EventQuery, Filter, LimitUpdate, Store
+from reprieve.stores.protocol import EntryWrite, EventQuery, Filter, LimitUpdate, Store
 from reprieve.stores.redis import RedisStore, merged_events
 from reprieve.stores.redis.limit_shares import divide
 from reprieve.stores.redis.tags import tag_of
 from reprieve.testing.conformance import CHECKS
 from reprieve.testing.conformance.stage import (
     OPERATOR,
+    PROGRAM,
     START,
     Worker,
     enqueue,
@@ -362,4 +364,19 @@ async def test_single_server_named_as_a_cluster_is_told() -> None:
         store = RedisStore(f"redis+cluster://127.0.0.1:{server.port}")
         with pytest.raises(ReprieveError, match="redis://"):
             await enqueued(store)
+        await store.close()
+
+
+async def test_job_of_another_partition_is_refused_with_an_entry(url: str) -> None:
+    store = checked(RedisStore(f"{url}?partitions=4"))
+    try:
+        job = replace(new_job(store), id=make_id(START, 5, 1))
+        write = EntryWrite(key="tick", version=0, value=b"1", jobs=(job,))
+        with pytest.raises(ValidationError, match="beside=key"):
+            await store.compare_and_set(write, START, PROGRAM)
+        assert await store.entry("tick") is None
+        beside = replace(job, id=store.new_id(START, "default", beside="tick"))
+        written = await store.compare_and_set(replace(write, jobs=(beside,)), START, PROGRAM)
+        assert written.ids == (beside.id,)
+    finally:
         await store.close()

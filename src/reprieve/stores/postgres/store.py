@@ -48,7 +48,7 @@ from reprieve.stores.protocol import (
     Pruned,
     Retention,
 )
-from reprieve.stores.sql.entry_write import write_entry
+from reprieve.stores.sql.entry_write import Carried, NothingWritten, write_entry
 from reprieve.stores.sql.expired_keys import KeySweep
 from reprieve.stores.sql.store import MAX_CHANGES_PER_WRITE, SqlStore
 from reprieve.stores.sql.tx import Statements
@@ -81,7 +81,7 @@ class PostgresStore(SqlStore[Tx]):
         self._notifier = Notifier(self._address)
         self._ids = Ids()
 
-    def new_id(self, now: int, queue: str) -> str:  # noqa: ARG002 - one database is one partition
+    def new_id(self, now: int, queue: str, beside: str | None = None) -> str:  # noqa: ARG002 - one database is one partition
         """Make the id of a new job."""
         return self._ids.make(now)
 
@@ -197,15 +197,27 @@ class PostgresStore(SqlStore[Tx]):
     async def compare_and_set(self, write: EntryWrite, now: int, author: Author) -> EntryWritten:
         """Set or delete an entry if it has this version, together with what the write carries."""
 
-        def work(tx: Tx) -> EntryWritten:
-            def carried() -> None:
+        def work(tx: Tx) -> EntryWritten | None:
+            # Before the claim lock: a unique key may have to wait for the transaction of another producer.
+            row = tx.one(self._enqueue_statement, self._parameters(write.jobs, now)) if write.jobs else None
+            is_all_counted = self._lock.acquire(tx).is_all_counted
+            if write.changes and not is_all_counted:
+                raise NothingWritten(None)
+
+            def carried() -> Carried:
                 update_limits.update_limits(tx, write.updates, now, author)
                 tell(tx, write.notices)
+                results = settle.settle(tx, LaneCache(self._known_lanes), write.changes, now)
+                return (row[0] if row else ()), results
 
-            self._lock.acquire(tx)
             return write_entry(tx, statements, write, now, author, carried)
 
-        written = await self._write(work)
+        written = None
+        while written is None:
+            try:
+                written = await self._write(work)
+            except NothingWritten as nothing:
+                written = nothing.written
         if written.entry is not None:
             self._notifier.notify((ALL_QUEUES,))
         return written

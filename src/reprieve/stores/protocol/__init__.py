@@ -36,6 +36,7 @@ from reprieve.stores.protocol.entries import (
     EntryWrite,
     EntryWritten,
     entry_audit,
+    repeated,
 )
 from reprieve.stores.protocol.events import (
     MAX_EXAMINED_EVENTS,
@@ -169,4 +170,5 @@ __all__ = [
     "cancel_requested",
     "entry_audit",
     "names_interval",
+    "repeated",
 ]

@@ -6,9 +6,12 @@ from typing import Protocol
 from msgspec import field
 
 from reprieve.core.audit import Action, AuditEntry, Author, Automatic, Facts
+from reprieve.core.change import Change
+from reprieve.core.job import Job
 from reprieve.core.notice import Notice
 from reprieve.core.record import Record
 from reprieve.rng import bits
+from reprieve.stores.protocol.jobs import ChangeResult
 from reprieve.stores.protocol.limits import LimitUpdate
 
 
@@ -61,6 +64,10 @@ class EntryWrite(Record):
     """Limits that change with it."""
     notices: tuple[Notice, ...] = ()
     """What the stream of events is told with it; its limits are not told besides."""
+    jobs: tuple[Job, ...] = ()
+    """Jobs that are enqueued with it, in the partition of the entry: their ids are of `new_id(…, beside=key)`."""
+    changes: tuple[Change, ...] = ()
+    """Changes of jobs in the partition of the entry. If one of them does not apply, nothing is written."""
     told: EntryFacts = EntryFacts()
     write_id: int = field(default_factory=partial(bits, 63))
     """63 random bits that tell this write from any other."""
@@ -70,7 +77,19 @@ class EntryWritten(Record):
     """The result of a compare-and-set."""
 
     entry: Entry | None
-    """The entry as it is now, with version 0 if it was deleted. None: it has another version, and nothing was done."""
+    """The entry as it is now, with version 0 if it was deleted. None: it has another version, or a change does not
+    apply, and nothing was done."""
+    ids: tuple[str, ...] = ()
+    """Of each job that was to be enqueued the id under which it is known; after a repeat its own."""
+    results: tuple[ChangeResult, ...] = ()
+    """Of each change; "already" for all after a repeat. If the write was refused, one of them is not "applied", and the
+    others say what would have become of them."""
+
+
+def repeated(write: EntryWrite, entry: Entry) -> EntryWritten:
+    """Return the result of a write that an earlier call has made."""
+    results: tuple[ChangeResult, ...] = tuple("already" for _ in write.changes)
+    return EntryWritten(entry=entry, ids=tuple(job.id for job in write.jobs), results=results)
 
 
 def entry_audit(write: EntryWrite, now: int, author: Author) -> AuditEntry | None:
@@ -118,7 +137,9 @@ class EntryStore(Protocol):
     """Changes and reads entries."""
 
     async def compare_and_set(self, write: EntryWrite, now: int, author: Author) -> EntryWritten:
-        """Set an entry, or delete it, if it has this version, together with limit updates.
+        """Set an entry, or delete it, if it has this version, together with limit updates, new jobs and changes.
+
+        All of it is one write, or nothing is done: a schedule moves on and its job is enqueued, once.
 
         If a person makes it, the same write has an audit entry of the entry, and one of each limit that it changes.
         A change notifies every process that waits, for any queue.

@@ -42,8 +42,11 @@ class Store(
         """The clock that all processes of this store share: `now` should be its time."""
         ...
 
-    def new_id(self, now: int, queue: str) -> str:
-        """Make the id of a new job, without asking a server. The id names the partition of the job."""
+    def new_id(self, now: int, queue: str, beside: str | None = None) -> str:
+        """Make the id of a new job, without asking a server. The id names the partition of the job.
+
+        `beside` is the key of an entry whose partition the job is to be in: see `EntryWrite.jobs`.
+        """
         ...
 
     async def wait(self, queues: Sequence[str], at_most: float, session: str = "") -> bool:

@@ -32,6 +32,7 @@ from reprieve.stores.protocol import (
     Claimed,
     Entry,
     EntryWrite,
+    EntryWritten,
     Expired,
     FailureGroup,
     Heartbeat,
@@ -40,12 +41,14 @@ from reprieve.stores.protocol import (
     Retention,
     cancel_requested,
     names_interval,
+    repeated,
 )
 from reprieve.stores.record import pack_cancel_request
 from reprieve.stores.redis import enqueue, limit_updates, series, settle
 from reprieve.stores.redis.bounded_gather import bounded_gather
 from reprieve.stores.redis.connections import Connections
 from reprieve.stores.redis.enqueue import MAX_JOBS_PER_CALL, RelayReceipt
+from reprieve.stores.redis.entry_write import NOTHING_CARRIED, CarriedArguments, carried_arguments
 from reprieve.stores.redis.limit_updates import NO_AUDIT, LimitAudit, Overtaken, WantedState
 from reprieve.stores.redis.listener import StreamId
 from reprieve.stores.redis.node import Argument
@@ -289,33 +292,51 @@ class Partition:
         state: WantedState | None,
         audit: LimitAudit,
         entry: tuple[Argument, ...],
-    ) -> tuple[bytes, bytes]:
+        carried: CarriedArguments = NOTHING_CARRIED,
+    ) -> list[Any]:
         fields = state.fields if state else ()
         partitions = self._connections.topology.partitions
         if state is not None:
             updates = [limit_updates.share_of_default(update, self.number, partitions) for update in updates]
         encoded = limit_updates.encode(updates, now, state, partitions, audit)
-        word, version = await self._write(
-            "update_limits", encoded, *entry, limit_updates.join_notices(audit.notices), *fields
-        )
-        if word == b"overtaken":
+        notices = limit_updates.join_notices(audit.notices)
+        counts = _encode((len(fields), carried.lanes, carried.job_count))
+        reply = await self._write("update_limits", encoded, *entry, notices, counts, *fields, *carried.arguments)
+        if reply[0] == b"overtaken":
             message = "another process has just changed the limits of all partitions; repeat the call"
             raise Overtaken(message)
-        return word, version
+        return list(reply)
 
     async def compare_and_set(
-        self, write: EntryWrite, now: int, audit: LimitAudit, state: WantedState | None = None
-    ) -> Entry | None:
-        """Set or delete an entry if it has this version, together with updates. Raises `Overtaken`, as above."""
+        self,
+        write: EntryWrite,
+        now: int,
+        audit: LimitAudit,
+        state: WantedState | None = None,
+        *,
+        has_keys: bool = True,
+    ) -> EntryWritten:
+        """Set or delete an entry if it has this version, with what it carries. Raises `Overtaken`, or `Grown`."""
         value = write.value or b""
         step = "delete" if write.value is None else "set"
         write_id = write.write_id.to_bytes(8, "big")
         entry = ("entry", write.key, write.version, step, value, write_id, write.expires_at or 0)
-        word, newest = await self._update_limits(write.updates, now, state, audit, entry)
-        if word != b"ok":
-            return None
+        carried = carried_arguments(write, now, has_keys=has_keys)
+        word, newest, *rest = await self._update_limits(write.updates, now, state, audit, entry, carried)
+        if word == b"grown":
+            raise Grown
+        if word == b"refused":
+            return EntryWritten(entry=None, results=tuple(settle.decode(rest[0], len(write.changes))))
+        if word == b"lost":
+            return EntryWritten(entry=None)
         expires_at = None if write.value is None else write.expires_at
-        return Entry(key=write.key, version=int(newest), value=value, expires_at=expires_at)
+        stored = Entry(key=write.key, version=int(newest), value=value, expires_at=expires_at)
+        if word == b"done":
+            return repeated(write, stored)
+        results, *taken = rest
+        ids = [job.id for job in write.jobs]
+        _use_holders(ids, taken)
+        return EntryWritten(entry=stored, ids=tuple(ids), results=tuple(settle.decode(results, len(write.changes))))
 
     async def limit_shares(
         self, step: str, now: int, epoch: int = 0, items: Sequence[dict[str, object]] = (), number: int = 0

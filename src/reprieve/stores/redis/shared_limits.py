@@ -21,7 +21,7 @@ from reprieve.errors import StoreError
 from reprieve.stores.event_record import pack_notice
 from reprieve.stores.limit_audit import LimitsBefore, limit_entry, limit_entry_without_before
 from reprieve.stores.limit_notices import limit_notices
-from reprieve.stores.protocol import Entry, EntryWrite, LimitState, LimitUpdate, Subject, entry_audit
+from reprieve.stores.protocol import EntryWrite, EntryWritten, LimitState, LimitUpdate, Subject, entry_audit
 from reprieve.stores.redis.bounded_gather import bounded_gather
 from reprieve.stores.redis.limit_shares import (
     Name,
@@ -83,18 +83,26 @@ class SharedLimits:
 
         await self._update(updates, now, write)
 
-    async def compare_and_set(self, write: EntryWrite, now: int, author: Author) -> Entry | None:
+    async def compare_and_set(
+        self, write: EntryWrite, now: int, author: Author, *, has_keys: bool = True
+    ) -> EntryWritten:
         """Set or delete an entry of the first partition if it has this version, together with updates of all."""
+        nothing = EntryWritten(entry=None)
 
-        async def write_first(state: WantedState | None, wanted: Wanted) -> Entry | None:
+        async def write_first(state: WantedState | None, wanted: Wanted) -> EntryWritten | None:
+            nonlocal nothing
             audit = LimitAudit(
                 _audit_entries(write.updates, now, author, wanted),
                 entry_audit(write, now, author),
                 tuple(map(pack_notice, write.notices)),
             )
-            return await self._partitions[0].compare_and_set(write, now, audit, state)
+            written = await self._partitions[0].compare_and_set(write, now, audit, state, has_keys=has_keys)
+            if written.entry is None:
+                nothing = written
+                return None
+            return written
 
-        return await self._update(write.updates, now, write_first)
+        return await self._update(write.updates, now, write_first) or nothing
 
     async def _update(self, updates: Sequence[LimitUpdate], now: int, write: Write[T]) -> T:
         partitions = await self._partitions.load()

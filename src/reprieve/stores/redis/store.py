@@ -60,6 +60,7 @@ from reprieve.stores.redis.memory_check import MemoryCheck
 from reprieve.stores.redis.outbox_sink import RedisOutboxSink
 from reprieve.stores.redis.partition import Partition
 from reprieve.stores.redis.partitioned_enqueue import PartitionedEnqueue, WriteJobs
+from reprieve.stores.redis.partitioned_entry_writes import PartitionedEntryWrites
 from reprieve.stores.redis.partitioned_reads import PartitionedReads
 from reprieve.stores.redis.partitioned_writes import PartitionedWrites
 from reprieve.stores.redis.partitions import Partitions
@@ -98,10 +99,11 @@ class RedisStore:
         self._writes = PartitionedWrites(self._partitions, keys)
         self._reads = PartitionedReads(self._partitions, self._limits)
         self._audit = AuditReads(self._partitions)
+        self._entry_writes = PartitionedEntryWrites(self._partitions, keys, self._limits)
 
-    def new_id(self, now: int, queue: str) -> str:  # noqa: ARG002 - all queues are spread over all partitions
-        """Return the id of a new job, which names its partition."""
-        return make_id(now, bits(62), self._partitions.next_number())
+    def new_id(self, now: int, queue: str, beside: str | None = None) -> str:  # noqa: ARG002 - all queues are spread over all partitions
+        """Return the id of a new job, which names its partition; entries are in the first."""
+        return make_id(now, bits(62), self._partitions.next_number() if beside is None else 0)
 
     async def enqueue(self, jobs: Sequence[Job], now: int) -> list[str]:
         """Store new jobs; return for each the id under which it is known."""
@@ -179,7 +181,8 @@ class RedisStore:
 
     async def compare_and_set(self, write: EntryWrite, now: int, author: Author) -> EntryWritten:
         """Set or delete an entry if it has this version, together with what the write carries."""
-        return EntryWritten(entry=await self._limits.compare_and_set(write, now, author))
+        await self._memory.require_room(self._connections.current().info, _size(write.jobs))
+        return await self._entry_writes.write(write, now, author)
 
     async def tell(self, notices: Sequence[Notice]) -> None:
         """Add notices to the stream, in the first partition."""

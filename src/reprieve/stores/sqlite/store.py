@@ -30,11 +30,10 @@ from reprieve.stores.protocol import (
     Pruned,
     Retention,
 )
-from reprieve.stores.sql.entry_write import write_entry
 from reprieve.stores.sql.expired_keys import KeySweep
 from reprieve.stores.sql.store import SqlStore
 from reprieve.stores.sql.tx import Statements
-from reprieve.stores.sqlite import annotations, enqueue, expire, prune, sessions, settle, update_limits
+from reprieve.stores.sqlite import annotations, enqueue, entry_write, expire, prune, sessions, settle, update_limits
 from reprieve.stores.sqlite.callers import joined
 from reprieve.stores.sqlite.claim import claim
 from reprieve.stores.sqlite.connections import Connections
@@ -114,7 +113,7 @@ class SqliteStore(SqlStore[sqlite3.Connection]):
         """Whether only this process sees the jobs, so that no connection of a caller reaches them."""
         return self._path is None
 
-    def new_id(self, now: int, queue: str) -> str:  # noqa: ARG002 - one file is one partition
+    def new_id(self, now: int, queue: str, beside: str | None = None) -> str:  # noqa: ARG002 - one file is one partition
         """Make the id of a new job."""
         with self._ids_lock:
             return self._ids.make(now, bits(62))
@@ -182,15 +181,7 @@ class SqliteStore(SqlStore[sqlite3.Connection]):
 
     async def compare_and_set(self, write: EntryWrite, now: int, author: Author) -> EntryWritten:
         """Set or delete an entry if it has this version, together with what the write carries."""
-
-        def work(tx: sqlite3.Connection) -> EntryWritten:
-            def carried() -> None:
-                update_limits.update_limits(tx, write.updates, now, author)
-                tell(tx, write.notices)
-
-            return write_entry(SqliteTx(tx), statements, write, now, author, carried)
-
-        return await self._write(work)
+        return await self._write(lambda tx: entry_write.write(tx, self._lanes, write, now, author))
 
     async def tell(self, notices: Sequence[Notice]) -> None:
         """Add notices to the stream."""

@@ -20,7 +20,7 @@
 -- needs causes: new_failures, add_failure, write_failures
 -- needs ended: FINISHED_COUNTERS, new_index_changes, list_ended, unlist_ended, write_index
 -- needs series: ending_delta, add_deltas
--- exports: read_changes, settle
+-- exports: read_changes, can_settle, settle
 
 local HEAD, HEAD_BYTES = '>Bc16I4dB', 30
 
@@ -271,6 +271,41 @@ local function release_slots(settlement)
     queues[ref.queue] = true
   end
   return queues
+end
+
+-- Whether a job that does not run is as the change saw it; nothing is changed.
+local function can_take_out(settlement, id, expected)
+  local record = call('HGET', tag .. ':jobs', id)
+  if not record or not is_sound(record) then
+    return false
+  end
+  local version, state, wait = struct.unpack('>I4BB', record)
+  if version ~= expected then
+    return false
+  end
+  local lane = lane_of(lane_in(record))
+  if state ~= WAITING or call('ZSCORE', delayed_key(lane.ref.queue, wait), id)
+    or lane.requeued > 0 and call('ZSCORE', requeued_key(lane.name), entry_of(id, version)) then
+    return true
+  end
+  return not (call('ZSCORE', tag .. ':succeeded:' .. lane.ref.queue, id) or is_leased(settlement, id))
+end
+
+-- Returns the results that `settle` would have, without changing anything, and whether all changes apply.
+function can_settle(changes, now)
+  local settlement, results, all_apply = new_settlement(changes, now), {}, true
+  for number, change in ipairs(changes) do
+    local applies = false
+    if not settlement.applied[change.id] then
+      applies = change.session == '' and can_take_out(settlement, change.id, change.expected) or change.leased_from ~= nil
+    end
+    if applies then
+      settlement.applied[change.id] = change
+    end
+    results[number] = applies and 'applied' or result_without_effect(settlement, change)
+    all_apply = all_apply and applies
+  end
+  return all_apply, concat(results, ' ')
 end
 
 -- Applies changes. Returns their results ('applied', 'already', 'refused' or 'missing', separated by spaces, or just

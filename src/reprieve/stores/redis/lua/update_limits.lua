@@ -14,6 +14,8 @@
 -- needs audit: record_audit
 -- needs events: record_events
 -- needs entries: read_entry, change_entry
+-- needs settle: read_changes, can_settle, settle
+-- needs new_jobs: store_new_jobs
 -- needs limit_audit: facts_before
 -- needs subjects: load_subjects, limits_of, allow
 -- KEYS     1: the partition
@@ -33,12 +35,19 @@
 --             this write from any other, so that a repeat gets the same reply while the change is known
 --          8: when it expires, or 0
 --          9: notices for the stream of events, each after its length (4 bytes)
---          10 …: for 'record' and 'record_and_apply': fields of `:wanted_limits`, each with its value; a field but '' without
+--          10: how many fields follow; with an entry also the names of lanes of new jobs, and how many jobs (msgpack)
+--          11 …: for 'record' and 'record_and_apply': fields of `:wanted_limits`, each with its value; a field but '' without
 --             a value is deleted
--- Returns: {word, version}: 'ok' and the entry's version now; 'lost': the entry has another version; 'overtaken': the
---          wanted limits have changed, or the partition has not applied the state before. But for 'ok' nothing was done
+--          With an entry then the heads, the keys and the records of new jobs, see enqueue.lua, and the heads of changes with
+--          what some of them need, see settle.lua
+-- Returns: {word, version}: 'ok' and the entry's version now, then the results of the changes, and number of a job, id of the
+--          job that has its key, …; 'done': an earlier call has written it; 'lost': the entry has another version;
+--          'refused' and the results: a change does not apply; 'grown': there are keys, and they are kept elsewhere;
+--          'overtaken': the wanted limits have changed, or the partition has not applied the state before. But for 'ok'
+--          nothing was done
 
 
+local field_count, lane_names, job_count = unpack(cmsgpack.unpack(ARGV[10]))
 local now, updates, state, audit, entry_audit = unpack(cmsgpack.unpack(ARGV[1]))
 local entry = ARGV[2] == 'entry' and {
   key = ARGV[3], version = tonumber(ARGV[4]), is_deleted = ARGV[5] == 'delete', value = ARGV[6], write_id = ARGV[7],
@@ -49,7 +58,7 @@ local entry = ARGV[2] == 'entry' and {
 local function early_reply()
   local done = call('ZSCORE', tag .. ':entry_changes', entry.write_id .. entry.key)
   if done then
-    return {'ok', entry.is_deleted and '0' or done}
+    return {'done', entry.is_deleted and '0' or done}
   end
   if read_entry(entry.key, now) ~= entry.version then
     return {'lost', '0'}
@@ -64,7 +73,7 @@ end
 
 local function record_wanted()
   local fields, gone = {}, {}
-  for index = 10, #ARGV, 2 do
+  for index = 11, 10 + field_count, 2 do
     local field, value = ARGV[index], ARGV[index + 1]
     if value == '' and field ~= '' then
       gone[#gone + 1] = field
@@ -192,10 +201,25 @@ local function leased_lanes()
   return found
 end
 
-write_even_when_full()
+if job_count == 0 then
+  -- Else the first write is one that a full server refuses: it takes no new jobs.
+  write_even_when_full()
+end
 local reply = entry and early_reply()
 if reply then
   return reply
+end
+local jobs_at = 11 + field_count
+local changes_at = jobs_at + 2 + job_count
+local changes = entry and read_changes(ARGV[changes_at], '', ARGV, changes_at + 1) or {}
+if changes[1] then
+  local can, results = can_settle(changes, now)
+  if not can then
+    return {'refused', '0', results}
+  end
+end
+if job_count > 0 and ARGV[jobs_at + 1] ~= '' and tonumber(call('HGET', tag .. ':meta', 'partitions') or 1) > 1 then
+  return {'grown', '0'}
 end
 -- All is read before anything is written: a key of another type fails the call as a whole.
 local named = {}
@@ -225,6 +249,13 @@ for number, update in ipairs(updates) do
     apply(update)
   end
 end
+local results, taken = '', {}
+if changes[1] then
+  results = settle(changes, now)
+end
+if job_count > 0 then
+  taken = store_new_jobs(lane_names, jobs_at, now, false)
+end
 flush()
 record_audit(audit_entries)
 local told = {}
@@ -239,4 +270,4 @@ record_events(told, now)
 if updates[1] or entry then
   notify('*')
 end
-return {'ok', version}
+return {'ok', version, results, unpack(taken)}
