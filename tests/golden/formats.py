@@ -20,13 +20,14 @@ from reprieve.core.job import CancelRequest, Cause, Job, Suspicion
 from reprieve.core.move import Cancel, Dead, ManualRetry, Move, Park, Retry, Return, Revive, Snooze, Start, Succeed
 from reprieve.core.notice import Notice
 from reprieve.core.policy import Override
-from reprieve.stores import audit_pages, gates, name_cursor, outbox, record, search_cursor
+from reprieve.core.series import SeriesDelta
+from reprieve.stores import audit_pages, causes, gates, name_cursor, outbox, record, search_cursor
 from reprieve.stores.entry_cursor import EntryCursor, parse_cursor
 from reprieve.stores.event_record import pack_event, pack_notice, read_event, read_told
 from reprieve.stores.failure_record import pack_group, unpack_group
 from reprieve.stores.places import Position
 from reprieve.stores.postgres import leases as postgres_leases
-from reprieve.stores.protocol import Entry, FailureGroup, Filter, Heartbeat
+from reprieve.stores.protocol import CauseRequest, Entry, FailureGroup, Filter, Heartbeat
 from reprieve.stores.redis import records as redis_records
 from reprieve.stores.session_record import pack_heartbeat, pack_origin, session_of, unpack_heartbeat
 from reprieve.stores.sql import claim as sql_claim
@@ -168,6 +169,8 @@ GROUP: Final = FailureGroup(
     first_seen_at=AT,
     last_seen_at=AT + 5,
 )
+DELTA: Final = SeriesDelta(AT // 60_000, "mail", "mail.send", "smtp", "acme", {0: 3, 6: 1, "451": 2})
+CAUSES: Final = CauseRequest(by="tenant", fingerprint="5be1c0de", order="last")
 GATE: Final = Gate(dependency="smtp", mode="held", probe_at=AT + 5)
 SEARCH: Final = Filter(tenants=("acme",), statuses=frozenset({"dead"}))
 POSITIONS: Final = [Position(0, None), None]
@@ -230,6 +233,10 @@ def _cursors() -> dict[str, Format]:
             lambda: name_cursor.write_cursor(("a", "b", "c")).encode(),
             lambda data: name_cursor.read_cursor(data.decode()),
         ),
+        "cursor/causes": Format(
+            lambda: causes.write_cursor(CAUSES, causes.Place(7, "5be1c0de")).encode(),
+            lambda data: causes.read_cursor(replace(CAUSES, cursor=data.decode())),
+        ),
         "cursor/search": Format(
             lambda: search_cursor.write_cursor(SEARCH, "newest", POSITIONS).encode(),
             lambda data: search_cursor.read_cursor(data.decode(), SEARCH, "newest", lambda _, __: True),
@@ -274,5 +281,8 @@ FORMATS: Final[dict[str, Format]] = {
         lambda data: gates._stored(Entry(key="gate:smtp", version=3, value=data)),  # noqa: SLF001 - how it is read
     ),
     "last claim": _last_claim(),
+    "series delta": Format(
+        lambda: msgspec.msgpack.encode(DELTA), lambda data: msgspec.msgpack.decode(data, type=SeriesDelta)
+    ),
     "audit entry": _audit(),
 }
