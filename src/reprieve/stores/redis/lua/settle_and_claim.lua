@@ -6,7 +6,8 @@
 -- needs lanes: flush
 -- needs waiting: new_waiting
 -- needs sessions: read_session, write_session, unpack_lease
--- needs settle: read_changes, settle
+-- needs changes: read_changes
+-- needs settle: settle
 -- needs claim: return_blocked, claim_from_queue
 -- needs series: add_deltas
 -- KEYS     1: the partition

@@ -14,7 +14,8 @@
 -- needs audit: record_audit
 -- needs events: record_events
 -- needs entries: read_entry, change_entry
--- needs settle: read_changes, can_settle, settle
+-- needs changes: read_changes
+-- needs settle: can_settle, settle
 -- needs new_jobs: store_new_jobs
 -- needs limit_audit: facts_before
 -- needs subjects: load_subjects, limits_of, allow
