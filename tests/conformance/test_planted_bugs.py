@@ -183,9 +183,23 @@ BUGS = (
     Bug(
         "a failure that a cancel followed leaves no event",
         "write_batch.py",
-        "self._add_event(row, cancel.event)",
+        "self._add_event(row, cancel)",
         "self._events[-1:] = [(cancel.event.at, row, cancel.event.version, pack_event(cancel.event))]",
         "job_that_was_asked_to_stop_never_waits_again",
+    ),
+    Bug(
+        "what a person did leaves no audit entry",
+        "write_batch.py",
+        'record_audit(SqliteTx(tx), statements("audit"), self._audit)',
+        "",
+        "manual_retry_has_its_audit_entry",
+    ),
+    Bug(
+        "a write that is refused leaves its entry",
+        "entry_write.py",
+        'tx.execute("rollback to entry_write")',
+        "",
+        "write_with_a_change_that_does_not_apply_writes_nothing",
     ),
     Bug(
         "an entry that is made again begins to count anew",

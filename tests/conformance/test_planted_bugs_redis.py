@@ -32,7 +32,7 @@ BUGS = (
     ),
     Bug(
         "the fencing token is not compared",
-        "lua/settle.lua",
+        "lua/changes.lua",
         "if version == list.changes[number].expected then",
         "if version then",
         "refused_change_frees_no_slot",
@@ -40,8 +40,8 @@ BUGS = (
     Bug(
         "the version of a waiting job is not compared",
         "lua/settle.lua",
-        "if version ~= expected then",
-        "if not version then",
+        "if version ~= expected then\n    return\n",
+        "if not version then\n    return\n",
         "change_with_a_future_version_is_refused",
     ),
     Bug(
@@ -109,7 +109,7 @@ BUGS = (
     ),
     Bug(
         "keys are forgotten",
-        "lua/enqueue.lua",
+        "lua/new_jobs.lua",
         "call_many('HSET', tag .. ':unique_keys', key_values)",
         "",
         "key_that_is_taken_answers_the_job_that_has_it",
@@ -206,8 +206,29 @@ BUGS = (
         "dead_job_that_died_again_does_not_go_under_its_old_version",
     ),
     Bug(
+        "what a person did leaves no audit entry",
+        "lua/settle.lua",
+        "record_audit(settlement.audit)",
+        "",
+        "manual_retry_has_its_audit_entry",
+    ),
+    Bug(
+        "a repeated write of an entry is made again",
+        "lua/update_limits.lua",
+        "if done then",
+        "if false then",
+        "entry_moves_on_and_enqueues_one_job",
+    ),
+    Bug(
+        "an entry is written without the change that does not apply",
+        "lua/update_limits.lua",
+        "if not can then",
+        "if false then",
+        "write_with_a_change_that_does_not_apply_writes_nothing",
+    ),
+    Bug(
         "a repeated enqueue makes a job anew",
-        "lua/enqueue.lua",
+        "lua/new_jobs.lua",
         "    if record then\n      known[ids[number]] = true\n    end",
         "",
         "repeated_enqueue_leaves_a_job_that_moved_on_alone",
