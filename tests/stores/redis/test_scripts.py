@@ -13,7 +13,7 @@ LIBRARIES = [name for name in NAMES if source(name).exports]
 SCRIPTS = [name for name in NAMES if not source(name).exports]
 BUILT_IN = {
     *("KEYS", "ARGV", "redis", "cmsgpack", "struct", "math", "string", "table"),
-    *("ipairs", "pairs", "next", "tonumber", "tostring", "unpack"),
+    *("ipairs", "pairs", "next", "pcall", "tonumber", "tostring", "unpack"),
 }
 MAX_FUNCTION_LINES = 50
 MAX_FILE_LINES = 320

@@ -51,7 +51,7 @@ class LimitAudit(NamedTuple):
 
 
 NO_AUDIT: Final = LimitAudit()
-"""That nobody is told of a call."""
+"""What a call of a program leaves behind: no audit entry and no notice."""
 
 
 def encode(

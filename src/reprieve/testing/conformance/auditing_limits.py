@@ -97,10 +97,10 @@ async def check_program_that_acts_by_itself_leaves_no_audit_entry(store: Store) 
     write = EntryWrite(key="gate:ses", version=0, value=b"held", updates=(replace(hold, permits=2),))
     expect((await store.compare_and_set(write, START, PROGRAM)).entry is not None, "the entry is set")
     expect_equal(await all_audit(store), [], "the audit log")
-    for nobody in (None, "ana", {"by": "ana"}):
-        who: Any = nobody
-        await expect_error(store.update_limits([hold], START, who), ValidationError, f"limits by {nobody!r}")
-        await expect_error(store.compare_and_set(write, START, who), ValidationError, f"an entry by {nobody!r}")
+    for stranger in (None, "ana", {"by": "ana"}):
+        who: Any = stranger
+        await expect_error(store.update_limits([hold], START, who), ValidationError, f"limits by {stranger!r}")
+        await expect_error(store.compare_and_set(write, START, who), ValidationError, f"an entry by {stranger!r}")
 
 
 async def check_entry_of_a_person_has_its_audit_entries(store: Store) -> None:

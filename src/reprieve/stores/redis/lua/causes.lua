@@ -8,7 +8,7 @@
 -- time, the last time (8 bytes each) and the last job. `:cause_hours:<fate><hour>` has the counts of groups in one hour, and
 -- `:cause_hours` the hours that are kept.
 --
--- needs calls: tag, call, floor, max, min, sub, call_many, fetch_fields, list_in
+-- needs calls: tag, call, floor, min, sub, call_many, fetch_fields, list_in
 -- needs record: lane_in, cause_in
 -- exports: groups_of, count_deaths, new_failures, add_failure, write_failures, prune_causes
 

@@ -4,9 +4,7 @@
 -- needs record: WAITING, is_sound, sound, lost_lane, lane_in
 -- needs lanes: lane_ref
 -- needs sessions: unpack_lease, find_leases, cancel_requests
--- exports: STORED_FIELDS, add_stored, read_stored
-
-STORED_FIELDS = 6 -- values of one job
+-- exports: add_stored, read_stored
 
 -- Adds a job to a reply: id, record, 'running', 'succeeded' or 'recorded' (as the record says), its session or '', since
 -- when it runs or when it succeeded, and its cancel request or ''.
