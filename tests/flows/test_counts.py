@@ -146,7 +146,7 @@ async def series_equal_the_events(stage: Stage) -> None:
     store, now = stage.app.store, stage.app.clock.now()
     while not (await store.prune(Retention(now=now, succeeded=1_000_000))).is_all:
         pass
-    assert await series_differences(store, now - 3_600_000, now + 60_000) == []
+    assert await series_differences(store, now - 3_600_000, now + 60_000, whole_queues=("relay",)) == []
 
 
 async def nothing_runs(stage: Stage) -> bool:

@@ -22,7 +22,7 @@ MAX_ROWS = 2_000
 
 
 class EnqueuedRow(NamedTuple):
-    """How many jobs a claim found to be enqueued on a lane, in the minute of the first of them."""
+    """How many jobs a claim found to be enqueued in a minute, by their names."""
 
     minute: int
     queue: str

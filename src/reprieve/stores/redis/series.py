@@ -42,16 +42,20 @@ class RollUp:
 
     def __init__(self, reply: Sequence[Any], retention: Retention) -> None:
         """Take the reply of the script, and how long lines are kept."""
-        number, deltas, *enqueued = reply
+        number, deltas, first, cursor, *enqueued = reply
         self._number = int(number)
         self._deltas: list[bytes] = deltas
+        self._cursor: str = cursor.decode()
         self._enqueued: dict[bytes, int] = {field: int(count) for field, count in pairs(enqueued)}
         self._added = sums(self._all(), retention.series_before())
-        self.has_more = len(deltas) == MAX_DELTAS_PER_ROLL_UP or len(self._enqueued) >= MAX_DELTAS_PER_ROLL_UP
+        # Counts that came meanwhile may be before where a read began: only one from beginning to end has seen all.
+        is_whole = first == cursor == b"0"
+        self.has_more = len(deltas) == MAX_DELTAS_PER_ROLL_UP or not is_whole
+        self._is_needed = bool(deltas or enqueued) or first != cursor
 
     def __bool__(self) -> bool:
-        """Whether anything was counted."""
-        return bool(self._deltas or self._enqueued)
+        """Whether anything was counted, or the next read begins elsewhere."""
+        return self._is_needed
 
     @property
     def buckets(self) -> list[Bucket]:
@@ -68,14 +72,22 @@ class RollUp:
             for name, line in changed.items():
                 rest += (name, pack_line(line))
         enqueued = [item for field, count in self._enqueued.items() for item in (field.decode(), count)]
-        return [_encode((self._number, len(self._deltas), enqueued, heads)), *rest]
+        return [_encode((self._number, len(self._deltas), enqueued, heads, self._cursor)), *rest]
 
     def _all(self) -> Iterator[SeriesDelta]:
         for packed in self._deltas:
             yield from _read_ending(packed) if packed[:1] in _ENDINGS else unpack_deltas(packed)
         for field, count in self._enqueued.items():
-            minute, _, lane = field.partition(b"\0")
-            yield _delta(int(minute), lane, {ENQUEUED: count})
+            yield from _read_enqueued(field, count)
+
+
+def _read_enqueued(field: bytes, count: int) -> Iterator[SeriesDelta]:
+    minute, _, lane = field.partition(b"\0")
+    try:
+        yield _delta(int(minute), lane, {ENQUEUED: count})
+    except ValueError:
+        # Damaged: numbers are lost, and nothing else.
+        return
 
 
 def _read_ending(packed: bytes) -> Iterator[SeriesDelta]:

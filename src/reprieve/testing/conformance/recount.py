@@ -5,7 +5,7 @@ are jobs, so this is a check for tests.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, get_args
 
 from msgspec.structs import replace
@@ -55,11 +55,12 @@ async def differences(store: Store, now: int) -> list[str]:
     ]
 
 
-async def series_differences(store: Store, since_at: int, now: int) -> list[str]:
+async def series_differences(store: Store, since_at: int, now: int, whole_queues: Sequence[str] = ()) -> list[str]:
     """Return a line for each number of the series since an instant that differs from the events since then.
 
-    Events must be kept since then, and the last prune must have added everything to the series. Starts, successes and
-    enqueues are not compared: what a killed worker had not said yet is lost.
+    Events must be kept since then, and the last prune must have added everything to the series. Enqueues are compared
+    with the jobs of queues that still have each of theirs. Starts and successes are not compared: what a killed worker
+    had not said yet is lost.
     """
     request = SeriesRequest(subject="all", names=("",), since_at=since_at, until_at=now, step="minute")
     kept: Counter[str] = Counter()
@@ -68,7 +69,18 @@ async def series_differences(store: Store, since_at: int, now: int) -> list[str]
             kept.update({name: count for name, count in point.counts.items() if name in _COUNTED_NAMES})
             kept.update({f"died of {code}": count for code, count in point.died.items()})
     counted = Counter(name for event in await _events(store) for name in _counted_as(event))
-    return list(_compare("series", kept, counted))
+    return [
+        *_compare("series", kept, counted),
+        *[line for queue in whole_queues for line in await _enqueues(store, queue, since_at, now)],
+    ]
+
+
+async def _enqueues(store: Store, queue: str, since_at: int, now: int) -> list[str]:
+    request = SeriesRequest(subject="queue", names=(queue,), since_at=since_at, until_at=now, measures=("enqueued",))
+    (line,) = await store.series(request, now)
+    kept = sum(point.counts.get("enqueued", 0) for point in line.points)
+    jobs = await find_all(store, Filter(queues=(queue,)), now, limit=1_000)
+    return list(_compare("enqueues", {queue: kept}, {queue: sum(job.created_at >= since_at for job in jobs)}))
 
 
 _COUNTED_NAMES: Final = frozenset((*_COUNTED_MOVES.values(), "recovered"))

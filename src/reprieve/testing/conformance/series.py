@@ -121,6 +121,18 @@ async def check_enqueues_are_counted_in_their_minute(store: Store) -> None:
         expect_equal(await total(store, subject, name), {"enqueued": 5}, f"enqueues of {subject} {name}")  # type: ignore[arg-type]
 
 
+async def check_enqueues_of_one_lane_are_counted_in_the_minute_of_each(store: Store) -> None:
+    worker = await Worker.open(store, at=BEGIN)
+    for minute, count in ((0, 1), (1, 2), (3, 4)):
+        at = BEGIN + minute * MINUTE
+        await enqueue(store, *new_jobs(store, count, at, tenant="a"), at=at)
+    last = BEGIN + 3 * MINUTE
+    await worker.ask(0, last)  # a store may count enqueues when it claims
+    await roll_up(store, last)
+    found = {(point.at - BEGIN) // MINUTE: point.counts for point in await points(store, "tenant", "a")}
+    expect_equal(found, {0: {"enqueued": 1}, 1: {"enqueued": 2}, 3: {"enqueued": 4}}, "enqueues by minute")
+
+
 async def check_repeated_enqueue_and_a_key_that_is_taken_count_nothing(store: Store) -> None:
     worker = await Worker.open(store, at=BEGIN)
     jobs = [new_job(store, BEGIN, key="k"), new_job(store, BEGIN, key="k"), new_job(store, BEGIN)]

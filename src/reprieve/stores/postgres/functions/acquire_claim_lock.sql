@@ -12,6 +12,7 @@ declare
     running_xids xid8[];
     row_count int8;
     additions lane_addition[];
+    enqueued json;
     additions_without_lane lane_addition[];
     new_candidates int8[];
     has_collisions boolean;
@@ -38,21 +39,23 @@ begin
                (array_agg(highest_id order by highest_id desc))[1] as highest_id,
                min(first_due_at) as first_due_at, min(min_span) as min_span, max(max_span) as max_span
         from gone group by lane, queue, tenant, task, dependency, "group", priority
+    ), minutes as (
+        select ready_at(null, lowest_id) / 60000 as minute, queue, task, dependency, tenant,
+               sum(ready + scheduled + retrying + parked)::int8 as jobs
+        from gone group by 1, queue, task, dependency, tenant
     )
     select (select count(*) from gone),
            array_agg(row(s.lane, s.queue, s.tenant, s.task, s.dependency, s."group", s.priority, s.ready, s.scheduled,
-                         s.retrying, s.parked, s.lowest_id, s.highest_id, s.first_due_at, s.min_span, s.max_span)::lane_addition)
-    into row_count, additions from sums as s;
+                         s.retrying, s.parked, s.lowest_id, s.highest_id, s.first_due_at, s.min_span, s.max_span)::lane_addition),
+           (select json_agg(json_build_array(m.minute, m.queue, m.task, m.dependency, m.tenant, m.jobs)) from minutes as m)
+    into row_count, additions, enqueued from sums as s;
     if row_count >= 1000 then
         snapshot := null;
     end if;
     if additions is null then
         return snapshot;
     end if;
-    insert into series_delta (packed)
-    select convert_to(json_agg(json_build_array(ready_at(null, a.lowest_id) / 60000, a.queue, a.task, a.dependency, a.tenant,
-                                                a.ready + a.scheduled + a.retrying + a.parked))::text, 'UTF8')
-    from unnest(additions) as a;
+    insert into series_delta (packed) values (convert_to(enqueued::text, 'UTF8'));
 
     select array_agg(a) filter (where l.id is null), count(distinct a.lane) < count(*) or
            bool_or((l.queue_name, l.tenant_name, l.task, l.dependency, l."group", l.priority)

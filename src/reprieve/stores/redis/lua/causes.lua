@@ -14,6 +14,7 @@
 
 local HOUR_MS, DAY_MS = 3600000, 86400000
 local MAX_MEMBERS = 500 -- of one command that takes a score for each
+local MAX_SCANS = 10 -- each looks at ten times as many places as counts are wanted, most of which may be empty
 local SEEN = '>ddc16'
 
 -- Returns the groups that a job belongs to by its record, but not that of its kind of death.
@@ -181,6 +182,36 @@ local function forget_failures(group, count)
   end
 end
 
+-- Forgets counts of an hour of failures that is kept no longer, about so many at most; returns how many. The next call goes on
+-- where this one stops.
+local function forget_hour(name, most)
+  local key, field, deleted = tag .. ':cause_hours:' .. name, 'hour_cursor:' .. name, 0
+  local cursor = call('HGET', tag .. ':meta', field) or '0'
+  for _ = 1, MAX_SCANS do
+    local found = call('HSCAN', key, cursor, 'COUNT', most - deleted)
+    local counts, gone = {}, {}
+    for number = 1, #found[2], 2 do
+      counts[found[2][number]] = tonumber(found[2][number + 1])
+    end
+    for group, count in pairs(counts) do
+      forget_failures(group, count)
+      gone[#gone + 1] = group
+    end
+    call_many('HDEL', key, gone)
+    cursor, deleted = found[1], deleted + #gone
+    if cursor == '0' or deleted >= most then
+      break
+    end
+  end
+  if call('EXISTS', key) == 0 then
+    call('ZREM', tag .. ':cause_hours', name)
+    call('HDEL', tag .. ':meta', field)
+  else
+    call('HSET', tag .. ':meta', field, cursor)
+  end
+  return deleted
+end
+
 -- Deletes the counts of hours before these, about so many at most; returns how many.
 function prune_causes(dead_hour, living_hour, most)
   local deleted, kept = 0, tag .. ':cause_hours'
@@ -191,16 +222,7 @@ function prune_causes(dead_hour, living_hour, most)
       call('UNLINK', key)
       call('ZREM', kept, name)
     elseif sub(name, 1, 1) == 'l' and deleted < most then
-      local found, gone = call('HSCAN', key, 0, 'COUNT', most)[2], {}
-      for number = 1, #found, 2 do
-        forget_failures(found[number], tonumber(found[number + 1]))
-        gone[#gone + 1] = found[number]
-      end
-      call_many('HDEL', key, gone)
-      deleted = deleted + #gone
-      if call('EXISTS', key) == 0 then
-        call('ZREM', kept, name)
-      end
+      deleted = deleted + forget_hour(name, most - deleted)
     end
   end
   return deleted

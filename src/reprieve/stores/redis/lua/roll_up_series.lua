@@ -3,17 +3,19 @@
 --
 -- needs calls: tag, call, write_even_when_full
 -- KEYS     1: the partition
--- ARGV     1: number of the last roll-up that the client has seen, number of deltas, fields and counts of enqueues, and for
---             each bucket step, when it begins (text), subject, and how many lines (msgpack)
+-- ARGV     1: number of the last roll-up that the client has seen, number of deltas, fields and counts of enqueues, for
+--             each bucket step, when it begins (text), subject, and how many lines, and the cursor behind the counts of
+--             enqueues (msgpack)
 --          2 …: name, line, … in the order of the buckets
 -- Returns: 'ok', or 'overtaken': nothing was done
 
-local number, deltas, enqueued, buckets = unpack(cmsgpack.unpack(ARGV[1]))
+local number, deltas, enqueued, buckets, cursor = unpack(cmsgpack.unpack(ARGV[1]))
 if tonumber(call('HGET', tag .. ':meta', 'series_roll_ups') or 0) ~= number then
   return 'overtaken'
 end
 write_even_when_full()
 call('HINCRBY', tag .. ':meta', 'series_roll_ups', 1)
+call('HSET', tag .. ':meta', 'series_cursor', cursor)
 call('LTRIM', tag .. ':series_deltas', deltas, -1)
 for index = 1, #enqueued, 2 do
   if call('HINCRBY', tag .. ':series_enqueued', enqueued[index], -enqueued[index + 1]) <= 0 then

@@ -1,0 +1,101 @@
+"""Counts that wait for a prune: each is taken over once and then gone, however many there are."""
+
+from collections.abc import Iterator, Sequence
+from struct import Struct
+
+import pytest
+import redis
+
+from reprieve.stores.protocol import CauseRequest, Retention, SeriesRequest, Store
+from reprieve.stores.redis import RedisStore
+from reprieve.stores.redis.series import MAX_DELTAS_PER_ROLL_UP
+from reprieve.testing.conformance.stage import DAY, HOUR, MINUTE, START
+from tests.servers import redis as servers
+
+TAG = "{reprieve:0}"
+MANY = 25 * MAX_DELTAS_PER_ROLL_UP
+"""More counts than one scan looks at."""
+
+SEEN = Struct(">dd16s")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[servers.Server]:
+    with servers.own() as server:
+        yield server
+
+
+@pytest.fixture
+def client(server: servers.Server) -> Iterator[redis.Redis]:
+    with server.client() as client:
+        client.flushall()
+        yield client
+
+
+@pytest.fixture
+async def store(server: servers.Server, client: redis.Redis) -> RedisStore:
+    store = RedisStore(server.url)
+    await store.prune(Retention(now=START))
+    return store
+
+
+def write_hash(client: redis.Redis, key: str, items: dict[str, bytes | int]) -> None:
+    for part in parts(list(items)):
+        client.hset(f"{TAG}:{key}", mapping={field: items[field] for field in part})
+
+
+def parts(names: Sequence[str]) -> Iterator[Sequence[str]]:
+    for start in range(0, len(names), 5_000):
+        yield names[start : start + 5_000]
+
+
+def lane(number: int) -> str:
+    """Return the field of a count of enqueues: a minute and a lane."""
+    return "\0".join((str(START // MINUTE), "default", f"tenant-{number}", "send", "", "", "2"))
+
+
+async def prune_all(store: Store, at: int) -> int:
+    """Prune until nothing is left to do; return how many calls it took."""
+    for calls in range(1, 1_000):
+        if (await store.prune(Retention(now=at))).is_all:
+            return calls
+    return 1_000
+
+
+async def enqueues(store: Store) -> int:
+    request = SeriesRequest(subject="queue", names=("default",), since_at=START - HOUR, until_at=START + HOUR)
+    (line,) = await store.series(request, START)
+    return sum(point.counts.get("enqueued", 0) for point in line.points)
+
+
+async def test_every_count_of_enqueues_gets_into_the_series(store: RedisStore, client: redis.Redis) -> None:
+    write_hash(client, "series_enqueued", {lane(number): 1 for number in range(MANY)})
+    calls = await prune_all(store, START)
+    assert await enqueues(store) == MANY
+    assert not client.exists(f"{TAG}:series_enqueued")
+    assert calls < 3 * MANY // MAX_DELTAS_PER_ROLL_UP
+
+
+async def test_count_of_enqueues_that_is_damaged_stops_no_prune(store: RedisStore, client: redis.Redis) -> None:
+    write_hash(client, "series_enqueued", {"soon\0default\0a\0send\0\0": 1, "7\0default": 2, lane(1): 3})
+    await prune_all(store, START)
+    assert await enqueues(store) == 3
+    assert not client.exists(f"{TAG}:series_enqueued")
+
+
+async def test_every_count_of_an_old_hour_of_failures_is_forgotten(store: RedisStore, client: redis.Redis) -> None:
+    hour = START // HOUR
+    codes = [f"code-{number}" for number in range(MANY)]
+    write_hash(client, f"cause_hours:l{hour}", {f"c{code}": 2 for code in codes})
+    write_hash(client, "failing", {f"c{code}": SEEN.pack(START, START, bytes(16)) for code in codes})
+    client.zadd(f"{TAG}:cause_hours", {f"l{hour}": hour})
+    for part in parts(codes):
+        client.zadd(f"{TAG}:causes:lc", dict.fromkeys(part, 2))
+        client.zadd(f"{TAG}:causes_last:lc", dict.fromkeys(part, START))
+    assert (await store.causes(CauseRequest(by="code", of="living"), START)).total == MANY
+    later = START + 3 * DAY
+    await prune_all(store, later)
+    assert (await store.causes(CauseRequest(by="code", of="living"), later)).total == 0
+    kept = [key for key in client.scan_iter(count=1_000) if b":cause" in key or b":failing" in key]
+    assert kept == []
+    assert "hour_cursor" not in repr(client.hkeys(f"{TAG}:meta"))
