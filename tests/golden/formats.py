@@ -25,7 +25,7 @@ from reprieve.stores import audit_pages, causes, gates, name_cursor, outbox, rec
 from reprieve.stores.entry_cursor import EntryCursor, parse_cursor
 from reprieve.stores.event_record import pack_event, pack_notice, read_event, read_told
 from reprieve.stores.failure_record import pack_group, unpack_group
-from reprieve.stores.places import Position
+from reprieve.stores.places import LaneGroup, PlaceKey, Position
 from reprieve.stores.postgres import leases as postgres_leases
 from reprieve.stores.protocol import CauseRequest, Entry, FailureGroup, Filter, Heartbeat
 from reprieve.stores.redis import records as redis_records
@@ -173,7 +173,7 @@ DELTA: Final = SeriesDelta(AT // 60_000, "mail", "mail.send", "smtp", "acme", {0
 CAUSES: Final = CauseRequest(by="tenant", fingerprint="5be1c0de", order="last")
 GATE: Final = Gate(dependency="smtp", mode="held", probe_at=AT + 5)
 SEARCH: Final = Filter(tenants=("acme",), statuses=frozenset({"dead"}))
-POSITIONS: Final = [Position(0, None), None]
+POSITIONS: Final = [Position(0, None), None, Position(1, PlaceKey(LaneGroup("a", "b"), AT, "5be1c0de"))]
 
 
 class Format(NamedTuple):

@@ -1,16 +1,22 @@
 """Looks at several partitions, merged in order."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from math import inf
+from typing import Final, NamedTuple, TypeAlias
 
 from reprieve.stores.places import Position
 from reprieve.stores.search import Found, Look
+
+_Rank: TypeAlias = tuple[int, float, int]
+"""The number of a place, a time, and an id."""
+
+_FIRST: Final[_Rank] = (-1, -inf, 0)
 
 
 class _Ranked(NamedTuple):
     """A job that a look has found, and what orders it among those of other looks."""
 
-    rank: tuple[int, int, int]
+    rank: _Rank
     look: int
     found: Found
 
@@ -23,13 +29,16 @@ def merge_looks(
     A look that was bounded does not know what follows: jobs of others after its end are left to the next page.
     The order of jobs that come in groups of lanes holds within a group of each partition only.
     """
-    ends = [_rank(looked.resume, newest=newest) for looked in looks if looked.resume is not None]
-    limits = [end for end in ends if end is not None]
-    ranked = [
-        _Ranked(_rank(found.position, newest=newest) or (0, 0, 0), number, found)
-        for number, looked in enumerate(looks)
-        for found in looked.found
-    ]
+    ranked: list[_Ranked] = []
+    limits: list[_Rank] = []
+    for number, looked in enumerate(looks):
+        rank = _FIRST
+        for found in looked.found:
+            # Groups of lanes follow each other, whatever the times of their jobs: a look is not sorted by these.
+            rank = max(rank, _rank(found.position, newest=newest))
+            ranked.append(_Ranked(rank, number, found))
+        if looked.resume is not None:
+            limits.append(max(rank, _rank(looked.resume, newest=newest)))
     ranked.sort(key=lambda one: (one.rank, one.look))
     chosen = [one for one in ranked if not limits or one.rank <= min(limits)][:limit]
     following: list[Position | None] = []
@@ -43,10 +52,12 @@ def merge_looks(
     return Look(merged, None, sum(looked.examined for looked in looks), reached_at), following
 
 
-def _rank(position: Position, *, newest: bool) -> tuple[int, int, int] | None:
-    """Return what orders a position; None for the start of a place or of a group of lanes."""
+def _rank(position: Position, *, newest: bool) -> _Rank:
+    """Return what orders a position; the start of a place is before its jobs, that of a group of lanes is not."""
     key = position.key
-    if key is None or key.at < 0:
-        return None
+    if key is None:
+        return position.place, -inf, 0
+    if key.at < 0:
+        return position.place, inf, 0
     sign = -1 if newest else 1
     return position.place, sign * key.at, sign * int(str(key.id) or "0", 16)

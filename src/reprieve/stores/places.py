@@ -37,12 +37,20 @@ ENDED: Final = STATUSES["ended"] | STATUSES["succeeded"]
 Key: TypeAlias = int | str
 
 
+class LaneGroup(NamedTuple):
+    """The lanes whose jobs are merged: from the first on, and before the end, also while lanes come and go."""
+
+    first: Key
+    end: Key
+
+
 class PlaceKey(NamedTuple):
     """Where a job stands in a place: in which group of lanes, at which time, and by its id."""
 
-    group: Key
-    """Of ready jobs, the last lane before those that were merged; else 0."""
+    group: LaneGroup | None
+    """Of ready jobs; else None."""
     at: int
+    """Less than 0: the start of a group whose end is not known yet."""
     id: Key
 
 

@@ -168,6 +168,12 @@ def is_number(part: int | str) -> bool:
     return isinstance(part, int) and abs(part) < 1 << 63
 
 
+def has_numbers(key: PlaceKey, place: Place) -> bool:
+    """Return whether the time of a key, and the lanes of one of ready jobs, are numbers that a column can hold."""
+    lanes = key.group is not None and all(map(is_number, key.group))
+    return is_number(key.at) and (lanes if place == "ready" else key.group is None)
+
+
 def _by_ids(search: Search, wanted: Filter) -> Look:
     hits = (_hit(search, wanted, Position(0, None), job, lane) for job, lane in search.by_ids(wanted.ids or ()))
     found = [hit for hit in hits if hit is not None]

@@ -8,13 +8,14 @@ from typing import Final, TypeAlias
 import msgspec
 
 from reprieve.errors import InvalidCursor
-from reprieve.stores.places import PLACES, Place, PlaceKey, Position
+from reprieve.stores.places import PLACES, Key, LaneGroup, Place, PlaceKey, Position
 from reprieve.stores.protocol import Filter, Order
 
 FORMAT: Final = 1
 """Of cursors. A release that searches in another order has another number."""
 
-MAX_CURSOR_CHARS: Final = 16_384
+MAX_CURSOR_CHARS: Final = 1 << 19
+"""More than the longest cursor: 64 partitions that each stand between lanes with long names which begin alike."""
 
 IsKey: TypeAlias = Callable[[Place, PlaceKey], bool]
 """Returns whether a store can go on after a key of a place."""
@@ -26,7 +27,7 @@ _encode = msgspec.msgpack.Encoder(enc_hook=sorted).encode
 class _Cursor(msgspec.Struct, array_like=True, frozen=True):
     format: int
     search: bytes
-    positions: list[tuple[int, tuple[int | str, int, int | str] | None] | None]
+    positions: list[tuple[int, tuple[tuple[Key, Key] | None, int, Key] | None] | None]
 
 
 _decode = msgspec.msgpack.Decoder(_Cursor).decode
@@ -53,11 +54,15 @@ def read_cursor(cursor: str, wanted: Filter, order: Order, is_key: IsKey) -> lis
         if position is None:
             positions.append(None)
             continue
-        place, key = position[0], None if position[1] is None else PlaceKey(*position[1])
+        place, key = position[0], None if position[1] is None else _key(*position[1])
         if not 0 <= place < len(PLACES) or (key is not None and not is_key(PLACES[place], key)):
             raise _refused(cursor, "is not one of this store")
         positions.append(Position(place, key))
     return positions
+
+
+def _key(group: tuple[Key, Key] | None, at: int, job: Key) -> PlaceKey:
+    return PlaceKey(None if group is None else LaneGroup(*group), at, job)
 
 
 def _digest(wanted: Filter, order: Order) -> bytes:

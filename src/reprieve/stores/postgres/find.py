@@ -8,7 +8,7 @@ from uuid import UUID
 
 from reprieve.core.ids import id_from_bytes
 from reprieve.core.job import Job
-from reprieve.stores.places import Place, PlaceKey
+from reprieve.stores.places import LaneGroup, Place, PlaceKey
 from reprieve.stores.postgres.annotations import cancels
 from reprieve.stores.postgres.finished import finished_job
 from reprieve.stores.postgres.lane_cache import LaneCache
@@ -18,7 +18,7 @@ from reprieve.stores.postgres.pool import Tx
 from reprieve.stores.postgres.rows import StoredJob, array_of, unpack
 from reprieve.stores.postgres.statements import statements
 from reprieve.stores.record import Lease
-from reprieve.stores.search import has_part, is_number
+from reprieve.stores.search import has_numbers, has_part, is_number
 from reprieve.stores.sql.counting import LeasedRow
 from reprieve.stores.sql.find import JobRow, SqlSearch
 from reprieve.stores.sql.place_steps import MAX_INT, After, KeyRow, Stream
@@ -37,7 +37,7 @@ MIN_ROWS = 8
 def is_key(place: Place, key: PlaceKey) -> bool:
     """Return whether a search can go on after a key."""
     is_job = is_number(key.id) if place == "succeeded" else _is_uuid(key.id)
-    return is_number(key.group) and is_number(key.at) and is_job
+    return has_numbers(key, place) and is_job
 
 
 class Search(SqlSearch[str]):
@@ -86,9 +86,9 @@ class Search(SqlSearch[str]):
             return [hash_id("queue", name) for name in names]
         return [queue for (queue,) in self._tx.all(self._sql["all_queues"])]
 
-    def _lanes_by(self, field: str, name: str | int, after: int, most: int) -> Iterable[Sequence[Any]]:
+    def _lanes_by(self, field: str, name: str | int, group: LaneGroup, most: int) -> Iterable[Sequence[Any]]:
         statement = self._sql[f"lanes_by_{field}" if field else "lanes"]
-        return self._tx.all(statement, {"name": name, "after": after, "most": most})
+        return self._tx.all(statement, {"name": name, "first": group.first, "end": group.end, "most": most})
 
     @cached_property
     def _uncounted(self) -> dict[int, str]:

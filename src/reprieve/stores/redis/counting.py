@@ -9,10 +9,11 @@ import msgspec
 
 from reprieve.core.duration import milliseconds
 from reprieve.core.status import Status
+from reprieve.stores.places import LaneGroup
 from reprieve.stores.protocol import Filter
 from reprieve.stores.record import LANE_COUNTERS
 from reprieve.stores.redis.find import PartitionPlaces
-from reprieve.stores.redis.lane_names import MAX_LANES_READ, parse_lane
+from reprieve.stores.redis.lane_names import ALL_LANES, MAX_LANES_READ, parse_lane
 from reprieve.stores.redis.replies import LeasedKey, pairs, rows
 from reprieve.stores.search import is_in
 from reprieve.stores.tallying import COUNTERS, MAX_DUE, CountedSubject, LaneCount, Part
@@ -58,9 +59,9 @@ class PartitionSearch(PartitionPlaces):
 
     def _counted(self, wanted: Filter, at_most: int, *, only_held: bool) -> Part:
         counts: list[LaneCount] = []
-        last, read = "", 0
+        group, read = ALL_LANES, 0
         while read < at_most:
-            lanes = self.lanes.after(wanted, last)
+            lanes = self.lanes.first_of(wanted, group, MAX_LANES_READ)
             chosen = [lane for lane in lanes if is_in(lane, wanted) and (not only_held or self._is_held(lane))]
             found = self._connections.read("lane_counts", self._tag, _encode([one.name for one in chosen]))
             width = len(COUNTERS)
@@ -69,7 +70,7 @@ class PartitionSearch(PartitionPlaces):
                 counts.append(LaneCount(lane, self._is_held(lane), numbers))
             if len(lanes) < MAX_LANES_READ:
                 return Part(counts)
-            last, read = lanes[-1].name, read + len(lanes)
+            group, read = LaneGroup(f"{lanes[-1].name}\0", ""), read + len(lanes)
         return Part(counts, is_whole=False)
 
     @cached_property

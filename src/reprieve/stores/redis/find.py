@@ -11,11 +11,11 @@ from reprieve.core.job import Job, Wait
 from reprieve.core.status import Status, status_of
 from reprieve.core.unreadable import unreadable_record
 from reprieve.stores.ended_lists import ListField, ended_lists
-from reprieve.stores.places import Key, Place, PlaceKey, Wanted, delayed_range, possible_statuses
+from reprieve.stores.places import LaneGroup, Place, PlaceKey, Wanted, delayed_range, possible_statuses
 from reprieve.stores.protocol import Filter, Range
 from reprieve.stores.redis import limit_states
 from reprieve.stores.redis.connections import Connections
-from reprieve.stores.redis.lane_names import MAX_LANES_READ, LaneList
+from reprieve.stores.redis.lane_names import ALL_LANES, MAX_LANES_READ, LaneList, bound_between
 from reprieve.stores.redis.limit_defaults import Defaults
 from reprieve.stores.redis.loop_reader import LoopReader
 from reprieve.stores.redis.records import entry_of
@@ -27,6 +27,9 @@ MAX_JOBS_PER_PAGE = 200
 
 MAX_MERGED_LANES: Final = 100
 """Lanes whose ready jobs are merged in order; more lanes come one group after the other."""
+
+MAX_GROWN_LANES: Final = 4 * MAX_MERGED_LANES
+"""Lanes of a group that is gone on with: lanes that have come up since are merged too."""
 
 MAX_SCORE: Final = 1 << 53
 """A time after all others, which a sorted set keeps exactly."""
@@ -60,7 +63,8 @@ _DELAYS: Mapping[Wait, int] = {"turn": 1, "schedule": 1, "retry": 2, "gate": 3, 
 def is_key(place: Place, key: PlaceKey) -> bool:
     """Return whether a search can go on after a key."""
     is_id = isinstance(key.id, str) and all(letter in _HEX for letter in key.id) and len(key.id) % 2 == 0
-    is_group = isinstance(key.group, str) if place == "ready" else key.group == 0
+    lanes = key.group is not None and all(isinstance(bound, str) for bound in key.group)
+    is_group = lanes if place == "ready" else key.group is None
     return is_group and is_number(key.at) and abs(key.at) <= MAX_SCORE and is_id
 
 
@@ -128,7 +132,7 @@ class PartitionPlaces:
         keys = sorted(((int(one.at), one.id) for one in rows(LeasedKey, found)), reverse=wanted.is_newest)
         start = _position(after, newest=wanted.is_newest)
         left = [key for key in keys if (key < start if wanted.is_newest else key > start)]
-        return self._candidates(left[:most], 0, wanted.filter, has_more=len(left) > most, script="find_running")
+        return self._candidates(left[:most], None, wanted.filter, has_more=len(left) > most, script="find_running")
 
     def _range_step(self, sets: Sequence[_Set], wanted: Wanted, after: PlaceKey | None, most: int) -> Step:
         if not sets:
@@ -136,12 +140,12 @@ class PartitionPlaces:
         at, raw = _position(after, newest=wanted.is_newest)
         reply = self._connections.read("range_keys", self._tag, _encode(sets), at, raw, most, int(wanted.is_newest))
         keys = [(int(at), raw) for at, raw in pairs(reply[1:])]
-        return self._candidates(keys, 0, wanted.filter, has_more=bool(reply[0]))
+        return self._candidates(keys, None, wanted.filter, has_more=bool(reply[0]))
 
     def _candidates(
         self,
         keys: Sequence[tuple[int, bytes]],
-        group: Key,
+        group: LaneGroup | None,
         wanted: Filter,
         *,
         has_more: bool,
@@ -194,31 +198,34 @@ class PartitionPlaces:
 
     def _ready_step(self, wanted: Wanted, after: PlaceKey | None, most: int) -> Step:
         """Merge the ready jobs of the lanes that match; beyond so many lanes, group by group."""
-        group = "" if after is None else str(after.group)
-        lanes, last = self._group(wanted.filter, group)
-        at, raw = _position(None if after is None or after.at < 0 else after, newest=wanted.is_newest)
+        start = None if after is None or after.at < 0 else after
+        asked = ALL_LANES if after is None or after.group is None else after.group
+        lanes, group = self._group(wanted.filter, asked, MAX_MERGED_LANES if start is None else MAX_GROWN_LANES)
+        at, raw = _position(start, newest=wanted.is_newest)
         step = Step((), None)
         if lanes:
             arguments = (_encode(lanes), at, raw, most, int(wanted.is_newest))
             reply = self._connections.read("lane_keys", self._tag, *arguments)
             keys = [(int(at), entry) for at, entry in pairs(reply[1:])]
             step = self._candidates(keys, group, wanted.filter, has_more=bool(reply[0]))
-        return step if step.resume is not None or last is None else Step(step.candidates, PlaceKey(last, -1, ""))
+        if step.resume is None and group.end:
+            return Step(step.candidates, PlaceKey(LaneGroup(group.end, ""), -1, ""))
+        return step
 
-    def _group(self, wanted: Filter, after: str) -> tuple[list[str], str | None]:
-        """Return lanes after one whose jobs may match, and the last lane read; None: that was the end."""
+    def _group(self, wanted: Filter, asked: LaneGroup, most: int) -> tuple[list[str], LaneGroup]:
+        """Return lanes of a group whose jobs may match, and the group, cut where these are too many."""
         statuses = possible_statuses(wanted)
         if "ready" not in statuses and not self._held.has_any:
-            return [], None
+            return [], ALL_LANES
         chosen: list[str] = []
-        lanes = self.lanes.after(wanted, after)
-        for lane in lanes:
+        lanes = self.lanes.first_of(wanted, asked, MAX_LANES_READ + 1)
+        for number, lane in enumerate(lanes):
+            if number == MAX_LANES_READ or len(chosen) == most:
+                return chosen, LaneGroup(asked.first, bound_between(lanes[number - 1].name, lane.name))
             status: Status = "parked" if self._is_held(lane) else "ready"
             if status in statuses and is_in(lane, wanted):
                 chosen.append(lane.name)
-            if len(chosen) == MAX_MERGED_LANES:
-                return chosen, lane.name
-        return chosen, lanes[-1].name if len(lanes) >= MAX_LANES_READ else None
+        return chosen, asked
 
 
 def _position(after: PlaceKey | None, *, newest: bool) -> tuple[int, bytes]:

@@ -8,9 +8,10 @@ from typing import Any, Final, Generic, NamedTuple
 from reprieve.core.duration import milliseconds
 from reprieve.core.job import Job
 from reprieve.core.status import Status
+from reprieve.stores.places import LaneGroup
 from reprieve.stores.protocol import Filter
 from reprieve.stores.record import LANE_COUNTERS
-from reprieve.stores.sql.place_steps import MAX_LANES_READ, Id, PlaceSteps
+from reprieve.stores.sql.place_steps import MAX_INT, MAX_LANES_READ, Id, PlaceSteps
 from reprieve.stores.tallying import COUNTERS, MAX_DUE, CountedSubject, LaneCount, Part
 
 MAX_STUCK: Final = 500
@@ -71,7 +72,7 @@ class SqlCounting(PlaceSteps[Id], Generic[Id]):
 
     def _counted(self, wanted: Filter, statuses: frozenset[Status], at_most: int) -> Part:
         lanes: list[LaneCount] = []
-        after, read = self.first_lane, 0
+        first, read = self.first_lane, 0
         asked = Filter(
             queues=wanted.queues,
             tenants=wanted.tenants,
@@ -80,14 +81,14 @@ class SqlCounting(PlaceSteps[Id], Generic[Id]):
             statuses=statuses,
         )
         while read < at_most:
-            ids = [row.id for row in self._matching_lanes(asked, after)]
+            ids = [row.id for row in self._matching_lanes(asked, LaneGroup(first, MAX_INT), MAX_LANES_READ)]
             self._load_lanes(iter(ids))
             for lane, *numbers in self._numbers(ids) if ids else ():
                 counted = dict(zip(COUNTERS, numbers, strict=True))
                 lanes.append(LaneCount(self._lane(lane), self._is_held(lane), counted))
             if len(ids) < MAX_LANES_READ:
                 return Part(lanes)
-            after, read = ids[-1], read + len(ids)
+            first, read = ids[-1] + 1, read + len(ids)
         return Part(lanes, is_whole=False)
 
     def due(self) -> Part:

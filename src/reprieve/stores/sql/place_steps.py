@@ -7,7 +7,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 from reprieve.core.job import Job
 from reprieve.core.status import Status
 from reprieve.stores.ended_lists import ended_lists
-from reprieve.stores.places import Place, PlaceKey, Wanted, delayed_range, possible_statuses
+from reprieve.stores.places import LaneGroup, Place, PlaceKey, Wanted, delayed_range, possible_statuses
 from reprieve.stores.protocol import Filter, Range
 from reprieve.stores.record import CANCELLED, DEAD, LANE_COUNTERS, Lease
 from reprieve.stores.search import Candidate, Step, is_in
@@ -23,6 +23,9 @@ MAX_INT: Final = (1 << 63) - 1
 
 MAX_MERGED_LANES: Final = 200
 """Lanes whose ready jobs are merged in order; more lanes come one group after the other."""
+
+MAX_GROWN_LANES: Final = 4 * MAX_MERGED_LANES
+"""Lanes of a group that is gone on with: lanes that have got jobs since are merged too."""
 
 MAX_LANES_READ: Final = 1_000
 """Lanes that one step reads, with or without jobs."""
@@ -74,7 +77,7 @@ class PlaceSteps(ABC, Generic[Id]):
     ids: tuple[Id, Id]
     """An id before, and one after that of every job."""
     first_lane: int
-    """A number before that of every lane."""
+    """The lowest number that a lane can have."""
     _tx: SqlTx
     _sql: Statements
 
@@ -83,7 +86,7 @@ class PlaceSteps(ABC, Generic[Id]):
         """Return the next keys of some ranges of an index, merged in order."""
 
     @abstractmethod
-    def _lanes_by(self, field: str, name: str | int, after: int, most: int) -> Iterable[Sequence[Any]]:
+    def _lanes_by(self, field: str, name: str | int, group: LaneGroup, most: int) -> Iterable[Sequence[Any]]:
         """Return lanes by the name of a queue, tenant, task or dependency, or all (no `field`), in order of ids."""
 
     def _uncounted_lanes(self) -> Iterable[int]:
@@ -147,19 +150,19 @@ class PlaceSteps(ABC, Generic[Id]):
         keys = sorted(((lease.at, job) for job, lease in leases.items()), reverse=wanted.is_newest)
         left = [key for key in keys if (key < start if wanted.is_newest else key > start)]
         rows = [KeyRow(at, job, 0) for at, job in left[:most]]
-        return self._candidates(rows, wanted.filter, 0, len(left) > most, leases)
+        return self._candidates(rows, wanted.filter, None, len(left) > most, leases)
 
     def _in_index(self, streams: Sequence[Stream], wanted: Wanted, after: PlaceKey | None, most: int) -> Step:
         newest = wanted.is_newest
         rows = self._keys(streams, self._after(after, newest=newest), most, newest=newest) if streams else []
         self._load_lanes(row.lane for row in rows)
-        return self._candidates(rows, wanted.filter, 0, len(rows) >= most)
+        return self._candidates(rows, wanted.filter, None, len(rows) >= most)
 
     def _candidates(
         self,
         rows: Sequence[KeyRow[Id]],
         wanted: Filter,
-        group: int,
+        group: LaneGroup | None,
         has_more: bool,  # noqa: FBT001 - private
         leases: Mapping[Id, Lease] | None = None,
     ) -> Step:
@@ -197,33 +200,34 @@ class PlaceSteps(ABC, Generic[Id]):
 
     def _ready(self, wanted: Wanted, after: PlaceKey | None, most: int) -> Step:
         """Merge the ready jobs of the lanes that match; beyond so many lanes, group by group."""
-        group = self.first_lane if after is None else int(after.group)
-        lanes, last = self._group(wanted.filter, group)
+        start = None if after is None or after.at < 0 else after
+        first = self.first_lane if after is None or after.group is None else int(after.group.first)
+        asked = LaneGroup(first, MAX_INT) if start is None or start.group is None else start.group
+        lanes, group = self._group(wanted.filter, asked, MAX_MERGED_LANES if start is None else MAX_GROWN_LANES)
         newest = wanted.is_newest
-        start = self._after(None if after is None or after.at < 0 else after, newest=newest)
         streams: list[Stream] = [{"from": "ready", "lane": lane} for lane in lanes]
-        rows = self._keys(streams, start, most, newest=newest) if lanes else []
+        rows = self._keys(streams, self._after(start, newest=newest), most, newest=newest) if lanes else []
         step = self._candidates(rows, wanted.filter, group, len(rows) >= most)
-        if step.resume is None and last is not None:
-            return Step(step.candidates, PlaceKey(last, -1, self.ids[0]))
+        if step.resume is None and group.end != MAX_INT:
+            return Step(step.candidates, PlaceKey(LaneGroup(group.end, MAX_INT), -1, self.ids[0]))
         return step
 
-    def _group(self, wanted: Filter, after: int) -> tuple[list[int], int | None]:
-        """Return lanes after one that may have ready jobs which match, and the last lane read; None: the end."""
+    def _group(self, wanted: Filter, asked: LaneGroup, most: int) -> tuple[list[int], LaneGroup]:
+        """Return lanes of a group that may have ready jobs which match, and the group, cut where these are too many."""
         statuses = possible_statuses(wanted)
         chosen: list[int] = []
-        rows = self._matching_lanes(wanted, after)
+        rows = self._matching_lanes(wanted, asked, MAX_LANES_READ + 1)
         self._load_lanes(row.id for row in rows)
-        for row in rows:
+        for number, row in enumerate(rows):
+            if number == MAX_LANES_READ or len(chosen) == most:
+                return chosen, LaneGroup(asked.first, row.id)
             status: Status = "parked" if self._is_held(row.id) else "ready"
             if row.has_ready and status in statuses and is_in(self._lane(row.id), wanted):
                 chosen.append(row.id)
-            if len(chosen) == MAX_MERGED_LANES:
-                return chosen, row.id
-        return chosen, rows[-1].id if len(rows) >= MAX_LANES_READ else None
+        return chosen, asked
 
-    def _matching_lanes(self, wanted: Filter, after: int) -> list[LaneRow]:
-        """Return lanes in the order of their ids, by the narrowest field that has an index."""
+    def _matching_lanes(self, wanted: Filter, group: LaneGroup, most: int) -> list[LaneRow]:
+        """Return the first lanes of a group in the order of their ids, by the narrowest field that has an index."""
         held: Sequence[int] = ()
         if "ready" not in possible_statuses(wanted):
             held = self._held_limiters()
@@ -237,15 +241,13 @@ class PlaceSteps(ABC, Generic[Id]):
             ("queue", wanted.queues),
         ):
             if names:
-                found: list[Sequence[Any]] = [
-                    row for name in names for row in self._lanes_by(field, name, after, MAX_LANES_READ)
-                ]
+                found: list[Sequence[Any]] = [row for name in names for row in self._lanes_by(field, name, group, most)]
                 break
         else:
-            found = list(self._lanes_by("", "", after, MAX_LANES_READ))
+            found = list(self._lanes_by("", "", group, most))
         has_ready = {lane: bool(is_ready) for lane, is_ready in found}
-        has_ready |= {lane: True for lane in self._uncounted_lanes() if lane > after}
-        return [LaneRow(lane, has_ready[lane]) for lane in sorted(has_ready)[:MAX_LANES_READ]]
+        has_ready |= {lane: True for lane in self._uncounted_lanes() if int(group.first) <= lane < int(group.end)}
+        return [LaneRow(lane, has_ready[lane]) for lane in sorted(has_ready)[:most]]
 
     def _succeeded(self, wanted: Wanted, after: PlaceKey | None, most: int) -> Step:
         """Go through settlements; the key of a job is the number of its settlement, and its place in it."""
@@ -259,7 +261,7 @@ class PlaceSteps(ABC, Generic[Id]):
             jobs = list(enumerate(unpack_jobs(row.jobs)))
             for number, job in reversed(jobs) if newest else jobs:
                 if row.seq != seq or (number < place if newest else number > place):
-                    candidates.append(Candidate(PlaceKey(0, row.seq, number), job))
+                    candidates.append(Candidate(PlaceKey(None, row.seq, number), job))
                     if len(candidates) >= most:
                         return Step(candidates, candidates[-1].key)
             seq, place = (row.seq - 1, MAX_INT) if newest else (row.seq + 1, -1)

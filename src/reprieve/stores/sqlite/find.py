@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 
 from reprieve.core.job import Job
-from reprieve.stores.places import Place, PlaceKey
+from reprieve.stores.places import LaneGroup, Place, PlaceKey
 from reprieve.stores.record import Lease
-from reprieve.stores.search import is_number
+from reprieve.stores.search import has_numbers, is_number
 from reprieve.stores.sql.counting import LeasedRow
 from reprieve.stores.sql.find import JobRow, SqlSearch
 from reprieve.stores.sql.lanes import LaneRef
@@ -24,9 +24,9 @@ from reprieve.stores.sqlite.statements import statements
 from reprieve.stores.sqlite.tx import SqliteTx
 
 
-def is_key(place: Place, key: PlaceKey) -> bool:  # noqa: ARG001 - the keys of all places are numbers
+def is_key(place: Place, key: PlaceKey) -> bool:
     """Return whether a search can go on after a key."""
-    return all(map(is_number, key))
+    return has_numbers(key, place) and is_number(key.id)
 
 
 def read_held(tx: sqlite3.Connection) -> tuple[frozenset[int], frozenset[int]]:
@@ -40,7 +40,7 @@ class Search(SqlSearch[int]):
     """One search of the file."""
 
     ids = (-1, MAX_INT)
-    first_lane = 0
+    first_lane = 1
 
     def __init__(self, tx: sqlite3.Connection, lanes: LaneCache, now: int) -> None:
         """Read the limiters that are held."""
@@ -87,9 +87,9 @@ class Search(SqlSearch[int]):
         found = (self._connection.execute(statements("lanes")["queue"], (name,)).fetchone() for name in names)
         return [row[0] for row in found if row is not None]
 
-    def _lanes_by(self, field: str, name: str | int, after: int, most: int) -> Iterable[Sequence[Any]]:
+    def _lanes_by(self, field: str, name: str | int, group: LaneGroup, most: int) -> Iterable[Sequence[Any]]:
         statement = self._sql[f"lanes_by_{field}" if field else "lanes"]
-        return self._tx.all(statement, {"name": name, "after": after, "most": most})
+        return self._tx.all(statement, {"name": name, "first": group.first, "end": group.end, "most": most})
 
     def _numbers(self, lanes: Sequence[int]) -> Iterable[Sequence[Any]]:
         return self._tx.all(self._sql["lane_counts"], {"lanes": msgspec.json.encode(lanes).decode()})

@@ -153,37 +153,37 @@ select id from limiter where permits = 0;
 select id from queue union select hash_id('queue', u.queue) from (select queue from uncounted_enqueue limit 5000) as u;
 
 -- name: lanes
-select id, ready > 0 from lane where id > %(after)s order by id limit %(most)s;
+select id, ready > 0 from lane where id >= %(first)s and id < %(end)s order by id limit %(most)s;
 
 -- name: lanes_by_queue
-select id, ready > 0 from lane where queue = hash_id('queue', %(name)s) and id > %(after)s order by id limit %(most)s;
+select id, ready > 0 from lane where queue = hash_id('queue', %(name)s) and id >= %(first)s and id < %(end)s order by id limit %(most)s;
 
 -- name: lanes_by_tenant
 select l.id, l.ready > 0 from queue as q join lane as l on l.tenant = hash_id('tenant', q.name, %(name)s)
-where l.id > %(after)s order by l.id limit %(most)s;
+where l.id >= %(first)s and l.id < %(end)s order by l.id limit %(most)s;
 
 -- name: lanes_by_task
 select id, ready > 0 from lane
-where task_limiter = hash_id('limiter', 'task', %(name)s) and id > %(after)s order by id limit %(most)s;
+where task_limiter = hash_id('limiter', 'task', %(name)s) and id >= %(first)s and id < %(end)s order by id limit %(most)s;
 
 -- name: lanes_by_dependency
 select id, ready > 0 from lane
-where dependency_limiter = hash_id('limiter', 'dependency', %(name)s) and dependency_limiter <> 0 and id > %(after)s
+where dependency_limiter = hash_id('limiter', 'dependency', %(name)s) and dependency_limiter <> 0 and id >= %(first)s and id < %(end)s
 order by id limit %(most)s;
 
 -- name: lanes_by_limiter
 select id, has_ready from (
     (select id, ready > 0 as has_ready from lane
-     where task_limiter = %(name)s::int8 and id > %(after)s order by id limit %(most)s)
+     where task_limiter = %(name)s::int8 and id >= %(first)s and id < %(end)s order by id limit %(most)s)
     union all
     (select id, ready > 0 from lane
-     where dependency_limiter = %(name)s::int8 and dependency_limiter <> 0 and id > %(after)s order by id limit %(most)s)
+     where dependency_limiter = %(name)s::int8 and dependency_limiter <> 0 and id >= %(first)s and id < %(end)s order by id limit %(most)s)
     union all
     (select id, ready > 0 from lane
-     where group_limiter = %(name)s::int8 and group_limiter <> 0 and id > %(after)s order by id limit %(most)s)
+     where group_limiter = %(name)s::int8 and group_limiter <> 0 and id >= %(first)s and id < %(end)s order by id limit %(most)s)
     union all
     (select id, ready > 0 from lane
-     where pair_limiter = %(name)s::int8 and pair_limiter <> 0 and id > %(after)s order by id limit %(most)s)
+     where pair_limiter = %(name)s::int8 and pair_limiter <> 0 and id >= %(first)s and id < %(end)s order by id limit %(most)s)
 ) as l order by id limit %(most)s;
 
 -- name: uncounted_lanes

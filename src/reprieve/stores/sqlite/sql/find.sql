@@ -91,43 +91,43 @@ where instr(lease.jobs, :packed);
 select id from reprieve_queue as queue;
 
 -- name: lanes
-select id, ready > 0 from reprieve_lane as lane where id > :after order by id limit :most;
+select id, ready > 0 from reprieve_lane as lane where id >= :first and id < :end order by id limit :most;
 
 -- name: lanes_by_queue
 select id, ready > 0 from reprieve_lane as lane
-where queue = (select id from reprieve_queue where name = :name) and id > :after order by id limit :most;
+where queue = (select id from reprieve_queue where name = :name) and id >= :first and id < :end order by id limit :most;
 
 -- name: lanes_by_tenant
 select lane.id, lane.ready > 0
 from reprieve_queue as queue
 cross join reprieve_tenant as tenant on tenant.queue = queue.id and tenant.name = :name
 cross join reprieve_lane as lane on lane.tenant = tenant.id
-where lane.id > :after order by lane.id limit :most;
+where lane.id >= :first and lane.id < :end order by lane.id limit :most;
 
 -- name: lanes_by_task
 select id, ready > 0 from reprieve_lane as lane
-where task_limiter = (select id from reprieve_limiter where subject = 'task' and name = :name and dependency = '') and id > :after
+where task_limiter = (select id from reprieve_limiter where subject = 'task' and name = :name and dependency = '') and id >= :first and id < :end
 order by id limit :most;
 
 -- name: lanes_by_dependency
 select id, ready > 0 from reprieve_lane as lane
 where dependency_limiter = (select id from reprieve_limiter where subject = 'dependency' and name = :name and dependency = '')
-  and dependency_limiter <> 0 and id > :after
+  and dependency_limiter <> 0 and id >= :first and id < :end
 order by id limit :most;
 
 -- name: lanes_by_limiter
 select id, has_ready from (
     select * from (select id, ready > 0 as has_ready from reprieve_lane
-                   where task_limiter = :name and id > :after order by id limit :most)
+                   where task_limiter = :name and id >= :first and id < :end order by id limit :most)
     union all
     select * from (select id, ready > 0 from reprieve_lane
-                   where dependency_limiter = :name and dependency_limiter <> 0 and id > :after order by id limit :most)
+                   where dependency_limiter = :name and dependency_limiter <> 0 and id >= :first and id < :end order by id limit :most)
     union all
     select * from (select id, ready > 0 from reprieve_lane
-                   where group_limiter = :name and group_limiter <> 0 and id > :after order by id limit :most)
+                   where group_limiter = :name and group_limiter <> 0 and id >= :first and id < :end order by id limit :most)
     union all
     select * from (select id, ready > 0 from reprieve_lane
-                   where pair_limiter = :name and pair_limiter <> 0 and id > :after order by id limit :most)
+                   where pair_limiter = :name and pair_limiter <> 0 and id >= :first and id < :end order by id limit :most)
 ) order by id limit :most;
 
 -- name: held
