@@ -15,6 +15,7 @@ from reprieve.stores.protocol import (
     CauseRequest,
     EventQuery,
     Filter,
+    NameSubject,
     Order,
     Range,
     SeriesRequest,
@@ -129,6 +130,7 @@ TALLIES = (
     _tally("task"),
     _tally("dependency"),
     _tally("tenant"),
+    Query("tally by tenant, top ten", lambda store, _, now: store.tally("tenant", Filter(), now, top=10, at_most=500)),
     _tally("death", " of the dead", lambda _: Filter(statuses=_only("dead"))),
     _tally("code", " of the dead", lambda _: Filter(statuses=_only("dead"))),
     _tally("fingerprint", " of the dead", lambda _: Filter(statuses=_only("dead"))),
@@ -138,6 +140,15 @@ TALLIES = (
     _tally("status", " of a task", NAMES["a task"]),
     _tally("status", " of a dependency", NAMES["a dependency"]),
 )
+
+
+def _names(subject: NameSubject, prefix: str = "", limit: int = 100) -> Query:
+    return Query(
+        f"{limit} names of {subject} with {prefix!r}", lambda store, _, __: store.names(subject, prefix, limit)
+    )
+
+
+NAMED = (*map(_names, get_args(NameSubject)), _names("tenant", "tenant-00", 20))
 
 OTHERS = (
     _limits("queue"),
@@ -220,4 +231,4 @@ LOGS = (
     Query("entries since the beginning", lambda store, _, __: store.entries_since("", "bench/")),
 )
 
-QUERIES = (*_finds(), *TALLIES, *CAUSES, *SERIES, *LOGS, *OTHERS)
+QUERIES = (*_finds(), *NAMED, *TALLIES, *CAUSES, *SERIES, *LOGS, *OTHERS)

@@ -9,7 +9,7 @@ from reprieve.core.job import HIGH, LOW, Death
 from reprieve.core.status import Status
 from reprieve.errors import ValidationError
 from reprieve.stores.places import RUNNING, WAITING, possible_statuses
-from reprieve.stores.protocol import MAX_FILTER_NAMES, Filter, Order, Range, Tally
+from reprieve.stores.protocol import MAX_FILTER_NAMES, MAX_NAMES, Filter, NameSubject, Order, Range, Tally
 
 MAX_TEXT_CHARS: Final = 1_000
 
@@ -52,6 +52,12 @@ def check_tally(by: str, top: int | None, at_most: int) -> None:
     if top is not None:
         values.whole(top, "top", ValidationError, 1)
     values.whole(at_most, "at_most", ValidationError, 1)
+
+
+def check_names(subject: str, limit: int) -> None:
+    """Raise a `ValidationError` for names of what has none, or of too many."""
+    values.one_of(subject, get_args(NameSubject), "subject of names", ValidationError)
+    values.whole(limit, "limit of names", ValidationError, 1, MAX_NAMES)
 
 
 def _plain(wanted: Filter) -> Filter:

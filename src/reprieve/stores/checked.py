@@ -52,7 +52,7 @@ from reprieve.stores.check_audit import check_audit_filter, check_audit_retentio
 from reprieve.stores.check_causes import check_cause_request
 from reprieve.stores.check_entry import check_entry_cursor, check_entry_write
 from reprieve.stores.check_events import check_event_query, check_event_retention, check_notice
-from reprieve.stores.check_filter import check_filter, check_tally
+from reprieve.stores.check_filter import check_filter, check_names, check_tally
 from reprieve.stores.check_series import (
     check_deltas,
     check_names_limit,
@@ -86,6 +86,7 @@ from reprieve.stores.protocol import (
     Heartbeat,
     LimitPage,
     LimitUpdate,
+    NameSubject,
     Order,
     Page,
     Pruned,
@@ -240,6 +241,11 @@ class CheckedStore(ForwardingStore):
         """Count jobs by one of their fields."""
         check_tally(by, top, at_most)
         return await super().tally(by, self._completed(check_filter(wanted)), now, top, at_most)
+
+    async def names(self, subject: NameSubject, prefix: str = "", limit: int = 20) -> list[str]:
+        """Return names that begin with a prefix."""
+        check_names(subject, limit)
+        return await super().names(subject, values.name(prefix, "prefix", may_be_empty=True), limit)
 
     def _completed(self, wanted: Filter) -> Filter:
         return wanted if wanted.stuck_after is not None else replace(wanted, stuck_after=self._stuck_after)

@@ -34,6 +34,7 @@ from reprieve.stores.protocol import (
     Heartbeat,
     LimitPage,
     LimitUpdate,
+    NameSubject,
     Order,
     Page,
     Pruned,
@@ -161,6 +162,11 @@ class ForwardingStore(ABC):
         """Count jobs."""
         with self._call("tally"):
             return await self.inner.tally(by, wanted, now, top, at_most)
+
+    async def names(self, subject: NameSubject, prefix: str = "", limit: int = 20) -> list[str]:
+        """Return names that begin with a prefix."""
+        with self._call("names"):
+            return await self.inner.names(subject, prefix, limit)
 
     async def events(self, after: int = 0, limit: int = 1_000, job_id: str = "") -> list[tuple[int, Event]]:
         """Return events in the order in which they happened."""

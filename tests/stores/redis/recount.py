@@ -83,6 +83,17 @@ def _names(books: Books) -> Iterator[str]:
         yield "the list of lanes has others than those that there are"
     if set(books.zset(b":lane_names_by_tenant")) != {lane.split(b"\0")[1] + b"\0" + lane for lane in books.lanes}:
         yield "the list of lanes by tenant has others than those that there are"
+    wanted = {
+        letter + lane.split(b"\0")[position]
+        for lane in books.lanes
+        for letter, position in ((b"k", 2), (b"d", 3), (b"g", 4))
+        if lane.split(b"\0")[position]
+    }
+    if not wanted <= set(books.zset(b":names")):
+        yield f"names are {set(books.zset(b':names'))}, and lanes have {wanted}"
+    for fate in (b"d", b"l"):
+        if set(books.zset(b":codes:" + fate)) != set(books.zset(b":causes:" + fate + b"c")):
+            yield f"the codes of {fate.decode()} are not those that are counted"
 
 
 def _lane_in(record: bytes) -> bytes:

@@ -50,8 +50,10 @@ from reprieve.stores.protocol.failures import (
 )
 from reprieve.stores.protocol.finding import (
     MAX_FILTER_NAMES,
+    MAX_NAMES,
     MAX_TALLIED,
     Filter,
+    NameSubject,
     Order,
     Page,
     Range,
@@ -116,6 +118,7 @@ __all__ = [
     "MAX_EXCLUDED_TASKS",
     "MAX_FAILURE_BYTES",
     "MAX_FILTER_NAMES",
+    "MAX_NAMES",
     "MAX_NAME_BUCKETS",
     "MAX_PAYLOAD_BYTES",
     "MAX_SERIES_BUCKETS",
@@ -152,6 +155,7 @@ __all__ = [
     "LimitPage",
     "LimitState",
     "LimitUpdate",
+    "NameSubject",
     "Order",
     "Page",
     "Pause",

@@ -12,6 +12,12 @@ MAX_FILTER_NAMES = 50
 MAX_TALLIED = 2_000
 """Lanes, and jobs, that a tally looks at by default where no counter tells."""
 
+MAX_NAMES = 100
+"""Names that one call suggests at most."""
+
+NameSubject: TypeAlias = Literal["queue", "tenant", "task", "dependency", "group", "code"]
+"""What has names that are suggested; a code is that of a failure."""
+
 Order: TypeAlias = Literal["oldest", "newest", "due", "longest"]
 """How jobs are sorted: by the time that counts for their status (`stores/finding_table.py`), the earliest or the latest
 first. `due` and `longest` are the oldest first of jobs that wait, and of jobs that run."""
@@ -112,5 +118,13 @@ class SearchStore(Protocol):
 
         Counters are kept by status of the whole store, and of each queue, task and dependency; a tenant has those of
         its lanes. For what they cannot tell, a store looks at some `at_most` lanes and as many jobs, and says so.
+        """
+        ...
+
+    async def names(self, subject: NameSubject, prefix: str = "", limit: int = 20) -> list[str]:
+        """Return names that begin with a prefix, in order, as suggestions.
+
+        All names of waiting, dead and cancelled jobs are there, and the codes of dead jobs and of failures that jobs
+        survived in the last day; names of jobs that run, have succeeded or were deleted may be.
         """
         ...

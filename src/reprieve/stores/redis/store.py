@@ -40,6 +40,7 @@ from reprieve.stores.protocol import (
     Heartbeat,
     LimitPage,
     LimitUpdate,
+    NameSubject,
     Order,
     Page,
     Pruned,
@@ -57,6 +58,7 @@ from reprieve.stores.redis.audit_reads import AuditReads
 from reprieve.stores.redis.causes import read_causes
 from reprieve.stores.redis.connections import Connections
 from reprieve.stores.redis.memory_check import MemoryCheck
+from reprieve.stores.redis.names import read_names
 from reprieve.stores.redis.outbox_sink import RedisOutboxSink
 from reprieve.stores.redis.partition import Partition
 from reprieve.stores.redis.partitioned_enqueue import PartitionedEnqueue, WriteJobs
@@ -204,6 +206,10 @@ class RedisStore:
         if is_of_causes(by, wanted):
             return await tally_dead(lambda request: self.causes(request, now), by, top)
         return merge_tallies(await self._reads.tallies(by, wanted, now, at_most), top)
+
+    async def names(self, subject: NameSubject, prefix: str = "", limit: int = 20) -> list[str]:
+        """Return names that begin with a prefix, in order."""
+        return await read_names(await self._partitions.load(), subject, prefix, limit)
 
     async def events(self, after: int = 0, limit: int = 1_000, job_id: str = "") -> list[tuple[int, Event]]:
         """Return events in order, each with its position."""

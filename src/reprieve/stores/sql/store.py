@@ -27,6 +27,7 @@ from reprieve.stores.protocol import (
     Filter,
     LimitPage,
     LimitUpdate,
+    NameSubject,
     Order,
     Page,
     Series,
@@ -41,6 +42,7 @@ from reprieve.stores.search_cursor import read_cursor
 from reprieve.stores.sql import audit, entries, events, failures, limits, series
 from reprieve.stores.sql.causes import read_page
 from reprieve.stores.sql.limit_states import PageOfNames, limit_states
+from reprieve.stores.sql.names import read_names
 from reprieve.stores.sql.sessions import read_sessions
 from reprieve.stores.sql.tx import SqlTx, Statements
 from reprieve.stores.tallying import Counted, merge_tallies, tally
@@ -114,6 +116,11 @@ class SqlStore(ABC, Generic[Tx]):
             return await tally_dead(lambda request: self.causes(request, now), by, top)
         counted = await self._read(lambda tx: tally(self._search(tx, now), by, wanted, now, at_most))
         return merge_tallies([counted], top)
+
+    async def names(self, subject: NameSubject, prefix: str = "", limit: int = 20) -> list[str]:
+        """Return names that begin with a prefix, in order."""
+        sql = self._statements("names")
+        return await self._read(lambda tx: read_names(self._sql_tx(tx), sql, subject, prefix, limit))
 
     async def events(self, after: int = 0, limit: int = 1_000, job_id: str = "") -> list[tuple[int, Event]]:
         """Return events in the order in which they happened."""

@@ -6,7 +6,7 @@
 -- is the letter of a group, or `p` and a tenant (its fingerprints), or `h` and a fingerprint (the tenants that it hits).
 -- The count, the first and the last of dead jobs are those of the index of ended jobs; of failures, `:failing` has the first
 -- time, the last time (8 bytes each) and the last job. `:cause_hours:<fate><hour>` has the counts of groups in one hour, and
--- `:cause_hours` the hours that are kept.
+-- `:cause_hours` the hours that are kept. `:codes:<fate>` has the codes among the names in the order of bytes.
 --
 -- needs calls: tag, call, floor, min, sub, call_many, fetch_fields, list_in
 -- needs record: lane_in, cause_in
@@ -55,6 +55,19 @@ local function add_hour(fate, hour, counts)
   call('ZADD', tag .. ':cause_hours', hour, fate .. hour)
 end
 
+-- Lists codes, each after a number.
+local function add_codes(fate, scores)
+  local members = {}
+  for number = 2, #(scores or {}), 2 do
+    members[number - 1], members[number] = 0, scores[number]
+  end
+  call_many('ZADD', tag .. ':codes:' .. fate, members)
+end
+
+local function forget_codes(fate, codes)
+  call_many('ZREM', tag .. ':codes:' .. fate, codes or {})
+end
+
 -- Takes the index of ended jobs over into the counts of these groups; `deaths` has the times of new deaths by group.
 function count_deaths(groups, deaths)
   local counts, lasts, empty, hours = {}, {}, {}, {}
@@ -78,6 +91,8 @@ function count_deaths(groups, deaths)
       in_hour[group] = (in_hour[group] or 0) + 1
     end
   end
+  forget_codes('d', empty.c)
+  add_codes('d', counts.c)
   for list, names in pairs(empty) do
     call_many('ZREM', tag .. ':causes:d' .. list, names)
     call_many('ZREM', tag .. ':causes_last:d' .. list, names)
@@ -157,6 +172,7 @@ function write_failures(failures)
     end
   end
   call_many('HSET', tag .. ':failing', set)
+  add_codes('l', lasts.c)
   for list, scores in pairs(counts) do
     add_scores(tag .. ':causes:l' .. list, scores)
     call_many('ZADD', tag .. ':causes_last:l' .. list, lasts[list])
@@ -175,6 +191,7 @@ local function forget_failures(group, count)
     if is_gone then
       call('ZREM', tag .. ':causes:l' .. list, name)
       call('ZREM', tag .. ':causes_last:l' .. list, name)
+      forget_codes('l', list == 'c' and {name} or nil)
     end
   end
   if is_gone then

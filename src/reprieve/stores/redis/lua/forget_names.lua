@@ -1,5 +1,5 @@
--- Deletes tenants and queues without jobs, limiters that only a rate has kept, and entries of lanes whose jobs are gone. Lanes and
--- other limiters are deleted with their last job. docs/decisions/0031-forgetting-names.md has the rules.
+-- Deletes tenants and queues without jobs, limiters that only a rate has kept, names without lanes, and entries of lanes whose jobs
+-- are gone. Lanes and other limiters are deleted with their last job. docs/decisions/0031-forgetting-names.md has the rules.
 --
 -- needs calls: tag, call, sub, format, call_many, fetch_fields, write_even_when_full
 -- needs record: is_sound
@@ -8,6 +8,7 @@
 -- needs limiters: limiters, load_limiters
 -- needs lanes: lanes, load_lanes, flush
 -- needs waiting: delayed_key, requeued_key, fresh_key, id_time
+-- needs names: sweep_names
 -- needs leftovers: drop_leftover, is_leftover
 -- needs expiring: add_expiry, write_expiry
 -- KEYS     1: the partition
@@ -118,7 +119,7 @@ local function forget_limiters(cursor)
   return #gone, after
 end
 
--- Goes on with the search, first through tenants, then through limiters. Returns how many names were deleted, and whether there
+-- Goes on with the search, first through tenants, then limiters, then lanes for their names. Returns how many names were deleted, and whether there
 -- may be more.
 local function forget_names()
   local checked_at, position = unpack(call('HMGET', tag .. ':meta', 'names_checked_at', 'names_cursor'))
@@ -137,6 +138,12 @@ local function forget_names()
   if kind == 'l' then
     count, cursor = forget_limiters(cursor)
     deleted = deleted + count
+    if cursor == '0' then
+      kind, cursor = 'n', ''
+    end
+  end
+  if kind == 'n' then
+    cursor = sweep_names(cursor) or '0'
   end
   if cursor == '0' then
     call('HDEL', tag .. ':meta', 'names_cursor')

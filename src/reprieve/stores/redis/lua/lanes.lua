@@ -7,6 +7,7 @@
 -- needs calls: tag, call, sub, call_many, fetch_fields, unread_names
 -- needs tenants: FULL, tenants, load_tenants, unblock, flush_tenants, flush_queues
 -- needs limiters: limiters, load_limiters, recheck_at, flush_limiters
+-- needs names: add_names
 -- exports: PRIORITY, lanes, has_pairs, begin_pairs, lane_ref, load_lane_refs, load_lanes, lane_of, turn_of, relist, release, flush
 
 PRIORITY = 2 ^ 44 -- turns of a priority: more than a tenant is ever served
@@ -284,6 +285,7 @@ local function flush_lanes()
   call_many('HSET', tag .. ':lanes', set)
   call_many('HDEL', tag .. ':lanes', gone)
   list_lanes(new, left)
+  add_names(new)
   write_counts(added)
 end
 
