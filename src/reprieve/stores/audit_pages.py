@@ -59,6 +59,11 @@ def pack_entry(entry: AuditEntry) -> bytes:
     return _encode(entry)
 
 
+def unpack_entry(packed: bytes) -> AuditEntry:
+    """Return an entry as `pack_entry` has packed it; raises a `MsgspecError`."""
+    return _decode(packed)
+
+
 def plan(wanted: AuditFilter, cursor: str, limit: int) -> AuditRange:
     """Return what to read for a page; raises `InvalidCursor`."""
     index = _index_of(wanted)
@@ -108,6 +113,9 @@ def merged(read: AuditRange, parts: Sequence[Sequence[AuditRow]]) -> tuple[list[
 
 
 def _index_of(wanted: AuditFilter) -> AuditIndex:
+    if wanted.scope is not None:
+        # Any other index would tell when others acted, by the ends of its pages.
+        return "tenant"
     if wanted.kind is not None and wanted.name is not None:
         return "subject"
     if wanted.actor:

@@ -44,7 +44,7 @@ def check_audit_filter(wanted: AuditFilter, limit: int) -> AuditFilter:
         if wanted.tenant not in (None, scope):
             message = f"there is no tenant {values.shown(wanted.tenant)}"
             raise ValidationError(message)
-        facts |= {"tenant": scope, "scope": None}
+        facts |= {"tenant": scope, "scope": scope}
     return replace(wanted, **facts)
 
 

@@ -24,7 +24,8 @@ class AuditFilter(Record):
     """Entries of one tenant; an empty name selects those of no tenant."""
     scope: str | None = None
     """The one tenant that the reader may see; None for a reader who may see all. Entries of other tenants, and of none,
-    do not exist for it: a filter that names another tenant raises a `ValidationError`, whether or not there is one."""
+    do not exist for it: a filter that names another tenant raises a `ValidationError`, whether or not there is one, and
+    only entries of its own are looked at, so that no cursor tells of others."""
     since_at: int | None = None
     until_at: int | None = None
     """Before this instant."""

@@ -1,9 +1,22 @@
 """Reads of the audit log: each partition has the entries of its own subjects, and a page merges them by time."""
 
-from typing import Final
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
 
 from reprieve.core.ids import PARTITIONS
-from reprieve.stores.audit_pages import MAX_NUMBER, AuditPlace, AuditRange, AuditRow, merged, page_of, plan
+from reprieve.stores.audit_pages import (
+    MAX_NUMBER,
+    AuditPlace,
+    AuditRange,
+    AuditRow,
+    merged,
+    pack_entry,
+    page_of,
+    plan,
+    unpack_entry,
+)
 from reprieve.stores.protocol import AuditFilter, AuditPage
 from reprieve.stores.redis.bounded_gather import bounded_gather
 from reprieve.stores.redis.partition import Partition
@@ -11,6 +24,12 @@ from reprieve.stores.redis.partitions import Partitions
 
 _HALF: Final = 6
 """Bytes of a time, and of a number."""
+_WITH_FIELDS: Final = b"\xc1"
+"""The first byte of an entry to which a script has added fields: see audit.lua."""
+_HEAD: Final = 5
+"""Bytes before such an entry: that one, and the length of the entry."""
+
+_decode_fields = msgspec.msgpack.Decoder(dict[str, Any]).decode
 
 
 class AuditReads:
@@ -35,7 +54,21 @@ async def _rows(partition: Partition, read: AuditRange) -> list[AuditRow]:
     command, start, end = _bounds(read, number)
     places = await reads.command(command, _index_key(read), start, end, "LIMIT", 0, read.count)
     packed = await reads.command("HMGET", "audit", *places) if places else []
-    return [AuditRow(_read_place(place, number), entry or b"") for place, entry in zip(places, packed, strict=True)]
+    return [
+        AuditRow(_read_place(place, number), _whole(entry or b"")) for place, entry in zip(places, packed, strict=True)
+    ]
+
+
+def _whole(stored: bytes) -> bytes:
+    """Return a packed entry with the fields that a script has added; nothing for one that is damaged."""
+    if stored[:1] != _WITH_FIELDS:
+        return stored
+    end = _HEAD + int.from_bytes(stored[1:_HEAD], "big")
+    try:
+        entry, fields = unpack_entry(stored[_HEAD:end]), _decode_fields(stored[end:])
+        return pack_entry(replace(entry, **fields))
+    except (msgspec.MsgspecError, TypeError):
+        return b""
 
 
 def _index_key(read: AuditRange) -> str:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from reprieve.core.audit import AuditEntry
 from reprieve.core.rate import Rate
 from reprieve.errors import StoreError
+from reprieve.stores.audit_pages import pack_entry
 from reprieve.stores.limit_fields import inherited_bits, pause_bits
 from reprieve.stores.protocol import LimitUpdate, Subject
 
@@ -54,9 +55,7 @@ NO_AUDIT: Final = LimitAudit()
 """What a call of a program leaves behind: no audit entry and no notice."""
 
 
-def encode(
-    updates: Sequence[LimitUpdate], now: int, state: WantedState | None, partitions: int, audit: LimitAudit
-) -> bytes:
+def encode(updates: Sequence[LimitUpdate], now: int, state: WantedState | None, partitions: int) -> bytes:
     """Return the first argument of the script; defaults are shares for so many partitions."""
     packed = state is not None and {
         "step": state.step,
@@ -65,13 +64,14 @@ def encode(
         "seen_direct": state.seen_direct,
         "partitions": partitions,
     }
-    entries = tuple(entry or False for entry in audit.updates)
-    return _encode((now, tuple(map(_changes, updates)), packed, entries, audit.entry or False))
+    return _encode((now, tuple(map(_changes, updates)), packed))
 
 
-def join_notices(notices: Sequence[bytes]) -> bytes:
-    """Return notices as the script reads them: each after its length."""
-    return b"".join(len(notice).to_bytes(4, "big") + notice for notice in notices)
+def told(audit: LimitAudit, updates: int) -> bytes:
+    """Return what a call of so many updates tells, as the script reads it: each part after its length."""
+    entries = (audit.entry, *(audit.updates or (None,) * updates))
+    parts = (*(b"" if entry is None else pack_entry(entry) for entry in entries), *audit.notices)
+    return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
 
 
 def subject_of(subject: Subject, name: str, queue: str, dependency: str) -> dict[str, object]:

@@ -298,10 +298,10 @@ class Partition:
         partitions = self._connections.topology.partitions
         if state is not None:
             updates = [limit_updates.share_of_default(update, self.number, partitions) for update in updates]
-        encoded = limit_updates.encode(updates, now, state, partitions, audit)
-        notices = limit_updates.join_notices(audit.notices)
+        encoded = limit_updates.encode(updates, now, state, partitions)
+        told = limit_updates.told(audit, len(updates))
         counts = _encode((len(fields), carried.lanes, carried.job_count))
-        reply = await self._write("update_limits", encoded, *entry, notices, counts, *fields, *carried.arguments)
+        reply = await self._write("update_limits", encoded, *entry, told, counts, *fields, *carried.arguments)
         if reply[0] == b"overtaken":
             message = "another process has just changed the limits of all partitions; repeat the call"
             raise Overtaken(message)

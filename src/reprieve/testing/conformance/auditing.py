@@ -201,6 +201,17 @@ async def check_scoped_reader_sees_one_tenant_only(store: Store) -> None:
     await expect_error(store.audit_log(AuditFilter(scope="")), ValidationError, "a scope without a name")
 
 
+async def check_cursor_of_a_scoped_reader_tells_of_no_other_tenant(store: Store) -> None:
+    ours = new_jobs(store, 1, START + HOUR, tenant="acme")
+    for jobs, at in ((new_jobs(store, 3, tenant="bravo"), START), (ours, START + HOUR)):
+        await cancelled(store, jobs, at=at)
+    filters: tuple[dict[str, Any], ...] = ({}, {"actor": OPERATOR.by}, {"action": "cancel"}, {"kind": "job"})
+    for fields in filters:
+        page = await store.audit_log(AuditFilter(scope="acme", **fields), limit=1)
+        expect_equal([entry.name for entry in page.entries], [ours[0].id], f"the entries of the tenant by {fields}")
+        expect_equal(page.cursor, "", f"a cursor behind the last entry of the tenant by {fields}")
+
+
 async def check_audit_filter_without_sense_is_refused(store: Store) -> None:
     for fields in (
         {"since_at": START, "until_at": START},

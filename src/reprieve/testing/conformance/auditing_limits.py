@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from reprieve.core.audit import Audit
+from reprieve.core.audit import Audit, Facts
 from reprieve.core.rate import Rate
 from reprieve.errors import ValidationError
 from reprieve.stores.protocol import EntryFacts, EntryWrite, LimitUpdate, Store
@@ -117,6 +117,31 @@ async def check_entry_of_a_person_has_its_audit_entries(store: Store) -> None:
     expect_equal((of_limit.action, of_limit.after), ("hold", {"permits": 0}), "the limit that changed with it")
     lost = await store.compare_and_set(replace(write, write_id=7), START, PERSON)
     expect_equal((lost.entry, len(await all_audit(store))), (None, 2), "a write that lost, and the audit log")
+
+
+async def check_facts_of_an_entry_are_kept_as_they_are(store: Store) -> None:
+    facts: Facts = {
+        "nothing": None,
+        "text": "",
+        "large": 2**60 + 1,
+        "larger": 2**64 - 1,
+        "negative": -(2**62) - 1,
+        "fraction": 0.1,
+        "whole": 2.0,
+        "tiny": 5e-324,
+        "yes": True,
+        "no": False,
+        "größe": "ß",
+    }
+    told = EntryFacts(before=facts, after={"nothing": None})
+    write = EntryWrite(key="settings", version=0, value=b"one", told=told)
+    await store.compare_and_set(write, START, PERSON)
+    (entry,) = await all_audit(store, kind="entry", name="settings")
+    expect_equal(entry.before, {"version": 0} | facts, "the facts before")
+    kinds = {name: type(value).__name__ for name, value in facts.items()}
+    found = {name: type(entry.before[name]).__name__ for name in facts}
+    expect_equal(found, kinds, "the types of the facts before")
+    expect_equal(entry.after, {"nothing": None}, "the facts after")
 
 
 async def check_repeated_write_of_an_entry_is_recognised(store: Store) -> None:

@@ -2,7 +2,7 @@
 --
 -- needs calls: tag, call, split, write_even_when_full, notify
 -- needs sessions: find_leases, unpack_lease, unpack_annotation
--- needs audit: record_audit
+-- needs audit: with_fields, record_audit
 -- KEYS     1: the partition
 -- ARGV     1: for each annotation: session or '', whether it has progress (msgpack)
 --          2: ids  3 …: for each annotation the cancel request or '', its audit entry without tenant and queue or '', and
@@ -12,9 +12,8 @@
 -- Returns an audit entry with the queue and the tenant of a lease.
 local function with_names(packed, lease)
   local _, _, _, lane = unpack_lease(lease)
-  local entry = cmsgpack.unpack(packed)
-  entry.queue, entry.tenant = string.match(lane, '^(%Z*)%z(%Z*)')
-  return cmsgpack.pack(entry)
+  local queue, tenant = string.match(lane, '^(%Z*)%z(%Z*)')
+  return with_fields(packed, {queue = queue, tenant = tenant})
 end
 
 local annotations, ids = cmsgpack.unpack(ARGV[1]), split(ARGV[2], 16)

@@ -11,7 +11,7 @@
 -- needs rechecks: begin_search
 -- needs lanes: flush, has_pairs, begin_pairs
 -- needs sessions: all_sessions, unpack_lease
--- needs audit: record_audit
+-- needs audit: with_fields, record_audit
 -- needs events: record_events
 -- needs entries: read_entry, change_entry
 -- needs changes: read_changes
@@ -20,7 +20,7 @@
 -- needs limit_audit: facts_before
 -- needs subjects: load_subjects, limits_of, allow
 -- KEYS     1: the partition
--- ARGV     1: now, updates, state, audit entries of the updates, audit entry of the entry (msgpack)
+-- ARGV     1: now, updates, state (msgpack)
 --             An update is a subject, see subjects.lua, with what is to change: `permits`, `max_running`, `rate` (a map
 --             with `count`, `window` in ms and `bucket`), each false for none; a tenant's `weight`; a queue's `pauses`;
 --             `inherited`: bits of what it no longer has of its own. `is_default`: it is the default of the subject
@@ -30,12 +30,12 @@
 --             if its wanted state is `seen` (and `seen_direct` is how often it was changed as the only partition, or -1);
 --             'apply_next' is the change from the state before; 'apply_all' is everything that is wanted, and the removal
 --             of what the partition, in the state `seen`, has beside that
---             An audit entry is false for none. In a store of one partition that of an update has no `before`, which is
---             added here; an update that changes nothing has none then
 --          2: 'entry' or ''  3: its key  4: the version seen  5: 'set' or 'delete'  6: the value  7: 8 bytes that tell
 --             this write from any other, so that a repeat gets the same reply while the change is known
 --          8: when it expires, or 0
---          9: notices for the stream of events, each after its length (4 bytes)
+--          9: the audit entry of the entry, that of each update, and notices for the stream of events, each after its length
+--             (4 bytes). An audit entry is '' for none. In a store of one partition that of an update has no `before`, which
+--             is added here; an update that changes nothing has none then
 --          10: how many fields follow; with an entry also the names of lanes of new jobs, and how many jobs (msgpack)
 --          11 …: for 'record' and 'record_and_apply': fields of `:wanted_limits`, each with its value; a field but '' without
 --             a value is deleted
@@ -49,7 +49,7 @@
 
 
 local field_count, lane_names, job_count = unpack(cmsgpack.unpack(ARGV[10]))
-local now, updates, state, audit, entry_audit = unpack(cmsgpack.unpack(ARGV[1]))
+local now, updates, state = unpack(cmsgpack.unpack(ARGV[1]))
 local entry = ARGV[2] == 'entry' and {
   key = ARGV[3], version = tonumber(ARGV[4]), is_deleted = ARGV[5] == 'delete', value = ARGV[6], write_id = ARGV[7],
   expires = tonumber(ARGV[8]),
@@ -180,13 +180,23 @@ local function apply(update)
   end
 end
 
--- Adds the audit entry of an update that is about to be applied.
-local function add_audit(entries, update, one)
-  if one and not state then
-    one.before = facts_before(update, one.after)
+-- Returns the parts of an argument, each of which stands after its length.
+local function parts_of(text)
+  local parts, place = {}, 1
+  while place <= #text do
+    parts[#parts + 1], place = struct.unpack('>I4c0', text, place)
   end
-  if one and one.before then
-    entries[#entries + 1] = cmsgpack.pack(one)
+  return parts
+end
+
+-- Adds the audit entry of an update that is about to be applied.
+local function add_audit(entries, update, packed)
+  if packed ~= '' and not state then
+    local before = facts_before(update, cmsgpack.unpack(packed).after)
+    packed = before and with_fields(packed, {before = before}) or ''
+  end
+  if packed ~= '' then
+    entries[#entries + 1] = packed
   end
 end
 
@@ -238,9 +248,10 @@ if word then
   return {word, '0'}
 end
 local version = entry and write_entry() or '0'
-local audit_entries = {entry_audit and cmsgpack.pack(entry_audit) or nil}
+local parts = parts_of(ARGV[9])
+local audit_entries = {parts[1] ~= '' and parts[1] or nil}
 for number, update in ipairs(updates) do
-  add_audit(audit_entries, update, audit[number])
+  add_audit(audit_entries, update, parts[1 + number])
   if update.subject == 'p' and not has_pairs() then
     begin_pairs(leased_lanes())
   end
@@ -260,11 +271,8 @@ end
 flush()
 record_audit(audit_entries)
 local told = {}
-local place = 1
-while place <= #ARGV[9] do
-  local notice, following = struct.unpack('>I4c0', ARGV[9], place)
-  told[#told + 1], told[#told + 2] = '', notice
-  place = following
+for number = #updates + 2, #parts do
+  told[#told + 1], told[#told + 2] = '', parts[number]
 end
 record_events(told, now)
 -- Workers of every queue read limits and entries again as soon as they change.

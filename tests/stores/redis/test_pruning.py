@@ -1,4 +1,4 @@
-"""Counts that wait for a prune: each is taken over once and then gone, however many there are."""
+"""What waits for a prune is taken over once and then gone, however much there is, and whatever is damaged."""
 
 from collections.abc import Iterator, Sequence
 from struct import Struct
@@ -6,10 +6,11 @@ from struct import Struct
 import pytest
 import redis
 
-from reprieve.stores.protocol import CauseRequest, Retention, SeriesRequest, Store
+from reprieve.core import change
+from reprieve.stores.protocol import AuditFilter, CauseRequest, Retention, SeriesRequest, Store
 from reprieve.stores.redis import RedisStore
 from reprieve.stores.redis.series import MAX_DELTAS_PER_ROLL_UP
-from reprieve.testing.conformance.stage import DAY, HOUR, MINUTE, START
+from reprieve.testing.conformance.stage import DAY, HOUR, MINUTE, OPERATOR, START, enqueue, new_jobs
 from tests.servers import redis as servers
 
 TAG = "{reprieve:0}"
@@ -99,3 +100,17 @@ async def test_every_count_of_an_old_hour_of_failures_is_forgotten(store: RedisS
     kept = [key for key in client.scan_iter(count=1_000) if b":cause" in key or b":failing" in key]
     assert kept == []
     assert "hour_cursor" not in repr(client.hkeys(f"{TAG}:meta"))
+
+
+async def test_damaged_audit_entry_stops_no_prune_and_leaves_nothing(store: RedisStore, client: redis.Redis) -> None:
+    jobs = new_jobs(store, 3, tenant="acme")
+    await enqueue(store, *jobs)
+    for number, job in enumerate(jobs):
+        await store.apply([change.cancel(job, OPERATOR, START + number)], START + number)
+    first, second, _ = sorted(client.hkeys(f"{TAG}:audit"))
+    client.hset(f"{TAG}:audit", first, b"\xc1\0\0\1\0torn")
+    client.hdel(f"{TAG}:audit", second)
+    (entry,) = (await store.audit_log(AuditFilter(tenant="acme"))).entries
+    assert entry.name == jobs[2].id
+    assert (await store.prune(Retention(now=START + 500 * DAY))).audit == 3
+    assert set(client.keys(f"{TAG}:audit*")) == {f"{TAG}:audit_subject:job:{job.id}".encode() for job in jobs[:2]}
