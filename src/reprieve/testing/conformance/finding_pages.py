@@ -63,3 +63,15 @@ async def check_many_jobs_of_one_millisecond_come_page_by_page(store: Store) -> 
             all(page.examined <= 2 * PAGE_JOBS for page in pages[:-1]),
             f"{[page.examined for page in pages]} jobs looked at for pages of {PAGE_JOBS}",
         )
+
+
+async def check_many_fresh_jobs_of_one_millisecond_come_page_by_page(store: Store) -> None:
+    jobs = [new_job(store) for _ in range(1_000)]
+    await _enqueue_in_batches(store, jobs)
+    wanted = Filter(statuses=READY)
+    orders: tuple[Order, ...] = ("oldest", "newest")
+    for order in orders:
+        pages = await _following(store, wanted, await store.find(wanted, NOW, "", PAGE_JOBS, order), order)
+        found = [job.id for page in pages for job in page.jobs]
+        expect_equal(len(found), len(jobs), f"jobs that were enqueued at one time and are found, {order} first")
+        expect_equal(set(found), {job.id for job in jobs}, f"jobs that were enqueued at one time, {order} first")

@@ -1,6 +1,7 @@
 -- Returns the names of a list of causes after a place, in descending order.
 --
 -- needs calls: tag, call, floor
+-- needs byte_order: is_before_in_bytes
 -- KEYS     1: the partition
 -- ARGV     1: 'causes' (by count) or 'causes_last' (by time)  2: the list, with its fate: see causes.lua
 --          3: the count or time of the place, '' for the beginning  4: its name  5: how many
@@ -16,7 +17,7 @@ local function rank_after_place()
     local middle = floor((low + high) / 2)
     local found = call('ZREVRANGE', key, middle, middle, 'WITHSCORES')
     local score = tonumber(found[2])
-    if score < value or score == value and found[1] < place then
+    if score < value or score == value and is_before_in_bytes(found[1], place) then
       high = middle
     else
       low = middle + 1

@@ -2,21 +2,9 @@
 --
 --   tenant  load, finish, name
 --
--- needs calls: floor, min
+-- needs calls: floor
+-- needs byte_order: is_before_in_bytes
 -- exports: is_before, push, pop
-
--- Lua compares strings as the server's locale does, but candidates are ordered by their bytes.
-local SORTS_BY_BYTES = 'B' < 'a'
-
-local function is_before_in_bytes(one, other)
-  for index = 1, min(#one, #other) do
-    local first, second = string.byte(one, index), string.byte(other, index)
-    if first ~= second then
-      return first < second
-    end
-  end
-  return #one < #other
-end
 
 -- Whether a tenant is next before another: fewest slots for its weight, then virtual time, then the name.
 function is_before(one, other)
@@ -24,8 +12,6 @@ function is_before(one, other)
     return one.load < other.load
   elseif one.finish ~= other.finish then
     return one.finish < other.finish
-  elseif SORTS_BY_BYTES then
-    return one.name < other.name
   end
   return is_before_in_bytes(one.name, other.name)
 end
