@@ -13,7 +13,7 @@ from reprieve.core.notice import NOTICE_NAMES, Notice
 from reprieve.errors import ValidationError
 from reprieve.stores.check import MAX_AT
 from reprieve.stores.event_record import pack_notice, read_told
-from reprieve.stores.protocol import EventQuery, Retention
+from reprieve.stores.protocol import MAX_EVENTS_PER_PAGE, EventQuery, Retention
 
 MAX_NOTICE_BYTES: Final = 16 * 1024
 """Largest record of a notice."""
@@ -24,7 +24,8 @@ MAX_POSITION: Final = (1 << 62) - 1
 
 def check_event_query(query: EventQuery) -> EventQuery:
     """Return a query with plain values; raise a `ValidationError` for one that no event can match."""
-    values.whole(query.limit, "limit", ValidationError, 1)
+    values.whole(query.limit, "limit", ValidationError, 1, MAX_EVENTS_PER_PAGE)
+    values.flag(query.newest_first, "newest_first", ValidationError)
     for name in ("after", "before"):
         if (position := getattr(query, name)) is not None:
             values.whole(position, name, ValidationError, 0, MAX_POSITION)

@@ -58,9 +58,10 @@ def check_series_request(request: SeriesRequest, now: int) -> SeriesRequest:
         raise ValidationError(message)
     names = tuple(dict.fromkeys(_name(name, request.subject) for name in request.names))
     count = len(buckets(request.since_at, request.until_at, request.step))
-    if count > MAX_SERIES_BUCKETS or count * len(names) > MAX_SERIES_POINTS:
+    name_count = len(names) or (1 if request.subject == "all" else MAX_SERIES_NAMES)
+    if count > MAX_SERIES_BUCKETS or count * name_count > MAX_SERIES_POINTS:
         message = (
-            f"{count:,} buckets of {max(1, len(names))} names are too many: at most {MAX_SERIES_BUCKETS:,}, and "
+            f"{count:,} buckets of {name_count} names are too many: at most {MAX_SERIES_BUCKETS:,}, and "
             f"{MAX_SERIES_POINTS:,} for all names; ask for a shorter time, longer steps or fewer names"
         )
         raise ValidationError(message)

@@ -52,8 +52,13 @@ def page_of(
         has_more=examined < len(rows) or len(rows) >= rows_to_read(query),
         newest=ends.newest,
         pruned_to=ends.pruned_to,
-        missed=query.after < ends.pruned_to,
+        missed=query.after < ends.pruned_to and _goes_on(query),
     )
+
+
+def _goes_on(query: EventQuery) -> bool:
+    """Return whether a query reads on from where a reader was: only that one can have missed events."""
+    return not query.job_id and (query.after > 0 or not query.newest_first)
 
 
 def _unread(query: EventQuery, ends: StreamEnds) -> int:

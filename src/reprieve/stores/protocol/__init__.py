@@ -39,6 +39,7 @@ from reprieve.stores.protocol.entries import (
     repeated,
 )
 from reprieve.stores.protocol.events import (
+    MAX_EVENTS_PER_PAGE,
     MAX_EXAMINED_EVENTS,
     EventPage,
     EventQuery,
@@ -114,6 +115,7 @@ __all__ = [
     "MAX_AUDIT_PAGE",
     "MAX_CAUSES_PER_PAGE",
     "MAX_COUNTED_CAUSES",
+    "MAX_EVENTS_PER_PAGE",
     "MAX_EXAMINED_EVENTS",
     "MAX_EXCLUDED_TASKS",
     "MAX_FAILURE_BYTES",

@@ -7,6 +7,9 @@ from reprieve.core.events import Event
 from reprieve.core.notice import Notice
 from reprieve.core.record import Record
 
+MAX_EVENTS_PER_PAGE = 10_000
+"""Events that one page has at most."""
+
 MAX_EXAMINED_EVENTS = 1_000
 """Events that one call looks at to find those that a query names."""
 
@@ -51,7 +54,8 @@ class EventPage(Record):
     pruned_to: int = 0
     """Up to which position events may have been deleted; 0: none was."""
     missed: bool = False
-    """Whether events after the position `after` may have been deleted before they were read."""
+    """Whether events after the position `after` may have been deleted before they were read. False where no reader goes
+    on from a position: for the events of one job, and backwards without `after`."""
 
 
 class EventStore(Protocol):

@@ -117,6 +117,24 @@ async def check_events_are_read_backwards(store: Store) -> None:
     expect_equal(list(within.events), events[2:5], "events between two positions")
 
 
+async def check_events_of_many_writes_are_read_in_either_order(store: Store) -> None:
+    jobs = [await enqueued(store) for _ in range(50)]
+    for job in jobs[:48]:
+        await store.apply([change.cancel(job, OPERATOR, START)], START)
+    await store.apply([change.cancel(job, OPERATOR, START) for job in jobs[48:]], START)
+    events = (await store.read_events(EventQuery())).events
+    expect_equal([told.job_id for _, told in events if isinstance(told, Event)], [job.id for job in jobs], "the jobs")
+    for limit in (1, 45, 49, 50, 1_000):
+        page = await store.read_events(EventQuery(limit=limit))
+        expect_equal(page.events, events[:limit], f"the oldest {limit} events")
+        page = await store.read_events(EventQuery(limit=limit, newest_first=True))
+        expect_equal(page.events, events[::-1][:limit], f"the newest {limit} events")
+        middle = EventQuery(after=events[4][0], before=events[49][0], limit=limit)
+        expect_equal((await store.read_events(middle)).events, events[5:49][:limit], f"{limit} events between two")
+        back = (await store.read_events(replace(middle, newest_first=True))).events
+        expect_equal(back, events[5:49][::-1][:limit], f"{limit} events between two, backwards")
+
+
 async def check_newest_position_is_where_a_reader_begins(store: Store) -> None:
     empty = await store.read_events(EventQuery(newest_first=True, limit=1))
     expect_equal((empty.events, empty.newest, empty.has_more), ((), 0, False), "an empty stream")
@@ -210,6 +228,9 @@ async def check_reader_that_fell_behind_is_told_so(store: Store) -> None:
     expect_equal(page.pruned_to, old[-1][0], "up to where events were deleted")
     page = await store.read_events(EventQuery(after=old[-1][0]))
     expect_equal((page.missed, list(page.events)), (False, [kept]), "what a reader learns that did not")
+    for query in (EventQuery(newest_first=True), EventQuery(job_id=kept[1].job_id)):
+        page = await store.read_events(query)
+        expect_equal((page.missed, list(page.events)), (False, [kept]), f"what is missed where nobody goes on: {query}")
     while not (await store.prune(Retention(now=START + 30 * DAY))).is_all:
         pass
     page = await store.read_events(EventQuery(after=old[-1][0]))
@@ -233,6 +254,7 @@ async def check_query_that_no_event_can_match_is_refused(store: Store) -> None:
         EventQuery(after=6, before=2),
         EventQuery(after=-1),
         EventQuery(limit=0),
+        EventQuery(limit=10**9),
         EventQuery(names=frozenset({"JobVanished"})),
         EventQuery(task="a\nb"),
     ):

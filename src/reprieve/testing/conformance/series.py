@@ -338,6 +338,7 @@ async def check_request_for_series_that_makes_no_sense_is_refused(store: Store) 
         replace(good, since_at=BEGIN - 402 * DAY, until_at=BEGIN - 401 * DAY, step="hour"),
         replace(good, since_at=BEGIN - 13 * DAY, until_at=BEGIN, step="ten_minutes"),
         replace(good, names=("a", "b", "c", "d", "e"), until_at=BEGIN + DAY),
+        replace(good, names=(), until_at=BEGIN + DAY),
     ):
         await expect_error(store.series(wrong, BEGIN), ValidationError, f"{wrong!r:.200}")
     for subject, since_at, until_at, limit in (

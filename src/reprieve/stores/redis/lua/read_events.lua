@@ -8,6 +8,8 @@
 -- Returns: {the server's time in ms, the newest position, up to which position events were deleted,
 --           position, id, event, …}
 
+local ENTRIES_PER_READ = 20 -- each has up to 500 events
+
 local after, before, limit = tonumber(ARGV[1]), tonumber(ARGV[2]) or math.huge, tonumber(ARGV[3])
 local is_newest_first = ARGV[4] == '1'
 local meta = call('HMGET', tag .. ':meta', 'last_event', 'events_pruned')
@@ -50,19 +52,31 @@ if ARGV[5] ~= '' then
   end
   return answer
 end
-local earliest, entries = format('%.0f', after + 1), nil
-if not is_newest_first then
-  entries = call('XRANGE', tag .. ':events', earliest, '+', 'COUNT', limit)
-elseif before == math.huge then
-  entries = call('XREVRANGE', tag .. ':events', '+', earliest, 'COUNT', limit)
-else
+local from, to = after + 1, before - 1
+if is_newest_first and before < math.huge then
   -- The entry that ends after the position may begin before it.
   for _, entry in ipairs(call('XRANGE', tag .. ':events', format('%.0f', before), '+', 'COUNT', 1)) do
     add_entry(entry)
   end
-  entries = call('XREVRANGE', tag .. ':events', format('%.0f', before - 1), earliest, 'COUNT', limit)
 end
-for _, entry in ipairs(entries) do
-  add_entry(entry)
+while count < limit do
+  local entries
+  if is_newest_first then
+    entries = call('XREVRANGE', tag .. ':events', to < math.huge and format('%.0f', to) or '+', format('%.0f', from), 'COUNT',
+      ENTRIES_PER_READ)
+  else
+    entries = call('XRANGE', tag .. ':events', format('%.0f', from), '+', 'COUNT', ENTRIES_PER_READ)
+  end
+  for _, entry in ipairs(entries) do
+    add_entry(entry)
+    if is_newest_first then
+      to = last_position(entry[1]) - 1
+    else
+      from = last_position(entry[1]) + 1
+    end
+  end
+  if #entries < ENTRIES_PER_READ or from > to then
+    break
+  end
 end
 return answer
