@@ -45,6 +45,7 @@ class Search(SqlSearch[str]):
 
     ids = ("00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff")
     first_lane = -MAX_INT
+    _has_more_uncounted = False
 
     def __init__(self, tx: Tx, lanes: LaneCache, now: int) -> None:
         """Read the limiters that are held."""
@@ -92,11 +93,19 @@ class Search(SqlSearch[str]):
 
     @cached_property
     def _uncounted(self) -> dict[int, str]:
-        """The lanes whose last enqueues are not counted yet, each with the lowest id of these."""
-        return dict(self._tx.all(self._sql["uncounted_lanes"]))
+        """The lanes whose last enqueues are not counted yet, each with the lowest id of these; perhaps not all."""
+        rows = self._tx.all(self._sql["uncounted_lanes"], {"most": MAX_UNCOUNTED})
+        self._has_more_uncounted = sum(row[2] for row in rows) >= MAX_UNCOUNTED
+        return {lane: lowest_id for lane, lowest_id, _ in rows}
 
-    def _uncounted_lanes(self) -> Iterable[int]:
-        return self._uncounted
+    def _uncounted_lanes(self, group: LaneGroup, most: int) -> Iterable[int]:
+        found = sorted(lane for lane in self._uncounted if int(group.first) <= lane < int(group.end))
+        if not self._has_more_uncounted:
+            return found
+        place = {"first": group.first, "end": group.end, "most": most}
+        lanes = [lane for (lane,) in self._tx.all(self._sql["fresh_lanes"], place)]
+        self._uncounted.update(dict.fromkeys(lanes, self.ids[0]))
+        return lanes
 
     def _numbers(self, lanes: Sequence[int]) -> Iterable[Sequence[Any]]:
         return self._tx.all(self._sql["lane_counts"], {"lanes": array_of(lanes)})

@@ -1,6 +1,7 @@
 """Search: jobs by what is known of them, and how many there are. In threads, a page at a time."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import nlargest, nsmallest
 from typing import Final, TypeAlias
 
 import msgspec
@@ -77,6 +78,7 @@ class PartitionPlaces:
         self._tag = tag
         self._now = now
         self.lanes = LaneList(connections, tag)
+        self._running: list[tuple[int, bytes]] | None = None
         defaults = Defaults(connections.command("HGETALL", f"{tag}:limit_defaults"))
         self._held = limit_states.Held(connections.command("HGETALL", f"{tag}:limiters"), defaults)
 
@@ -128,10 +130,12 @@ class PartitionPlaces:
                 return self._range_step(self._succeeded_sets(wanted.filter), wanted, after, most)
 
     def _running_step(self, wanted: Wanted, after: PlaceKey | None, most: int) -> Step:
-        found = self._connections.read("running_keys", self._tag, wanted.filter.session)
-        keys = sorted(((int(one.at), one.id) for one in rows(LeasedKey, found)), reverse=wanted.is_newest)
+        if self._running is None:
+            found = self._connections.read("running_keys", self._tag, wanted.filter.session)
+            self._running = [(int(one.at), one.id) for one in rows(LeasedKey, found)]
         start = _position(after, newest=wanted.is_newest)
-        left = [key for key in keys if (key < start if wanted.is_newest else key > start)]
+        beyond = (key for key in self._running if (key < start if wanted.is_newest else key > start))
+        left = (nlargest if wanted.is_newest else nsmallest)(most + 1, beyond)
         return self._candidates(left[:most], None, wanted.filter, has_more=len(left) > most, script="find_running")
 
     def _range_step(self, sets: Sequence[_Set], wanted: Wanted, after: PlaceKey | None, most: int) -> Step:

@@ -50,6 +50,7 @@ class SqlSearch(SqlCounting[Id], Generic[Id]):
         self._sql = sql
         self._now = now
         self._held = held
+        self._leases_by_session: dict[str, Mapping[Id, Lease]] = {}
 
     @cached_property
     def _leases(self) -> Mapping[Id, Lease]:
@@ -60,7 +61,10 @@ class SqlSearch(SqlCounting[Id], Generic[Id]):
         """Return the leases of one session, or all, by job."""
         if not session:
             return self._leases
-        return self._unpack_leases(self._tx.all(self._sql["leases_of_session"], {"session": session}))
+        if session not in self._leases_by_session:
+            rows = self._tx.all(self._sql["leases_of_session"], {"session": session})
+            self._leases_by_session[session] = self._unpack_leases(rows)
+        return self._leases_by_session[session]
 
     def _leases_of_jobs(self, ids: Sequence[Id]) -> Mapping[Id, Lease]:
         """Return the leases of some jobs, by job, and perhaps of others; the database finds those of a few."""

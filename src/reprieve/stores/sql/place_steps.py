@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import nlargest, nsmallest
 from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from reprieve.core.job import Job
@@ -89,8 +90,8 @@ class PlaceSteps(ABC, Generic[Id]):
     def _lanes_by(self, field: str, name: str | int, group: LaneGroup, most: int) -> Iterable[Sequence[Any]]:
         """Return lanes by the name of a queue, tenant, task or dependency, or all (no `field`), in order of ids."""
 
-    def _uncounted_lanes(self) -> Iterable[int]:
-        """Return lanes whose last enqueues are not counted yet, if the store has such."""
+    def _uncounted_lanes(self, group: LaneGroup, most: int) -> Iterable[int]:  # noqa: ARG002 - not every store has such
+        """Return lanes of a group whose last enqueues are not counted yet; if there are more, the first of them."""
         return ()
 
     @abstractmethod
@@ -147,8 +148,9 @@ class PlaceSteps(ABC, Generic[Id]):
     def _running(self, wanted: Wanted, after: PlaceKey | None, most: int) -> Step:
         leases = self._leases_of(wanted.filter.session)
         start = self._after(after, newest=wanted.is_newest)
-        keys = sorted(((lease.at, job) for job, lease in leases.items()), reverse=wanted.is_newest)
-        left = [key for key in keys if (key < start if wanted.is_newest else key > start)]
+        keys = ((lease.at, job) for job, lease in leases.items())
+        beyond = (key for key in keys if (key < start if wanted.is_newest else key > start))
+        left = (nlargest if wanted.is_newest else nsmallest)(most + 1, beyond)
         rows = [KeyRow(at, job, 0) for at, job in left[:most]]
         return self._candidates(rows, wanted.filter, None, len(left) > most, leases)
 
@@ -246,7 +248,7 @@ class PlaceSteps(ABC, Generic[Id]):
         else:
             found = list(self._lanes_by("", "", group, most))
         has_ready = {lane: bool(is_ready) for lane, is_ready in found}
-        has_ready |= {lane: True for lane in self._uncounted_lanes() if int(group.first) <= lane < int(group.end)}
+        has_ready |= dict.fromkeys(self._uncounted_lanes(group, most), True)
         return [LaneRow(lane, has_ready[lane]) for lane in sorted(has_ready)[:most]]
 
     def _succeeded(self, wanted: Wanted, after: PlaceKey | None, most: int) -> Step:

@@ -150,7 +150,13 @@ where exists (select 1 from unnest(%(ids)s::uuid[]) as v (id) where position(uui
 select id from limiter where permits = 0;
 
 -- name: all_queues
-select id from queue union select hash_id('queue', u.queue) from (select queue from uncounted_enqueue limit 5000) as u;
+-- Also those that no claim has counted yet: the next queue is looked up in the index, however many jobs the last one has.
+with recursive waiting (queue) as (
+    (select queue from delayed order by queue limit 1)
+    union all
+    select (select d.queue from delayed as d where d.queue > w.queue order by d.queue limit 1) from waiting as w where w.queue is not null
+)
+select id from queue union select queue from waiting where queue is not null;
 
 -- name: lanes
 select id, ready > 0 from lane where id >= %(first)s and id < %(end)s order by id limit %(most)s;
@@ -188,7 +194,18 @@ select id, has_ready from (
 
 -- name: uncounted_lanes
 -- Of so many rows that no claim has counted: without any worker there may be a row for each enqueue.
-select lane, min(lowest_id::text collate "C") from (select lane, lowest_id from uncounted_enqueue limit 5000) as u group by lane;
+select lane, min(lowest_id::text collate "C"), count(*)
+from (select lane, lowest_id from uncounted_enqueue limit %(most)s) as u group by lane;
+
+-- name: fresh_lanes
+-- The next lane is looked up in the index, however many jobs the last one has.
+with recursive fresh (lane) as (
+    (select lane from job where state = 3 and lane >= %(first)s order by lane limit 1)
+    union all
+    select (select j.lane from job as j where j.state = 3 and j.lane > f.lane order by j.lane limit 1)
+    from fresh as f where f.lane is not null
+)
+select lane from fresh where lane < %(end)s limit %(most)s;
 
 -- name: kept_counts
 select name, ready, scheduled, retrying, parked, dead, cancelled from name_count where subject = %(subject)s;
@@ -205,9 +222,14 @@ select lane, count(*), sum(ready)::int8, sum(scheduled)::int8, sum(retrying)::in
 from (select * from uncounted_enqueue limit %(most)s) as u group by lane;
 
 -- name: due
+with recursive waiting (queue) as (
+    (select queue from delayed order by queue limit 1)
+    union all
+    select (select d.queue from delayed as d where d.queue > w.queue order by d.queue limit 1) from waiting as w where w.queue is not null
+)
 select lane, waiting_for, count(*) from (
     select d.lane, d.waiting_for
-    from (select id from queue union select hash_id('queue', u.queue) from (select queue from uncounted_enqueue limit 5000) as u) as q
+    from (select id from queue union select queue from waiting where queue is not null) as q
     cross join (values (1), (2), (3), (4)) as waits (waiting_for)
     join delayed as d on d.queue = q.id and d.waiting_for = waits.waiting_for and d.due_at <= %(now)s
     limit %(most)s
