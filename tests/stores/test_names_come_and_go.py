@@ -81,7 +81,9 @@ def _redis_size(url: str, prefix: str) -> Size:
                 replies += pipeline.execute()
             return replies
 
-        keys = [key for key, ttl in zip(found, of_each("TTL", found), strict=True) if ttl < 0]
+        # Series are kept by time, whatever the names.
+        lasting = [key for key, ttl in zip(found, of_each("TTL", found), strict=True) if ttl < 0]
+        keys = [key for key in lasting if b":series" not in key]
         hashes = [key for key in keys if key.endswith((b":tenants", b":lanes", b":limiters", b":queues"))]
         return Size(len(keys) + sum(of_each("HLEN", hashes)), sum(of_each("MEMORY USAGE", keys)))
 

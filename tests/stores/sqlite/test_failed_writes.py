@@ -277,6 +277,9 @@ AFTER_A_LOST_REPLY: dict[str, Callable[[Any], Any]] = {
 }
 """What a call is answered with when it was done already, where that differs."""
 
+TOLD_AGAIN = {"set_limits": 3, "open_the_limiter": 1}
+"""Notices that a repeated call tells the stream of events again."""
+
 
 async def play(path: Path, countdown: int = 0) -> Answers:
     """Play the scenario; a call that fails is made again. Return what every call was answered with in the end."""
@@ -310,12 +313,16 @@ def expected(clean: Answers, failed: str) -> Answers:
     """Return what a run with one failure must be answered with."""
     if FrailConnection.moment == "after" and failed in AFTER_A_LOST_REPLY:
         clean = clean | {failed: AFTER_A_LOST_REPLY[failed](clean[failed])}
+    if FrailConnection.moment == "after" and failed in TOLD_AGAIN:
+        pruned: Any = clean["prune"]
+        clean = clean | {"prune": replace(pruned, events=pruned.events + TOLD_AGAIN[failed])}
     return clean | {"failed": failed}
 
 
 def lasting(path: Path) -> dict[str, list[tuple[object, ...]]]:
-    """Return a file's rows; the number of a session is used up when its opening is repeated, and stamps are random."""
-    numbered = ("reprieve_session", "reprieve_lease", "reprieve_counter") if FrailConnection.moment == "after" else ()
+    """Return a file's rows; numbers of sessions and events are used up when a call is repeated, and stamps are random."""
+    used_up = ("reprieve_session", "reprieve_lease", "reprieve_counter", "sqlite_sequence")
+    numbered = used_up if FrailConnection.moment == "after" else ()
     found = {table: rows for table, rows in content(path).items() if table not in numbered}
     return found | {"reprieve_entry_change": [row[:-1] for row in found["reprieve_entry_change"]]}
 

@@ -84,7 +84,7 @@ class LimitStore(Protocol):
         """Change limits, rates, weights and pauses, in one write. Its cost does not depend on how many jobs wait.
 
         If a person makes it, the same write has an audit entry for each update that changes anything. The stream of
-        events is told of each update.
+        events is told of each update, and again if the call is repeated.
         """
         ...
 
