@@ -1,4 +1,7 @@
-"""Which lists of ended jobs a search reads: the narrowest that has all jobs which a filter can match."""
+"""Which lists of ended jobs, and of tried jobs that are due later, a search reads.
+
+They are the narrowest that have all jobs which a filter can match.
+"""
 
 from collections.abc import Iterator
 from itertools import product
@@ -14,6 +17,9 @@ ListField: TypeAlias = Literal[
 
 CANCELLED_FIELDS: Final = frozenset({"tenant", "queue", "all"})
 """The lists that cancelled jobs have as well."""
+
+TRIED_FIELDS: Final = frozenset({"fingerprint", "code", "tenant", "dependency", "task"})
+"""The lists of jobs that were tried and are due later."""
 
 
 class EndedList(NamedTuple):
@@ -36,6 +42,17 @@ def ended_lists(wanted: Filter) -> list[EndedList]:
         field, names = next(choice for choice in _choices(wanted) if choice[0] in CANCELLED_FIELDS)
         lists += [EndedList("cancelled", field, one) for one in names]
     return lists
+
+
+def tried_list(wanted: Filter) -> tuple[ListField, list[str]] | None:
+    """Return the lists of tried jobs that are due later which have all jobs of a filter: their field, and the names.
+
+    None: no list is narrower than that of a queue.
+    """
+    for field, names in _choices(wanted):
+        if field in TRIED_FIELDS:
+            return field, [name for (name,) in names]
+    return None
 
 
 def _choices(wanted: Filter) -> Iterator[tuple[ListField, list[tuple[str, ...]]]]:

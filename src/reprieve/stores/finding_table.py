@@ -30,6 +30,7 @@ _WAITING: Final[tuple[Order, ...]] = (*_BOTH, "due")
 _RUNNING: Final[tuple[Order, ...]] = (*_BOTH, "longest")
 _STORE_AND_QUEUE: Final[tuple[Fields, ...]] = ((), ("queue",))
 _LANES: Final[tuple[Fields, ...]] = (*_STORE_AND_QUEUE, ("tenant",), ("task",), ("dependency",), ("tenant", "task"))
+_TRIED: Final[tuple[Fields, ...]] = (*_STORE_AND_QUEUE, ("tenant",), ("task",), ("dependency",))
 _DEAD: Final[tuple[Fields, ...]] = (
     *_STORE_AND_QUEUE,
     ("tenant",),
@@ -44,8 +45,8 @@ _DEAD: Final[tuple[Fields, ...]] = (
 FINDING_TABLE: Final[tuple[IndexedStatus, ...]] = (
     IndexedStatus("ready", "when the job became ready, or its SLA", _WAITING, _LANES),
     IndexedStatus("scheduled", "when the job is due", _WAITING, _STORE_AND_QUEUE),
-    IndexedStatus("retrying", "when the job is due", _WAITING, _STORE_AND_QUEUE),
-    IndexedStatus("parked", "when the job is due, or became ready", _WAITING, _STORE_AND_QUEUE),
+    IndexedStatus("retrying", "when the job is due", _WAITING, (*_TRIED, ("code",), ("fingerprint",))),
+    IndexedStatus("parked", "when the job is due, or became ready", _WAITING, _TRIED),
     IndexedStatus("running", "when the attempt began", _RUNNING, ((), ("session",))),
     IndexedStatus("stuck", "when the attempt began", ("oldest", "longest"), ((), ("session",))),
     IndexedStatus("succeeded", "when the success was stored", _BOTH, _STORE_AND_QUEUE),

@@ -73,6 +73,11 @@ _RULES = {
     "a ready row has no waiting job on its lane": """
         select ready.* from ready left join job on job.id = ready.id
         where job.state is null or job.state not in (0, 3) or job.lane <> ready.lane""",
+    "a delayed row has not the names of its lane": """
+        select delayed.* from delayed join lane on lane.id = delayed.lane
+        where delayed.waiting_for > 1 and (delayed.tenant, delayed.task, delayed.dependency)
+                is distinct from (lane.tenant_name, lane.task, lane.dependency)
+            or delayed.waiting_for <= 1 and coalesce(delayed.tenant, delayed.code, delayed.fingerprint) is not null""",
     "a delayed row has no waiting job on its lane": """
         select delayed.* from delayed left join job on job.id = delayed.id
         where job.state is distinct from 0 or job.lane <> delayed.lane or job.due_at <> delayed.due_at""",

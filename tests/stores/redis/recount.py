@@ -59,6 +59,7 @@ def complaints(client: redis.Redis | redis.RedisCluster, tag: str) -> list[str]:
     return [
         *_places(books),
         *_ended(books),
+        *_tried(books),
         *_causes(books),
         *_running(books),
         *_candidates(books),
@@ -142,6 +143,24 @@ def _ended(books: Books) -> Iterator[str]:
     }
     if found != dict(wanted):
         yield f"the index of ended jobs has {found}, and should have {dict(wanted)}"
+
+
+def _tried(books: Books) -> Iterator[str]:
+    """The index of tried jobs has every job that is due later and waits for a retry, a gate or a budget."""
+    wanted: defaultdict[bytes, dict[bytes, float]] = defaultdict(dict)
+    for key, name in books.named(b":delayed:"):
+        delay = name.rpartition(b"\0")[2]
+        for raw, due in books.zset(key).items() if delay != b"1" else ():
+            record = books.records[raw]
+            _, tenant, task, dependency, _, _ = _lane_in(record).split(b"\0")
+            _, code, fingerprint = _cause_in(record) if record[14] >= 0x80 else (b"", b"", b"")
+            names = [b"t" + tenant, b"k" + task, b"d" + dependency]
+            names += [b"c" + code] * bool(code) + [b"f" + fingerprint] * bool(fingerprint)
+            for one in names:
+                wanted[b":delayed_by:" + delay + one][raw] = due
+    found = {key: books.zset(key) for key, _ in books.named(b":delayed_by:")}
+    if found != dict(wanted):
+        yield f"the index of tried jobs has {found}, and should have {dict(wanted)}"
 
 
 def _entries(books: Books) -> Iterator[tuple[bytes, bytes]]:

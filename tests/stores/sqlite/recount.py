@@ -52,6 +52,11 @@ _RULES = {
     "a ready row has no waiting job on its lane": """
         select ready.* from ready left join job on job.id = ready.id
         where job.state is not 0 or job.lane <> ready.lane""",
+    "a delayed row has not the names of its lane": """
+        select delayed.* from delayed join lane on lane.id = delayed.lane join tenant on tenant.id = lane.tenant
+        where delayed.wait > 1 and (delayed.tenant, delayed.task, delayed.dependency)
+                is not (tenant.name, lane.task, lane.dependency)
+            or delayed.wait <= 1 and coalesce(delayed.tenant, delayed.code, delayed.fingerprint) is not null""",
     "a delayed row has no waiting job on its lane": """
         select delayed.* from delayed left join job on job.id = delayed.id left join lane on lane.id = delayed.lane
         where job.state is not 0 or job.lane <> delayed.lane or job.due <> delayed.due

@@ -31,6 +31,7 @@ from reprieve.stores.sql.audit import record_audit
 from reprieve.stores.sql.causes import CauseCounts
 from reprieve.stores.sql.ended import IndexedFields, indexed_fields
 from reprieve.stores.sql.series import add_deltas
+from reprieve.stores.sql.tried import tried_fields
 from reprieve.stores.tallying import COUNTERS
 
 _MAX_VERSION = (1 << 31) - 1
@@ -86,7 +87,7 @@ class WriteBatch:
         self._succeeded: dict[int, list[tuple[str, bytes]]] = defaultdict(list)
         self._rows: list[tuple[object, ...]] = []
         self._ready: list[tuple[int, int, str]] = []
-        self._delayed: list[tuple[int, int, int, str, int, int | None]] = []
+        self._delayed: list[tuple[object, ...]] = []
         self._expiring: list[tuple[int, str]] = []
         self._ended: list[tuple[object, ...]] = []
         self._events: list[tuple[int, str, int, bytes]] = []
@@ -168,7 +169,8 @@ class WriteBatch:
             self._expiring.append((job.expires_at, job.id))
         if job.due_at > self._now:
             wait = WAIT_NUMBERS[job.waiting_for] or WAIT_NUMBERS["schedule"]
-            self._delayed.append((lane.queue_id, wait, job.due_at, job.id, lane.id, job.sla_at))
+            place = (lane.queue_id, wait, job.due_at, job.id, lane.id, job.sla_at)
+            self._delayed.append((*place, *tried_fields(job, wait)))
             self._released.delayed.append((lane.queue_id, job.due_at))
             count[LANE_COUNTERS[wait]] += 1
         else:

@@ -11,7 +11,7 @@ from reprieve.core.ids import id_to_bytes
 from reprieve.core.job import Job, Wait
 from reprieve.core.status import Status, status_of
 from reprieve.core.unreadable import unreadable_record
-from reprieve.stores.ended_lists import ListField, ended_lists
+from reprieve.stores.ended_lists import ListField, ended_lists, tried_list
 from reprieve.stores.places import LaneGroup, Place, PlaceKey, Wanted, delayed_range, possible_statuses
 from reprieve.stores.protocol import Filter, Range
 from reprieve.stores.redis import limit_states
@@ -51,7 +51,7 @@ _LETTERS: Final[dict[ListField, str]] = {
     "fingerprint": "f",
     "tenant_fingerprint": "p",
 }
-"""The letters of the lists of ended jobs, as in ended.lua."""
+"""The letters of the lists of ended jobs, as in ended.lua, and of tried ones, as in tried.lua."""
 
 _SEPARATOR: Final = "\0"
 _HEX: Final = frozenset("0123456789abcdef")
@@ -179,9 +179,13 @@ class PartitionPlaces:
 
     def _delayed_sets(self, wanted: Wanted) -> list[_Set]:
         sets: list[_Set] = []
+        tried = tried_list(wanted.filter)
         for wait, status in _DELAYED.items():
             due = delayed_range(wanted.filter, status, wanted.now)
-            if due is not None:
+            if due is not None and tried is not None and status != "scheduled":
+                field, names = tried
+                sets += [_set_of(f"delayed_by:{wait}{_LETTERS[field]}{name}", due) for name in names]
+            elif due is not None:
                 sets += [_set_of(f"delayed:{queue}\0{wait}", due) for queue in self._queues(wanted.filter)]
         return sets
 

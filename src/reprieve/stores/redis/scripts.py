@@ -11,7 +11,7 @@ it is visible to others; this form costs nothing when a script runs. A file with
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -40,12 +40,22 @@ class Source(NamedTuple):
     """Names that it uses, by the library that exports them."""
     exports: tuple[str, ...]
 
-    @property
-    def block(self) -> str:
-        """The text as it stands in a script."""
+    def block(self, needed: Container[tuple[str, str]]) -> str:
+        """Return the text as it stands in a script, which needs some exports of libraries.
+
+        Lua allows 200 local variables beside each other, so exports that this script does not need are inside.
+        """
         # The server keeps every script: comments are left out.
         text = _COMMENT.sub("", self.text)
-        return f"local {', '.join(self.exports)}\ndo\n{text}end\n" if self.exports else text
+        if not self.exports:
+            return text
+        outside = [name for name in self.exports if (self.name, name) in needed]
+        inside = [name for name in self.exports if name not in outside]
+        return f"{_declared(outside)}do\n{_declared(inside)}{text}end\n"
+
+
+def _declared(names: Sequence[str]) -> str:
+    return f"local {', '.join(names)}\n" if names else ""
 
 
 def read_source(name: str, text: str) -> Source:
@@ -65,8 +75,9 @@ def source(name: str) -> Source:
 
 def assemble(script: Source) -> Script:
     """Put a script together with the libraries that it needs, each once and after those that it needs itself."""
-    libraries = dict.fromkeys(_libraries(script))
-    text = "".join(part.block for part in (*map(source, libraries), script)).encode()
+    parts = [*map(source, dict.fromkeys(_libraries(script))), script]
+    needed = {(library, name) for part in parts for library, names in part.needs.items() for name in names}
+    text = "".join(part.block(needed) for part in parts).encode()
     return Script(script.name, text, hashlib.sha1(text, usedforsecurity=False).hexdigest())
 
 

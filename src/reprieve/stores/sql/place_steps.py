@@ -7,7 +7,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from reprieve.core.job import Job
 from reprieve.core.status import Status
-from reprieve.stores.ended_lists import ended_lists
+from reprieve.stores.ended_lists import ended_lists, tried_list
 from reprieve.stores.places import LaneGroup, Place, PlaceKey, Wanted, delayed_range, possible_statuses
 from reprieve.stores.protocol import Filter, Range
 from reprieve.stores.record import CANCELLED, DEAD, LANE_COUNTERS, Lease
@@ -182,9 +182,13 @@ class PlaceSteps(ABC, Generic[Id]):
     def _delayed_streams(self, wanted: Wanted) -> list[Stream]:
         streams: list[Stream] = []
         queues = self._queue_ids(wanted.filter.queues)
+        tried = tried_list(wanted.filter)
         for wait, counter in list(enumerate(LANE_COUNTERS))[1:]:
             due = delayed_range(wanted.filter, counter, wanted.now)
-            if due is not None:
+            if due is not None and tried is not None and counter != "scheduled":
+                field, names = tried
+                streams += [{"from": f"delayed_{field}", field: name, "wait": wait, **_bounds(due)} for name in names]
+            elif due is not None:
                 streams += [{"from": "delayed", "queue": queue, "wait": wait, **_bounds(due)} for queue in queues]
         return streams
 

@@ -11,6 +11,7 @@ from reprieve.core.series import MINUTE_MS
 from reprieve.errors import StoreError
 from reprieve.stores.protocol import KEY_RETENTION_SECONDS
 from reprieve.stores.record import LANE_COUNTERS, WAIT_NUMBERS, key_of
+from reprieve.stores.sql.tried import tried_fields
 from reprieve.stores.sqlite.expiring import add_deadlines, add_expiring
 from reprieve.stores.sqlite.finished import finished_jobs
 from reprieve.stores.sqlite.lane_cache import LaneCache
@@ -75,7 +76,7 @@ def _insert(tx: Tx, lanes: LaneCache, fresh: Sequence[tuple[int, bytes, Job]], n
         else:
             # A job that is due later is scheduled, also if it came without a reason to wait.
             wait = wait or WAIT_NUMBERS["schedule"]
-            delayed_rows.append((lane.queue_id, wait, job.due_at, row, lane.id))
+            delayed_rows.append((lane.queue_id, wait, job.due_at, row, lane.id, *tried_fields(job, wait)))
             count[_COUNTERS.index(LANE_COUNTERS[wait])] += 1
     if fresh_deadlines:
         expiring += add_deadlines(tx, fresh_deadlines)

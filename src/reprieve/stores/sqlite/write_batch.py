@@ -23,6 +23,7 @@ from reprieve.stores.sql.causes import CauseCounts
 from reprieve.stores.sql.ended import indexed_fields
 from reprieve.stores.sql.lanes import LaneRef
 from reprieve.stores.sql.series import add_deltas
+from reprieve.stores.sql.tried import tried_fields
 from reprieve.stores.sqlite.annotations import cancel_requests
 from reprieve.stores.sqlite.causes import write_causes
 from reprieve.stores.sqlite.expiring import add_expiring
@@ -62,7 +63,7 @@ class WriteBatch:
         self._rows: list[tuple[object, ...]] = []
         self._ready: list[tuple[int, int, int]] = []
         self._expiring: list[tuple[int, int]] = []
-        self._delayed: list[tuple[int, int, int, int, int]] = []
+        self._delayed: list[tuple[object, ...]] = []
         self._ended: list[tuple[object, ...]] = []
         self._events: list[tuple[int, int, int, bytes]] = []
         self._results: list[tuple[int, int, bytes]] = []
@@ -124,7 +125,7 @@ class WriteBatch:
             self._expiring.append((job.expires_at, row))
         if job.due_at > self._now:
             wait = WAIT_NUMBERS[job.waiting_for] or WAIT_NUMBERS["schedule"]
-            self._delayed.append((lane.queue_id, wait, job.due_at, row, lane.id))
+            self._delayed.append((lane.queue_id, wait, job.due_at, row, lane.id, *tried_fields(job, wait)))
             self.counts[lane.id][LANE_COUNTERS[wait]] += 1
         else:
             self._ready.append((lane.id, order_at(job, row), row))

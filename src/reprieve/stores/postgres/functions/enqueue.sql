@@ -59,8 +59,10 @@ begin
             lane int8, queue_id int8, queue text, tenant text, task text, dependency text, "group" text, priority int8,
             lowest_id uuid, highest_id uuid, min_span int8, max_span int8)
     ), new_delayed as (
-        insert into delayed (queue, waiting_for, due_at, id, lane, sla_at)
-        select l.queue_id, greatest(j.wait, 1), j.due_at, j.id, j.lane, j.sla_at
+        insert into delayed (queue, waiting_for, due_at, id, lane, sla_at, tenant, task, dependency)
+        select l.queue_id, greatest(j.wait, 1), j.due_at, j.id, j.lane, j.sla_at,
+               case when j.wait > 1 then l.tenant end, case when j.wait > 1 then l.task end,
+               case when j.wait > 1 then l.dependency end
         from new_job as j join lane_name as l on l.lane = j.lane where not j.is_ready
     ), new_ready as (
         insert into ready (lane, ready_at, id)

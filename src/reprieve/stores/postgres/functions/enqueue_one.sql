@@ -28,8 +28,10 @@ begin
     from json_to_recordset(lane_names) as l (
         queue text, tenant text, task text, dependency text, "group" text, priority int8, min_span int8, max_span int8);
     if not is_ready then
-        insert into delayed (queue, waiting_for, due_at, id, lane, sla_at)
-        values ((lane_names->0->>'queue_id')::int8, greatest(waiting_for, 1), due_at, new_id, lane_id, sla_at);
+        insert into delayed (queue, waiting_for, due_at, id, lane, sla_at, tenant, task, dependency)
+        values ((lane_names->0->>'queue_id')::int8, greatest(waiting_for, 1), due_at, new_id, lane_id, sla_at,
+                case when waiting_for > 1 then lane_names->0->>'tenant' end, case when waiting_for > 1 then lane_names->0->>'task' end,
+                case when waiting_for > 1 then lane_names->0->>'dependency' end);
     elsif sla_at is not null then
         insert into ready (lane, ready_at, id) values (lane_id, sla_at, new_id);
     end if;

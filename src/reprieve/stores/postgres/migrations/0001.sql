@@ -179,8 +179,18 @@ create table delayed (
     id          uuid not null,
     lane        int8 not null,
     sla_at      int8,                                -- as in job
+    tenant      text collate "C",                    -- this and what follows only of a job that was tried: of its last failure
+    task        text collate "C",
+    dependency  text collate "C",
+    code        text collate "C",                    -- null: it has none
+    fingerprint text collate "C",
     primary key (queue, waiting_for, due_at, id)
 );
+create index delayed_tenant on delayed (tenant, waiting_for, due_at, id) where tenant is not null;
+create index delayed_task on delayed (task, waiting_for, due_at, id) where task is not null;
+create index delayed_dependency on delayed (dependency, waiting_for, due_at, id) where dependency is not null;
+create index delayed_code on delayed (code, waiting_for, due_at, id) where code is not null;
+create index delayed_fingerprint on delayed (fingerprint, waiting_for, due_at, id) where fingerprint is not null;
 
 -- When waiting jobs expire, but for fresh ones with the deadline span of their lane. Some rows are of jobs that do not wait.
 create table expiring (expires_at int8 not null, id uuid not null, primary key (expires_at, id));

@@ -31,6 +31,56 @@ cross join lateral (
     order by d.due_at {direction}, d.id {direction} limit %(most)s
 ) as k order by k.due_at {direction}, k.id {direction} limit %(most)s;
 
+-- name: delayed_tenant
+select k.due_at, k.id::text, k.lane
+from unnest(%(tenant)s::text[], %(wait)s::int8[], %(since)s::int8[], %(until)s::int8[]) as v (tenant, wait, since, until)
+cross join lateral (
+    select d.due_at, d.id, d.lane from delayed as d
+    where d.tenant = v.tenant and d.waiting_for = v.wait and (d.due_at, d.id) {beyond} (%(at)s, %(id)s::uuid)
+      and d.due_at >= v.since and d.due_at < v.until
+    order by d.due_at {direction}, d.id {direction} limit %(most)s
+) as k order by k.due_at {direction}, k.id {direction} limit %(most)s;
+
+-- name: delayed_task
+select k.due_at, k.id::text, k.lane
+from unnest(%(task)s::text[], %(wait)s::int8[], %(since)s::int8[], %(until)s::int8[]) as v (task, wait, since, until)
+cross join lateral (
+    select d.due_at, d.id, d.lane from delayed as d
+    where d.task = v.task and d.waiting_for = v.wait and (d.due_at, d.id) {beyond} (%(at)s, %(id)s::uuid)
+      and d.due_at >= v.since and d.due_at < v.until
+    order by d.due_at {direction}, d.id {direction} limit %(most)s
+) as k order by k.due_at {direction}, k.id {direction} limit %(most)s;
+
+-- name: delayed_dependency
+select k.due_at, k.id::text, k.lane
+from unnest(%(dependency)s::text[], %(wait)s::int8[], %(since)s::int8[], %(until)s::int8[]) as v (dependency, wait, since, until)
+cross join lateral (
+    select d.due_at, d.id, d.lane from delayed as d
+    where d.dependency = v.dependency and d.waiting_for = v.wait and (d.due_at, d.id) {beyond} (%(at)s, %(id)s::uuid)
+      and d.due_at >= v.since and d.due_at < v.until
+    order by d.due_at {direction}, d.id {direction} limit %(most)s
+) as k order by k.due_at {direction}, k.id {direction} limit %(most)s;
+
+-- name: delayed_code
+select k.due_at, k.id::text, k.lane
+from unnest(%(code)s::text[], %(wait)s::int8[], %(since)s::int8[], %(until)s::int8[]) as v (code, wait, since, until)
+cross join lateral (
+    select d.due_at, d.id, d.lane from delayed as d
+    where d.code = v.code and d.waiting_for = v.wait and (d.due_at, d.id) {beyond} (%(at)s, %(id)s::uuid)
+      and d.due_at >= v.since and d.due_at < v.until
+    order by d.due_at {direction}, d.id {direction} limit %(most)s
+) as k order by k.due_at {direction}, k.id {direction} limit %(most)s;
+
+-- name: delayed_fingerprint
+select k.due_at, k.id::text, k.lane
+from unnest(%(fingerprint)s::text[], %(wait)s::int8[], %(since)s::int8[], %(until)s::int8[]) as v (fingerprint, wait, since, until)
+cross join lateral (
+    select d.due_at, d.id, d.lane from delayed as d
+    where d.fingerprint = v.fingerprint and d.waiting_for = v.wait and (d.due_at, d.id) {beyond} (%(at)s, %(id)s::uuid)
+      and d.due_at >= v.since and d.due_at < v.until
+    order by d.due_at {direction}, d.id {direction} limit %(most)s
+) as k order by k.due_at {direction}, k.id {direction} limit %(most)s;
+
 -- name: ended_queue
 select k.ended_at, k.id::text, k.lane
 from unnest(%(queue)s::int8[], %(state)s::int8[], %(since)s::int8[], %(until)s::int8[]) as v (queue, state, since, until)

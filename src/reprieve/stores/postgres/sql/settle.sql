@@ -54,9 +54,10 @@ where j.id = v.id and j.id = any (%(ids)s::uuid[]);
 insert into ready (lane, ready_at, id) select * from unnest(%(lanes)s::int8[], %(ready_ats)s::int8[], %(ids)s::uuid[]);
 
 -- name: add_delayed
-insert into delayed (queue, waiting_for, due_at, id, lane, sla_at)
+insert into delayed (queue, waiting_for, due_at, id, lane, sla_at, tenant, task, dependency, code, fingerprint)
 select v.* from unnest(%(queues)s::int8[], %(waits)s::int8[], %(due_ats)s::int8[], %(ids)s::uuid[], %(lanes)s::int8[],
-                       %(sla_ats)s::int8[]) as v,
+                       %(sla_ats)s::int8[], %(tenants)s::text[], %(tasks)s::text[], %(dependencies)s::text[],
+                       %(codes)s::text[], %(fingerprints)s::text[]) as v,
                 lower_due_watermarks(%(queues)s::int8[], %(due_ats)s::int8[]);
 
 -- name: add_ended

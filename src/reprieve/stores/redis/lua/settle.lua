@@ -7,7 +7,8 @@
 -- needs record: WAITING, GIVEN_UP, is_sound, lane_in, finish, ending, entry_of
 -- needs lanes: lanes, lane_ref, load_lanes, lane_of, relist, release
 -- needs expiring: remove_expiry
--- needs waiting: DELAYED_COUNTERS, delayed_key, requeued_key, new_waiting, add_waiting, write_waiting
+-- needs waiting: DELAYED_COUNTERS, DELAYS, delayed_key, requeued_key, new_waiting, add_waiting, write_waiting
+-- needs tried: unlist_tried
 -- needs leftovers: remove_fresh
 -- needs events: record_events, has_event
 -- needs audit: record_audit
@@ -74,6 +75,7 @@ local function take_out(settlement, id, expected)
     local counter = FINISHED_COUNTERS[state]
     lane[counter] = lane[counter] - 1
   elseif call('ZREM', delayed_key(queue, wait), id) == 1 then
+    unlist_tried({id}, {record}, {DELAYS[wait]})
     remove_expiry({id})
     local counter = DELAYED_COUNTERS[wait]
     lane[counter] = lane[counter] - 1

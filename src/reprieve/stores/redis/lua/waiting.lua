@@ -8,14 +8,16 @@
 -- needs calls: tag, call, max, min, call_many, fetch_fields
 -- needs record: is_sound, sound, lost_lane, entry_of, lane_in, sla_in
 -- needs lanes: lanes, lane_ref, load_lanes, relist
+-- needs tried: list_tried, unlist_tried
 -- needs expiring: add_deadline, add_expiry, remove_expiry, write_expiry
--- exports: DELAYED_COUNTERS, delayed_key, fresh_key, requeued_key, id_time, new_waiting, add_fresh, add_waiting
+-- exports: DELAYED_COUNTERS, DELAYS, delayed_key, fresh_key, requeued_key, id_time, new_waiting, add_fresh, add_waiting
 -- exports: write_waiting, pop_lane, promote, next_due, ready_since
 
 -- A lane's counter of jobs that are due later, by the number that a record has for what its job waits for: turn,
 -- schedule, retry, gate, budget.
 DELAYED_COUNTERS = {[0] = 'scheduled', 'scheduled', 'retrying', 'parked', 'parked'}
-local DELAYS = {[0] = 1, 1, 2, 3, 3}
+-- The sorted sets of such jobs: 1 of those that were not tried, 2 of those that wait for a retry, 3 of parked ones.
+DELAYS = {[0] = 1, 1, 2, 3, 3}
 
 function delayed_key(queue, wait)
   return tag .. ':delayed:' .. queue .. '\0' .. DELAYS[wait]
@@ -38,7 +40,7 @@ end
 -- After `write_waiting`, `ready_queues` have new ready jobs, and `sooner_queues` a job that is due before all others: workers
 -- that wait for the next one have to know.
 function new_waiting(now)
-  return {now = now, fresh = {}, requeued = {}, delayed = {}, ready_queues = {}, sooner_queues = {}}
+  return {now = now, fresh = {}, requeued = {}, delayed = {}, tried = {}, ready_queues = {}, sooner_queues = {}}
 end
 
 local function add_delayed(waiting, lane, job)
@@ -50,6 +52,9 @@ local function add_delayed(waiting, lane, job)
   end
   list[#list + 1], list[#list + 2] = job.due, job.id
   list.first = min(list.first, job.due)
+  if DELAYS[job.wait] > 1 then
+    list_tried(waiting.tried, job, DELAYS[job.wait])
+  end
   local counter = DELAYED_COUNTERS[job.wait]
   lane[counter] = lane[counter] + 1
   lane.is_changed = true
@@ -116,6 +121,9 @@ function write_waiting(waiting)
     if not head or list.first < tonumber(head) then
       waiting.sooner_queues[list.queue] = true
     end
+    call_many('ZADD', key, list)
+  end
+  for key, list in pairs(waiting.tried) do
     call_many('ZADD', key, list)
   end
   write_expiry()
@@ -203,9 +211,11 @@ function promote(queue, now, limit)
         records[number], names[number] = record, lane_in(record)
       end
       load_lanes(names)
+      local delays = {}
       for number, id in ipairs(due) do
         local version, _, wait = struct.unpack('>I4BB', records[number])
         local lane, counter = lanes[names[number]], DELAYED_COUNTERS[wait]
+        delays[number] = is_lost[number] and 1 or DELAYS[wait]
         if not is_lost[number] then
           lane[counter] = lane[counter] - 1
         end
@@ -214,6 +224,7 @@ function promote(queue, now, limit)
         })
       end
       call_many('ZREM', key, due)
+      unlist_tried(due, records, delays)
     end
   end
   if waiting then

@@ -152,8 +152,18 @@ create table reprieve_delayed (
     due   integer not null,
     id    integer not null,
     lane  integer not null,
+    tenant      text,                         -- this and what follows only of a job that was tried: of its last failure
+    task        text,
+    dependency  text,
+    code        text,                         -- null: it has none
+    fingerprint text,
     primary key (queue, wait, due, id)
 ) strict, without rowid;
+create index reprieve_delayed_tenant on reprieve_delayed (tenant, wait, due, id) where tenant is not null;
+create index reprieve_delayed_task on reprieve_delayed (task, wait, due, id) where task is not null;
+create index reprieve_delayed_dependency on reprieve_delayed (dependency, wait, due, id) where dependency is not null;
+create index reprieve_delayed_code on reprieve_delayed (code, wait, due, id) where code is not null;
+create index reprieve_delayed_fingerprint on reprieve_delayed (fingerprint, wait, due, id) where fingerprint is not null;
 
 create table reprieve_expiring (              -- waiting jobs, but for fresh ones with the deadline span of their lane
     at integer not null,                      -- when the job expires, if it waits then; some rows are of jobs that do not wait

@@ -24,8 +24,8 @@ insert into reprieve_ready (lane, at, id)
 select column1, column2, column3 from (values {values}) where column1 is not null;
 
 -- name: delayed
-insert into reprieve_delayed (queue, wait, due, id, lane)
-select column1, column2, column3, column4, column5 from (values {values}) where column1 is not null;
+insert into reprieve_delayed (queue, wait, due, id, lane, tenant, task, dependency, code, fingerprint)
+select column1, column2, column3, column4, column5, column6, column7, column8, column9, column10 from (values {values}) where column1 is not null;
 
 -- name: count
 update reprieve_lane as lane

@@ -12,6 +12,31 @@ select due, id, lane from reprieve_delayed as delayed
 where queue = :queue and wait = :wait and (due, id) {beyond} (:at, :id) and due >= :since and due < :until
 order by due {direction}, id {direction} limit :most;
 
+-- name: delayed_tenant
+select due, id, lane from reprieve_delayed as delayed indexed by reprieve_delayed_tenant
+where tenant = :tenant and wait = :wait and (due, id) {beyond} (:at, :id) and due >= :since and due < :until
+order by due {direction}, id {direction} limit :most;
+
+-- name: delayed_task
+select due, id, lane from reprieve_delayed as delayed indexed by reprieve_delayed_task
+where task = :task and wait = :wait and (due, id) {beyond} (:at, :id) and due >= :since and due < :until
+order by due {direction}, id {direction} limit :most;
+
+-- name: delayed_dependency
+select due, id, lane from reprieve_delayed as delayed indexed by reprieve_delayed_dependency
+where dependency = :dependency and wait = :wait and (due, id) {beyond} (:at, :id) and due >= :since and due < :until
+order by due {direction}, id {direction} limit :most;
+
+-- name: delayed_code
+select due, id, lane from reprieve_delayed as delayed indexed by reprieve_delayed_code
+where code = :code and wait = :wait and (due, id) {beyond} (:at, :id) and due >= :since and due < :until
+order by due {direction}, id {direction} limit :most;
+
+-- name: delayed_fingerprint
+select due, id, lane from reprieve_delayed as delayed indexed by reprieve_delayed_fingerprint
+where fingerprint = :fingerprint and wait = :wait and (due, id) {beyond} (:at, :id) and due >= :since and due < :until
+order by due {direction}, id {direction} limit :most;
+
 -- name: ended_queue
 select at, id, lane from reprieve_ended as ended
 where queue = :queue and state = :state and (at, id) {beyond} (:at, :id) and at >= :since and at < :until
