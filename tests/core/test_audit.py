@@ -119,6 +119,8 @@ def test_facts_are_flat_json_without_secrets() -> None:
         {"": 1},
         {"x" * 300: 1},
         {"bad": "\ud800"},
+        {"large": 2**64},
+        {"low": -(2**63) - 1},
     )
     for wrong in wrongs:
         with pytest.raises(ValidationError):

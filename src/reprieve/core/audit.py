@@ -43,6 +43,9 @@ Facts: TypeAlias = dict[str, str | int | float | bool | None]
 MAX_FACTS_BYTES = 4_096
 """Bytes of JSON that the facts before or after an action may have."""
 
+_STORED_NUMBERS = range(-(1 << 63), 1 << 64)
+"""Whole numbers that every format keeps."""
+
 _encode_json = msgspec.json.Encoder().encode
 
 
@@ -112,7 +115,7 @@ def checked_facts(facts: Mapping[str, object], what: str) -> Facts:
         if isinstance(value, str):
             # A fact may be named like a secret: then its value is one.
             plain[key] = redact(f"{key}={values.plain(value)}").removeprefix(f"{key}=")
-        elif value is None or isinstance(value, bool | int | float):
+        elif value is None or isinstance(value, bool | float) or (isinstance(value, int) and value in _STORED_NUMBERS):
             plain[key] = value
         else:
             message = f"{key} {what} an action must be text, a number, true, false or null, got {values.shown(value)}"

@@ -10,6 +10,7 @@ from reprieve.core.duration import seconds
 from reprieve.core.ids import parse_id
 from reprieve.errors import ValidationError
 from reprieve.stores.check import MAX_AT
+from reprieve.stores.check_kinds import check_record
 from reprieve.stores.protocol import MAX_AUDIT_PAGE, Annotation, AuditFilter, Retention
 
 _TEXTS: Final = ("actor", "name", "tenant")
@@ -17,6 +18,7 @@ _TEXTS: Final = ("actor", "name", "tenant")
 
 def check_audit_filter(wanted: AuditFilter, limit: int) -> AuditFilter:
     """Return a filter with plain values, and its scope as its tenant; raise a `ValidationError` for bad values."""
+    check_record(wanted, AuditFilter)
     values.whole(limit, "limit of a page of the audit log", ValidationError, 1, MAX_AUDIT_PAGE)
     facts: dict[str, object] = {
         name: values.name(getattr(wanted, name), f"{name} of an audit filter", may_be_empty=True)

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from reprieve.core import values
 from reprieve.errors import ValidationError
+from reprieve.stores.check_kinds import check_cursor, check_record, several
 from reprieve.stores.protocol import DEAD_HOURS, MAX_CAUSES_PER_PAGE, CauseGrouping, CauseOrder, CauseRequest
 
 _CHOICES = {"by": get_args(CauseGrouping), "of": ("dead", "living"), "order": get_args(CauseOrder)}
@@ -13,7 +14,8 @@ _CHOICES = {"by": get_args(CauseGrouping), "of": ("dead", "living"), "order": ge
 
 def check_cause_request(request: CauseRequest) -> CauseRequest:
     """Return a request with plain values; raise a `ValidationError` for one that contradicts itself."""
-    facts: dict[str, object] = {}
+    check_record(request, CauseRequest)
+    facts: dict[str, object] = {"cursor": check_cursor(request.cursor)}
     for field, choices in _CHOICES.items():
         facts[field] = values.text(getattr(request, field), f"{field} of causes", ValidationError)
         if facts[field] not in choices:
@@ -31,7 +33,7 @@ def check_cause_request(request: CauseRequest) -> CauseRequest:
 
 
 def _check_names(request: CauseRequest) -> tuple[str, ...]:
-    names = request.names or ()
+    names = several(request.names, "names of causes")
     if len(names) > MAX_CAUSES_PER_PAGE or request.cursor:
         why = "and no cursor: they are on one page" if request.cursor else f"got {len(names)}"
         message = f"a request for causes takes {MAX_CAUSES_PER_PAGE} names at most, {why}"

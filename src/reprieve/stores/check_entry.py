@@ -6,10 +6,13 @@ from msgspec.structs import replace
 
 from reprieve.core import values
 from reprieve.core.audit import Action, checked_facts
+from reprieve.core.change import Change
+from reprieve.core.job import Job
 from reprieve.errors import InvalidCursor, ValidationError
 from reprieve.stores.check import MAX_AT, check_limit_update
 from reprieve.stores.check_events import check_notice
-from reprieve.stores.protocol import EntryFacts, EntryWrite
+from reprieve.stores.check_kinds import check_record, records, several
+from reprieve.stores.protocol import EntryFacts, EntryWrite, LimitUpdate
 
 MAX_WRITE_ID = (1 << 63) - 1
 """The largest number that a column holds."""
@@ -21,8 +24,15 @@ MAX_CARRIED = 25
 
 def check_entry_write(write: EntryWrite) -> EntryWrite:
     """Return a write with plain values; raise a `ValidationError` for one that cannot be stored."""
+    check_record(write, EntryWrite)
     told = write.told
-    for carried, what in ((write.jobs, "jobs"), (write.changes, "changes")):
+    check_record(told, EntryFacts)
+    check_record(told.before, dict)
+    check_record(told.after, dict)
+    if write.value is not None:
+        check_record(write.value, bytes)
+    jobs, changes = records(write.jobs, Job, "jobs"), records(write.changes, Change, "changes")
+    for carried, what in ((jobs, "jobs"), (changes, "changes")):
         if len(carried) > MAX_CARRIED:
             message = f"an entry can be written with at most {MAX_CARRIED} {what}, got {len(carried):,}"
             raise ValidationError(message)
@@ -33,8 +43,10 @@ def check_entry_write(write: EntryWrite) -> EntryWrite:
         expires_at=None
         if write.expires_at is None
         else values.whole(write.expires_at, "expires_at of an entry", ValidationError, 0, MAX_AT),
-        updates=tuple(map(check_limit_update, write.updates)),
-        notices=tuple(map(check_notice, write.notices)),
+        jobs=jobs,
+        changes=changes,
+        updates=tuple(map(check_limit_update, records(write.updates, LimitUpdate, "updates"))),
+        notices=tuple(map(check_notice, several(write.notices, "notices"))),
         write_id=values.whole(write.write_id, "write_id", ValidationError, 0, MAX_WRITE_ID),
         told=EntryFacts(
             action=values.one_of(told.action, get_args(Action), "action", ValidationError),  # type: ignore[arg-type]  # it is one of the words

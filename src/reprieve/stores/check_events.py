@@ -12,6 +12,7 @@ from reprieve.core.ids import parse_id
 from reprieve.core.notice import NOTICE_NAMES, Notice
 from reprieve.errors import ValidationError
 from reprieve.stores.check import MAX_AT
+from reprieve.stores.check_kinds import check_record, several
 from reprieve.stores.event_record import pack_notice, read_told
 from reprieve.stores.protocol import MAX_EVENTS_PER_PAGE, EventQuery, Retention
 
@@ -24,6 +25,7 @@ MAX_POSITION: Final = (1 << 62) - 1
 
 def check_event_query(query: EventQuery) -> EventQuery:
     """Return a query with plain values; raise a `ValidationError` for one that no event can match."""
+    check_record(query, EventQuery)
     values.whole(query.limit, "limit", ValidationError, 1, MAX_EVENTS_PER_PAGE)
     values.flag(query.newest_first, "newest_first", ValidationError)
     for name in ("after", "before"):
@@ -34,20 +36,19 @@ def check_event_query(query: EventQuery) -> EventQuery:
         raise ValidationError(message)
     values.one_of(query.only, ("all", "jobs", "notices"), "only", ValidationError)
     known = {"all": EVENT_NAMES | NOTICE_NAMES, "jobs": EVENT_NAMES, "notices": NOTICE_NAMES}[query.only]
-    unknown = sorted(map(str, set(query.names) - known))
-    if unknown:
-        message = f"there is no event named {unknown[0]!r}; the names are {', '.join(sorted(known))}"
-        raise ValidationError(message)
+    names = frozenset(
+        values.one_of(name, sorted(known), "names of events", ValidationError) for name in several(query.names, "names")
+    )
     if query.only == "notices" and (query.task or query.job_id):
         message = "a notice has neither a task nor a job; leave them out, or read all events"
         raise ValidationError(message)
-    facts = {name: getattr(query, name) for name in ("queue", "tenant", "task")}
     plain = {
         name: values.name(value, f"{name} of a query", may_be_empty=True)
-        for name, value in facts.items()
-        if value is not None
+        for name in ("queue", "tenant", "task")
+        if (value := getattr(query, name)) is not None or name != "tenant"
     }
-    return replace(query, job_id=parse_id(query.job_id) if query.job_id else "", **plain)
+    job_id = values.text(query.job_id, "job_id", ValidationError)
+    return replace(query, job_id=parse_id(job_id) if job_id else "", names=names, **plain)
 
 
 def check_event_retention(retention: Retention) -> Retention:
@@ -62,6 +63,7 @@ def check_event_retention(retention: Retention) -> Retention:
 
 def check_notice(notice: Notice) -> Notice:
     """Return a notice as it will be read back; raise a `ValidationError` for one that cannot be stored."""
+    check_record(notice, Notice)
     for name in ("kind", "subject", "queue", "tenant"):
         values.name(getattr(notice, name), f"{name} of a notice", may_be_empty=True)
     values.whole(notice.at, "at", ValidationError, 0, MAX_AT)

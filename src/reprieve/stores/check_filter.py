@@ -5,9 +5,12 @@ from typing import Final, get_args
 from msgspec.structs import replace
 
 from reprieve.core import values
+from reprieve.core.duration import MAX_DURATION_SECONDS
+from reprieve.core.ids import parse_id
 from reprieve.core.job import HIGH, LOW, Death
 from reprieve.core.status import Status
-from reprieve.errors import ValidationError
+from reprieve.errors import InvalidId, ValidationError
+from reprieve.stores.check_kinds import check_record, several
 from reprieve.stores.places import RUNNING, WAITING, possible_statuses
 from reprieve.stores.protocol import MAX_FILTER_NAMES, MAX_NAMES, Filter, NameSubject, Order, Range, Tally
 
@@ -32,6 +35,7 @@ def check_filter(wanted: Filter, order: Order = "oldest") -> Filter:
 
     A name that no job can have raises `InvalidName`.
     """
+    check_record(wanted, Filter)
     values.one_of(order, get_args(Order), "order", ValidationError)
     wanted = _plain(wanted)
     for name in _RANGES:
@@ -40,8 +44,6 @@ def check_filter(wanted: Filter, order: Order = "oldest") -> Filter:
         values.whole(wanted.priority, "priority of a filter", ValidationError, HIGH, LOW)
     if wanted.death is not None:
         values.one_of(wanted.death, get_args(Death), "death of a filter", ValidationError)
-    for status in wanted.statuses:
-        values.one_of(status, get_args(Status), "a status of a filter", ValidationError)
     _check_together(wanted, order)
     return wanted
 
@@ -82,6 +84,22 @@ def _plain(wanted: Filter) -> Filter:
     if len(text) > MAX_TEXT_CHARS:
         message = f"text of a filter may have {MAX_TEXT_CHARS:,} characters, got {len(text):,}; search for a part of it"
         raise ValidationError(message)
+    facts["statuses"] = frozenset(
+        values.one_of(status, get_args(Status), "a status of a filter", ValidationError)
+        for status in several(wanted.statuses, "statuses of a filter")
+    )
+    facts["id_parts"] = tuple(
+        values.text(part, "a part of an id", ValidationError)
+        for part in several(wanted.id_parts, "id_parts of a filter")
+    )
+    if wanted.ids is not None:
+        facts["ids"] = tuple(
+            parse_id(values.text(one, "an id", InvalidId)) for one in several(wanted.ids, "ids of a filter")
+        )
+    if wanted.stuck_after is not None:
+        facts["stuck_after"] = values.number(
+            wanted.stuck_after, "stuck_after of a filter", ValidationError, 0.0, MAX_DURATION_SECONDS
+        )
     return replace(wanted, **facts, text=text)
 
 

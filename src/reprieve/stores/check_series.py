@@ -21,6 +21,7 @@ from reprieve.core.series import (
 )
 from reprieve.errors import ValidationError
 from reprieve.stores.check import MAX_AT
+from reprieve.stores.check_kinds import check_record, several
 from reprieve.stores.protocol import (
     MAX_SERIES_BUCKETS,
     MAX_SERIES_NAMES,
@@ -39,10 +40,13 @@ MAX_NAMES_LISTED: Final = 1_000
 
 def check_series_request(request: SeriesRequest, now: int) -> SeriesRequest:
     """Return a request with plain values; raise a `ValidationError` for one that cannot be answered."""
+    check_record(request, SeriesRequest)
     check_subject(request.subject)
     values.one_of(request.step, STEPS, "step of series", ValidationError)
-    for measure in request.measures:
+    measures = several(request.measures, "measures")
+    for measure in measures:
         values.one_of(measure, sorted(MEASURES), "measure", ValidationError)
+    wanted = several(request.names, "names of series")
     check_range(request.since_at, request.until_at)
     kept = MAX_KEPT_SECONDS[request.step]
     if request.since_at < now - kept * 1_000 - STEP_MS[request.step]:
@@ -50,13 +54,13 @@ def check_series_request(request: SeriesRequest, now: int) -> SeriesRequest:
             f"series in steps of {_spelled(request.step)} are kept for {spell(kept)}; ask for {_longer(request, now)}"
         )
         raise ValidationError(message)
-    if len(request.names) > MAX_SERIES_NAMES:
-        message = f"series of {MAX_SERIES_NAMES} names can be read at once, got {len(request.names)}"
+    if len(wanted) > MAX_SERIES_NAMES:
+        message = f"series of {MAX_SERIES_NAMES} names can be read at once, got {len(wanted)}"
         raise ValidationError(message)
-    if request.subject == "all" and any(request.names):
-        message = f"the subject all has no names, got {values.shown(request.names)}"
+    if request.subject == "all" and any(wanted):
+        message = f"the subject all has no names, got {values.shown(wanted)}"
         raise ValidationError(message)
-    names = tuple(dict.fromkeys(_name(name, request.subject) for name in request.names))
+    names = tuple(dict.fromkeys(_name(name, request.subject) for name in wanted))
     count = len(buckets(request.since_at, request.until_at, request.step))
     name_count = len(names) or (1 if request.subject == "all" else MAX_SERIES_NAMES)
     if count > MAX_SERIES_BUCKETS or count * name_count > MAX_SERIES_POINTS:
@@ -65,7 +69,7 @@ def check_series_request(request: SeriesRequest, now: int) -> SeriesRequest:
             f"{MAX_SERIES_POINTS:,} for all names; ask for a shorter time, longer steps or fewer names"
         )
         raise ValidationError(message)
-    return replace(request, names=names)
+    return replace(request, names=names, measures=measures)
 
 
 def check_subject(subject: SeriesSubject) -> None:

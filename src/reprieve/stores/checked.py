@@ -18,7 +18,7 @@ from reprieve.core.ids import parse_id
 from reprieve.core.job import Job
 from reprieve.core.notice import Notice
 from reprieve.core.series import SeriesSubject
-from reprieve.core.values import name, plain
+from reprieve.core.values import name
 from reprieve.errors import ValidationError
 from reprieve.stores.calls import Calls
 from reprieve.stores.capabilities import (
@@ -48,17 +48,18 @@ from reprieve.stores.check import (
     check_subject,
     is_plain_success,
 )
-from reprieve.stores.check_audit import check_audit_filter, check_audit_retention, check_author, check_cancel_request
+from reprieve.stores.check_audit import check_audit_filter, check_author, check_cancel_request
 from reprieve.stores.check_causes import check_cause_request
 from reprieve.stores.check_entry import check_entry_cursor, check_entry_write
-from reprieve.stores.check_events import check_event_query, check_event_retention, check_notice
+from reprieve.stores.check_events import check_event_query, check_notice
 from reprieve.stores.check_filter import check_filter, check_names, check_tally
+from reprieve.stores.check_kinds import check_cursor
+from reprieve.stores.check_retention import check_retention
 from reprieve.stores.check_series import (
     check_deltas,
     check_names_limit,
     check_range,
     check_series_request,
-    check_series_retention,
 )
 from reprieve.stores.check_series import (
     check_subject as check_series_subject,
@@ -224,16 +225,14 @@ class CheckedStore(ForwardingStore):
         queue, prefix = (
             values.name(text, what, may_be_empty=True) for text, what in ((queue, "queue"), (prefix, "prefix"))
         )
-        return await super().limit_states(subject, queue, prefix, cursor, limit)
+        return await super().limit_states(subject, queue, prefix, check_cursor(cursor), limit)
 
     async def find(self, wanted: Filter, now: int, cursor: str = "", limit: int = 100, order: Order = "oldest") -> Page:
         """Return a page of jobs."""
         wanted = check_filter(wanted, order)
         if wanted.ids is None:
             check_page_limit(limit)
-        else:
-            wanted = replace(wanted, ids=tuple(map(parse_id, wanted.ids)))
-        return await super().find(self._completed(wanted), now, cursor, limit, order)
+        return await super().find(self._completed(wanted), now, check_cursor(cursor), limit, order)
 
     async def tally(
         self, by: Tally, wanted: Filter, now: int, top: int | None = None, at_most: int = MAX_TALLIED
@@ -284,17 +283,17 @@ class CheckedStore(ForwardingStore):
     async def entries(self, prefix: str = "", now: int = 0, cursor: str = "", limit: int = 100) -> EntryPage:
         """Return a page of the entries whose key begins with the prefix."""
         check_page_limit(limit)
+        prefix, cursor = values.text(prefix, "prefix", ValidationError), check_cursor(cursor)
         check_entry_cursor(cursor, prefix)
-        return await super().entries(plain(prefix), now, plain(cursor), limit)
+        return await super().entries(prefix, now, cursor, limit)
 
     async def audit_log(self, wanted: AuditFilter, cursor: str = "", limit: int = 100) -> AuditPage:
         """Return a page of the audit log."""
-        return await super().audit_log(check_audit_filter(wanted, limit), plain(cursor), limit)
+        return await super().audit_log(check_audit_filter(wanted, limit), check_cursor(cursor), limit)
 
     async def prune(self, retention: Retention) -> Pruned:
         """Delete what ended long enough ago."""
-        check_series_retention(retention)
-        return await super().prune(check_audit_retention(check_event_retention(retention)))
+        return await super().prune(check_retention(retention))
 
     async def wait(self, queues: Sequence[str], at_most: float, session: str = "") -> bool:
         """Wait until notified. It is not a call under way: closing the store inside ends it."""
