@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from struct import Struct
+from uuid import UUID
 
 import pytest
 import redis
@@ -114,3 +115,15 @@ async def test_damaged_audit_entry_stops_no_prune_and_leaves_nothing(store: Redi
     assert entry.name == jobs[2].id
     assert (await store.prune(Retention(now=START + 500 * DAY))).audit == 3
     assert set(client.keys(f"{TAG}:audit*")) == {f"{TAG}:audit_subject:job:{job.id}".encode() for job in jobs[:2]}
+
+
+async def test_cancelled_job_whose_record_is_damaged_leaves_the_list_of_all(
+    store: RedisStore, client: redis.Redis
+) -> None:
+    jobs = new_jobs(store, 2)
+    await enqueue(store, *jobs)
+    await store.apply([change.cancel(job, OPERATOR, START) for job in jobs], START)
+    client.hset(f"{TAG}:jobs", UUID(jobs[0].id).bytes, b"torn")
+    await prune_all(store, START + 30 * DAY)
+    assert not client.exists(f"{TAG}:cancelled_by:a")
+    assert not client.exists(f"{TAG}:cancelled:default")

@@ -136,8 +136,9 @@ def _count_dead(tx: Tx, result: Result) -> int:
     """Take deleted dead jobs from the counts of their causes; return how many they are."""
     gone = result.all()
     causes = CauseCounts()
-    for row in gone:
-        causes.remove_dead(IndexedFields(*row).failure_names())
+    for tenant, *fields in gone:
+        if tenant is not None:  # else the job was not in the list of ended jobs
+            causes.remove_dead(IndexedFields(tenant, *fields).failure_names())
     write_causes(tx, causes)
     return len(gone)
 

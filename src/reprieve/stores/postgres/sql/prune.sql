@@ -55,7 +55,7 @@ with gone as (
 ), unlisted as (
     delete from ended as e using gone, lane as l
     where l.id = gone.lane and e.queue = l.queue and e.state = 1 and e.ended_at = gone.ended_at and e.id = gone.id
-    returning e.tenant, e.task, e.dependency, e.death, e.code, e.fingerprint
+    returning e.id, e.tenant, e.task, e.dependency, e.death, e.code, e.fingerprint
 ), counted as (
     update lane as l set dead = l.dead - v.count from (select lane, count(*) from gone group by lane) as v
     where l.id = v.lane returning l.queue_name, l.task, l.dependency, v.count
@@ -66,7 +66,7 @@ with gone as (
     group by s.subject, s.name
     on conflict (subject, name) do update set dead = name_count.dead + excluded.dead
 )
-select * from unlisted;
+select u.tenant, u.task, u.dependency, u.death, u.code, u.fingerprint from gone left join unlisted as u on u.id = gone.id;
 
 -- name: names
 select deleted, has_more from forget_names(now => %(now)s, every => %(every)s, idle_since => %(idle_since)s, max_rows => %(max_rows)s);

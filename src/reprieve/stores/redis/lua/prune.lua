@@ -32,6 +32,8 @@ local function uncount(ids, counter)
     if record and is_sound(record) then
       names[#names + 1] = lane_in(record)
       unlist_ended(index, ids[number], record)
+    else
+      call('ZREM', tag .. ':' .. counter .. '_by:a', ids[number])
     end
   end
   write_index(index)
