@@ -320,7 +320,7 @@ def expected(clean: Answers, failed: str) -> Answers:
 
 
 def lasting(path: Path) -> dict[str, list[tuple[object, ...]]]:
-    """Return a file's rows; numbers of sessions and events are used up when a call is repeated, and stamps are random."""
+    """Return a file's rows; a repeated call uses up numbers of sessions and events, and stamps are random."""
     used_up = ("reprieve_session", "reprieve_lease", "reprieve_counter", "sqlite_sequence")
     numbered = used_up if FrailConnection.moment == "after" else ()
     found = {table: rows for table, rows in content(path).items() if table not in numbered}
