@@ -1,7 +1,7 @@
 """What is indexed: the filters, statuses and orders for which a page reads about as many jobs as it returns.
 
-Every other search is bounded: a page looks at 1,000 jobs at most and says how far it got. `docs/extend/stores.md` shows
-the table, and the conformance checks try every cell of it on every store.
+Every other search is bounded: a page looks at 250 jobs, or as many as it may hold, and says how far it got.
+`docs/extend/stores.md` shows the table, and the conformance checks try every cell of it on every store.
 """
 
 from typing import Final, Literal, NamedTuple, TypeAlias

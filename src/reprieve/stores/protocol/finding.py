@@ -9,7 +9,7 @@ from reprieve.core.status import Status
 MAX_FILTER_NAMES = 50
 """Queues, tenants, tasks, dependencies, codes or fingerprints that one filter may name."""
 
-MAX_TALLIED = 2_000
+MAX_TALLIED = 500
 """Lanes, and jobs, that a tally looks at by default where no counter tells."""
 
 MAX_NAMES = 100

@@ -61,14 +61,15 @@ class PartitionSearch(PartitionPlaces):
         counts: list[LaneCount] = []
         group, read = ALL_LANES, 0
         while read < at_most:
-            lanes = self.lanes.first_of(wanted, group, MAX_LANES_READ)
+            most = min(MAX_LANES_READ, at_most - read)
+            lanes = self.lanes.first_of(wanted, group, most)
             chosen = [lane for lane in lanes if is_in(lane, wanted) and (not only_held or self._is_held(lane))]
             found = self._connections.read("lane_counts", self._tag, _encode([one.name for one in chosen]))
             width = len(COUNTERS)
             for number, lane in enumerate(chosen):
                 numbers = dict(zip(COUNTERS, found[number * width : (number + 1) * width], strict=True))
                 counts.append(LaneCount(lane, self._is_held(lane), numbers))
-            if len(lanes) < MAX_LANES_READ:
+            if len(lanes) < most:
                 return Part(counts)
             group, read = LaneGroup(f"{lanes[-1].name}\0", ""), read + len(lanes)
         return Part(counts, is_whole=False)

@@ -226,14 +226,19 @@ class PartitionPlaces:
         if "ready" not in statuses and not self._held.has_any:
             return [], ALL_LANES
         chosen: list[str] = []
-        lanes = self.lanes.first_of(wanted, asked, MAX_LANES_READ + 1)
-        for number, lane in enumerate(lanes):
-            if number == MAX_LANES_READ or len(chosen) == most:
-                return chosen, LaneGroup(asked.first, bound_between(lanes[number - 1].name, lane.name))
-            status: Status = "parked" if self._is_held(lane) else "ready"
-            if status in statuses and is_in(lane, wanted):
-                chosen.append(lane.name)
-        return chosen, asked
+        first, read = asked.first, 0
+        while read < MAX_LANES_READ and len(chosen) < most:
+            lanes = self.lanes.first_of(wanted, LaneGroup(first, asked.end), MAX_MERGED_LANES + 1)
+            for number, lane in enumerate(lanes[:MAX_MERGED_LANES]):
+                if len(chosen) == most:
+                    return chosen, LaneGroup(asked.first, bound_between(lanes[number - 1].name, lane.name))
+                status: Status = "parked" if self._is_held(lane) else "ready"
+                if status in statuses and is_in(lane, wanted):
+                    chosen.append(lane.name)
+            if len(lanes) <= MAX_MERGED_LANES:
+                return chosen, asked
+            first, read = bound_between(lanes[-2].name, lanes[-1].name), read + MAX_MERGED_LANES
+        return chosen, LaneGroup(asked.first, first)
 
 
 def _position(after: PlaceKey | None, *, newest: bool) -> tuple[int, bytes]:

@@ -81,12 +81,13 @@ class SqlCounting(PlaceSteps[Id], Generic[Id]):
             statuses=statuses,
         )
         while read < at_most:
-            ids = [row.id for row in self._matching_lanes(asked, LaneGroup(first, MAX_INT), MAX_LANES_READ)]
+            most = min(MAX_LANES_READ, at_most - read)
+            ids = [row.id for row in self._matching_lanes(asked, LaneGroup(first, MAX_INT), most)]
             self._load_lanes(iter(ids))
             for lane, *numbers in self._numbers(ids) if ids else ():
                 counted = dict(zip(COUNTERS, numbers, strict=True))
                 lanes.append(LaneCount(self._lane(lane), self._is_held(lane), counted))
-            if len(ids) < MAX_LANES_READ:
+            if len(ids) < most:
                 return Part(lanes)
             first, read = ids[-1] + 1, read + len(ids)
         return Part(lanes, is_whole=False)

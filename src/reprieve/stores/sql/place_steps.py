@@ -222,15 +222,20 @@ class PlaceSteps(ABC, Generic[Id]):
         """Return lanes of a group that may have ready jobs which match, and the group, cut where these are too many."""
         statuses = possible_statuses(wanted)
         chosen: list[int] = []
-        rows = self._matching_lanes(wanted, asked, MAX_LANES_READ + 1)
-        self._load_lanes(row.id for row in rows)
-        for number, row in enumerate(rows):
-            if number == MAX_LANES_READ or len(chosen) == most:
-                return chosen, LaneGroup(asked.first, row.id)
-            status: Status = "parked" if self._is_held(row.id) else "ready"
-            if row.has_ready and status in statuses and is_in(self._lane(row.id), wanted):
-                chosen.append(row.id)
-        return chosen, asked
+        first, read = asked.first, 0
+        while read < MAX_LANES_READ and len(chosen) < most:
+            rows = self._matching_lanes(wanted, LaneGroup(first, asked.end), MAX_MERGED_LANES + 1)
+            self._load_lanes(row.id for row in rows)
+            for row in rows[:MAX_MERGED_LANES]:
+                if len(chosen) == most:
+                    return chosen, LaneGroup(asked.first, row.id)
+                status: Status = "parked" if self._is_held(row.id) else "ready"
+                if row.has_ready and status in statuses and is_in(self._lane(row.id), wanted):
+                    chosen.append(row.id)
+            if len(rows) <= MAX_MERGED_LANES:
+                return chosen, asked
+            first, read = rows[-1].id, read + MAX_MERGED_LANES
+        return chosen, LaneGroup(asked.first, first)
 
     def _matching_lanes(self, wanted: Filter, group: LaneGroup, most: int) -> list[LaneRow]:
         """Return the first lanes of a group in the order of their ids, by the narrowest field that has an index."""
