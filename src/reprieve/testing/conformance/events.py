@@ -230,7 +230,9 @@ async def check_reader_that_fell_behind_is_told_so(store: Store) -> None:
     expect_equal((page.missed, list(page.events)), (False, [kept]), "what a reader learns that did not")
     for query in (EventQuery(newest_first=True), EventQuery(job_id=kept[1].job_id)):
         page = await store.read_events(query)
-        expect_equal((page.missed, list(page.events)), (False, [kept]), f"what is missed where no reader goes on: {query}")
+        expect_equal(
+            (page.missed, list(page.events)), (False, [kept]), f"what is missed where no reader goes on: {query}"
+        )
     while not (await store.prune(Retention(now=START + 30 * DAY))).is_all:
         pass
     page = await store.read_events(EventQuery(after=old[-1][0]))
